@@ -1,0 +1,1 @@
+// Exists to own the precompiled header that the compiler's targets share.

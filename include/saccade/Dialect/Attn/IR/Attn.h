@@ -1,0 +1,60 @@
+//===- Attn.h - The attn dialect in C++ --------------------------*- C++ -*-===//
+//
+// What C++ code sees of the dialect: attributes, ops, and the small vocabulary around them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_DIALECT_ATTN_IR_ATTN_H
+#define SACCADE_DIALECT_ATTN_IR_ATTN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/TilingInterface.h"
+#include <optional>
+
+namespace saccade::attn {
+/// The type in which scores and sums over `elementType` are held: f64 for f64, else f32.
+mlir::FloatType getScoreType(mlir::Type elementType);
+} // namespace saccade::attn
+
+#include "saccade/Dialect/Attn/IR/AttnDialect.h.inc"
+#include "saccade/Dialect/Attn/IR/AttnEnums.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "saccade/Dialect/Attn/IR/AttnAttributes.h.inc"
+
+#include "saccade/Dialect/Attn/IR/AttnInterfaces.h.inc"
+
+#define GET_OP_CLASSES
+#include "saccade/Dialect/Attn/IR/AttnOps.h.inc"
+
+namespace saccade::attn {
+
+/// Where the index arguments stand in a region: a score region has the score in front of them.
+struct RegionArguments {
+  mlir::Value score; ///< null in a mask region
+  mlir::Value batch, head, query, key;
+  mlir::Block::BlockArgListType captures;
+};
+
+/// Names the arguments of the entry block of a score (`isScore`) or mask region. The region must not be empty.
+RegionArguments getRegionArguments(mlir::Region &region, bool isScore);
+
+/// The extent of dimension `dim` of `value`, whose dimensions are named `dims`: a constant attribute where it is
+/// static, a `dim` op else, 1 where the operand does not have that dimension.
+mlir::OpFoldResult getDimSize(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, DimsAttr dims, Dim dim);
+
+/// The static extent, 1 where the operand lacks `dim`, `ShapedType::kDynamic` where it is not known.
+int64_t getStaticDimSize(mlir::Value value, DimsAttr dims, Dim dim);
+
+/// The scale of `op` as a constant, 1/sqrt(d_k) by default; nothing where it is a run-time value or d_k is dynamic.
+std::optional<double> getConstantScale(ScoringOpInterface op);
+
+} // namespace saccade::attn
+
+#endif // SACCADE_DIALECT_ATTN_IR_ATTN_H

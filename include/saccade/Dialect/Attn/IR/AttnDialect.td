@@ -1,0 +1,64 @@
+//===- AttnDialect.td - The attn dialect and its attributes -----*- tablegen -*-===//
+#ifndef SACCADE_ATTN_DIALECT_TD
+#define SACCADE_ATTN_DIALECT_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/DialectBase.td"
+include "mlir/IR/EnumAttr.td"
+
+def Attn_Dialect : Dialect {
+  let name = "attn";
+  let cppNamespace = "::saccade::attn";
+  let summary = "Attention, whole and in tiles";
+  let description = [{
+    Few ops, each with one meaning. `attn.attention` is attention over whole tensors; `attn.accumulate`,
+    `attn.merge` and `attn.finalize` are the same computation cut into tiles of keys, with the state of the
+    online softmax made visible. Everything around attention stays in `linalg`, `tensor`, `arith` and `math`.
+
+    Semantics that hold for every target:
+    - The order is scale, score, mask, softmax. 16-bit inputs are accumulated in f32, f64 in f64.
+    - The mask is a set of (query, key) pairs, never a finite number added to a score.
+    - A row without a key gives output 0 and log-sum-exp −inf, never NaN.
+    - Elements beyond a length never influence anything, even if they are NaN. A masked NaN key inside the
+      length is harmless; a masked NaN or Inf value there may reach the rows of its tile.
+    - The log-sum-exp is the natural logarithm.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Attn_Dim : I32EnumAttr<"Dim", "a named dimension of an attention operand", [
+    I32EnumAttrCase<"Batch", 0, "b">, I32EnumAttrCase<"Head", 1, "h">,
+    I32EnumAttrCase<"Seq", 2, "s">, I32EnumAttrCase<"Depth", 3, "d">]> {
+  let cppNamespace = "::saccade::attn";
+}
+
+def Attn_Role : I32EnumAttr<"Role", "the query side or the key side", [
+    I32EnumAttrCase<"Query", 0, "query">, I32EnumAttrCase<"Key", 1, "key">]> {
+  let cppNamespace = "::saccade::attn";
+}
+
+class Attn_Attr<string name, string attrMnemonic> : AttrDef<Attn_Dialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Attn_DimsAttr : Attn_Attr<"Dims", "dims"> {
+  let summary = "which dimension of a tensor is batch, head, sequence and depth";
+  let description = [{
+    One letter a dimension, outermost first: `b` batch, `h` head, `s` sequence (query or key positions),
+    `d` depth (the head size). `s` and `d` are always there; a missing `b` or `h` counts as size 1.
+
+    ```mlir
+    #attn.dims<b, s, h, d>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"::saccade::attn::Dim">:$dims);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The position of `dim` in the shape, or nothing where the operand does not have it.
+    std::optional<unsigned> position(Dim dim) const;
+    unsigned size() const { return getDims().size(); }
+  }];
+}
+
+#endif // SACCADE_ATTN_DIALECT_TD

@@ -1,0 +1,186 @@
+//===- AttnOps.td - The ops of the attn dialect -----------------*- tablegen -*-===//
+#ifndef SACCADE_ATTN_OPS_TD
+#define SACCADE_ATTN_OPS_TD
+
+include "saccade/Dialect/Attn/IR/AttnDialect.td"
+include "saccade/Dialect/Attn/IR/AttnInterfaces.td"
+include "mlir/IR/OpAsmInterface.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/TilingInterface.td"
+
+class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
+
+def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
+def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer a batch">;
+
+def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface>,
+    DeclareOpInterfaceMethods<TilingInterface, ["getLoopIteratorTypes", "getIterationDomain",
+        "getTiledImplementation", "getResultTilePosition", "generateResultTileValue"]>]> {
+  let summary = "attention over whole tensors";
+  let description = [{
+    `softmax(mask(score(scale · Q Kᵀ))) V`, for every batch and head.
+
+    Each operand names its dimensions; the number of query heads must be a multiple of the number of key heads
+    (grouped-query attention), and the depth of values may differ from that of queries and keys.
+
+    - `captures(...)`: tensors and scalars that the regions read; they arrive as the last region arguments.
+    - `q_len(...)`, `kv_len(...)`: the absolute position at which queries and keys end, an index or one integer a
+      batch. They are loop bounds, not masks. Rows from `q_len` on give 0 (log-sum-exp −inf).
+    - `scale(...)`: a constant or a scalar; 1/sqrt(depth of keys) without it.
+    - `at(%b, %h, %q, %k)`: the absolute position of element 0. Region arguments are absolute.
+    - `mask`: `causal<top_left>`, `causal<bottom_right>` (counted from the lengths), `causal<N>` (key ≤ query + N),
+      `window<L, R>` (query − L ≤ key ≤ query + R, `*` for no bound), or a region `(%b, %h, %q, %k, captures...)`.
+      Several may follow one another; all must hold. They become one region.
+    - `score(%s, %b, %h, %q, %k, captures...)`: a region from the scaled score to the score.
+    - `lse` before the types asks for the log-sum-exp, b×h×q, as a second result.
+
+    ```mlir
+    %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)
+        mask causal<bottom_right>
+        score(%s, %b, %h, %i, %j, %sl) {
+          %m = tensor.extract %sl[%h] : tensor<8xf32>
+          %d = arith.subi %j, %i : index
+          %d32 = arith.index_cast %d : index to i32
+          %df = arith.sitofp %d32 : i32 to f32
+          %bias = arith.mulf %m, %df : f32
+          %r = arith.addf %s, %bias : f32
+          attn.yield %r : f32
+        } : (tensor<?x8x?x64xbf16>, tensor<?x2x?x64xbf16>, tensor<?x2x?x64xbf16>) -> tensor<?x8x?x64xbf16>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                       Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
+                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
+                       OptionalAttr<AnyAttr>:$schedule);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+}
+
+def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, IsolatedFromAbove,
+    DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
+  let summary = "one step of attention over a tile of keys";
+  let description = [{
+    Folds a tile of keys and values into the state of a tile of queries (the online softmax; Milakov and
+    Gimelshein 2018, Dao et al. 2022). For row i with scores t = log2(e) · masked score:
+
+        m' = max(m, max t),  acc' = 2^(m − m') acc + Σ 2^(t − m') v,  sum' = 2^(m − m') sum + Σ 2^(t − m')
+
+    The state is held in base 2 so that a code generator needs no other exponential; the empty state is
+    acc = 0, max = −inf, sum = 0. Query and key tiles are 2-D (`s` and `d` in either order); batch and head are
+    those of `at`. `q_len` and `kv_len` are the lengths that `attn.length` answers with; all keys of the tile
+    are within the length.
+
+    ```mlir
+    %acc1, %max1, %sum1 = attn.accumulate %q[s,d], %k[s,d], %v[s,d] at(%b, %h, %q0, %k0)
+        into(%acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
+        : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+    ```
+    The state may have more rows than the query tile; the rows beyond it are unspecified afterwards.
+  }];
+  let arguments = (ins Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
+                       Variadic<AnyType>:$captures, Optional<Index>:$q_len, Optional<Index>:$kv_len,
+                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
+                       Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
+                       OptionalAttr<F64Attr>:$scale, OptionalAttr<AnyAttr>:$schedule);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(*this, getAccMutable().getOperandNumber(), 3);
+    }
+  }];
+}
+
+def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "joins two states over disjoint sets of keys";
+  let description = [{
+    Associative; the empty state is the identity. Rows whose keys are split over threads, pages or ranks are
+    merged left to right, so that the result does not depend on who computed what.
+
+    ```mlir
+    %acc, %max, %sum = attn.merge (%acc1, %max1, %sum1) into(%acc0, %max0, %sum0)
+        : (tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>, tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
+        -> (tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
+    ```
+  }];
+  let arguments = (ins Attn_Shaped:$other_acc, Attn_Shaped:$other_max, Attn_Shaped:$other_sum,
+                       Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let assemblyFormat = [{
+    `(` $other_acc `,` $other_max `,` $other_sum `)` `into` `(` $acc `,` $max `,` $sum `)`
+    attr-dict `:` functional-type(operands, $results)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(*this, 3, 3);
+    }
+  }];
+}
+
+def Attn_FinalizeOp : Attn_Op<"finalize", [DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "the results of a state: output and log-sum-exp";
+  let description = [{
+    output = acc / sum (0 where sum is 0), lse = ln2 · (max + log2 sum) (−inf where sum is 0). The outputs may
+    have fewer rows than the state. `output` is 2-D (`s` and `d` in either order), `lse` 1-D.
+
+    ```mlir
+    %o = attn.finalize %acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>
+        into(%out[s,d] : tensor<?x64xbf16>)
+    ```
+  }];
+  let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
+                       Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Attn_DimsAttr:$output_dims,
+                       OptionalAttr<AnyAttr>:$schedule);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(*this, 3, getLse() ? 2 : 1);
+    }
+  }];
+}
+
+def Attn_LengthOp : Attn_Op<"length", [Pure]> {
+  let summary = "the number of queries or keys that count, inside a score or mask region";
+  let description = [{
+    Answers with the `q_len` or `kv_len` of the batch at hand, or the extent of the operand where no length is
+    given, `at` included: the absolute end of the sequence.
+
+    ```mlir
+    %n = attn.length key
+    ```
+  }];
+  let arguments = (ins Attn_Role:$role);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$role attr-dict";
+  let hasVerifier = 1;
+}
+
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ReturnLike]> {
+  let summary = "ends a score or mask region";
+  let arguments = (ins AnyType:$operand);
+  let assemblyFormat = "$operand attr-dict `:` type($operand)";
+}
+
+#endif // SACCADE_ATTN_OPS_TD

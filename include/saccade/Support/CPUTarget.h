@@ -1,0 +1,39 @@
+//===- CPUTarget.h - The ISA levels code is generated for --------*- C++ -*-===//
+//
+// What schedule and code generators must know of a processor. One row a level; nothing else
+// in the compiler asks for an ISA by name.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_SUPPORT_CPUTARGET_H
+#define SACCADE_SUPPORT_CPUTARGET_H
+
+#include "llvm/ADT/StringRef.h"
+#include <cstdint>
+#include <optional>
+
+namespace saccade {
+
+/// An x86-64 ISA level.
+struct CPUTarget {
+  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16"
+  llvm::StringRef cpu;      ///< LLVM -mcpu
+  llvm::StringRef features; ///< LLVM feature string on top of it
+  unsigned vectorBits;      ///< native vector width
+  unsigned vectorRegisters; ///< architectural vector registers
+  bool hasFMA;              ///< fused multiply-add instructions
+  bool hasAVX512;           ///< vscalef, vreduce and mask registers
+  bool hasBF16Dot;          ///< vdpbf16ps
+
+  /// How many elements of `bits` bits one register holds.
+  unsigned lanes(unsigned bits) const { return vectorBits / bits; }
+};
+
+/// The level of that name, or null. "host" is the best level that this machine runs.
+const CPUTarget *lookupCPUTarget(llvm::StringRef name);
+
+/// All names that `lookupCPUTarget` knows, for messages: "host, portable, v3, v4, v4-bf16".
+llvm::StringRef cpuTargetNames();
+
+} // namespace saccade
+
+#endif // SACCADE_SUPPORT_CPUTARGET_H

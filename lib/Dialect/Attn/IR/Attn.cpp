@@ -1,0 +1,130 @@
+//===- Attn.cpp - The attn dialect: registration, attributes, vocabulary -----===//
+//
+// Registers the dialect and implements what belongs to no single op: the names of
+// dimensions, region arguments, score types and scales.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade::attn;
+
+#include "saccade/Dialect/Attn/IR/AttnDialect.cpp.inc"
+#include "saccade/Dialect/Attn/IR/AttnEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "saccade/Dialect/Attn/IR/AttnAttributes.cpp.inc"
+#include "saccade/Dialect/Attn/IR/AttnInterfaces.cpp.inc"
+
+void AttnDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "saccade/Dialect/Attn/IR/AttnAttributes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "saccade/Dialect/Attn/IR/AttnOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// DimsAttr
+//===----------------------------------------------------------------------===//
+
+std::optional<unsigned> DimsAttr::position(Dim dim) const {
+  const auto *it = llvm::find(getDims(), dim);
+  if (it == getDims().end())
+    return std::nullopt;
+  return it - getDims().begin();
+}
+
+LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Dim> dims) {
+  for (Dim wanted : {Dim::Seq, Dim::Depth})
+    if (!llvm::is_contained(dims, wanted))
+      return emitError() << "dimensions must name '" << stringifyDim(wanted) << "' ("
+                         << (wanted == Dim::Seq ? "sequence" : "depth") << ")";
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (llvm::is_contained(dims.drop_front(i + 1), dim))
+      return emitError() << "dimension '" << stringifyDim(dim) << "' is named twice";
+  return success();
+}
+
+Attribute DimsAttr::parse(AsmParser &parser, Type) {
+  SmallVector<Dim> dims;
+  auto parseOne = [&]() -> ParseResult {
+    StringRef name;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name))
+      return failure();
+    std::optional<Dim> dim = symbolizeDim(name);
+    if (!dim)
+      return parser.emitError(loc, "unknown dimension '") << name << "', expected b, h, s or d";
+    dims.push_back(*dim);
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseOne))
+    return {};
+  return DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims);
+}
+
+void DimsAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  llvm::interleaveComma(getDims(), printer, [&](Dim dim) { printer << stringifyDim(dim); });
+  printer << '>';
+}
+
+//===----------------------------------------------------------------------===//
+// Vocabulary
+//===----------------------------------------------------------------------===//
+
+FloatType saccade::attn::getScoreType(Type elementType) {
+  if (elementType.isF64())
+    return Float64Type::get(elementType.getContext());
+  return Float32Type::get(elementType.getContext());
+}
+
+RegionArguments saccade::attn::getRegionArguments(Region &region, bool isScore) {
+  Block &block = region.front();
+  unsigned first = isScore ? 1 : 0;
+  RegionArguments args;
+  if (isScore)
+    args.score = block.getArgument(0);
+  args.batch = block.getArgument(first);
+  args.head = block.getArgument(first + 1);
+  args.query = block.getArgument(first + 2);
+  args.key = block.getArgument(first + 3);
+  args.captures = block.getArguments().drop_front(first + 4);
+  return args;
+}
+
+int64_t saccade::attn::getStaticDimSize(Value value, DimsAttr dims, Dim dim) {
+  std::optional<unsigned> position = dims.position(dim);
+  return position ? cast<ShapedType>(value.getType()).getDimSize(*position) : 1;
+}
+
+OpFoldResult saccade::attn::getDimSize(OpBuilder &b, Location loc, Value value, DimsAttr dims, Dim dim) {
+  int64_t size = getStaticDimSize(value, dims, dim);
+  if (!ShapedType::isDynamic(size))
+    return b.getIndexAttr(size);
+  unsigned position = *dims.position(dim);
+  if (isa<MemRefType>(value.getType()))
+    return memref::getMixedSize(b, loc, value, position);
+  return tensor::getMixedSize(b, loc, value, position);
+}
+
+std::optional<double> saccade::attn::getConstantScale(ScoringOpInterface op) {
+  if (op.getScaleValue())
+    return std::nullopt;
+  if (FloatAttr scale = op.getScaleAttr())
+    return scale.getValueAsDouble();
+  int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  if (ShapedType::isDynamic(depth))
+    return std::nullopt;
+  return depth == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(depth));
+}

@@ -1,0 +1,135 @@
+//===- MaskSugar.cpp - causal<...> and window<...> as mask regions ------------===//
+//
+// Mask sugar is expanded while parsing: everything behind the parser sees one region, so there is
+// one mechanism to analyse, lower and test.
+//
+//===----------------------------------------------------------------------===//
+#include "Syntax.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+using namespace saccade::attn::detail;
+
+namespace {
+
+/// Builds `left pred right` over index values.
+Value compare(OpBuilder &b, Location loc, arith::CmpIPredicate pred, Value left, Value right) {
+  return arith::CmpIOp::create(b, loc, pred, left, right);
+}
+
+/// key ≤ query + offset.
+ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
+  if (parser.parseLess())
+    return failure();
+  Value limit = args.query;
+  int64_t offset = 0;
+  OptionalParseResult isInteger = parser.parseOptionalInteger(offset);
+  if (isInteger.has_value()) {
+    if (failed(*isInteger))
+      return failure();
+    limit = arith::AddIOp::create(b, loc, limit, arith::ConstantIndexOp::create(b, loc, offset));
+  } else {
+    StringRef alignment;
+    if (failed(parser.parseOptionalKeyword(&alignment, {"top_left", "bottom_right"})))
+      return parser.emitError(parser.getCurrentLocation(),
+                              "expected the alignment of the causal mask: top_left, bottom_right or an offset");
+    if (alignment == "bottom_right") {
+      Value keys = LengthOp::create(b, loc, b.getIndexType(), Role::Key);
+      Value queries = LengthOp::create(b, loc, b.getIndexType(), Role::Query);
+      limit = arith::AddIOp::create(b, loc, limit, arith::SubIOp::create(b, loc, keys, queries));
+    }
+  }
+  holds = compare(b, loc, arith::CmpIPredicate::sle, args.key, limit);
+  return parser.parseGreater();
+}
+
+/// query − left ≤ key ≤ query + right; `*` leaves a side open.
+ParseResult parseWindow(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
+  auto parseSide = [&](bool isLeft) -> ParseResult {
+    if (succeeded(parser.parseOptionalStar()))
+      return success();
+    int64_t distance;
+    SMLoc sideLoc = parser.getCurrentLocation();
+    if (parser.parseInteger(distance))
+      return failure();
+    if (distance < 0)
+      return parser.emitError(sideLoc, "window reaches ") << distance << " keys, expected 0 or more, or *";
+    Value limit = arith::AddIOp::create(b, loc, args.query,
+                                        arith::ConstantIndexOp::create(b, loc, isLeft ? -distance : distance));
+    Value side = compare(b, loc, isLeft ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, args.key, limit);
+    holds = holds ? arith::AndIOp::create(b, loc, holds, side).getResult() : side;
+    return success();
+  };
+  return failure(parser.parseLess() || parseSide(/*isLeft=*/true) || parser.parseComma() ||
+                 parseSide(/*isLeft=*/false) || parser.parseGreater());
+}
+
+/// Moves the body of `piece` behind that of `mask` and yields the conjunction of both.
+void conjoin(Region &mask, Region &piece) {
+  Block &into = mask.front(), &from = piece.front();
+  auto firstYield = cast<YieldOp>(into.getTerminator());
+  auto secondYield = cast<YieldOp>(from.getTerminator());
+  for (auto [ours, theirs] : llvm::zip_equal(into.getArguments(), from.getArguments()))
+    theirs.replaceAllUsesWith(ours);
+  into.getOperations().splice(firstYield->getIterator(), from.getOperations(), from.begin(),
+                              secondYield->getIterator());
+  OpBuilder b(firstYield);
+  Value both = arith::AndIOp::create(b, firstYield.getLoc(), firstYield.getOperand(), secondYield.getOperand());
+  firstYield.getOperandMutable().assign(both);
+}
+
+ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> captureTypes, Region &piece) {
+  SmallVector<OpAsmParser::Argument> args;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseArgumentList(args, AsmParser::Delimiter::Paren))
+    return failure();
+  unsigned wanted = 4 + captureTypes.size();
+  if (args.size() != wanted)
+    return parser.emitError(loc, "mask region has ") << args.size() << " arguments, expected " << wanted
+                                                     << ": (b, h, q, k"
+                                                     << (captureTypes.empty() ? "" : ", captures...") << ")";
+  for (OpAsmParser::Argument &arg : MutableArrayRef(args).take_front(4))
+    arg.type = parser.getBuilder().getIndexType();
+  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(4), captureTypes))
+    arg.type = type;
+  return parser.parseRegion(piece, args, /*enableNameShadowing=*/true);
+}
+
+} // namespace
+
+ParseResult detail::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, std::unique_ptr<Region> &mask) {
+  auto piece = std::make_unique<Region>();
+  SMLoc where = parser.getCurrentLocation();
+  StringRef sugar;
+  if (succeeded(parser.parseOptionalKeyword(&sugar, {"causal", "window"}))) {
+    Location loc = parser.getEncodedSourceLoc(where);
+    OpBuilder b(parser.getContext());
+    Block *block = b.createBlock(piece.get());
+    for (unsigned i = 0; i < 4; ++i)
+      block->addArgument(b.getIndexType(), loc);
+    for (Type type : captureTypes)
+      block->addArgument(type, loc);
+    RegionArguments args = getRegionArguments(*piece, /*isScore=*/false);
+    Value holds;
+    if (failed(sugar == "causal" ? parseCausal(parser, b, loc, args, holds)
+                                 : parseWindow(parser, b, loc, args, holds)))
+      return failure();
+    if (!holds)
+      holds = arith::ConstantIntOp::create(b, loc, 1, 1);
+    YieldOp::create(b, loc, holds);
+  } else if (failed(parseMaskRegion(parser, captureTypes, *piece))) {
+    return failure();
+  }
+  if (!mask) {
+    mask = std::move(piece);
+    return success();
+  }
+  for (Region *region : {mask.get(), piece.get()}) {
+    bool isSimple = region->hasOneBlock() && !region->front().empty() && isa<YieldOp>(region->front().back());
+    if (!isSimple)
+      return parser.emitError(where, "a mask that is joined with another must be one block that ends in attn.yield");
+  }
+  conjoin(*mask, *piece);
+  return success();
+}

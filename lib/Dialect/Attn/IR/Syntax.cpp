@@ -1,0 +1,190 @@
+//===- Syntax.cpp - Parser and printer of the clauses of attention ops -------===//
+//
+// One grammar for whole and tiled attention: operands with named dimensions, then clauses in any
+// order, each at most once (`mask` may be repeated).
+//
+//===----------------------------------------------------------------------===//
+#include "Syntax.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+using namespace saccade::attn::detail;
+
+ParseResult detail::parseDims(OpAsmParser &parser, DimsAttr &dims) {
+  SmallVector<Dim> names;
+  SMLoc loc = parser.getCurrentLocation();
+  auto parseOne = [&]() -> ParseResult {
+    StringRef name;
+    SMLoc nameLoc = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name))
+      return failure();
+    std::optional<Dim> dim = symbolizeDim(name);
+    if (!dim)
+      return parser.emitError(nameLoc, "unknown dimension '") << name << "', expected b, h, s or d";
+    names.push_back(*dim);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
+    return failure();
+  dims = DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), names);
+  return success(dims != nullptr);
+}
+
+void detail::printDims(OpAsmPrinter &printer, DimsAttr dims) {
+  printer << '[';
+  llvm::interleave(
+      dims.getDims(), [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
+  printer << ']';
+}
+
+namespace {
+
+ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
+  typed.emplace();
+  return failure(parser.parseLParen() || parser.parseOperand(typed->operand) ||
+                 parser.parseColonType(typed->type) || parser.parseRParen());
+}
+
+ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
+  if (parser.parseLParen())
+    return failure();
+  Clauses::Operand operand;
+  OptionalParseResult isOperand = parser.parseOptionalOperand(operand);
+  if (isOperand.has_value()) {
+    clauses.scaleValue.emplace();
+    clauses.scaleValue->operand = operand;
+    return failure(*isOperand || parser.parseColonType(clauses.scaleValue->type) || parser.parseRParen());
+  }
+  double scale;
+  if (parser.parseFloat(scale) || parser.parseRParen())
+    return failure();
+  clauses.scale = parser.getBuilder().getF64FloatAttr(scale);
+  return success();
+}
+
+ParseResult parseScore(OpAsmParser &parser, Clauses &clauses) {
+  SmallVector<OpAsmParser::Argument> args;
+  SMLoc loc = parser.getCurrentLocation();
+  // Only the score may carry a type: f64 where the inputs are f64, else f32.
+  if (parser.parseArgumentList(args, AsmParser::Delimiter::Paren, /*allowType=*/true))
+    return failure();
+  unsigned wanted = 5 + clauses.captureTypes.size();
+  if (args.size() != wanted)
+    return parser.emitError(loc, "score region has ")
+           << args.size() << " arguments, expected " << wanted << ": (s, b, h, q, k"
+           << (clauses.captureTypes.empty() ? "" : ", captures...") << ")";
+  if (!args[0].type)
+    args[0].type = parser.getBuilder().getF32Type();
+  for (OpAsmParser::Argument &arg : MutableArrayRef(args).slice(1, 4))
+    arg.type = parser.getBuilder().getIndexType();
+  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.captureTypes))
+    arg.type = type;
+  clauses.score = std::make_unique<Region>();
+  return parser.parseRegion(*clauses.score, args, /*enableNameShadowing=*/true);
+}
+
+ParseResult parseCaptures(OpAsmParser &parser, Clauses &clauses) {
+  return failure(parser.parseLParen() || parser.parseOperandList(clauses.captures) ||
+                 parser.parseColonTypeList(clauses.captureTypes) || parser.parseRParen());
+}
+
+ParseResult parseInto(OpAsmParser &parser, Clauses &clauses) {
+  return failure(parser.parseLParen() || parser.parseOperandList(clauses.into) ||
+                 parser.parseColonTypeList(clauses.intoTypes) || parser.parseRParen());
+}
+
+} // namespace
+
+ParseResult detail::parseClauses(OpAsmParser &parser, Clauses &clauses) {
+  if (parser.parseOperand(clauses.query) || parseDims(parser, clauses.queryDims) || parser.parseComma() ||
+      parser.parseOperand(clauses.key) || parseDims(parser, clauses.keyDims) || parser.parseComma() ||
+      parser.parseOperand(clauses.value) || parseDims(parser, clauses.valueDims))
+    return failure();
+  bool sawRegion = false;
+  llvm::SmallDenseSet<StringRef> seen;
+  StringRef clause;
+  while (succeeded(parser.parseOptionalKeyword(
+      &clause, {"captures", "q_len", "kv_len", "scale", "at", "into", "mask", "score", "lse", "out"}))) {
+    SMLoc loc = parser.getCurrentLocation();
+    if (clause != "mask" && !seen.insert(clause).second)
+      return parser.emitError(loc, "clause '") << clause << "' is given twice";
+    if (clause == "captures" && sawRegion)
+      return parser.emitError(loc, "captures must come before the regions that read them");
+    ParseResult result = success();
+    if (clause == "captures")
+      result = parseCaptures(parser, clauses);
+    else if (clause == "q_len")
+      result = parseTyped(parser, clauses.queryLength);
+    else if (clause == "kv_len")
+      result = parseTyped(parser, clauses.keyLength);
+    else if (clause == "scale")
+      result = parseScale(parser, clauses);
+    else if (clause == "at")
+      result = parser.parseOperandList(clauses.at, AsmParser::Delimiter::Paren);
+    else if (clause == "into")
+      result = parseInto(parser, clauses);
+    else if (clause == "out")
+      result = parseDims(parser, clauses.outputDims);
+    else if (clause == "mask")
+      result = parseMask(parser, clauses.captureTypes, clauses.mask);
+    else if (clause == "score")
+      result = parseScore(parser, clauses);
+    else
+      clauses.wantsLse = true;
+    if (failed(result))
+      return failure();
+    sawRegion |= clause == "mask" || clause == "score";
+  }
+  return success();
+}
+
+void detail::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value queryLength, Value keyLength) {
+  printer << ' ' << op.getQuery();
+  printDims(printer, op.getQueryDims());
+  printer << ", " << op.getKey();
+  printDims(printer, op.getKeyDims());
+  printer << ", " << op.getValue();
+  printDims(printer, op.getValueDims());
+  if (OperandRange captures = op.getCaptures(); !captures.empty())
+    printer << " captures(" << captures << " : " << captures.getTypes() << ')';
+  if (queryLength)
+    printer << " q_len(" << queryLength << " : " << queryLength.getType() << ')';
+  if (keyLength)
+    printer << " kv_len(" << keyLength << " : " << keyLength.getType() << ')';
+  if (Value scale = op.getScaleValue())
+    printer << " scale(" << scale << " : " << scale.getType() << ')';
+  if (FloatAttr scale = op.getScaleAttr()) {
+    printer << " scale(";
+    printer.printAttributeWithoutType(scale);
+    printer << ')';
+  }
+  if (OperandRange at = op.getAt(); !at.empty())
+    printer << " at(" << at << ')';
+}
+
+void detail::printRegions(OpAsmPrinter &printer, ScoringOpInterface op) {
+  auto printOne = [&](StringRef keyword, Region &region) {
+    if (region.empty())
+      return;
+    printer.increaseIndent();
+    printer.printNewline();
+    printer << keyword << '(';
+    llvm::interleaveComma(region.getArguments(), printer, [&](BlockArgument arg) {
+      printer.printRegionArgument(arg, {}, /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() != 0);
+    });
+    printer << ") ";
+    printer.printRegion(region, /*printEntryBlockArgs=*/false);
+    printer.decreaseIndent();
+  };
+  printOne("mask", op.getMask());
+  printOne("score", op.getScore());
+}
+
+void detail::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSetValueNameFn setName) {
+  if (region.empty())
+    return;
+  StringRef names[] = {"s", "b", "h", "q", "k"};
+  unsigned first = &region == &op.getScore() ? 0 : 1;
+  for (auto [arg, name] : llvm::zip(region.getArguments(), ArrayRef(names).drop_front(first)))
+    setName(arg, name);
+}

@@ -1,0 +1,67 @@
+//===- Syntax.h - The clauses that attention ops have in common --*- C++ -*-===//
+//
+// `attn.attention` and `attn.accumulate` are written with the same clauses. This is their
+// one parser, printer and verifier; private to the dialect.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H
+#define SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H
+
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+namespace saccade::attn::detail {
+
+/// Everything that the clauses of an attention op say, before operands are resolved.
+struct Clauses {
+  using Operand = mlir::OpAsmParser::UnresolvedOperand;
+  /// An operand in parentheses with its type: `q_len(%n : index)`.
+  struct Typed {
+    Operand operand;
+    mlir::Type type;
+  };
+  Operand query, key, value;
+  DimsAttr queryDims, keyDims, valueDims, outputDims;
+  llvm::SmallVector<Operand> captures;
+  llvm::SmallVector<mlir::Type> captureTypes;
+  std::optional<Typed> queryLength, keyLength, scaleValue;
+  mlir::FloatAttr scale;
+  llvm::SmallVector<Operand> at;
+  /// Destinations of `into(...)`, on tile ops.
+  llvm::SmallVector<Operand> into;
+  llvm::SmallVector<mlir::Type> intoTypes;
+  std::unique_ptr<mlir::Region> score, mask;
+  bool wantsLse = false;
+};
+
+/// Parses the three operands with their dimensions and every clause up to the `:` of the types.
+mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
+
+/// Parses `[b,h,s,d]`.
+mlir::ParseResult parseDims(mlir::OpAsmParser &parser, DimsAttr &dims);
+void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims);
+
+/// Prints operands and dimensions, then captures, lengths, scale and position.
+void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value queryLength, mlir::Value keyLength);
+/// Prints mask and score regions.
+void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
+
+/// Parses what follows the word `mask`, `causal<...>`, `window<...>` or a region, and joins it to `mask` by `and`.
+mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> captureTypes,
+                            std::unique_ptr<mlir::Region> &mask);
+
+/// Names, ranks, element types, extents and head counts of query, key and value; scale and position.
+mlir::LogicalResult verifyOperands(ScoringOpInterface op);
+/// Signatures and bodies of the score and mask regions.
+mlir::LogicalResult verifyRegions(ScoringOpInterface op);
+/// That acc is n×d_v and max and sum are n, in the score type.
+mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
+/// Emits an error where two static extents differ.
+mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef leftRole,
+                                     int64_t left, llvm::StringRef rightRole, int64_t right);
+
+/// Suggests `s, b, h, q, k` as the names of region arguments.
+void nameRegionArguments(ScoringOpInterface op, mlir::Region &region, mlir::OpAsmSetValueNameFn setName);
+
+} // namespace saccade::attn::detail
+
+#endif // SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H

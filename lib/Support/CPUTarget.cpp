@@ -1,0 +1,41 @@
+//===- CPUTarget.cpp - The table of ISA levels --------------------------------===//
+//
+// x86-64 psABI levels; v4-bf16 adds AVX512_BF16. `host` is read from the processor.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Support/CPUTarget.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace saccade;
+
+static const CPUTarget levels[] = {
+    // name, cpu, features, bits, registers, FMA, AVX-512, bf16 dot
+    {"portable", "x86-64", "", 128, 16, false, false, false},
+    {"v3", "x86-64-v3", "", 256, 16, true, false, false},
+    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, false},
+    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true},
+};
+
+static llvm::StringRef hostLevel() {
+  llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
+  auto all = [&](std::initializer_list<const char *> features) {
+    return llvm::all_of(features, [&](const char *feature) { return has.lookup(feature); });
+  };
+  if (!all({"avx2", "fma", "bmi2", "f16c"}))
+    return "portable";
+  if (!all({"avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512cd"}))
+    return "v3";
+  return all({"avx512bf16"}) ? "v4-bf16" : "v4";
+}
+
+const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
+  if (name == "host")
+    name = hostLevel();
+  for (const CPUTarget &level : levels)
+    if (level.name == name)
+      return &level;
+  return nullptr;
+}
+
+llvm::StringRef saccade::cpuTargetNames() { return "host, portable, v3, v4, v4-bf16"; }
