@@ -1,0 +1,38 @@
+# How the suite runs: our tools, FileCheck and `not` are on the PATH; the rest are substitutions.
+#
+#   %python    Python with NumPy and the built package (.venv), or the system's where .venv does not exist
+#   %src       root of the source tree          %build   root of the build tree
+#
+# Features for REQUIRES: avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
+import os
+import sys
+
+import lit.formats
+
+config.name = "Saccade"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test", ".py"]
+config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Unit"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
+
+tools = os.path.join(config.saccade_build_dir, "bin")
+config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.environ["PATH"]])
+
+venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")
+python = venv if os.path.exists(venv) else sys.executable
+if python == venv:
+    config.available_features.add("numpy")
+config.substitutions += [
+    ("%python", python),
+    ("%src", config.saccade_source_dir),
+    ("%build", config.saccade_build_dir),
+]
+
+if os.path.exists("/proc/cpuinfo"):
+    with open("/proc/cpuinfo") as cpuinfo:
+        flags = next((line.split(":")[1].split() for line in cpuinfo if line.startswith("flags")), [])
+    config.available_features |= {"avx2", "f16c", "avx512f", "avx512_bf16"} & set(flags)
+for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
+    if sanitizer in config.sanitizers:
+        config.available_features.add(feature)
