@@ -1,0 +1,159 @@
+//===- ThreadPool.cpp - The threads that run tasks ----------------------------===//
+//
+// Waits spin for a moment, because the next kernel of a model usually follows at once, and then sleep
+// on the gate's futex, because the cores belong to the host.
+//
+//===----------------------------------------------------------------------===//
+#include "ThreadPool.h"
+#include "Scratch.h"
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <csignal>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace saccade::runtime;
+
+// Workers wait for a job to open, the caller for the last worker to leave; both on the gate.
+static constexpr uint32_t workerChannel = 1, callerChannel = 2;
+
+static void sleepWhile(std::atomic<uint32_t> &word, uint32_t value, uint32_t channel) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, value, nullptr, nullptr, channel);
+}
+
+static void wake(std::atomic<uint32_t> &word, int count, uint32_t channel) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, count, nullptr, nullptr, channel);
+}
+
+static void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Spins until `done()` or some 30 microseconds have passed; says which.
+template <typename Predicate> static bool spinUntil(Predicate done) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::now() + std::chrono::microseconds(30);
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (done())
+        return true;
+      relax();
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+ThreadPool &ThreadPool::get() {
+  // Leaked on purpose: workers may outlive static destructors, and a pool of before a fork has locks in any state.
+  static std::atomic<ThreadPool *> pool{nullptr};
+  ThreadPool *known = pool.load(std::memory_order_acquire);
+  pid_t process = getpid();
+  while (!known || known->process != process) {
+    auto *fresh = new ThreadPool(process);
+    if (pool.compare_exchange_strong(known, fresh, std::memory_order_acq_rel))
+      return *fresh;
+    delete fresh;
+  }
+  return *known;
+}
+
+void ThreadPool::startWorkers(int wanted) {
+  if (workers >= wanted)
+    return;
+  // The host's signal handlers run on the host's threads; faults stay where they happen.
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+    sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  for (; workers < wanted; ++workers) {
+    pthread_t thread;
+    auto body = [](void *pool) -> void * {
+      static_cast<ThreadPool *>(pool)->workerLoop();
+      return nullptr;
+    };
+    if (pthread_create(&thread, nullptr, body, this) != 0)
+      break; // fewer threads are slower, not wrong
+    pthread_detach(thread);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+bool ThreadPool::run(const Job &job, int threads, void *scratch) {
+  if (taken.exchange(true, std::memory_order_acquire))
+    return false;
+  int helpers = static_cast<int>(std::min<int64_t>(threads, job.count)) - 1;
+  startWorkers(helpers);
+  current = job;
+  next.store(0, std::memory_order_relaxed);
+  joinLimit.store(helpers, std::memory_order_relaxed);
+  // Opens the job. Nobody is inside, so the sum carries into nothing.
+  gate.fetch_add(jobUnit + openBit);
+  if (sleepers.load() != 0)
+    wake(gate, helpers, workerChannel);
+
+  workOn(scratch);
+
+  uint32_t state = gate.fetch_and(~openBit) & ~openBit;
+  auto empty = [&] { return ((state = gate.load(std::memory_order_acquire)) & joinedMask) == 0; };
+  if (!spinUntil(empty))
+    while (!empty())
+      sleepWhile(gate, state, callerChannel);
+  taken.store(false, std::memory_order_release);
+  return true;
+}
+
+void ThreadPool::workOn(void *scratch) {
+  for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < current.count;)
+    current.task(current.context, item, item + 1, scratch);
+}
+
+bool ThreadPool::tryJoin(uint32_t &seen) {
+  uint32_t state = gate.load(std::memory_order_acquire);
+  while (state & openBit) {
+    uint32_t job = state / jobUnit;
+    if (job == seen || (state & joinedMask) >= joinLimit.load(std::memory_order_relaxed))
+      return false;
+    if (gate.compare_exchange_weak(state, state + 1, std::memory_order_acq_rel)) {
+      seen = job;
+      return true;
+    }
+  }
+  return false;
+}
+
+void ThreadPool::leave() {
+  uint32_t state = gate.fetch_sub(1, std::memory_order_acq_rel) - 1;
+  if ((state & (openBit | joinedMask)) == 0)
+    wake(gate, 1, callerChannel);
+}
+
+void ThreadPool::workerLoop() {
+  uint32_t seen = UINT32_MAX; // no job has this number
+  for (;;) {
+    bool joined = spinUntil([&] { return tryJoin(seen); });
+    while (!joined) {
+      uint32_t state = gate.load();
+      sleepers.fetch_add(1);
+      // A job that opened since would have changed the gate, and the futex would not sleep.
+      if (!(joined = tryJoin(seen)))
+        sleepWhile(gate, state, workerChannel);
+      sleepers.fetch_sub(1);
+      joined = joined || tryJoin(seen);
+    }
+    // Without scratch this worker leaves its share to the others.
+    {
+      ScratchScope scratch(current.scratchBytes);
+      if (scratch.get())
+        workOn(scratch.get());
+    }
+    leave();
+  }
+}

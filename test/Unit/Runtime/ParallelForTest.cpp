@@ -1,0 +1,178 @@
+//===- ParallelForTest.cpp - The contract of Runtime.h ------------------------===//
+#include "saccade/Runtime/Runtime.h"
+#include "gtest/gtest.h"
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace {
+
+/// Calls saccade_parallel_for with a callable of (begin, end, scratch).
+template <typename Body> int32_t parallelFor(int64_t count, int64_t scratchBytes, Body body) {
+  auto task = [](void *context, int64_t begin, int64_t end, void *scratch) {
+    (*static_cast<Body *>(context))(begin, end, scratch);
+  };
+  return saccade_parallel_for(task, &body, count, scratchBytes);
+}
+
+class ParallelFor : public testing::Test {
+protected:
+  void SetUp() override { saccade_set_threads(4); }
+  void TearDown() override { saccade_set_threads(0); }
+};
+
+/// How often each of `count` items ran.
+std::vector<int> timesRun(int64_t count) {
+  std::vector<std::atomic<int>> runs(count);
+  EXPECT_EQ(0, parallelFor(count, 64, [&](int64_t begin, int64_t end, void *) {
+              for (int64_t i = begin; i < end; ++i)
+                ++runs[i];
+            }));
+  return {runs.begin(), runs.end()};
+}
+
+TEST_F(ParallelFor, RunsEveryItemExactlyOnce) {
+  for (int64_t count : {0, 1, 2, 3, 4, 5, 63, 1000})
+    EXPECT_EQ(std::vector<int>(count, 1), timesRun(count)) << count;
+}
+
+TEST_F(ParallelFor, ManyShortCallsInARowLoseNothing) {
+  for (int round = 0; round < 5000; ++round)
+    ASSERT_EQ(std::vector<int>(7, 1), timesRun(7)) << round;
+}
+
+TEST_F(ParallelFor, SleepingWorkersWakeUpForTheNextCall) {
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::atomic<int> inside{0};
+    // Both items must be in progress at once, or this would time out.
+    EXPECT_EQ(0, parallelFor(2, 0, [&](int64_t begin, int64_t end, void *) {
+                auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+                inside += end - begin;
+                while (inside < 2 && std::chrono::steady_clock::now() < limit)
+                  std::this_thread::yield();
+                EXPECT_EQ(2, inside);
+              }));
+  }
+}
+
+TEST_F(ParallelFor, OneThreadRunsInlineAndInOneCall) {
+  saccade_set_threads(1);
+  std::vector<std::pair<int64_t, int64_t>> calls;
+  std::thread::id self = std::this_thread::get_id();
+  parallelFor(9, 0, [&](int64_t begin, int64_t end, void *) {
+    EXPECT_EQ(self, std::this_thread::get_id());
+    calls.emplace_back(begin, end);
+  });
+  EXPECT_EQ((std::vector<std::pair<int64_t, int64_t>>{{0, 9}}), calls);
+}
+
+TEST_F(ParallelFor, ItemsAreHandedOutInAscendingOrder) {
+  std::mutex lock;
+  std::vector<std::vector<int64_t>> seen;
+  thread_local int mine = -1;
+  mine = -1;
+  parallelFor(500, 0, [&](int64_t begin, int64_t, void *) {
+    std::lock_guard guard(lock);
+    if (mine < 0 || mine >= static_cast<int>(seen.size())) {
+      mine = seen.size();
+      seen.emplace_back();
+    }
+    seen[mine].push_back(begin);
+  });
+  for (const std::vector<int64_t> &items : seen)
+    EXPECT_TRUE(std::is_sorted(items.begin(), items.end()));
+}
+
+TEST_F(ParallelFor, ScratchIsAlignedLargeEnoughAndPrivate) {
+  for (int64_t bytes : {0, 1, 100, 1 << 20}) {
+    EXPECT_EQ(0, parallelFor(64, bytes, [&](int64_t begin, int64_t, void *scratch) {
+                EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(scratch) % 64);
+                auto *memory = static_cast<volatile char *>(scratch);
+                for (int64_t i = 0; i < bytes; i += 97)
+                  memory[i] = static_cast<char>(begin);
+                for (int64_t i = 0; i < bytes; i += 97)
+                  EXPECT_EQ(static_cast<char>(begin), memory[i]);
+              }));
+  }
+}
+
+TEST_F(ParallelFor, ScratchThatCannotBeHadIsReportedAndNothingRuns) {
+  bool ran = false;
+  EXPECT_EQ(1, parallelFor(4, INT64_MAX / 2, [&](int64_t, int64_t, void *) { ran = true; }));
+  EXPECT_FALSE(ran);
+}
+
+TEST_F(ParallelFor, NestedCallsRunSeriallyWithScratchOfTheirOwn) {
+  std::atomic<int64_t> sum{0};
+  parallelFor(8, 128, [&](int64_t, int64_t, void *outer) {
+    std::thread::id self = std::this_thread::get_id();
+    parallelFor(10, 128, [&](int64_t begin, int64_t end, void *inner) {
+      EXPECT_NE(outer, inner);
+      EXPECT_EQ(self, std::this_thread::get_id());
+      for (int64_t i = begin; i < end; ++i)
+        sum += i;
+    });
+  });
+  EXPECT_EQ(8 * 45, sum);
+}
+
+TEST_F(ParallelFor, HostThreadsMayCallAtOnce) {
+  std::vector<std::thread> hosts;
+  for (int host = 0; host < 4; ++host)
+    hosts.emplace_back([] {
+      for (int round = 0; round < 300; ++round)
+        ASSERT_EQ(std::vector<int>(11, 1), timesRun(11));
+    });
+  for (std::thread &host : hosts)
+    host.join();
+}
+
+TEST_F(ParallelFor, WorksInTheChildOfAFork) {
+#ifdef __has_feature
+#if __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "the thread sanitizer allows no threads after a fork";
+#endif
+#endif
+  ASSERT_EQ(std::vector<int>(16, 1), timesRun(16)); // the parent's threads are running
+  pid_t child = fork();
+  if (child == 0) {
+    std::atomic<int> inside{0};
+    bool together = false;
+    parallelFor(2, 0, [&](int64_t, int64_t, void *) {
+      auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      for (++inside; inside < 2 && std::chrono::steady_clock::now() < limit;)
+        std::this_thread::yield();
+      together = inside == 2;
+    });
+    _exit(together ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(child, waitpid(child, &status, 0));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+TEST_F(ParallelFor, ThreadCountZeroAsksForTheMachine) {
+  saccade_set_threads(0);
+  EXPECT_GE(saccade_threads(), 1);
+  saccade_set_threads(3);
+  EXPECT_EQ(3, saccade_threads());
+}
+
+TEST(Memory, IsAlignedAndZeroBytesAreNotAFailure) {
+  for (int64_t bytes : {0, 1, 63, 64, 65, 100000}) {
+    void *memory = saccade_allocate(bytes);
+    ASSERT_NE(nullptr, memory);
+    EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(memory) % 64);
+    saccade_release(memory);
+  }
+  EXPECT_EQ(nullptr, saccade_allocate(-1));
+  EXPECT_EQ(nullptr, saccade_allocate(INT64_MAX));
+}
+
+} // namespace
