@@ -2,8 +2,8 @@
 
 # Flags for the whole project: LLVM's own conventions, assertions kept, sanitizers on request.
 macro(saccade_compile_options)
-  add_compile_options(-Wall -Wextra -Wno-unused-parameter $<$<COMPILE_LANGUAGE:CXX>:-fno-rtti>
-                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-anon-enum-enum-conversion>)
+  # RTTI stays on, as in the packaged LLVM.
+  add_compile_options(-Wall -Wextra -Wno-unused-parameter)
   if(SACCADE_ASSERTIONS)
     string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
     string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
@@ -13,6 +13,8 @@ macro(saccade_compile_options)
     add_link_options(-fsanitize=${sanitizer})
   endforeach()
 endmacro()
+
+saccade_compile_options()
 
 # The compiler half: everything that may see LLVM and MLIR. One precompiled header serves them all.
 add_library(SaccadePrecompiled OBJECT "${PROJECT_SOURCE_DIR}/cmake/Precompiled.cpp")
@@ -42,6 +44,7 @@ function(saccade_tool name)
   add_executable(${name} ${ARG_SOURCES})
   _saccade_compiler_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
-  # A plugin resolves our symbols from the tool that loads it.
-  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON)
+  # A plugin resolves our symbols from the tool that loads it. -fPIC, not -fPIE: the precompiled header is shared.
+  set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE -fPIC)
 endfunction()

@@ -5,6 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "Syntax.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -55,22 +58,10 @@ LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError, Arr
 }
 
 Attribute DimsAttr::parse(AsmParser &parser, Type) {
-  SmallVector<Dim> dims;
-  auto parseOne = [&]() -> ParseResult {
-    StringRef name;
-    SMLoc loc = parser.getCurrentLocation();
-    if (parser.parseKeyword(&name))
-      return failure();
-    std::optional<Dim> dim = symbolizeDim(name);
-    if (!dim)
-      return parser.emitError(loc, "unknown dimension '") << name << "', expected b, h, s or d";
-    dims.push_back(*dim);
-    return success();
-  };
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parseOne))
+  DimsAttr dims;
+  if (syntax::parseDims(parser, dims, AsmParser::Delimiter::LessGreater))
     return {};
-  return DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), dims);
+  return dims;
 }
 
 void DimsAttr::print(AsmPrinter &printer) const {

@@ -9,7 +9,7 @@
 
 using namespace mlir;
 using namespace saccade::attn;
-using namespace saccade::attn::detail;
+using namespace saccade::attn::syntax;
 
 namespace {
 
@@ -98,7 +98,7 @@ ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> captureTypes, Re
 
 } // namespace
 
-ParseResult detail::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, std::unique_ptr<Region> &mask) {
+ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, std::unique_ptr<Region> &mask) {
   auto piece = std::make_unique<Region>();
   SMLoc where = parser.getCurrentLocation();
   StringRef sugar;

@@ -8,9 +8,9 @@
 
 using namespace mlir;
 using namespace saccade::attn;
-using namespace saccade::attn::detail;
+using namespace saccade::attn::syntax;
 
-ParseResult detail::parseDims(OpAsmParser &parser, DimsAttr &dims) {
+ParseResult syntax::parseDims(AsmParser &parser, DimsAttr &dims, AsmParser::Delimiter delimiter) {
   SmallVector<Dim> names;
   SMLoc loc = parser.getCurrentLocation();
   auto parseOne = [&]() -> ParseResult {
@@ -24,13 +24,13 @@ ParseResult detail::parseDims(OpAsmParser &parser, DimsAttr &dims) {
     names.push_back(*dim);
     return success();
   };
-  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseOne))
+  if (parser.parseCommaSeparatedList(delimiter, parseOne))
     return failure();
-  dims = DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), names);
+  dims = DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), ArrayRef<Dim>(names));
   return success(dims != nullptr);
 }
 
-void detail::printDims(OpAsmPrinter &printer, DimsAttr dims) {
+void syntax::printDims(OpAsmPrinter &printer, DimsAttr dims) {
   printer << '[';
   llvm::interleave(
       dims.getDims(), [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
@@ -95,7 +95,7 @@ ParseResult parseInto(OpAsmParser &parser, Clauses &clauses) {
 
 } // namespace
 
-ParseResult detail::parseClauses(OpAsmParser &parser, Clauses &clauses) {
+ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   if (parser.parseOperand(clauses.query) || parseDims(parser, clauses.queryDims) || parser.parseComma() ||
       parser.parseOperand(clauses.key) || parseDims(parser, clauses.keyDims) || parser.parseComma() ||
       parser.parseOperand(clauses.value) || parseDims(parser, clauses.valueDims))
@@ -138,7 +138,7 @@ ParseResult detail::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   return success();
 }
 
-void detail::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value queryLength, Value keyLength) {
+void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value queryLength, Value keyLength) {
   printer << ' ' << op.getQuery();
   printDims(printer, op.getQueryDims());
   printer << ", " << op.getKey();
@@ -162,7 +162,7 @@ void detail::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value query
     printer << " at(" << at << ')';
 }
 
-void detail::printRegions(OpAsmPrinter &printer, ScoringOpInterface op) {
+void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op) {
   auto printOne = [&](StringRef keyword, Region &region) {
     if (region.empty())
       return;
@@ -180,7 +180,7 @@ void detail::printRegions(OpAsmPrinter &printer, ScoringOpInterface op) {
   printOne("score", op.getScore());
 }
 
-void detail::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSetValueNameFn setName) {
+void syntax::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSetValueNameFn setName) {
   if (region.empty())
     return;
   StringRef names[] = {"s", "b", "h", "q", "k"};

@@ -9,7 +9,7 @@
 
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
-namespace saccade::attn::detail {
+namespace saccade::attn::syntax {
 
 /// Everything that the clauses of an attention op say, before operands are resolved.
 struct Clauses {
@@ -36,8 +36,9 @@ struct Clauses {
 /// Parses the three operands with their dimensions and every clause up to the `:` of the types.
 mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
 
-/// Parses `[b,h,s,d]`.
-mlir::ParseResult parseDims(mlir::OpAsmParser &parser, DimsAttr &dims);
+/// Parses `[b,h,s,d]`, or the same in other brackets.
+mlir::ParseResult parseDims(mlir::AsmParser &parser, DimsAttr &dims,
+                            mlir::AsmParser::Delimiter delimiter = mlir::AsmParser::Delimiter::Square);
 void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims);
 
 /// Prints operands and dimensions, then captures, lengths, scale and position.
@@ -62,6 +63,6 @@ mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &wha
 /// Suggests `s, b, h, q, k` as the names of region arguments.
 void nameRegionArguments(ScoringOpInterface op, mlir::Region &region, mlir::OpAsmSetValueNameFn setName);
 
-} // namespace saccade::attn::detail
+} // namespace saccade::attn::syntax
 
 #endif // SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H

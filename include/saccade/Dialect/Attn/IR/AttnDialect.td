@@ -24,6 +24,9 @@ def Attn_Dialect : Dialect {
     - The log-sum-exp is the natural logarithm.
   }];
   let useDefaultAttributePrinterParser = 1;
+  // Mask sugar becomes arith, tiling makes affine and tensor ops.
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def Attn_Dim : I32EnumAttr<"Dim", "a named dimension of an attention operand", [

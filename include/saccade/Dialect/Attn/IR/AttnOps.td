@@ -18,7 +18,7 @@ def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or
 def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
-    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
     DeclareOpInterfaceMethods<TilingInterface, ["getLoopIteratorTypes", "getIterationDomain",
         "getTiledImplementation", "getResultTilePosition", "generateResultTileValue"]>]> {
   let summary = "attention over whole tensors";
@@ -177,7 +177,7 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ReturnLike]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator]> {
   let summary = "ends a score or mask region";
   let arguments = (ins AnyType:$operand);
   let assemblyFormat = "$operand attr-dict `:` type($operand)";

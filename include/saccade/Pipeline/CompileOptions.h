@@ -1,0 +1,27 @@
+//===- CompileOptions.h - What a user may ask of a compilation ---*- C++ -*-===//
+//
+// Options travel one way: driver or front door -> CompileOptions -> pass options.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_PIPELINE_COMPILEOPTIONS_H
+#define SACCADE_PIPELINE_COMPILEOPTIONS_H
+
+#include "saccade/Support/CPUTarget.h"
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace saccade {
+
+struct CompileOptions {
+  /// The ISA level to generate code for; never null.
+  const CPUTarget *target = lookupCPUTarget("host");
+  /// The last stage to run, by its name in `stageNames()`; empty for all.
+  std::string stopAfter;
+  /// Textual pass pipelines to run after a stage: (stage, pipeline).
+  std::vector<std::pair<std::string, std::string>> insertAfter;
+};
+
+} // namespace saccade
+
+#endif // SACCADE_PIPELINE_COMPILEOPTIONS_H

@@ -1,0 +1,178 @@
+//===- AttentionTiling.cpp - attn.attention over batch, head and queries ------===//
+//
+// TilingInterface for the three dimensions in which attention is parallel. Keys are not tiled here:
+// their bounds follow from the mask, so that loop has a driver of its own.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+namespace {
+
+enum Loop : unsigned { BatchLoop, HeadLoop, QueryLoop, NumLoops };
+
+/// The part of `value` that a tile of batches, heads and positions needs. Null sizes take a dimension whole.
+struct TileOfOperand {
+  OpFoldResult batch, batches, head, heads, position, positions;
+
+  Value slice(OpBuilder &b, Location loc, Value value, DimsAttr dims) const {
+    SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), b.getIndexAttr(1));
+    slicing(b, loc, value, dims, offsets, sizes);
+    return tensor::ExtractSliceOp::create(b, loc, value, offsets, sizes, strides);
+  }
+
+  void slicing(OpBuilder &b, Location loc, Value value, DimsAttr dims, SmallVectorImpl<OpFoldResult> &offsets,
+               SmallVectorImpl<OpFoldResult> &sizes) const {
+    for (Dim dim : dims.getDims()) {
+      OpFoldResult offset = dim == Dim::Batch ? batch : dim == Dim::Head ? head : dim == Dim::Seq ? position : nullptr;
+      OpFoldResult size = dim == Dim::Batch ? batches : dim == Dim::Head ? heads : dim == Dim::Seq ? positions : nullptr;
+      offsets.push_back(size ? offset : b.getIndexAttr(0));
+      sizes.push_back(size ? size : getDimSize(b, loc, value, dims, dim));
+    }
+  }
+};
+
+OpFoldResult add(OpBuilder &b, Location loc, OpFoldResult left, OpFoldResult right) {
+  AffineExpr s0, s1;
+  bindSymbols(b.getContext(), s0, s1);
+  return affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {left, right});
+}
+
+/// The key heads of a tile of query heads. A tile is one head or whole groups.
+std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpFoldResult head, OpFoldResult heads) {
+  Location loc = op.getLoc();
+  OpFoldResult queryHeads = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head);
+  OpFoldResult keyHeads = getDimSize(b, loc, op.getKey(), op.getKeyDims(), Dim::Head);
+  if (isEqualConstantIntOrValue(queryHeads, keyHeads))
+    return {head, heads};
+  AffineExpr s0, s1, s2;
+  bindSymbols(b.getContext(), s0, s1, s2);
+  OpFoldResult group = affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {queryHeads, keyHeads});
+  return {affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {head, group}),
+          affine::makeComposedFoldedAffineApply(b, loc, s0.ceilDiv(s1), {heads, group})};
+}
+
+/// A length operand of the tile: the batches of the tile, or the whole extent where none was given.
+Value lengthOfTile(OpBuilder &b, AttentionOp op, Value length, const TileOfOperand &tile, OpFoldResult extent,
+                   OpFoldResult start) {
+  Location loc = op.getLoc();
+  if (!length)
+    return getValueOrCreateConstantIndexOp(b, loc, add(b, loc, extent, start));
+  if (!isa<RankedTensorType>(length.getType()))
+    return length;
+  return tensor::ExtractSliceOp::create(b, loc, length, ArrayRef<OpFoldResult>{tile.batch},
+                                        ArrayRef<OpFoldResult>{tile.batches},
+                                        ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+}
+
+} // namespace
+
+SmallVector<utils::IteratorType> AttentionOp::getLoopIteratorTypes() {
+  return SmallVector<utils::IteratorType>(NumLoops, utils::IteratorType::parallel);
+}
+
+SmallVector<Range> AttentionOp::getIterationDomain(OpBuilder &b) {
+  SmallVector<Range> domain;
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
+    domain.push_back({b.getIndexAttr(0), getDimSize(b, getLoc(), getQuery(), getQueryDims(), dim), b.getIndexAttr(1)});
+  return domain;
+}
+
+FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult> offsets,
+                                                            ArrayRef<OpFoldResult> sizes) {
+  Location loc = getLoc();
+  TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop], offsets[HeadLoop],
+                      sizes[HeadLoop],    offsets[QueryLoop], sizes[QueryLoop]};
+  auto [keyHead, keyHeadCount] = keyHeads(b, *this, query.head, query.heads);
+  TileOfOperand keys{query.batch, query.batches, keyHead, keyHeadCount, {}, {}};
+
+  OpFoldResult zero = b.getIndexAttr(0);
+  SmallVector<OpFoldResult> start(4, zero);
+  if (!getAt().empty())
+    start = getAsOpFoldResult(getAt());
+  Value queryLength = lengthOfTile(b, *this, getQLen(), query,
+                                   getDimSize(b, loc, getQuery(), getQueryDims(), Dim::Seq), start[2]);
+  Value keyLength =
+      lengthOfTile(b, *this, getKvLen(), query, getDimSize(b, loc, getKey(), getKeyDims(), Dim::Seq), start[3]);
+  SmallVector<Value> at;
+  for (auto [first, offset] :
+       llvm::zip_equal(start, ArrayRef<OpFoldResult>{query.batch, query.head, query.position, zero}))
+    at.push_back(getValueOrCreateConstantIndexOp(b, loc, add(b, loc, first, offset)));
+
+  Value queryTile = query.slice(b, loc, getQuery(), getQueryDims());
+  Value keyTile = keys.slice(b, loc, getKey(), getKeyDims());
+  Value valueTile = keys.slice(b, loc, getValue(), getValueDims());
+
+  SmallVector<Type> resultTypes;
+  for (OpResult result : getOperation()->getResults()) {
+    SmallVector<OpFoldResult> resultOffsets, resultSizes;
+    if (failed(getResultTilePosition(b, result.getResultNumber(), offsets, sizes, resultOffsets, resultSizes)))
+      return failure();
+    resultTypes.push_back(tensor::ExtractSliceOp::inferResultType(cast<RankedTensorType>(result.getType()),
+                                                                  resultSizes));
+  }
+  auto tiled = AttentionOp::create(b, loc, resultTypes[0], getLse() ? resultTypes[1] : Type(), queryTile, keyTile,
+                                   valueTile, getCaptures(), queryLength, keyLength, getScaleValue(), at,
+                                   getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
+                                   getScaleAttr(), getScheduleAttr());
+  IRMapping mapping;
+  getScore().cloneInto(&tiled.getScore(), mapping);
+  getMask().cloneInto(&tiled.getMask(), mapping);
+  SmallVector<Operation *> slices;
+  for (Value tile : {queryTile, keyTile, valueTile})
+    slices.push_back(tile.getDefiningOp());
+  return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
+}
+
+LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNumber, ArrayRef<OpFoldResult> offsets,
+                                                 ArrayRef<OpFoldResult> sizes,
+                                                 SmallVector<OpFoldResult> &resultOffsets,
+                                                 SmallVector<OpFoldResult> &resultSizes) {
+  for (Dim dim : getOutputDims().getDims()) {
+    // The log-sum-exp has the dimensions b, h, s in this order, so it is handled below.
+    if (resultNumber == 1)
+      break;
+    bool isDepth = dim == Dim::Depth;
+    unsigned loop = dim == Dim::Batch ? BatchLoop : dim == Dim::Head ? HeadLoop : QueryLoop;
+    resultOffsets.push_back(isDepth ? b.getIndexAttr(0) : offsets[loop]);
+    resultSizes.push_back(isDepth ? getDimSize(b, getLoc(), getValue(), getValueDims(), Dim::Depth) : sizes[loop]);
+  }
+  if (resultNumber == 1)
+    for (auto [dim, loop] : {std::pair(Dim::Batch, BatchLoop), std::pair(Dim::Head, HeadLoop),
+                             std::pair(Dim::Seq, QueryLoop)})
+      if (getOutputDims().position(dim)) {
+        resultOffsets.push_back(offsets[loop]);
+        resultSizes.push_back(sizes[loop]);
+      }
+  return success();
+}
+
+FailureOr<TilingResult> AttentionOp::generateResultTileValue(OpBuilder &b, unsigned resultNumber,
+                                                             ArrayRef<OpFoldResult> offsets,
+                                                             ArrayRef<OpFoldResult> sizes) {
+  // Only the output is a tile of its own; fusion asks for it with the offsets of its dimensions.
+  if (resultNumber != 0)
+    return failure();
+  SmallVector<OpFoldResult> loopOffsets(NumLoops, b.getIndexAttr(0)), loopSizes;
+  for (Range range : getIterationDomain(b))
+    loopSizes.push_back(range.size);
+  for (auto [i, dim] : llvm::enumerate(getOutputDims().getDims())) {
+    if (dim == Dim::Depth)
+      continue;
+    unsigned loop = dim == Dim::Batch ? BatchLoop : dim == Dim::Head ? HeadLoop : QueryLoop;
+    loopOffsets[loop] = offsets[i];
+    loopSizes[loop] = sizes[i];
+  }
+  FailureOr<TilingResult> tiled = getTiledImplementation(b, loopOffsets, loopSizes);
+  if (failed(tiled))
+    return failure();
+  return TilingResult{tiled->tiledOps, {tiled->tiledValues[0]}, tiled->generatedSlices};
+}

@@ -1,0 +1,153 @@
+//===- Verify.cpp - What makes an attention op well formed --------------------===//
+//
+// The checks that whole and tiled attention share. Every message names the role at fault (query,
+// key, value, ...), what was found and what was wanted.
+//
+//===----------------------------------------------------------------------===//
+#include "Syntax.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+using namespace saccade::attn::syntax;
+
+LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef leftRole, int64_t left,
+                                       StringRef rightRole, int64_t right) {
+  if (ShapedType::isDynamic(left) || ShapedType::isDynamic(right) || left == right)
+    return success();
+  return op->emitOpError() << rightRole << " has " << what << ' ' << right << ", but " << leftRole << " has " << left;
+}
+
+namespace {
+
+LogicalResult verifyRank(Operation *op, StringRef role, Value value, DimsAttr dims) {
+  auto type = cast<ShapedType>(value.getType());
+  if (type.getRank() != dims.size())
+    return op->emitOpError() << role << " has rank " << type.getRank() << ", but names " << dims.size()
+                             << " dimensions";
+  if (!isa<FloatType>(type.getElementType()) || type.getElementTypeBitWidth() < 16)
+    return op->emitOpError() << role << " has element type " << type.getElementType()
+                             << ", expected f64, f32, f16 or bf16";
+  return success();
+}
+
+/// Grouped-query attention: every key head serves the same number of query heads.
+LogicalResult verifyHeads(Operation *op, int64_t queryHeads, int64_t keyHeads) {
+  if (ShapedType::isDynamic(queryHeads) || ShapedType::isDynamic(keyHeads))
+    return success();
+  if (keyHeads == 0 ? queryHeads == 0 : queryHeads % keyHeads == 0)
+    return success();
+  return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
+                           << " key heads";
+}
+
+/// Regions are pure scalar code: no calls, no memory, no control flow.
+bool isAllowedInRegion(Operation &op) {
+  if (isa<YieldOp, LengthOp, tensor::ExtractOp, tensor::DimOp>(op))
+    return true;
+  return isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isPure(&op) && op.getNumRegions() == 0;
+}
+
+LogicalResult verifyRegion(ScoringOpInterface op, StringRef name, Region &region, bool isScore) {
+  if (region.empty())
+    return success();
+  if (!region.hasOneBlock())
+    return op->emitOpError() << name << " region has " << region.getBlocks().size() << " blocks, expected one";
+  SmallVector<Type> wanted;
+  if (isScore)
+    wanted.push_back(op.getScoreType());
+  wanted.append(4, IndexType::get(op->getContext()));
+  llvm::append_range(wanted, op.getCaptures().getTypes());
+  Block &block = region.front();
+  if (block.getNumArguments() != wanted.size())
+    return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
+                             << wanted.size() << ": (" << (isScore ? "s, " : "") << "b, h, q, k, captures...)";
+  for (auto [arg, type] : llvm::zip_equal(block.getArguments(), wanted)) {
+    // A captured tensor stays a tensor in the region when its operand has become a buffer.
+    if (auto buffer = dyn_cast<MemRefType>(type))
+      type = RankedTensorType::get(buffer.getShape(), buffer.getElementType());
+    if (arg.getType() != type)
+      return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
+                               << arg.getType() << ", expected " << type;
+  }
+  auto yield = block.empty() ? nullptr : dyn_cast<YieldOp>(block.back());
+  if (!yield)
+    return op->emitOpError() << name << " region must end in attn.yield";
+  Type result = isScore ? Type(op.getScoreType()) : Type(IntegerType::get(op->getContext(), 1));
+  if (yield.getOperand().getType() != result)
+    return op->emitOpError() << name << " region yields " << yield.getOperand().getType() << ", expected " << result;
+  for (Operation &inner : block)
+    if (!isAllowedInRegion(inner))
+      return inner.emitOpError() << "is not allowed in the " << name
+                                 << " region of '" << op->getName()
+                                 << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
+  return success();
+}
+
+} // namespace
+
+LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
+  Value query = op.getQuery(), key = op.getKey(), value = op.getValue();
+  DimsAttr queryDims = op.getQueryDims(), keyDims = op.getKeyDims(), valueDims = op.getValueDims();
+  if (failed(verifyRank(op, "query", query, queryDims)) || failed(verifyRank(op, "key", key, keyDims)) ||
+      failed(verifyRank(op, "value", value, valueDims)))
+    return failure();
+  Type elementType = getElementTypeOrSelf(query);
+  for (auto [role, operand] : {std::pair("key", key), std::pair("value", value)})
+    if (getElementTypeOrSelf(operand) != elementType)
+      return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(operand) << ", but query has "
+                               << elementType;
+  auto size = [](Value operand, DimsAttr dims, Dim dim) { return getStaticDimSize(operand, dims, dim); };
+  if (failed(verifySameExtent(op, "batch size", "query", size(query, queryDims, Dim::Batch), "key",
+                              size(key, keyDims, Dim::Batch))) ||
+      failed(verifySameExtent(op, "batch size", "query", size(query, queryDims, Dim::Batch), "value",
+                              size(value, valueDims, Dim::Batch))) ||
+      failed(verifySameExtent(op, "head count", "key", size(key, keyDims, Dim::Head), "value",
+                              size(value, valueDims, Dim::Head))) ||
+      failed(verifySameExtent(op, "length", "key", size(key, keyDims, Dim::Seq), "value",
+                              size(value, valueDims, Dim::Seq))) ||
+      failed(verifySameExtent(op, "head size", "query", size(query, queryDims, Dim::Depth), "key",
+                              size(key, keyDims, Dim::Depth))) ||
+      failed(verifyHeads(op, size(query, queryDims, Dim::Head), size(key, keyDims, Dim::Head))))
+    return failure();
+  if (op.getScaleValue() && op.getScaleAttr())
+    return op->emitOpError() << "has both a constant and a run-time scale";
+  if (op.getScaleValue() && op.getScaleValue().getType() != op.getScoreType())
+    return op->emitOpError() << "scale has type " << op.getScaleValue().getType() << ", expected "
+                             << op.getScoreType();
+  if (!llvm::is_contained({0, 4}, op.getAt().size()))
+    return op->emitOpError() << "'at' has " << op.getAt().size() << " positions, expected (b, h, q, k)";
+  return success();
+}
+
+LogicalResult syntax::verifyRegions(ScoringOpInterface op) {
+  return success(succeeded(verifyRegion(op, "score", op.getScore(), /*isScore=*/true)) &&
+                 succeeded(verifyRegion(op, "mask", op.getMask(), /*isScore=*/false)));
+}
+
+LogicalResult syntax::verifyState(Operation *op, Value acc, Value max, Value sum) {
+  auto accType = cast<ShapedType>(acc.getType());
+  if (accType.getRank() != 2)
+    return op->emitOpError() << "accumulator has rank " << accType.getRank() << ", expected 2";
+  if (getScoreType(accType.getElementType()) != accType.getElementType())
+    return op->emitOpError() << "accumulator has element type " << accType.getElementType() << ", expected f32 or f64";
+  for (auto [role, value] : {std::pair("running max", max), std::pair("running sum", sum)}) {
+    auto type = cast<ShapedType>(value.getType());
+    if (type.getRank() != 1)
+      return op->emitOpError() << role << " has rank " << type.getRank() << ", expected 1";
+    if (type.getElementType() != accType.getElementType())
+      return op->emitOpError() << role << " has element type " << type.getElementType() << ", but accumulator has "
+                               << accType.getElementType();
+    if (failed(verifySameExtent(op, "rows", "accumulator", accType.getDimSize(0), role, type.getDimSize(0))))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult LengthOp::verify() {
+  if (!isa_and_nonnull<ScoringOpInterface>((*this)->getParentOp()))
+    return emitOpError() << "expected to stand in a score or mask region";
+  return success();
+}
