@@ -65,8 +65,14 @@ ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
 ParseResult parseScore(OpAsmParser &parser, Clauses &clauses) {
   SmallVector<OpAsmParser::Argument> args;
   SMLoc loc = parser.getCurrentLocation();
-  // Only the score may carry a type: f64 where the inputs are f64, else f32.
-  if (parser.parseArgumentList(args, AsmParser::Delimiter::Paren, /*allowType=*/true))
+  auto parseOne = [&]() -> ParseResult {
+    OpAsmParser::Argument &arg = args.emplace_back();
+    if (parser.parseArgument(arg))
+      return failure();
+    // Only the score may carry a type: f64 where the inputs are f64, else f32.
+    return args.size() == 1 && succeeded(parser.parseOptionalColon()) ? parser.parseType(arg.type) : success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
     return failure();
   unsigned wanted = 5 + clauses.captureTypes.size();
   if (args.size() != wanted)
