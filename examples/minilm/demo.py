@@ -1,0 +1,102 @@
+"""Runs the first attention block of MiniLM-L6 on four sentences and shows who attends to whom.
+
+Called by `./dev demo`; needs the built package, NumPy and matplotlib.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+import saccade
+
+HERE = pathlib.Path(__file__).parent
+# Sentence and head, both from 0, with what the head is seen to do there.
+SHOWN = [
+    (0, 2, "looks at the word before"),
+    (0, 6, "among others, links “it” to “animal”"),
+    (2, 4, "links what is poured, and into what, to the verb"),
+    (2, 10, "links the containers and the pouring"),
+]
+
+
+def load(*names):
+    return [np.load(HERE / "data" / f"{name}.npy") for name in names]
+
+
+def indent(text):
+    print("".join(f"    {line}\n" for line in text.strip().splitlines()), end="")
+
+
+def show_as_text(tokens, weights):
+    """For every word, the two that it attends to most."""
+    for row, (token, weight) in enumerate(zip(tokens, weights)):
+        if row in (0, len(tokens) - 1):
+            continue  # [CLS] and [SEP]
+        best = np.argsort(-weight)[:2]
+        bar = "█" * round(weight[best[0]] * 20)
+        words = ", ".join(f"{tokens[key]} {weight[key]:.0%}" for key in best)
+        print(f"    {token:>10}  {bar:<20}  {words}")
+
+
+def draw(tokens, weights, path):
+    figure, axes = plt.subplots(2, 2, figsize=(13, 13), layout="constrained")
+    for axis, (sentence, head, what) in zip(axes.flat, SHOWN):
+        words = tokens[sentence]
+        count = len(words)
+        axis.imshow(weights[sentence, :count, head, :count], cmap="magma", vmin=0)
+        axis.set_xticks(range(count), words, rotation=90)
+        axis.set_yticks(range(count), words)
+        axis.set_xlabel("attended to")
+        axis.set_title(f"head {head} {what}")
+    figure.suptitle("MiniLM-L6, first encoder layer: attention weights")
+    figure.savefig(path, dpi=110)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the picture and the result")
+    folder = parser.parse_args().out
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.loads((HERE / "data" / "tokens.json").read_text())
+    graph = HERE / "attention.mlir"
+
+    print("\nThe first attention block of MiniLM-L6 (12 heads of 32, f32) on:")
+    indent("\n".join(text["sentences"]))
+
+    print("\nCompiled from examples/minilm/attention.mlir and run, checked against the float64 reference:")
+    hidden, expected = load("hidden", "expected")
+    block = load("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo", "gamma", "beta", "lengths")
+    (result,), printed = saccade.run(graph, "minilm_attention", [hidden, *block], options=["--check", "--time"])
+    indent(printed)
+    np.save(folder / "result.npy", result)
+    # Positions beyond a sentence's length are padding: they attend like any other, but nobody reads them.
+    lengths = block[-1]
+    real = np.arange(result.shape[1]) < lengths[:, None]
+    difference = np.abs(result - expected)[real].max()
+    print(f"    largest difference to the same block in NumPy (float64): {difference:.1e}")
+    if not difference < 1e-4:
+        sys.exit("demo: the result differs from NumPy's")
+
+    (weights,), _ = saccade.run(graph, "minilm_weights", [hidden, *block[:4], lengths], options=["--check"])
+    print("\nWho attends to whom (the weights come out of the same compiler, with the identity as values):")
+    for sentence, head, what in SHOWN:
+        print(f"\n  head {head} {what}: {text['sentences'][sentence]}")
+        count = len(text["tokens"][sentence])
+        show_as_text(text["tokens"][sentence], weights[sentence, :count, head, :count])
+    draw(text["tokens"], weights, folder / "attention.png")
+    print(f"\nThe picture: {folder / 'attention.png'}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except saccade.Failed as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(failure.code)
