@@ -2,6 +2,7 @@
 #
 #   %python    Python with NumPy and the built package (.venv), or the system's where .venv does not exist
 #   %src       root of the source tree          %build   root of the build tree
+#   %cxx       the C++ compiler that built us
 #
 # Features for REQUIRES: avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
 import os
@@ -27,6 +28,7 @@ config.substitutions += [
     ("%python", python),
     ("%src", config.saccade_source_dir),
     ("%build", config.saccade_build_dir),
+    ("%cxx", config.cxx),
 ]
 
 if os.path.exists("/proc/cpuinfo"):
