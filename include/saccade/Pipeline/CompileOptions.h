@@ -20,6 +20,10 @@ struct CompileOptions {
   std::string stopAfter;
   /// Textual pass pipelines to run after a stage: (stage, pipeline).
   std::vector<std::pair<std::string, std::string>> insertAfter;
+  /// A folder that gets the module after every stage, as 1-import.mlir and so on; empty for none.
+  std::string dumpStages;
+  /// Whether the IR is verified after every pass.
+  bool verifyEach = true;
 };
 
 } // namespace saccade

@@ -1,0 +1,19 @@
+//===- RunPipeline.h - Run the compiler's stages on a module ------*- C++ -*-===//
+//
+// What every driver does with a CompileOptions: build the pipeline, run it, dump the stages it was asked to dump.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_PIPELINE_RUNPIPELINE_H
+#define SACCADE_PIPELINE_RUNPIPELINE_H
+
+#include "saccade/Pipeline/CompileOptions.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace saccade {
+
+/// Runs the pipeline of `options` on `module`, in place. Failures have been reported as diagnostics.
+llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &options);
+
+} // namespace saccade
+
+#endif // SACCADE_PIPELINE_RUNPIPELINE_H

@@ -1,0 +1,81 @@
+//===- Entries.cpp - What a program offers to call ----------------------------===//
+//
+// Read from the whole-tensor module, where the types still are those the user wrote.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/JIT/Executable.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace saccade;
+
+std::string ValueType::str() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (!isTensor)
+    return elementTypeName(element).str();
+  os << "tensor<";
+  for (int64_t extent : shape)
+    (ShapedType::isDynamic(extent) ? os << '?' : os << extent) << 'x';
+  os << elementTypeName(element) << '>';
+  return text;
+}
+
+std::string Entry::signature() const {
+  auto list = [](const std::vector<ValueType> &types) {
+    return llvm::join(llvm::map_range(types, [](const ValueType &type) { return type.str(); }), ", ");
+  };
+  return "@" + name + "(" + list(arguments) + ") -> (" + list(results) + ")";
+}
+
+Buffer Buffer::compact(void *data, llvm::ArrayRef<int64_t> sizes) {
+  Buffer buffer{data, llvm::to_vector<4>(sizes), llvm::SmallVector<int64_t, 4>(sizes.size(), 1)};
+  for (size_t i = sizes.size(); i-- > 1;)
+    buffer.strides[i - 1] = buffer.strides[i] * std::max<int64_t>(sizes[i], 1);
+  return buffer;
+}
+
+/// Nothing where data of this type cannot cross the border.
+static std::optional<ValueType> getValueType(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  std::string name;
+  llvm::raw_string_ostream(name) << getElementTypeOrSelf(type);
+  std::optional<ElementType> element = parseElementType(name);
+  if (!element || (isa<ShapedType>(type) && !tensor))
+    return std::nullopt;
+  ValueType result{*element};
+  if (tensor) {
+    result.isTensor = true;
+    result.shape = llvm::to_vector<4>(tensor.getShape());
+  }
+  return result;
+}
+
+llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
+  std::vector<Entry> entries;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (!function.isPublic() || function.isExternal())
+      continue;
+    Entry entry{function.getName().str(), {}, {}};
+    auto convert = [&](llvm::ArrayRef<Type> types, llvm::StringRef role, std::vector<ValueType> &into) {
+      for (auto [i, type] : llvm::enumerate(types)) {
+        std::optional<ValueType> converted = getValueType(type);
+        bool isResult = role == "result";
+        if (!converted || (isResult && !converted->isTensor)) {
+          function.emitError() << role << " #" << i << " of entry '" << entry.name << "' has type " << type
+                               << "; wanted a ranked tensor" << (isResult ? "" : " or scalar")
+                               << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
+          return false;
+        }
+        into.push_back(*converted);
+      }
+      return true;
+    };
+    if (!convert(function.getArgumentTypes(), "argument", entry.arguments) ||
+        !convert(function.getResultTypes(), "result", entry.results))
+      return llvm::createStringError("entry '" + entry.name + "' cannot be called from outside");
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}

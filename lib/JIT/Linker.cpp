@@ -1,0 +1,49 @@
+//===- Linker.cpp - Object code into this process -----------------------------===//
+//
+// ORC with an object that is already compiled. The runtime's symbols are given by address, because inside a
+// Python module or a plugin the process would not find them by name.
+//
+//===----------------------------------------------------------------------===//
+#include "Linker.h"
+#include "saccade/Runtime/Conversions.h"
+#include "saccade/Runtime/Runtime.h"
+#include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
+#include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
+
+using namespace llvm;
+
+static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
+  orc::SymbolMap symbols;
+  auto add = [&](StringRef name, auto *function) {
+    symbols[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
+                                          JITSymbolFlags::Exported | JITSymbolFlags::Callable};
+  };
+  add("saccade_parallel_for", &saccade_parallel_for);
+  add("saccade_allocate", &saccade_allocate);
+  add("saccade_release", &saccade_release);
+  add("__truncsfbf2", &__truncsfbf2);
+  add("__truncdfbf2", &__truncdfbf2);
+  add("__truncsfhf2", &__truncsfhf2);
+  add("__truncdfhf2", &__truncdfhf2);
+  add("__extendhfsf2", &__extendhfsf2);
+  return symbols;
+}
+
+Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<MemoryBuffer> object) {
+  Expected<std::unique_ptr<orc::LLJIT>> jit =
+      orc::LLJITBuilder()
+          // Our objects have neither constructors nor thread-local data, so no platform support is needed.
+          .setPlatformSetUp(orc::setUpInactivePlatform)
+          .setObjectLinkingLayerCreator([](orc::ExecutionSession &session) -> Expected<std::unique_ptr<orc::ObjectLayer>> {
+            return std::make_unique<orc::ObjectLinkingLayer>(session);
+          })
+          .create();
+  if (!jit)
+    return jit.takeError();
+  orc::JITDylib &library = (*jit)->getMainJITDylib();
+  if (Error error = library.define(orc::absoluteSymbols(runtimeSymbols(**jit))))
+    return error;
+  if (Error error = (*jit)->addObjectFile(std::move(object)))
+    return error;
+  return jit;
+}

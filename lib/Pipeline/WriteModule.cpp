@@ -1,0 +1,34 @@
+//===- WriteModule.cpp - Write the module to a file ---------------------------===//
+//
+// Shows what a stage made without stopping there; it may stand anywhere.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Pipeline/Passes.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Support/FileUtilities.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_WRITEMODULE
+#include "saccade/Pipeline/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+
+namespace {
+struct WriteModule : saccade::impl::WriteModuleBase<WriteModule> {
+  using WriteModuleBase::WriteModuleBase;
+
+  void runOnOperation() override {
+    std::string message;
+    std::unique_ptr<llvm::ToolOutputFile> output = openOutputFile(file, &message);
+    if (!output) {
+      getOperation().emitError(message);
+      return signalPassFailure();
+    }
+    getOperation().print(output->os());
+    output->keep();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

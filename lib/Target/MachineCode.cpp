@@ -1,0 +1,65 @@
+//===- MachineCode.cpp - Assembly and objects for an ISA level ----------------===//
+//
+// llc's pipeline at -O3, in process.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Target/Target.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+
+bool saccade::hostRuns(const CPUTarget &target) {
+  const CPUTarget &host = *lookupCPUTarget("host");
+  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasAVX512 <= host.hasAVX512 &&
+         target.hasBF16Dot <= host.hasBF16Dot;
+}
+
+static void initializeX86() {
+  static const bool done = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser();
+    return true;
+  }();
+  (void)done;
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
+  initializeX86();
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  std::string message;
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!backend)
+    return llvm::createStringError(message);
+  std::unique_ptr<llvm::TargetMachine> machine(
+      backend->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  if (!machine)
+    return llvm::createStringError("LLVM has no code generator for '" + triple.str() + "'");
+  return machine;
+}
+
+static llvm::Error emit(llvm::Module &module, const saccade::CPUTarget &target, llvm::raw_pwrite_stream &os,
+                        llvm::CodeGenFileType kind) {
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = saccade::createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
+  llvm::legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, os, nullptr, kind))
+    return llvm::createStringError("LLVM cannot write this kind of file for the target");
+  passes.run(module);
+  return llvm::Error::success();
+}
+
+llvm::Error saccade::emitAssembly(llvm::Module &module, const CPUTarget &target, llvm::raw_pwrite_stream &os) {
+  return emit(module, target, os, llvm::CodeGenFileType::AssemblyFile);
+}
+
+llvm::Error saccade::emitObject(llvm::Module &module, const CPUTarget &target, llvm::raw_pwrite_stream &os) {
+  return emit(module, target, os, llvm::CodeGenFileType::ObjectFile);
+}
