@@ -1,18 +1,74 @@
 //===- Pipeline.cpp - The compiler on one page --------------------------------===//
+//
+// The stages in their order, each built by its own library. Whoever wants to know how a program
+// becomes code starts reading here.
+//
+//===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Schedule/Passes.h"
+#include "saccade/Tiling/Passes.h"
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
+using namespace saccade;
 
-llvm::ArrayRef<llvm::StringRef> saccade::stageNames() {
-  static const llvm::StringRef names[] = {"import",    "transforms", "schedule", "tiling",
-                                          "bufferize", "codegen",    "target"};
-  return names;
+namespace {
+
+/// A stage: its name on the command line and what it runs.
+struct Stage {
+  llvm::StringRef name;
+  void (*build)(OpPassManager &pm, const CompileOptions &options);
+};
+
+const Stage stages[] = {
+    // Tiles are chosen on whole ops, before anything is cut.
+    {"schedule", [](OpPassManager &pm, const CompileOptions &options) { buildSchedulePipeline(pm, *options.target); }},
+    // Whole tensors become parallel tasks over tiles.
+    {"tiling", [](OpPassManager &pm, const CompileOptions &) { buildTilingPipeline(pm); }},
+};
+
+} // namespace
+
+llvm::SmallVector<llvm::StringRef> saccade::stageNames() {
+  return llvm::map_to_vector(stages, [](const Stage &stage) { return stage.name; });
 }
 
 LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOptions &options,
                                             llvm::function_ref<void(const llvm::Twine &)> emitError) {
+  auto isStage = [](llvm::StringRef name) {
+    return llvm::any_of(stages, [&](const Stage &stage) { return stage.name == name; });
+  };
+  auto unknown = [&](llvm::StringRef name) {
+    emitError("unknown stage '" + name + "', expected one of " + llvm::join(stageNames(), ", "));
+    return failure();
+  };
+  if (!options.stopAfter.empty() && !isStage(options.stopAfter))
+    return unknown(options.stopAfter);
+  for (const auto &[stage, pipeline] : options.insertAfter)
+    if (!isStage(stage))
+      return unknown(stage);
+
+  for (const Stage &stage : stages) {
+    stage.build(pm, options);
+    for (const auto &[after, pipeline] : options.insertAfter) {
+      if (after != stage.name)
+        continue;
+      std::string message;
+      llvm::raw_string_ostream stream(message);
+      if (failed(parsePassPipeline(pipeline, pm, stream))) {
+        emitError("cannot parse the pass pipeline '" + llvm::Twine(pipeline) + "': " + message);
+        return failure();
+      }
+    }
+    if (stage.name == options.stopAfter)
+      break;
+  }
   return success();
 }
 
-void saccade::registerPasses() { registerTransformsPasses(); }
+void saccade::registerPasses() {
+  registerTransformsPasses();
+  registerSaccadeSchedulePasses();
+  registerSaccadeTilingPasses();
+}

@@ -13,9 +13,8 @@
 
 namespace saccade {
 
-/// The stages of the CPU pipeline in their order: "import", "transforms", "schedule", "tiling", "bufferize",
-/// "codegen", "target".
-llvm::ArrayRef<llvm::StringRef> stageNames();
+/// The names of the stages, in their order.
+llvm::SmallVector<llvm::StringRef> stageNames();
 
 /// Adds the passes of every stage up to `options.stopAfter`, with the user's own passes between them. Fails with a
 /// message through `emitError` where a stage or a textual pipeline is not known.

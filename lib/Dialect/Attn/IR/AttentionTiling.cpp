@@ -103,8 +103,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   Value keyLength =
       lengthOfTile(b, *this, getKvLen(), query, getDimSize(b, loc, getKey(), getKeyDims(), Dim::Seq), start[3]);
   SmallVector<Value> at;
-  for (auto [first, offset] :
-       llvm::zip_equal(start, ArrayRef<OpFoldResult>{query.batch, query.head, query.position, zero}))
+  SmallVector<OpFoldResult> tileStart = {query.batch, query.head, query.position, zero};
+  for (auto [first, offset] : llvm::zip_equal(start, tileStart))
     at.push_back(getValueOrCreateConstantIndexOp(b, loc, add(b, loc, first, offset)));
 
   Value queryTile = query.slice(b, loc, getQuery(), getQueryDims());

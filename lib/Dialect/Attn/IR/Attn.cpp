@@ -70,6 +70,14 @@ void DimsAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows, int64_t cols,
+                                   int64_t depth) {
+  if (rows <= 0 || cols <= 0 || depth < 0)
+    return emitError() << "schedule has rows " << rows << ", cols " << cols << ", depth " << depth
+                       << ", expected positive tiles";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Vocabulary
 //===----------------------------------------------------------------------===//

@@ -64,4 +64,19 @@ def Attn_DimsAttr : Attn_Attr<"Dims", "dims"> {
   }];
 }
 
+def Attn_ScheduleAttr : Attn_Attr<"Schedule", "schedule"> {
+  let summary = "how an attention or a contraction is cut into tiles";
+  let description = [{
+    `rows` is the number of queries (rows of the result) of a task, `cols` the number of keys (for a contraction:
+    columns of the result) of a step, `depth` the extent of the reduction that is packed at a time (0: all of it).
+
+    ```mlir
+    #attn.schedule<rows = 384, cols = 512>
+    ```
+  }];
+  let parameters = (ins "int64_t":$rows, "int64_t":$cols, DefaultValuedParameter<"int64_t", "0">:$depth);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif // SACCADE_ATTN_DIALECT_TD

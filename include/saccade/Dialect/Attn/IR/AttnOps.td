@@ -5,6 +5,7 @@
 include "saccade/Dialect/Attn/IR/AttnDialect.td"
 include "saccade/Dialect/Attn/IR/AttnInterfaces.td"
 include "mlir/IR/OpAsmInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -58,7 +59,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Iso
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
-                       OptionalAttr<AnyAttr>:$schedule);
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
   let hasCustomAssemblyFormat = 1;
@@ -88,14 +89,15 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
         into(%acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
         : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
     ```
-    The state may have more rows than the query tile; the rows beyond it are unspecified afterwards.
+    The state may have more rows than the query tile and the accumulator more columns than the values: code
+    generators like to round up. There the accumulator is unspecified afterwards; max and sum keep their values.
   }];
   let arguments = (ins Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
                        Variadic<AnyType>:$captures, Optional<Index>:$q_len, Optional<Index>:$kv_len,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
                        Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, OptionalAttr<AnyAttr>:$schedule);
+                       OptionalAttr<F64Attr>:$scale, OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
   let hasCustomAssemblyFormat = 1;
@@ -150,7 +152,7 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [DestinationStyleOpInterface,
   }];
   let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
                        Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Attn_DimsAttr:$output_dims,
-                       OptionalAttr<AnyAttr>:$schedule);
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
@@ -181,6 +183,26 @@ def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator]> {
   let summary = "ends a score or mask region";
   let arguments = (ins AnyType:$operand);
   let assemblyFormat = "$operand attr-dict `:` type($operand)";
+}
+
+def Attn_LaunchOp : Attn_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "runs the work items of a task in parallel";
+  let description = [{
+    Runs every item of [0, count) of the task exactly once, on as many threads as the host gives, and returns when
+    all are done. The task is a private function `(captures..., begin: index, end: index, scratch: memref<?xi8>)`
+    that runs the items [begin, end) with `scratch` bytes of memory, aligned to 64, of its own. The number of bytes
+    is 0 until `attn-plan-scratch` has counted them.
+
+    ```mlir
+    attn.launch @forward_task0(%q, %out) count(%n) scratch(16384) : (memref<?x64xf32>, memref<?x64xf32>)
+    ```
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$task, Variadic<AnyType>:$captures, Index:$count,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "0">:$scratch_bytes);
+  let assemblyFormat = [{
+    $task `(` $captures `)` `count` `(` $count `)` (`scratch` `(` $scratch_bytes^ `)`)? attr-dict
+    `:` `(` type($captures) `)`
+  }];
 }
 
 #endif // SACCADE_ATTN_OPS_TD

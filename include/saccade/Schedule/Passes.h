@@ -1,0 +1,29 @@
+//===- Passes.h - The schedule stage ------------------------------*- C++ -*-===//
+#ifndef SACCADE_SCHEDULE_PASSES_H
+#define SACCADE_SCHEDULE_PASSES_H
+
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/CPUTarget.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace saccade {
+
+#define GEN_PASS_DECL
+#include "saccade/Schedule/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "saccade/Schedule/Passes.h.inc"
+
+/// The tiles of attention over scores of `scoreBits` bits with `depth` key and `valueDepth` value columns.
+attn::ScheduleAttr scheduleAttention(mlir::MLIRContext *context, unsigned scoreBits, int64_t depth, int64_t valueDepth,
+                                     const CPUTarget &target);
+
+/// The tiles of a contraction that accumulates in elements of `bits` bits.
+attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
+
+/// Afterwards every attention and every contraction carries a schedule.
+void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
+
+} // namespace saccade
+
+#endif // SACCADE_SCHEDULE_PASSES_H

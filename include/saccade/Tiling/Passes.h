@@ -1,0 +1,20 @@
+//===- Passes.h - The tiling stage --------------------------------*- C++ -*-===//
+#ifndef SACCADE_TILING_PASSES_H
+#define SACCADE_TILING_PASSES_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace saccade {
+
+#define GEN_PASS_DECL
+#include "saccade/Tiling/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "saccade/Tiling/Passes.h.inc"
+
+/// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
+void buildTilingPipeline(mlir::OpPassManager &pm);
+
+} // namespace saccade
+
+#endif // SACCADE_TILING_PASSES_H

@@ -1,0 +1,27 @@
+//===- Passes.td - From whole tensors to tiles ------------------*- tablegen -*-===//
+#ifndef SACCADE_TILING_PASSES_TD
+#define SACCADE_TILING_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
+  let summary = "cuts attention into parallel tasks over batch, head and queries";
+  let description = [{
+    One task a batch, head and chunk of at most `rows` queries of the schedule; chunks of one head are of nearly
+    equal size, so that no task is left with a few rows.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def TileKeys : Pass<"attn-tile-keys", "::mlir::func::FuncOp"> {
+  let summary = "turns attention over one batch and head into a loop over tiles of keys";
+  let description = [{
+    `attn.attention` becomes the empty state, `attn.accumulate` in an `scf.for` over tiles of `cols` keys, and
+    `attn.finalize`. The bounds of the loop are those keys that mask and lengths let some query of the tile reach.
+    Tiles lie at fixed multiples of `cols`, so that the order of summation depends on nothing else.
+  }];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+#endif // SACCADE_TILING_PASSES_TD

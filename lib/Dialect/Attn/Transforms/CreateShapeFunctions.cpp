@@ -1,0 +1,101 @@
+//===- CreateShapeFunctions.cpp - Result extents and shape checks of entries --===//
+//
+// Clones every entry into a function that only computes extents and compares them. It stands before tiling, while
+// every op still says in whole tensors what its operands must have in common.
+//
+//===----------------------------------------------------------------------===//
+#include "ShapeChecks.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Interfaces/CallInterfaces.h"
+#include "mlir/Interfaces/TilingInterface.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_CREATESHAPEFUNCTIONS
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade::attn;
+
+/// Replaces extents of results by extents of operands until only those of the arguments are left; what computed
+/// the tensors is dead then.
+static LogicalResult resolveExtents(func::FuncOp function) {
+  MLIRContext *context = function.getContext();
+  RewritePatternSet patterns(context);
+  memref::populateResolveRankedShapedTypeResultDimsPatterns(patterns);
+  memref::populateResolveShapedTypeResultDimsPatterns(patterns);
+  for (Dialect *dialect : context->getLoadedDialects())
+    dialect->getCanonicalizationPatterns(patterns);
+  for (RegisteredOperationName op : context->getRegisteredOperations())
+    op.getCanonicalizationPatterns(patterns, context);
+  if (failed(applyPatternsGreedily(function, std::move(patterns))))
+    return function.emitError("the extents of the results do not settle");
+  IRRewriter rewriter(context);
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
+  for (Operation &op : function.getBody().front())
+    if (isa<TilingInterface, CallOpInterface>(op))
+      return op.emitOpError("decides an extent of a result or of an operand, which must be known without running it");
+  return success();
+}
+
+/// Makes the shape function of `entry`, behind it.
+static LogicalResult createShapeFunction(func::FuncOp entry) {
+  OpBuilder builder(entry.getContext());
+  builder.setInsertionPointAfter(entry);
+  auto function = cast<func::FuncOp>(builder.clone(*entry));
+  function.setName((entry.getName() + ".shapes").str());
+  function->setAttr("attn.shapes_of", builder.getStringAttr(entry.getName()));
+  function->removeAttr("attn.entry");
+
+  Operation *terminator = function.getBody().front().getTerminator();
+  builder.setInsertionPoint(terminator);
+  ShapeChecks checks(builder, function.getLoc());
+  for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
+    checks.addFor(&op);
+
+  Location loc = terminator->getLoc();
+  SmallVector<Value> results = {checks.getNumber(), checks.getFound(), checks.getWanted()};
+  for (Value returned : terminator->getOperands())
+    for (int64_t i = 0, e = cast<RankedTensorType>(returned.getType()).getRank(); i < e; ++i)
+      results.push_back(tensor::DimOp::create(builder, loc, returned, i));
+  func::ReturnOp::create(builder, loc, results);
+  terminator->erase();
+  function.setType(builder.getFunctionType(function.getArgumentTypes(), TypeRange(ValueRange(results))));
+  function.removeResAttrsAttr();
+  function->setAttr("attn.messages", builder.getStrArrayAttr(checks.getMessages()));
+  return resolveExtents(function);
+}
+
+namespace {
+struct CreateShapeFunctions : impl::CreateShapeFunctionsBase<CreateShapeFunctions> {
+  void runOnOperation() override {
+    for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      if (!function.isPublic() || function.isExternal() || function->hasAttr("attn.shapes_of"))
+        continue;
+      for (Type result : function.getResultTypes())
+        if (!isa<RankedTensorType>(result)) {
+          function.emitError() << "entry '" << function.getName() << "' returns " << result
+                               << ", expected ranked tensors";
+          return signalPassFailure();
+        }
+      if (!function.getBody().hasOneBlock()) {
+        function.emitError() << "entry '" << function.getName() << "' branches, expected straight code";
+        return signalPassFailure();
+      }
+      function->setAttr("attn.entry", UnitAttr::get(&getContext()));
+      function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
+      if (failed(createShapeFunction(function)))
+        return signalPassFailure();
+    }
+  }
+};
+} // namespace

@@ -1,0 +1,195 @@
+//===- ShapeChecks.cpp - Run-time comparisons of extents ----------------------===//
+//
+// The demands are those of the verifiers, for extents that become known only with the arguments.
+//
+//===----------------------------------------------------------------------===//
+#include "ShapeChecks.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {
+  zero = number = found = wanted = arith::ConstantIndexOp::create(builder, loc, 0);
+}
+
+Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateConstantIndexOp(builder, loc, value); }
+
+OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::getMixedSize(builder, loc, tensor, dim); }
+
+void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (auto place = dyn_cast<FileLineColLoc>(current->getLoc()))
+    os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
+  os << '\'' << current->getName() << "' op " << message;
+  messages.push_back(text);
+  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);
+  Value isTrue = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
+  Value isBad = arith::XOrIOp::create(builder, loc, fine, isTrue);
+  Value applies = arith::AndIOp::create(builder, loc, isFirst, isBad);
+  Value mine = arith::ConstantIndexOp::create(builder, loc, messages.size());
+  number = arith::SelectOp::create(builder, loc, applies, mine, number);
+  found = arith::SelectOp::create(builder, loc, applies, foundHere, found);
+  wanted = arith::SelectOp::create(builder, loc, applies, wantedHere, wanted);
+}
+
+void ShapeChecks::requireSame(OpFoldResult foundHere, OpFoldResult wantedHere, const Twine &message) {
+  if (isEqualConstantIntOrValue(foundHere, wantedHere))
+    return;
+  Value left = materialize(foundHere), right = materialize(wantedHere);
+  Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, left, right);
+  require(fine, left, right, message);
+}
+
+void ShapeChecks::addFor(Operation *op) {
+  current = op;
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](AttentionOp attention) { addForAttention(attention); })
+      .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
+      .Case([&](tensor::CastOp cast) { addForCast(cast); })
+      .Case([&](tensor::ExpandShapeOp expand) { addForExpand(expand); })
+      .Case([&](tensor::ExtractSliceOp slice) {
+        addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getSource());
+      })
+      .Case([&](tensor::InsertSliceOp slice) { addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getDest()); });
+}
+
+void ShapeChecks::addForAttention(AttentionOp op) {
+  auto size = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(builder, loc, value, dims, dim); };
+  auto query = [&](Dim dim) { return size(op.getQuery(), op.getQueryDims(), dim); };
+  auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
+  auto value = [&](Dim dim) { return size(op.getValue(), op.getValueDims(), dim); };
+  requireSame(key(Dim::Batch), query(Dim::Batch), "key has another batch size than query");
+  requireSame(value(Dim::Batch), query(Dim::Batch), "value has another batch size than query");
+  requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
+  requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
+  requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
+
+  OpFoldResult queryHeads = query(Dim::Head), keyHeads = key(Dim::Head);
+  if (!getConstantIntValue(queryHeads) || !getConstantIntValue(keyHeads)) {
+    // The remainder by zero heads is not defined; then there must be no query heads either.
+    Value heads = materialize(queryHeads), groups = materialize(keyHeads);
+    Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+    Value divisor = arith::MaxSIOp::create(builder, loc, groups, one);
+    Value rest = arith::RemSIOp::create(builder, loc, heads, divisor);
+    Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
+    Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
+    Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
+    require(fine, heads, groups, "the number of query heads is no multiple of that of key heads");
+  }
+  for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
+    if (length && isa<RankedTensorType>(length.getType()))
+      requireSame(extent(length, 0), query(Dim::Batch), Twine(role) + " has another batch size than query");
+  for (auto [region, isScore] : {std::pair(&op.getScore(), true), std::pair(&op.getMask(), false)})
+    region->walk([&, region = region, isScore = isScore](tensor::ExtractOp read) {
+      addForCapture(op, read, *region, isScore);
+    });
+}
+
+/// A captured tensor that is read at a plain batch, head, query or key index must reach that far.
+void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &region, bool isScore) {
+  RegionArguments arguments = getRegionArguments(region, isScore);
+  auto capture = dyn_cast<BlockArgument>(read.getTensor());
+  if (!capture || !llvm::is_contained(arguments.captures, capture))
+    return;
+  unsigned position = capture.getArgNumber() - arguments.captures.front().getArgNumber();
+  Value tensor = op.getCaptures()[position];
+  // Where lengths or a mask hold some positions back, the table may legitimately end before them.
+  bool isBounded = op.getQLen() || op.getKvLen() || !op.getMask().empty();
+  for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
+    struct Role {
+      Value argument;
+      StringRef name;
+      Value operand;
+      DimsAttr dims;
+      Dim dim;
+    };
+    const Role roles[] = {{arguments.batch, "batch size", op.getQuery(), op.getQueryDims(), Dim::Batch},
+                          {arguments.head, "head count", op.getQuery(), op.getQueryDims(), Dim::Head},
+                          {arguments.query, "query length", op.getQuery(), op.getQueryDims(), Dim::Seq},
+                          {arguments.key, "key length", op.getKey(), op.getKeyDims(), Dim::Seq}};
+    for (auto [i, role] : llvm::enumerate(roles)) {
+      if (index != role.argument || (i >= 2 && isBounded))
+        continue;
+      Value needed = materialize(getDimSize(builder, loc, role.operand, role.dims, role.dim));
+      if (!op.getAt().empty())
+        needed = arith::AddIOp::create(builder, loc, needed, op.getAt()[i]);
+      Value there = materialize(extent(tensor, dim));
+      Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, needed);
+      require(fine, there, needed,
+              "capture #" + Twine(position) + " is read by " + role.name + " and is too small for it");
+    }
+  }
+}
+
+/// Operands that a loop walks along must have one extent there.
+void ShapeChecks::addForStructured(linalg::LinalgOp op) {
+  struct Place {
+    OpOperand *operand;
+    int64_t dim;
+  };
+  SmallVector<std::optional<Place>> first(op.getNumLoops());
+  for (OpOperand &operand : op->getOpOperands()) {
+    if (!isa<RankedTensorType>(operand.get().getType()))
+      continue;
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    for (auto [dim, expression] : llvm::enumerate(map.getResults())) {
+      auto loop = dyn_cast<AffineDimExpr>(expression);
+      if (!loop)
+        continue;
+      std::optional<Place> &place = first[loop.getPosition()];
+      if (!place) {
+        place = Place{&operand, int64_t(dim)};
+        continue;
+      }
+      requireSame(extent(operand.get(), dim), extent(place->operand->get(), place->dim),
+                  "operand #" + Twine(operand.getOperandNumber()) + " differs in dimension " + Twine(dim) +
+                      " from dimension " + Twine(place->dim) + " of operand #" +
+                      Twine(place->operand->getOperandNumber()));
+    }
+  }
+}
+
+void ShapeChecks::addForCast(tensor::CastOp op) {
+  auto type = dyn_cast<RankedTensorType>(op.getType());
+  if (!type || !isa<RankedTensorType>(op.getSource().getType()))
+    return;
+  for (auto [dim, size] : llvm::enumerate(type.getShape()))
+    if (!ShapedType::isDynamic(size))
+      requireSame(extent(op.getSource(), dim), builder.getIndexAttr(size),
+                  "source does not fit in dimension " + Twine(dim));
+}
+
+void ShapeChecks::addForExpand(tensor::ExpandShapeOp op) {
+  SmallVector<OpFoldResult> shape = op.getMixedOutputShape();
+  for (auto [dim, group] : llvm::enumerate(op.getReassociationIndices())) {
+    if (group.size() == 1 && isEqualConstantIntOrValue(shape[group[0]], extent(op.getSrc(), dim)))
+      continue;
+    Value product = arith::ConstantIndexOp::create(builder, loc, 1);
+    for (int64_t i : group)
+      product = arith::MulIOp::create(builder, loc, product, materialize(shape[i]));
+    requireSame(extent(op.getSrc(), dim), product, "source cannot be cut up in dimension " + Twine(dim));
+  }
+}
+
+void ShapeChecks::addForSlice(OffsetSizeAndStrideOpInterface op, Value whole) {
+  for (auto [dim, offset, size, stride] :
+       llvm::enumerate(op.getMixedOffsets(), op.getMixedSizes(), op.getMixedStrides())) {
+    OpFoldResult limit = extent(whole, dim);
+    if (isEqualConstantIntOrValue(size, limit) && isZeroInteger(offset) && isOneInteger(stride))
+      continue;
+    Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+    Value steps = arith::SubIOp::create(builder, loc, materialize(size), one);
+    Value reach = arith::MulIOp::create(builder, loc, steps, materialize(stride));
+    Value last = arith::AddIOp::create(builder, loc, materialize(offset), reach);
+    Value end = arith::AddIOp::create(builder, loc, last, one);
+    Value bound = materialize(limit);
+    Value inside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, end, bound);
+    Value starts = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(offset), zero);
+    Value fine = arith::AndIOp::create(builder, loc, inside, starts);
+    require(fine, end, bound, "slice leaves its tensor in dimension " + Twine(dim));
+  }
+}

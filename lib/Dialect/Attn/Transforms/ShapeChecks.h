@@ -1,0 +1,58 @@
+//===- ShapeChecks.h - Run-time comparisons of extents ------------*- C++ -*-===//
+//
+// Turns what an op demands of the extents of its operands into arithmetic: the number of the first message that
+// applies, the extent found and the extent wanted.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
+#define SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
+
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Builders.h"
+#include <string>
+
+namespace saccade::attn {
+
+class ShapeChecks {
+public:
+  /// Checks are built where `builder` stands.
+  ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc);
+
+  /// Adds what `op` demands; nothing where it demands nothing or all is known already.
+  void addFor(mlir::Operation *op);
+
+  mlir::Value getNumber() const { return number; } ///< 0 where all is well, else 1 + the index of a message
+  mlir::Value getFound() const { return found; }
+  mlir::Value getWanted() const { return wanted; }
+  llvm::ArrayRef<llvm::StringRef> getMessages() {
+    views.assign(messages.begin(), messages.end());
+    return views;
+  }
+
+private:
+  void addForAttention(AttentionOp op);
+  void addForStructured(mlir::linalg::LinalgOp op);
+  void addForCast(mlir::tensor::CastOp op);
+  void addForExpand(mlir::tensor::ExpandShapeOp op);
+  void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
+  void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
+
+  void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);
+  /// Unless `fine` (an i1), `message` applies.
+  void require(mlir::Value fine, mlir::Value found, mlir::Value wanted, const llvm::Twine &message);
+  mlir::Value materialize(mlir::OpFoldResult value);
+  mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
+
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  mlir::Operation *current = nullptr;
+  mlir::Value zero, number, found, wanted;
+  std::vector<std::string> messages;
+  llvm::SmallVector<llvm::StringRef> views;
+};
+
+} // namespace saccade::attn
+
+#endif // SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H

@@ -1,0 +1,95 @@
+//===- AssignSchedule.cpp - Tile sizes of attention and contractions ----------===//
+//
+// Chooses how many rows a task has and how many keys a step. Stands before tiling, which only reads
+// what is written here; sequence lengths and batches stay out, so that one kernel serves all.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Schedule/Passes.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_ASSIGNSCHEDULE
+#define GEN_PASS_DEF_VERIFYSCHEDULED
+#include "saccade/Schedule/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+/// The part of a core's second-level cache (1 MiB on current servers) that the operands of a task may fill.
+static constexpr int64_t cacheBytes = 640 * 1024;
+
+attn::ScheduleAttr saccade::scheduleAttention(MLIRContext *context, unsigned scoreBits, int64_t depth,
+                                              int64_t valueDepth, const CPUTarget &target) {
+  // A step holds the packed keys and values; a task also its queries and its accumulator. Steps of 512 keys are
+  // where rescaling and packing stop to show; halve both until they fit.
+  int64_t rows = 384, cols = 512;
+  int64_t columnBytes = (depth + valueDepth) * scoreBits / 8;
+  while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
+    rows = rows > 96 ? rows / 2 : rows;
+    cols /= 2;
+  }
+  return attn::ScheduleAttr::get(context, rows, cols, 0);
+}
+
+attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
+  return attn::ScheduleAttr::get(context, /*rows=*/192, /*cols=*/bits == 64 ? 128 : 256, /*depth=*/512);
+}
+
+/// A depth for choosing tiles where the type leaves it open.
+static int64_t depthOr(int64_t depth, int64_t fallback) { return ShapedType::isDynamic(depth) ? fallback : depth; }
+
+namespace {
+
+struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
+  using AssignScheduleBase::AssignScheduleBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = lookupCPUTarget(target);
+    if (!cpu) {
+      getOperation().emitError() << "unknown target '" << target << "', expected one of " << cpuTargetNames();
+      return signalPassFailure();
+    }
+    getOperation().walk([&](attn::AttentionOp op) {
+      if (op.getScheduleAttr())
+        return;
+      int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
+      int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
+      unsigned bits = attn::getScoreType(getElementTypeOrSelf(op.getQuery())).getWidth();
+      op.setScheduleAttr(scheduleAttention(&getContext(), bits, depth, valueDepth, *cpu));
+    });
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (!linalg::isaContractionOpInterface(op) || op->hasAttr("schedule"))
+        return;
+      Type element = getElementTypeOrSelf(op.getDpsInits()[0]);
+      if (element.isIntOrFloat())
+        op->setAttr("schedule", scheduleContraction(&getContext(), element.getIntOrFloatBitWidth(), *cpu));
+    });
+  }
+};
+
+struct VerifyScheduled : saccade::impl::VerifyScheduledBase<VerifyScheduled> {
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk([](Operation *op) {
+      auto contraction = dyn_cast<linalg::LinalgOp>(op);
+      bool needsSchedule = isa<attn::AttentionOp>(op) ||
+                           (contraction && linalg::isaContractionOpInterface(contraction) &&
+                            getElementTypeOrSelf(contraction.getDpsInits()[0]).isIntOrFloat());
+      if (!needsSchedule || op->getAttrOfType<attn::ScheduleAttr>("schedule"))
+        return WalkResult::advance();
+      op->emitOpError() << "has no schedule after the schedule stage";
+      return WalkResult::interrupt();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+void saccade::buildSchedulePipeline(OpPassManager &pm, const CPUTarget &target) {
+  AssignScheduleOptions options;
+  options.target = target.name.str();
+  pm.addNestedPass<func::FuncOp>(createAssignSchedule(options));
+  pm.addNestedPass<func::FuncOp>(createVerifyScheduled());
+}

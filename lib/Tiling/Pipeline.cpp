@@ -1,0 +1,12 @@
+//===- Pipeline.cpp - The tiling stage ----------------------------------------===//
+#include "saccade/Tiling/Passes.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void saccade::buildTilingPipeline(OpPassManager &pm) {
+  pm.addNestedPass<func::FuncOp>(createTileQueries());
+  pm.addNestedPass<func::FuncOp>(createTileKeys());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}

@@ -1,0 +1,259 @@
+//===- TileKeys.cpp - Attention over one head as a loop over keys -------------===//
+//
+// Replaces attention over one batch and head by the online softmax over tiles of keys. Its loop is
+// our own, not TilingInterface's: the bounds follow from the mask and the lengths.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Tiling/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_TILEKEYS
+#include "saccade/Tiling/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Accumulator columns come in multiples of the widest register (16 lanes), so that no code needs a partial one.
+static constexpr int64_t columnBlock = 16;
+
+namespace {
+
+/// The two dimensions s and d that are left of an operand once batch and head are fixed.
+DimsAttr tileDims(DimsAttr dims) {
+  SmallVector<Dim> names = llvm::filter_to_vector(dims.getDims(), [](Dim d) { return d == Dim::Seq || d == Dim::Depth; });
+  return DimsAttr::get(dims.getContext(), ArrayRef<Dim>(names));
+}
+
+/// Rewrites one attention over a single batch and head.
+struct KeyLoop {
+  KeyLoop(IRRewriter &b, AttentionOp op) : b(b), op(op), loc(op.getLoc()) {}
+
+  IRRewriter &b;
+  AttentionOp op;
+  Location loc;
+
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+  Value max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
+  Value sizeOf(Value value, DimsAttr dims, Dim dim) {
+    return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, value, dims, dim));
+  }
+
+  /// A length operand as the index where this batch ends, at most `extent`.
+  Value lengthOf(Value length, Value extent) {
+    if (!length)
+      return extent;
+    if (isa<RankedTensorType>(length.getType()))
+      length = tensor::ExtractOp::create(b, loc, length, constant(0));
+    if (!length.getType().isIndex())
+      length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+    return length;
+  }
+
+  /// Positions [begin, begin + size) of `value`, 2-D.
+  Value rows(Value value, DimsAttr dims, OpFoldResult begin, OpFoldResult size) {
+    SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), b.getIndexAttr(1));
+    SmallVector<int64_t> kept;
+    for (Dim dim : dims.getDims()) {
+      bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
+      offsets.push_back(isSeq ? begin : b.getIndexAttr(0));
+      sizes.push_back(isSeq     ? size
+                      : isDepth ? getDimSize(b, loc, value, dims, dim)
+                                : OpFoldResult(b.getIndexAttr(1)));
+      if (isSeq || isDepth) {
+        std::optional<int64_t> extent = getConstantIntValue(sizes.back());
+        kept.push_back(extent ? *extent : ShapedType::kDynamic);
+      }
+    }
+    auto type = RankedTensorType::get(kept, getElementTypeOrSelf(value));
+    return tensor::ExtractSliceOp::create(b, loc, type, value, offsets, sizes, strides);
+  }
+
+  Value filled(ArrayRef<int64_t> shape, double value) {
+    FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+    Value empty = tensor::EmptyOp::create(b, loc, shape, type);
+    Value scalar = arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+    return linalg::FillOp::create(b, loc, scalar, empty).getResult(0);
+  }
+
+  LogicalResult rewrite();
+  SmallVector<Value> accumulate(Value key, Value queryTile, Value queryLength, Value keyLength, Value keyEnd,
+                                ArrayRef<Value> at, ValueRange state);
+
+  /// Where `result` is inserted by the task around us, if it is: then tiles are written in place.
+  tensor::ParallelInsertSliceOp insertionOf(Value result);
+  /// The 2-D (log-sum-exp: 1-D) destination of `result`.
+  Value destination(Value result);
+  void replaceResult(Value result, Value tile);
+  /// Turns the state into the results of `op` and erases it.
+  void finalize(ValueRange state);
+};
+
+LogicalResult KeyLoop::rewrite() {
+  int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)})
+    if (ShapedType::isDynamic(size))
+      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one (a head size makes a kernel)";
+  for (Dim dim : {Dim::Batch, Dim::Head})
+    if (getStaticDimSize(op.getQuery(), op.getQueryDims(), dim) != 1)
+      return op.emitOpError() << "has more than one " << (dim == Dim::Batch ? "batch" : "head")
+                              << "; run attn-tile-queries first";
+  ScheduleAttr schedule = op.getScheduleAttr();
+  b.setInsertionPoint(op);
+
+  SmallVector<Value> at(4);
+  for (unsigned i = 0; i < 4; ++i)
+    at[i] = op.getAt().empty() ? constant(0) : Value(op.getAt()[i]);
+  Value queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  Value keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  Value queryLength = lengthOf(op.getQLen(), add(at[2], queries));
+  Value keyLength = lengthOf(op.getKvLen(), add(at[3], keys));
+
+  // Rows of this tile that count, and the keys that some of them may see, both relative to element 0.
+  Value rowCount = max(constant(0), min(queries, sub(queryLength, at[2])));
+  IRMapping values;
+  if (!op.getMask().empty()) {
+    RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
+    values.map(args.batch, at[0]);
+    values.map(args.head, at[1]);
+    values.map(args.captures, op.getCaptures());
+  }
+  Value lastQuery = add(at[2], sub(rowCount, constant(1)));
+  KeyRange reach = KeyBounds(op).reach(b, loc, values, queryLength, keyLength, at[2], lastQuery,
+                                       {at[3], min(keyLength, add(at[3], keys))});
+  Value step = constant(schedule.getCols());
+  Value begin = max(constant(0), sub(reach.begin, at[3]));
+  begin = b.createOrFold<arith::MulIOp>(loc, b.createOrFold<arith::DivSIOp>(loc, begin, step), step);
+  Value noRows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, rowCount, constant(0));
+  Value end = arith::SelectOp::create(b, loc, noRows, begin, sub(reach.end, at[3]));
+
+  int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
+  SmallVector<Value> state = {filled({schedule.getRows(), columns}, 0.0),
+                              filled({schedule.getRows()}, -std::numeric_limits<double>::infinity()),
+                              filled({schedule.getRows()}, 0.0)};
+  Value queryTile = rows(op.getQuery(), op.getQueryDims(), b.getIndexAttr(0), rowCount);
+  auto loop = scf::ForOp::create(
+      b, loc, begin, end, step, state, [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+        scf::YieldOp::create(b, loc, accumulate(key, queryTile, queryLength, keyLength, end, at, carried));
+      });
+  finalize(loop.getResults());
+  return success();
+}
+
+SmallVector<Value> KeyLoop::accumulate(Value key, Value queryTile, Value queryLength, Value keyLength, Value keyEnd,
+                                       ArrayRef<Value> at, ValueRange state) {
+  Value count = min(constant(op.getScheduleAttr().getCols()), sub(keyEnd, key));
+  Value keyTile = rows(op.getKey(), op.getKeyDims(), key, count);
+  Value valueTile = rows(op.getValue(), op.getValueDims(), key, count);
+  SmallVector<Value> tileAt(at);
+  tileAt[3] = add(at[3], key);
+  auto tile = AccumulateOp::create(b, loc, TypeRange(state), queryTile, keyTile, valueTile, op.getCaptures(),
+                                   queryLength, keyLength, op.getScaleValue(), tileAt, state[0], state[1], state[2],
+                                   tileDims(op.getQueryDims()), tileDims(op.getKeyDims()),
+                                   tileDims(op.getValueDims()), op.getScaleAttr(), op.getScheduleAttr());
+  IRMapping mapping;
+  op.getScore().cloneInto(&tile.getScore(), mapping);
+  op.getMask().cloneInto(&tile.getMask(), mapping);
+  return SmallVector<Value>(tile->getResults());
+}
+
+tensor::ParallelInsertSliceOp KeyLoop::insertionOf(Value result) {
+  return result.hasOneUse() ? dyn_cast<tensor::ParallelInsertSliceOp>(*result.getUsers().begin()) : nullptr;
+}
+
+Value KeyLoop::destination(Value result) {
+  bool isLse = result == op.getLse();
+  SmallVector<OpFoldResult> sizes;
+  SmallVector<int64_t> shape;
+  for (Dim dim : op.getOutputDims().getDims()) {
+    if (dim == Dim::Batch || dim == Dim::Head || (isLse && dim == Dim::Depth))
+      continue;
+    sizes.push_back(dim == Dim::Depth ? getDimSize(b, loc, op.getValue(), op.getValueDims(), dim)
+                                      : getDimSize(b, loc, op.getQuery(), op.getQueryDims(), dim));
+    shape.push_back(getConstantIntValue(sizes.back()).value_or(ShapedType::kDynamic));
+  }
+  auto type = RankedTensorType::get(shape, getElementTypeOrSelf(result));
+  tensor::ParallelInsertSliceOp insertion = insertionOf(result);
+  if (!insertion)
+    return tensor::EmptyOp::create(b, loc, sizes, type.getElementType());
+  return tensor::ExtractSliceOp::create(b, loc, type, insertion.getDest(), insertion.getMixedOffsets(),
+                                        insertion.getMixedSizes(), insertion.getMixedStrides());
+}
+
+void KeyLoop::replaceResult(Value result, Value tile) {
+  if (tensor::ParallelInsertSliceOp insertion = insertionOf(result)) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(insertion);
+    b.replaceOpWithNewOp<tensor::ParallelInsertSliceOp>(insertion, tile, insertion.getDest(),
+                                                        insertion.getMixedOffsets(), insertion.getMixedSizes(),
+                                                        insertion.getMixedStrides());
+    return;
+  }
+  auto type = cast<RankedTensorType>(result.getType());
+  auto tileType = cast<RankedTensorType>(tile.getType());
+  SmallVector<OpFoldResult> sizes, strides(type.getRank(), b.getIndexAttr(1)),
+      offsets(type.getRank(), b.getIndexAttr(0));
+  unsigned next = 0;
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    bool isUnit = result == op.getLse()
+                      ? i + 1 < type.getRank()
+                      : llvm::is_contained({Dim::Batch, Dim::Head}, op.getOutputDims().getDims()[i]);
+    sizes.push_back(isUnit ? OpFoldResult(b.getIndexAttr(1)) : tensor::getMixedSize(b, loc, tile, next++));
+  }
+  Value whole = tile;
+  if (type.getRank() != tileType.getRank()) {
+    whole = tensor::EmptyOp::create(b, loc, sizes, type.getElementType());
+    whole = tensor::InsertSliceOp::create(b, loc, tile, whole, offsets, sizes, strides);
+  }
+  if (whole.getType() != type)
+    whole = tensor::CastOp::create(b, loc, type, whole);
+  b.replaceAllUsesWith(result, whole);
+}
+
+void KeyLoop::finalize(ValueRange state) {
+  Value output = destination(op.getOutput());
+  Value lse = op.getLse() ? destination(op.getLse()) : Value();
+  SmallVector<Type> types = {output.getType()};
+  if (lse)
+    types.push_back(lse.getType());
+  auto result = FinalizeOp::create(b, loc, types, state[0], state[1], state[2], output, lse,
+                                   tileDims(op.getOutputDims()), op.getScheduleAttr());
+  replaceResult(op.getOutput(), result->getResult(0));
+  if (lse)
+    replaceResult(op.getLse(), result->getResult(1));
+  b.eraseOp(op);
+}
+
+struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    for (AttentionOp op : ops) {
+      if (!op.getScheduleAttr()) {
+        op.emitOpError() << "has no schedule; run attn-assign-schedule first";
+        return signalPassFailure();
+      }
+      IRRewriter rewriter(op);
+      if (failed(KeyLoop(rewriter, op).rewrite()))
+        return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,71 @@
+//===- TileQueries.cpp - Attention as parallel tasks --------------------------===//
+//
+// Cuts attention over batch, head and chunks of queries through its TilingInterface. Stands before
+// TileKeys, which wants one batch and one head.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Tiling/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_TILEQUERIES
+#include "saccade/Tiling/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+/// Register blocks have 12 rows at most; a chunk of a multiple of them has no remainder but at the end.
+static constexpr int64_t rowBlock = 12;
+
+/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row blocks.
+static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, int64_t rows) {
+  AffineExpr n, chunks;
+  bindSymbols(b.getContext(), n, chunks);
+  OpFoldResult count = affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries});
+  // No queries, no chunks: the division must still be defined.
+  AffineExpr one = getAffineConstantExpr(1, b.getContext());
+  OpFoldResult atLeastOne = affine::makeComposedFoldedAffineMax(
+      b, loc, AffineMap::get(0, 1, {getAffineSymbolExpr(0, b.getContext()), one}, b.getContext()), {count});
+  OpFoldResult size = affine::makeComposedFoldedAffineApply(
+      b, loc, n.ceilDiv(chunks).ceilDiv(rowBlock) * rowBlock, {queries, atLeastOne});
+  return affine::makeComposedFoldedAffineMax(
+      b, loc,
+      AffineMap::get(0, 1, {getAffineSymbolExpr(0, b.getContext()), getAffineConstantExpr(rowBlock, b.getContext())},
+                     b.getContext()),
+      {size});
+}
+
+namespace {
+
+struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
+  void runOnOperation() override {
+    SmallVector<attn::AttentionOp> ops;
+    getOperation().walk([&](attn::AttentionOp op) { ops.push_back(op); });
+    for (attn::AttentionOp op : ops)
+      if (failed(tile(op)))
+        return signalPassFailure();
+  }
+
+  LogicalResult tile(attn::AttentionOp op) {
+    if (!op.getScheduleAttr())
+      return op.emitOpError() << "has no schedule; run attn-assign-schedule first";
+    IRRewriter rewriter(op);
+    OpFoldResult queries =
+        attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+    OpFoldResult one = rewriter.getIndexAttr(1);
+    scf::SCFTilingOptions options;
+    options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);
+    options.setTileSizes({one, one, chunkSize(rewriter, op.getLoc(), queries, op.getScheduleAttr().getRows())});
+    FailureOr<scf::SCFTilingResult> tiled =
+        scf::tileUsingSCF(rewriter, cast<TilingInterface>(op.getOperation()), options);
+    if (failed(tiled))
+      return op.emitOpError() << "could not be tiled over batch, head and queries";
+    rewriter.replaceOp(op, tiled->replacements);
+    return success();
+  }
+};
+
+} // namespace
