@@ -19,6 +19,7 @@ config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
 
 tools = os.path.join(config.saccade_build_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.environ["PATH"]])
+config.environment["PYTHONPATH"] = os.path.join(config.saccade_build_dir, "python")
 
 venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")
 python = venv if os.path.exists(venv) else sys.executable

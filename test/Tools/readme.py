@@ -1,0 +1,38 @@
+"""What the README shows works as it stands: its graph is examples/alibi.mlir, and its tool commands exit with 0.
+
+REQUIRES: numpy
+RUN: %python %s %src %t
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+source, folder = map(pathlib.Path, sys.argv[1:])
+readme = (source / "README.md").read_text()
+graph = re.search(r"```mlir\n(.*?)```", readme, re.S)[1]
+assert graph == (source / "examples" / "alibi.mlir").read_text(), "the README's graph is not examples/alibi.mlir"
+
+shutil.rmtree(folder, ignore_errors=True)
+folder.mkdir(parents=True)
+(folder / "examples").symlink_to(source / "examples")
+random = np.random.default_rng(0)
+for name, shape in {"q": (2, 8, 50, 64), "k": (2, 2, 70, 64), "v": (2, 2, 70, 64), "slope": (8,)}.items():
+    np.save(folder / f"{name}.npy", random.standard_normal(shape, np.float32))
+
+commands = [
+    line.split("  #")[0]
+    for block in re.findall(r"```sh\n(.*?)```", readme, re.S)
+    for line in block.replace("\\\n", " ").splitlines()
+    if line.startswith("saccade-")
+]
+assert len(commands) >= 4, commands
+for command in commands:
+    print("+", command, flush=True)
+    subprocess.run(command, shell=True, check=True, cwd=folder)
+assert np.load(folder / "o.npy").shape == (2, 8, 50, 64)
+assert (folder / "alibi.o").stat().st_size > 0
