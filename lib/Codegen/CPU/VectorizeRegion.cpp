@@ -1,0 +1,264 @@
+//===- VectorizeRegion.cpp - Scalar regions, several positions at once --------===//
+//
+// One rule a kind of op: what is uniform stays a scalar op, what is affine in the lane stays a scalar base,
+// and only what is left becomes a vector op.
+//
+//===----------------------------------------------------------------------===//
+#include "VectorizeRegion.h"
+#include "LaneMemory.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+
+/// Types in which base + lane * step does not wrap for any position, so that comparisons may be done on differences.
+static bool isPositionType(Type type) { return type.isIndex() || type.isInteger(64); }
+
+/// The predicate that holds for (b, a) where `predicate` holds for (a, b). Signed ones only.
+static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
+  switch (predicate) {
+  case arith::CmpIPredicate::slt:
+    return arith::CmpIPredicate::sgt;
+  case arith::CmpIPredicate::sle:
+    return arith::CmpIPredicate::sge;
+  case arith::CmpIPredicate::sgt:
+    return arith::CmpIPredicate::slt;
+  case arith::CmpIPredicate::sge:
+    return arith::CmpIPredicate::sle;
+  default:
+    return predicate;
+  }
+}
+
+/// Integer division traps on 0, also in lanes that nobody asked for.
+static bool isIntegerDivision(Operation &op) {
+  return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
+             arith::CeilDivUIOp>(op);
+}
+
+/// `divisor`, but 1 where it is 0.
+static Value guardDivisor(OpBuilder &b, Location loc, Value divisor) {
+  if (matchPattern(divisor, m_NonZero()))
+    return divisor;
+  Type type = divisor.getType();
+  auto constant = [&](int64_t value) -> Value {
+    Attribute attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
+    if (auto vectorType = dyn_cast<VectorType>(type))
+      attr = DenseElementsAttr::get(vectorType, attr);
+    return arith::ConstantOp::create(b, loc, cast<TypedAttr>(attr));
+  };
+  Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, divisor, constant(0));
+  return arith::SelectOp::create(b, loc, isZero, constant(1), divisor);
+}
+
+RegionVectorizer::Lanes RegionVectorizer::lookup(Value from) {
+  auto it = values.find(from);
+  return it == values.end() ? Lanes{from, 0} : it->second;
+}
+
+Value RegionVectorizer::getVector(Value from) {
+  Lanes found = lookup(from);
+  if (found.step == isVector)
+    return found.value;
+  Value &vector = vectors[from];
+  if (!vector) {
+    if (found.step == 0)
+      vector = vector::BroadcastOp::create(b, loc, VectorType::get(lanes, from.getType()), found.value);
+    else
+      vector = affineLanes(b, loc, found.value, found.step, lanes);
+  }
+  return vector;
+}
+
+LogicalResult RegionVectorizer::run(Block &block) {
+  for (Operation &op : block.without_terminator()) {
+    bool isBound = op.getNumResults() > 0 && llvm::all_of(op.getResults(), [&](Value v) { return values.count(v); });
+    if (!isBound && failed(evaluate(op)))
+      return failure();
+  }
+  return success();
+}
+
+LogicalResult RegionVectorizer::evaluate(Operation &op) {
+  if (auto length = dyn_cast<attn::LengthOp>(op)) {
+    assert(lengths[unsigned(length.getRole())] && "length not bound");
+    bindUniform(length, lengths[unsigned(length.getRole())]);
+    return success();
+  }
+  if (evaluateRead(op) || evaluateUniform(op) || evaluateAffine(op) || evaluateComparison(op))
+    return success();
+  if (!OpTrait::hasElementwiseMappableTraits(&op))
+    return op.emitError() << "'" << op.getName() << "' cannot be computed for several positions at once; "
+                          << "expected elementwise arith and math ops, tensor.extract, tensor.dim and attn.length";
+  evaluateElementwise(op);
+  return success();
+}
+
+/// An op without side effects whose operands are the same in every lane stays as it is.
+bool RegionVectorizer::evaluateUniform(Operation &op) {
+  if (!isMemoryEffectFree(&op) || op.getNumRegions() != 0 ||
+      !llvm::all_of(op.getOperands(), [&](Value v) { return isUniform(v); }))
+    return false;
+  IRMapping mapping;
+  for (Value operand : op.getOperands())
+    mapping.map(operand, getUniform(operand));
+  if (isIntegerDivision(op))
+    mapping.map(op.getOperand(1), guardDivisor(b, loc, getUniform(op.getOperand(1))));
+  Operation *copy = b.clone(op, mapping);
+  for (auto [from, to] : llvm::zip_equal(op.getResults(), copy->getResults()))
+    bindUniform(from, to);
+  return true;
+}
+
+/// Sums, differences, constant multiples and casts of base + lane * step.
+bool RegionVectorizer::evaluateAffine(Operation &op) {
+  if (op.getNumResults() != 1 || !op.getResult(0).getType().isIntOrIndex())
+    return false;
+  SmallVector<Lanes, 2> operands = llvm::map_to_vector<2>(op.getOperands(), [&](Value v) { return lookup(v); });
+  if (llvm::any_of(operands, [](const Lanes &operand) { return operand.step == isVector; }))
+    return false;
+  Value result = op.getResult(0);
+  if (isa<arith::AddIOp>(op)) {
+    Value base = arith::AddIOp::create(b, loc, operands[0].value, operands[1].value);
+    values[result] = {base, operands[0].step + operands[1].step};
+    return true;
+  }
+  if (isa<arith::SubIOp>(op)) {
+    Value base = arith::SubIOp::create(b, loc, operands[0].value, operands[1].value);
+    values[result] = {base, operands[0].step - operands[1].step};
+    return true;
+  }
+  if (isa<arith::MulIOp>(op)) {
+    if (operands[0].step == 0)
+      std::swap(operands[0], operands[1]);
+    APInt factor;
+    bool isSmall = operands[1].step == 0 && matchPattern(operands[1].value, m_ConstantInt(&factor)) &&
+                   factor.abs().ult(uint64_t(1) << 20) && std::abs(operands[0].step) < (int64_t(1) << 20);
+    if (!isSmall)
+      return false;
+    Value base = arith::MulIOp::create(b, loc, operands[0].value, operands[1].value);
+    values[result] = {base, operands[0].step * factor.getSExtValue()};
+    return true;
+  }
+  // Narrowing keeps sums; widening a wrapped sum would not.
+  bool narrows = (isa<arith::IndexCastOp>(op) && op.getOperand(0).getType().isIndex()) || isa<arith::TruncIOp>(op) ||
+                 (isa<arith::IndexCastOp>(op) && op.getOperand(0).getType().isInteger(64));
+  if (!narrows)
+    return false;
+  IRMapping mapping;
+  mapping.map(op.getOperand(0), operands[0].value);
+  values[result] = {b.clone(op, mapping)->getResult(0), operands[0].step};
+  return true;
+}
+
+/// A position against a bound: one comparison of a constant vector with a scalar, in i32.
+bool RegionVectorizer::evaluateComparison(Operation &op) {
+  auto compare = dyn_cast<arith::CmpIOp>(op);
+  if (!compare || !isPositionType(compare.getLhs().getType()))
+    return false;
+  arith::CmpIPredicate predicate = compare.getPredicate();
+  bool isUnsigned = predicate == arith::CmpIPredicate::ult || predicate == arith::CmpIPredicate::ule ||
+                    predicate == arith::CmpIPredicate::ugt || predicate == arith::CmpIPredicate::uge;
+  Lanes left = lookup(compare.getLhs()), right = lookup(compare.getRhs());
+  if (isUnsigned || left.step == isVector || right.step == isVector)
+    return false;
+  // left + step * lane ? right, and of both sides it is the bound that may be an extreme value.
+  if (left.step == 0) {
+    std::swap(left, right);
+    predicate = swapSides(predicate);
+  }
+  int64_t step = left.step - right.step;
+  Value result = compare.getResult();
+  if (step == 0) {
+    bindUniform(result, arith::CmpIOp::create(b, loc, predicate, left.value, right.value));
+    return true;
+  }
+  // No lane is further than this from lane 0, so a bound outside can as well stand at the edge.
+  constexpr int64_t reach = int64_t(1) << 30;
+  if (std::abs(step) >= reach / int64_t(lanes))
+    return false;
+  Type type = compare.getLhs().getType();
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value));
+  };
+  Value low = arith::SubIOp::create(b, loc, left.value, constant(reach));
+  Value high = arith::AddIOp::create(b, loc, left.value, constant(reach));
+  Value bound = arith::MinSIOp::create(b, loc, arith::MaxSIOp::create(b, loc, right.value, low), high);
+  Value distance = arith::SubIOp::create(b, loc, bound, left.value);
+  Type i32 = b.getI32Type();
+  distance = type.isIndex() ? arith::IndexCastOp::create(b, loc, i32, distance).getResult()
+                            : arith::TruncIOp::create(b, loc, i32, distance).getResult();
+  Value iota = affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), step, lanes);
+  Value broadcast = vector::BroadcastOp::create(b, loc, iota.getType(), distance);
+  bindVector(result, arith::CmpIOp::create(b, loc, predicate, iota, broadcast));
+  return true;
+}
+
+Value RegionVectorizer::clampIndex(Value index, Value memref, unsigned dim) {
+  int64_t extent = cast<MemRefType>(memref.getType()).getDimSize(dim);
+  APInt constant;
+  bool isInside = !ShapedType::isDynamic(extent) && matchPattern(index, m_ConstantInt(&constant)) &&
+                  constant.sge(0) && constant.slt(extent);
+  if (isInside)
+    return index;
+  Value last = ShapedType::isDynamic(extent)
+                   ? arith::SubIOp::create(b, loc, memref::DimOp::create(b, loc, memref, dim),
+                                           arith::ConstantIndexOp::create(b, loc, 1))
+                         .getResult()
+                   : arith::ConstantIndexOp::create(b, loc, extent - 1).getResult();
+  index = arith::MinSIOp::create(b, loc, index, last);
+  return arith::MaxSIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, 0));
+}
+
+/// Elements and extents of captured tensors.
+bool RegionVectorizer::evaluateRead(Operation &op) {
+  auto bufferOf = [&](Value source) {
+    Value bound = buffers.lookup(source);
+    return bound || !isa<MemRefType>(source.getType()) ? bound : source;
+  };
+  if (isa<tensor::DimOp, memref::DimOp>(op)) {
+    Value memref = bufferOf(op.getOperand(0));
+    if (!memref || !isUniform(op.getOperand(1)))
+      return false;
+    bindUniform(op.getResult(0), memref::DimOp::create(b, loc, memref, getUniform(op.getOperand(1))));
+    return true;
+  }
+  if (!isa<tensor::ExtractOp, memref::LoadOp>(op))
+    return false;
+  Value memref = bufferOf(op.getOperand(0));
+  assert(memref && "captured tensor not bound");
+  SmallVector<LaneIndex> indices;
+  for (auto [dim, index] : llvm::enumerate(op.getOperands().drop_front())) {
+    Lanes found = lookup(index);
+    if (found.step == isVector)
+      indices.push_back({Value(), 0, found.value});
+    else if (found.step == 0)
+      indices.push_back({clampIndex(found.value, memref, dim), 0, Value()});
+    else
+      indices.push_back({found.value, found.step, Value()});
+  }
+  if (llvm::all_of(indices, [](const LaneIndex &index) { return index.isUniform(); })) {
+    SmallVector<Value> scalars = llvm::map_to_vector(indices, [](const LaneIndex &index) { return index.base; });
+    bindUniform(op.getResult(0), memref::LoadOp::create(b, loc, memref, scalars));
+    return true;
+  }
+  bindVector(op.getResult(0), loadLanes(b, loc, memref, indices, lanes, active));
+  return true;
+}
+
+void RegionVectorizer::evaluateElementwise(Operation &op) {
+  Operation *copy = op.clone();
+  copy->setOperands(llvm::map_to_vector(op.getOperands(), [&](Value v) { return getVector(v); }));
+  if (isIntegerDivision(op))
+    copy->setOperand(1, guardDivisor(b, loc, copy->getOperand(1)));
+  for (Value result : copy->getResults())
+    result.setType(VectorType::get(lanes, result.getType()));
+  b.insert(copy);
+  for (auto [from, to] : llvm::zip_equal(op.getResults(), copy->getResults()))
+    bindVector(from, to);
+}

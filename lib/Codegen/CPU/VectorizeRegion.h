@@ -1,0 +1,81 @@
+//===- VectorizeRegion.h - Scalar regions, several positions at once -*- C++ -*-===//
+//
+// A region says what happens at one position. Code generators want it for as many consecutive
+// positions as a register has lanes.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
+#define SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
+
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/IR/Builders.h"
+
+namespace saccade::cpu {
+
+/// Evaluates the scalar ops of a region (score and mask of attention, bodies of structured ops) for `lanes` positions.
+///
+/// Values are kept as narrow as possible: the same in every lane (a scalar), base + lane * step (a scalar too), or a
+/// vector. So index arithmetic stays scalar, a comparison of a position with a bound is one vector comparison in i32,
+/// and reading a captured tensor along the lanes is one load.
+///
+/// Bind the arguments of the block, then `run` it, then ask for what its terminator yields. Values that are defined
+/// outside the block and not bound count as the same in every lane. What is made is valid from the builder's
+/// insertion point on, so one object serves one straight piece of code; captures bound to it may be asked repeatedly.
+class RegionVectorizer {
+public:
+  RegionVectorizer(mlir::OpBuilder &b, mlir::Location loc, unsigned lanes) : b(b), loc(loc), lanes(lanes) {}
+
+  /// `from` is `scalar` in every lane.
+  void bindUniform(mlir::Value from, mlir::Value scalar) { values[from] = {scalar, 0}; }
+  /// `from` is an element of `vector` (vector<lanes x T>).
+  void bindVector(mlir::Value from, mlir::Value vector) { values[from] = {vector, isVector}; }
+  /// `from` is base + lane; `base` is an index.
+  void bindContiguous(mlir::Value from, mlir::Value base) { values[from] = {base, 1}; }
+  /// tensor.extract and tensor.dim of `tensor` read `memref`, whatever its strides.
+  void bindBuffer(mlir::Value tensor, mlir::Value memref) { buffers[tensor] = memref; }
+  /// What attn.length answers.
+  void bindLength(attn::Role role, mlir::Value length) { lengths[unsigned(role)] = length; }
+  /// The lanes (vector<lanes x i1>, null for all) in which captures may be read. Their positions must be inside the
+  /// captured tensors; a position that is the same in every lane is clamped into the extents instead.
+  void setActive(mlir::Value mask) { active = mask; }
+
+  /// Evaluates all ops of `block` but the terminator, except those whose results are bound already. Fails with a
+  /// diagnostic on an op that has no vector form.
+  llvm::LogicalResult run(mlir::Block &block);
+
+  /// The value as vector<lanes x T>.
+  mlir::Value getVector(mlir::Value from);
+  /// Whether the value is the same in every lane, and then that value.
+  bool isUniform(mlir::Value from) { return lookup(from).step == 0; }
+  mlir::Value getUniform(mlir::Value from) { return lookup(from).value; }
+
+private:
+  /// base + lane * step with a scalar base, or a vector.
+  struct Lanes {
+    mlir::Value value;
+    int64_t step = 0;
+  };
+  static constexpr int64_t isVector = std::numeric_limits<int64_t>::min();
+
+  Lanes lookup(mlir::Value from);
+  llvm::LogicalResult evaluate(mlir::Operation &op);
+  bool evaluateUniform(mlir::Operation &op);
+  bool evaluateAffine(mlir::Operation &op);
+  bool evaluateComparison(mlir::Operation &op);
+  bool evaluateRead(mlir::Operation &op);
+  void evaluateElementwise(mlir::Operation &op);
+  mlir::Value clampIndex(mlir::Value index, mlir::Value memref, unsigned dim);
+
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  unsigned lanes;
+  llvm::DenseMap<mlir::Value, Lanes> values;
+  llvm::DenseMap<mlir::Value, mlir::Value> vectors; ///< vector forms of scalars that were asked for
+  llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  mlir::Value lengths[2];
+  mlir::Value active;
+};
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
