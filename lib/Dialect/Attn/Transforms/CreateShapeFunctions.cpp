@@ -76,7 +76,7 @@ static LogicalResult createShapeFunction(func::FuncOp entry) {
 }
 
 namespace {
-struct CreateShapeFunctions : impl::CreateShapeFunctionsBase<CreateShapeFunctions> {
+struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<CreateShapeFunctions> {
   void runOnOperation() override {
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!function.isPublic() || function.isExternal() || function->hasAttr("attn.shapes_of"))
