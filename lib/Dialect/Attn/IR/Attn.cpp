@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
 
@@ -24,6 +25,15 @@ using namespace saccade::attn;
 #include "saccade/Dialect/Attn/IR/AttnAttributes.cpp.inc"
 #include "saccade/Dialect/Attn/IR/AttnInterfaces.cpp.inc"
 
+namespace {
+/// Attention has no symbols and no control flow, so a function with it may be inlined anywhere.
+struct AttnInliner : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const override { return true; }
+  bool isLegalToInline(Region *, Region *, bool, IRMapping &) const override { return true; }
+};
+} // namespace
+
 void AttnDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
@@ -33,6 +43,7 @@ void AttnDialect::initialize() {
 #define GET_OP_LIST
 #include "saccade/Dialect/Attn/IR/AttnOps.cpp.inc"
       >();
+  addInterfaces<AttnInliner>();
 }
 
 //===----------------------------------------------------------------------===//
