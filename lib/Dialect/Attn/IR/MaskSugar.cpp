@@ -126,7 +126,9 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, 
     return success();
   }
   for (Region *region : {mask.get(), piece.get()}) {
-    bool isSimple = region->hasOneBlock() && !region->front().empty() && isa<YieldOp>(region->front().back());
+    // In generic form anything may stand here, and nothing has been verified yet.
+    bool isSimple = region->hasOneBlock() && !region->front().empty() && isa<YieldOp>(region->front().back()) &&
+                    region->front().back().getNumOperands() == 1;
     if (!isSimple)
       return parser.emitError(where, "a mask that is joined with another must be one block that ends in attn.yield");
   }
