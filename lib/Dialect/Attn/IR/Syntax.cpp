@@ -109,9 +109,9 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   bool sawRegion = false;
   llvm::SmallDenseSet<StringRef> seen;
   StringRef clause;
+  SMLoc loc = parser.getCurrentLocation();
   while (succeeded(parser.parseOptionalKeyword(
       &clause, {"captures", "q_len", "kv_len", "scale", "at", "into", "mask", "score", "lse", "out"}))) {
-    SMLoc loc = parser.getCurrentLocation();
     if (clause != "mask" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     if (clause == "captures" && sawRegion)
@@ -140,6 +140,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     if (failed(result))
       return failure();
     sawRegion |= clause == "mask" || clause == "score";
+    loc = parser.getCurrentLocation();
   }
   return success();
 }

@@ -50,6 +50,8 @@ void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> captureTypes,
                             std::unique_ptr<mlir::Region> &mask);
 
+/// Whether tensors of attention may have this element type.
+bool isAttentionElement(mlir::Type type);
 /// Names, ranks, element types, extents and head counts of query, key and value; scale and position.
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
 /// Signatures and bodies of the score and mask regions.

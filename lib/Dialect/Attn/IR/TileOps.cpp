@@ -26,23 +26,20 @@ static void addEffects(DestinationStyleOpInterface op,
   }
 }
 
-/// On tensors one result for each destination, of its type; on buffers none.
-static LogicalResult verifyResults(DestinationStyleOpInterface op) {
-  SmallVector<Type> wanted;
-  for (Value init : op.getDpsInits())
-    if (isa<RankedTensorType>(init.getType()))
-      wanted.push_back(init.getType());
-  if (!llvm::equal(op->getResultTypes(), wanted))
-    return op->emitOpError() << "has " << op->getNumResults() << " results, expected one for each tensor destination, of its type";
-  return success();
-}
-
 /// The rows of `state` must hold those of `value`.
 static LogicalResult verifyRows(Operation *op, StringRef role, int64_t rows, Value acc) {
   int64_t capacity = cast<ShapedType>(acc.getType()).getDimSize(0);
   if (ShapedType::isDynamic(rows) || ShapedType::isDynamic(capacity) || rows <= capacity)
     return success();
   return op->emitOpError() << role << " has " << rows << " rows, but accumulator has " << capacity;
+}
+
+/// The columns of `acc` must hold those of `value`; there may be more.
+static LogicalResult verifyColumns(Operation *op, StringRef role, int64_t depth, Value acc) {
+  int64_t columns = cast<ShapedType>(acc.getType()).getDimSize(1);
+  if (ShapedType::isDynamic(depth) || ShapedType::isDynamic(columns) || depth <= columns)
+    return success();
+  return op->emitOpError() << role << " has head size " << depth << ", but accumulator has " << columns << " columns";
 }
 
 //===----------------------------------------------------------------------===//
@@ -61,6 +58,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.into.size() != 3 || clauses.intoTypes.size() != 3)
     return parser.emitError(loc, "'into' has ") << clauses.into.size()
                                                 << " destinations, expected accumulator, running max and running sum";
+  if (clauses.wantsLse || clauses.outputDims)
+    return parser.emitError(loc, "'lse' and 'out' belong to attn.attention; attn.finalize makes the results");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
@@ -106,8 +105,7 @@ void AccumulateOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn 
 }
 
 LogicalResult AccumulateOp::verify() {
-  if (failed(verifyOperands(*this)) || failed(verifyState(*this, getAcc(), getMax(), getSum())) ||
-      failed(verifyResults(cast<DestinationStyleOpInterface>(getOperation()))))
+  if (failed(verifyOperands(*this)) || failed(verifyState(*this, getAcc(), getMax(), getSum())))
     return failure();
   for (auto [role, dims] : {std::pair("query", getQueryDims()), std::pair("key", getKeyDims()),
                             std::pair("value", getValueDims())})
@@ -118,12 +116,7 @@ LogicalResult AccumulateOp::verify() {
                          << getScoreType();
   if (failed(verifyRows(*this, "query", getStaticDimSize(getQuery(), getQueryDims(), Dim::Seq), getAcc())))
     return failure();
-  int64_t depth = getStaticDimSize(getValue(), getValueDims(), Dim::Depth);
-  int64_t columns = cast<ShapedType>(getAcc().getType()).getDimSize(1);
-  if (!ShapedType::isDynamic(depth) && !ShapedType::isDynamic(columns) && columns < depth)
-    return emitOpError() << "accumulator has " << columns << " columns, expected the head size " << depth
-                         << " of value or more";
-  return success();
+  return verifyColumns(*this, "value", getStaticDimSize(getValue(), getValueDims(), Dim::Depth), getAcc());
 }
 
 LogicalResult AccumulateOp::verifyRegions() { return syntax::verifyRegions(*this); }
@@ -144,10 +137,9 @@ LogicalResult MergeOp::verify() {
   if (ours.getElementType() != theirs.getElementType())
     return emitOpError() << "other state has element type " << theirs.getElementType() << ", but state has "
                          << ours.getElementType();
-  if (failed(verifySameExtent(*this, "rows", "state", ours.getDimSize(0), "other state", theirs.getDimSize(0))) ||
-      failed(verifySameExtent(*this, "head size", "state", ours.getDimSize(1), "other state", theirs.getDimSize(1))))
+  if (failed(verifySameExtent(*this, "rows", "state", ours.getDimSize(0), "other state", theirs.getDimSize(0))))
     return failure();
-  return verifyResults(cast<DestinationStyleOpInterface>(getOperation()));
+  return verifySameExtent(*this, "head size", "state", ours.getDimSize(1), "other state", theirs.getDimSize(1));
 }
 
 void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
@@ -200,12 +192,22 @@ LogicalResult FinalizeOp::verify() {
   if (getOutputDims().size() != 2 || cast<ShapedType>(getOutput().getType()).getRank() != 2)
     return emitOpError() << "output tile has rank " << cast<ShapedType>(getOutput().getType()).getRank()
                          << ", expected s and d";
-  if (getLse() && cast<ShapedType>(getLse().getType()).getRank() != 1)
-    return emitOpError() << "log-sum-exp tile has rank " << cast<ShapedType>(getLse().getType()).getRank()
-                         << ", expected 1";
-  if (failed(verifyRows(*this, "output", getStaticDimSize(getOutput(), getOutputDims(), Dim::Seq), getAcc())))
+  if (!isAttentionElement(getElementTypeOrSelf(getOutput())))
+    return emitOpError() << "output tile has element type " << getElementTypeOrSelf(getOutput())
+                         << ", expected f64, f32, f16 or bf16";
+  int64_t rows = getStaticDimSize(getOutput(), getOutputDims(), Dim::Seq);
+  if (failed(verifyRows(*this, "output", rows, getAcc())) ||
+      failed(verifyColumns(*this, "output", getStaticDimSize(getOutput(), getOutputDims(), Dim::Depth), getAcc())))
     return failure();
-  return verifyResults(cast<DestinationStyleOpInterface>(getOperation()));
+  if (!getLse())
+    return success();
+  auto lse = cast<ShapedType>(getLse().getType());
+  if (lse.getRank() != 1)
+    return emitOpError() << "log-sum-exp tile has rank " << lse.getRank() << ", expected 1";
+  if (lse.getElementType() != getElementTypeOrSelf(getAcc()))
+    return emitOpError() << "log-sum-exp tile has element type " << lse.getElementType() << ", but accumulator has "
+                         << getElementTypeOrSelf(getAcc());
+  return verifySameExtent(*this, "rows", "output", rows, "log-sum-exp tile", lse.getDimSize(0));
 }
 
 void FinalizeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {

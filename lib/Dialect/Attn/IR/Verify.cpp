@@ -13,6 +13,8 @@ using namespace mlir;
 using namespace saccade::attn;
 using namespace saccade::attn::syntax;
 
+bool syntax::isAttentionElement(Type type) { return isa<Float64Type, Float32Type, Float16Type, BFloat16Type>(type); }
+
 LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef leftRole, int64_t left,
                                        StringRef rightRole, int64_t right) {
   if (ShapedType::isDynamic(left) || ShapedType::isDynamic(right) || left == right)
@@ -27,7 +29,7 @@ LogicalResult verifyRank(Operation *op, StringRef role, Value value, DimsAttr di
   if (type.getRank() != dims.size())
     return op->emitOpError() << role << " has rank " << type.getRank() << ", but names " << dims.size()
                              << " dimensions";
-  if (!isa<FloatType>(type.getElementType()) || type.getElementTypeBitWidth() < 16)
+  if (!isAttentionElement(type.getElementType()))
     return op->emitOpError() << role << " has element type " << type.getElementType()
                              << ", expected f64, f32, f16 or bf16";
   return success();
@@ -43,11 +45,25 @@ LogicalResult verifyHeads(Operation *op, int64_t queryHeads, int64_t keyHeads) {
                            << " key heads";
 }
 
+/// Captures are whole tensors (buffers, once bufferized) or single numbers.
+LogicalResult verifyCaptures(ScoringOpInterface op) {
+  for (auto [i, type] : llvm::enumerate(op.getCaptures().getTypes())) {
+    Type number = isa<RankedTensorType, MemRefType>(type) ? getElementTypeOrSelf(type) : type;
+    if (!number.isIntOrIndexOrFloat())
+      return op->emitOpError() << "capture " << i << " has type " << type
+                               << ", expected a number or a ranked tensor of numbers";
+  }
+  return success();
+}
+
 /// Regions are pure scalar code: no calls, no memory, no control flow.
 bool isAllowedInRegion(Operation &op) {
   if (isa<YieldOp, LengthOp, tensor::ExtractOp, tensor::DimOp>(op))
     return true;
-  return isa<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isPure(&op) && op.getNumRegions() == 0;
+  // An op that is not registered has no dialect.
+  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isPure(&op) &&
+         op.getNumRegions() == 0 &&
+         llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
 }
 
 LogicalResult verifyRegion(ScoringOpInterface op, StringRef name, Region &region, bool isScore) {
@@ -119,7 +135,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
                              << op.getScoreType();
   if (!llvm::is_contained({0, 4}, op.getAt().size()))
     return op->emitOpError() << "'at' has " << op.getAt().size() << " positions, expected (b, h, q, k)";
-  return success();
+  return verifyCaptures(op);
 }
 
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {

@@ -179,7 +179,7 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp"]>]> {
   let summary = "ends a score or mask region";
   let arguments = (ins AnyType:$operand);
   let assemblyFormat = "$operand attr-dict `:` type($operand)";
