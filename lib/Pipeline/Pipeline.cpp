@@ -4,8 +4,13 @@
 // becomes code starts reading here.
 //
 //===----------------------------------------------------------------------===//
+#include "saccade/Bufferize/Bufferize.h"
+#include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Schedule/Passes.h"
+#include "saccade/Target/Passes.h"
 #include "saccade/Tiling/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -22,10 +27,18 @@ struct Stage {
 };
 
 const Stage stages[] = {
+    // Shapes are checked in whole tensors, and an entry must see through its calls to know its result's extents.
+    {"transforms",
+     [](OpPassManager &pm, const CompileOptions &) {
+       pm.addPass(createInlinerPass());
+       pm.addPass(attn::createCreateShapeFunctions());
+     }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule", [](OpPassManager &pm, const CompileOptions &options) { buildSchedulePipeline(pm, *options.target); }},
     // Whole tensors become parallel tasks over tiles.
     {"tiling", [](OpPassManager &pm, const CompileOptions &) { buildTilingPipeline(pm); }},
+    // Tasks pass memory, results are the caller's.
+    {"bufferize", [](OpPassManager &pm, const CompileOptions &) { buildBufferizePipeline(pm); }},
 };
 
 } // namespace
@@ -69,6 +82,12 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
 
 void saccade::registerPasses() {
   registerTransformsPasses();
+  attn::registerSaccadeAttnTransformsPasses();
+  registerSaccadePipelinePasses();
+  registerSaccadeTargetPasses();
   registerSaccadeSchedulePasses();
   registerSaccadeTilingPasses();
+  registerSaccadeBufferizePasses();
+  PassPipelineRegistration<>("saccade-bufferize", "The bufferize stage: from tensors to buffers and tasks",
+                             buildBufferizePipeline);
 }
