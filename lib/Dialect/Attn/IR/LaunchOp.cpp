@@ -3,8 +3,8 @@
 // The one place where parallel work is started: a task, what it captures, how many items.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
 using namespace saccade::attn;

@@ -1,0 +1,27 @@
+//===- Bufferize.h - From tensors to buffers and tasks ------------*- C++ -*-===//
+//
+// The stage after tiling. It takes functions on tensors whose parallel loops are `scf.forall` and
+// leaves functions on buffers that launch tasks.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_BUFFERIZE_BUFFERIZE_H
+#define SACCADE_BUFFERIZE_BUFFERIZE_H
+
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace saccade {
+
+/// Tells bufferization what `attn.accumulate`, `attn.merge` and `attn.finalize` read and write.
+void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &registry);
+
+/// Adds the passes of the stage. Afterwards (and verified): results are trailing memref arguments of the entries, every
+/// parallel loop is a task of its own that is started by `attn.launch`, tensors are left only in the score and mask
+/// regions of attn ops, nothing is allocated in a loop but the static scratch of a task, and what an entry allocates it
+/// releases after the last use. Neither a result nor an argument is copied as a whole where its strides do not force
+/// it.
+void buildBufferizePipeline(mlir::OpPassManager &pm);
+
+} // namespace saccade
+
+#endif // SACCADE_BUFFERIZE_BUFFERIZE_H

@@ -1,0 +1,75 @@
+//===- Passes.td - The passes of the bufferize stage ------------*- tablegen -*-===//
+#ifndef SACCADE_BUFFERIZE_PASSES_TD
+#define SACCADE_BUFFERIZE_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ResultsToDestinations : Pass<"attn-results-to-destinations", "::mlir::ModuleOp"> {
+  let summary = "make the results of entries the caller's memory";
+  let description = [{
+    Every tensor result of a public function becomes a trailing memref argument with strides known at run time, into
+    which the tensor is materialised. The caller owns all memory, and producers can write where the result is wanted.
+
+    Entries return tensors only, have one block and are not called from within the module.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def FoldBoundaryReshapes : Pass<"attn-fold-boundary-reshapes", "::mlir::ModuleOp"> {
+  let summary = "view arguments and results in another shape instead of copying them";
+  let description = [{
+    Collapsing dimensions is a view only where their strides fit, and those of an entry's arguments and results are
+    not known before run time. So the code asks: where they fit, a collapsed argument is a view of it, and a
+    computation whose expanded form is returned writes into a view of the result. Only else there is a copy.
+    A result that is returned collapsed is written through its expanded view, which always exists.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
+def BufferizeTensors : Pass<"attn-bufferize-tensors", "::mlir::ModuleOp"> {
+  let summary = "turn tensors into buffers";
+  let description = [{
+    One-shot bufferization with the options of this compiler: arguments have any strides and are read only, temporaries
+    are compact, and computations whose result is inserted or materialised somewhere happen there. Every use of a
+    `tensor.empty` gets one of its own beside it, so that no two computations, and no two threads, share a temporary.
+    The regions of attn ops keep their tensors. Copies that remain are `linalg.copy`.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
+  let summary = "make every parallel loop a task";
+  let description = [{
+    The body of the n-th `scf.forall` of a public function `@f` becomes the private function
+
+        @f_task<n>(captures..., %begin: index, %end: index, %scratch: memref<?xi8>)
+
+    marked `attn.task`, which runs the iterations [begin, end) counted row-major, the last dimension fastest; an
+    `attn.launch` stands for the loop. Constants, extents and views of captures are computed again in the task.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::saccade::attn::AttnDialect"];
+}
+
+def ReleaseTemporaries : Pass<"attn-release-temporaries", "::mlir::func::FuncOp"> {
+  let summary = "free what a function allocates after its last use";
+  let description = [{
+    Every `memref.alloc` outside of tasks gets a `memref.dealloc` after the last op of its block that uses it or a view
+    of it. The memory of tasks is scratch and is not freed.
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+}
+
+def VerifyBufferized : Pass<"attn-verify-bufferized", "::mlir::ModuleOp"> {
+  let summary = "check what holds after the bufferize stage";
+  let description = [{
+    No tensors outside the regions of attn ops, no parallel loops, no allocation in a loop of an entry, and only
+    allocations of static size in a task.
+  }];
+}
+
+#endif // SACCADE_BUFFERIZE_PASSES_TD

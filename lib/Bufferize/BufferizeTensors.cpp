@@ -1,0 +1,94 @@
+//===- BufferizeTensors.cpp - Tensors become buffers --------------------------===//
+//
+// One-shot bufferization with the options of this compiler. It stands after tiling, because only
+// tiles make the temporaries small, and before outlining, because tasks pass memory and not values.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
+#include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
+#include "mlir/Dialect/Bufferization/Transforms/Transforms.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_BUFFERIZETENSORS
+#include "saccade/Bufferize/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace mlir::bufferization;
+
+/// Gives every use of a `tensor.empty` its own one beside it. Two computations that share one would look like a
+/// conflict, and one that stands outside a parallel loop would be shared by threads.
+static void separateEmptyTensors(ModuleOp module) {
+  SmallVector<tensor::EmptyOp> empties;
+  module.walk([&](tensor::EmptyOp op) { empties.push_back(op); });
+  for (tensor::EmptyOp op : empties) {
+    for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
+      OpBuilder builder(use.getOwner());
+      use.set(builder.clone(*op)->getResult(0));
+    }
+    op.erase();
+  }
+}
+
+/// The caller's tensors are not ours to write.
+static void protectArguments(ModuleOp module) {
+  BoolAttr no = BoolAttr::get(module.getContext(), false);
+  for (auto func : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments())
+      if (func.isPublic() && isa<TensorType>(argument.getType()))
+        func.setArgAttr(argument.getArgNumber(), BufferizationDialect::kWritableAttrName, no);
+}
+
+static OneShotBufferizationOptions getOptions() {
+  OneShotBufferizationOptions options;
+  options.bufferizeFunctionBoundaries = true;
+  options.setFunctionBoundaryTypeConversion(LayoutMapOption::FullyDynamicLayoutMap);
+  options.unknownTypeConverterFn = [](TensorType type, Attribute memorySpace, const BufferizationOptions &) {
+    return getMemRefTypeWithStaticIdentityLayout(type, memorySpace);
+  };
+  // The code generators know linalg; memref.copy would become a library call.
+  options.memCpyFn = [](OpBuilder &builder, Location loc, Value from, Value to) -> LogicalResult {
+    linalg::CopyOp::create(builder, loc, from, to);
+    return success();
+  };
+  // What regions of attn ops read is a buffer only when the op is expanded.
+  options.opFilter.denyOperation(
+      [](Operation *op) { return isa_and_nonnull<saccade::attn::ScoringOpInterface>(op->getParentOp()); });
+  return options;
+}
+
+namespace {
+
+struct BufferizeTensors : saccade::impl::BufferizeTensorsBase<BufferizeTensors> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    separateEmptyTensors(module);
+    protectArguments(module);
+    if (failed(eliminateEmpties(module)))
+      return signalPassFailure();
+    OneShotBufferizationOptions options = getOptions();
+    BufferizationState state;
+    if (failed(runOneShotModuleBufferize(module, options, state)))
+      return signalPassFailure();
+    removeBufferizationAttributesInModule(module);
+  }
+
+  LogicalResult eliminateEmpties(ModuleOp module) {
+    OneShotBufferizationOptions options = getOptions();
+    options.allowReturnAllocsFromLoops = true;
+    OneShotAnalysisState state(module, options);
+    if (failed(analyzeModuleOp(module, state)))
+      return failure();
+    IRRewriter rewriter(module.getContext());
+    return eliminateEmptyTensors(rewriter, module, state);
+  }
+};
+
+} // namespace

@@ -1,0 +1,29 @@
+//===- Pipeline.cpp - The bufferize stage -------------------------------------===//
+//
+// The passes of the stage in their order.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Transforms/Passes.h"
+#include "saccade/Bufferize/Bufferize.h"
+#include "saccade/Bufferize/Passes.h"
+
+using namespace mlir;
+
+void saccade::buildBufferizePipeline(OpPassManager &pm) {
+  // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
+  pm.addPass(memref::createResolveShapedTypeResultDimsPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createResultsToDestinations());
+  pm.addPass(createFoldBoundaryReshapes());
+  pm.addPass(createBufferizeTensors());
+  // Equal views become one, so that copies of a view to itself go away.
+  pm.addPass(createCSEPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createOutlineTasks());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createReleaseTemporaries());
+  pm.addPass(createVerifyBufferized());
+}

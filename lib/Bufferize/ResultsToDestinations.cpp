@@ -1,0 +1,68 @@
+//===- ResultsToDestinations.cpp - Results are the caller's memory ------------===//
+//
+// Makes every tensor result of an entry a trailing memref argument that the tensor is materialised in.
+// It stands before bufferization, which can then let producers write there directly.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "saccade/Bufferize/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_RESULTSTODESTINATIONS
+#include "saccade/Bufferize/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+
+/// Emits a diagnostic where `func` cannot be an entry.
+static LogicalResult verifyEntry(func::FuncOp func, ModuleOp module) {
+  for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
+    if (!isa<RankedTensorType>(type))
+      return func.emitError("entry '") << func.getName() << "' has result " << i << " of type " << type
+                                       << ", expected a tensor (a scalar can be a tensor without dimensions)";
+  if (!func.getBody().hasOneBlock())
+    return func.emitError("entry '") << func.getName() << "' has " << func.getBody().getBlocks().size()
+                                     << " blocks, expected structured control flow in one";
+  if (!SymbolTable::symbolKnownUseEmpty(func, module))
+    return func.emitError("entry '") << func.getName()
+                                     << "' is called from within the module, expected calls to be inlined";
+  return success();
+}
+
+static LogicalResult convertResults(func::FuncOp func) {
+  auto returnOp = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  OpBuilder builder(returnOp);
+  for (auto [i, result] : llvm::enumerate(returnOp.getOperands())) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> strides(type.getRank(), ShapedType::kDynamic);
+    auto layout = StridedLayoutAttr::get(func.getContext(), ShapedType::kDynamic, strides);
+    auto destinationType = MemRefType::get(type.getShape(), type.getElementType(), layout);
+    unsigned position = func.getNumArguments();
+    if (failed(func.insertArgument(position, destinationType, func.getResultAttrDict(i), returnOp.getLoc())))
+      return failure();
+    auto materialize = bufferization::MaterializeInDestinationOp::create(builder, returnOp.getLoc(), result,
+                                                                         func.getArgument(position));
+    materialize.setRestrict(true);
+    materialize.setWritable(true);
+  }
+  returnOp.getOperandsMutable().clear();
+  return func.eraseResults(BitVector(func.getNumResults(), true));
+}
+
+namespace {
+
+struct ResultsToDestinations : saccade::impl::ResultsToDestinationsBase<ResultsToDestinations> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (auto func : module.getOps<func::FuncOp>()) {
+      if (func.isExternal() || !func.isPublic())
+        continue;
+      if (failed(verifyEntry(func, module)) || failed(convertResults(func)))
+        return signalPassFailure();
+    }
+  }
+};
+
+} // namespace

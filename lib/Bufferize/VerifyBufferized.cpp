@@ -1,0 +1,55 @@
+//===- VerifyBufferized.cpp - What holds after bufferization ------------------===//
+//
+// Checks the invariant of the bufferize stage, which it ends: code generation relies on it.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_VERIFYBUFFERIZED
+#include "saccade/Bufferize/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+
+static bool isTensor(Type type) { return isa<TensorType>(type); }
+
+static LogicalResult verifyAllocation(memref::AllocOp op) {
+  auto func = op->getParentOfType<func::FuncOp>();
+  if (func && func->hasAttr("attn.task")) {
+    if (!op.getType().hasStaticShape())
+      return op.emitOpError("has a size not known before run time, expected the memory of a task to be static");
+    return success();
+  }
+  if (op->getParentOfType<LoopLikeOpInterface>())
+    return op.emitOpError("allocates in a loop outside of any task");
+  return success();
+}
+
+namespace {
+
+struct VerifyBufferized : saccade::impl::VerifyBufferizedBase<VerifyBufferized> {
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk<WalkOrder::PreOrder>([](Operation *op) -> WalkResult {
+      if (llvm::any_of(op->getOperandTypes(), isTensor) || llvm::any_of(op->getResultTypes(), isTensor))
+        return op->emitOpError("still works on tensors after bufferization");
+      if (isa<scf::ForallOp, scf::ParallelOp>(op))
+        return op->emitOpError("is a parallel loop that was not made a task");
+      if (auto alloc = dyn_cast<memref::AllocOp>(op))
+        return verifyAllocation(alloc);
+      if (auto func = dyn_cast<func::FuncOp>(op); func && llvm::any_of(func.getFunctionType().getInputs(), isTensor))
+        return func.emitOpError("still takes tensors after bufferization");
+      // Regions of attn ops read their captures as tensors.
+      return isa<saccade::attn::ScoringOpInterface>(op) ? WalkResult::skip() : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,64 @@
+// RUN: saccade-opt --attn-outline-tasks --canonicalize %s | FileCheck %s
+
+// CHECK-LABEL: func.func @iterations_are_counted_row_major(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %[[N:[a-z0-9]+]]: index)
+// CHECK-DAG:     %[[ROWS:.*]] = arith.maxsi %[[N]], %c0
+// CHECK-DAG:     %[[TILES:.*]] = affine.apply #{{.*}}()[%[[N]]]
+// CHECK-DAG:     %[[COLUMNS:.*]] = arith.maxsi %[[TILES]], %c0
+// CHECK:         %[[COUNT:.*]] = arith.muli %[[ROWS]], %[[COLUMNS]]
+// CHECK:         attn.launch @iterations_are_counted_row_major_task0(%[[X]], %[[ROWS]], %[[COLUMNS]]) count(%[[COUNT]])
+// CHECK-SAME:      : (memref<?xf32>, index, index)
+
+// CHECK:       func.func private @iterations_are_counted_row_major_task0(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %[[ROWS:[a-z0-9]+]]: index, %[[COLUMNS:[a-z0-9]+]]: index,
+// CHECK-SAME:    %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %[[SCRATCH:[a-z0-9]+]]: memref<?xi8>) attributes {attn.task}
+// CHECK:         scf.for %[[ITEM:.*]] = %[[BEGIN]] to %[[END]] step %c1
+// CHECK:           %[[POSITION:.*]]:2 = affine.delinearize_index %[[ITEM]] into (%[[ROWS]], %[[COLUMNS]])
+// CHECK:           %[[J:.*]] = affine.apply #{{.*}}(%[[POSITION]]#1)
+// CHECK:           %[[PLACE:.*]] = arith.addi %[[POSITION]]#0, %[[J]]
+// CHECK:           memref.store %{{.*}}, %[[X]][%[[PLACE]]]
+func.func @iterations_are_counted_row_major(%x: memref<?xf32>, %n: index) {
+  %one = arith.constant 1.0 : f32
+  scf.forall (%i, %j) = (0, 3) to (%n, %n) step (1, 96) {
+    %place = arith.addi %i, %j : index
+    memref.store %one, %x[%place] : memref<?xf32>
+  }
+  return
+}
+
+// Constants, extents and views are not captured.
+// CHECK-LABEL: func.func @what_costs_nothing_is_computed_again(
+// CHECK:         attn.launch @what_costs_nothing_is_computed_again_task0(%{{[a-z0-9]+}}) count(%c12) : (memref<?xf32>)
+// CHECK:       func.func private @what_costs_nothing_is_computed_again_task0(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<?xi8>)
+// CHECK-DAG:     %[[ONE:.*]] = arith.constant 1.0
+// CHECK-DAG:     %[[EXTENT:.*]] = memref.dim %[[X]], %c0
+// CHECK:         %[[POSITION:.*]]:2 = affine.delinearize_index %{{.*}} into (4, 3)
+// CHECK:         %[[J:.*]] = arith.addi %[[POSITION]]#1, %[[EXTENT]]
+// CHECK:         memref.store %[[ONE]], %[[X]][%[[J]]]
+func.func @what_costs_nothing_is_computed_again(%x: memref<?xf32>) {
+  %c0 = arith.constant 0 : index
+  %one = arith.constant 1.0 : f32
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  scf.forall (%i, %j) in (4, 3) {
+    %place = arith.addi %j, %n : index
+    memref.store %one, %x[%place] : memref<?xf32>
+  }
+  return
+}
+
+// CHECK-LABEL: func.func @every_loop_is_a_task(
+// CHECK:         attn.launch @every_loop_is_a_task_task0(
+// CHECK:         attn.launch @every_loop_is_a_task_task1(
+func.func @every_loop_is_a_task(%x: memref<8xf32>) {
+  %one = arith.constant 1.0 : f32
+  scf.forall (%i) in (8) {
+    memref.store %one, %x[%i] : memref<8xf32>
+  }
+  scf.forall (%i) in (8) {
+    %y = memref.load %x[%i] : memref<8xf32>
+    %z = arith.addf %y, %one : f32
+    memref.store %z, %x[%i] : memref<8xf32>
+  }
+  return
+}

@@ -1,0 +1,26 @@
+// RUN: saccade-opt --attn-results-to-destinations %s | FileCheck %s
+
+// CHECK-LABEL: func.func @result_becomes_the_last_argument(
+// CHECK-SAME:    %[[X:.*]]: tensor<?x8xf32>, %[[OUT:.*]]: memref<?x8xf32, strided<[?, ?], offset: ?>>) {
+// CHECK:         bufferization.materialize_in_destination %[[X]] in restrict writable %[[OUT]]
+// CHECK-NEXT:    return{{$}}
+func.func @result_becomes_the_last_argument(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  return %x : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @several_results_keep_their_order(
+// CHECK-SAME:    %[[X:.*]]: tensor<4xf32>, %[[Y:.*]]: tensor<f64>,
+// CHECK-SAME:    %[[FIRST:.*]]: memref<f64, strided<[], offset: ?>>, %[[SECOND:.*]]: memref<4xf32, strided<[?], offset: ?>>)
+// CHECK:         bufferization.materialize_in_destination %[[Y]] in restrict writable %[[FIRST]]
+// CHECK:         bufferization.materialize_in_destination %[[X]] in restrict writable %[[SECOND]]
+func.func @several_results_keep_their_order(%x: tensor<4xf32>, %y: tensor<f64>) -> (tensor<f64>, tensor<4xf32>) {
+  return %y, %x : tensor<f64>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func private @private_functions_keep_their_results(
+// CHECK-SAME:    -> index
+func.func private @private_functions_keep_their_results(%x: tensor<?xf32>) -> index {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?xf32>
+  return %n : index
+}
