@@ -45,11 +45,9 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
   using AssignScheduleBase::AssignScheduleBase;
 
   void runOnOperation() override {
-    const CPUTarget *cpu = lookupCPUTarget(target);
-    if (!cpu) {
-      getOperation().emitError() << "unknown target '" << target << "', expected one of " << cpuTargetNames();
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
       return signalPassFailure();
-    }
     getOperation().walk([&](attn::AttentionOp op) {
       if (op.getScheduleAttr())
         return;

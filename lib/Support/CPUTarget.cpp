@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Operation.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/TargetParser/Host.h"
 
@@ -36,6 +38,13 @@ const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
     if (level.name == name)
       return &level;
   return nullptr;
+}
+
+const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef name) {
+  const CPUTarget *target = lookupCPUTarget(name);
+  if (!target)
+    op->emitError() << "unknown target '" << name << "', expected one of " << cpuTargetNames();
+  return target;
 }
 
 llvm::StringRef saccade::cpuTargetNames() { return "host, portable, v3, v4, v4-bf16"; }

@@ -7,9 +7,14 @@
 #ifndef SACCADE_SUPPORT_CPUTARGET_H
 #define SACCADE_SUPPORT_CPUTARGET_H
 
+#include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
+
+namespace mlir {
+class Operation;
+}
 
 namespace saccade {
 
@@ -30,6 +35,9 @@ struct CPUTarget {
 
 /// The level of that name, or null. "host" is the best level that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
+
+/// The same for a pass: where there is no such level, an error at `op` that names those there are.
+const CPUTarget *requireCPUTarget(mlir::Operation *op, llvm::StringRef name);
 
 /// All names that `lookupCPUTarget` knows, for messages: "host, portable, v3, v4, v4-bf16".
 llvm::StringRef cpuTargetNames();

@@ -1,0 +1,15 @@
+//===- Exp2.h - 2^x on vectors -----------------------------------*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_EXP2_H
+#define SACCADE_LIB_CODEGEN_CPU_EXP2_H
+
+#include "Emitter.h"
+
+namespace saccade::cpu {
+
+/// 2^x for each element of `x` (vector<lanes x f32> or f64): relative error below one unit in the last place; −inf
+/// gives 0, what is too large gives inf, NaN stays NaN; results below the smallest normal number may become 0.
+mlir::Value emitExp2(Emitter &e, mlir::Value x);
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_EXP2_H

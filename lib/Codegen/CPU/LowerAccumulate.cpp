@@ -1,0 +1,211 @@
+//===- LowerAccumulate.cpp - One step over keys, in registers -----------------===//
+//
+// attn.accumulate on buffers becomes: pack the tile, then for each group of rows scores, softmax and
+// weighted values by register-blocked products. Stands after bufferization, where memory is explicit.
+//
+//===----------------------------------------------------------------------===//
+#include "Microkernel.h"
+#include "Pack.h"
+#include "ScoreTile.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "llvm/Support/MathExtras.h"
+#include <numbers>
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERACCUMULATE
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::cpu;
+
+namespace {
+
+/// Rewrites one attn.accumulate.
+class Lowering {
+public:
+  Lowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
+  LogicalResult run();
+
+private:
+  Emitter e;
+  AccumulateOp op;
+
+  // Extents: queries and keys of this tile at run time, head sizes static.
+  Value queries, keys;
+  int64_t depth, columns;
+  // Packed operands and the scores of a row group.
+  Value query, key, value, scores, factors;
+
+  LogicalResult check();
+  Value view(Value operand, DimsAttr dims);
+  Value queryFactor();
+  void pack(int64_t maxQueries, int64_t maxKeys);
+  void computeGroup(ScoreTile &tile, Value row);
+  void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
+  void computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
+  void addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
+  void addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach);
+};
+
+LogicalResult Lowering::check() {
+  auto accType = cast<MemRefType>(op.getAcc().getType());
+  if (!op.getScheduleAttr())
+    return op.emitOpError() << "has no schedule";
+  if (!accType.hasStaticShape() || accType.getDimSize(0) % rowGroup != 0)
+    return op.emitOpError() << "accumulator has type " << accType << ", expected a static multiple of " << rowGroup
+                            << " rows";
+  if (accType.getDimSize(1) % e.lanes() != 0)
+    return op.emitOpError() << "accumulator has " << accType.getDimSize(1) << " columns, expected a multiple of "
+                            << e.lanes();
+  if (ShapedType::isDynamic(depth))
+    return op.emitOpError() << "head size of key is dynamic, expected a static one";
+  return success();
+}
+
+/// The operand as a memref of positions × depth.
+Value Lowering::view(Value operand, DimsAttr dims) {
+  if (*dims.position(Dim::Seq) == 0)
+    return operand;
+  auto map = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
+  return memref::TransposeOp::create(e.b, e.loc, operand, map);
+}
+
+/// What queries are multiplied with while packing: the scale, and log2(e) where no score region stands between.
+Value Lowering::queryFactor() {
+  double toBase2 = op.getScore().empty() ? std::numbers::log2e : 1.0;
+  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
+    return e.scalar(*scale * toBase2);
+  return e.mulf(op.getScaleValue(), e.scalar(toBase2));
+}
+
+void Lowering::pack(int64_t maxQueries, int64_t maxKeys) {
+  int64_t panel = 2 * e.lanes();
+  query = e.alloc({maxQueries, depth});
+  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depth, panel});
+  value = e.alloc({maxKeys, columns});
+  int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
+  scores = e.alloc({rowGroup, scoreColumns});
+  factors = e.alloc({rowGroup});
+  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
+               queryFactor());
+  emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key);
+  emitPackRows(e, view(op.getValue(), op.getValueDims()), keys, keys, value, /*scale=*/nullptr,
+               /*zeroRest=*/true);
+}
+
+/// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
+void Lowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
+  Value isFull = e.isLess(e.index(rowGroup - rowTail), rows);
+  e.ifElse(
+      isFull, [&] { body(e.index(0), rowGroup, /*isTail=*/false); },
+      [&] { e.loop(e.index(0), rows, rowTail, [&](Value first) { body(first, rowTail, /*isTail=*/true); }); });
+}
+
+/// scores[first + i][c] = query[row + first + i] · key[c] for i < count and the panels that hold the columns of `reach`.
+void Lowering::computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach) {
+  RegisterBlock block = panelBlock(e.target, isTail);
+  int64_t panel = 2 * e.lanes();
+  e.loop(e.div(reach.begin, panel), e.ceilDiv(reach.end, panel), 1, [&](Value p) {
+    for (int64_t offset = 0; offset < count; offset += block.rows) {
+      Value scratchRow = e.add(first, offset), tileRow = e.add(row, scratchRow);
+      SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
+      acc = emitMicrokernel(
+          e, block, e.index(0), e.index(depth), acc,
+          [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
+          [&](Value d, unsigned j) { return e.loadVector(key, {p, d, e.index(j * e.lanes())}); });
+      Value column = e.mul(p, panel);
+      for (unsigned i = 0; i < block.rows; ++i)
+        for (unsigned j = 0; j < block.vectors; ++j)
+          e.storeVector(acc[i * block.vectors + j], scores, {e.add(scratchRow, i), e.add(column, j * e.lanes())});
+    }
+  });
+}
+
+/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on.
+void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach) {
+  auto at = [&](unsigned i, unsigned j) {
+    return SmallVector<Value>{e.add(e.add(row, first), i), e.add(column, j * e.lanes())};
+  };
+  SmallVector<Value> acc;
+  for (unsigned i = 0; i < block.rows; ++i) {
+    Value factor = e.broadcast(e.load(factors, {e.add(first, i)}));
+    for (unsigned j = 0; j < block.vectors; ++j)
+      acc.push_back(e.mulf(e.loadVector(op.getAcc(), at(i, j)), factor));
+  }
+  acc = emitMicrokernel(
+      e, block, reach.begin, reach.end, acc,
+      [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
+      [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      e.storeVector(acc[i * block.vectors + j], op.getAcc(), at(i, j));
+}
+
+void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach) {
+  int64_t vectors = columns / e.lanes();
+  // Full column blocks, then one that takes the rest.
+  RegisterBlock block = rowBlock(e.target, isTail, vectors);
+  int64_t full = vectors / block.vectors * block.vectors;
+  auto forRows = [&](RegisterBlock rows, Value column) {
+    for (int64_t offset = 0; offset < count; offset += rows.rows)
+      addValueBlock(row, e.add(first, offset), rows, column, reach);
+  };
+  e.loop(e.index(0), e.index(full * e.lanes()), block.vectors * e.lanes(),
+         [&](Value column) { forRows(block, column); });
+  if (full < vectors)
+    forRows(rowBlock(e.target, isTail, vectors - full), e.index(full * e.lanes()));
+}
+
+/// Folds the whole tile into the rows [row, row + rowGroup) of the state.
+void Lowering::computeGroup(ScoreTile &tile, Value row) {
+  Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
+  KeyRange reach = tile.reach(row, rows, keys);
+  e.ifElse(e.isLess(reach.begin, reach.end), [&] {
+    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { computeScores(row, first, count, isTail, reach); });
+    e.loop(e.index(0), rows, 1, [&](Value r) {
+      e.store(tile.softmaxRow(r, e.add(row, r), reach, keys), factors, {r});
+    });
+    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
+  });
+}
+
+LogicalResult Lowering::run() {
+  depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  if (failed(check()))
+    return failure();
+  auto accType = cast<MemRefType>(op.getAcc().getType());
+  columns = accType.getDimSize(1);
+  queries = getValueOrCreateConstantIndexOp(
+      e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
+  keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
+  int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
+  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys);
+  ScoreTile tile(e, op, scores);
+  e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
+  return failure(tile.failed);
+}
+
+struct LowerAccumulate : saccade::impl::LowerAccumulateBase<LowerAccumulate> {
+  using LowerAccumulateBase::LowerAccumulateBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
+      return signalPassFailure();
+    SmallVector<AccumulateOp> ops;
+    getOperation().walk([&](AccumulateOp op) { ops.push_back(op); });
+    for (AccumulateOp op : ops) {
+      OpBuilder b(op);
+      FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+      if (failed(Lowering({b, op.getLoc(), *cpu, type}, op).run()))
+        return signalPassFailure();
+      op.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,194 @@
+//===- LowerContraction.cpp - Matrix products in registers --------------------===//
+//
+// linalg contractions on buffers become packing and register-blocked products. Stands beside
+// LowerAccumulate, whose microkernels it uses.
+//
+//===----------------------------------------------------------------------===//
+#include "Microkernel.h"
+#include "Pack.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERCONTRACTION
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+
+/// Largest blocks where the op carries no schedule.
+static constexpr int64_t defaultRows = 192, defaultColumns = 256, defaultDepth = 512;
+
+namespace {
+
+/// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] for one loop m, n and k each, inside loops over all others.
+class Lowering {
+public:
+  Lowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
+  void run(const linalg::ContractionDimensions &dims);
+
+private:
+  Emitter e;
+  linalg::LinalgOp op;
+
+  Value matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at);
+  Value block(Value matrix, Value row, Value rows, Value column, Value columns);
+  void multiply(Value a, Value b, Value c);
+  void multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth);
+
+  int64_t panel, maxRows, maxColumns, maxDepth;
+  Value packedA, packedB, tile;
+};
+
+/// `operand` as a matrix over two loops, at the values `at` of all others.
+Value Lowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at) {
+  auto type = cast<MemRefType>(operand->get().getType());
+  SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), e.b.getIndexAttr(1));
+  SmallVector<int64_t> shape;
+  bool isTransposed = false;
+  for (auto [i, expr] : llvm::enumerate(op.getMatchingIndexingMap(operand).getResults())) {
+    unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+    bool isKept = loop == rowLoop || loop == columnLoop;
+    if (isKept && shape.empty())
+      isTransposed = loop == columnLoop;
+    if (isKept)
+      shape.push_back(type.getDimSize(i));
+    offsets.push_back(isKept ? OpFoldResult(e.b.getIndexAttr(0)) : OpFoldResult(at[loop]));
+    sizes.push_back(isKept ? memref::getMixedSize(e.b, e.loc, operand->get(), i) : e.b.getIndexAttr(1));
+  }
+  MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
+  Value view = memref::SubViewOp::create(e.b, e.loc, reduced, operand->get(), offsets, sizes, strides);
+  if (!isTransposed)
+    return view;
+  auto swap = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
+  return memref::TransposeOp::create(e.b, e.loc, view, swap);
+}
+
+Value Lowering::block(Value matrix, Value row, Value rows, Value column, Value columns) {
+  SmallVector<OpFoldResult> strides(2, e.b.getIndexAttr(1));
+  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
+                                   getAsOpFoldResult(ValueRange{rows, columns}), strides);
+}
+
+/// tile += a · bᵀ for blocks that fit the scratch.
+void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
+  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, /*scale=*/nullptr);
+  emitPackPanels(e, b, columns, packedB);
+  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  Value fullEnd = e.roundDown(rows, full.rows);
+  e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
+    auto product = [&](Value row, RegisterBlock registers) {
+      auto at = [&](unsigned i, unsigned j) {
+        return SmallVector<Value>{e.add(row, i), e.add(e.mul(p, panel), j * e.lanes())};
+      };
+      SmallVector<Value> acc;
+      for (unsigned i = 0; i < registers.rows; ++i)
+        for (unsigned j = 0; j < registers.vectors; ++j)
+          acc.push_back(e.loadVector(tile, at(i, j)));
+      acc = emitMicrokernel(
+          e, registers, e.index(0), depth, acc,
+          [&](unsigned i, Value k) { return e.load(packedA, {e.add(row, i), k}); },
+          [&](Value k, unsigned j) { return e.loadVector(packedB, {p, k, e.index(j * e.lanes())}); });
+      for (unsigned i = 0; i < registers.rows; ++i)
+        for (unsigned j = 0; j < registers.vectors; ++j)
+          e.storeVector(acc[i * registers.vectors + j], tile, at(i, j));
+    };
+    e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { product(row, full); });
+    e.loop(fullEnd, rows, tail.rows, [&](Value row) { product(row, tail); });
+  });
+}
+
+/// c += a · bᵀ, block by block. A block of c is held in the compute type over the whole reduction and converted once.
+void Lowering::multiply(Value a, Value b, Value c) {
+  Value rows = e.size(c, 0), columns = e.size(c, 1), depth = e.size(a, 1);
+  e.loop(e.index(0), columns, maxColumns, [&](Value column) {
+    Value columnCount = e.min(e.sub(columns, column), e.index(maxColumns));
+    e.loop(e.index(0), rows, maxRows, [&](Value row) {
+      Value rowCount = e.min(e.sub(rows, row), e.index(maxRows));
+      Value result = block(c, row, rowCount, column, columnCount);
+      emitPackRows(e, result, rowCount, rowCount, tile, /*scale=*/nullptr);
+      e.loop(e.index(0), depth, maxDepth, [&](Value k) {
+        Value depthCount = e.min(e.sub(depth, k), e.index(maxDepth));
+        multiplyBlock(block(a, row, rowCount, k, depthCount), block(b, column, columnCount, k, depthCount), rowCount,
+                      columnCount, depthCount);
+      });
+      emitUnpackRows(e, tile, result);
+    });
+  });
+}
+
+void Lowering::run(const linalg::ContractionDimensions &dims) {
+  unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  auto atMost = [&](int64_t limit, unsigned loop) {
+    return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
+  };
+  auto schedule = op->getAttrOfType<attn::ScheduleAttr>("schedule");
+  panel = 2 * e.lanes();
+  maxRows = atMost(schedule ? schedule.getRows() : defaultRows, m);
+  maxColumns = atMost(schedule ? schedule.getCols() : defaultColumns, n);
+  maxDepth = atMost(schedule && schedule.getDepth() ? schedule.getDepth() : defaultDepth, k);
+  int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
+  packedA = e.alloc({paddedRows, maxDepth});
+  packedB = e.alloc({panels, maxDepth, panel});
+  tile = e.alloc({paddedRows, panels * panel});
+
+  SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
+  SmallVector<Value> at(ranges.size());
+  std::function<void(unsigned)> nest = [&](unsigned loop) {
+    if (loop == ranges.size()) {
+      OpOperand *left = op.getDpsInputOperand(0), *right = op.getDpsInputOperand(1);
+      // Which side has the rows of the result is a matter of its indexing map alone.
+      if (!op.getMatchingIndexingMap(left).isFunctionOfDim(m))
+        std::swap(left, right);
+      return multiply(matrix(left, m, k, at), matrix(right, n, k, at), matrix(op.getDpsInitOperand(0), m, n, at));
+    }
+    if (loop == m || loop == n || loop == k)
+      return nest(loop + 1);
+    e.loop(e.index(0), getValueOrCreateConstantIndexOp(e.b, e.loc, ranges[loop].size), 1, [&](Value i) {
+      at[loop] = i;
+      nest(loop + 1);
+    });
+  };
+  nest(0);
+}
+
+struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> {
+  using LowerContractionBase::LowerContractionBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
+      return signalPassFailure();
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (isMatrixProduct(op) && op.hasPureBufferSemantics())
+        ops.push_back(op);
+    });
+    for (linalg::LinalgOp op : ops) {
+      // 16-bit products accumulate in f32.
+      bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
+      OpBuilder b(op);
+      FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
+      Lowering({b, op.getLoc(), *cpu, type}, op).run(*linalg::inferContractionDims(op));
+      op.erase();
+    }
+  }
+};
+
+} // namespace
+
+bool saccade::cpu::isMatrixProduct(linalg::LinalgOp op) {
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  return succeeded(dims) && !dims->m.empty() && !dims->n.empty() && !dims->k.empty() &&
+         llvm::all_of(op->getOperandTypes(), [](Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }) &&
+         llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isProjectedPermutation(); });
+}

@@ -1,0 +1,62 @@
+//===- Microkernel.cpp - Register-blocked matrix products ---------------------===//
+//
+// Accumulators live in registers as values carried by the loop; each step broadcasts one scalar a row
+// and loads one vector a column block (the outer-product form of Goto and van de Geijn, 2008).
+//
+//===----------------------------------------------------------------------===//
+#include "Microkernel.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+
+RegisterBlock cpu::panelBlock(const CPUTarget &target, bool isTail) {
+  if (isTail)
+    return {unsigned(rowTail), 2};
+  return {target.vectorRegisters >= 32 ? 12u : 6u, 2};
+}
+
+RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vectors) {
+  unsigned wide = target.vectorRegisters >= 32 ? 4 : 2;
+  unsigned width = std::min<int64_t>(wide, vectors);
+  if (isTail)
+    return {unsigned(rowTail), width};
+  // Narrow blocks take more rows: eight accumulators are needed to hide the latency of the multiply-add.
+  return {width <= 2 && target.vectorRegisters >= 32 ? 12u : 6u, width};
+}
+
+/// One step k of the product.
+static SmallVector<Value> step(Emitter &e, RegisterBlock block, Value k, ArrayRef<Value> acc,
+                               function_ref<Value(unsigned, Value)> a, function_ref<Value(Value, unsigned)> b) {
+  SmallVector<Value> right, result(acc);
+  for (unsigned j = 0; j < block.vectors; ++j)
+    right.push_back(b(k, j));
+  for (unsigned i = 0; i < block.rows; ++i) {
+    Value left = e.broadcast(a(i, k));
+    for (unsigned j = 0; j < block.vectors; ++j) {
+      Value &sum = result[i * block.vectors + j];
+      sum = e.fma(left, right[j], sum);
+    }
+  }
+  return result;
+}
+
+SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
+                                        function_ref<Value(unsigned, Value)> a,
+                                        function_ref<Value(Value, unsigned)> b) {
+  assert(acc.size() == block.rows * block.vectors && "one accumulator for each place of the block");
+  std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
+  int64_t unroll = first && last ? 4 : 1;
+  Value unrolledEnd = first && last ? e.index(*first + (*last - *first) / unroll * unroll) : end;
+  SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
+    SmallVector<Value> sums(carried);
+    for (int64_t u = 0; u < unroll; ++u)
+      sums = step(e, block, e.add(k, u), sums, a, b);
+    return sums;
+  });
+  if (first && last)
+    for (int64_t k = *first + (*last - *first) / unroll * unroll; k < *last; ++k)
+      result = step(e, block, e.index(k), result, a, b);
+  return result;
+}

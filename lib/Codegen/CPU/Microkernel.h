@@ -1,0 +1,42 @@
+//===- Microkernel.h - Register-blocked matrix products ----------*- C++ -*-===//
+//
+// The innermost loops of everything that multiplies matrices: scores, values, projections.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_CPU_MICROKERNEL_H
+#define SACCADE_LIB_CODEGEN_CPU_MICROKERNEL_H
+
+#include "Emitter.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace saccade::cpu {
+
+/// A block of accumulators: `rows` rows of `vectors` registers.
+struct RegisterBlock {
+  unsigned rows, vectors;
+};
+
+/// The rows that tasks are cut into: every register block's row count divides it.
+inline constexpr int64_t rowGroup = 12;
+/// The row count of the blocks that serve a group which is not full.
+inline constexpr int64_t rowTail = 4;
+
+/// The block for a product whose right side is packed in panels (scores, projections): two registers wide, so that a
+/// panel is 32 f32 lanes on AVX-512. 24 accumulators of 32 registers, or 12 of 16: as many as fit without a spill.
+RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
+/// The block for a product with a right side in rows of `columns` elements (values).
+RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
+
+/// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). `a` gives a scalar,
+/// `b` a vector. Where both bounds are constants the loop is unrolled four times.
+llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
+                                               llvm::ArrayRef<mlir::Value> acc,
+                                               llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
+                                               llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+
+/// Whether `op` is a product of two floating-point matrices (possibly batched) that LowerContraction compiles.
+bool isMatrixProduct(mlir::linalg::LinalgOp op);
+
+} // namespace saccade::cpu
+
+#endif // SACCADE_LIB_CODEGEN_CPU_MICROKERNEL_H
