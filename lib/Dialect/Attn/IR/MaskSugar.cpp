@@ -79,26 +79,26 @@ void conjoin(Region &mask, Region &piece) {
   firstYield.getOperandMutable().assign(both);
 }
 
-ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> captureTypes, Region &piece) {
+ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> capturedTypes, Region &piece) {
   SmallVector<OpAsmParser::Argument> args;
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseArgumentList(args, AsmParser::Delimiter::Paren))
     return failure();
-  unsigned wanted = 4 + captureTypes.size();
+  unsigned wanted = 4 + capturedTypes.size();
   if (args.size() != wanted)
     return parser.emitError(loc, "mask region has ") << args.size() << " arguments, expected " << wanted
                                                      << ": (b, h, q, k"
-                                                     << (captureTypes.empty() ? "" : ", captures...") << ")";
+                                                     << (capturedTypes.empty() ? "" : ", captures...") << ")";
   for (OpAsmParser::Argument &arg : MutableArrayRef(args).take_front(4))
     arg.type = parser.getBuilder().getIndexType();
-  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(4), captureTypes))
+  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(4), capturedTypes))
     arg.type = type;
   return parser.parseRegion(piece, args, /*enableNameShadowing=*/true);
 }
 
 } // namespace
 
-ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, std::unique_ptr<Region> &mask) {
+ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes, std::unique_ptr<Region> &mask) {
   auto piece = std::make_unique<Region>();
   SMLoc where = parser.getCurrentLocation();
   StringRef sugar;
@@ -108,7 +108,7 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, 
     Block *block = b.createBlock(piece.get());
     for (unsigned i = 0; i < 4; ++i)
       block->addArgument(b.getIndexType(), loc);
-    for (Type type : captureTypes)
+    for (Type type : capturedTypes)
       block->addArgument(type, loc);
     RegionArguments args = getRegionArguments(*piece, /*isScore=*/false);
     Value holds;
@@ -118,7 +118,7 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> captureTypes, 
     if (!holds)
       holds = arith::ConstantIntOp::create(b, loc, 1, 1);
     YieldOp::create(b, loc, holds);
-  } else if (failed(parseMaskRegion(parser, captureTypes, *piece))) {
+  } else if (failed(parseMaskRegion(parser, capturedTypes, *piece))) {
     return failure();
   }
   if (!mask) {

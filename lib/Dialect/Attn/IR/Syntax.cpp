@@ -70,28 +70,33 @@ ParseResult parseScore(OpAsmParser &parser, Clauses &clauses) {
     if (parser.parseArgument(arg))
       return failure();
     // Only the score may carry a type: f64 where the inputs are f64, else f32.
-    return args.size() == 1 && succeeded(parser.parseOptionalColon()) ? parser.parseType(arg.type) : success();
+    if (args.size() != 1 || failed(parser.parseOptionalColon()))
+      return success();
+    return failure(parser.parseType(arg.type) || parser.parseOptionalLocationSpecifier(arg.sourceLoc));
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
     return failure();
-  unsigned wanted = 5 + clauses.captureTypes.size();
+  unsigned wanted = 5 + clauses.capturedTypes.size();
   if (args.size() != wanted)
     return parser.emitError(loc, "score region has ")
            << args.size() << " arguments, expected " << wanted << ": (s, b, h, q, k"
-           << (clauses.captureTypes.empty() ? "" : ", captures...") << ")";
+           << (clauses.capturedTypes.empty() ? "" : ", captures...") << ")";
   if (!args[0].type)
     args[0].type = parser.getBuilder().getF32Type();
   for (OpAsmParser::Argument &arg : MutableArrayRef(args).slice(1, 4))
     arg.type = parser.getBuilder().getIndexType();
-  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.captureTypes))
+  for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.capturedTypes))
     arg.type = type;
   clauses.score = std::make_unique<Region>();
   return parser.parseRegion(*clauses.score, args, /*enableNameShadowing=*/true);
 }
 
 ParseResult parseCaptures(OpAsmParser &parser, Clauses &clauses) {
-  return failure(parser.parseLParen() || parser.parseOperandList(clauses.captures) ||
-                 parser.parseColonTypeList(clauses.captureTypes) || parser.parseRParen());
+  if (parser.parseLParen() || parser.parseOperandList(clauses.captures) ||
+      parser.parseColonTypeList(clauses.captureTypes) || parser.parseRParen())
+    return failure();
+  llvm::append_range(clauses.capturedTypes, llvm::map_range(clauses.captureTypes, getCapturedType));
+  return success();
 }
 
 ParseResult parseInto(OpAsmParser &parser, Clauses &clauses) {
@@ -132,7 +137,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     else if (clause == "out")
       result = parseDims(parser, clauses.outputDims);
     else if (clause == "mask")
-      result = parseMask(parser, clauses.captureTypes, clauses.mask);
+      result = parseMask(parser, clauses.capturedTypes, clauses.mask);
     else if (clause == "score")
       result = parseScore(parser, clauses);
     else

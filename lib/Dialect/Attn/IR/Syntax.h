@@ -23,6 +23,8 @@ struct Clauses {
   DimsAttr queryDims, keyDims, valueDims, outputDims;
   llvm::SmallVector<Operand> captures;
   llvm::SmallVector<mlir::Type> captureTypes;
+  /// As region arguments: see `getCapturedType`.
+  llvm::SmallVector<mlir::Type> capturedTypes;
   std::optional<Typed> queryLength, keyLength, scaleValue;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
@@ -47,9 +49,11 @@ void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value q
 void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
 
 /// Parses what follows the word `mask`, `causal<...>`, `window<...>` or a region, and joins it to `mask` by `and`.
-mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> captureTypes,
+mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
                             std::unique_ptr<mlir::Region> &mask);
 
+/// The type that a region sees of a captured operand: its own, but a tensor where the operand has become a buffer.
+mlir::Type getCapturedType(mlir::Type operandType);
 /// Whether tensors of attention may have this element type.
 bool isAttentionElement(mlir::Type type);
 /// Names, ranks, element types, extents and head counts of query, key and value; scale and position.

@@ -15,6 +15,11 @@ using namespace saccade::attn::syntax;
 
 bool syntax::isAttentionElement(Type type) { return isa<Float64Type, Float32Type, Float16Type, BFloat16Type>(type); }
 
+Type syntax::getCapturedType(Type operandType) {
+  auto buffer = dyn_cast<MemRefType>(operandType);
+  return buffer ? RankedTensorType::get(buffer.getShape(), buffer.getElementType()) : operandType;
+}
+
 LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef leftRole, int64_t left,
                                        StringRef rightRole, int64_t right) {
   if (ShapedType::isDynamic(left) || ShapedType::isDynamic(right) || left == right)
@@ -60,8 +65,8 @@ LogicalResult verifyCaptures(ScoringOpInterface op) {
 bool isAllowedInRegion(Operation &op) {
   if (isa<YieldOp, LengthOp, tensor::ExtractOp, tensor::DimOp>(op))
     return true;
-  // An op that is not registered has no dialect.
-  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isPure(&op) &&
+  // An op that is not registered has no dialect. Divisions are not pure, for the divisor may be 0, but they may stand.
+  return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isMemoryEffectFree(&op) &&
          op.getNumRegions() == 0 &&
          llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
 }
@@ -69,21 +74,16 @@ bool isAllowedInRegion(Operation &op) {
 LogicalResult verifyRegion(ScoringOpInterface op, StringRef name, Region &region, bool isScore) {
   if (region.empty())
     return success();
-  if (!region.hasOneBlock())
-    return op->emitOpError() << name << " region has " << region.getBlocks().size() << " blocks, expected one";
   SmallVector<Type> wanted;
   if (isScore)
     wanted.push_back(op.getScoreType());
   wanted.append(4, IndexType::get(op->getContext()));
-  llvm::append_range(wanted, op.getCaptures().getTypes());
+  llvm::append_range(wanted, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
   Block &block = region.front();
   if (block.getNumArguments() != wanted.size())
     return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
                              << wanted.size() << ": (" << (isScore ? "s, " : "") << "b, h, q, k, captures...)";
   for (auto [arg, type] : llvm::zip_equal(block.getArguments(), wanted)) {
-    // A captured tensor stays a tensor in the region when its operand has become a buffer.
-    if (auto buffer = dyn_cast<MemRefType>(type))
-      type = RankedTensorType::get(buffer.getShape(), buffer.getElementType());
     if (arg.getType() != type)
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
                                << arg.getType() << ", expected " << type;

@@ -201,7 +201,7 @@ def Attn_LaunchOp : Attn_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInt
                        DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "0">:$scratch_bytes);
   let assemblyFormat = [{
     $task `(` $captures `)` `count` `(` $count `)` (`scratch` `(` $scratch_bytes^ `)`)? attr-dict
-    `:` `(` type($captures) `)`
+    (`:` `(` type($captures)^ `)`)?
   }];
 }
 
