@@ -1,0 +1,96 @@
+// What attention says in a roundabout way it says directly after --canonicalize.
+// RUN: saccade-opt %s --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func.func @transposes_fold_into_named_dimensions
+// CHECK-SAME: %[[Q:.*]]: tensor<2x?x4x8xf32>, %[[K:.*]]: tensor<2x4x8x?xf32>, %[[V:.*]]: tensor<?x2x4x8xf32>
+// CHECK-NOT: linalg.transpose
+// CHECK: attn.attention %[[Q]][b,s,h,d], %[[K]][b,h,d,s], %[[V]][s,b,h,d] out[b,h,s,d]
+func.func @transposes_fold_into_named_dimensions(%q: tensor<2x?x4x8xf32>, %k: tensor<2x4x8x?xf32>,
+    %v: tensor<?x2x4x8xf32>, %e: tensor<2x4x?x8xf32>) -> tensor<2x4x?x8xf32> {
+  %qt = linalg.transpose ins(%q : tensor<2x?x4x8xf32>) outs(%e : tensor<2x4x?x8xf32>) permutation = [0, 2, 1, 3]
+  %kt = linalg.transpose ins(%k : tensor<2x4x8x?xf32>) outs(%e : tensor<2x4x?x8xf32>) permutation = [0, 1, 3, 2]
+  %vt = linalg.transpose ins(%v : tensor<?x2x4x8xf32>) outs(%e : tensor<2x4x?x8xf32>) permutation = [1, 2, 0, 3]
+  %o = attn.attention %qt[b,h,s,d], %kt[b,h,s,d], %vt[b,h,s,d]
+    : (tensor<2x4x?x8xf32>, tensor<2x4x?x8xf32>, tensor<2x4x?x8xf32>) -> tensor<2x4x?x8xf32>
+  return %o : tensor<2x4x?x8xf32>
+}
+
+// A permutation that is not its own inverse: dimension i of the result is dimension permutation[i] of the input.
+// CHECK-LABEL: func.func @rotations_fold_too
+// CHECK-SAME: %[[X:.*]]: tensor<3x4x5x6xf32>
+// CHECK: attn.attention %[[X]][d,b,h,s], %[[X]][d,b,h,s], %[[X]][d,b,h,s] out[b,h,s,d]
+func.func @rotations_fold_too(%x: tensor<3x4x5x6xf32>) -> tensor<4x5x6x3xf32> {
+  %e = tensor.empty() : tensor<4x5x6x3xf32>
+  %t = linalg.transpose ins(%x : tensor<3x4x5x6xf32>) outs(%e : tensor<4x5x6x3xf32>) permutation = [1, 2, 3, 0]
+  %o = attn.attention %t[b,h,s,d], %t[b,h,s,d], %t[b,h,s,d]
+    : (tensor<4x5x6x3xf32>, tensor<4x5x6x3xf32>, tensor<4x5x6x3xf32>) -> tensor<4x5x6x3xf32>
+  return %o : tensor<4x5x6x3xf32>
+}
+
+// CHECK-LABEL: func.func @a_mask_that_always_holds_is_dropped
+// CHECK-NOT: mask
+// CHECK: return
+func.func @a_mask_that_always_holds_is_dropped(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window<*, *>
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @a_score_that_is_its_argument_is_dropped
+// CHECK: mask(
+// CHECK-NOT: score
+// CHECK: return
+func.func @a_score_that_is_its_argument_is_dropped(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
+    score(%s, %b, %h, %i, %j) {
+      %zero = arith.constant -0.0 : f32
+      %same = arith.addf %s, %zero : f32
+      attn.yield %same : f32
+    }
+    mask causal<top_left> : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @both_trivial_regions_go
+// CHECK: attn.attention %{{.*}}[s,d], %{{.*}}[s,d], %{{.*}}[s,d] :
+func.func @both_trivial_regions_go(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
+    mask window<*, *>
+    score(%s, %b, %h, %i, %j) {
+      attn.yield %s : f32
+    } : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// A mask that never holds says something: every row is empty.
+// CHECK-LABEL: func.func @a_mask_that_never_holds_stays
+// CHECK: mask(
+// CHECK-NEXT: %[[FALSE:.*]] = arith.constant false
+// CHECK-NEXT: attn.yield %[[FALSE]] : i1
+func.func @a_mask_that_never_holds_stays(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
+    mask(%b, %h, %i, %j) {
+      %never = arith.cmpi slt, %j, %j : index
+      attn.yield %never : i1
+    } : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @a_constant_scale_becomes_an_attribute
+// CHECK-NOT: arith.constant
+// CHECK: scale(1.250000e-01)
+func.func @a_constant_scale_becomes_an_attribute(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %scale = arith.constant 0.125 : f32
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] scale(%scale : f32)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func.func @unused_attention_goes
+// CHECK-NOT: attn.attention
+// CHECK: return
+func.func @unused_attention_goes(%x: tensor<?x8xf32>) {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return
+}

@@ -1,0 +1,195 @@
+// What the parser refuses, and how it says so.
+// RUN: saccade-opt %s -verify-diagnostics -split-input-file -allow-unregistered-dialect
+
+func.func @unknown_dimension(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown dimension 'x', expected b, h, s or d}}
+  %o = attn.attention %x[s,x], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @sequence_is_not_named(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{dimensions must name 's' (sequence)}}
+  %o = attn.attention %x[b,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @depth_is_not_named(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{dimensions must name 'd' (depth)}}
+  %o = attn.attention %x[s,d], %x[s], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+// expected-error @+1 {{dimension 's' is named twice}}
+func.func private @dimension_is_named_twice() attributes {dims = #attn.dims<b, s, d, s>}
+
+// -----
+
+// expected-error @+1 {{schedule has rows 0, cols 2, depth 0, expected positive tiles}}
+func.func private @empty_tile() attributes {schedule = #attn.schedule<rows = 0, cols = 2>}
+
+// -----
+
+func.func @into_on_attention(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'into' belongs to attn.accumulate}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] into(%x, %x, %x : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @two_results_without_lse(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has 2 result types, expected 1: the output (a second needs 'lse')}}
+  %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d]
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+}
+
+// -----
+
+func.func @lse_without_its_type(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has 1 result types, expected 2: output and log-sum-exp}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] lse
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @clause_given_twice(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{clause 'scale' is given twice}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] scale(0.5) scale(0.25)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @captures_behind_a_region(%x: tensor<4x8xf32>, %t: f32) {
+  // expected-error @+1 {{captures must come before the regions that read them}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> captures(%t : f32)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @captures_without_a_type(%x: tensor<4x8xf32>, %t: f32) {
+  // expected-error @+1 {{number of operands and types do not match: got 2 operands and 1 types}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %t : f32)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @causal_without_alignment(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{expected '<'}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @causal_with_an_unknown_alignment(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{expected the alignment of the causal mask: top_left, bottom_right or an offset}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_right>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @window_reaches_backwards(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{window reaches -2 keys, expected 0 or more, or *}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window<1, -2>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @mask_region_of_too_few_arguments(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask region has 2 arguments, expected 4: (b, h, q, k)}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask(%i, %j) {
+      %holds = arith.cmpi sle, %j, %i : index
+      attn.yield %holds : i1
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @mask_region_without_its_captures(%x: tensor<4x8xf32>, %t: f32) {
+  // expected-error @+1 {{mask region has 4 arguments, expected 5: (b, h, q, k, captures...)}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : f32) mask(%b, %h, %i, %j) {
+      %holds = arith.cmpi sle, %j, %i : index
+      attn.yield %holds : i1
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @score_region_of_too_many_arguments(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{score region has 6 arguments, expected 5: (s, b, h, q, k)}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] score(%s, %b, %h, %i, %j, %extra) {
+      attn.yield %s : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @joined_mask_without_a_yield(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{a mask that is joined with another must be one block that ends in attn.yield}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> mask(%b, %h, %i, %j) {
+      %holds = arith.cmpi sle, %j, %i : index
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @joined_masks_without_anything(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{a mask that is joined with another must be one block that ends in attn.yield}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask(%b, %h, %i, %j) {} mask(%b, %h, %i, %j) {}
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @joined_mask_that_yields_two_values(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{a mask that is joined with another must be one block that ends in attn.yield}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> mask(%b, %h, %i, %j) {
+      %holds = arith.cmpi sle, %j, %i : index
+      "attn.yield"(%holds, %holds) : (i1, i1) -> ()
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @joined_mask_of_two_blocks(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{a mask that is joined with another must be one block that ends in attn.yield}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> mask(%b, %h, %i, %j) {
+      cf.br ^end
+    ^end:
+      %holds = arith.cmpi sle, %j, %i : index
+      attn.yield %holds : i1
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @accumulate_without_destinations(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{'into' has 0 destinations, expected accumulator, running max and running sum}}
+  attn.accumulate %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+}
+
+// -----
+
+func.func @accumulate_of_two_types(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{has 2 operand types, expected those of query, key and value}}
+  %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>)
+}
+
+// -----
+
+func.func @accumulate_with_lse(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{'lse' and 'out' belong to attn.attention; attn.finalize makes the results}}
+  %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] lse
+    into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+}
