@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
+#include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
@@ -39,6 +40,8 @@ const Stage stages[] = {
     {"tiling", [](OpPassManager &pm, const CompileOptions &) { buildTilingPipeline(pm); }},
     // Tasks pass memory, results are the caller's.
     {"bufferize", [](OpPassManager &pm, const CompileOptions &) { buildBufferizePipeline(pm); }},
+    // Tiles become register-blocked vector code, then the LLVM dialect.
+    {"codegen", [](OpPassManager &pm, const CompileOptions &options) { buildCPUCodegenPipeline(pm, *options.target); }},
 };
 
 } // namespace
@@ -85,6 +88,7 @@ void saccade::registerPasses() {
   attn::registerSaccadeAttnTransformsPasses();
   registerSaccadePipelinePasses();
   registerSaccadeTargetPasses();
+  registerSaccadeCodegenCPUPasses();
   registerSaccadeSchedulePasses();
   registerSaccadeTilingPasses();
   registerSaccadeBufferizePasses();

@@ -1,0 +1,118 @@
+//===- ToolMain.cpp - What every main does ------------------------------------===//
+//
+// A fault may have happened anywhere, so its handler uses prepared text and system calls only. It has a stack of
+// its own, because the fault may be that the stack is full.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Support/ToolMain.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/thread.h"
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <unistd.h>
+
+using namespace saccade;
+
+namespace {
+/// What the fault handler may read.
+struct Reproducer {
+  char path[512] = "";
+  char commandLine[4096] = "";
+  const char *input = nullptr;
+  size_t inputSize = 0;
+};
+} // namespace
+
+static Reproducer reproducer;
+
+static void writeAll(int file, const char *text, size_t size) {
+  while (size > 0) {
+    ssize_t written = ::write(file, text, size);
+    if (written <= 0)
+      return;
+    text += written;
+    size -= static_cast<size_t>(written);
+  }
+}
+
+static void say(const char *text) { writeAll(STDERR_FILENO, text, std::strlen(text)); }
+
+[[noreturn]] static void endWithReproducer() {
+  int file = open(reproducer.path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  if (file >= 0) {
+    writeAll(file, reproducer.commandLine, std::strlen(reproducer.commandLine));
+    writeAll(file, reproducer.input, reproducer.inputSize);
+    close(file);
+    say("This is a bug in Saccade; please report it with the reproducer in ");
+    say(reproducer.path);
+    say("\n");
+  } else {
+    say("This is a bug in Saccade; please report it with the command line and its input\n");
+  }
+  _exit(ExitInternal);
+}
+
+static void onFault(int signal) {
+  say("\nsaccade: internal error: ");
+  say(strsignal(signal));
+  say("\n");
+  endWithReproducer();
+}
+
+static void installFaultHandler() {
+  struct sigaction action {};
+  action.sa_handler = onFault;
+  action.sa_flags = SA_ONSTACK | SA_RESETHAND;
+  sigemptyset(&action.sa_mask);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+    sigaction(fault, &action, nullptr);
+}
+
+static void prepareReproducer(llvm::ArrayRef<const char *> commandLine) {
+  llvm::SmallString<256> folder;
+  llvm::sys::path::system_temp_directory(/*ErasedOnReboot=*/true, folder);
+  std::string path = (folder + "/saccade-reproducer-" + llvm::Twine(getpid()) + ".mlir").str();
+  std::string line = "//";
+  for (const char *argument : commandLine)
+    line.append(" ").append(argument);
+  std::strncpy(reproducer.path, path.c_str(), sizeof(reproducer.path) - 1);
+  line.resize(std::min(line.size(), sizeof(reproducer.commandLine) - 2));
+  std::memcpy(reproducer.commandLine, (line + "\n").c_str(), line.size() + 2);
+}
+
+void saccade::setReproducerInput(llvm::StringRef input) {
+  reproducer.input = input.data();
+  reproducer.inputSize = input.size();
+}
+
+void saccade::reportInternalError(const llvm::Twine &message) {
+  say("saccade: internal error: ");
+  say(message.str().c_str());
+  say("\n");
+  endWithReproducer();
+}
+
+int saccade::runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body) {
+  prepareReproducer(commandLine);
+  installFaultHandler();
+  int code = ExitInternal;
+  // Deeply nested programs recurse deeply in parsers and verifiers; untouched stack costs nothing.
+  const std::optional<unsigned> stackBytes = 512u << 20;
+  llvm::thread runner(stackBytes, [&] {
+    constexpr size_t faultStackBytes = 64 << 10;
+    auto memory = std::make_unique<char[]>(faultStackBytes);
+    stack_t faultStack{};
+    faultStack.ss_sp = memory.get();
+    faultStack.ss_size = faultStackBytes;
+    sigaltstack(&faultStack, nullptr);
+    code = body();
+    faultStack.ss_flags = SS_DISABLE;
+    sigaltstack(&faultStack, nullptr);
+  });
+  runner.join();
+  llvm::outs().flush();
+  return code;
+}

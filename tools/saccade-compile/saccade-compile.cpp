@@ -1,0 +1,140 @@
+//===- saccade-compile.cpp - From a program to code ---------------------------===//
+#include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Pipeline/Source.h"
+#include "saccade/Support/Progress.h"
+#include "saccade/Support/ToolMain.h"
+#include "saccade/Target/Target.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+
+using namespace saccade;
+
+static constexpr llvm::StringLiteral tool = "saccade-compile";
+
+namespace {
+
+enum class Emit { MLIR, LLVM, Assembly, Object };
+
+struct Options {
+  std::string input, output, target = "host";
+  std::optional<Emit> emit;
+  std::vector<std::string> plugins;
+  CompileOptions compile;
+};
+
+} // namespace
+
+/// STAGE:PASS, for --insert-after.
+static bool parseInsertion(llvm::StringRef text, CompileOptions &into) {
+  auto [stage, pipeline] = text.split(':');
+  if (stage.empty() || pipeline.empty())
+    return false;
+  into.insertAfter.emplace_back(stage.str(), pipeline.str());
+  return true;
+}
+
+static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
+  CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU");
+  line.positional(options.input);
+  line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
+  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
+  std::string kind;
+  line.value("emit", "KIND", "What to write: mlir, llvm, asm or obj (the default)", kind);
+  line.value("stop-after", "STAGE", "Stop after a stage and write its MLIR: " + llvm::join(stageNames(), ", "),
+             options.compile.stopAfter);
+  line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
+             [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
+  line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
+  line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
+  if (std::optional<ExitCode> code = line.parse(arguments))
+    return code;
+
+  auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
+  std::string stages = llvm::join(stageNames(), ", ");
+  if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))
+    return line.usageError("unknown stage '" + options.compile.stopAfter + "', expected one of " + stages);
+  for (const auto &[stage, pipeline] : options.compile.insertAfter)
+    if (!isStage(stage))
+      return line.usageError("unknown stage '" + stage + "', expected one of " + stages);
+  bool stopsEarly = !options.compile.stopAfter.empty();
+  options.emit = llvm::StringSwitch<std::optional<Emit>>(kind)
+                     .Case("", stopsEarly ? Emit::MLIR : Emit::Object)
+                     .Case("mlir", Emit::MLIR)
+                     .Case("llvm", Emit::LLVM)
+                     .Case("asm", Emit::Assembly)
+                     .Case("obj", Emit::Object)
+                     .Default(std::nullopt);
+  if (!options.emit)
+    return line.usageError("unknown kind of output '" + kind + "', expected mlir, llvm, asm or obj");
+  if (stopsEarly && options.emit != Emit::MLIR)
+    return line.usageError("--stop-after leaves MLIR; it cannot go with --emit=" + kind);
+  if (options.output.empty()) {
+    if (options.emit == Emit::Object)
+      return line.usageError("an object needs a file: -o FILE");
+    options.output = "-";
+  }
+  return std::nullopt;
+}
+
+/// Makes the output in memory, so that nothing is written where anything fails.
+static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::SmallVectorImpl<char> &into) {
+  llvm::raw_svector_ostream os(into);
+  if (options.emit == Emit::MLIR) {
+    module.print(os);
+    return llvm::Error::success();
+  }
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> translated = translate(module, context, *options.compile.target);
+  if (!translated)
+    return llvm::createStringError("the program could not be translated to LLVM IR");
+  if (options.emit == Emit::LLVM) {
+    printLLVM(*translated, os);
+    return llvm::Error::success();
+  }
+  return options.emit == Emit::Assembly ? emitAssembly(*translated, *options.compile.target, os)
+                                        : emitObject(*translated, *options.compile.target, os);
+}
+
+static int run(llvm::ArrayRef<const char *> arguments) {
+  Options options;
+  registerPasses();
+  if (std::optional<ExitCode> code = parseOptions(arguments, options))
+    return *code;
+  options.compile.target = requireTarget(tool, options.target);
+  if (!options.compile.target)
+    return ExitUnsupported;
+  for (const std::string &plugin : options.plugins)
+    if (ExitCode code = loadPassPlugin(tool, plugin))
+      return code;
+  Source source;
+  if (ExitCode code = source.load(tool, options.input))
+    return code;
+
+  llvm::SmallString<0> output;
+  {
+    Progress progress("compiling " + options.input);
+    if (failed(runPipeline(source.module(), options.compile)))
+      return ExitRefused;
+    if (llvm::Error error = produce(source.module(), options, output))
+      reportInternalError(llvm::toString(std::move(error)));
+  }
+  llvm::Error written = llvm::writeToOutput(options.output, [&](llvm::raw_ostream &os) {
+    os << output;
+    return llvm::Error::success();
+  });
+  if (written) {
+    llvm::errs() << tool << ": error: cannot write '" << options.output << "': " << llvm::toString(std::move(written))
+                 << '\n';
+    return ExitFile;
+  }
+  return ExitDone;
+}
+
+int main(int argc, char **argv) {
+  llvm::ArrayRef<const char *> arguments(argv, argc);
+  return runTool(arguments, [&] { return run(arguments.drop_front()); });
+}

@@ -1,0 +1,171 @@
+//===- Arguments.cpp - From --arg to tensors ----------------------------------===//
+//
+// The entry's signature decides how a text is read: what it says about types must agree, never silently converts.
+//
+//===----------------------------------------------------------------------===//
+#include "Arguments.h"
+#include "saccade/Support/Npy.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace saccade;
+using namespace saccade::run;
+using llvm::StringRef;
+
+namespace {
+
+/// Why an argument cannot be had, and what the process ends with.
+struct Refusal {
+  ExitCode code;
+  std::string message;
+};
+
+/// One --arg.
+class ArgumentReader {
+public:
+  ArgumentReader(const ValueType &type, StringRef text) : type(type), text(text) {}
+
+  std::optional<Refusal> read(HostTensor &into) {
+    if (text.ends_with(".npy") || text.contains(".npy:"))
+      return readFile(into);
+    return type.isTensor ? makeTensor(into) : makeScalar(into);
+  }
+
+private:
+  std::optional<Refusal> refuse(ExitCode code, const llvm::Twine &message) { return Refusal{code, message.str()}; }
+
+  std::optional<Refusal> keep(llvm::Expected<HostTensor> tensor, HostTensor &into, ExitCode code) {
+    if (!tensor)
+      return refuse(code, llvm::toString(tensor.takeError()));
+    into = std::move(*tensor);
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> parseType(StringRef name, ElementType &into) {
+    std::optional<ElementType> parsed = parseElementType(name);
+    if (!parsed)
+      return refuse(ExitUsage, "'" + name + "' is not an element type, expected f32, f64, f16, bf16, i1, i8, i16, i32, "
+                                            "i64 or index");
+    into = *parsed;
+    if (into != type.element)
+      return refuse(ExitRefused, "has element type " + elementTypeName(into) + ", expected " +
+                                     elementTypeName(type.element));
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> readFile(HostTensor &into) {
+    size_t end = text.rfind(".npy") + 4;
+    StringRef path = text.take_front(end), typeName = text.drop_front(end);
+    if (std::optional<Refusal> refusal = keep(readNpy(path), into, ExitFile))
+      return refusal;
+    if (typeName.consume_front(":")) {
+      ElementType wanted;
+      if (std::optional<Refusal> refusal = parseType(typeName, wanted))
+        return refusal;
+      if (into.type() != wanted)
+        return keep(into.convertTo(wanted), into, ExitRefused);
+      return std::nullopt;
+    }
+    // 64-bit integers are what NumPy has for index. 16-bit data is taken for bf16 only where that is said.
+    if (into.type() == ElementType::i64 && type.element == ElementType::index)
+      into.reinterpretAs(ElementType::index);
+    if (into.type() == type.element && into.type() != ElementType::bf16)
+      return std::nullopt;
+    return refuse(ExitRefused, "'" + path + "' holds " +
+                                   (into.type() == ElementType::bf16 ? "16-bit data" : elementTypeName(into.type())) +
+                                   "; append ':" + elementTypeName(type.element) + "' to take it as " +
+                                   elementTypeName(type.element));
+  }
+
+  std::optional<Refusal> makeScalar(HostTensor &into) {
+    double value;
+    int64_t integer;
+    auto [number, typeName] = text.split(':');
+    ElementType given;
+    if (!typeName.empty())
+      if (std::optional<Refusal> refusal = parseType(typeName, given))
+        return refusal;
+    bool isInteger = !number.getAsInteger(0, integer);
+    if (number.getAsDouble(value) && !isInteger)
+      return refuse(ExitUsage, "'" + number + "' is not a number");
+    if (!isFloat(type.element) && !isInteger)
+      return refuse(ExitRefused, "'" + number + "' is not an integer");
+    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, {}), into, ExitRefused))
+      return refusal;
+    if (elementBytes(type.element) == 8 && !isFloat(type.element))
+      std::memcpy(into.data(), &integer, sizeof(integer)); // a double does not hold all of them
+    else
+      into.fill(value);
+    return std::nullopt;
+  }
+
+  std::optional<Refusal> makeTensor(HostTensor &into) {
+    llvm::SmallVector<StringRef, 3> parts;
+    text.split(parts, ':');
+    llvm::SmallVector<StringRef, 4> extents;
+    parts[0].split(extents, 'x', -1, /*KeepEmpty=*/!parts[0].empty());
+    llvm::SmallVector<int64_t, 4> shape;
+    for (StringRef extent : extents)
+      if (extent.getAsInteger(10, shape.emplace_back()) || shape.back() < 0)
+        return refuse(ExitUsage, "'" + text + "' is neither FILE.npy[:TYPE] nor SHAPE:TYPE[:SEED], as 2x8x128x64:f32:1");
+    if (parts.size() > 3)
+      return refuse(ExitUsage, "'" + text + "' has too many parts, expected SHAPE:TYPE[:SEED]");
+    ElementType given;
+    if (parts.size() > 1)
+      if (std::optional<Refusal> refusal = parseType(parts[1], given))
+        return refusal;
+    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, shape), into, ExitRefused))
+      return refusal;
+    StringRef seedText = parts.size() > 2 ? parts[2] : "0";
+    if (seedText.consume_front("=")) {
+      double value;
+      if (seedText.getAsDouble(value))
+        return refuse(ExitUsage, "'" + seedText + "' is not a number");
+      into.fill(value);
+      return std::nullopt;
+    }
+    uint64_t seed;
+    if (seedText.getAsInteger(10, seed))
+      return refuse(ExitUsage, "'" + seedText + "' is not a seed, expected a number or =VALUE");
+    into.fillRandom(seed);
+    return std::nullopt;
+  }
+
+  const ValueType &type;
+  StringRef text;
+};
+
+} // namespace
+
+ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> texts, std::vector<HostTensor> &into) {
+  auto error = []() -> llvm::raw_ostream & { return llvm::errs() << "saccade-run: error: "; };
+  if (texts.size() > entry.arguments.size()) {
+    error() << entry.signature() << " takes " << entry.arguments.size() << " arguments, but --arg is given "
+            << texts.size() << " times\n";
+    return ExitUsage;
+  }
+  for (auto [i, type] : llvm::enumerate(entry.arguments)) {
+    if (i >= texts.size()) {
+      error() << "argument #" << i << " (" << type.str() << ") is missing: " << entry.signature()
+              << " takes " << entry.arguments.size() << "; give it with --arg="
+              << (type.isTensor ? "FILE.npy or --arg=SHAPE:" + elementTypeName(type.element).str() : "VALUE") << '\n';
+      return ExitUsage;
+    }
+    HostTensor &tensor = into.emplace_back();
+    if (std::optional<Refusal> refusal = ArgumentReader(type, texts[i]).read(tensor)) {
+      error() << "argument #" << i << " (" << type.str() << "): " << refusal->message << '\n';
+      return refusal->code;
+    }
+    if (!type.isTensor && tensor.size() != 1) {
+      error() << "argument #" << i << " (" << type.str() << "): expected one number, '" << texts[i] << "' holds "
+              << tensor.size() << '\n';
+      return ExitRefused;
+    }
+  }
+  return ExitDone;
+}
+
+Buffer run::toBuffer(const ValueType &type, const HostTensor &tensor) {
+  if (!type.isTensor)
+    return Buffer::scalar(tensor.data());
+  return Buffer{tensor.data(), llvm::to_vector<4>(tensor.shape()), llvm::to_vector<4>(tensor.strides())};
+}

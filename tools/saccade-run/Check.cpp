@@ -1,0 +1,85 @@
+//===- Check.cpp - Results against the float64 reference ----------------------===//
+//
+// Large programs are checked by sampled rows, for the reference is plain loops.
+//
+//===----------------------------------------------------------------------===//
+#include "Report.h"
+#include "saccade/Reference/Tolerance.h"
+#include "saccade/Support/Progress.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::run;
+
+/// The same values as the reference holds them, row-major and wide.
+static reference::Tensor toReference(Type type, const HostTensor &tensor) {
+  reference::Tensor result(getElementTypeOrSelf(type), tensor.shape());
+  auto *to = result.values.data();
+  tensor.forEach([&](char *element) {
+    if (result.isReal())
+      to->real = readElement(tensor.type(), element);
+    else if (elementBytes(tensor.type()) == 8)
+      std::memcpy(&to->integer, element, sizeof(int64_t)); // a double does not hold all of them
+    else
+      to->integer = static_cast<int64_t>(readElement(tensor.type(), element));
+    ++to;
+  });
+  return result;
+}
+
+namespace {
+
+/// The exact evaluation and the one rounded like plain attention, on the same elements.
+struct Oracle {
+  reference::Evaluation exact, rounded;
+
+  /// Prints a line; false where the result is too far off. Fails where the reference cannot evaluate it.
+  FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
+    SmallVector<reference::Box> boxes = {reference::Box::whole(actual.shape)};
+    if (!full) {
+      FailureOr<SmallVector<reference::Box>> sampled = exact.sampleRows(index);
+      if (failed(sampled))
+        return failure();
+      boxes = *sampled;
+    }
+    FailureOr<reference::Tensor> wanted = exact.evaluate(index, boxes), plain = rounded.evaluate(index, boxes);
+    FailureOr<std::optional<reference::Magnitude>> magnitude = exact.magnitude(index, boxes);
+    if (failed(wanted) || failed(plain) || failed(magnitude))
+      return failure();
+    reference::Comparison comparison = reference::compare(*wanted, *plain, reference::gather(actual, boxes),
+                                                          *magnitude ? &**magnitude : nullptr);
+    llvm::outs() << "check result #" << index << ": " << (comparison.agrees() ? "agrees" : "DIFFERS") << ", "
+                 << wanted->size() << " of " << actual.size() << " elements: " << comparison.describe();
+    if (!comparison.agrees() && comparison.worst >= 0) {
+      llvm::outs() << " at [";
+      llvm::interleaveComma(reference::positionInTensor(boxes, comparison.worst), llvm::outs());
+      llvm::outs() << ']';
+    }
+    llvm::outs() << '\n';
+    return comparison.agrees();
+  }
+};
+
+} // namespace
+
+ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
+                           llvm::ArrayRef<HostTensor> results, bool full) {
+  Progress progress("checking against the reference");
+  SmallVector<reference::Tensor> values;
+  for (auto [type, argument] : llvm::zip_equal(function.getArgumentTypes(), arguments))
+    values.push_back(toReference(type, argument));
+  auto exact = reference::Evaluation::begin(function, values, reference::Precision::Exact);
+  auto rounded = reference::Evaluation::begin(function, values, reference::Precision::Rounded);
+  if (failed(exact) || failed(rounded))
+    return ExitUnsupported;
+  Oracle oracle{std::move(*exact), std::move(*rounded)};
+  bool agrees = true;
+  for (auto [i, result] : llvm::enumerate(results)) {
+    FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);
+    if (failed(good))
+      return ExitUnsupported;
+    agrees &= *good;
+  }
+  return agrees ? ExitDone : ExitDifference;
+}

@@ -1,0 +1,99 @@
+//===- Report.cpp - Latency, throughput and memory of a call ------------------===//
+//
+// Medians over as many calls as a second allows: the first ones find cold caches and sleeping threads.
+//
+//===----------------------------------------------------------------------===//
+#include "Report.h"
+#include "saccade/Runtime/Runtime.h"
+#include "saccade/Support/Progress.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <chrono>
+
+using namespace saccade;
+using namespace saccade::run;
+
+/// A line of /proc/self/status, in bytes.
+static int64_t processStatus(llvm::StringRef key) {
+  auto file = llvm::MemoryBuffer::getFileAsStream("/proc/self/status");
+  if (!file)
+    return 0;
+  llvm::StringRef text = (*file)->getBuffer();
+  size_t at = text.find(key);
+  int64_t kilobytes = 0;
+  if (at == llvm::StringRef::npos || text.drop_front(at + key.size()).ltrim().consumeInteger(10, kilobytes))
+    return 0;
+  return kilobytes * 1024;
+}
+
+int64_t run::residentMemory() { return processStatus("VmRSS:"); }
+int64_t run::peakMemory() { return processStatus("VmHWM:"); }
+
+bool run::resetPeak() {
+  std::error_code error;
+  llvm::raw_fd_ostream os("/proc/self/clear_refs", error);
+  if (error)
+    return false;
+  os << "5";
+  os.close();
+  bool isDone = !os.has_error();
+  os.clear_error();
+  return isDone;
+}
+
+llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
+  using Clock = std::chrono::steady_clock;
+  constexpr double wantedSeconds = 1;
+  constexpr size_t fewest = 5, most = 10000;
+  std::vector<double> seconds;
+  {
+    Progress progress("timing");
+    double spent = 0;
+    while (seconds.size() < fewest || (spent < wantedSeconds && seconds.size() < most)) {
+      Clock::time_point start = Clock::now();
+      if (llvm::Error error = call.executable.call(call.entry, call.inputs, call.outputs))
+        return error;
+      seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+      spent += seconds.back();
+    }
+  }
+  size_t calls = seconds.size();
+  llvm::sort(seconds);
+  double median = calls % 2 ? seconds[calls / 2] : (seconds[calls / 2 - 1] + seconds[calls / 2]) / 2;
+
+  const CompileTimes &times = call.executable.compileTimes();
+  llvm::raw_ostream &os = llvm::outs();
+  constexpr double megabyte = 1 << 20;
+  os << llvm::format("latency     %.4f ms median of %zu calls (min %.4f, max %.4f), %d threads\n", median * 1e3, calls,
+                     seconds.front() * 1e3, seconds.back() * 1e3, saccade_threads());
+  if (work && work->flops > 0)
+    os << llvm::format("throughput  %.2f GFLOP/s (%.4g GFLOP a call, masked pairs counted)\n",
+                       double(work->flops) / median / 1e9, double(work->flops) / 1e9);
+  if (work && work->tokens > 0)
+    os << llvm::format("tokens      %.4g tokens/s (%lld a call)\n", double(work->tokens) / median,
+                       static_cast<long long>(work->tokens));
+  os << llvm::format("memory      %.1f MiB peak", double(peakMemory()) / megabyte);
+  if (memoryOfRun >= 0)
+    os << llvm::format(", %.1f MiB of it beyond program, arguments and results", double(memoryOfRun) / megabyte);
+  os << llvm::format("\ncompile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
+                     times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
+                     double(call.executable.codeBytes()) / 1024);
+  return llvm::Error::success();
+}
+
+void run::printResult(size_t index, const HostTensor &result) {
+  llvm::raw_ostream &os = llvm::outs();
+  os << "result #" << index << ": ";
+  for (int64_t extent : result.shape())
+    os << extent << 'x';
+  os << elementTypeName(result.type()) << " [";
+  constexpr int64_t shown = 8;
+  int64_t i = 0;
+  result.forEach([&](char *element) {
+    if (i < shown)
+      os << (i ? ", " : "") << llvm::format("%.6g", readElement(result.type(), element));
+    ++i;
+  });
+  os << (result.size() > shown ? ", ...]\n" : "]\n");
+}

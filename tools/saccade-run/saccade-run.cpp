@@ -1,0 +1,182 @@
+//===- saccade-run.cpp - Compiles a program and runs it -----------------------===//
+#include "Arguments.h"
+#include "Report.h"
+#include "saccade/Pipeline/Source.h"
+#include "saccade/Runtime/Runtime.h"
+#include "saccade/Support/Npy.h"
+#include "saccade/Support/Progress.h"
+#include "saccade/Support/ToolMain.h"
+#include "saccade/Target/Target.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace saccade;
+using namespace saccade::run;
+
+static constexpr llvm::StringLiteral tool = "saccade-run";
+
+namespace {
+
+struct Options {
+  std::string input, entry, target = "host";
+  std::vector<std::string> arguments, outputs;
+  bool time = false, check = false, checkFull = false;
+  int32_t threads = 0;
+};
+
+} // namespace
+
+static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
+  CommandLine line(tool, "IN --arg=... [options]", "compiles a program with attention and runs it");
+  line.positional(options.input);
+  line.value("entry", "NAME", "The function to run; may be left out where there is one", options.entry);
+  line.value("arg", "TEXT", "The next argument: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] for random numbers, SHAPE:TYPE:=VALUE, "
+             "or a number for a scalar", options.arguments);
+  line.value("out", "FILE.npy", "Where to write the next result", options.outputs);
+  line.optionalValue("check", "full", "Compare with the float64 reference, on 256 sampled rows above 1 GFLOP or in full",
+                     [&](llvm::StringRef text) {
+                       options.check = true;
+                       options.checkFull |= text == "full";
+                       return text.empty() || text == "full";
+                     });
+  line.flag("time", "Print latency, throughput, memory and compile time", options.time);
+  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
+  line.value("threads", "N", "How many threads to use; 0 for all processors", [&](llvm::StringRef text) {
+    return !text.getAsInteger(10, options.threads) && options.threads >= 0;
+  });
+  return line.parse(arguments);
+}
+
+static int report(llvm::Error error, ExitCode code) {
+  llvm::errs() << tool << ": error: " << llvm::toString(std::move(error)) << '\n';
+  return code;
+}
+
+/// The entry that is asked for; null after an explanation.
+static const Entry *chooseEntry(const std::vector<Entry> &entries, llvm::StringRef name) {
+  auto it = llvm::find_if(entries, [&](const Entry &entry) { return entry.name == name; });
+  if (it != entries.end())
+    return &*it;
+  if (name.empty() && entries.size() == 1)
+    return &entries.front();
+  llvm::errs() << tool << ": error: ";
+  if (entries.empty())
+    llvm::errs() << "the program has no public function to run\n";
+  else if (name.empty())
+    llvm::errs() << "the program has several entries; choose one with --entry:\n";
+  else
+    llvm::errs() << "there is no entry '" << name << "'; there are:\n";
+  for (const Entry &entry : entries)
+    llvm::errs() << "  " << entry.signature() << '\n';
+  return nullptr;
+}
+
+static std::optional<attn::Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<HostTensor> arguments) {
+  std::vector<attn::WorkArgument> known;
+  for (const HostTensor &argument : arguments) {
+    double value = argument.shape().empty() ? readElement(argument.type(), argument.data()) : 0;
+    known.push_back({llvm::to_vector<4>(argument.shape()), static_cast<int64_t>(value)});
+  }
+  return attn::countWork(function, known);
+}
+
+static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<HostTensor> results) {
+  for (auto [path, result] : llvm::zip(paths, results)) {
+    llvm::Error error =
+        llvm::writeToOutput(path, [&, &result = result](llvm::raw_ostream &os) { return writeNpy(result, os); });
+    if (error) {
+      llvm::errs() << tool << ": error: cannot write '" << path << "': " << llvm::toString(std::move(error)) << '\n';
+      return ExitFile;
+    }
+  }
+  return ExitDone;
+}
+
+static int runProgram(llvm::ArrayRef<const char *> commandLine) {
+  Options options;
+  if (std::optional<ExitCode> code = parseOptions(commandLine, options))
+    return *code;
+  CompileOptions compile;
+  compile.target = requireTarget(tool, options.target);
+  if (!compile.target)
+    return ExitUnsupported;
+  if (!hostRuns(*compile.target))
+    return report(llvm::createStringError("this machine cannot run code for target '" + compile.target->name + "'"),
+                  ExitUnsupported);
+  Source source;
+  if (ExitCode code = source.load(tool, options.input))
+    return code;
+  llvm::Expected<std::vector<Entry>> entries = getEntries(source.module());
+  if (!entries)
+    return report(entries.takeError(), ExitRefused);
+  const Entry *chosen = chooseEntry(*entries, options.entry);
+  if (!chosen)
+    return ExitUsage;
+  if (options.outputs.size() > chosen->results.size())
+    return report(llvm::createStringError(chosen->signature() + " gives " + llvm::Twine(chosen->results.size()) +
+                                          " results, but --out is given " + llvm::Twine(options.outputs.size()) +
+                                          " times"),
+                  ExitUsage);
+  std::vector<HostTensor> arguments;
+  if (ExitCode code = makeArguments(*chosen, options.arguments, arguments))
+    return code;
+
+  // The pipeline rewrites the module; the reference and the count want it as it was written.
+  mlir::OwningOpRef<mlir::ModuleOp> original = source.module().clone();
+  auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
+  std::unique_ptr<Executable> executable;
+  {
+    Progress progress("compiling " + options.input);
+    llvm::Expected<std::unique_ptr<Executable>> compiled = Executable::create(source.module(), compile);
+    if (!compiled)
+      return report(compiled.takeError(), ExitRefused);
+    executable = std::move(*compiled);
+  }
+
+  saccade_set_threads(options.threads);
+  Call call{*executable, *executable->lookup(chosen->name), {}, {}};
+  for (auto [type, argument] : llvm::zip_equal(call.entry.arguments, arguments))
+    call.inputs.push_back(toBuffer(type, argument));
+  auto shapes = executable->resultShapes(call.entry, call.inputs);
+  if (!shapes)
+    return report(shapes.takeError(), ExitRefused);
+  std::vector<HostTensor> results;
+  for (auto [type, shape] : llvm::zip_equal(call.entry.results, *shapes)) {
+    llvm::Expected<HostTensor> result = HostTensor::allocate(type.element, shape);
+    if (!result)
+      return report(result.takeError(), ExitRefused);
+    results.push_back(std::move(*result));
+    call.outputs.push_back(toBuffer(type, results.back()));
+  }
+
+  int64_t before = residentMemory();
+  bool canReset = resetPeak();
+  {
+    Progress progress("running @" + call.entry.name);
+    if (llvm::Error error = executable->call(call.entry, call.inputs, call.outputs))
+      return report(std::move(error), ExitRefused);
+  }
+  int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
+
+  if (ExitCode code = writeResults(options.outputs, results))
+    return code;
+  std::optional<attn::Work> work;
+  if (options.time || options.check)
+    work = countWork(function, arguments);
+  if (options.time)
+    if (llvm::Error error = reportTime(call, work, memoryOfRun))
+      return report(std::move(error), ExitRefused);
+  if (options.check) {
+    constexpr int64_t gigaflop = 1'000'000'000;
+    bool full = options.checkFull || !work || work->flops <= gigaflop;
+    return checkResults(function, *chosen, arguments, results, full);
+  }
+  if (options.outputs.empty() && !options.time)
+    for (auto [i, result] : llvm::enumerate(results))
+      printResult(i, result);
+  return ExitDone;
+}
+
+int main(int argc, char **argv) {
+  llvm::ArrayRef<const char *> arguments(argv, argc);
+  return runTool(arguments, [&] { return runProgram(arguments.drop_front()); });
+}
