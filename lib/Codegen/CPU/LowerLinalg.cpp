@@ -1,0 +1,501 @@
+//===- LowerLinalg.cpp - Structured ops as vector loops -----------------------===//
+//
+// Turns every linalg op on buffers that is no contraction into a loop nest with a vector loop inside.
+// It stands after contractions are lowered, because their operands are packed by such ops.
+//
+//===----------------------------------------------------------------------===//
+#include "LaneMemory.h"
+#include "Microkernel.h"
+#include "VectorizeRegion.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Support/CPUTarget.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERLINALG
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::cpu;
+
+namespace {
+
+/// How many vectors a reduction accumulates side by side: the latency of an addition over its throughput.
+constexpr int64_t accumulators = 4;
+
+/// What an op does to its running value, where that is one associative op.
+struct Combiner {
+  Operation *op;
+  BlockArgument running;
+
+  Value other() const { return op->getOperand(op->getOperand(0) == running ? 1 : 0); }
+};
+
+std::optional<vector::CombiningKind> combiningKind(Operation *op) {
+  using Kind = vector::CombiningKind;
+  return llvm::TypeSwitch<Operation *, std::optional<Kind>>(op)
+      .Case<arith::AddFOp, arith::AddIOp>([](auto) { return Kind::ADD; })
+      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return Kind::MUL; })
+      .Case([](arith::MaximumFOp) { return Kind::MAXIMUMF; })
+      .Case([](arith::MinimumFOp) { return Kind::MINIMUMF; })
+      .Case([](arith::MaxNumFOp) { return Kind::MAXNUMF; })
+      .Case([](arith::MinNumFOp) { return Kind::MINNUMF; })
+      .Case([](arith::MaxSIOp) { return Kind::MAXSI; })
+      .Case([](arith::MinSIOp) { return Kind::MINSI; })
+      .Case([](arith::MaxUIOp) { return Kind::MAXUI; })
+      .Case([](arith::MinUIOp) { return Kind::MINUI; })
+      .Case([](arith::AndIOp) { return Kind::AND; })
+      .Case([](arith::OrIOp) { return Kind::OR; })
+      .Case([](arith::XOrIOp) { return Kind::XOR; })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// The combiners of all results, or nothing where one of them is more than that.
+std::optional<SmallVector<Combiner>> matchCombiners(linalg::LinalgOp op) {
+  SmallVector<Combiner> combiners;
+  Operation *yield = op.getBlock()->getTerminator();
+  for (auto [argument, yielded] : llvm::zip_equal(op.getRegionOutputArgs(), yield->getOperands())) {
+    Operation *combiner = yielded.getDefiningOp();
+    bool isPlain = combiner && combiner->getBlock() == op.getBlock() && yielded.hasOneUse() && argument.hasOneUse() &&
+                   *argument.getUsers().begin() == combiner && combiningKind(combiner);
+    if (!isPlain)
+      return std::nullopt;
+    combiners.push_back({combiner, argument});
+  }
+  return combiners;
+}
+
+/// By how much `expr` grows when loop `dim` advances by one, where that is a constant.
+std::optional<int64_t> stepAlong(AffineExpr expr, unsigned dim, unsigned numDims) {
+  AffineExpr position = getAffineDimExpr(dim, expr.getContext());
+  AffineExpr next = expr.replace(position, position + 1);
+  auto step = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(next - expr, numDims, 0));
+  return step ? std::optional<int64_t>(step.getValue()) : std::nullopt;
+}
+
+/// Lowers one op.
+class LoopNest {
+public:
+  LoopNest(OpBuilder &b, linalg::LinalgOp op, const CPUTarget &target)
+      : b(b), op(op), loc(op.getLoc()), combiners(matchCombiners(op)), operands(op->getOperands()) {
+    lanes = target.lanes(widestBits());
+  }
+
+  LogicalResult lower() {
+    for (Range range : op.createLoopRanges(b, loc))
+      sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
+    along = chooseDim();
+    if (!along)
+      return emit();
+    SmallVector<unsigned> unknown = unknownStrides();
+    if (unknown.empty())
+      return emit();
+    Value isContiguous;
+    for (unsigned i : unknown) {
+      auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, operands[i]);
+      Value is = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, metadata.getStrides().back(), index(1));
+      isContiguous = isContiguous ? arith::AndIOp::create(b, loc, isContiguous, is).getResult() : is;
+    }
+    auto branch = scf::IfOp::create(b, loc, isContiguous, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.elseBlock());
+    std::optional<unsigned> chosen = std::exchange(along, std::nullopt);
+    if (failed(emit()))
+      return failure();
+    b.setInsertionPointToStart(branch.thenBlock());
+    along = chosen;
+    for (unsigned i : unknown)
+      operands[i] = withUnitStride(operands[i]);
+    return emit();
+  }
+
+private:
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+
+  /// The widest element that is read, written or computed, which decides how many fit a register.
+  unsigned widestBits() {
+    unsigned bits = 8;
+    auto look = [&](Type type) {
+      if (type.isIntOrFloat())
+        bits = std::max(bits, type.getIntOrFloatBitWidth());
+    };
+    for (Value operand : op->getOperands())
+      look(getElementTypeOrSelf(operand));
+    for (Operation &inner : *op.getBlock())
+      for (Type type : inner.getResultTypes())
+        look(type);
+    return bits;
+  }
+
+  AffineMap mapOf(unsigned i) { return op.getMatchingIndexingMap(&op->getOpOperand(i)); }
+
+  MemRefType typeOf(unsigned i) { return dyn_cast<MemRefType>(operands[i].getType()); }
+
+  bool isReduction(unsigned dim) { return op.getIteratorTypesArray()[dim] == utils::IteratorType::reduction; }
+
+  /// What it costs to have loop `dim` along the lanes, in strided accesses; nothing where it cannot be.
+  std::optional<unsigned> costOf(unsigned dim) {
+    if (isReduction(dim) && !combiners)
+      return std::nullopt;
+    unsigned cost = 0;
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      MemRefType type = typeOf(i);
+      if (!type)
+        continue;
+      bool isOutput = i >= op.getNumDpsInputs();
+      std::optional<int64_t> distance = distanceAlong(i, dim);
+      bool isUniform = distance == 0;
+      if (isOutput && isUniform != isReduction(dim))
+        return std::nullopt;
+      if (!distance)
+        return std::nullopt;
+      if (!isUniform && distance != 1)
+        cost += isOutput ? 12 : 8;
+    }
+    // Lanes that stay empty are wasted.
+    int64_t extent = op.getStaticLoopRanges()[dim];
+    if (!ShapedType::isDynamic(extent) && extent < lanes)
+      cost += extent == 1 ? 40 : 6;
+    return cost;
+  }
+
+  /// The distance in elements of operand `i` between two iterations of loop `dim`; a run-time inner stride is taken
+  /// for 1 and any other for a big one. Nothing where the distance varies.
+  std::optional<int64_t> distanceAlong(unsigned i, unsigned dim) {
+    constexpr int64_t far = 1 << 20;
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    if (failed(typeOf(i).getStridesAndOffset(strides, offset)))
+      return std::nullopt;
+    AffineMap map = mapOf(i);
+    int64_t distance = 0;
+    for (auto [position, expr] : llvm::enumerate(map.getResults())) {
+      std::optional<int64_t> step = stepAlong(expr, dim, map.getNumDims());
+      if (!step)
+        return std::nullopt;
+      bool isInner = position + 1 == strides.size();
+      int64_t stride = strides[position];
+      distance += *step * (!ShapedType::isDynamic(stride) ? stride : isInner ? 1 : far);
+    }
+    return distance;
+  }
+
+  /// The loop to put along the lanes: the cheapest, of those the innermost.
+  std::optional<unsigned> chooseDim() {
+    std::optional<unsigned> best;
+    unsigned bestCost = 0;
+    for (unsigned dim = op.getNumLoops(); dim-- > 0;) {
+      std::optional<unsigned> cost = costOf(dim);
+      if (cost && (!best || *cost < bestCost)) {
+        best = dim;
+        bestCost = *cost;
+      }
+    }
+    return best;
+  }
+
+  /// Operands that are contiguous along the lanes only if a run-time stride is 1.
+  SmallVector<unsigned> unknownStrides() {
+    SmallVector<unsigned> unknown;
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      MemRefType type = typeOf(i);
+      if (!type || type.getRank() == 0)
+        continue;
+      SmallVector<int64_t> strides;
+      int64_t offset;
+      (void)type.getStridesAndOffset(strides, offset);
+      if (ShapedType::isDynamic(strides.back()) && distanceAlong(i, *along) == 1)
+        unknown.push_back(i);
+    }
+    return unknown;
+  }
+
+  /// The same memory with an inner stride of 1 in its type. (A memref.cast would say it too, but is folded away.)
+  Value withUnitStride(Value operand) {
+    auto type = cast<MemRefType>(operand.getType());
+    SmallVector<int64_t> strides;
+    int64_t offset;
+    (void)type.getStridesAndOffset(strides, offset);
+    strides.back() = 1;
+    auto unit = MemRefType::get(type.getShape(), type.getElementType(),
+                                StridedLayoutAttr::get(b.getContext(), offset, strides), type.getMemorySpace());
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, operand);
+    SmallVector<OpFoldResult> known = metadata.getConstifiedMixedStrides();
+    known.back() = b.getIndexAttr(1);
+    return memref::ReinterpretCastOp::create(b, loc, unit, metadata.getBaseBuffer(),
+                                             metadata.getConstifiedMixedOffset(), metadata.getConstifiedMixedSizes(),
+                                             known);
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Loops
+  //===--------------------------------------------------------------------===//
+
+  /// The loops around the vector loop, in the order of the op, and it inside; only loops where `along` is empty.
+  LogicalResult emit() {
+    OpBuilder::InsertionGuard guard(b);
+    positions.assign(op.getNumLoops(), Value());
+    Value zero = index(0), one = index(1);
+    for (unsigned dim = 0; dim < op.getNumLoops(); ++dim) {
+      if (dim == along)
+        continue;
+      auto loop = scf::ForOp::create(b, loc, zero, sizes[dim], one);
+      positions[dim] = loop.getInductionVar();
+      b.setInsertionPointToStart(loop.getBody());
+    }
+    if (!along)
+      return emitScalar();
+    loadUniform();
+    return isReduction(*along) ? emitReduction() : emitElementwise();
+  }
+
+  LogicalResult emitScalar() {
+    RegionVectorizer region(b, loc, 1);
+    for (unsigned i = 0; i < operands.size(); ++i)
+      region.bindUniform(op.getBlock()->getArgument(i), loadScalar(i));
+    bindIndices(region, Value());
+    if (failed(region.run(*op.getBlock())))
+      return failure();
+    for (auto [k, yielded] : llvm::enumerate(op.getBlock()->getTerminator()->getOperands())) {
+      unsigned i = op.getNumDpsInputs() + k;
+      memref::StoreOp::create(b, loc, region.getUniform(yielded), operands[i], subscripts(i));
+    }
+    return success();
+  }
+
+  LogicalResult emitElementwise() {
+    auto step = [&](Value position, Value mask) -> LogicalResult {
+      RegionVectorizer region(b, loc, lanes);
+      bind(region, position, mask, /*running=*/{});
+      if (failed(region.run(*op.getBlock())))
+        return failure();
+      for (auto [k, yielded] : llvm::enumerate(op.getBlock()->getTerminator()->getOperands())) {
+        unsigned i = op.getNumDpsInputs() + k;
+        storeLanes(b, loc, region.getVector(yielded), operands[i], laneIndices(i, position), mask);
+      }
+      return success();
+    };
+    Value size = sizes[*along], width = index(lanes);
+    Value whole = floorTo(size, lanes);
+    LogicalResult result = success();
+    auto main = scf::ForOp::create(b, loc, index(0), whole, width);
+    inBody(main, [&] { result = step(main.getInductionVar(), Value()); });
+    if (failed(result) || isMultiple(size, lanes))
+      return result;
+    auto rest = scf::IfOp::create(b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, whole, size));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(rest.thenBlock());
+    Value count = arith::SubIOp::create(b, loc, size, whole);
+    return step(whole, firstLanes(b, loc, count, lanes));
+  }
+
+  LogicalResult emitReduction() {
+    unsigned results = combiners->size();
+    LogicalResult result = success();
+    // One vector of every running value.
+    auto step = [&](Value position, Value mask, ValueRange running) {
+      RegionVectorizer region(b, loc, lanes);
+      bind(region, position, mask, running);
+      if (failed(region.run(*op.getBlock())))
+        result = failure();
+      SmallVector<Value> next;
+      for (auto [k, yielded] : llvm::enumerate(op.getBlock()->getTerminator()->getOperands())) {
+        Value value = region.getVector(yielded);
+        next.push_back(mask ? arith::SelectOp::create(b, loc, mask, value, running[k]).getResult() : value);
+      }
+      return next;
+    };
+    SmallVector<Value> neutral;
+    for (const Combiner &combiner : *combiners) {
+      std::optional<TypedAttr> element = arith::getNeutralElement(combiner.op);
+      assert(element && "combiners have neutral elements");
+      auto type = VectorType::get(lanes, combiner.running.getType());
+      neutral.push_back(arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, Attribute(*element))));
+    }
+    SmallVector<Value> start;
+    for (int64_t u = 0; u < accumulators; ++u)
+      llvm::append_range(start, neutral);
+
+    Value size = sizes[*along], width = index(lanes);
+    Value whole = floorTo(size, lanes * accumulators);
+    auto main = scf::ForOp::create(b, loc, index(0), whole, index(lanes * accumulators), start);
+    inBody(main, [&] {
+      SmallVector<Value> next;
+      for (int64_t u = 0; u < accumulators; ++u) {
+        Value position = arith::AddIOp::create(b, loc, main.getInductionVar(), index(u * lanes));
+        llvm::append_range(next, step(position, Value(), main.getRegionIterArgs().slice(u * results, results)));
+      }
+      scf::YieldOp::create(b, loc, next);
+    });
+    // (0 + 1) + (2 + 3): always the same order.
+    SmallVector<Value> sums(main.getResults());
+    for (int64_t half = 1; half < accumulators; half *= 2)
+      for (int64_t u = 0; u < accumulators; u += 2 * half)
+        for (unsigned k = 0; k < results; ++k)
+          sums[u * results + k] = combine((*combiners)[k], sums[u * results + k], sums[(u + half) * results + k]);
+    sums.resize(results);
+    if (!isMultiple(size, lanes * accumulators)) {
+      auto rest = scf::ForOp::create(b, loc, whole, size, width, sums);
+      inBody(rest, [&] {
+        Value position = rest.getInductionVar();
+        Value mask = firstLanes(b, loc, arith::SubIOp::create(b, loc, size, position), lanes);
+        scf::YieldOp::create(b, loc, step(position, mask, rest.getRegionIterArgs()));
+      });
+      sums.assign(rest.getResults().begin(), rest.getResults().end());
+    }
+    for (auto [k, combiner] : llvm::enumerate(*combiners)) {
+      unsigned i = op.getNumDpsInputs() + k;
+      Value total = vector::ReductionOp::create(b, loc, *combiningKind(combiner.op), sums[k], flagsOf(combiner.op));
+      SmallVector<Value> at = subscripts(i);
+      Value before = memref::LoadOp::create(b, loc, operands[i], at);
+      memref::StoreOp::create(b, loc, combine(combiner, before, total), operands[i], at);
+    }
+    return result;
+  }
+
+  /// Joining lanes is a reordering of the sum, which the op allows; other flags are its own.
+  arith::FastMathFlags flagsOf(Operation *combiner) {
+    auto flags = arith::FastMathFlags::none;
+    if (auto fast = dyn_cast<arith::ArithFastMathInterface>(combiner))
+      flags = fast.getFastMathFlagsAttr().getValue();
+    bool isSum = isa<arith::AddFOp, arith::MulFOp>(combiner);
+    return isSum ? flags | arith::FastMathFlags::reassoc : flags;
+  }
+
+  /// running ⊕ other, on scalars or vectors.
+  Value combine(const Combiner &combiner, Value running, Value other) {
+    Operation *copy = combiner.op->clone();
+    copy->setOperands({running, other});
+    copy->getResult(0).setType(running.getType());
+    return b.insert(copy)->getResult(0);
+  }
+
+  void inBody(scf::ForOp loop, llvm::function_ref<void()> build) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    build();
+  }
+
+  Value floorTo(Value size, int64_t multiple) {
+    if (std::optional<int64_t> constant = getConstantIntValue(size))
+      return index(*constant / multiple * multiple);
+    // Lanes and accumulators are powers of two.
+    return arith::AndIOp::create(b, loc, size, index(-multiple));
+  }
+
+  static bool isMultiple(Value size, int64_t multiple) {
+    std::optional<int64_t> constant = getConstantIntValue(size);
+    return constant && *constant % multiple == 0;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Operands
+  //===--------------------------------------------------------------------===//
+
+  /// Binds inputs, outputs and indices for the iteration at `position` along the lanes.
+  void bind(RegionVectorizer &region, Value position, Value mask, ValueRange running) {
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      BlockArgument argument = op.getBlock()->getArgument(i);
+      bool isOutput = i >= op.getNumDpsInputs();
+      if (isOutput && !running.empty())
+        region.bindVector(argument, running[i - op.getNumDpsInputs()]);
+      else if (argument.use_empty())
+        continue;
+      else if (uniform[i])
+        region.bindUniform(argument, uniform[i]);
+      else
+        region.bindVector(argument, loadLanes(b, loc, operands[i], laneIndices(i, position), lanes, mask));
+    }
+    region.setActive(mask);
+    bindIndices(region, position);
+  }
+
+  void bindIndices(RegionVectorizer &region, Value position) {
+    op.getBlock()->walk([&](linalg::IndexOp index) {
+      if (index.getDim() == along)
+        region.bindContiguous(index, position);
+      else
+        region.bindUniform(index, positions[index.getDim()]);
+    });
+  }
+
+  /// Loads what is the same all along the lanes before the vector loop.
+  void loadUniform() {
+    uniform.assign(operands.size(), Value());
+    for (unsigned i = 0; i < op.getNumDpsInputs(); ++i)
+      if (!op.getBlock()->getArgument(i).use_empty() && (!typeOf(i) || distanceAlong(i, *along) == 0))
+        uniform[i] = loadScalar(i);
+  }
+
+  /// The element of operand `i` at the current position, or the operand itself where it is a scalar.
+  Value loadScalar(unsigned i) {
+    return typeOf(i) ? memref::LoadOp::create(b, loc, operands[i], subscripts(i)).getResult() : operands[i];
+  }
+
+  /// Where operand `i` is accessed; 0 along the lanes.
+  SmallVector<Value> subscripts(unsigned i) {
+    SmallVector<Value> dims = positions;
+    if (along)
+      dims[*along] = index(0);
+    return llvm::map_to_vector(mapOf(i).getResults(), [&](AffineExpr expr) {
+      return affine::expandAffineExpr(b, loc, expr, dims, {});
+    });
+  }
+
+  SmallVector<LaneIndex> laneIndices(unsigned i, Value position) {
+    SmallVector<Value> dims = positions;
+    dims[*along] = position;
+    AffineMap map = mapOf(i);
+    return llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
+      int64_t step = stepAlong(expr, *along, map.getNumDims()).value_or(0);
+      return LaneIndex{affine::expandAffineExpr(b, loc, expr, dims, {}), step, Value()};
+    });
+  }
+
+  OpBuilder &b;
+  linalg::LinalgOp op;
+  Location loc;
+  std::optional<SmallVector<Combiner>> combiners;
+  SmallVector<Value> operands;
+  SmallVector<Value> sizes;
+  SmallVector<Value> positions; ///< of the loops around; null along the lanes
+  SmallVector<Value> uniform;   ///< inputs that are the same along the lanes
+  std::optional<unsigned> along;
+  unsigned lanes;
+};
+
+struct LowerLinalg : saccade::impl::LowerLinalgBase<LowerLinalg> {
+  using LowerLinalgBase::LowerLinalgBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = lookupCPUTarget(target);
+    if (!cpu) {
+      getOperation().emitError() << "unknown target '" << target << "', expected one of " << cpuTargetNames();
+      return signalPassFailure();
+    }
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (op.hasPureBufferSemantics() && !cpu::isMatrixProduct(op))
+        ops.push_back(op);
+    });
+    for (linalg::LinalgOp op : ops) {
+      OpBuilder b(op);
+      if (failed(LoopNest(b, op, *cpu).lower()))
+        return signalPassFailure();
+      op->erase();
+    }
+  }
+};
+
+} // namespace
