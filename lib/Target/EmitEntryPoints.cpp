@@ -74,6 +74,8 @@ public:
     store(field(2), 1);
     Value message = LLVM::ZeroOp::create(builder, loc, pointer);
     for (auto [i, text] : llvm::enumerate(messages.getAsValueRange<StringAttr>())) {
+      if (text.empty())
+        continue; // a check that folded away
       Value mine = LLVM::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(i + 1));
       Value isMine = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, number, mine);
       message = LLVM::SelectOp::create(builder, loc, isMine, createText(loc, text), message);

@@ -7,6 +7,7 @@
 #include "ResolveExtents.h"
 #include "ShapeChecks.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -28,6 +29,17 @@ static LogicalResult verifyCheap(func::FuncOp function) {
     if (isa<TilingInterface, CallOpInterface>(op))
       return op.emitOpError("decides an extent of a result or of an operand, which must be known without running it");
   return success();
+}
+
+/// The texts, empty where the check folded away: then the function does not hold their number any more.
+static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> messages) {
+  llvm::SmallDenseSet<int64_t> numbers;
+  function.walk([&](arith::ConstantIndexOp constant) { numbers.insert(constant.value()); });
+  SmallVector<StringRef> live(messages);
+  for (auto [i, text] : llvm::enumerate(live))
+    if (!numbers.contains(i + 1))
+      text = "";
+  return Builder(function.getContext()).getStrArrayAttr(live);
 }
 
 /// Makes the shape function of `entry`, behind it.
@@ -54,8 +66,10 @@ static LogicalResult createShapeFunction(func::FuncOp entry) {
   terminator->erase();
   function.setType(builder.getFunctionType(function.getArgumentTypes(), TypeRange(ValueRange(results))));
   function.removeResAttrsAttr();
-  function->setAttr("attn.messages", builder.getStrArrayAttr(checks.getMessages()));
-  return failure(failed(resolveExtents(function)) || failed(verifyCheap(function)));
+  if (failed(resolveExtents(function)) || failed(verifyCheap(function)))
+    return failure();
+  function->setAttr("attn.messages", getLiveMessages(function, checks.getMessages()));
+  return success();
 }
 
 namespace {

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -169,9 +170,12 @@ void ShapeChecks::addForExpand(tensor::ExpandShapeOp op) {
   for (auto [dim, group] : llvm::enumerate(op.getReassociationIndices())) {
     if (group.size() == 1 && isEqualConstantIntOrValue(shape[group[0]], extent(op.getSrc(), dim)))
       continue;
-    Value product = arith::ConstantIndexOp::create(builder, loc, 1);
-    for (int64_t i : group)
-      product = arith::MulIOp::create(builder, loc, product, materialize(shape[i]));
+    auto parts = llvm::map_to_vector(group, [&](int64_t i) { return shape[i]; });
+    // The form in which collapse_shape gives its extents, so that the usual case folds away.
+    AffineExpr factors = builder.getAffineConstantExpr(1);
+    for (unsigned i = 0; i < parts.size(); ++i)
+      factors = factors * builder.getAffineSymbolExpr(i);
+    OpFoldResult product = affine::makeComposedFoldedAffineApply(builder, loc, factors, parts);
     requireSame(extent(op.getSrc(), dim), product, "source cannot be cut up in dimension " + Twine(dim));
   }
 }

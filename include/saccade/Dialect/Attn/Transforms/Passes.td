@@ -15,7 +15,7 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
     Checked are the extents that `attn.attention`, structured ops and casts relate to one another and that are not
     known before run time. Calls must have been inlined.
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::tensor::TensorDialect"];
 }
 
