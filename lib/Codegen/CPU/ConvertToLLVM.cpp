@@ -1,0 +1,179 @@
+//===- ConvertToLLVM.cpp - From vector code to the LLVM dialect ---------------===//
+//
+// Breaks down what vector, memref and affine ops still hold in one piece and converts all to the LLVM dialect.
+// It ends code generation: whatever comes here has been made into loops, vectors and launches.
+//
+//===----------------------------------------------------------------------===//
+#include "Launch.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MathToLibm/MathToLibm.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Transforms/Transforms.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/Transforms/LoweringPatterns.h"
+#include "mlir/Dialect/Vector/Transforms/VectorRewritePatterns.h"
+#include "mlir/Dialect/X86Vector/Transforms.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
+#include "saccade/Codegen/CPU/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_CONVERTTOLLVM
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+
+//===----------------------------------------------------------------------===//
+// Breaking down
+//===----------------------------------------------------------------------===//
+
+/// Vector ops of several dimensions become ops of one, transfers become loads and stores, views become address
+/// arithmetic.
+static void populateBreakDownPatterns(RewritePatternSet &patterns) {
+  vector::populateVectorToVectorCanonicalizationPatterns(patterns);
+  vector::populateVectorBitCastLoweringPatterns(patterns);
+  vector::populateVectorBroadcastLoweringPatterns(patterns);
+  vector::populateVectorContractLoweringPatterns(patterns, vector::VectorContractLowering::OuterProduct);
+  vector::populateVectorOuterProductLoweringPatterns(patterns);
+  vector::populateVectorMultiReductionLoweringPatterns(patterns, vector::VectorMultiReductionLowering::InnerReduction);
+  vector::populateVectorMaskOpLoweringPatterns(patterns);
+  vector::populateVectorShapeCastLoweringPatterns(patterns);
+  vector::populateVectorInterleaveLoweringPatterns(patterns);
+  // A square of 16 is 64 shuffles of two registers; other shapes are one shuffle of everything.
+  vector::populateVectorTransposeLoweringPatterns(patterns, vector::VectorTransposeLowering::Shuffle16x16, 2);
+  vector::populateVectorTransposeLoweringPatterns(patterns, vector::VectorTransposeLowering::Shuffle1D, 1);
+  vector::populateVectorTransferLoweringPatterns(patterns, /*maxTransferRank=*/1);
+  vector::populateVectorMaskMaterializationPatterns(patterns, /*force32BitVectorIndices=*/true);
+  vector::populateVectorInsertExtractStridedSliceTransforms(patterns);
+  vector::populateVectorStepLoweringPatterns(patterns);
+  vector::populateVectorGatherLoweringPatterns(patterns);
+  vector::populateVectorRankReducingFMAPattern(patterns);
+  vector::populateVectorFromElementsUnrollPatterns(patterns);
+  vector::populateVectorToElementsUnrollPatterns(patterns);
+  memref::populateExpandStridedMetadataPatterns(patterns);
+  affine::populateAffineExpandIndexOpsPatterns(patterns);
+  arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+}
+
+static bool isAddressType(Type type) { return type.isIntOrIndex() || isa<MemRefType>(type); }
+
+/// Moves address arithmetic out of loops; LLVM is not asked to. Vectors stay where they are: the kernels have counted
+/// their registers.
+static void hoistAddresses(Operation *root) {
+  root->walk([](LoopLikeOpInterface loop) {
+    moveLoopInvariantCode(
+        loop.getLoopRegions(), [&](Value value, Region *) { return loop.isDefinedOutsideOfLoop(value); },
+        [](Operation *op, Region *) {
+          return isMemoryEffectFree(op) && isSpeculatable(op) && llvm::all_of(op->getResultTypes(), isAddressType);
+        },
+        [&](Operation *op, Region *) { loop.moveOutOfLoop(op); });
+  });
+}
+
+/// Address arithmetic is all visible now: what is invariant leaves its loop, what is computed alike is computed once.
+static void simplifyAddresses(ModuleOp module) {
+  hoistAddresses(module);
+  IRRewriter rewriter(module.getContext());
+  DominanceInfo dominance(module);
+  eliminateCommonSubExpressions(rewriter, dominance, module);
+}
+
+static LogicalResult lowerStructure(ModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  populateAffineToStdConversionPatterns(patterns);
+  populateSCFToControlFlowConversionPatterns(patterns);
+  ConversionTarget target(*module.getContext());
+  target.addIllegalDialect<affine::AffineDialect>();
+  target.addIllegalOp<scf::ForOp, scf::IfOp, scf::IndexSwitchOp, scf::WhileOp, scf::ExecuteRegionOp>();
+  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+  return applyPartialConversion(module, target, std::move(patterns));
+}
+
+//===----------------------------------------------------------------------===//
+// Conversion
+//===----------------------------------------------------------------------===//
+
+static LogicalResult convert(ModuleOp module, const LLVMTypeConverter &converter) {
+  SymbolTableCollection symbolTables;
+  RewritePatternSet patterns(module.getContext());
+  saccade::populateRuntimeCallPatterns(converter, patterns);
+  arith::populateArithToLLVMConversionPatterns(converter, patterns);
+  cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
+  cf::populateAssertToLLVMConversionPattern(converter, patterns);
+  index::populateIndexToLLVMConversionPatterns(converter, patterns);
+  populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
+  populateFuncToLLVMConversionPatterns(converter, patterns);
+  // What is an instruction or an intrinsic is better than a call; log1p by log would lose all digits near 0.
+  populateMathToLLVMConversionPatterns(converter, patterns, /*approximateLog1p=*/false, /*benefit=*/2);
+  populateMathToLibmConversionPatterns(patterns, /*benefit=*/1);
+  populateVectorToLLVMConversionPatterns(converter, patterns, /*reassociateFPReductions=*/false,
+                                         /*force32BitVectorIndices=*/true);
+  populateX86VectorLegalizeForLLVMExportPatterns(converter, patterns);
+  ub::populateUBToLLVMConversionPatterns(converter, patterns);
+  LLVMConversionTarget target(*module.getContext());
+  configureX86VectorLegalizeForExportTarget(target);
+  target.addLegalOp<ModuleOp>();
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts;
+  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
+  reconcileUnrealizedCasts(casts);
+  return success();
+}
+
+/// Nothing else points into the scratch memory of a task while it runs.
+static void markScratch(LLVM::LLVMFuncOp task) {
+  // The last argument was a one-dimensional memref: allocated pointer, aligned pointer, offset, size, stride.
+  for (unsigned fromEnd : {4, 5})
+    task.setArgAttr(task.getNumArguments() - fromEnd, LLVM::LLVMDialect::getNoAliasAttrName(),
+                    UnitAttr::get(task.getContext()));
+  task->removeAttr("attn.task");
+}
+
+namespace {
+
+struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    LowerToLLVMOptions options(&getContext());
+    options.allocLowering = LowerToLLVMOptions::AllocLowering::None;
+    LLVMTypeConverter converter(&getContext(), options);
+    for (auto func : module.getOps<func::FuncOp>())
+      if (func.isPublic() && !func.isExternal())
+        func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
+    saccade::createTaskRunners(module, converter);
+    RewritePatternSet breakDown(&getContext());
+    populateBreakDownPatterns(breakDown);
+    if (failed(applyPatternsGreedily(module, std::move(breakDown))))
+      return signalPassFailure();
+    simplifyAddresses(module);
+    if (failed(lowerStructure(module)) || failed(convert(module, converter)))
+      return signalPassFailure();
+    for (auto func : module.getOps<LLVM::LLVMFuncOp>())
+      if (func->hasAttr("attn.task"))
+        markScratch(func);
+  }
+};
+
+} // namespace

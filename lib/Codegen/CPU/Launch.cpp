@@ -1,0 +1,177 @@
+//===- Launch.cpp - attn.launch in the LLVM dialect ---------------------------===//
+//
+// Captures travel in a struct on the launching thread's stack, which lives until all items are done.
+//
+//===----------------------------------------------------------------------===//
+#include "Launch.h"
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/Pattern.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+using namespace mlir;
+using namespace saccade;
+
+static std::string getRunnerName(StringRef task) { return (task + "_run").str(); }
+
+/// The struct that `types` travel in once they are converted.
+static LLVM::LLVMStructType getContextType(const LLVMTypeConverter &converter, TypeRange types) {
+  SmallVector<Type> fields;
+  for (Type type : types)
+    fields.push_back(converter.convertType(type));
+  return LLVM::LLVMStructType::getLiteral(&converter.getContext(), fields);
+}
+
+static Value getField(OpBuilder &builder, Location loc, LLVM::LLVMStructType type, Value context, int32_t i) {
+  return LLVM::GEPOp::create(builder, loc, context.getType(), type, context, ArrayRef<LLVM::GEPArg>{0, i});
+}
+
+/// A value of type `type`, which the conversion replaces by `converted`.
+static Value castFromConverted(OpBuilder &builder, Location loc, Type type, Value converted) {
+  if (converted.getType() == type)
+    return converted;
+  return UnrealizedConversionCastOp::create(builder, loc, type, converted).getResult(0);
+}
+
+static void createTaskRunner(attn::LaunchOp launch, const LLVMTypeConverter &converter) {
+  Location loc = launch.getLoc();
+  auto module = launch->getParentOfType<ModuleOp>();
+  OpBuilder builder = OpBuilder::atBlockEnd(module.getBody());
+  auto task = module.lookupSymbol<func::FuncOp>(launch.getTask());
+  Type pointer = LLVM::LLVMPointerType::get(builder.getContext()), i64 = builder.getI64Type();
+  auto type = builder.getFunctionType({pointer, i64, i64, pointer}, {});
+  auto runner = func::FuncOp::create(builder, loc, getRunnerName(launch.getTask()), type);
+  runner.setPrivate();
+  Block *entry = runner.addEntryBlock();
+  builder.setInsertionPointToStart(entry);
+
+  SmallVector<Value> operands;
+  LLVM::LLVMStructType contextType = getContextType(converter, launch.getCaptures().getTypes());
+  for (auto [i, type] : llvm::enumerate(launch.getCaptures().getTypes())) {
+    Value field = getField(builder, loc, contextType, entry->getArgument(0), i);
+    Value value = LLVM::LoadOp::create(builder, loc, contextType.getBody()[i], field);
+    operands.push_back(castFromConverted(builder, loc, type, value));
+  }
+  for (unsigned i : {1, 2})
+    operands.push_back(castFromConverted(builder, loc, builder.getIndexType(), entry->getArgument(i)));
+
+  auto scratchType = cast<MemRefType>(task.getArgumentTypes().back());
+  auto constant = [&](int64_t value) -> Value {
+    return LLVM::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(value));
+  };
+  auto scratch = MemRefDescriptor::poison(builder, loc, converter.convertType(scratchType));
+  scratch.setAllocatedPtr(builder, loc, entry->getArgument(3));
+  scratch.setAlignedPtr(builder, loc, entry->getArgument(3));
+  scratch.setOffset(builder, loc, constant(0));
+  scratch.setSize(builder, loc, 0, constant(launch.getScratchBytes()));
+  scratch.setStride(builder, loc, 0, constant(1));
+  operands.push_back(castFromConverted(builder, loc, scratchType, scratch));
+  func::CallOp::create(builder, loc, task, operands);
+  func::ReturnOp::create(builder, loc);
+}
+
+void saccade::createTaskRunners(ModuleOp module, const LLVMTypeConverter &converter) {
+  module.walk([&](attn::LaunchOp launch) {
+    if (!module.lookupSymbol(getRunnerName(launch.getTask())))
+      createTaskRunner(launch, converter);
+  });
+}
+
+namespace {
+
+Value callRuntime(ConversionPatternRewriter &rewriter, Operation *op, StringRef name, ValueRange operands,
+                  Type result) {
+  auto module = op->getParentOfType<ModuleOp>();
+  FailureOr<LLVM::LLVMFuncOp> function =
+      LLVM::lookupOrCreateFn(rewriter, module, name, SmallVector<Type>(operands.getTypes()), result);
+  assert(succeeded(function) && "the runtime's names are reserved");
+  auto call = LLVM::CallOp::create(rewriter, op->getLoc(), *function, operands);
+  return call->getNumResults() ? call.getResult() : Value();
+}
+
+/// Stops the program before `op` where a comparison fails: there was no memory. That is better than results that are
+/// garbage.
+void stopUnless(LLVM::ICmpPredicate predicate, Value left, Value right, Operation *op,
+                ConversionPatternRewriter &rewriter) {
+  Location loc = op->getLoc();
+  OpBuilder::InsertionGuard guard(rewriter);
+  Value good = LLVM::ICmpOp::create(rewriter, loc, predicate, left, right);
+  Block *before = op->getBlock();
+  Block *after = rewriter.splitBlock(before, op->getIterator());
+  Block *failed = rewriter.createBlock(before->getParent(), before->getParent()->end());
+  LLVM::Trap::create(rewriter, loc);
+  LLVM::UnreachableOp::create(rewriter, loc);
+  rewriter.setInsertionPointToEnd(before);
+  LLVM::CondBrOp::create(rewriter, loc, good, after, failed);
+}
+
+struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(attn::LaunchOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    Type pointer = getPtrType(), i64 = rewriter.getI64Type();
+    LLVM::LLVMStructType contextType = getContextType(*getTypeConverter(), op.getCaptures().getTypes());
+    Value context = createContext(op, contextType, rewriter);
+    for (auto [i, capture] : llvm::enumerate(adaptor.getCaptures()))
+      LLVM::StoreOp::create(rewriter, loc, capture, getField(rewriter, loc, contextType, context, i));
+    Value runner = LLVM::AddressOfOp::create(rewriter, loc, pointer, getRunnerName(op.getTask()));
+    Value bytes = LLVM::ConstantOp::create(rewriter, loc, i64, rewriter.getI64IntegerAttr(op.getScratchBytes()));
+    Value status = callRuntime(rewriter, op, "saccade_parallel_for", {runner, context, adaptor.getCount(), bytes},
+                               rewriter.getI32Type());
+    Value zero = LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(0));
+    stopUnless(LLVM::ICmpPredicate::eq, status, zero, op, rewriter);
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  /// In the entry block: a launch in a loop must not take more stack with every iteration.
+  Value createContext(attn::LaunchOp op, Type type, ConversionPatternRewriter &rewriter) const {
+    OpBuilder::InsertionGuard guard(rewriter);
+    auto function = op->getParentOfType<FunctionOpInterface>();
+    rewriter.setInsertionPointToStart(&function.getFunctionBody().front());
+    Value one = LLVM::ConstantOp::create(rewriter, op.getLoc(), rewriter.getI64IntegerAttr(1));
+    return LLVM::AllocaOp::create(rewriter, op.getLoc(), getPtrType(), type, one);
+  }
+};
+
+struct AllocLowering : ConvertOpToLLVMPattern<memref::AllocOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(memref::AllocOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    if (!isConvertibleAndHasIdentityMaps(op.getType()))
+      return rewriter.notifyMatchFailure(op, "is not compact");
+    SmallVector<Value> sizes, strides;
+    Value bytes;
+    getMemRefDescriptorSizes(op.getLoc(), op.getType(), adaptor.getDynamicSizes(), rewriter, sizes, strides, bytes);
+    Value memory = callRuntime(rewriter, op, "saccade_allocate", bytes, getPtrType());
+    Value null = LLVM::ZeroOp::create(rewriter, op.getLoc(), getPtrType());
+    stopUnless(LLVM::ICmpPredicate::ne, memory, null, op, rewriter);
+    rewriter.replaceOp(op,
+                       {createMemRefDescriptor(op.getLoc(), op.getType(), memory, memory, sizes, strides, rewriter)});
+    return success();
+  }
+};
+
+struct DeallocLowering : ConvertOpToLLVMPattern<memref::DeallocOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(memref::DeallocOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    MemRefDescriptor descriptor(adaptor.getMemref());
+    callRuntime(rewriter, op, "saccade_release", descriptor.allocatedPtr(rewriter, op.getLoc()), getVoidType());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+} // namespace
+
+void saccade::populateRuntimeCallPatterns(const LLVMTypeConverter &converter, RewritePatternSet &patterns) {
+  patterns.add<LaunchLowering, AllocLowering, DeallocLowering>(converter);
+}

@@ -1,0 +1,137 @@
+//===- PlanScratch.cpp - Give the buffers of a task their place in scratch ----===//
+//
+// Every buffer of a task becomes a view of its scratch memory at a fixed place, so that nothing is allocated while
+// it runs. It stands last before the conversion to LLVM, when no more buffers are added.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_PLANSCRATCH
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+
+namespace {
+
+/// A cache line, and the widest vector.
+constexpr int64_t alignment = 64;
+/// What a task may take of a thread's stack in one piece.
+constexpr int64_t stackLimit = 16384;
+
+/// Places buffers as a stack of regions: those of sibling loops share memory, those of a loop lie behind those around
+/// it.
+class ScratchPlan {
+public:
+  explicit ScratchPlan(func::FuncOp task) : task(task), layout(DataLayout::closest(task)) {}
+
+  LogicalResult run() { return placeRegion(task.getBody(), 0); }
+
+  void rewrite() {
+    Value scratch = task.getArguments().back();
+    for (auto [alloc, offset] : places) {
+      OpBuilder builder(alloc);
+      Value shift = arith::ConstantIndexOp::create(builder, alloc.getLoc(), offset);
+      Value view = memref::ViewOp::create(builder, alloc.getLoc(), alloc.getType(), scratch, shift, ValueRange());
+      for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
+        if (isa<memref::DeallocOp>(user))
+          user->erase();
+      alloc.replaceAllUsesWith(view);
+      alloc.erase();
+    }
+  }
+
+  /// Bytes needed in all.
+  int64_t getBytes() const { return bytes; }
+
+private:
+  FailureOr<int64_t> getBufferBytes(Operation *op, MemRefType type) {
+    if (!type.hasStaticShape())
+      return op->emitOpError("has a size not known before run time, expected the memory of a task to be static");
+    if (!type.getLayout().isIdentity())
+      return op->emitOpError("has type ") << type << ", expected a compact buffer in a task";
+    return type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
+  }
+
+  /// Places the buffers of `region` from `begin` on.
+  LogicalResult placeRegion(Region &region, int64_t begin) {
+    // Siblings in `nested` begin at the same place: what one holds ends with it.
+    SmallVector<Operation *> nested;
+    int64_t end = begin;
+    for (Block &block : region)
+      if (failed(placeBlock(block, end, nested)))
+        return failure();
+    bytes = std::max(bytes, end);
+    for (Operation *op : nested)
+      for (Region &inner : op->getRegions())
+        if (failed(placeRegion(inner, end)))
+          return failure();
+    return success();
+  }
+
+  /// Places the buffers of `block` from `end` on, which it advances, and gathers the ops whose own buffers come later.
+  LogicalResult placeBlock(Block &block, int64_t &end, SmallVectorImpl<Operation *> &nested) {
+    for (Operation &op : block) {
+      if (auto alloca = dyn_cast<memref::AllocaOp>(op)) {
+        FailureOr<int64_t> size = getBufferBytes(&op, alloca.getType());
+        if (failed(size))
+          return failure();
+        if (*size > stackLimit)
+          return op.emitOpError("takes ") << *size << " bytes of stack, expected " << stackLimit << " or less";
+      }
+      if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
+        FailureOr<int64_t> size = getBufferBytes(&op, alloc.getType());
+        if (failed(size))
+          return failure();
+        places.push_back({alloc, end});
+        end = llvm::alignTo(end + *size, alignment);
+      }
+      if (op.getNumRegions() == 0)
+        continue;
+      // A buffer that an op hands on lives as long as those around the op.
+      if (!handsOnBuffers(&op)) {
+        nested.push_back(&op);
+        continue;
+      }
+      for (Region &region : op.getRegions())
+        for (Block &inner : region)
+          if (failed(placeBlock(inner, end, nested)))
+            return failure();
+    }
+    return success();
+  }
+
+  static bool handsOnBuffers(Operation *op) {
+    return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<BaseMemRefType>(type); });
+  }
+
+  func::FuncOp task;
+  DataLayout layout;
+  SmallVector<std::pair<memref::AllocOp, int64_t>> places;
+  int64_t bytes = 0;
+};
+
+struct PlanScratch : saccade::impl::PlanScratchBase<PlanScratch> {
+  void runOnOperation() override {
+    llvm::StringMap<int64_t> bytes;
+    for (auto task : getOperation().getOps<func::FuncOp>()) {
+      if (!task->hasAttr("attn.task"))
+        continue;
+      ScratchPlan plan(task);
+      if (failed(plan.run()))
+        return signalPassFailure();
+      plan.rewrite();
+      bytes[task.getName()] = plan.getBytes();
+    }
+    getOperation().walk(
+        [&](saccade::attn::LaunchOp launch) { launch.setScratchBytes(bytes.lookup(launch.getTask())); });
+  }
+};
+
+} // namespace
