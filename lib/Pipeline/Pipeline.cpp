@@ -42,6 +42,8 @@ const Stage stages[] = {
     {"bufferize", [](OpPassManager &pm, const CompileOptions &) { buildBufferizePipeline(pm); }},
     // Tiles become register-blocked vector code, then the LLVM dialect.
     {"codegen", [](OpPassManager &pm, const CompileOptions &options) { buildCPUCodegenPipeline(pm, *options.target); }},
+    // Only now is the calling convention of the entries final.
+    {"target", [](OpPassManager &pm, const CompileOptions &) { pm.addPass(createEmitEntryPoints()); }},
 };
 
 } // namespace
