@@ -56,8 +56,10 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
   AffineExpr s0, s1, s2;
   bindSymbols(b.getContext(), s0, s1, s2);
   OpFoldResult group = affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {queryHeads, keyHeads});
-  return {affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {head, group}),
-          affine::makeComposedFoldedAffineApply(b, loc, s0.ceilDiv(s1), {heads, group})};
+  OpFoldResult count = isConstantIntValue(heads, 1)
+                           ? heads
+                           : affine::makeComposedFoldedAffineApply(b, loc, s0.ceilDiv(s1), {heads, group});
+  return {affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {head, group}), count};
 }
 
 /// A length operand of the tile: the batches of the tile, or the whole extent where none was given.

@@ -1,0 +1,29 @@
+//===- Passes.h - Code for the CPU --------------------------------*- C++ -*-===//
+#ifndef SACCADE_CODEGEN_CPU_PASSES_H
+#define SACCADE_CODEGEN_CPU_PASSES_H
+
+#include "saccade/Support/CPUTarget.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace saccade {
+
+#define GEN_PASS_DECL
+#include "saccade/Codegen/CPU/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "saccade/Codegen/CPU/Passes.h.inc"
+
+/// Afterwards (and verified): nothing of attn, linalg or tensor is left but attn.launch is gone too: all is LLVM dialect.
+void buildCPUCodegenPipeline(mlir::OpPassManager &pm, const CPUTarget &target);
+
+} // namespace saccade
+
+#endif // SACCADE_CODEGEN_CPU_PASSES_H

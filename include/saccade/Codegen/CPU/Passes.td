@@ -1,0 +1,89 @@
+//===- Passes.td - Code for the CPU -----------------------------*- tablegen -*-===//
+#ifndef SACCADE_CODEGEN_CPU_PASSES_TD
+#define SACCADE_CODEGEN_CPU_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+class CPUPass<string flag> : Pass<flag, "::mlir::func::FuncOp"> {
+  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def LowerAccumulate : CPUPass<"attn-lower-accumulate"> {
+  let summary = "turns attn.accumulate on buffers into register-blocked vector code";
+  let description = [{
+    Packs queries (times scale), keys (rows into lanes) and values into scratch memory, then takes twelve queries at a
+    time: scores by a register-blocked product over those panels of keys that the mask lets them reach, the online
+    softmax over the rows in the first-level cache, and weighted values by a second product.
+  }];
+}
+
+def LowerState : CPUPass<"attn-lower-state"> {
+  let summary = "turns attn.merge and attn.finalize on buffers into vector loops";
+  let description = [{
+    Joins states by their maxima; divides an accumulator by its sum and converts it to the type of the output. A row
+    without keys becomes 0, its log-sum-exp −inf.
+  }];
+}
+
+def LowerContraction : CPUPass<"attn-lower-contraction"> {
+  let summary = "turns matrix products on buffers into register-blocked vector code";
+  let description = [{
+    Any linalg op that is a product of two matrices, whatever the order of their dimensions: both sides are packed a
+    stretch of the reduction at a time, and the same register-blocked product as in attention does the rest.
+  }];
+}
+
+def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {
+  let summary = "turns linalg ops on buffers into vector loops";
+  let description = [{
+    Every structured op that is no contraction becomes a loop nest whose innermost loop takes as many elements at
+    once as a register of the target holds, with a masked remainder. The dimension for it is the one along which
+    memory is contiguous. A reduction along it keeps several vector accumulators and joins them in a fixed order.
+    Where only the run time knows whether memory is contiguous, the loop asks once and has a scalar form beside it.
+    Contractions are left for attn-lower-contraction.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def ExpandMath : Pass<"attn-expand-math", "::mlir::func::FuncOp"> {
+  let summary = "replaces math functions by polynomials";
+  let description = [{
+    exp, exp2, sin, cos, tanh, erf, log, log2, log1p and expm1 of f32 scalars and vectors become arithmetic (errors
+    below 6 units in the last place, exp, exp2, sin and cos below 2); those of narrower types are computed in f32.
+    Powers with a small constant exponent become products. Functions of f64 and rarer ones are left for the C library.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+def PlanScratch : Pass<"attn-plan-scratch", "::mlir::ModuleOp"> {
+  let summary = "give the buffers of a task their place in its scratch memory";
+  let description = [{
+    Every `memref.alloc` of a task, at any depth of its loops, becomes a `memref.view` of the task's scratch argument at
+    a fixed offset, a multiple of 64 bytes. Buffers of loops that follow one another share memory. Every `attn.launch`
+    is told how many bytes its task needs. The size of buffers must be static.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def ConvertToLLVM : Pass<"attn-convert-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "converts everything to the LLVM dialect";
+  let description = [{
+    Takes functions of scf, affine, arith, math, memref and vector ops. Transfers, transposes and views are broken down
+    first, address arithmetic leaves loops. `attn.launch` becomes a call of `saccade_parallel_for` with a function
+    `@<task>_run` that takes the captures from memory; buffers outside of tasks come from `saccade_allocate`. Public
+    functions get a C interface. Math functions that are neither instructions nor intrinsics call the C library.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::cf::ControlFlowDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+#endif // SACCADE_CODEGEN_CPU_PASSES_TD
