@@ -1,5 +1,5 @@
 // RUN: saccade-opt --attn-results-to-destinations --attn-fold-boundary-reshapes --canonicalize %s | FileCheck %s
-// RUN: saccade-opt --saccade-bufferize %s | FileCheck %s --check-prefix=BUFFER
+// RUN: saccade-opt --saccade-bufferize %s | FileCheck %s --check-prefix=STAGE
 
 // The copy is made at run time, and only where the stride of %c is not the extent times the stride of %d.
 // CHECK-LABEL: func.func @collapsed_argument_is_a_view(
@@ -21,11 +21,11 @@
 // CHECK:         bufferization.to_tensor %[[CHOSEN]] restrict :
 
 // Outside the branch nothing is copied.
-// BUFFER-LABEL: func.func @collapsed_argument_is_a_view(
-// BUFFER:         linalg.copy
-// BUFFER:         }
-// BUFFER-NOT:     linalg.copy
-// BUFFER:         return
+// STAGE-LABEL: func.func @collapsed_argument_is_a_view(
+// STAGE:         linalg.copy
+// STAGE:         }
+// STAGE-NOT:     linalg.copy
+// STAGE:         return
 func.func @collapsed_argument_is_a_view(%x: tensor<?x?x8xf32>) -> tensor<?x8xf32> {
   %c0 = arith.constant 0 : index
   %flat = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x?x8xf32> into tensor<?x8xf32>
@@ -45,11 +45,11 @@ func.func @collapsed_argument_is_a_view(%x: tensor<?x?x8xf32>) -> tensor<?x8xf32
 // CHECK:           %[[EXPANDED:.*]] = memref.expand_shape %[[TEMPORARY]]
 // CHECK:           linalg.copy ins(%[[EXPANDED]] {{.*}} outs(%[[OUT]] :
 
-// BUFFER-LABEL: func.func @expanded_result_is_written_through_a_view(
-// BUFFER:         %[[CHOSEN:.*]] = arith.select {{.*}} : memref<
-// BUFFER-NOT:     linalg.copy
-// BUFFER:         linalg.exp {{.*}} outs(%[[CHOSEN]] :
-// BUFFER:         scf.if
+// STAGE-LABEL: func.func @expanded_result_is_written_through_a_view(
+// STAGE:         %[[CHOSEN:.*]] = arith.select {{.*}} : memref<
+// STAGE-NOT:     linalg.copy
+// STAGE:         linalg.exp {{.*}} outs(%[[CHOSEN]] :
+// STAGE:         scf.if
 func.func @expanded_result_is_written_through_a_view(%x: tensor<?x8xf32>, %batch: index) -> tensor<?x?x8xf32> {
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x8xf32>
@@ -66,12 +66,12 @@ func.func @expanded_result_is_written_through_a_view(%x: tensor<?x8xf32>, %batch
 // CHECK:         %[[VIEW:.*]] = memref.expand_shape %[[OUT]] {{\[\[}}0], [1, 2]]
 // CHECK:         bufferization.materialize_in_destination %{{.*}} in restrict writable %[[VIEW]]
 
-// BUFFER-LABEL: func.func @collapsed_result_is_written_through_its_expanded_view(
-// BUFFER-NOT:     memref.alloc
-// BUFFER-NOT:     linalg.copy
-// BUFFER:         %[[VIEW:.*]] = memref.expand_shape
-// BUFFER:         linalg.exp {{.*}} outs(%[[VIEW]] :
-// BUFFER:         return
+// STAGE-LABEL: func.func @collapsed_result_is_written_through_its_expanded_view(
+// STAGE-NOT:     memref.alloc
+// STAGE-NOT:     linalg.copy
+// STAGE:         %[[VIEW:.*]] = memref.expand_shape
+// STAGE:         linalg.exp {{.*}} outs(%[[VIEW]] :
+// STAGE:         return
 func.func @collapsed_result_is_written_through_its_expanded_view(%x: tensor<?x8x8xf32>) -> tensor<?x64xf32> {
   %c0 = arith.constant 0 : index
   %n = tensor.dim %x, %c0 : tensor<?x8x8xf32>

@@ -97,7 +97,6 @@ Value callRuntime(ConversionPatternRewriter &rewriter, Operation *op, StringRef 
 void stopUnless(LLVM::ICmpPredicate predicate, Value left, Value right, Operation *op,
                 ConversionPatternRewriter &rewriter) {
   Location loc = op->getLoc();
-  OpBuilder::InsertionGuard guard(rewriter);
   Value good = LLVM::ICmpOp::create(rewriter, loc, predicate, left, right);
   Block *before = op->getBlock();
   Block *after = rewriter.splitBlock(before, op->getIterator());
@@ -106,6 +105,7 @@ void stopUnless(LLVM::ICmpPredicate predicate, Value left, Value right, Operatio
   LLVM::UnreachableOp::create(rewriter, loc);
   rewriter.setInsertionPointToEnd(before);
   LLVM::CondBrOp::create(rewriter, loc, good, after, failed);
+  rewriter.setInsertionPoint(op);
 }
 
 struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
