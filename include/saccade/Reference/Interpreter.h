@@ -30,10 +30,11 @@ mlir::FailureOr<llvm::SmallVector<Tensor>> interpret(mlir::func::FuncOp function
 
 /// How large the terms are that an attention result is a sum of, element by element like the result.
 struct Magnitude {
-  Tensor weighted;    ///< Σ p |v|: what rounding of probabilities and results is relative to
-  Tensor conditioned; ///< how far the result moves, to first order, if each score is off by 1 part in Σ |q k|
-  int64_t keys = 0;   ///< how many keys there are
-  int64_t depth = 0;  ///< d_k
+  Tensor weighted;      ///< Σ p |v|: what rounding of probabilities and results is relative to
+  Tensor conditioned;   ///< how far the result moves, to first order, if each score is off by 1 part in Σ |q k|
+  mlir::Type inputType; ///< of queries, keys and values: what probabilities may be rounded to
+  int64_t keys = 0;     ///< how many keys there are
+  int64_t depth = 0;    ///< d_k
 };
 
 /// One call that is evaluated on demand: only what the asked-for elements need is computed, and once. `arguments`

@@ -1,0 +1,190 @@
+//===- Attention.cpp - attn.attention as plain unfused attention ------------------===//
+//
+// scores = scale · Q Kᵀ, score region, mask, softmax over all keys at once, times V: the definition, a row at a time.
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionRows.h"
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+SmallVector<Dim> saccade::reference::resultDims(attn::AttentionOp op, unsigned result) {
+  if (result == 0)
+    return llvm::to_vector(op.getOutputDims().getDims());
+  SmallVector<Dim> dims;
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
+    if (op.getOutputDims().position(dim))
+      dims.push_back(dim);
+  return dims;
+}
+
+AttentionRange AttentionRange::of(const Box &box, ArrayRef<Dim> dims) {
+  AttentionRange range{0, 1, 0, 1, 0, 1};
+  for (auto [offset, size, dim] : llvm::zip_equal(box.offsets, box.sizes, dims)) {
+    if (dim == Dim::Batch)
+      range.batch = offset, range.batches = size;
+    else if (dim == Dim::Head)
+      range.head = offset, range.heads = size;
+    else if (dim == Dim::Seq)
+      range.position = offset, range.positions = size;
+  }
+  return range;
+}
+
+static LogicalResult shapeOfAttention(attn::AttentionOp op, Frame &frame, unsigned result, Shape &shape) {
+  FailureOr<Cells *> query = frame.cells(op.getQuery()), value = frame.cells(op.getValue());
+  if (failed(query) || failed(value))
+    return failure();
+  NamedCells queries{*query, op.getQueryDims()}, values{*value, op.getValueDims()};
+  for (Dim dim : resultDims(op, result))
+    shape.push_back(dim == Dim::Depth ? values.extent(dim) : queries.extent(dim));
+  return success();
+}
+
+/// The output must be as large as queries and values say, also where its type is static.
+static LogicalResult checkOutput(attn::AttentionOp op, const Scorer &scorer, const NamedCells &output) {
+  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq, Dim::Depth}) {
+    int64_t expected = dim == Dim::Depth ? scorer.value.extent(dim) : scorer.query.extent(dim);
+    if (output.extent(dim) != expected)
+      return op.emitOpError() << "output has extent " << output.extent(dim) << " in dimension '"
+                              << stringifyDim(dim) << "', expected " << expected;
+  }
+  return success();
+}
+
+/// A length operand for `batch`, or `whole` where there is none.
+static FailureOr<int64_t> lengthOf(attn::AttentionOp op, Frame &frame, StringRef role, Value length, int64_t batch,
+                                   int64_t batches, int64_t whole) {
+  if (!length)
+    return whole;
+  if (!isa<RankedTensorType>(length.getType()))
+    return frame.index(length);
+  FailureOr<Cells *> lengths = frame.cells(length);
+  if (failed(lengths))
+    return failure();
+  if ((*lengths)->getShape()[0] != batches)
+    return op.emitOpError() << role << " has batch size " << (*lengths)->getShape()[0] << ", but query has " << batches;
+  if (failed(frame.demand(length, Box{{batch}, {1}})))
+    return failure();
+  return (*lengths)->data()[batch].integer;
+}
+
+/// Turns scores into probabilities, rounding as a plain softmax in `type` would; returns the log-sum-exp.
+static double softmax(Frame &frame, Type type, ArrayRef<double> scores, std::vector<double> &weights) {
+  weights.clear();
+  double max = -INFINITY, sum = 0;
+  for (double score : scores)
+    max = maxOrNaN(max, score);
+  if (max == -INFINITY)
+    return -INFINITY;
+  for (double score : scores) {
+    // exp(−inf − max) is 0 whatever max is, even Inf.
+    double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
+    weights.push_back(weight);
+    sum = frame.rounded(type, sum + weight);
+  }
+  for (double &weight : weights)
+    weight = frame.rounded(type, weight / sum);
+  return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
+}
+
+LogicalResult
+saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
+                                        function_ref<void(const Scorer &, const AttentionRow &)> visit) {
+  FailureOr<Scorer> scorer = Scorer::create(op, frame);
+  FailureOr<Cells *> output = frame.cells(op.getOutput());
+  if (failed(scorer) || failed(output) || failed(checkOutput(op, *scorer, {*output, op.getOutputDims()})))
+    return failure();
+  int64_t batches = scorer->query.extent(Dim::Batch), keyExtent = scorer->key.extent(Dim::Seq);
+  std::vector<double> scores, weights;
+  for (int64_t batch = range.batch; batch < range.batch + range.batches; ++batch) {
+    FailureOr<int64_t> queryLength = lengthOf(op, frame, "q_len", op.getQLen(), batch, batches,
+                                              scorer->at[2] + scorer->query.extent(Dim::Seq));
+    FailureOr<int64_t> keyLength =
+        lengthOf(op, frame, "kv_len", op.getKvLen(), batch, batches, scorer->at[3] + keyExtent);
+    if (failed(queryLength) || failed(keyLength))
+      return failure();
+    scorer->queryLength = *queryLength;
+    scorer->keyLength = *keyLength;
+    int64_t keys = std::clamp<int64_t>(*keyLength - scorer->at[3], 0, keyExtent);
+
+    int64_t firstKeyHead = scorer->keyHead(range.head);
+    int64_t keyHeads = scorer->keyHead(range.head + range.heads - 1) - firstKeyHead + 1;
+    if (failed(frame.demand(op.getQuery(),
+                            scorer->query.box(batch, range.head, range.heads, range.position, range.positions))) ||
+        failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKeyHead, keyHeads, 0, keys))) ||
+        failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKeyHead, keyHeads, 0, keys))))
+      return failure();
+    for (int64_t head = range.head; head < range.head + range.heads; ++head)
+      for (int64_t position = range.position; position < range.position + range.positions; ++position) {
+        bool isWithin = scorer->at[2] + position < scorer->queryLength;
+        if (failed(scorer->scores(batch, head, position, isWithin ? keys : 0, scores)))
+          return failure();
+        double logSumExp = softmax(frame, scorer->scoreType, scores, weights);
+        visit(*scorer, {batch, head, position, weights, scores, logSumExp});
+      }
+  }
+  return success();
+}
+
+/// Σ weight · value over the keys of a row.
+template <typename Sum>
+static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
+  std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
+  const double *values = scorer.value.at(row.batch, scorer.keyHead(row.head), 0);
+  for (auto [key, weight] : llvm::enumerate(row.weights))
+    if (row.scores[key] != -INFINITY)
+      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, weight), values + key * scorer.value.stride(Dim::Seq),
+                     scorer.value.stride(Dim::Depth), sums.data());
+  return sums;
+}
+
+/// The elements of result number `result` that belong to `row`.
+static Box rowBox(attn::AttentionOp op, unsigned result, const AttentionRow &row, int64_t depth) {
+  Box box;
+  for (Dim dim : resultDims(op, result)) {
+    int64_t positions[] = {row.batch, row.head, row.position, 0}; // in the order of Dim
+    box.offsets.push_back(positions[unsigned(dim)]);
+    box.sizes.push_back(dim == Dim::Depth ? depth : 1);
+  }
+  return box;
+}
+
+static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsigned result, const Box &box) {
+  FailureOr<Cells *> output = frame.cells(op.getOutput());
+  if (failed(output))
+    return failure();
+  NamedCells out{*output, op.getOutputDims()};
+  Cells *lse = nullptr;
+  if (op.getLse()) {
+    FailureOr<Cells *> cells = frame.cells(op.getLse());
+    if (failed(cells))
+      return failure();
+    lse = *cells;
+  }
+  auto visit = [&](const Scorer &scorer, const AttentionRow &row) {
+    auto store = [&](const auto &sums) {
+      double *to = out.at(row.batch, row.head, row.position);
+      for (auto [depth, sum] : llvm::enumerate(sums))
+        to[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), sum);
+    };
+    if (frame.isRounded() && scorer.scoreType.isF32())
+      store(weigh<float>(frame, scorer, row));
+    else
+      store(weigh<double>(frame, scorer, row));
+    out.cells->setKnown(rowBox(op, 0, row, out.extent(Dim::Depth)));
+    if (lse) {
+      Box element = rowBox(op, 1, row, 1);
+      lse->at(element.offsets).real = row.logSumExp;
+      lse->setKnown(element);
+    }
+  };
+  return forEachAttentionRow(op, frame, AttentionRange::of(box, resultDims(op, result)), visit);
+}
+
+void saccade::reference::addAttentionSemantics(SemanticsTable &table) {
+  table.add<attn::AttentionOp>(shapeOfAttention, evaluateAttention);
+}

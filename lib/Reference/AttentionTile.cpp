@@ -1,0 +1,221 @@
+//===- AttentionTile.cpp - attn.accumulate, attn.merge, attn.finalize ------------===//
+//
+// The online softmax on an explicit state in base 2, as the dialect defines it; on tensors only.
+//
+//===----------------------------------------------------------------------===//
+#include "Scoring.h"
+#include <numbers>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+namespace {
+
+/// The state of a tile of queries: accumulator rows × depth, running max and sum.
+struct TileState {
+  Cells *acc, *max, *sum;
+
+  /// The state that `op` computes, started from its destinations.
+  static FailureOr<TileState> start(DestinationStyleOpInterface op, Frame &frame) {
+    Cells *cells[3];
+    for (unsigned i = 0; i < 3; ++i) {
+      FailureOr<Cells *> from = frame.demandAll(op.getDpsInitOperand(i)->get()), to = frame.cells(op->getResult(i));
+      if (failed(from) || failed(to))
+        return failure();
+      std::copy_n((*from)->data(), (*from)->size(), (*to)->data());
+      cells[i] = *to;
+    }
+    TileState state{cells[0], cells[1], cells[2]};
+    if (failed(state.check(op, "state", state.rows(), state.depth())))
+      return failure();
+    return state;
+  }
+
+  static FailureOr<TileState> read(Frame &frame, Value acc, Value max, Value sum) {
+    FailureOr<Cells *> a = frame.demandAll(acc), m = frame.demandAll(max), s = frame.demandAll(sum);
+    if (failed(a) || failed(m) || failed(s))
+      return failure();
+    return TileState{*a, *m, *s};
+  }
+
+  int64_t rows() const { return acc->getShape()[0]; }
+  int64_t depth() const { return acc->getShape()[1]; }
+  double &m(int64_t row) const { return max->reals()[row]; }
+  double &l(int64_t row) const { return sum->reals()[row]; }
+  double *o(int64_t row) const { return acc->reals() + row * depth(); }
+
+  LogicalResult check(Operation *op, StringRef role, int64_t rows, int64_t depth) const {
+    if (this->rows() == rows && this->depth() == depth && max->size() == rows && sum->size() == rows)
+      return success();
+    return op->emitOpError() << role << " has accumulator " << this->rows() << 'x' << this->depth()
+                             << ", running max of " << max->size() << " and running sum of " << sum->size()
+                             << " rows, expected " << rows << " rows of head size " << depth;
+  }
+};
+
+/// 2^(max − newMax): by what a state at `max` shrinks; 0 for the empty state.
+double shrink(Frame &frame, Type type, double max, double newMax) {
+  return max == -INFINITY ? 0 : frame.rounded(type, std::exp2(frame.rounded(type, max - newMax)));
+}
+
+/// Gives shape of init `result`.
+template <typename OpTy>
+LogicalResult shapeOfInit(OpTy op, Frame &frame, unsigned result, Shape &shape) {
+  FailureOr<Cells *> cells =
+      frame.cells(cast<DestinationStyleOpInterface>(op.getOperation()).getDpsInitOperand(result)->get());
+  if (failed(cells))
+    return failure();
+  shape.assign((*cells)->getShape().begin(), (*cells)->getShape().end());
+  return success();
+}
+
+void setAllKnown(Operation *op, Frame &frame) {
+  for (Value result : op->getResults())
+    if (FailureOr<Cells *> cells = frame.cells(result); succeeded(cells))
+      (*cells)->setKnown(Box::whole((*cells)->getShape()));
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// attn.accumulate
+//===----------------------------------------------------------------------===//
+
+/// Folds one row of scores into row `row` of the state.
+static void accumulateRow(Frame &frame, const Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                          int64_t row) {
+  Type type = scorer.scoreType;
+  double log2e = frame.rounded(type, std::numbers::log2e);
+  double newMax = state.m(row);
+  for (double score : scores)
+    newMax = maxOrNaN(newMax, frame.rounded(type, score * log2e));
+  if (newMax == -INFINITY)
+    return;
+  double factor = shrink(frame, type, state.m(row), newMax);
+  state.m(row) = newMax;
+  state.l(row) = frame.rounded(type, state.l(row) * factor);
+  double *sums = state.o(row);
+  for (int64_t depth = 0; depth < state.depth(); ++depth)
+    sums[depth] = frame.rounded(type, sums[depth] * factor);
+  for (auto [key, score] : llvm::enumerate(scores)) {
+    if (score == -INFINITY)
+      continue;
+    double exponent = frame.rounded(type, frame.rounded(type, score * log2e) - newMax);
+    double weight = frame.rounded(type, std::exp2(exponent));
+    state.l(row) = frame.rounded(type, state.l(row) + weight);
+    weight = frame.rounded(scorer.inputType, weight);
+    const double *values = scorer.value.at(0, 0, key);
+    for (int64_t depth = 0; depth < state.depth(); ++depth)
+      sums[depth] = frame.rounded(
+          type, sums[depth] + frame.rounded(type, weight * values[depth * scorer.value.stride(Dim::Depth)]));
+  }
+}
+
+static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, unsigned, const Box &) {
+  FailureOr<Scorer> scorer = Scorer::create(op, frame);
+  if (failed(scorer))
+    return failure();
+  FailureOr<TileState> state = TileState::start(op, frame);
+  if (failed(state))
+    return failure();
+  int64_t queries = scorer->query.extent(Dim::Seq), keys = scorer->key.extent(Dim::Seq);
+  if (queries > state->rows())
+    return op.emitOpError() << "query has " << queries << " rows, but accumulator has " << state->rows();
+  if (scorer->value.extent(Dim::Depth) != state->depth())
+    return op.emitOpError() << "accumulator has head size " << state->depth() << ", but value has "
+                            << scorer->value.extent(Dim::Depth);
+  scorer->queryLength = scorer->at[2] + queries;
+  scorer->keyLength = scorer->at[3] + keys;
+  for (auto [given, length] : {std::pair(op.getQLen(), &scorer->queryLength),
+                               std::pair(op.getKvLen(), &scorer->keyLength)}) {
+    if (!given)
+      continue;
+    FailureOr<int64_t> number = frame.index(given);
+    if (failed(number))
+      return failure();
+    *length = *number;
+  }
+  for (Value operand : {op.getQuery(), op.getKey(), op.getValue()})
+    if (failed(frame.demandAll(operand)))
+      return failure();
+  std::vector<double> scores;
+  for (int64_t row = 0; row < queries; ++row) {
+    if (failed(scorer->scores(0, 0, row, keys, scores)))
+      return failure();
+    accumulateRow(frame, *scorer, scores, *state, row);
+  }
+  setAllKnown(op, frame);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// attn.merge
+//===----------------------------------------------------------------------===//
+
+static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, const Box &) {
+  FailureOr<TileState> other = TileState::read(frame, op.getOtherAcc(), op.getOtherMax(), op.getOtherSum());
+  if (failed(other))
+    return failure();
+  FailureOr<TileState> state = TileState::start(op, frame);
+  if (failed(state) || failed(other->check(op, "other state", state->rows(), state->depth())))
+    return failure();
+  Type type = state->acc->getElementType();
+  for (int64_t row = 0; row < state->rows(); ++row) {
+    double newMax = maxOrNaN(state->m(row), other->m(row));
+    if (newMax == -INFINITY)
+      continue;
+    double ours = shrink(frame, type, state->m(row), newMax), theirs = shrink(frame, type, other->m(row), newMax);
+    auto join = [&](double a, double b) {
+      return frame.rounded(type, frame.rounded(type, ours * a) + frame.rounded(type, theirs * b));
+    };
+    state->m(row) = newMax;
+    state->l(row) = join(state->l(row), other->l(row));
+    for (int64_t depth = 0; depth < state->depth(); ++depth)
+      state->o(row)[depth] = join(state->o(row)[depth], other->o(row)[depth]);
+  }
+  setAllKnown(op, frame);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// attn.finalize
+//===----------------------------------------------------------------------===//
+
+static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigned, const Box &) {
+  FailureOr<TileState> state = TileState::read(frame, op.getAcc(), op.getMax(), op.getSum());
+  FailureOr<Cells *> output = frame.cells(op->getResult(0));
+  if (failed(state) || failed(output) || failed(state->check(op, "state", state->rows(), state->depth())))
+    return failure();
+  NamedCells out{*output, op.getOutputDims()};
+  if (out.extent(Dim::Seq) > state->rows() || out.extent(Dim::Depth) != state->depth())
+    return op.emitOpError() << "output has " << out.extent(Dim::Seq) << " rows of head size " << out.extent(Dim::Depth)
+                            << ", but accumulator has " << state->rows() << " of " << state->depth();
+  Type type = state->acc->getElementType();
+  for (int64_t row = 0; row < out.extent(Dim::Seq); ++row)
+    for (int64_t depth = 0; depth < state->depth(); ++depth) {
+      double quotient = state->l(row) == 0 ? 0 : frame.rounded(type, state->o(row)[depth] / state->l(row));
+      out.at(0, 0, row)[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), quotient);
+    }
+  if (op.getLse()) {
+    FailureOr<Cells *> lse = frame.cells(op->getResult(1));
+    if (failed(lse))
+      return failure();
+    if ((*lse)->size() > state->rows())
+      return op.emitOpError() << "log-sum-exp has " << (*lse)->size() << " rows, but accumulator has "
+                              << state->rows();
+    for (int64_t row = 0; row < (*lse)->size(); ++row) {
+      double base2 = frame.rounded(type, state->m(row) + frame.rounded(type, std::log2(state->l(row))));
+      (*lse)->reals()[row] = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);
+    }
+  }
+  setAllKnown(op, frame);
+  return success();
+}
+
+void saccade::reference::addAttentionTileSemantics(SemanticsTable &table) {
+  table.add<attn::AccumulateOp>(shapeOfInit, evaluateAccumulate);
+  table.add<attn::MergeOp>(shapeOfInit, evaluateMerge);
+  table.add<attn::FinalizeOp>(shapeOfInit, evaluateFinalize);
+}

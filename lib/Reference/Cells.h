@@ -1,0 +1,96 @@
+//===- Cells.h - The elements of a value, computed piece by piece -*- C++ -*-===//
+//
+// Storage behind every value of the interpreter. It remembers which elements are known, so that a
+// value can be computed on demand; pages that are never asked for are never touched.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_REFERENCE_CELLS_H
+#define SACCADE_REFERENCE_CELLS_H
+
+#include "saccade/Reference/Tensor.h"
+#include "mlir/Support/LLVM.h"
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+namespace saccade::reference {
+
+llvm::SmallVector<int64_t> rowMajorStrides(llvm::ArrayRef<int64_t> shape);
+
+/// Calls `body` for every index of `box`, last dimension fastest.
+template <typename Body>
+void forEachPoint(const Box &box, Body body) {
+  if (box.size() == 0)
+    return;
+  llvm::SmallVector<int64_t> index(box.offsets);
+  while (true) {
+    body(llvm::ArrayRef<int64_t>(index));
+    int64_t dim = box.rank() - 1;
+    for (; dim >= 0 && ++index[dim] == box.offsets[dim] + box.sizes[dim]; --dim)
+      index[dim] = box.offsets[dim];
+    if (dim < 0)
+      return;
+  }
+}
+
+inline int64_t linearIndex(llvm::ArrayRef<int64_t> index, llvm::ArrayRef<int64_t> strides) {
+  int64_t linear = 0;
+  for (size_t dim = 0; dim < index.size(); ++dim)
+    linear += index[dim] * strides[dim];
+  return linear;
+}
+
+/// Calls `body(first, length)` for every run of `box` along the last dimension of a row-major tensor.
+template <typename Body>
+void forEachRow(Box box, llvm::ArrayRef<int64_t> strides, Body body) {
+  if (box.rank() == 0)
+    return body(int64_t(0), int64_t(1));
+  int64_t length = box.sizes.back();
+  if (length == 0)
+    return;
+  box.sizes.back() = 1;
+  forEachPoint(box, [&](llvm::ArrayRef<int64_t> index) { body(linearIndex(index, strides), length); });
+}
+
+/// What two boxes share; nothing where that is empty.
+std::optional<Box> intersect(const Box &left, const Box &right);
+
+class Cells {
+public:
+  /// Fails where the tensor is larger than memory.
+  static mlir::FailureOr<std::shared_ptr<Cells>> create(mlir::Type elementType, llvm::ArrayRef<int64_t> shape);
+  static std::shared_ptr<Cells> ofTensor(const Tensor &tensor);
+  static std::shared_ptr<Cells> ofScalar(mlir::Type type, Scalar value);
+
+  mlir::Type getElementType() const { return elementType; }
+  llvm::ArrayRef<int64_t> getShape() const { return shape; }
+  llvm::ArrayRef<int64_t> getStrides() const { return strides; }
+  int64_t size() const { return count; }
+  Scalar *data() { return values.get(); }
+  /// The same elements as reals.
+  double *reals() { return &values.get()->real; }
+  Scalar &at(llvm::ArrayRef<int64_t> index) { return values.get()[linearIndex(index, strides)]; }
+
+  bool isKnown(int64_t linear) const { return allKnown || known.get()[linear]; }
+  /// The smallest box around the elements of `box` that are not known; nothing where all are.
+  std::optional<Box> unknownPart(const Box &box) const;
+  void setKnown(const Box &box);
+
+private:
+  Cells() = default;
+  template <typename T>
+  struct Free {
+    void operator()(T *memory) const { std::free(memory); }
+  };
+  mlir::Type elementType;
+  llvm::SmallVector<int64_t> shape, strides;
+  int64_t count = 1;
+  bool allKnown = false;
+  // calloc, not std::vector: the operating system hands out zero pages as they are touched.
+  std::unique_ptr<Scalar, Free<Scalar>> values;
+  std::unique_ptr<bool, Free<bool>> known;
+};
+
+} // namespace saccade::reference
+
+#endif // SACCADE_REFERENCE_CELLS_H

@@ -1,0 +1,235 @@
+//===- Interpreter.cpp - The float64 reference: calls and what they accept --------===//
+#include "saccade/Reference/Interpreter.h"
+#include "Frame.h"
+#include "Magnitude.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/SymbolTable.h"
+#include <random>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+
+//===----------------------------------------------------------------------===//
+// What can be evaluated
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Checks `function` and all that it calls before anything is computed.
+class Admission {
+public:
+  LogicalResult check(func::FuncOp function) {
+    if (!checked.insert(function).second)
+      return success();
+    if (function.isExternal())
+      return function.emitOpError() << "has no body, so the reference interpreter cannot evaluate it";
+    open.insert(function);
+    WalkResult walk = function.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
+      return failed(check(op)) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    open.erase(function);
+    if (walk.wasInterrupted())
+      return failure();
+    if (!function.getBody().hasOneBlock())
+      return function.emitOpError() << "has " << function.getBody().getBlocks().size()
+                                    << " blocks, but the reference interpreter knows structured control flow only";
+    return success();
+  }
+
+private:
+  LogicalResult check(Operation *op) {
+    for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
+                                              SmallVector<Type>(op->getResultTypes())))
+      if (isa<ShapedType>(type) && !isa<RankedTensorType>(type))
+        return op->emitOpError() << "has a value of type " << type
+                                 << ", but the reference interpreter knows ranked tensors and scalars only";
+    if (auto call = dyn_cast<func::CallOp>(op))
+      return check(call);
+    if (isa<func::ReturnOp, scf::YieldOp, linalg::YieldOp, tensor::YieldOp, attn::YieldOp, linalg::IndexOp,
+            attn::LengthOp>(op))
+      return success();
+    if (!semanticsOf(op))
+      return op->emitOpError() << "is not known to the reference interpreter";
+    return success();
+  }
+
+  LogicalResult check(func::CallOp call) {
+    auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
+    if (!callee)
+      return call.emitOpError() << "calls '" << call.getCallee() << "', which is no function";
+    if (open.contains(callee))
+      return call.emitOpError() << "calls '" << call.getCallee()
+                                << "', which calls itself; the reference interpreter knows no recursion";
+    return check(callee);
+  }
+
+  llvm::SmallPtrSet<Operation *, 4> checked, open;
+};
+
+} // namespace
+
+/// Whether `argument` is a value of `type`.
+static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type type, const Tensor &argument) {
+  auto tensorType = dyn_cast<RankedTensorType>(type);
+  ArrayRef<int64_t> declared = tensorType ? tensorType.getShape() : ArrayRef<int64_t>();
+  bool fits = getElementTypeOrSelf(type) == argument.elementType && declared.size() == argument.shape.size();
+  if (fits)
+    for (auto [wanted, extent] : llvm::zip_equal(declared, argument.shape))
+      fits &= ShapedType::isDynamic(wanted) || wanted == extent;
+  assert(argument.size() == Box::whole(argument.shape).size() && "a tensor holds as many values as its shape says");
+  if (fits)
+    return success();
+  InFlightDiagnostic diagnostic = function.emitOpError() << "argument " << number << " is ";
+  for (int64_t extent : argument.shape)
+    diagnostic << extent << 'x';
+  return diagnostic << argument.elementType << ", expected " << type;
+}
+
+//===----------------------------------------------------------------------===//
+// Evaluation
+//===----------------------------------------------------------------------===//
+
+struct Evaluation::State {
+  State(func::FuncOp function, Precision precision)
+      : function(function), frame(&function.getBody(), /*parent=*/nullptr, precision) {}
+
+  Value returned(unsigned result) { return function.getBody().front().getTerminator()->getOperand(result); }
+  /// The attention whose result `result` is, or null.
+  attn::AttentionOp attention(unsigned result) { return returned(result).getDefiningOp<attn::AttentionOp>(); }
+
+  func::FuncOp function;
+  Frame frame;
+};
+
+Evaluation::Evaluation(std::unique_ptr<State> state) : state(std::move(state)) {}
+Evaluation::Evaluation(Evaluation &&) = default;
+Evaluation &Evaluation::operator=(Evaluation &&) = default;
+Evaluation::~Evaluation() = default;
+
+FailureOr<Evaluation> Evaluation::begin(func::FuncOp function, ArrayRef<Tensor> arguments, Precision precision) {
+  if (failed(Admission().check(function)))
+    return failure();
+  if (arguments.size() != function.getNumArguments())
+    return function.emitOpError() << "is given " << arguments.size() << " arguments, expected "
+                                  << function.getNumArguments();
+  auto state = std::make_unique<State>(function, precision);
+  for (auto [argument, tensor] : llvm::zip_equal(function.getArguments(), arguments)) {
+    if (failed(checkArgument(function, argument.getArgNumber(), argument.getType(), tensor)))
+      return failure();
+    state->frame.bind(argument, Cells::ofTensor(tensor));
+  }
+  return Evaluation(std::move(state));
+}
+
+unsigned Evaluation::numResults() const { return state->function.getNumResults(); }
+
+FailureOr<SmallVector<int64_t>> Evaluation::shape(unsigned result) {
+  FailureOr<Cells *> cells = state->frame.cells(state->returned(result));
+  if (failed(cells))
+    return failure();
+  return SmallVector<int64_t>((*cells)->getShape());
+}
+
+FailureOr<Tensor> Evaluation::evaluate(unsigned result) {
+  FailureOr<Cells *> cells = state->frame.demandAll(state->returned(result));
+  if (failed(cells))
+    return failure();
+  Tensor tensor((*cells)->getElementType(), (*cells)->getShape());
+  std::copy_n((*cells)->data(), tensor.size(), tensor.values.begin());
+  return tensor;
+}
+
+FailureOr<Tensor> Evaluation::evaluate(unsigned result, ArrayRef<Box> boxes) {
+  FailureOr<Cells *> cells = state->frame.cells(state->returned(result));
+  if (failed(cells))
+    return failure();
+  Tensor gathered((*cells)->getElementType(), {0});
+  for (const Box &box : boxes) {
+    if (failed(state->frame.demand(state->returned(result), box)))
+      return failure();
+    forEachRow(box, (*cells)->getStrides(), [&](int64_t first, int64_t length) {
+      const Scalar *row = (*cells)->data() + first;
+      gathered.values.insert(gathered.values.end(), row, row + length);
+    });
+  }
+  gathered.shape[0] = gathered.values.size();
+  return gathered;
+}
+
+/// `count` of `total` rows: the first and the last, and two clusters in between.
+static SmallVector<int64_t> chooseRows(int64_t total, int64_t count, uint64_t seed) {
+  SmallVector<int64_t> rows;
+  if (total <= count) {
+    rows.resize(total);
+    std::iota(rows.begin(), rows.end(), 0);
+    return rows;
+  }
+  std::mt19937_64 random(seed);
+  constexpr int64_t clusters = 4;
+  int64_t each = std::max<int64_t>(count / clusters, 1);
+  SmallVector<int64_t> starts{0, total - each};
+  while (starts.size() < clusters)
+    starts.push_back(random() % (total - each + 1));
+  for (int64_t start : starts)
+    for (int64_t row = start; row < start + each; ++row)
+      rows.push_back(row);
+  llvm::sort(rows);
+  rows.erase(llvm::unique(rows), rows.end());
+  rows.truncate(std::min<int64_t>(rows.size(), count));
+  return rows;
+}
+
+FailureOr<SmallVector<Box>> Evaluation::sampleRows(unsigned result, int64_t rows, uint64_t seed) {
+  FailureOr<SmallVector<int64_t>> extents = shape(result);
+  if (failed(extents))
+    return failure();
+  int64_t rank = extents->size(), rowDim = rank - 1;
+  attn::AttentionOp attention = state->attention(result);
+  if (attention)
+    rowDim = state->returned(result) == attention.getOutput()
+                 ? int64_t(*attention.getOutputDims().position(attn::Dim::Depth))
+                 : -1;
+  // Rows are counted over the other dimensions, in order.
+  SmallVector<int64_t> counted(*extents);
+  if (rowDim >= 0)
+    counted[rowDim] = 1;
+  Box all = Box::whole(counted);
+  SmallVector<Box> boxes;
+  for (int64_t row : chooseRows(all.size(), rows, seed)) {
+    Box box{positionInTensor({all}, row), SmallVector<int64_t>(rank, 1)};
+    if (rowDim >= 0)
+      box.sizes[rowDim] = (*extents)[rowDim];
+    boxes.push_back(box);
+  }
+  return boxes;
+}
+
+FailureOr<std::optional<Magnitude>> Evaluation::magnitude(unsigned result, ArrayRef<Box> boxes) {
+  assert(!state->frame.isRounded() && "magnitudes are exact");
+  attn::AttentionOp attention = state->attention(result);
+  if (!attention || state->returned(result) != attention.getOutput())
+    return std::optional<Magnitude>();
+  FailureOr<Magnitude> magnitude = magnitudeOf(attention, state->frame, boxes);
+  if (failed(magnitude))
+    return failure();
+  return std::optional<Magnitude>(std::move(*magnitude));
+}
+
+FailureOr<SmallVector<Tensor>> saccade::reference::interpret(func::FuncOp function, ArrayRef<Tensor> arguments,
+                                                             Precision precision) {
+  FailureOr<Evaluation> evaluation = Evaluation::begin(function, arguments, precision);
+  if (failed(evaluation))
+    return failure();
+  SmallVector<Tensor> results;
+  for (unsigned result = 0; result < evaluation->numResults(); ++result) {
+    FailureOr<Tensor> tensor = evaluation->evaluate(result);
+    if (failed(tensor))
+      return failure();
+    results.push_back(std::move(*tensor));
+  }
+  return results;
+}

@@ -1,0 +1,104 @@
+//===- Kernels.cpp - The hot loops of the interpreter --------------------------===//
+#include "Kernels.h"
+#include <algorithm>
+
+namespace saccade::reference {
+
+template <typename Sum>
+double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB) {
+  Sum sum = 0;
+  for (int64_t i = 0; i < count; ++i)
+    sum += static_cast<Sum>(a[i * strideA]) * static_cast<Sum>(b[i * strideB]);
+  return sum;
+}
+
+template <typename Sum>
+void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out) {
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; ++i)
+      out[i] += static_cast<Sum>(factor) * static_cast<Sum>(a[i]);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    out[i] += static_cast<Sum>(factor) * static_cast<Sum>(a[i * stride]);
+}
+
+namespace {
+
+/// Neighbouring outputs are summed together: their sums are independent, so the processor overlaps them.
+constexpr int64_t lanes = 16;
+
+template <typename Sum>
+struct Contraction {
+  std::vector<ContractionLoop> parallel, reduction;
+  ContractionLoop lane{1, 0, 0, 0, false};
+
+  template <bool isFull, bool isDense>
+  void sum(size_t depth, const double *left, const double *right, Sum *sums, int64_t count) {
+    if (depth < reduction.size()) {
+      const ContractionLoop &loop = reduction[depth];
+      for (int64_t i = 0; i < loop.extent; ++i)
+        sum<isFull, isDense>(depth + 1, left + i * loop.left, right + i * loop.right, sums, count);
+      return;
+    }
+    int64_t n = isFull ? lanes : count, step = isDense ? 1 : lane.right;
+    for (int64_t i = 0; i < n; ++i)
+      sums[i] += static_cast<Sum>(left[i * lane.left]) * static_cast<Sum>(right[i * step]);
+  }
+
+  void over(size_t depth, const double *left, const double *right, double *out) {
+    if (depth < parallel.size()) {
+      const ContractionLoop &loop = parallel[depth];
+      for (int64_t i = 0; i < loop.extent; ++i)
+        over(depth + 1, left + i * loop.left, right + i * loop.right, out + i * loop.out);
+      return;
+    }
+    for (int64_t first = 0; first < lane.extent; first += lanes) {
+      int64_t count = std::min(lanes, lane.extent - first);
+      Sum sums[lanes];
+      for (int64_t i = 0; i < count; ++i)
+        sums[i] = static_cast<Sum>(out[(first + i) * lane.out]);
+      const double *l = left + first * lane.left, *r = right + first * lane.right;
+      if (count < lanes)
+        sum<false, false>(0, l, r, sums, count);
+      else if (lane.right == 1)
+        sum<true, true>(0, l, r, sums, count);
+      else
+        sum<true, false>(0, l, r, sums, count);
+      for (int64_t i = 0; i < count; ++i)
+        out[(first + i) * lane.out] = sums[i];
+    }
+  }
+};
+
+} // namespace
+
+template <typename Sum>
+void contract(const std::vector<ContractionLoop> &loops, const double *left, const double *right, double *out) {
+  Contraction<Sum> contraction;
+  for (const ContractionLoop &loop : loops) {
+    if (loop.extent == 0)
+      return;
+    (loop.isReduction ? contraction.reduction : contraction.parallel).push_back(loop);
+  }
+  // The last parallel loop that fills the lanes becomes the lanes.
+  std::vector<ContractionLoop> &parallel = contraction.parallel;
+  auto isWide = [](const ContractionLoop &loop) { return loop.extent >= lanes; };
+  auto lane = std::find_if(parallel.rbegin(), parallel.rend(), isWide);
+  if (lane == parallel.rend())
+    lane = parallel.rbegin();
+  if (lane != parallel.rend()) {
+    contraction.lane = *lane;
+    parallel.erase(std::next(lane).base());
+  }
+  contraction.over(0, left, right, out);
+}
+
+template double dot<double>(int64_t, const double *, int64_t, const double *, int64_t);
+template double dot<float>(int64_t, const double *, int64_t, const double *, int64_t);
+template void addScaled<double>(int64_t, double, const double *, int64_t, double *);
+template void addScaled<float>(int64_t, double, const double *, int64_t, float *);
+template void contract<double>(const std::vector<ContractionLoop> &, const double *, const double *, double *);
+template void contract<float>(const std::vector<ContractionLoop> &, const double *, const double *, double *);
+
+} // namespace saccade::reference

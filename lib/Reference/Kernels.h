@@ -1,0 +1,37 @@
+//===- Kernels.h - The hot loops of the interpreter ----------------*- C++ -*-===//
+//
+// Dot products and contractions over strided f64 storage. `Sum` is the type in which terms are
+// multiplied and added: double, or float where the program says f32. No LLVM here: these loops are compiled with
+// optimisation in every build type.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_REFERENCE_KERNELS_H
+#define SACCADE_REFERENCE_KERNELS_H
+
+#include <cstdint>
+#include <vector>
+
+namespace saccade::reference {
+
+/// A loop of a contraction: how often it runs, and how far it moves each operand, in elements.
+struct ContractionLoop {
+  int64_t extent;
+  int64_t left, right, out;
+  bool isReduction;
+};
+
+/// out += left · right over all `loops`. Every output element sums its terms one after another, in loop order.
+template <typename Sum>
+void contract(const std::vector<ContractionLoop> &loops, const double *left, const double *right, double *out);
+
+/// Σ a[i] b[i], in order.
+template <typename Sum>
+double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB);
+
+/// out[i] += factor · a[i].
+template <typename Sum>
+void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out);
+
+} // namespace saccade::reference
+
+#endif // SACCADE_REFERENCE_KERNELS_H

@@ -1,0 +1,350 @@
+//===- Linalg.cpp - Structured ops as loop nests, and linalg.softmax --------------===//
+//
+// Every linalg op, named or generic, is what its interface says: loops, one indexing map an operand,
+// and a scalar body. Only contractions have a faster way to the same numbers.
+//
+//===----------------------------------------------------------------------===//
+#include "Kernels.h"
+#include "Program.h"
+#include "Scoring.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+
+namespace {
+
+/// How an operand is read: element at strides · loops + start where its map is linear, by evaluating the map else.
+struct Access {
+  Cells *cells;
+  AffineMap map;
+  bool isLinear = true;
+  int64_t start = 0;
+  SmallVector<int64_t> strides;
+
+  Access(Cells *cells, AffineMap map) : cells(cells), map(map), strides(map.getNumDims(), 0) {
+    for (auto [expr, stride] : llvm::zip_equal(map.getResults(), cells->getStrides())) {
+      SmallVector<int64_t> zeros(map.getNumDims(), 0);
+      if (!expr.isPureAffine() || !isSum(expr)) {
+        isLinear = false;
+        return;
+      }
+      start += stride * evaluateAffine(expr, zeros);
+      for (unsigned loop = 0; loop < map.getNumDims(); ++loop) {
+        SmallVector<int64_t> unit(zeros);
+        unit[loop] = 1;
+        strides[loop] += stride * (evaluateAffine(expr, unit) - evaluateAffine(expr, zeros));
+      }
+    }
+  }
+
+  int64_t position(ArrayRef<int64_t> loops) const {
+    if (isLinear)
+      return start + linearIndex(loops, strides);
+    SmallVector<int64_t> index;
+    for (AffineExpr expr : map.getResults())
+      index.push_back(evaluateAffine(expr, loops));
+    return linearIndex(index, cells->getStrides());
+  }
+
+private:
+  /// Whether `expr` is built without division and remainder, so that it is linear.
+  static bool isSum(AffineExpr expr) {
+    auto both = dyn_cast<AffineBinaryOpExpr>(expr);
+    if (!both)
+      return true;
+    return (both.getKind() == AffineExprKind::Add || both.getKind() == AffineExprKind::Mul) && isSum(both.getLHS()) &&
+           isSum(both.getRHS());
+  }
+};
+
+/// The least and greatest value of `expr` over `loops`; exact for sums of loops, an enclosure otherwise.
+std::pair<int64_t, int64_t> rangeOf(AffineExpr expr, const Box &loops) {
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    int64_t first = loops.offsets[dim.getPosition()];
+    return {first, first + loops.sizes[dim.getPosition()] - 1};
+  }
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return {constant.getValue(), constant.getValue()};
+  auto both = cast<AffineBinaryOpExpr>(expr);
+  auto [low, high] = rangeOf(both.getLHS(), loops);
+  auto [otherLow, otherHigh] = rangeOf(both.getRHS(), loops);
+  if (both.getKind() == AffineExprKind::Add)
+    return {low + otherLow, high + otherHigh};
+  if (both.getKind() == AffineExprKind::Mod)
+    return {0, otherHigh - 1};
+  // Multiplication and division by a constant are monotone.
+  AffineExpr left = getAffineDimExpr(0, expr.getContext());
+  AffineExpr over = getAffineBinaryOpExpr(both.getKind(), left, both.getRHS());
+  int64_t a = evaluateAffine(over, {low}), b = evaluateAffine(over, {high});
+  return {std::min(a, b), std::max(a, b)};
+}
+
+/// One evaluation of a structured op.
+class StructuredOp {
+public:
+  StructuredOp(linalg::LinalgOp op, Frame &frame) : op(op), frame(frame), maps(op.getIndexingMapsArray()) {}
+
+  LogicalResult evaluate(unsigned result, const Box &box);
+
+private:
+  LogicalResult findExtents();
+  void chooseLoops(unsigned result, const Box &box);
+  Box imageOf(AffineMap map, ArrayRef<int64_t> shape) const;
+  bool readsOut(OpOperand *init);
+  LogicalResult demandOperands();
+  bool isFloatContraction();
+  void runContraction();
+  LogicalResult runBody();
+
+  linalg::LinalgOp op;
+  Frame &frame;
+  SmallVector<AffineMap> maps;
+  SmallVector<int64_t> extents;
+  Box loops;
+  SmallVector<Access> accesses; ///< inputs, then results
+};
+
+/// Loop extents from the shapes of the operands, which must agree.
+LogicalResult StructuredOp::findExtents() {
+  extents.assign(op.getNumLoops(), -1);
+  for (OpOperand &operand : op->getOpOperands()) {
+    FailureOr<Cells *> cells = frame.cells(operand.get());
+    if (failed(cells))
+      return failure();
+    for (auto [expr, extent] : llvm::zip_equal(maps[operand.getOperandNumber()].getResults(), (*cells)->getShape())) {
+      auto loop = dyn_cast<AffineDimExpr>(expr);
+      if (!loop)
+        continue;
+      int64_t &known = extents[loop.getPosition()];
+      if (known >= 0 && known != extent)
+        return op->emitOpError() << "has operands that disagree on loop " << loop.getPosition() << ": " << known
+                                 << " and " << extent;
+      known = extent;
+    }
+  }
+  for (auto [loop, extent] : llvm::enumerate(extents))
+    if (extent < 0)
+      return op->emitOpError() << "has loop " << loop << " that no operand gives an extent, which the reference "
+                               << "interpreter does not know";
+  return success();
+}
+
+/// Parallel loops that every result has can be cut to the box; all others run whole.
+void StructuredOp::chooseLoops(unsigned result, const Box &box) {
+  loops = Box::whole(extents);
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  AffineMap wanted = op.getIndexingMapMatchingResult(op->getResult(result));
+  for (auto [dim, expr] : llvm::enumerate(wanted.getResults())) {
+    auto loop = dyn_cast<AffineDimExpr>(expr);
+    if (!loop || kinds[loop.getPosition()] != utils::IteratorType::parallel)
+      continue;
+    bool everywhere = llvm::all_of(op->getResults(), [&](OpResult other) {
+      AffineMap map = op.getIndexingMapMatchingResult(other);
+      return map.isProjectedPermutation() && map.getResultPosition(loop).has_value();
+    });
+    if (everywhere) {
+      loops.offsets[loop.getPosition()] = box.offsets[dim];
+      loops.sizes[loop.getPosition()] = box.sizes[dim];
+    }
+  }
+}
+
+Box StructuredOp::imageOf(AffineMap map, ArrayRef<int64_t> shape) const {
+  Box image = Box::whole(shape);
+  if (loops.size() == 0)
+    return image;
+  for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+    auto [low, high] = rangeOf(expr, loops);
+    low = std::max<int64_t>(low, 0);
+    image.offsets[dim] = low;
+    image.sizes[dim] = std::min(high, shape[dim] - 1) - low + 1;
+  }
+  return image;
+}
+
+/// Whether what `init` holds can reach the result.
+bool StructuredOp::readsOut(OpOperand *init) {
+  unsigned number = init->getOperandNumber();
+  Block *block = op.getBlock();
+  bool isRead = number < block->getNumArguments() && !block->getArgument(number).use_empty();
+  return isRead || loops.size() == 0 || !maps[number].isProjectedPermutation();
+}
+
+/// Makes the operands known where the loops reach, and starts the results from the inits.
+LogicalResult StructuredOp::demandOperands() {
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    AffineMap map = maps[input->getOperandNumber()];
+    FailureOr<Cells *> cells = frame.cells(input->get());
+    if (failed(cells) || (loops.size() && failed(frame.demand(input->get(), imageOf(map, (*cells)->getShape())))))
+      return failure();
+    accesses.emplace_back(*cells, map);
+    // Maps such as (i, j) -> (i + j) do not give the extent, so they are checked.
+    for (auto [dim, expr] : llvm::enumerate(map.getResults()))
+      if (loops.size() && rangeOf(expr, loops).second >= (*cells)->getShape()[dim] && accesses.back().isLinear)
+        return op->emitOpError() << "reads beyond dimension " << dim << " of operand " << input->getOperandNumber();
+  }
+  for (OpOperand &init : op.getDpsInitsMutable()) {
+    AffineMap map = maps[init.getOperandNumber()];
+    FailureOr<Cells *> result = frame.cells(op.getTiedOpResult(&init));
+    if (failed(result))
+      return failure();
+    accesses.emplace_back(*result, map);
+    Box box = map.isProjectedPermutation() ? imageOf(map, (*result)->getShape()) : Box::whole((*result)->getShape());
+    if (readsOut(&init)) {
+      FailureOr<Cells *> from = frame.demand(init.get(), box);
+      if (failed(from))
+        return failure();
+      forEachRow(box, (*result)->getStrides(), [&](int64_t first, int64_t length) {
+        std::copy_n((*from)->data() + first, length, (*result)->data() + first);
+      });
+    }
+  }
+  return success();
+}
+
+/// out + a · b over floats, with nothing but widening around it.
+bool StructuredOp::isFloatContraction() {
+  if (!linalg::isaContractionOpInterface(op))
+    return false;
+  return llvm::all_of(op.getBlock()->getOperations(), [](Operation &inner) {
+    return isa<arith::MulFOp, arith::AddFOp, arith::ExtFOp, linalg::YieldOp>(inner);
+  });
+}
+
+/// The same sums as the body would make, term by term; 16-bit results are summed in f32 and rounded once.
+void StructuredOp::runContraction() {
+  std::vector<ContractionLoop> nest;
+  const double *left = accesses[0].cells->reals() + accesses[0].position(loops.offsets);
+  const double *right = accesses[1].cells->reals() + accesses[1].position(loops.offsets);
+  Access &out = accesses[2];
+  SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
+  for (int64_t loop = 0; loop < loops.rank(); ++loop)
+    nest.push_back({loops.sizes[loop], accesses[0].strides[loop], accesses[1].strides[loop], out.strides[loop],
+                    kinds[loop] == utils::IteratorType::reduction});
+  double *sums = out.cells->reals() + out.position(loops.offsets);
+  Type type = out.cells->getElementType();
+  if (!frame.isRounded() || type.isF64())
+    return contract<double>(nest, left, right, sums);
+  contract<float>(nest, left, right, sums);
+  if (type.isF32())
+    return;
+  forEachRow(imageOf(out.map, out.cells->getShape()), out.cells->getStrides(), [&](int64_t first, int64_t length) {
+    for (double *sum = out.cells->reals() + first, *end = sum + length; sum != end; ++sum)
+      *sum = roundTo(type, *sum);
+  });
+}
+
+/// Runs the body at every point of the loops.
+LogicalResult StructuredOp::runBody() {
+  FailureOr<Program *> body = bindProgram(op->getRegion(0), frame);
+  if (failed(body))
+    return failure();
+  unsigned numInputs = op.getNumDpsInputs(), numArguments = op.getBlock()->getNumArguments();
+  LogicalResult status = success();
+  forEachPoint(loops, [&](ArrayRef<int64_t> point) {
+    if (failed(status))
+      return;
+    SmallVector<Scalar *, 4> elements;
+    for (const Access &access : accesses)
+      elements.push_back(access.cells->data() + access.position(point));
+    for (unsigned argument = 0; argument < numArguments; ++argument)
+      (*body)->setArgument(argument, *elements[argument]);
+    for (auto [loop, position] : llvm::enumerate(point))
+      (*body)->setLoopIndex(loop, position);
+    status = (*body)->run();
+    for (unsigned out = 0; out < op.getNumDpsInits(); ++out)
+      *elements[numInputs + out] = (*body)->yielded(out);
+  });
+  return status;
+}
+
+LogicalResult StructuredOp::evaluate(unsigned result, const Box &box) {
+  if (failed(findExtents()))
+    return failure();
+  chooseLoops(result, box);
+  if (failed(demandOperands()))
+    return failure();
+  if (loops.size()) {
+    if (isFloatContraction())
+      runContraction();
+    else if (failed(runBody()))
+      return failure();
+  }
+  // Every result is there now, not only the one that was asked for.
+  for (const Access &access : ArrayRef(accesses).drop_front(op.getNumDpsInputs()))
+    access.cells->setKnown(access.map.isProjectedPermutation() ? imageOf(access.map, access.cells->getShape())
+                                                               : Box::whole(access.cells->getShape()));
+  return success();
+}
+
+} // namespace
+
+/// The shape of a result is that of its init.
+static LogicalResult shapeOfInit(Operation *op, Frame &frame, unsigned result, Shape &shape) {
+  FailureOr<Cells *> init = frame.cells(cast<DestinationStyleOpInterface>(op).getDpsInitOperand(result)->get());
+  if (failed(init))
+    return failure();
+  shape.assign((*init)->getShape().begin(), (*init)->getShape().end());
+  return success();
+}
+
+const Semantics &saccade::reference::linalgSemantics() {
+  static const Semantics semantics = {
+      shapeOfInit, [](Operation *op, Frame &frame, unsigned result, const Box &box) {
+        return StructuredOp(cast<linalg::LinalgOp>(op), frame).evaluate(result, box);
+      }};
+  return semantics;
+}
+
+//===----------------------------------------------------------------------===//
+// linalg.softmax
+//===----------------------------------------------------------------------===//
+
+static LogicalResult evaluateSoftmax(linalg::SoftmaxOp op, Frame &frame, unsigned, const Box &box) {
+  FailureOr<Cells *> to = frame.cells(op->getResult(0));
+  if (failed(to))
+    return failure();
+  int64_t dim = op.getDimension(), count = (*to)->getShape()[dim], stride = (*to)->getStrides()[dim];
+  Box lines = box;
+  lines.offsets[dim] = 0;
+  lines.sizes[dim] = count;
+  FailureOr<Cells *> from = frame.demand(op.getInput(), lines);
+  if (failed(from))
+    return failure();
+  if ((*from)->getShape() != (*to)->getShape())
+    return op.emitOpError() << "has input and output of different shapes";
+  Type type = (*to)->getElementType();
+  Type sumType = attn::getScoreType(type);
+  Box starts = lines;
+  starts.sizes[dim] = 1;
+  forEachRow(starts, (*to)->getStrides(), [&](int64_t first, int64_t length) {
+    for (int64_t start = first; start < first + length; ++start) {
+      const double *in = (*from)->reals() + start;
+      double *out = (*to)->reals() + start;
+      double max = -INFINITY, sum = 0;
+      for (int64_t i = 0; i < count; ++i)
+        max = maxOrNaN(max, in[i * stride]);
+      for (int64_t i = 0; i < count; ++i) {
+        double difference = frame.rounded(sumType, in[i * stride] - max);
+        out[i * stride] = frame.rounded(sumType, std::exp(difference));
+        sum = frame.rounded(sumType, sum + out[i * stride]);
+      }
+      for (int64_t i = 0; i < count; ++i)
+        out[i * stride] = frame.rounded(type, out[i * stride] / sum);
+    }
+  });
+  (*to)->setKnown(lines);
+  return success();
+}
+
+void saccade::reference::addSoftmaxSemantics(SemanticsTable &table) {
+  table.add<linalg::SoftmaxOp>(
+      [](linalg::SoftmaxOp op, Frame &frame, unsigned result, Shape &shape) {
+        return shapeOfInit(op, frame, result, shape);
+      },
+      evaluateSoftmax);
+}

@@ -1,0 +1,151 @@
+//===- Scoring.cpp - Scores of queries against keys ------------------------------===//
+#include "Scoring.h"
+#include "Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+//===----------------------------------------------------------------------===//
+// NamedCells
+//===----------------------------------------------------------------------===//
+
+int64_t NamedCells::extent(Dim dim) const {
+  std::optional<unsigned> position = dims.position(dim);
+  return position ? cells->getShape()[*position] : 1;
+}
+
+int64_t NamedCells::stride(Dim dim) const {
+  std::optional<unsigned> position = dims.position(dim);
+  return position ? cells->getStrides()[*position] : 0;
+}
+
+double *NamedCells::at(int64_t batch, int64_t head, int64_t position) const {
+  return cells->reals() + batch * stride(Dim::Batch) + head * stride(Dim::Head) + position * stride(Dim::Seq);
+}
+
+Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const {
+  Box box;
+  for (Dim dim : dims.getDims()) {
+    auto [offset, size] = dim == Dim::Batch  ? std::pair(batch, int64_t(1))
+                          : dim == Dim::Head ? std::pair(head, heads)
+                          : dim == Dim::Seq  ? std::pair(position, positions)
+                                             : std::pair(int64_t(0), extent(Dim::Depth));
+    box.offsets.push_back(offset);
+    box.sizes.push_back(size);
+  }
+  return box;
+}
+
+//===----------------------------------------------------------------------===//
+// Scorer
+//===----------------------------------------------------------------------===//
+
+/// What the verifier demands of static sizes must hold of those at run time.
+LogicalResult Scorer::findExtents() {
+  for (auto [view, operand, dims] : {std::tuple(&query, op.getQuery(), op.getQueryDims()),
+                                     std::tuple(&key, op.getKey(), op.getKeyDims()),
+                                     std::tuple(&value, op.getValue(), op.getValueDims())}) {
+    FailureOr<Cells *> cells = frame->cells(operand);
+    if (failed(cells))
+      return failure();
+    *view = {*cells, dims};
+  }
+  auto same = [&](StringRef what, Dim dim, StringRef leftRole, const NamedCells &left, StringRef rightRole,
+                  const NamedCells &right) -> LogicalResult {
+    if (left.extent(dim) == right.extent(dim))
+      return success();
+    return op->emitOpError() << rightRole << " has " << what << ' ' << right.extent(dim) << ", but " << leftRole
+                             << " has " << left.extent(dim);
+  };
+  if (failed(same("batch size", Dim::Batch, "query", query, "key", key)) ||
+      failed(same("batch size", Dim::Batch, "query", query, "value", value)) ||
+      failed(same("head count", Dim::Head, "key", key, "value", value)) ||
+      failed(same("length", Dim::Seq, "key", key, "value", value)) ||
+      failed(same("head size", Dim::Depth, "query", query, "key", key)))
+    return failure();
+  int64_t queryHeads = query.extent(Dim::Head), keyHeads = key.extent(Dim::Head);
+  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
+    return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
+                             << " key heads";
+  inputType = query.cells->getElementType();
+  scoreType = op.getScoreType();
+  return success();
+}
+
+LogicalResult Scorer::findScale() {
+  int64_t depth = key.extent(Dim::Depth);
+  scale = depth ? 1.0 / std::sqrt(double(depth)) : 1.0;
+  if (FloatAttr constant = op.getScaleAttr())
+    scale = constant.getValueAsDouble();
+  if (Value value = op.getScaleValue()) {
+    FailureOr<Scalar> number = frame->scalar(value);
+    if (failed(number))
+      return failure();
+    scale = number->real;
+  }
+  scale = frame->rounded(scoreType, scale);
+  return success();
+}
+
+FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
+  Scorer scorer(op, frame);
+  if (failed(scorer.findExtents()) || failed(scorer.findScale()))
+    return failure();
+  for (auto [position, start] : llvm::zip(op.getAt(), scorer.at)) {
+    FailureOr<int64_t> number = frame.index(position);
+    if (failed(number))
+      return failure();
+    start = *number;
+  }
+  for (auto [region, isScore, program] : {std::tuple(&op.getScore(), true, &scorer.score),
+                                          std::tuple(&op.getMask(), false, &scorer.mask)}) {
+    if (region->empty())
+      continue;
+    IRMapping captures;
+    captures.map(attn::getRegionArguments(*region, isScore).captures, op.getCaptures());
+    FailureOr<Program *> bound = bindProgram(*region, frame, captures);
+    if (failed(bound))
+      return failure();
+    *program = *bound;
+  }
+  return scorer;
+}
+
+LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys,
+                             std::vector<double> &scores) {
+  for (auto [program, first] : {std::pair(mask, 0u), std::pair(score, 1u)}) {
+    if (!program)
+      continue;
+    program->setArgument(first, Scalar{.integer = at[0] + batch});
+    program->setArgument(first + 1, Scalar{.integer = at[1] + head});
+    program->setArgument(first + 2, Scalar{.integer = at[2] + position});
+    program->setLength(attn::Role::Query, queryLength);
+    program->setLength(attn::Role::Key, keyLength);
+  }
+  const double *q = query.at(batch, head, position), *k = key.at(batch, keyHead(head), 0);
+  int64_t depth = key.extent(Dim::Depth), step = key.stride(Dim::Seq);
+  int64_t queryStride = query.stride(Dim::Depth), keyStride = key.stride(Dim::Depth);
+  bool isNarrow = frame->isRounded() && scoreType.isF32();
+  auto product = isNarrow ? dot<float> : dot<double>;
+  scores.assign(keys, -INFINITY);
+  for (int64_t i = 0; i < keys; ++i) {
+    if (mask) {
+      mask->setArgument(3, Scalar{.integer = at[3] + i});
+      if (failed(mask->run()))
+        return failure();
+      if (!mask->yielded(0).integer)
+        continue;
+    }
+    scores[i] = frame->rounded(scoreType, product(depth, q, queryStride, k + i * step, keyStride) * scale);
+    if (score) {
+      score->setArgument(4, Scalar{.integer = at[3] + i});
+      score->setArgument(0, Scalar{.real = scores[i]});
+      if (failed(score->run()))
+        return failure();
+      scores[i] = score->yielded(0).real;
+    }
+  }
+  return success();
+}

@@ -1,0 +1,67 @@
+//===- Scoring.h - Scores of queries against keys -------------------*- C++ -*-===//
+//
+// The part that whole and tiled attention share: the masked scores of one query, and the softmax
+// over them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_REFERENCE_SCORING_H
+#define SACCADE_REFERENCE_SCORING_H
+
+#include "Program.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace saccade::reference {
+
+/// The larger of two numbers; NaN wins.
+inline double maxOrNaN(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
+
+/// A tensor seen through the names of its dimensions; a missing one has extent 1.
+struct NamedCells {
+  Cells *cells = nullptr;
+  attn::DimsAttr dims;
+
+  int64_t extent(attn::Dim dim) const;
+  int64_t stride(attn::Dim dim) const;
+  double *at(int64_t batch, int64_t head, int64_t position) const;
+  /// The elements of one batch, heads [head, head + heads) and positions [position, position + positions), all depths.
+  Box box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const;
+};
+
+/// Computes masked scores of one `ScoringOpInterface`.
+class Scorer {
+public:
+  static mlir::FailureOr<Scorer> create(attn::ScoringOpInterface op, Frame &frame);
+
+  NamedCells query, key, value;
+  mlir::Type inputType, scoreType;
+
+  /// The scores of query `position` of (batch, head) against the first `keys` keys, scaled, changed by the score
+  /// region, −inf where masked: a key that scores −inf weighs nothing, so that nothing more than this need be known.
+  /// All numbers count from element 0 of the operands. Keys beyond `keys` and masked keys are not read.
+  mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
+
+  /// What `attn.length` answers with, and the absolute position (b, h, q, k) of element 0.
+  int64_t queryLength = 0, keyLength = 0;
+  int64_t at[4] = {0, 0, 0, 0};
+
+  /// The key head that serves a query head.
+  int64_t keyHead(int64_t head) const { return head / (query.extent(attn::Dim::Head) / key.extent(attn::Dim::Head)); }
+  double getScale() const { return scale; }
+
+private:
+  Scorer(attn::ScoringOpInterface op, Frame &frame) : op(op), frame(&frame) {}
+  mlir::LogicalResult findExtents();
+  mlir::LogicalResult findScale();
+
+  attn::ScoringOpInterface op;
+  Frame *frame;
+  double scale = 1;
+  Program *score = nullptr, *mask = nullptr;
+};
+
+} // namespace saccade::reference
+
+#endif // SACCADE_REFERENCE_SCORING_H

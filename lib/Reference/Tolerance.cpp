@@ -1,0 +1,106 @@
+//===- Tolerance.cpp - When a computed result counts as right ---------------------===//
+#include "saccade/Reference/Tolerance.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/Support/FormatVariadic.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+
+/// Same NaN, same Inf.
+static bool sameKind(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
+
+static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
+  Comparison comparison;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    double error = std::abs(double(actual.values[i].integer) - double(exact.values[i].integer));
+    if (actual.values[i].integer == exact.values[i].integer || error < comparison.maxError)
+      continue;
+    comparison = {Comparison::TooFar, i, error, 0, INFINITY, 0, double(actual.values[i].integer),
+                  double(exact.values[i].integer)};
+  }
+  return comparison;
+}
+
+/// What rounding of the terms of element `i` can amount to.
+static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
+  double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
+  double sumEpsilon = epsilonOf(attn::getScoreType(magnitude.inputType));
+  double weighted = magnitude.weighted.values[i].real, conditioned = magnitude.conditioned.values[i].real;
+  return tolerance::outputFactor * outputEpsilon * weighted +
+         tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
+}
+
+Comparison saccade::reference::compare(const Tensor &exact, const Tensor &rounded, const Tensor &actual,
+                                       const Magnitude *magnitude) {
+  assert(exact.size() == actual.size() && rounded.size() == actual.size() && "results of one shape");
+  if (!actual.isReal())
+    return compareIntegers(exact, actual);
+  Type type = actual.elementType;
+
+  // The error that plain evaluation makes, and the floor below which the type cannot tell.
+  double referenceError = 0, floor = 0, largest = 0, sumOfReferenceErrors = 0;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    double value = exact.values[i].real, plain = rounded.values[i].real;
+    if (!std::isfinite(value) || !std::isfinite(plain))
+      continue;
+    referenceError = std::max(referenceError, std::abs(plain - value));
+    sumOfReferenceErrors += std::abs(plain - value);
+    double probed = roundTo(type, roundTo(type, value + tolerance::floorProbe) - tolerance::floorProbe);
+    if (std::isfinite(probed))
+      floor = std::max(floor, std::abs(probed - value));
+    largest = std::max(largest, std::abs(value));
+  }
+  double oracleError = tolerance::oracleError * largest;
+
+  Comparison comparison;
+  comparison.allowed =
+      tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
+  double sumOfErrors = 0;
+  auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
+    // The first failure stays, a larger error replaces a smaller one as long as all agrees.
+    if (!comparison.agrees() || (verdict == Comparison::Agrees && comparison.worst >= 0 && error <= comparison.maxError))
+      return;
+    comparison.verdict = verdict;
+    comparison.worst = i;
+    comparison.maxError = error;
+    comparison.allowed = allowed;
+    comparison.actual = actual.values[i].real;
+    comparison.exact = exact.values[i].real;
+  };
+  double allowed = comparison.allowed;
+  for (int64_t i = 0; i < exact.size(); ++i) {
+    double value = exact.values[i].real, plain = rounded.values[i].real, found = actual.values[i].real;
+    double held = roundTo(type, value);
+    if (!std::isfinite(held) || !std::isfinite(found)) {
+      // An overflow that plain evaluation has too is no difference.
+      bool agrees = sameKind(held, found) || (std::isfinite(held) && !std::isfinite(plain) && sameKind(plain, found));
+      report(agrees ? Comparison::Agrees : Comparison::NotFinite, i, agrees ? 0 : INFINITY, allowed);
+      continue;
+    }
+    double error = std::abs(found - value);
+    sumOfErrors += error;
+    if (error > allowed)
+      report(Comparison::TooFar, i, error, allowed);
+    else if (double bound = magnitude ? boundOf(*magnitude, type, i) + oracleError : INFINITY; error > bound)
+      report(Comparison::OutOfBound, i, error, bound);
+    else
+      report(Comparison::Agrees, i, error, allowed);
+  }
+  comparison.ratio = comparison.maxError == 0 ? 0 : comparison.maxError / comparison.allowed;
+  comparison.meanRatio = sumOfReferenceErrors == 0 ? 0 : sumOfErrors / sumOfReferenceErrors;
+  return comparison;
+}
+
+std::string Comparison::describe() const {
+  if (worst < 0)
+    return "equal (no element)";
+  StringRef verdictText = verdict == Agrees      ? "agrees"
+                          : verdict == NotFinite ? "differs in NaN or Inf"
+                          : verdict == TooFar    ? "differs by more than twice the error of plain evaluation"
+                                                 : "differs by more than rounding of its terms allows";
+  return llvm::formatv("{0}: error {1:e} of {2:e} allowed (ratio {3:f3}) at element {4}: {5:e} where {6:e} is exact",
+                       verdictText, maxError, allowed, ratio, worst, actual, exact)
+      .str();
+}
