@@ -1,0 +1,15 @@
+// RUN: saccade-opt %s -split-input-file -attn-create-shape-functions -verify-diagnostics
+
+// expected-error @below {{entry 'returns_a_scalar' returns 'f32', expected ranked tensors}}
+func.func @returns_a_scalar(%a: f32) -> f32 {
+  return %a : f32
+}
+
+// -----
+
+func.func private @other(%a: tensor<?xf32>) -> tensor<?xf32>
+func.func @extent_is_decided_elsewhere(%a: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error @below {{decides an extent of a result or of an operand, which must be known without running it}}
+  %r = call @other(%a) : (tensor<?xf32>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}

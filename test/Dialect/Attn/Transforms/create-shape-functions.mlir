@@ -1,0 +1,101 @@
+// RUN: saccade-opt %s -split-input-file -attn-create-shape-functions | FileCheck %s
+
+// The extents of a result follow from those of the arguments; what is equal by type is not compared.
+// CHECK-LABEL: func.func @output_has_query_rows_and_value_depth
+// CHECK-SAME:    attn.entry
+// CHECK-SAME:    llvm.emit_c_interface
+// CHECK-LABEL: func.func @output_has_query_rows_and_value_depth.shapes(
+// CHECK-SAME:    %[[Q:.*]]: tensor<2x?x64xf32>, %[[K:.*]]: tensor<2x?x64xf32>, %[[V:.*]]: tensor<2x?x32xf32>)
+// CHECK-SAME:    attn.messages = [
+// CHECK-SAME:    value has another length than key
+// CHECK-SAME:    attn.shapes_of = "output_has_query_rows_and_value_depth"
+// CHECK-NOT:     attn.attention
+// CHECK-DAG:     %[[KEYS:.*]] = tensor.dim %[[K]], %c1
+// CHECK-DAG:     %[[VALUES:.*]] = tensor.dim %[[V]], %c1
+// CHECK-DAG:     %[[ROWS:.*]] = tensor.dim %[[Q]], %c1
+// CHECK-DAG:     %[[BAD:.*]] = arith.cmpi ne, %[[VALUES]], %[[KEYS]]
+// CHECK-DAG:     %[[NUMBER:.*]] = arith.select %[[BAD]], %c1, %c0
+// CHECK:         return %[[NUMBER]], %{{.*}}, %{{.*}}, %c2, %[[ROWS]], %c32
+func.func @output_has_query_rows_and_value_depth(%q: tensor<2x?x64xf32>, %k: tensor<2x?x64xf32>, %v: tensor<2x?x32xf32>)
+    -> tensor<2x?x32xf32> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
+    : (tensor<2x?x64xf32>, tensor<2x?x64xf32>, tensor<2x?x32xf32>) -> tensor<2x?x32xf32>
+  return %o : tensor<2x?x32xf32>
+}
+
+// -----
+
+// The remainder by no key heads at all is not asked for.
+// CHECK-LABEL: func.func @query_heads_are_a_multiple_of_key_heads.shapes(
+// CHECK-SAME:    the number of query heads is no multiple of that of key heads
+// CHECK:         %[[DIVISOR:.*]] = arith.maxsi %{{.*}}, %c1
+// CHECK:         arith.remsi %{{.*}}, %[[DIVISOR]]
+func.func @query_heads_are_a_multiple_of_key_heads(%q: tensor<?x8x64xf32>, %k: tensor<?x8x64xf32>) -> tensor<?x8x64xf32> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d]
+    : (tensor<?x8x64xf32>, tensor<?x8x64xf32>, tensor<?x8x64xf32>) -> tensor<?x8x64xf32>
+  return %o : tensor<?x8x64xf32>
+}
+
+// -----
+
+// A captured table that is read by head must have a row for every head.
+// CHECK-LABEL: func.func @captures_reach_as_far_as_they_are_read.shapes(
+// CHECK-SAME:    capture #0 is read by head count and is too small for it
+// CHECK:         %[[THERE:.*]] = tensor.dim %arg1, %c0
+// CHECK:         arith.cmpi {{slt|sgt}}, %[[THERE]]
+func.func @captures_reach_as_far_as_they_are_read(%q: tensor<8x16x64xf32>, %slope: tensor<?xf32>) -> tensor<8x16x64xf32> {
+  %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] captures(%slope : tensor<?xf32>)
+    score(%s, %b, %h, %i, %j, %sl) {
+      %m = tensor.extract %sl[%h] : tensor<?xf32>
+      %r = arith.addf %s, %m : f32
+      attn.yield %r : f32
+    } : (tensor<8x16x64xf32>, tensor<8x16x64xf32>, tensor<8x16x64xf32>) -> tensor<8x16x64xf32>
+  return %o : tensor<8x16x64xf32>
+}
+
+// -----
+
+// One loop, one extent.
+// CHECK-LABEL: func.func @structured_operands_agree_along_a_loop.shapes(
+// CHECK-SAME:    'linalg.matmul' op operand #1 differs in dimension 0 from dimension 1 of operand #0
+// CHECK-NOT:     linalg
+// CHECK:         return
+func.func @structured_operands_agree_along_a_loop(%a: tensor<4x?xf32>, %b: tensor<?x8xf32>, %c: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %o = linalg.matmul ins(%a, %b : tensor<4x?xf32>, tensor<?x8xf32>) outs(%c : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// -----
+
+// Splitting and joining dimensions, as around heads, folds to nothing where it must fit.
+// CHECK-LABEL: func.func @splitting_heads_that_fit_is_not_checked.shapes(
+// CHECK-NOT:     arith.cmpi
+// CHECK:         return
+func.func @splitting_heads_that_fit_is_not_checked(%a: tensor<?x?x384xf32>) -> tensor<?x?x12x32xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %b = tensor.dim %a, %c0 : tensor<?x?x384xf32>
+  %s = tensor.dim %a, %c1 : tensor<?x?x384xf32>
+  %x = tensor.collapse_shape %a [[0, 1], [2]] : tensor<?x?x384xf32> into tensor<?x384xf32>
+  %y = tensor.expand_shape %x [[0, 1], [2, 3]] output_shape [%b, %s, 12, 32]
+    : tensor<?x384xf32> into tensor<?x?x12x32xf32>
+  return %y : tensor<?x?x12x32xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @slices_stay_inside.shapes(
+// CHECK-SAME:    slice leaves its tensor in dimension 0
+func.func @slices_stay_inside(%a: tensor<?xf32>, %from: index, %n: index) -> tensor<?xf32> {
+  %s = tensor.extract_slice %a[%from] [%n] [1] : tensor<?xf32> to tensor<?xf32>
+  return %s : tensor<?xf32>
+}
+
+// -----
+
+// Private functions and declarations are no entries.
+// CHECK-LABEL: func.func private @helper
+// CHECK-NOT:   .shapes
+func.func private @helper(%a: tensor<?xf32>) -> tensor<?xf32> {
+  return %a : tensor<?xf32>
+}
