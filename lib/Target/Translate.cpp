@@ -12,6 +12,7 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/Transforms/IPO/GlobalDCE.h"
+#include "llvm/Transforms/Scalar/DCE.h"
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/SROA.h"
 
@@ -49,6 +50,7 @@ static void cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::FunctionPassManager cleaning;
   cleaning.addPass(llvm::SROAPass(llvm::SROAOptions::PreserveCFG));
   cleaning.addPass(llvm::EarlyCSEPass());
+  cleaning.addPass(llvm::DCEPass());
   passes.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(cleaning)));
   passes.run(module, modules);
 }

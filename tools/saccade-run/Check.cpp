@@ -49,8 +49,8 @@ struct Oracle {
       return failure();
     reference::Comparison comparison = reference::compare(*wanted, *plain, reference::gather(actual, boxes),
                                                           *magnitude ? &**magnitude : nullptr);
-    llvm::outs() << "check result #" << index << ": " << (comparison.agrees() ? "agrees" : "DIFFERS") << ", "
-                 << wanted->size() << " of " << actual.size() << " elements: " << comparison.describe();
+    llvm::outs() << "check result #" << index << ", " << wanted->size() << " of " << actual.size()
+                 << " elements: " << comparison.describe();
     if (!comparison.agrees() && comparison.worst >= 0) {
       llvm::outs() << " at [";
       llvm::interleaveComma(reference::positionInTensor(boxes, comparison.worst), llvm::outs());

@@ -75,7 +75,7 @@ llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, in
                        static_cast<long long>(work->tokens));
   os << llvm::format("memory      %.1f MiB peak", double(peakMemory()) / megabyte);
   if (memoryOfRun >= 0)
-    os << llvm::format(", %.1f MiB of it beyond program, arguments and results", double(memoryOfRun) / megabyte);
+    os << llvm::format(", %.2f MiB of it beyond program, arguments and results", double(memoryOfRun) / megabyte);
   os << llvm::format("\ncompile     %.1f ms (pipeline %.1f, code %.1f, link %.1f), %.1f KiB of code\n",
                      times.total() * 1e3, times.pipeline * 1e3, times.codegen * 1e3, times.link * 1e3,
                      double(call.executable.codeBytes()) / 1024);
