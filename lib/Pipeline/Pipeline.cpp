@@ -28,12 +28,8 @@ struct Stage {
 };
 
 const Stage stages[] = {
-    // Shapes are checked in whole tensors, and an entry must see through its calls to know its result's extents.
-    {"transforms",
-     [](OpPassManager &pm, const CompileOptions &) {
-       pm.addPass(createInlinerPass());
-       pm.addPass(attn::createCreateShapeFunctions());
-     }},
+    // What is not known is refused, calls are inlined, shapes checked and elementwise ops fused on whole tensors.
+    {"transforms", [](OpPassManager &pm, const CompileOptions &) { buildTransformsPipeline(pm); }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule", [](OpPassManager &pm, const CompileOptions &options) { buildSchedulePipeline(pm, *options.target); }},
     // Whole tensors become parallel tasks over tiles.

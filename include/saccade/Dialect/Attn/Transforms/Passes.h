@@ -3,11 +3,20 @@
 #define SACCADE_DIALECT_ATTN_TRANSFORMS_PASSES_H
 
 #include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassManager.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DECL
 #define GEN_PASS_REGISTRATION
 #include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
 } // namespace saccade::attn
+
+namespace saccade {
+
+/// Afterwards entries are free of calls, have their shape functions, and only hold ops that the compiler knows, with
+/// elementwise ops fused.
+void buildTransformsPipeline(mlir::OpPassManager &pm);
+
+} // namespace saccade
 
 #endif // SACCADE_DIALECT_ATTN_TRANSFORMS_PASSES_H

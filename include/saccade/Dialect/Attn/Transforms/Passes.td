@@ -19,4 +19,24 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
                            "::mlir::tensor::TensorDialect"];
 }
 
+def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
+  let summary = "refuse ops and types that the compiler does not know";
+  let description = [{
+    A program is made of ops of attn, linalg, tensor, arith, math, scf and func, on scalars and ranked tensors. Anything
+    else gets a diagnostic at its location that names it and says what is supported.
+  }];
+}
+
+def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
+  let summary = "bring what surrounds attention into few structured ops";
+  let description = [{
+    Named elementwise ops become `linalg.generic`, `linalg.softmax` its parts, and pads, concatenations and generated
+    tensors structured ops. Then an elementwise op that is used once is fused into the elementwise op or reduction
+    that uses it. Nothing is computed twice, and operands of matrix products and of attention are left alone.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
 #endif // SACCADE_ATTN_TRANSFORMS_PASSES_TD

@@ -1,0 +1,104 @@
+//===- FuseElementwise.cpp - Few structured ops around attention --------------===//
+//
+// Brings bias, norm, activation and residual into as few structured ops as is sensible, so that each tensor is
+// read and written once. It stands before schedules are chosen and stays on whole tensors.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_FUSEELEMENTWISE
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade;
+
+/// Whether `op` computes every element of its results for itself.
+static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
+
+/// Whether `value` only gives an op somewhere to write or to start from.
+static bool isOnlyInit(Value value) {
+  return llvm::all_of(value.getUses(), [](OpOperand &use) {
+    auto user = dyn_cast<linalg::LinalgOp>(use.getOwner());
+    return user && user.isDpsInit(&use);
+  });
+}
+
+namespace {
+
+/// Named elementwise ops become generic ones, which can be fused. The initial value of a reduction or product stays
+/// as it is: code generators know fill and broadcast.
+struct GeneralizeElementwise : OpInterfaceRewritePattern<linalg::LinalgOp> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(linalg::LinalgOp op, PatternRewriter &rewriter) const override {
+    if (isa<linalg::GenericOp>(op) || !op.hasPureTensorSemantics() || !isPointwise(op) ||
+        linalg::isaContractionOpInterface(op) || isOnlyInit(op->getResult(0)))
+      return failure();
+    return linalg::generalizeNamedOp(rewriter, op);
+  }
+};
+
+/// linalg.softmax becomes its max, exponential, sum and quotient.
+struct DecomposeSoftmax : OpRewritePattern<linalg::SoftmaxOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(linalg::SoftmaxOp op, PatternRewriter &rewriter) const override {
+    FailureOr<SmallVector<Value>> results = op.decomposeOperation(rewriter);
+    if (failed(results))
+      return failure();
+    rewriter.replaceOp(op, *results);
+    return success();
+  }
+};
+
+/// tensor.splat is a fill.
+struct SplatToFill : OpRewritePattern<tensor::SplatOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(tensor::SplatOp op, PatternRewriter &rewriter) const override {
+    SmallVector<OpFoldResult> sizes;
+    unsigned next = 0;
+    for (int64_t extent : op.getType().getShape())
+      sizes.push_back(ShapedType::isDynamic(extent) ? OpFoldResult(op.getDynamicSizes()[next++])
+                                                    : OpFoldResult(rewriter.getIndexAttr(extent)));
+    Value empty = tensor::EmptyOp::create(rewriter, op.getLoc(), sizes, op.getType().getElementType());
+    rewriter.replaceOpWithNewOp<linalg::FillOp>(op, op.getInput(), empty);
+    return success();
+  }
+};
+
+/// What is computed once stays computed once, and a matrix product stays one.
+bool shouldFuse(OpOperand *operand) {
+  auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
+  auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
+  return producer && consumer && producer->hasOneUse() && isPointwise(producer) &&
+         !linalg::isaContractionOpInterface(consumer);
+}
+
+struct FuseElementwise : attn::impl::FuseElementwiseBase<FuseElementwise> {
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    RewritePatternSet structure(context);
+    structure.add<DecomposeSoftmax, GeneralizeElementwise, SplatToFill>(context);
+    linalg::populateConvertToDestinationStylePatterns(structure);
+    tensor::populateDecomposeTensorConcatPatterns(structure);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(structure))))
+      return signalPassFailure();
+
+    RewritePatternSet fusion(context);
+    linalg::populateElementwiseOpsFusionPatterns(fusion, shouldFuse);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(fusion))))
+      return signalPassFailure();
+  }
+};
+
+} // namespace

@@ -1,0 +1,20 @@
+//===- Pipeline.cpp - The transforms stage ------------------------------------===//
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+
+void saccade::buildTransformsPipeline(OpPassManager &pm) {
+  pm.addPass(attn::createVerifyInput());
+  // An entry must see through its calls to know its results' extents.
+  pm.addPass(createInlinerPass());
+  // Shapes are checked in terms of the ops that the user wrote.
+  pm.addPass(attn::createCreateShapeFunctions());
+  OpPassManager &function = pm.nest<func::FuncOp>();
+  // Reshapes that undo each other stand between ops that could be fused.
+  function.addPass(createCanonicalizerPass());
+  function.addPass(attn::createFuseElementwise());
+  function.addPass(createCanonicalizerPass());
+  function.addPass(createCSEPass());
+}

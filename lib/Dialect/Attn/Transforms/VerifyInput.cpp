@@ -1,0 +1,77 @@
+//===- VerifyInput.cpp - Refuse what the compiler does not know ---------------===//
+//
+// Checks that a program is made of the dialects and types that the pipeline compiles. It stands first, so that
+// whatever comes later may say "this cannot happen".
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_VERIFYINPUT
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade;
+
+/// Scalars and ranked tensors of them.
+static bool isSupportedType(Type type) {
+  if (auto tensor = dyn_cast<RankedTensorType>(type))
+    return !tensor.getEncoding() && isSupportedType(tensor.getElementType());
+  if (auto integer = dyn_cast<IntegerType>(type))
+    return llvm::is_contained({1, 8, 16, 32, 64}, integer.getWidth());
+  return isa<IndexType, Float16Type, BFloat16Type, Float32Type, Float64Type>(type);
+}
+
+static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what) {
+  for (Type type : types)
+    if (!isSupportedType(type))
+      return op->emitError() << "'" << op->getName() << "' has a" << what << " of type " << type
+                             << ", expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them";
+  return success();
+}
+
+static bool isSupportedDialect(Dialect *dialect) {
+  return isa_and_nonnull<arith::ArithDialect, attn::AttnDialect, func::FuncDialect, linalg::LinalgDialect,
+                         math::MathDialect, scf::SCFDialect, tensor::TensorDialect>(dialect);
+}
+
+static LogicalResult verifyOp(Operation *op) {
+  if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
+    return op->emitError() << "'" << op->getName()
+                           << "' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func";
+  // What a loop over memory or threads would mean inside a task is not defined here.
+  if (isa<scf::ForallOp, scf::ParallelOp, tensor::ScatterOp, tensor::GatherOp>(op))
+    return op->emitError() << "'" << op->getName() << "' is not supported";
+  if (auto func = dyn_cast<func::FuncOp>(op)) {
+    if (func.isExternal())
+      return op->emitError() << "function '" << func.getName() << "' has no body";
+    return verifyTypes(op, func.getArgumentTypes(), "n argument");
+  }
+  if (failed(verifyTypes(op, op->getOperandTypes(), "n operand")))
+    return failure();
+  return verifyTypes(op, op->getResultTypes(), " result");
+}
+
+namespace {
+
+struct VerifyInput : attn::impl::VerifyInputBase<VerifyInput> {
+  void runOnOperation() override {
+    WalkResult result = getOperation().walk<WalkOrder::PreOrder>([](Operation *op) {
+      return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
