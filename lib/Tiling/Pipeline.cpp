@@ -9,4 +9,5 @@ void saccade::buildTilingPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createVerifyTiled());
 }

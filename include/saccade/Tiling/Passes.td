@@ -24,4 +24,12 @@ def TileKeys : Pass<"attn-tile-keys", "::mlir::func::FuncOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def VerifyTiled : Pass<"attn-verify-tiled", "::mlir::func::FuncOp"> {
+  let summary = "checks that everything runs in tiles";
+  let description = [{
+    The invariant at the end of the tiling stage: no `attn.attention` is left, and every structured op stands in the
+    body of an `scf.forall`, that is, in a task.
+  }];
+}
+
 #endif // SACCADE_TILING_PASSES_TD

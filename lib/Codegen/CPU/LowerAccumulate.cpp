@@ -88,7 +88,8 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys) {
   key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depth, panel});
   value = e.alloc({maxKeys, columns});
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
-  scores = e.alloc({rowGroup, scoreColumns});
+  // One register more than needed: rows a power of two apart would fall into the same cache sets.
+  scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   factors = e.alloc({rowGroup});
   emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
                queryFactor());

@@ -1,0 +1,32 @@
+// RUN: saccade-opt %s --attn-assign-schedule=target=v4 | FileCheck %s
+
+// Sequence lengths do not enter: a short static problem gets the tiles of any length.
+// CHECK-LABEL: @lengths_do_not_change_the_schedule
+func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {
+  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 384, cols = 512>}
+  %a = attn.attention %long[s,d], %long[s,d], %long[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 384, cols = 512>}
+  %b = attn.attention %short[s,d], %short[s,d], %short[s,d] : (tensor<7x64xf32>, tensor<7x64xf32>, tensor<7x64xf32>) -> tensor<7x64xf32>
+  return %a, %b : tensor<?x64xf32>, tensor<7x64xf32>
+}
+
+// CHECK-LABEL: @large_heads_get_smaller_tiles
+func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256xf64> {
+  // CHECK: {schedule = #attn.schedule<rows = 96, cols = 64>}
+  %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x256xf64>, tensor<?x256xf64>, tensor<?x256xf64>) -> tensor<?x256xf64>
+  return %a : tensor<?x256xf64>
+}
+
+// CHECK-LABEL: @a_given_schedule_is_kept
+func.func @a_given_schedule_is_kept(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  // CHECK: {schedule = #attn.schedule<rows = 24, cols = 64>}
+  %a = attn.attention %x[s,d], %x[s,d], %x[s,d] {schedule = #attn.schedule<rows = 24, cols = 64>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %a : tensor<?x64xf32>
+}
+
+// CHECK-LABEL: @contractions_are_scheduled_too
+func.func @contractions_are_scheduled_too(%x: tensor<?x768xf32>, %w: tensor<768x768xf32>, %init: tensor<?x768xf32>) -> tensor<?x768xf32> {
+  // CHECK: linalg.matmul {schedule = #attn.schedule<
+  %a = linalg.matmul ins(%x, %w : tensor<?x768xf32>, tensor<768x768xf32>) outs(%init : tensor<?x768xf32>) -> tensor<?x768xf32>
+  return %a : tensor<?x768xf32>
+}

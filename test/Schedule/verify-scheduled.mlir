@@ -1,0 +1,22 @@
+// RUN: saccade-opt %s --attn-verify-scheduled -verify-diagnostics -split-input-file
+
+func.func @attention_needs_a_schedule(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  // expected-error @+1 {{has no schedule after the schedule stage}}
+  %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %a : tensor<?x64xf32>
+}
+
+// -----
+
+func.func @products_need_a_schedule(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %init: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{has no schedule after the schedule stage}}
+  %a = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x8xf32>) outs(%init : tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %a : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @elementwise_ops_need_none(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %a = linalg.exp ins(%x : tensor<?xf32>) outs(%x : tensor<?xf32>) -> tensor<?xf32>
+  return %a : tensor<?xf32>
+}

@@ -1,0 +1,56 @@
+// RUN: saccade-opt %s --attn-tile-keys -canonicalize -cse | FileCheck %s
+
+// CHECK-LABEL: @attention_is_a_loop_over_keys
+// CHECK-SAME: %[[Q:.*]]: tensor<?x64xf32>, %[[K:.*]]: tensor<?x64xf32>, %[[V:.*]]: tensor<?x40xf32>
+func.func @attention_is_a_loop_over_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x40xf32>) -> tensor<?x40xf32> {
+  // CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
+  // CHECK-DAG: %[[STEP:.*]] = arith.constant 512 : index
+  // The accumulator's columns are rounded up to whole registers.
+  // CHECK-DAG: %[[ACC:.*]] = linalg.fill {{.*}} -> tensor<384x48xf32>
+  // CHECK-DAG: %[[MAX:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<384xf32>
+  // CHECK: %[[STATE:.*]]:3 = scf.for %[[KEY:.*]] = %{{.*}} to %{{.*}} step %[[STEP]] iter_args(%[[A:.*]] = %[[ACC]], %[[M:.*]] = %[[MAX]], %{{.*}} = %{{.*}})
+  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[KEY]], 0]
+  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[KEY]], 0]
+  // CHECK: attn.accumulate %{{.*}}[s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} into(%[[A]], %[[M]]
+  // CHECK: attn.finalize %[[STATE]]#0, %[[STATE]]#1, %[[STATE]]#2
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x40xf32>) -> tensor<?x40xf32>
+  return %o : tensor<?x40xf32>
+}
+
+// The loop ends at the last key that the last query sees and begins in the tile of the first that the first one sees.
+// CHECK-LABEL: @causal_and_window_bound_the_loop
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[FIRST:[^ ]*]]: index
+func.func @causal_and_window_bound_the_loop(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
+  // CHECK-DAG: %[[LEFT:.*]] = arith.constant -100 : index
+  // CHECK-DAG: %[[ONE:.*]] = arith.constant 1 : index
+  // CHECK: %[[ROWS:.*]] = arith.subi %{{.*}}, %[[ONE]] : index
+  // CHECK: %[[LAST:.*]] = arith.addi %[[FIRST]], %[[ROWS]] : index
+  // CHECK: %[[END:.*]] = arith.addi %[[LAST]], %[[ONE]] : index
+  // CHECK: arith.minsi %{{.*}}, %[[END]] : index
+  // CHECK: arith.addi %[[FIRST]], %[[LEFT]] : index
+  // CHECK: scf.for
+  %zero = arith.constant 0 : index
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] at(%zero, %zero, %first, %zero) mask causal<top_left> mask window<100, *>
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// A task writes its tile where the result is wanted, without a temporary of its own.
+// CHECK-LABEL: @results_are_written_in_place
+func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x8xf32>, %n: index) -> tensor<?x2x8xf32> {
+  // CHECK: scf.forall (%[[H:.*]]) in (2) shared_outs(%[[OUT:.*]] =
+  %r = scf.forall (%h) in (2) shared_outs(%o = %out) -> tensor<?x2x8xf32> {
+    %t = tensor.extract_slice %x[0, %h, 0] [%n, 1, 8] [1, 1, 1] : tensor<?x2x8xf32> to tensor<?x1x8xf32>
+    // CHECK: %[[TILE:.*]] = tensor.extract_slice %[[OUT]][0, %[[H]], 0] {{.*}} to tensor<?x8xf32>
+    // CHECK: %[[DONE:.*]] = attn.finalize {{.*}} into(%[[TILE]][s,d]
+    // CHECK: tensor.parallel_insert_slice %[[DONE]] into %[[OUT]][0, %[[H]], 0]
+    %a = attn.attention %t[s,h,d], %t[s,h,d], %t[s,h,d] {schedule = #attn.schedule<rows = 384, cols = 512>}
+        : (tensor<?x1x8xf32>, tensor<?x1x8xf32>, tensor<?x1x8xf32>) -> tensor<?x1x8xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %a into %o[0, %h, 0] [%n, 1, 8] [1, 1, 1] : tensor<?x1x8xf32> into tensor<?x2x8xf32>
+    }
+  }
+  return %r : tensor<?x2x8xf32>
+}
