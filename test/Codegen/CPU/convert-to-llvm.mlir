@@ -95,6 +95,17 @@ func.func @addresses_leave_loops(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>
   return
 }
 
+// CHECK-LABEL: llvm.func @views_of_several_dynamic_extents(
+// CHECK-NOT:     unrealized_conversion_cast
+// CHECK:         llvm.store
+func.func @views_of_several_dynamic_extents(%x: memref<?x384xf32, strided<[?, 1], offset: ?>>, %b: index, %s: index, %h: index, %one: f32) {
+  %c0 = arith.constant 0 : index
+  %heads = memref.expand_shape %x [[0, 1], [2, 3]] output_shape [%b, %s, 12, 32]
+    : memref<?x384xf32, strided<[?, 1], offset: ?>> into memref<?x?x12x32xf32, strided<[?, ?, 32, 1], offset: ?>>
+  memref.store %one, %heads[%b, %s, %h, %c0] : memref<?x?x12x32xf32, strided<[?, ?, 32, 1], offset: ?>>
+  return
+}
+
 // CHECK-LABEL: llvm.func @rare_functions_call_the_library(
 // CHECK:         llvm.call @erff
 // CHECK:         llvm.intr.sqrt
