@@ -1,0 +1,290 @@
+"""One random attention program with its arguments; all of it follows from the seed.
+
+What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every operand,
+strides, static and dynamic shapes, masks, score regions, captures, lengths, scale, position, log-sum-exp, and values
+that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
+`features` (what it exercises, for the coverage report).
+"""
+
+import random
+
+import numpy as np
+from region import Region
+
+TYPES = ["f32"] * 8 + ["bf16"] * 5 + ["f16"] * 4 + ["f64"] * 3
+EDGES = [1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 95, 96, 97, 127, 128, 129, 130]
+
+
+class Argument:
+    """A value of the entry: its name, its type in the module and what it holds (None: a scalar given as text)."""
+
+    def __init__(self, name, mlir_type, values, element):
+        self.name, self.mlir_type, self.values, self.element = name, mlir_type, values, element
+
+
+def tensor_type(shape, element, dynamic=()):
+    return "tensor<" + "".join("?x" if i in dynamic else f"{n}x" for i, n in enumerate(shape)) + element + ">"
+
+
+class Graph:
+    def __init__(self, seed):
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.numbers = np.random.default_rng(seed)
+        self.arguments = []
+        self.features = set()
+        self.prologue = []  # ops in front of the attention
+        self.captures = []
+        self.draw_sizes()
+        self.draw_position()
+        self.draw_lengths()
+        self.draw_operands()
+        self.draw_attention()
+
+    # --- extents -----------------------------------------------------------------------------------------------------
+
+    def extent(self):
+        draw = self.rng.random()
+        if draw < 0.02:
+            return 0
+        return self.rng.choice(EDGES) if draw < 0.5 else self.rng.randint(1, 130)
+
+    def draw_sizes(self):
+        rng = self.rng
+        self.element = rng.choice(TYPES)
+        self.score = "f64" if self.element == "f64" else "f32"
+        self.depth = rng.choice([8, 16, 32, 40, 64, 64, 80, 96, 128]) if rng.random() < 0.6 else rng.randint(1, 130)
+        self.value_depth = self.depth if rng.random() < 0.6 else rng.choice([1, 5, 8, 24, 32, 64, 128, 130])
+        self.batches = 0 if rng.random() < 0.01 else rng.choice([1, 1, 2, 3])
+        self.key_heads = rng.choice([1, 1, 2, 3])
+        self.group = rng.choice([1, 1, 1, 2, 3, 4, 8])
+        self.heads = self.key_heads * self.group
+        self.queries = self.extent()
+        self.keys = self.queries if rng.random() < 0.35 else self.extent()
+        # The reference is plain loops: what is too large loses heads, batches, then depth.
+        while self.batches * self.heads * self.queries * self.keys * (self.depth + self.value_depth) > 6e6:
+            if self.group > 1:
+                self.group = 1
+            elif self.key_heads > 1:
+                self.key_heads -= 1
+            elif self.batches > 1:
+                self.batches -= 1
+            else:
+                self.keys = self.keys * 2 // 3
+            self.heads = self.key_heads * self.group
+        self.note(f"type {self.element}")
+        self.note("d_v ≠ d_k", self.depth != self.value_depth)
+        self.note("grouped queries", self.group > 1)
+        self.note("an extent of 0", 0 in (self.batches, self.queries, self.keys))
+        self.note("more queries than keys", self.queries > self.keys)
+        self.note("more keys than queries", self.queries < self.keys)
+
+    def note(self, feature, holds=True):
+        if holds:
+            self.features.add(feature)
+
+    # --- arguments ---------------------------------------------------------------------------------------------------
+
+    def add_scalar(self, stem, mlir_type, value):
+        name = f"%{stem}{len(self.arguments)}"
+        self.arguments.append(Argument(name, mlir_type, value, mlir_type))
+        return name
+
+    def add_tensor(self, stem, values, element, dynamic=()):
+        name = f"%{stem}{len(self.arguments)}"
+        self.arguments.append(Argument(name, tensor_type(values.shape, element, dynamic), values, element))
+        return name
+
+    def draw_position(self):
+        """`at`: where element 0 stands. Regions see absolute positions, so captured tables must reach that far."""
+        self.at = [self.rng.randint(0, 9) for _ in range(4)] if self.rng.random() < 0.15 else [0, 0, 0, 0]
+        self.has_at = any(self.at)
+        self.note("at", self.has_at)
+
+    def draw_lengths(self):
+        """Lengths end at absolute positions. `self.ends` is how many queries and keys of each batch count."""
+        self.ends, self.length_clauses = {}, []
+        for role, extent, start in [("q", self.queries, self.at[2]), ("kv", self.keys, self.at[3])]:
+            draw = self.rng.random()
+            ends = [extent] * max(self.batches, 1)
+            if draw < 0.12:
+                ends = [self.rng.randint(0, extent)] * max(self.batches, 1)
+                name = self.add_scalar(f"{role}_len", "index", ends[0] + start)
+                self.length_clauses.append(f"{role}_len({name} : index)")
+                self.note(f"{role}_len index")
+            elif draw < 0.3:
+                ends = [self.rng.choice([0, extent, self.rng.randint(0, extent)]) for _ in range(self.batches)]
+                element = self.rng.choice(["i32", "i64", "index"])
+                dynamic = (0,) if self.rng.random() < 0.5 else ()
+                name = self.add_tensor(f"{role}_len", np.array(ends, np.int64).reshape(-1) + start, element, dynamic)
+                self.length_clauses.append(f"{role}_len({name} : {self.arguments[-1].mlir_type})")
+                self.note(f"{role}_len tensor")
+                self.note("a length of 0", 0 in ends)
+            self.ends[role] = ends
+
+    # --- query, key, value -------------------------------------------------------------------------------------------
+
+    def draw_dims(self, sizes):
+        """Some order of b, h, s, d; b and h may be left out where they are 1."""
+        dims = [d for d in "bhsd" if not (d in "bh" and sizes[d] == 1 and self.rng.random() < 0.4)]
+        draw = self.rng.random()
+        if draw < 0.25:
+            dims = [d for d in "bshd" if d in dims]
+        elif draw < 0.55:
+            self.rng.shuffle(dims)
+        self.note("layout " + "".join(dims))
+        self.note("depth is not innermost", dims[-1] != "d")
+        return dims
+
+    def draw_values(self, role, dims, sizes):
+        shape = [sizes[d] for d in dims]
+        values = self.numbers.standard_normal(shape)
+        if self.hard and role != "value":
+            # Logits of ±1e4; in f16 the operands must stay in range.
+            values *= 60 if role == "query" else 1e4 / 60 / max(self.depth, 1) ** 0.5
+        s, d = dims.index("s"), dims.index("d")
+        if self.nan_query and role == "query" and sizes["s"]:
+            np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
+        if self.nan_key and role == "key" and sizes["s"]:
+            np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
+        # What lies beyond a length must not matter, whatever it is.
+        ends = self.ends["q" if role == "query" else "kv"]
+        for batch in range(sizes["b"]):
+            if ends[batch] < sizes["s"]:
+                one = np.moveaxis(values, dims.index("b"), 0)[batch] if "b" in dims else values
+                axis = s - ("b" in dims and dims.index("b") < s)
+                np.moveaxis(one, axis, 0)[ends[batch] :] = self.rng.choice([np.nan, np.inf, 1e30])
+                self.note("rubbish beyond a length")
+        return values.astype(np.float64)
+
+    def draw_operand(self, role, sizes):
+        """Makes the argument and, where it is strided, its slice. Returns name, dims and type."""
+        dims = self.draw_dims(sizes)
+        values = self.draw_values(role, dims, sizes)
+        if self.rng.random() < 0.22 and values.size:
+            return self.draw_slice(role, dims, values)
+        free = [i for i, d in enumerate(dims) if d != "d"]
+        dynamic = {"all": free, "none": [], "some": [i for i in free if self.rng.random() < 0.5]}[self.dynamic]
+        name = self.add_tensor(role[0], values, self.element, dynamic)
+        return name, dims, self.arguments[-1].mlir_type, {dims[i] for i in dynamic}
+
+    def draw_slice(self, role, dims, values):
+        """A larger tensor of which the operand is a part: an offset and a stride for every dimension, maybe one more
+        dimension of which it is one plane (as a fused projection has it)."""
+        rng = self.rng
+        strides = [rng.choice([1, 1, 1, 2, 3]) for _ in dims]
+        offsets = [rng.randint(0, 3) for _ in dims]
+        source = [o + (n - 1) * t + 1 + rng.randint(0, 2) for o, n, t in zip(offsets, values.shape, strides)]
+        sizes = list(values.shape)
+        plane = rng.randint(0, len(dims)) if rng.random() < 0.4 else None
+        if plane is not None:
+            for entries, entry in [(strides, 1), (offsets, rng.randint(0, 2)), (source, 3), (sizes, 1)]:
+                entries.insert(plane, entry)
+        whole = self.numbers.standard_normal(source)
+        index = tuple(slice(o, o + (n - 1) * t + 1, t) for o, n, t in zip(offsets, sizes, strides))
+        whole[index] = values.reshape(sizes)
+        name = self.add_tensor(role[0], whole, self.element)
+        result = tensor_type(values.shape, self.element)
+        join = lambda numbers: ", ".join(map(str, numbers))
+        self.prologue.append(f"%{role} = tensor.extract_slice {name}[{join(offsets)}] [{join(sizes)}] [{join(strides)}]"
+                             f" : {self.arguments[-1].mlir_type} to {result}")
+        self.note("strided operand")
+        self.note("inner stride ≠ 1", strides[-1] != 1 or plane == len(dims))
+        self.note("a plane of a larger tensor", plane is not None)
+        return f"%{role}", dims, result, set()
+
+    def draw_operands(self):
+        rng = self.rng
+        self.hard = rng.random() < 0.15
+        self.nan_query, self.nan_key = rng.random() < 0.04, rng.random() < 0.04
+        self.dynamic = rng.choice(["all", "all", "none", "some"])
+        self.note("logits of ±1e4", self.hard)
+        self.note("NaN in a query", self.nan_query)
+        self.note("NaN in a key", self.nan_key)
+        self.note(f"dynamic extents: {self.dynamic}")
+        sizes = {"b": self.batches, "h": self.heads, "s": self.queries, "d": self.depth}
+        self.query = self.draw_operand("query", sizes)
+        sizes = {"b": self.batches, "h": self.key_heads, "s": self.keys, "d": self.depth}
+        self.key = self.draw_operand("key", sizes)
+        self.value = self.draw_operand("value", {**sizes, "d": self.value_depth})
+
+    # --- the op ------------------------------------------------------------------------------------------------------
+
+    def draw_scale(self):
+        draw = self.rng.random()
+        if draw < 0.5:
+            return []
+        scale = round(self.rng.choice([0.1, 0.25, 1.0, -0.5]) * self.rng.uniform(0.5, 1.5), 4)
+        if draw < 0.75:
+            self.note("constant scale")
+            return [f"scale({scale!r})"]
+        self.note("scale at run time")
+        return [f"scale({self.add_scalar('scale', self.score, scale)} : {self.score})"]
+
+    def draw_masks(self):
+        rng, masks = self.rng, []
+        for _ in range(rng.choice([0, 0, 0, 1, 1, 1, 1, 2, 2, 3])):
+            kind = rng.choice(["top_left", "bottom_right", "offset", "window", "window", "region", "region", "region"])
+            self.note(f"mask: {kind}")
+            if kind == "offset":
+                masks.append(f"mask causal<{rng.choice([-200, 200, rng.randint(-20, 20)])}>")
+            elif kind == "window":
+                left, right = (rng.choice(["*", rng.randint(0, 5), rng.randint(0, 60)]) for _ in range(2))
+                masks.append(f"mask window<{left}, {right}>")
+            elif kind == "region":
+                masks.append(Region(self).mask())
+            else:
+                masks.append(f"mask causal<{kind}>")
+        self.note("several masks", len(masks) > 1)
+        return masks
+
+    def draw_attention(self):
+        rng = self.rng
+        operands = [self.query, self.key, self.value]
+        scale = self.draw_scale()
+        masks = self.draw_masks()
+        scores = [Region(self).score()] if rng.random() < 0.45 else []
+        at = [self.add_scalar("at", "index", n) for n in self.at] if self.has_at else []
+
+        # Only now is it known what the regions capture.
+        names = ", ".join(f"%c{i}" for i in range(len(self.captures)))
+        regions = [text.replace("CAPTURES", ", " + names if names else "") for text in masks + scores]
+        clauses = []
+        if self.captures:
+            clauses.append(f"captures({', '.join(c.name for c in self.captures)} : "
+                           f"{', '.join(c.mlir_type for c in self.captures)})")
+        clauses += self.length_clauses + scale
+        if at:
+            clauses.append(f"at({', '.join(at)})")
+        lse = rng.random() < 0.35
+        self.note("log-sum-exp", lse)
+
+        sizes = {"b": self.batches, "h": self.heads, "s": self.queries, "d": self.value_depth}
+        dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes)
+        self.note("output in another layout", dims != self.query[1])
+        if dims != self.query[1]:
+            clauses.append(f"out[{','.join(dims)}]")
+        element = self.score if rng.random() < 0.2 else self.element
+        self.note("output in the score type", element != self.element)
+        known = lambda d: d not in self.query[3]
+        result = lambda names, kind: tensor_type([sizes[d] for d in names], kind,
+                                                 [i for i, d in enumerate(names) if d != "d" and not known(d)])
+        results = [result(dims, element)]
+        if lse:
+            results.append(result([d for d in "bhs" if d in dims], self.score))
+        self.text = self.print_module(operands, clauses, regions, results)
+
+    def print_module(self, operands, clauses, regions, results):
+        named = ", ".join(f"{name}[{','.join(dims)}]" for name, dims, _, _ in operands)
+        types = ", ".join(type for _, _, type, _ in operands)
+        parameters = ", ".join(f"{a.name}: {a.mlir_type}" for a in self.arguments)
+        values = ["%o", "%lse"][: len(results)]
+        all_results = f"({', '.join(results)})"
+        lines = [f"// Made by random_graphs.py --seed {self.seed}",
+                 f"func.func @graph({parameters}) -> {all_results} {{"]
+        lines += [f"  {op}" for op in self.prologue]
+        lines.append(f"  {', '.join(values)} = attn.attention {named}")
+        lines += [f"    {clause}" for clause in clauses + regions + (["lse"] if len(results) > 1 else [])]
+        lines.append(f"    : ({types}) -> {all_results}")
+        lines += [f"  return {', '.join(values)} : {', '.join(results)}", "}"]
+        return "\n".join(lines) + "\n"

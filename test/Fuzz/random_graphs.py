@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# RUN: %python %s --parse-only --first-seed 0 --count 300
+"""Random attention programs against the float64 reference.
+
+Usage: random_graphs.py [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only] [--run "saccade-run ..."]
+Every program follows from its seed. For a failure the module and its arguments are written to the folder --keep, and
+the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
+"""
+
+import argparse
+import collections
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from attention_graph import Graph
+
+NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.float32, "i1": np.bool_, "i8": np.int8,
+         "i32": np.int32, "i64": np.int64, "index": np.int64}  # fmt: skip
+
+
+def write(graph, folder):
+    """Writes module and arguments into the folder and returns the arguments of saccade-run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    module = folder / "graph.mlir"
+    module.write_text(graph.text)
+    line = [str(module)]
+    for i, argument in enumerate(graph.arguments):
+        if np.isscalar(argument.values):
+            line.append(f"--arg={argument.values}")
+            continue
+        file = folder / f"{i}.npy"
+        # Beyond a length there are numbers that no small type holds.
+        with np.errstate(over="ignore"):
+            np.save(file, argument.values.astype(NUMPY[argument.element]))
+        line.append(f"--arg={file}:{argument.element}")
+    return line
+
+
+def run(seed, command, folder, keep):
+    """Runs one graph; the text of its failure, or None."""
+    graph = Graph(seed)
+    line = [*command, *write(graph, folder), "--check"]
+    try:
+        result = subprocess.run(line, capture_output=True, text=True, timeout=120)
+        code, output = result.returncode, result.stdout + result.stderr
+    except subprocess.TimeoutExpired:
+        code, output = "no", "still running after 120 s"
+    if code == 0:
+        return graph, None
+    kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check"]
+    shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-8:])
+    return graph, f"FAIL test/Fuzz/random_graphs.py --seed {seed}: exit code {code}\n{shown}\n    {shlex.join(kept)}"
+
+
+def parse_all(seeds, opt):
+    """One process checks that all of them are well formed."""
+    text = "// -----\n".join(Graph(seed).text for seed in seeds)
+    result = subprocess.run([*opt, "-split-input-file"], input=text, capture_output=True, text=True)
+    print(result.stderr[:4000], end="")
+    return result.returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int, help="only this one, and show the module")
+    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
+    parser.add_argument("--parse-only", action="store_true")
+    parser.add_argument("--opt", default="saccade-opt")
+    parser.add_argument("--run", default="saccade-run --threads=2")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
+    args = parser.parse_args()
+
+    seeds = range(args.first_seed, args.first_seed + args.count)
+    if args.seed is not None:
+        seeds = [args.seed]
+        print(Graph(args.seed).text)
+    if args.parse_only:
+        failures = parse_all(seeds, shlex.split(args.opt))
+        graphs = map(Graph, seeds)
+    else:
+        command = shlex.split(args.run)
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
+            one = lambda seed: run(seed, command, pathlib.Path(folder) / str(seed), args.keep)
+            results = []
+            for graph, failure in workers.map(one, seeds):
+                results.append((graph, failure))
+                if failure:
+                    print(failure, flush=True)
+        graphs = [graph for graph, _ in results]
+        failures = sum(failure is not None for _, failure in results)
+        print(f"{len(results)} graphs, {failures} failures")
+    if args.coverage:
+        counts = collections.Counter(feature for graph in graphs for feature in graph.features)
+        for feature, count in sorted(counts.items()):
+            print(f"{count:6d}  {feature}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
