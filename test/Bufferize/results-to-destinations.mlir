@@ -17,6 +17,14 @@ func.func @several_results_keep_their_order(%x: tensor<4xf32>, %y: tensor<f64>) 
   return %y, %x : tensor<f64>, tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @shape_functions_keep_their_results(
+// CHECK-SAME:    -> index
+func.func @shape_functions_keep_their_results(%x: tensor<?xf32>) -> index attributes {attn.shapes_of = "f"} {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?xf32>
+  return %n : index
+}
+
 // CHECK-LABEL: func.func private @private_functions_keep_their_results(
 // CHECK-SAME:    -> index
 func.func private @private_functions_keep_their_results(%x: tensor<?xf32>) -> index {

@@ -10,7 +10,8 @@ def ResultsToDestinations : Pass<"attn-results-to-destinations", "::mlir::Module
     Every tensor result of a public function becomes a trailing memref argument with strides known at run time, into
     which the tensor is materialised. The caller owns all memory, and producers can write where the result is wanted.
 
-    Entries return tensors only, have one block and are not called from within the module.
+    Entries return tensors only, have one block and are not called from within the module. Shape functions
+    (`attn.shapes_of`) return extents and stay as they are.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect"];
 }
