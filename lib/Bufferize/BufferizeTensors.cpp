@@ -23,17 +23,34 @@ namespace saccade {
 using namespace mlir;
 using namespace mlir::bufferization;
 
-/// Gives every use of a `tensor.empty` its own one beside it. Two computations that share one would look like a
-/// conflict, and one that stands outside a parallel loop would be shared by threads.
-static void separateEmptyTensors(ModuleOp module) {
-  SmallVector<tensor::EmptyOp> empties;
-  module.walk([&](tensor::EmptyOp op) { empties.push_back(op); });
-  for (tensor::EmptyOp op : empties) {
+/// Whether the contents of `value` are nobody's: an empty tensor, a part of one, or one that is only filled.
+static bool isFresh(Value value) {
+  if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>())
+    return isFresh(slice.getSource());
+  if (auto fill = value.getDefiningOp<linalg::FillOp>())
+    return isFresh(fill.getOutputs()[0]);
+  return isa_and_nonnull<tensor::EmptyOp>(value.getDefiningOp());
+}
+
+/// Gives every use of a fresh tensor its own one. Two computations that share one would look like a conflict, and an
+/// empty one that stands outside a parallel loop would be shared by threads.
+static void separateFreshTensors(ModuleOp module) {
+  SmallVector<Operation *> fresh;
+  module.walk([&](Operation *op) {
+    if (isa<tensor::EmptyOp, tensor::ExtractSliceOp, linalg::FillOp>(op) && op->getNumResults() == 1 &&
+        isFresh(op->getResult(0)))
+      fresh.push_back(op);
+  });
+  // Users come first: what they start from then has one use more for each copy.
+  for (Operation *op : llvm::reverse(fresh)) {
+    bool isEmpty = isa<tensor::EmptyOp>(op);
+    if (!isEmpty && (op->use_empty() || op->hasOneUse()))
+      continue;
     for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
-      OpBuilder builder(use.getOwner());
+      OpBuilder builder(isEmpty ? use.getOwner() : op);
       use.set(builder.clone(*op)->getResult(0));
     }
-    op.erase();
+    op->erase();
   }
 }
 
@@ -69,7 +86,7 @@ namespace {
 struct BufferizeTensors : saccade::impl::BufferizeTensorsBase<BufferizeTensors> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
-    separateEmptyTensors(module);
+    separateFreshTensors(module);
     protectArguments(module);
     if (failed(eliminateEmpties(module)))
       return signalPassFailure();

@@ -32,4 +32,15 @@ def VerifyTiled : Pass<"attn-verify-tiled", "::mlir::func::FuncOp"> {
   }];
 }
 
+def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
+  let summary = "cuts the structured ops around attention into parallel tasks";
+  let description = [{
+    Ops are taken in groups that share a loop: a matrix product with its initial value and what is applied to its
+    result, in tiles of the schedule's rows and columns; reductions over rows with what surrounds them, in tiles of
+    whole rows; elementwise ops. Nothing is computed twice. Temporaries inside a task have a static size. Tiny ops and
+    those without a parallel dimension stay as they are.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
 #endif // SACCADE_TILING_PASSES_TD

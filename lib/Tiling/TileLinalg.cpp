@@ -1,0 +1,150 @@
+//===- TileLinalg.cpp - Structured ops as parallel tasks ----------------------===//
+//
+// Makes one parallel loop over tiles of each group of structured ops. It stands beside TileQueries and before
+// bufferization, which can only then write every tile where it is wanted.
+//
+//===----------------------------------------------------------------------===//
+#include "FusionGroup.h"
+#include "saccade/Tiling/Passes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_TILELINALG
+#include "saccade/Tiling/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+/// Makes the loop of a group and erases what is computed in it.
+static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
+  SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(rewriter.getContext(), group.tileSizes);
+  scf::SCFTileAndFuseOptions options;
+  scf::SCFTilingOptions tiling;
+  tiling.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp).setTileSizes(sizes);
+  options.setTilingOptions(tiling);
+  options.setFusionControlFn([&](tensor::ExtractSliceOp, OpResult producer, bool)
+                                 -> std::optional<scf::SCFTileAndFuseOptions::ControlFnResult> {
+    if (!group.members.contains(producer.getOwner()))
+      return std::nullopt;
+    return scf::SCFTileAndFuseOptions::ControlFnResult{group.kept.contains(producer.getOwner())};
+  });
+  rewriter.setInsertionPoint(group.root);
+  FailureOr<scf::SCFTileAndFuseResult> result = scf::tileConsumerAndFuseProducersUsingSCF(
+      rewriter, cast<TilingInterface>(group.root.getOperation()), options);
+  if (failed(result))
+    return group.root.emitOpError() << "could not be cut into tiles";
+  for (auto [original, replacement] : result->replacements)
+    rewriter.replaceAllUsesWith(original, replacement);
+  return success();
+}
+
+/// Gives every use of a constant tensor that something starts from its own one: it is cheaper to fill twice than to
+/// keep one outside of all loops.
+static void separateInits(IRRewriter &rewriter, Operation *root) {
+  SmallVector<linalg::FillOp> fills;
+  root->walk([&](linalg::FillOp fill) { fills.push_back(fill); });
+  for (linalg::FillOp fill : fills) {
+    if (!fill.hasPureTensorSemantics() || fill->hasOneUse())
+      continue;
+    for (OpOperand &use : llvm::make_early_inc_range(fill->getUses())) {
+      rewriter.setInsertionPoint(use.getOwner());
+      use.set(rewriter.clone(*fill)->getResult(0));
+    }
+    rewriter.eraseOp(fill);
+  }
+}
+
+/// The largest value of a tile's extent: the constant in the `affine.min` that cuts off the last tile.
+static std::optional<int64_t> upperBound(OpFoldResult size) {
+  if (std::optional<int64_t> constant = getConstantIntValue(size))
+    return constant;
+  auto min = cast<Value>(size).getDefiningOp<affine::AffineMinOp>();
+  if (!min)
+    return std::nullopt;
+  std::optional<int64_t> bound;
+  for (AffineExpr expr : min.getMap().getResults())
+    if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+      bound = std::min(bound.value_or(constant.getValue()), constant.getValue());
+  return bound;
+}
+
+/// Temporaries of a tile get the size of a whole tile, because the memory of a task is planned before it runs.
+static LogicalResult shrinkTemporaries(IRRewriter &rewriter, Operation *root) {
+  SmallVector<tensor::ExtractSliceOp> slices;
+  root->walk([&](tensor::ExtractSliceOp slice) {
+    auto empty = slice.getSource().getDefiningOp<tensor::EmptyOp>();
+    if (empty && slice->getParentOfType<scf::ForallOp>() && !empty->getParentOfType<scf::ForallOp>())
+      slices.push_back(slice);
+  });
+  for (tensor::ExtractSliceOp slice : slices) {
+    SmallVector<int64_t> shape;
+    for (OpFoldResult size : slice.getMixedSizes()) {
+      std::optional<int64_t> bound = upperBound(size);
+      if (!bound)
+        return slice.emitOpError() << "takes a temporary whose size has no bound";
+      shape.push_back(*bound);
+    }
+    rewriter.setInsertionPoint(slice);
+    Location loc = slice.getLoc();
+    Value tile = tensor::EmptyOp::create(rewriter, loc, shape, slice.getType().getElementType());
+    SmallVector<OpFoldResult> zeros(shape.size(), rewriter.getIndexAttr(0)), ones(shape.size(), rewriter.getIndexAttr(1));
+    rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(slice, slice.getType(), tile, zeros, slice.getMixedSizes(), ones);
+  }
+  return success();
+}
+
+namespace {
+
+struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
+  void runOnOperation() override {
+    // Extents that are asked of results would keep whole producers alive.
+    RewritePatternSet patterns(&getContext());
+    memref::populateResolveRankedShapedTypeResultDimsPatterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      return signalPassFailure();
+
+    IRRewriter rewriter(&getContext());
+    separateInits(rewriter, getOperation());
+
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (op.hasPureTensorSemantics() && !op->getParentOfType<scf::ForallOp>())
+        ops.push_back(op);
+    });
+    llvm::SmallPtrSet<Operation *, 16> erased;
+    // From the last to the first, so that a root is never a producer of a group to come.
+    for (linalg::LinalgOp op : llvm::reverse(ops)) {
+      if (erased.contains(op) || eraseIfDead(rewriter, op))
+        continue;
+      FusionGroup group = formGroup(op);
+      if (!group.isTiled())
+        continue;
+      if (failed(tileGroup(rewriter, group)))
+        return signalPassFailure();
+      for (Operation *member : group.members)
+        if (eraseIfDead(rewriter, member))
+          erased.insert(member);
+    }
+    // A producer with two users in a loop was put there twice.
+    DominanceInfo dominance(getOperation());
+    eliminateCommonSubExpressions(rewriter, dominance, getOperation());
+    if (failed(shrinkTemporaries(rewriter, getOperation())))
+      signalPassFailure();
+  }
+
+  static bool eraseIfDead(IRRewriter &rewriter, Operation *op) {
+    if (!isOpTriviallyDead(op))
+      return false;
+    rewriter.eraseOp(op);
+    return true;
+  }
+};
+
+} // namespace
