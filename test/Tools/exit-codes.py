@@ -1,0 +1,99 @@
+# RUN: %python %s %S/Inputs %t
+"""Every tool ends with the exit code of its contract, says why, and never by a signal."""
+import os
+import struct
+import subprocess
+import sys
+
+inputs, scratch = sys.argv[1:3]
+os.makedirs(scratch, exist_ok=True)
+attention = os.path.join(inputs, "attention.mlir")
+two = os.path.join(inputs, "two-entries.mlir")
+heads = os.path.join(inputs, "wrong-heads.mlir")
+
+
+def path(name):
+    return os.path.join(scratch, name)
+
+
+def write(name, data):
+    with open(path(name), "wb") as file:
+        file.write(data)
+    return path(name)
+
+
+def npy(descr, shape, data):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + data
+
+
+failures = 0
+
+
+def expect(code, words, *command):
+    """Runs a command and compares its exit code; `words` must stand in what it prints."""
+    global failures
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    text = done.stdout + done.stderr
+    if done.returncode != code or words not in text:
+        failures += 1
+        print(f"FAILED: {' '.join(command)}\n  exit code {done.returncode}, expected {code} with {words!r}\n{text}")
+
+
+run, compile, opt = "saccade-run", "saccade-compile", "saccade-opt"
+three = ["--arg=2x5x64:f32:1", "--arg=2x6x64:f32:2", "--arg=2x6x64:f32:3"]
+
+# 0: done
+expect(0, "agrees", run, attention, *three, "--check")
+expect(0, "GFLOP/s", run, attention, *three, "--time")
+expect(0, "tokens/s", run, attention, *three, "--time", "--threads=1")
+expect(0, "Usage:", run, "--help")
+expect(0, "Saccade", run, "--version")
+expect(0, "[2.5, 2.5, 2.5]", run, two, "--entry=fill_with", "--arg=3", "--arg=2.5")
+whole = write("whole.npy", npy("<f4", "(3,)", struct.pack("<3f", 1, 2, 3)))
+expect(0, "[2, 4, 6]", run, two, "--entry=double", f"--arg={whole}")
+wide = write("wide.npy", npy("<f8", "(3,)", struct.pack("<3d", 1, 2, 3)))
+expect(0, "[2, 4, 6]", run, two, "--entry=double", f"--arg={wide}:f32")
+expect(0, "", run, two, "--entry=double", f"--arg={whole}", f"--out={path('result.npy')}")
+with open(path("result.npy"), "rb") as file:
+    if file.read()[-12:] != struct.pack("<3f", 2, 4, 6):
+        failures += 1
+        print("FAILED: result.npy does not hold the result")
+
+# 1: the input was refused
+expect(1, "expected a multiple", run, heads, "--arg=7x5x64:f32", "--arg=2x5x64:f32")
+expect(1, "error", run, write("broken.mlir", b"func.func @f(%a: tensor<"))
+expect(1, "error", compile, write("noise.mlir", bytes(range(256)) * 8), "-o", path("x.o"))
+expect(1, "value has another length than key: found 7, wanted 6", run, attention, three[0], three[1], "--arg=2x7x64:f32")
+expect(1, "given a tensor of shape 2x5x63", run, attention, "--arg=2x5x63:f32", *three[1:])
+expect(1, "is given a tensor with 1 dimensions", run, attention, "--arg=5:f32", *three[1:])
+expect(1, "has element type f64, expected f32", run, attention, "--arg=2x5x64:f64", *three[1:])
+expect(1, "append ':f32'", run, two, "--entry=double", f"--arg={wide}")
+
+# 2: usage
+expect(2, "unknown option '--tim'; did you mean '--time'?", run, attention, "--tim")
+expect(2, "argument #1 (tensor<?x?x64xf32>) is missing", run, attention, three[0])
+expect(2, "takes 3 arguments", run, attention, *three, "--arg=1:f32")
+expect(2, "@fill_with(index, f32) -> (tensor<?xf32>)", run, two, "--entry=triple", "--arg=3:f32")
+expect(2, "several entries", run, two, "--arg=3:f32")
+expect(2, "is not a number", run, two, "--entry=fill_with", "--arg=3", "--arg=much")
+expect(2, "neither FILE.npy", run, attention, "--arg=2xax64:f32", *three[1:])
+expect(2, "no input", compile)
+expect(2, "unknown stage 'nowhere'", compile, attention, "--stop-after=nowhere")
+expect(2, "an object needs a file", compile, attention)
+expect(2, "expected mlir, llvm, asm or obj", compile, attention, "--emit=exe")
+
+# 3: a file could not be read or written
+expect(3, "cannot read", run, path("nowhere.mlir"))
+expect(3, "nowhere.npy", run, two, "--entry=double", f"--arg={path('nowhere.npy')}")
+truncated = write("truncated.npy", npy("<f4", "(3,)", b"12345678"))
+expect(3, "8 bytes of data, expected 12", run, two, "--entry=double", f"--arg={truncated}")
+expect(3, "magic", run, two, "--entry=double", f"--arg={write('noise.npy', bytes(100))}")
+expect(3, "cannot write", run, two, "--entry=double", f"--arg={whole}", f"--out={path('no/such/folder.npy')}")
+expect(3, "plugin", compile, attention, f"--load-pass-plugin={path('nowhere.so')}", "-o", path("x.o"))
+
+# 4: target not supported
+expect(4, "expected one of host, portable, v3, v4, v4-bf16", run, attention, *three, "--target=sm_90a")
+expect(4, "not supported", compile, attention, "--target=riscv", "-o", path("x.o"))
+
+sys.exit(1 if failures else 0)

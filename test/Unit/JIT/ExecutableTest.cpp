@@ -1,0 +1,134 @@
+//===- ExecutableTest.cpp - Programs compiled into this process ---------------===//
+#include "saccade/JIT/Executable.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+using namespace saccade;
+
+namespace {
+
+const char *const program = R"(
+func.func @sum_of_two(%a: tensor<?x?xf32>, %b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %rows = tensor.dim %a, %c0 : tensor<?x?xf32>
+  %columns = tensor.dim %a, %c1 : tensor<?x?xf32>
+  %empty = tensor.empty(%rows, %columns) : tensor<?x?xf32>
+  %sum = linalg.add ins(%a, %b : tensor<?x?xf32>, tensor<?x?xf32>) outs(%empty : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %sum : tensor<?x?xf32>
+}
+func.func @attend(%q: tensor<?x?x8xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %o : tensor<?x?x8xf32>
+}
+)";
+
+/// Compiled once for all tests.
+const Executable &compiled() {
+  static std::unique_ptr<Executable> executable = [] {
+    auto created = Executable::createFromText(program, "program.mlir", CompileOptions());
+    if (!created) {
+      ADD_FAILURE() << llvm::toString(created.takeError());
+      std::abort();
+    }
+    return std::move(*created);
+  }();
+  return *executable;
+}
+
+std::string errorOf(llvm::Error error) { return error ? llvm::toString(std::move(error)) : ""; }
+
+TEST(Executable, KnowsItsEntriesAndTheirSignatures) {
+  ASSERT_EQ(2u, compiled().entries().size());
+  ASSERT_NE(nullptr, compiled().lookup("sum_of_two"));
+  EXPECT_EQ(nullptr, compiled().lookup("another"));
+  EXPECT_EQ("@sum_of_two(tensor<?x?xf32>, tensor<?x?xf32>) -> (tensor<?x?xf32>)", compiled().lookup("sum_of_two")->signature());
+}
+
+TEST(Executable, CallsWithCompactTensors) {
+  std::vector<float> a(15), b(15, 100), sum(15);
+  std::iota(a.begin(), a.end(), 0.0f);
+  const Entry &entry = *compiled().lookup("sum_of_two");
+  EXPECT_EQ("", errorOf(compiled().call(entry, {Buffer::compact(a.data(), {3, 5}), Buffer::compact(b.data(), {3, 5})},
+                                        {Buffer::compact(sum.data(), {3, 5})})));
+  for (int i = 0; i < 15; ++i)
+    EXPECT_EQ(a[i] + 100, sum[i]);
+}
+
+TEST(Executable, StridedTensorsAreTakenAsTheyAre) {
+  // A transposed input, a broadcast input (stride 0) and every other column of an output.
+  std::vector<float> a(15), row(5), sum(3 * 10, -1);
+  std::iota(a.begin(), a.end(), 0.0f);
+  std::iota(row.begin(), row.end(), 100.0f);
+  Buffer transposed{a.data(), {3, 5}, {1, 3}}, repeated{row.data(), {3, 5}, {0, 1}}, sparse{sum.data(), {3, 5}, {10, 2}};
+  EXPECT_EQ("", errorOf(compiled().call(*compiled().lookup("sum_of_two"), {transposed, repeated}, {sparse})));
+  for (int i = 0; i < 3; ++i)
+    for (int j = 0; j < 5; ++j) {
+      EXPECT_EQ(a[i + 3 * j] + row[j], sum[10 * i + 2 * j]);
+      EXPECT_EQ(-1, sum[10 * i + 2 * j + 1]);
+    }
+}
+
+TEST(Executable, ResultShapesFollowFromTheInputs) {
+  float any[1];
+  const Entry &entry = *compiled().lookup("attend");
+  auto shapes = compiled().resultShapes(entry, {Buffer::compact(any, {4, 7, 8}), Buffer::compact(any, {2, 9, 8}), Buffer::compact(any, {2, 9, 8})});
+  ASSERT_TRUE(bool(shapes));
+  EXPECT_EQ((llvm::SmallVector<int64_t, 4>{4, 7, 8}), shapes->front());
+}
+
+TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
+  float any[1000];
+  auto attend = [&](std::vector<int64_t> q, std::vector<int64_t> k, std::vector<int64_t> v) {
+    return errorOf(compiled().call(*compiled().lookup("attend"),
+                                   {Buffer::compact(any, q), Buffer::compact(any, k), Buffer::compact(any, v)},
+                                   {Buffer::compact(any, q)}));
+  };
+  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, wanted 9"));
+  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8}).find("query heads is no multiple of that of key heads: found 4, wanted 3"));
+  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}).find("argument #1 (tensor<?x?x8xf32>) is given a tensor of shape 2x9x6"));
+  EXPECT_NE(std::string::npos, attend({4, 7}, {2, 9, 8}, {2, 9, 8}).find("argument #0"));
+  EXPECT_NE(std::string::npos, errorOf(compiled().call(*compiled().lookup("attend"), {}, {})).find("takes 3 arguments"));
+}
+
+TEST(Executable, ResultsOfTheWrongShapeAreRefused) {
+  float any[100];
+  Buffer input = Buffer::compact(any, {3, 5});
+  const Entry &entry = *compiled().lookup("sum_of_two");
+  EXPECT_NE(std::string::npos, errorOf(compiled().call(entry, {input, input}, {Buffer::compact(any, {3, 4})})).find("result #0"));
+  EXPECT_NE(std::string::npos, errorOf(compiled().call(entry, {input, input}, {})).find("1 results"));
+}
+
+TEST(Executable, SeveralHostThreadsMayCallAtOnce) {
+  constexpr int64_t heads = 4, rows = 33, depth = 8, size = heads * rows * depth;
+  std::vector<float> input(size), wanted(size);
+  for (int64_t i = 0; i < size; ++i)
+    input[i] = std::sin(0.37f * static_cast<float>(i));
+  auto attend = [&](float *result) {
+    Buffer in = Buffer::compact(input.data(), {heads, rows, depth});
+    return errorOf(compiled().call(*compiled().lookup("attend"), {in, in, in}, {Buffer::compact(result, {heads, rows, depth})}));
+  };
+  ASSERT_EQ("", attend(wanted.data()));
+  EXPECT_TRUE(std::isfinite(wanted[0]));
+  std::vector<std::thread> hosts;
+  for (int host = 0; host < 4; ++host)
+    hosts.emplace_back([&] {
+      for (int round = 0; round < 50; ++round) {
+        std::vector<float> result(size);
+        ASSERT_EQ("", attend(result.data()));
+        ASSERT_EQ(wanted, result); // bit for bit, whoever computed what
+      }
+    });
+  for (std::thread &host : hosts)
+    host.join();
+}
+
+TEST(Executable, TextThatIsNoProgramIsAnErrorWithItsPlace) {
+  auto created = Executable::createFromText("func.func @f( {", "broken.mlir", CompileOptions());
+  ASSERT_FALSE(bool(created));
+  EXPECT_NE(std::string::npos, llvm::toString(created.takeError()).find("broken.mlir:1"));
+}
+
+} // namespace
