@@ -111,21 +111,36 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
       [&] { e.loop(e.index(0), rows, 1, [&](Value r) { copyScalars(r, e.index(0)); }); });
 }
 
+/// Turns `lines` (a square of registers) by exchanging halves, quarters, ... of pairs of lines (Eklundh, 1972). Written as
+/// shuffles because folding takes a transpose of rows apart into its elements.
+static void transpose(Emitter &e, SmallVectorImpl<Value> &lines) {
+  int64_t lanes = lines.size();
+  for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
+    SmallVector<int64_t> upper, lower;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      bool fromSecond = lane & distance;
+      upper.push_back(fromSecond ? lanes + lane - distance : lane);
+      lower.push_back(fromSecond ? lanes + lane : lane + distance);
+    }
+    for (int64_t i = 0; i < lanes; ++i) {
+      if (i & distance)
+        continue;
+      Value first = lines[i], second = lines[i + distance];
+      lines[i] = vector::ShuffleOp::create(e.b, e.loc, first, second, upper);
+      lines[i + distance] = vector::ShuffleOp::create(e.b, e.loc, first, second, lower);
+    }
+  }
+}
+
 /// lanes × lanes elements: rows [row, row + lanes) of `src` from column `c` on, into one lane block of a panel.
 static void transposeBlock(Emitter &e, Value src, Value row, Value lastRow, Value c, Value dst, Value panel,
                            Value lane) {
-  int64_t lanes = e.lanes();
-  auto blockType = VectorType::get({lanes, lanes}, e.type);
-  Value block = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(blockType, e.b.getFloatAttr(e.type, 0.0)));
-  for (int64_t i = 0; i < lanes; ++i) {
-    Value line = loadConverted(e, src, {e.min(e.add(row, i), lastRow), c});
-    block = vector::InsertOp::create(e.b, e.loc, line, block, ArrayRef<int64_t>{i});
-  }
-  Value turned = vector::TransposeOp::create(e.b, e.loc, block, ArrayRef<int64_t>{1, 0});
-  for (int64_t i = 0; i < lanes; ++i) {
-    Value line = vector::ExtractOp::create(e.b, e.loc, turned, ArrayRef<int64_t>{i});
+  SmallVector<Value> lines;
+  for (int64_t i = 0; i < e.lanes(); ++i)
+    lines.push_back(loadConverted(e, src, {e.min(e.add(row, i), lastRow), c}));
+  transpose(e, lines);
+  for (auto [i, line] : llvm::enumerate(lines))
     e.storeVector(line, dst, {panel, e.add(c, i), lane});
-  }
 }
 
 void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) {

@@ -1,0 +1,26 @@
+"""Prints the innermost loops of an assembly file (AT&T syntax, from standard input) that compute, one a line:
+
+    loop: N multiply-adds, I instructions, V vector spills
+and then every function that is called. A vector spill is a vector register moved to or from the stack.
+"""
+
+import re
+import sys
+
+lines = sys.stdin.read().split("\n")
+labels = {m.group(1): i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
+loops = []
+for i, line in enumerate(lines):
+    jump = re.match(r"\s+j\w+\s+(\.L\w+)", line)
+    if jump and labels.get(jump.group(1), i) < i:
+        loops.append((labels[jump.group(1)], i))
+for first, last in sorted(set(loops)):
+    if any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops):
+        continue
+    body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
+    products = sum(bool(re.match(r"vfn?madd|mulp[sd]", l)) for l in body)
+    spills = sum(bool(re.search(r"\(%rsp\)|\(%rbp\)", l) and re.search(r"%[xyz]mm", l)) for l in body)
+    if products:
+        print(f"loop: {products} multiply-adds, {len(body)} instructions, {spills} vector spills")
+for name in sorted({m.group(1) for l in lines if (m := re.match(r"\s+call\w*\s+(\S+)", l))}):
+    print(f"call: {name}")

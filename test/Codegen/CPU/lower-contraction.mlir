@@ -1,0 +1,46 @@
+// RUN: saccade-opt %s --attn-lower-contraction=target=v4 -canonicalize -cse | FileCheck %s
+
+// CHECK-LABEL: @a_product_is_packed_and_blocked
+func.func @a_product_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?], offset: ?>>, %b: memref<768x256xf32>, %c: memref<?x256xf32>) {
+  // CHECK-DAG: memref.alloc() {{.*}} : memref<8x512x32xf32>
+  // CHECK: vector.fma
+  // CHECK-NOT: linalg.matmul
+  linalg.matmul ins(%a, %b : memref<?x768xf32, strided<[?, ?], offset: ?>>, memref<768x256xf32>) outs(%c : memref<?x256xf32>)
+  return
+}
+
+// 16-bit factors are widened while they are packed; the sum is rounded once.
+// CHECK-LABEL: @sixteen_bit_products_accumulate_in_f32
+func.func @sixteen_bit_products_accumulate_in_f32(%a: memref<96x64xbf16>, %b: memref<64x64xbf16>, %c: memref<96x64xbf16>) {
+  // CHECK: arith.extf {{.*}} : vector<16xbf16> to vector<16xf32>
+  // CHECK: vector.fma {{.*}} : vector<16xf32>
+  // CHECK: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
+  linalg.matmul ins(%a, %b : memref<96x64xbf16>, memref<64x64xbf16>) outs(%c : memref<96x64xbf16>)
+  return
+}
+
+// Which operand has the rows of the result is read off the maps, and other loops stay around.
+#b = affine_map<(b, n, k, m) -> (b, k, n)>
+#a = affine_map<(b, n, k, m) -> (k, b, m)>
+#c = affine_map<(b, n, k, m) -> (b, m, n)>
+// CHECK-LABEL: @any_order_of_dimensions
+func.func @any_order_of_dimensions(%x: memref<?x?x?xf32>, %y: memref<?x?x?xf32>, %z: memref<?x?x?xf32>) {
+  // CHECK: vector.fma
+  // CHECK-NOT: linalg.generic
+  linalg.generic {indexing_maps = [#b, #a, #c], iterator_types = ["parallel", "parallel", "reduction", "parallel"]}
+      ins(%x, %y : memref<?x?x?xf32>, memref<?x?x?xf32>) outs(%z : memref<?x?x?xf32>) {
+    ^bb0(%p: f32, %q: f32, %r: f32):
+      %t = arith.mulf %q, %p : f32
+      %u = arith.addf %t, %r : f32
+      linalg.yield %u : f32
+  }
+  return
+}
+
+// Integers are no matter of this pass.
+// CHECK-LABEL: @integer_products_are_left
+func.func @integer_products_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
+  // CHECK: linalg.matmul
+  linalg.matmul ins(%a, %a : memref<4x4xi32>, memref<4x4xi32>) outs(%c : memref<4x4xi32>)
+  return
+}

@@ -1,0 +1,23 @@
+// RUN: saccade-opt %s --attn-lower-state=target=v4 -canonicalize | FileCheck %s
+
+// An empty row may hold anything in the accumulator, NaN too: its output is chosen, not computed.
+// CHECK-LABEL: @an_empty_row_gives_zero
+func.func @an_empty_row_gives_zero(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>, %out: memref<?x16xbf16>, %lse: memref<?xf32>) {
+  // CHECK-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<16xf32>
+  // CHECK: %[[SUM:.*]] = memref.load
+  // CHECK: %[[EMPTY:.*]] = arith.cmpf oeq, %[[SUM]]
+  // CHECK: %[[ROW:.*]] = arith.select %[[EMPTY]], %[[ZERO]], %{{.*}} : vector<16xf32>
+  // CHECK: %[[NARROW:.*]] = arith.truncf %[[ROW]] : vector<16xf32> to vector<16xbf16>
+  // CHECK: vector.store %[[NARROW]]
+  // CHECK: math.log2
+  attn.finalize %acc, %max, %sum : memref<24x16xf32>, memref<24xf32>, memref<24xf32> into(%out[s,d] : memref<?x16xbf16>, %lse : memref<?xf32>)
+  return
+}
+
+// CHECK-LABEL: @merging_rescales_both_states
+func.func @merging_rescales_both_states(%a: memref<24x16xf32>, %m: memref<24xf32>, %s: memref<24xf32>, %a2: memref<24x16xf32>, %m2: memref<24xf32>, %s2: memref<24xf32>) {
+  // CHECK-COUNT-2: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+  // CHECK-NOT: attn.merge
+  attn.merge (%a2, %m2, %s2) into(%a, %m, %s) : (memref<24x16xf32>, memref<24xf32>, memref<24xf32>, memref<24x16xf32>, memref<24xf32>, memref<24xf32>) -> ()
+  return
+}
