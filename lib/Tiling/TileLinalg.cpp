@@ -7,12 +7,10 @@
 #include "FusionGroup.h"
 #include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_TILELINALG
@@ -21,6 +19,15 @@ namespace saccade {
 
 using namespace mlir;
 using namespace saccade;
+
+/// Asks for the extents of what an op writes into instead of those of its result, which would keep it alive, or make a
+/// loop depend on its own result.
+static void askDestinations(Operation *root) {
+  root->walk([](tensor::DimOp dim) {
+    while (auto producer = dim.getSource().getDefiningOp<DestinationStyleOpInterface>())
+      dim.getSourceMutable().assign(producer.getTiedOpOperand(cast<OpResult>(dim.getSource()))->get());
+  });
+}
 
 /// Makes the loop of a group and erases what is computed in it.
 static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
@@ -40,6 +47,7 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
       rewriter, cast<TilingInterface>(group.root.getOperation()), options);
   if (failed(result))
     return group.root.emitOpError() << "could not be cut into tiles";
+  askDestinations(group.root->getParentOp());
   for (auto [original, replacement] : result->replacements)
     rewriter.replaceAllUsesWith(original, replacement);
   return success();
@@ -104,14 +112,9 @@ namespace {
 
 struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
   void runOnOperation() override {
-    // Extents that are asked of results would keep whole producers alive.
-    RewritePatternSet patterns(&getContext());
-    memref::populateResolveRankedShapedTypeResultDimsPatterns(patterns);
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
-      return signalPassFailure();
-
     IRRewriter rewriter(&getContext());
     separateInits(rewriter, getOperation());
+    askDestinations(getOperation());
 
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {

@@ -93,6 +93,7 @@ public:
   }
 
   LogicalResult lower() {
+    expandPositions();
     for (Range range : op.createLoopRanges(b, loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
     along = chooseDim();
@@ -121,6 +122,19 @@ public:
   }
 
 private:
+  /// Tiling shifts linalg.index by affine.apply; the rest of the body is arith.
+  void expandPositions() {
+    op.getBlock()->walk([&](affine::AffineApplyOp apply) {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(apply);
+      std::optional<SmallVector<Value, 8>> expanded =
+          affine::expandAffineMap(b, apply.getLoc(), apply.getAffineMap(), apply.getOperands());
+      assert(expanded && "affine maps have arithmetic forms");
+      apply.getResult().replaceAllUsesWith(expanded->front());
+      apply.erase();
+    });
+  }
+
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
   /// The widest element that is read, written or computed, which decides how many fit a register.
