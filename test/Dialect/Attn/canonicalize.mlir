@@ -86,6 +86,38 @@ func.func @a_constant_scale_becomes_an_attribute(%x: tensor<?x8xf32>) -> tensor<
   return %o : tensor<?x8xf32>
 }
 
+// What is known of a tile's shape reaches the step, its captures and its results.
+// CHECK-LABEL: func.func @casts_fold_into_accumulate
+// CHECK-SAME: %[[Q:.*]]: tensor<4x8xf32>, %[[T:.*]]: tensor<6xf32>
+// CHECK-NOT: tensor.cast
+// CHECK: %[[R:.*]]:3 = attn.accumulate %[[Q]][s,d], %[[Q]][s,d], %[[Q]][s,d] captures(%[[T]] : tensor<6xf32>)
+// CHECK: score(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[K:.*]], %[[C:.*]]) {
+// CHECK-NEXT: tensor.extract %[[C]][%[[K]]] : tensor<6xf32>
+// CHECK: %[[ACC:.*]] = tensor.cast %[[R]]#0 : tensor<4x8xf32> to tensor<?x8xf32>
+// CHECK: return %[[ACC]], %[[R]]#1
+func.func @casts_fold_into_accumulate(%q: tensor<4x8xf32>, %t: tensor<6xf32>, %m: tensor<4xf32>)
+    -> (tensor<?x8xf32>, tensor<4xf32>) {
+  %q1 = tensor.cast %q : tensor<4x8xf32> to tensor<?x8xf32>
+  %t1 = tensor.cast %t : tensor<6xf32> to tensor<?xf32>
+  %r:3 = attn.accumulate %q1[s,d], %q[s,d], %q[s,d] captures(%t1 : tensor<?xf32>)
+    into(%q1, %m, %m : tensor<?x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    score(%s, %b, %h, %i, %j, %c) {
+      %e = tensor.extract %c[%j] : tensor<?xf32>
+      %sum = arith.addf %s, %e : f32
+      attn.yield %sum : f32
+    } : (tensor<?x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return %r#0, %r#1 : tensor<?x8xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @casts_fold_into_accumulate_without_regions
+// CHECK: attn.accumulate {{.*}} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+func.func @casts_fold_into_accumulate_without_regions(%q: tensor<4x8xf32>, %m: tensor<4xf32>) -> tensor<4x8xf32> {
+  %q1 = tensor.cast %q : tensor<4x8xf32> to tensor<?x8xf32>
+  %r:3 = attn.accumulate %q1[s,d], %q1[s,d], %q1[s,d] into(%q, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>)
+  return %r#0 : tensor<4x8xf32>
+}
+
 // CHECK-LABEL: func.func @unused_attention_goes
 // CHECK-NOT: attn.attention
 // CHECK: return
