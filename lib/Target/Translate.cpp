@@ -1,7 +1,8 @@
 //===- Translate.cpp - From the LLVM dialect to LLVM IR -----------------------===//
 //
 // The code generators already write the loops as they should be, and LLVM's usual mid-level pipeline takes them
-// apart again (measured: 11 % slower after it). What runs here is a short list: undo the descriptor traffic, drop what is not used.
+// apart again (measured: 11 % slower after it). What runs here is a short list: undo the descriptor traffic, drop
+// what is not used.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Target/Target.h"
@@ -67,9 +68,8 @@ std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMCont
     module.emitError(llvm::toString(machine.takeError()));
     return nullptr;
   }
-  // The LLVM verifier repeats what the dialect's verifiers have shown; it costs as much as the translation.
   std::unique_ptr<llvm::Module> result =
-      translateModuleToLLVMIR(module, context, module.getName().value_or("saccade"), /*disableVerification=*/true);
+      translateModuleToLLVMIR(module, context, module.getName().value_or("saccade"));
   if (!result)
     return nullptr;
   result->setTargetTriple((*machine)->getTargetTriple());
