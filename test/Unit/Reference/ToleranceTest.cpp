@@ -1,0 +1,130 @@
+// The tolerance rule: what passes, what does not, and the second bound.
+#include "saccade/Reference/Tolerance.h"
+#include "Harness.h"
+
+using namespace saccade::reference;
+
+namespace {
+
+using Tolerance = Reference;
+
+TEST_F(Tolerance, TwiceTheErrorOfPlainEvaluationPasses) {
+  Tensor exact = reals({3}, {1, 2, 3}), rounded = reals({3}, {1, 2, 3 + 1e-3});
+  EXPECT_TRUE(compare(exact, rounded, reals({3}, {1 + 1.9e-3, 2, 3})).agrees());
+  Comparison bad = compare(exact, rounded, reals({3}, {1, 2 - 2.1e-3, 3}));
+  EXPECT_EQ(Comparison::TooFar, bad.verdict);
+  EXPECT_EQ(1, bad.worst);
+  EXPECT_NEAR(2.1e-3, bad.maxError, 1e-9);
+  EXPECT_NEAR(1.05, bad.ratio, 1e-3);
+  EXPECT_NEAR(2.1, bad.meanRatio, 1e-3);
+}
+
+TEST_F(Tolerance, TheFloorIsThatOfTheResultType) {
+  // Plain evaluation is exact here, so only the floor is left: about 2^-10 in bf16, 2^-26 in f32.
+  Tensor exact = reals({1}, {0.01}, "f64");
+  EXPECT_TRUE(compare(exact, exact, reals({1}, {roundTo(type("bf16"), 0.01)}, "bf16")).agrees());
+  EXPECT_FALSE(compare(exact, exact, reals({1}, {0.015}, "bf16")).agrees());
+  EXPECT_TRUE(compare(exact, exact, reals({1}, {double(0.01f)})).agrees());
+  EXPECT_FALSE(compare(exact, exact, reals({1}, {0.010001})).agrees());
+}
+
+TEST_F(Tolerance, DoublesAreComparedUpToTheOracle) {
+  Tensor exact = reals({2}, {1, 1e-3}, "f64");
+  EXPECT_TRUE(compare(exact, exact, reals({2}, {1 + 5e-13, 1e-3}, "f64")).agrees());
+  EXPECT_FALSE(compare(exact, exact, reals({2}, {1 + 5e-12, 1e-3}, "f64")).agrees());
+}
+
+TEST_F(Tolerance, NaNAndInfMustBeWhereTheyBelong) {
+  Tensor exact = reals({4}, {NAN, INFINITY, -INFINITY, 1});
+  EXPECT_TRUE(compare(exact, exact, exact).agrees());
+  for (auto [i, wrong] : std::initializer_list<std::pair<int, double>>{{0, 1.0}, {1, NAN}, {2, INFINITY}, {3, NAN},
+                                                                       {3, -INFINITY}}) {
+    Tensor actual = exact;
+    actual.values[i].real = wrong;
+    Comparison comparison = compare(exact, exact, actual);
+    EXPECT_EQ(Comparison::NotFinite, comparison.verdict);
+    EXPECT_EQ(i, comparison.worst);
+  }
+}
+
+TEST_F(Tolerance, AnOverflowOfTheTypeIsNoDifference) {
+  Tensor exact = reals({2}, {70000, 1}, "f64"), rounded = reals({2}, {INFINITY, 1}, "f16");
+  EXPECT_TRUE(compare(exact, rounded, reals({2}, {INFINITY, 1}, "f16")).agrees());
+  EXPECT_FALSE(compare(exact, rounded, reals({2}, {65504, 1}, "f16")).agrees());
+}
+
+TEST_F(Tolerance, IntegersMustBeEqual) {
+  Tensor exact = integers({3}, {1, 2, 3});
+  EXPECT_TRUE(compare(exact, exact, exact).agrees());
+  Comparison comparison = compare(exact, exact, integers({3}, {1, 2, 4}));
+  EXPECT_EQ(Comparison::TooFar, comparison.verdict);
+  EXPECT_EQ(2, comparison.worst);
+}
+
+TEST_F(Tolerance, NothingAgreesWithNothing) {
+  Tensor none = reals({0}, {});
+  EXPECT_TRUE(compare(none, none, none).agrees());
+  EXPECT_EQ("equal (no element)", compare(none, none, none).describe());
+}
+
+TEST_F(Tolerance, DescribesTheWorstElement) {
+  Tensor exact = reals({2}, {1, 2});
+  std::string text = compare(exact, exact, reals({2}, {1, 2.5})).describe();
+  EXPECT_NE(std::string::npos, text.find("at element 1: 2.500000e+00 where 2.000000e+00 is exact")) << text;
+}
+
+constexpr const char *attention = R"(
+  func.func @f(%q: tensor<2x8x16xf32>, %k: tensor<2x40x16xf32>, %v: tensor<2x40x16xf32>) -> tensor<2x8x16xf32> {
+    %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]
+      : (tensor<2x8x16xf32>, tensor<2x40x16xf32>, tensor<2x40x16xf32>) -> tensor<2x8x16xf32>
+    return %o : tensor<2x8x16xf32>
+  })";
+
+TEST_F(Tolerance, MagnitudeIsTheSumOfWeightedAbsoluteValues) {
+  Tensor q = random({2, 8, 16}), k = random({2, 40, 16}), v = random({2, 40, 16});
+  auto function = parse(attention);
+  auto evaluation = Evaluation::begin(function, {q, k, v});
+  llvm::SmallVector<Box> boxes{{{0, 1, 0}, {1, 1, 16}}, {{1, 3, 4}, {1, 2, 5}}};
+  auto magnitude = evaluation->magnitude(0, boxes);
+  ASSERT_TRUE(mlir::succeeded(magnitude) && magnitude->has_value());
+  EXPECT_EQ(40, (*magnitude)->keys);
+  EXPECT_EQ(16, (*magnitude)->depth);
+  // Σ p |v| is attention over |v|.
+  for (Scalar &value : v.values)
+    value.real = std::abs(value.real);
+  auto ofAbsolutes = Evaluation::begin(function, {q, k, v})->evaluate(0, boxes);
+  expectNear((*magnitude)->weighted, realsOf(*ofAbsolutes));
+  for (auto [weighted, conditioned] : llvm::zip_equal((*magnitude)->weighted.values, (*magnitude)->conditioned.values))
+    EXPECT_GT(conditioned.real, weighted.real);
+}
+
+TEST_F(Tolerance, PlainAttentionStaysWithinBothBoundsAndAPlantedErrorDoesNot) {
+  Tensor q = random({2, 8, 16}), k = random({2, 40, 16}), v = random({2, 40, 16});
+  // Values of very different size: an error that hides behind the largest element shows in the smallest.
+  for (int64_t i = 0; i < v.size(); i += 16)
+    v.values[i].real = roundTo(v.elementType, v.values[i].real * 1e-6);
+  auto function = parse(attention);
+  auto exact = Evaluation::begin(function, {q, k, v});
+  llvm::SmallVector<Box> all{Box::whole({2, 8, 16})};
+  Tensor o64 = *exact->evaluate(0, all);
+  Tensor rounded = *Evaluation::begin(function, {q, k, v}, Precision::Rounded)->evaluate(0, all);
+  auto magnitude = exact->magnitude(0, all);
+  Comparison comparison = compare(o64, rounded, rounded, &**magnitude);
+  EXPECT_TRUE(comparison.agrees()) << comparison.describe();
+  EXPECT_GT(comparison.maxError, 0);
+  Tensor planted = rounded;
+  planted.values[16].real += 0.9 * comparison.allowed;
+  EXPECT_TRUE(compare(o64, rounded, planted).agrees());
+  EXPECT_EQ(Comparison::OutOfBound, compare(o64, rounded, planted, &**magnitude).verdict);
+}
+
+TEST_F(Tolerance, OtherResultsHaveNoMagnitude) {
+  auto function = parse("func.func @f(%a: tensor<3xf32>) -> tensor<3xf32> { %b = arith.addf %a, %a : tensor<3xf32> "
+                        "return %b : tensor<3xf32> }");
+  auto evaluation = Evaluation::begin(function, {reals({3}, {1, 2, 3})});
+  auto magnitude = evaluation->magnitude(0, {Box::whole({3})});
+  ASSERT_TRUE(mlir::succeeded(magnitude));
+  EXPECT_FALSE(magnitude->has_value());
+}
+
+} // namespace
