@@ -8,19 +8,20 @@
 #include "mlir/Transforms/Passes.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
+#include "saccade/Tiling/Passes.h"
 
 using namespace mlir;
 
 void saccade::buildBufferizePipeline(OpPassManager &pm) {
   // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
-  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createTaskKeepingCanonicalizer());
   pm.addPass(createResultsToDestinations());
   pm.addPass(createFoldBoundaryReshapes());
   pm.addPass(createBufferizeTensors());
   // Equal views become one, so that copies of a view to itself go away.
   pm.addPass(createCSEPass());
-  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createTaskKeepingCanonicalizer());
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -12,6 +12,9 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Tiling/Passes.h.inc"
 
+/// The canonicalizer from tiling until tasks are outlined: it keeps an `scf.forall` of one iteration, which is a task too.
+std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
+
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
 void buildTilingPipeline(mlir::OpPassManager &pm);
 
