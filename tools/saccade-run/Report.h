@@ -2,7 +2,7 @@
 #ifndef SACCADE_TOOLS_RUN_REPORT_H
 #define SACCADE_TOOLS_RUN_REPORT_H
 
-#include "saccade/Dialect/Attn/Transforms/CountWork.h"
+#include "saccade/Dialect/Attn/Analysis/CountWork.h"
 #include "saccade/JIT/Executable.h"
 #include "saccade/Support/CommandLine.h"
 #include "saccade/Support/HostTensor.h"

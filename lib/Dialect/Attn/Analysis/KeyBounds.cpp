@@ -131,6 +131,23 @@ struct Materializer {
   IRMapping values;
   Value queryLength, keyLength;
 
+  /// Reads an element. The mask may allow no pair here, and then nobody promised that the position exists.
+  Value read(Value source, ArrayRef<Value> position) {
+    SmallVector<Value> clamped;
+    bool isBuffer = isa<MemRefType>(source.getType());
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+    for (auto [i, index] : llvm::enumerate(position)) {
+      Value extent = isBuffer ? b.createOrFold<memref::DimOp>(loc, source, i)
+                              : b.createOrFold<tensor::DimOp>(loc, source, i);
+      Value last = b.createOrFold<arith::SubIOp>(loc, extent, one);
+      Value upper = b.createOrFold<arith::MinSIOp>(loc, index, last);
+      clamped.push_back(b.createOrFold<arith::MaxSIOp>(loc, upper, zero));
+    }
+    if (isBuffer)
+      return memref::LoadOp::create(b, loc, source, clamped);
+    return tensor::ExtractOp::create(b, loc, source, clamped);
+  }
+
   Value operator()(Value value) {
     if (Value known = values.lookupOrNull(value))
       return known;
@@ -141,8 +158,8 @@ struct Materializer {
       result = length.getRole() == Role::Query ? queryLength : keyLength;
     } else {
       SmallVector<Value> operands = llvm::map_to_vector(op->getOperands(), [&](Value operand) { return (*this)(operand); });
-      if (auto extract = dyn_cast<tensor::ExtractOp>(op); extract && isa<MemRefType>(operands[0].getType())) {
-        result = memref::LoadOp::create(b, loc, operands[0], ArrayRef(operands).drop_front());
+      if (isa<tensor::ExtractOp>(op)) {
+        result = read(operands[0], ArrayRef(operands).drop_front());
       } else if (auto dim = dyn_cast<tensor::DimOp>(op); dim && isa<MemRefType>(operands[0].getType())) {
         result = memref::DimOp::create(b, loc, operands[0], operands[1]);
       } else {

@@ -4,8 +4,8 @@
 // every op still says in whole tensors what its operands must have in common.
 //
 //===----------------------------------------------------------------------===//
-#include "ResolveExtents.h"
 #include "ShapeChecks.h"
+#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"

@@ -1,5 +1,5 @@
 //===- CountWorkTest.cpp - FLOPs and tokens of whole programs -----------------===//
-#include "saccade/Dialect/Attn/Transforms/CountWork.h"
+#include "saccade/Dialect/Attn/Analysis/CountWork.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "mlir/Parser/Parser.h"
 #include "gtest/gtest.h"

@@ -1,6 +1,6 @@
 //===- ResolveExtents.h - From extents of results to those of arguments -*- C++ -*-===//
-#ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_RESOLVEEXTENTS_H
-#define SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_RESOLVEEXTENTS_H
+#ifndef SACCADE_DIALECT_ATTN_ANALYSIS_RESOLVEEXTENTS_H
+#define SACCADE_DIALECT_ATTN_ANALYSIS_RESOLVEEXTENTS_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -12,4 +12,4 @@ llvm::LogicalResult resolveExtents(mlir::func::FuncOp function);
 
 } // namespace saccade::attn
 
-#endif // SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_RESOLVEEXTENTS_H
+#endif // SACCADE_DIALECT_ATTN_ANALYSIS_RESOLVEEXTENTS_H

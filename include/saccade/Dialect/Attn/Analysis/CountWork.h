@@ -3,8 +3,8 @@
 // Counts from whole-tensor programs, for throughput figures and for choosing how much to check.
 //
 //===----------------------------------------------------------------------===//
-#ifndef SACCADE_DIALECT_ATTN_TRANSFORMS_COUNTWORK_H
-#define SACCADE_DIALECT_ATTN_TRANSFORMS_COUNTWORK_H
+#ifndef SACCADE_DIALECT_ATTN_ANALYSIS_COUNTWORK_H
+#define SACCADE_DIALECT_ATTN_ANALYSIS_COUNTWORK_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <optional>
@@ -30,4 +30,4 @@ std::optional<Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<WorkAr
 
 } // namespace saccade::attn
 
-#endif // SACCADE_DIALECT_ATTN_TRANSFORMS_COUNTWORK_H
+#endif // SACCADE_DIALECT_ATTN_ANALYSIS_COUNTWORK_H

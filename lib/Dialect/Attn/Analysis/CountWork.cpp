@@ -3,8 +3,8 @@
 // Writes the count as index arithmetic into a copy of the function, puts the arguments' extents in and lets it fold.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/Transforms/CountWork.h"
-#include "ResolveExtents.h"
+#include "saccade/Dialect/Attn/Analysis/CountWork.h"
+#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"

@@ -4,7 +4,7 @@
 // patterns follow that, and canonicalisation does the rest.
 //
 //===----------------------------------------------------------------------===//
-#include "ResolveExtents.h"
+#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"

@@ -1,0 +1,4 @@
+// RUN: not saccade-opt %s "-attn-write-module=file=%t.missing/folder/out.mlir" 2>&1 | FileCheck %s
+
+// CHECK: error: cannot open output file
+module {}
