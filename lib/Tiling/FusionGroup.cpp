@@ -21,8 +21,6 @@ static constexpr int64_t maxTemporaryElements = 64 * 1024;
 static constexpr int64_t defaultRows = 192, defaultColumns = 256;
 /// More rows of a reduction make no difference to anything but balance.
 static constexpr int64_t maxReductionRows = 64;
-/// An op with fewer elements is done before a second thread has woken up.
-static constexpr int64_t tinyElements = 4096;
 
 bool saccade::isMatrixProduct(linalg::LinalgOp op) {
   if (!linalg::isaContractionOpInterface(op))
@@ -66,7 +64,7 @@ public:
     sizes.assign(root.getNumLoops(), 0);
     if (product)
       sizeProduct(product);
-    else if (!isTiny())
+    else if (!cut.empty())
       kind == Kind::Rows ? sizeRows() : sizePointwise();
     if (llvm::any_of(sizes, [](int64_t size) { return size != 0; })) {
       cut.clear();
@@ -123,16 +121,6 @@ private:
   int64_t extent(unsigned loop, int64_t unknown) {
     int64_t size = root.getStaticLoopRanges()[loop];
     return ShapedType::isDynamic(size) ? unknown : size;
-  }
-
-  bool isTiny() {
-    int64_t elements = 1;
-    for (int64_t size : root.getStaticLoopRanges()) {
-      if (ShapedType::isDynamic(size))
-        return false;
-      elements *= size;
-    }
-    return elements <= tinyElements;
   }
 
   void setSize(unsigned loop, int64_t size) {

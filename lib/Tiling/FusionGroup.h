@@ -22,7 +22,7 @@ struct FusionGroup {
   llvm::SmallPtrSet<mlir::Operation *, 4> kept; ///< members whose results are used outside too
   llvm::SmallVector<int64_t> tileSizes;         ///< one a loop of `root`; 0 where the loop is not cut
 
-  /// Whether there is a loop to make: the op is neither tiny nor without a parallel dimension.
+  /// Whether there is a loop to make: not where the root has no parallel dimension.
   bool isTiled() const {
     return llvm::any_of(tileSizes, [](int64_t size) { return size != 0; });
   }

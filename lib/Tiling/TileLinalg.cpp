@@ -53,6 +53,28 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   return success();
 }
 
+/// Makes a loop of one iteration around an op that has nothing to cut: it is one task.
+static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
+  rewriter.setInsertionPoint(op);
+  Location loc = op.getLoc();
+  SmallVector<OpFoldResult> zero = {rewriter.getIndexAttr(0)}, one = {rewriter.getIndexAttr(1)};
+  SmallVector<Value> inits(op.getDpsInits());
+  auto loop = scf::ForallOp::create(rewriter, loc, zero, one, one, inits, /*mapping=*/std::nullopt);
+  rewriter.setInsertionPoint(loop.getTerminator());
+  Operation *task = rewriter.clone(*op);
+  auto destination = cast<DestinationStyleOpInterface>(task);
+  for (auto [i, shared] : llvm::enumerate(loop.getRegionIterArgs()))
+    destination.setDpsInitOperand(i, shared);
+  rewriter.setInsertionPointToStart(loop.getTerminator().getBody());
+  for (auto [result, shared] : llvm::zip_equal(task->getResults(), loop.getRegionIterArgs())) {
+    int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
+    SmallVector<OpFoldResult> zeros(rank, zero[0]), ones(rank, one[0]);
+    tensor::ParallelInsertSliceOp::create(rewriter, loc, result, shared, zeros,
+                                          tensor::getMixedSizes(rewriter, loc, result), ones);
+  }
+  rewriter.replaceOp(op, loop);
+}
+
 /// Gives every use of a constant tensor that something starts from its own one: it is cheaper to fill twice than to
 /// keep one outside of all loops.
 static void separateInits(IRRewriter &rewriter, Operation *root) {
@@ -127,8 +149,10 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
       if (erased.contains(op) || eraseIfDead(rewriter, op))
         continue;
       FusionGroup group = formGroup(op);
-      if (!group.isTiled())
+      if (!group.isTiled()) {
+        wrap(rewriter, op);
         continue;
+      }
       if (failed(tileGroup(rewriter, group)))
         return signalPassFailure();
       for (Operation *member : group.members)

@@ -37,8 +37,8 @@ def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
   let description = [{
     Ops are taken in groups that share a loop: a matrix product with its initial value and what is applied to its
     result, in tiles of the schedule's rows and columns; reductions over rows with what surrounds them, in tiles of
-    whole rows; elementwise ops. Nothing is computed twice. Temporaries inside a task have a static size. Tiny ops and
-    those without a parallel dimension stay as they are.
+    whole rows; elementwise ops. Nothing is computed twice. Temporaries inside a task have a static size. An op without
+    a parallel dimension is one task.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
