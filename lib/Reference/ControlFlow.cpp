@@ -34,7 +34,7 @@ static LogicalResult forwardShape(Frame &inner, Value source, Shape &shape) {
 /// The frame of the callee, and the value that it returns as `result`.
 static std::pair<Frame *, Value> enterCall(func::CallOp op, Frame &frame, unsigned result) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
-  Frame &inner = frame.child(op, callee.getBody(), /*seesThis=*/false);
+  Frame &inner = frame.child(op, callee.getBody(), /*isNested=*/false);
   for (auto [operand, argument] : llvm::zip_equal(op.getOperands(), callee.getArguments()))
     inner.alias(argument, frame, operand);
   return {&inner, callee.getBody().front().getTerminator()->getOperand(result)};
@@ -60,7 +60,7 @@ static FailureOr<std::pair<Frame *, Value>> takeBranch(scf::IfOp op, Frame &fram
   if (failed(condition))
     return failure();
   Region &taken = condition->integer ? op.getThenRegion() : op.getElseRegion();
-  return std::pair(&frame.child(op, taken, /*seesThis=*/true), taken.front().getTerminator()->getOperand(result));
+  return std::pair(&frame.child(op, taken, /*isNested=*/true), taken.front().getTerminator()->getOperand(result));
 }
 
 static LogicalResult shapeOfIf(scf::IfOp op, Frame &frame, unsigned result, Shape &shape) {
@@ -102,7 +102,7 @@ static LogicalResult evaluateFor(scf::ForOp op, Frame &frame, unsigned, const Bo
   uint64_t trips = llvm::divideCeil(distance, uint64_t(bounds[2]));
   for (uint64_t trip = 0; trip < trips; ++trip) {
     int64_t i = bounds[0] + int64_t(trip) * bounds[2];
-    Frame iteration(&op.getRegion(), &frame, frame.getPrecision());
+    Frame iteration(op.getRegion(), frame, /*isNested=*/true);
     iteration.bind(op.getInductionVar(), Cells::ofScalar(inductionType, Scalar{.integer = i}));
     for (auto [argument, cells] : llvm::zip_equal(op.getRegionIterArgs(), carried))
       iteration.bind(argument, cells);

@@ -35,6 +35,27 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
 // Frame
 //===----------------------------------------------------------------------===//
 
+class Frame::Nesting {
+public:
+  explicit Nesting(unsigned &depth) : depth(&depth) { ++depth; }
+  Nesting(Nesting &&other) : depth(std::exchange(other.depth, nullptr)) {}
+  ~Nesting() {
+    if (depth)
+      --*depth;
+  }
+
+private:
+  unsigned *depth;
+};
+
+FailureOr<Frame::Nesting> Frame::enter(Operation *op) {
+  constexpr unsigned limit = 2000;
+  if (*depth == limit)
+    return op->emitOpError() << "is part of a chain of more than " << limit
+                             << " ops, too deep for the reference interpreter";
+  return Nesting(*depth);
+}
+
 std::pair<Frame *, Value> Frame::resolve(Value value) {
   Frame *frame = this;
   while (true) {
@@ -58,6 +79,9 @@ FailureOr<Cells *> Frame::cells(Value name) {
   const Semantics *semantics = semanticsOf(op);
   if (!semantics)
     return op->emitOpError() << "is not known to the reference interpreter";
+  FailureOr<Nesting> nesting = home->enter(op);
+  if (failed(nesting))
+    return failure();
   Shape shape;
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (type && type.hasStaticShape())
@@ -86,6 +110,9 @@ FailureOr<Cells *> Frame::demand(Value name, const Box &box) {
     return storage;
   auto [home, value] = resolve(name);
   auto result = cast<OpResult>(value);
+  FailureOr<Nesting> nesting = home->enter(result.getOwner());
+  if (failed(nesting))
+    return failure();
   const Semantics *semantics = semanticsOf(result.getOwner());
   if (failed(semantics->evaluate(result.getOwner(), *home, result.getResultNumber(), *missing)))
     return failure();
@@ -133,10 +160,10 @@ LogicalResult Frame::indices(ArrayRef<OpFoldResult> values, SmallVectorImpl<int6
   return success();
 }
 
-Frame &Frame::child(Operation *op, Region &body, bool seesThis) {
+Frame &Frame::child(Operation *op, Region &body, bool isNested) {
   std::unique_ptr<Frame> &frame = children[op];
   if (!frame)
-    frame = std::make_unique<Frame>(&body, seesThis ? this : nullptr, precision);
+    frame = std::make_unique<Frame>(body, *this, isNested);
   return *frame;
 }
 

@@ -67,8 +67,12 @@ const Semantics &elementwiseSemantics();
 
 class Frame {
 public:
-  Frame(mlir::Region *region, Frame *parent, Precision precision)
-      : region(region), parent(parent), precision(precision) {}
+  /// The frame of the function that is evaluated.
+  Frame(mlir::Region &region, Precision precision) : region(&region), precision(precision) {}
+  /// A frame made while `creator` is evaluated; `isNested` where its region reads values of the creator's.
+  Frame(mlir::Region &region, Frame &creator, bool isNested)
+      : region(&region), parent(isNested ? &creator : nullptr), precision(creator.precision), depth(creator.depth) {}
+  Frame(const Frame &) = delete;
 
   Precision getPrecision() const { return precision; }
   bool isRounded() const { return precision == Precision::Rounded; }
@@ -93,7 +97,7 @@ public:
   mlir::LogicalResult indices(llvm::ArrayRef<mlir::OpFoldResult> values, llvm::SmallVectorImpl<int64_t> &numbers);
 
   /// The frame of a branch or callee of `op` over `body`, made at the first call.
-  Frame &child(mlir::Operation *op, mlir::Region &body, bool seesThis);
+  Frame &child(mlir::Operation *op, mlir::Region &body, bool isNested);
   /// The compiled form of a scalar region, kept between two demands; null at first.
   std::shared_ptr<Program> &program(mlir::Region *body);
 
@@ -101,9 +105,15 @@ private:
   /// The frame that holds `value`, and its name there.
   std::pair<Frame *, mlir::Value> resolve(mlir::Value value);
 
+  /// Counts the demands that wait for one another; too many, and `enter` fails with a diagnostic rather than overflow
+  /// the stack.
+  class Nesting;
+  mlir::FailureOr<Nesting> enter(mlir::Operation *op);
+
   mlir::Region *region;
-  Frame *parent;
+  Frame *parent = nullptr;
   Precision precision;
+  unsigned ownDepth = 0, *depth = &ownDepth;
   llvm::DenseMap<mlir::Value, std::shared_ptr<Cells>> values;
   llvm::DenseMap<mlir::Value, std::pair<Frame *, mlir::Value>> aliases;
   llvm::DenseMap<mlir::Operation *, std::unique_ptr<Frame>> children;

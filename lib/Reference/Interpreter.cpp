@@ -95,7 +95,7 @@ static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type 
 
 struct Evaluation::State {
   State(func::FuncOp function, Precision precision)
-      : function(function), frame(&function.getBody(), /*parent=*/nullptr, precision) {}
+      : function(function), frame(function.getBody(), precision) {}
 
   Value returned(unsigned result) { return function.getBody().front().getTerminator()->getOperand(result); }
   /// The attention whose result `result` is, or null.

@@ -82,6 +82,17 @@ TEST_F(Errors, RecursionAndMissingBodies) {
                 {reals({}, {1})});
 }
 
+TEST_F(Errors, ChainsTooDeepForTheStack) {
+  auto chain = [&](int64_t length) {
+    std::string source = "func.func @f(%a0: tensor<?xf32>) -> tensor<?xf32> {\n";
+    for (int64_t i = 0; i < length; ++i)
+      source += "%a" + std::to_string(i + 1) + " = arith.addf %a" + std::to_string(i) + ", %a0 : tensor<?xf32>\n";
+    return source + "return %a" + std::to_string(length) + " : tensor<?xf32>\n}";
+  };
+  EXPECT_EQ(601, run(chain(600), {reals({1}, {1})})[0].values[0].real);
+  expectRefusal("is part of a chain of more than 2000 ops", chain(20000), {reals({1}, {1})});
+}
+
 constexpr const char *attention = R"(
   func.func @f(%q: tensor<?x?x?x?xf32>, %k: tensor<?x?x?x?xf32>, %v: tensor<?x?x?x?xf32>, %n: tensor<?xi32>)
       -> tensor<?x?x?x?xf32> {
