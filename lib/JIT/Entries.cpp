@@ -3,8 +3,8 @@
 // Read from the whole-tensor module, where the types still are those the user wrote.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/JIT/Executable.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/JIT/Executable.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;

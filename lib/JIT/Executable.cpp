@@ -6,11 +6,11 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Target/Target.h"
-#include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -111,8 +111,7 @@ static llvm::Error checkInputs(const Entry &entry, llvm::ArrayRef<Buffer> inputs
     return llvm::createStringError("entry '" + entry.name + "' takes " + llvm::Twine(entry.arguments.size()) +
                                    " arguments, " + llvm::Twine(inputs.size()) + " are given: " + entry.signature());
   for (auto [i, input] : llvm::enumerate(inputs))
-    if (llvm::Error error =
-            checkBuffer(entry, "argument", i, entry.arguments[i], input, entry.arguments[i].shape))
+    if (llvm::Error error = checkBuffer(entry, "argument", i, entry.arguments[i], input, entry.arguments[i].shape))
       return error;
   return llvm::Error::success();
 }
@@ -173,8 +172,8 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   return std::unique_ptr<Executable>(new Executable(std::move(state)));
 }
 
-llvm::Expected<std::unique_ptr<Executable>>
-Executable::createFromText(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options) {
+llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef source, llvm::StringRef name,
+                                                                       const CompileOptions &options) {
   DialectRegistry registry;
   registerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);

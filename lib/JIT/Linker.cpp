@@ -34,9 +34,10 @@ Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<Memory
       orc::LLJITBuilder()
           // Our objects have neither constructors nor thread-local data, so no platform support is needed.
           .setPlatformSetUp(orc::setUpInactivePlatform)
-          .setObjectLinkingLayerCreator([](orc::ExecutionSession &session) -> Expected<std::unique_ptr<orc::ObjectLayer>> {
-            return std::make_unique<orc::ObjectLinkingLayer>(session);
-          })
+          .setObjectLinkingLayerCreator(
+              [](orc::ExecutionSession &session) -> Expected<std::unique_ptr<orc::ObjectLayer>> {
+                return std::make_unique<orc::ObjectLinkingLayer>(session);
+              })
           .create();
   if (!jit)
     return jit.takeError();

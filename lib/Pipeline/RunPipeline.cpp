@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/RunPipeline.h"
+#include "mlir/Pass/PassManager.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
-#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
@@ -34,8 +34,8 @@ LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &reques
   }
   PassManager pm(module.getContext());
   pm.enableVerifier(options.verifyEach);
-  if (failed(buildCompilePipeline(
-          pm, options, [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
+  if (failed(
+          buildCompilePipeline(pm, options, [&](const llvm::Twine &message) { emitError(module.getLoc(), message); })))
     return failure();
   return pm.run(module);
 }

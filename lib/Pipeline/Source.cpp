@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Source.h"
-#include "saccade/Pipeline/Pipeline.h"
-#include "saccade/Support/ToolMain.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Support/ToolMain.h"
 #include "llvm/Support/MemoryBuffer.h"
 
 using namespace mlir;

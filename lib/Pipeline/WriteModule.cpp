@@ -3,9 +3,9 @@
 // Shows what a stage made without stopping there; it may stand anywhere.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Pipeline/Passes.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Support/FileUtilities.h"
+#include "saccade/Pipeline/Passes.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 namespace saccade {

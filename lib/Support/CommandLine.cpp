@@ -91,8 +91,8 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
     }
     // -oFILE; everything else is --name=VALUE.
     bool isShort = !argument.starts_with("--") && argument.size() >= 2 && find(argument.substr(1, 1));
-    auto [name, given] = isShort ? std::pair(argument.substr(1, 1), argument.substr(2))
-                                 : argument.ltrim('-').split('=');
+    auto [name, given] =
+        isShort ? std::pair(argument.substr(1, 1), argument.substr(2)) : argument.ltrim('-').split('=');
     bool hasValue = isShort ? !given.empty() : argument.contains('=');
     const Option *option = find(name);
     if (!option)

@@ -20,9 +20,9 @@ struct Row {
 } // namespace
 
 static const Row table[] = {
-    {ElementType::i1, "i1", 1},   {ElementType::i8, "i8", 1},       {ElementType::i16, "i16", 2},
-    {ElementType::i32, "i32", 4}, {ElementType::i64, "i64", 8},     {ElementType::index, "index", 8},
-    {ElementType::f16, "f16", 2}, {ElementType::bf16, "bf16", 2},   {ElementType::f32, "f32", 4},
+    {ElementType::i1, "i1", 1},   {ElementType::i8, "i8", 1},     {ElementType::i16, "i16", 2},
+    {ElementType::i32, "i32", 4}, {ElementType::i64, "i64", 8},   {ElementType::index, "index", 8},
+    {ElementType::f16, "f16", 2}, {ElementType::bf16, "bf16", 2}, {ElementType::f32, "f32", 4},
     {ElementType::f64, "f64", 8},
 };
 

@@ -63,7 +63,7 @@ static void onFault(int signal) {
 }
 
 static void installFaultHandler() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = onFault;
   action.sa_flags = SA_ONSTACK | SA_RESETHAND;
   sigemptyset(&action.sa_mask);

@@ -4,10 +4,10 @@
 // It stands last, because only now the calling convention of the entries is final.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Target/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Target/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_EMITENTRYPOINTS
@@ -52,8 +52,8 @@ public:
       return LLVM::LoadOp::create(builder, loc, builder.getI64Type(), place);
     };
     auto store = [&](Value value, int64_t i) {
-      Value place = LLVM::GEPOp::create(builder, loc, pointer, builder.getI64Type(), sizes,
-                                        ArrayRef<LLVM::GEPArg>{int32_t(i)});
+      Value place =
+          LLVM::GEPOp::create(builder, loc, pointer, builder.getI64Type(), sizes, ArrayRef<LLVM::GEPArg>{int32_t(i)});
       LLVM::StoreOp::create(builder, loc, value, place);
     };
     Value number = field(0);
@@ -116,9 +116,9 @@ private:
     std::string terminated = (text + StringRef("\0", 1)).str();
     auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), terminated.size());
     OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-    auto global = LLVM::GlobalOp::create(outside, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal,
-                                         "saccade.message." + std::to_string(texts++),
-                                         outside.getStringAttr(terminated));
+    auto global =
+        LLVM::GlobalOp::create(outside, loc, type, /*isConstant=*/true, LLVM::Linkage::Internal,
+                               "saccade.message." + std::to_string(texts++), outside.getStringAttr(terminated));
     return LLVM::AddressOfOp::create(builder, loc, global);
   }
 

@@ -5,10 +5,10 @@
 // what is not used.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Target/Target.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "saccade/Target/Target.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Target/TargetMachine.h"
@@ -56,8 +56,7 @@ static void cleanUp(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.run(module, modules);
 }
 
-std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMContext &context,
-                                                 const CPUTarget &target) {
+std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMContext &context, const CPUTarget &target) {
   DialectRegistry translations;
   registerBuiltinDialectTranslation(translations);
   registerLLVMDialectTranslation(translations);
@@ -68,8 +67,7 @@ std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMCont
     module.emitError(llvm::toString(machine.takeError()));
     return nullptr;
   }
-  std::unique_ptr<llvm::Module> result =
-      translateModuleToLLVMIR(module, context, module.getName().value_or("saccade"));
+  std::unique_ptr<llvm::Module> result = translateModuleToLLVMIR(module, context, module.getName().value_or("saccade"));
   if (!result)
     return nullptr;
   result->setTargetTriple((*machine)->getTargetTriple());

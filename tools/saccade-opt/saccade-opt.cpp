@@ -1,7 +1,7 @@
 //===- saccade-opt.cpp - Runs passes and pipelines on a module ----------------===//
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Support/ToolMain.h"
-#include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/CommandLine.h"
 
 static int run(int argc, char **argv) {

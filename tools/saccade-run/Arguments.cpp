@@ -43,12 +43,13 @@ private:
   std::optional<Refusal> parseType(StringRef name, ElementType &into) {
     std::optional<ElementType> parsed = parseElementType(name);
     if (!parsed)
-      return refuse(ExitUsage, "'" + name + "' is not an element type, expected f32, f64, f16, bf16, i1, i8, i16, i32, "
-                                            "i64 or index");
+      return refuse(ExitUsage, "'" + name +
+                                   "' is not an element type, expected f32, f64, f16, bf16, i1, i8, i16, i32, "
+                                   "i64 or index");
     into = *parsed;
     if (into != type.element)
-      return refuse(ExitRefused, "has element type " + elementTypeName(into) + ", expected " +
-                                     elementTypeName(type.element));
+      return refuse(ExitRefused,
+                    "has element type " + elementTypeName(into) + ", expected " + elementTypeName(type.element));
     return std::nullopt;
   }
 
@@ -106,7 +107,8 @@ private:
     llvm::SmallVector<int64_t, 4> shape;
     for (StringRef extent : extents)
       if (extent.getAsInteger(10, shape.emplace_back()) || shape.back() < 0)
-        return refuse(ExitUsage, "'" + text + "' is neither FILE.npy[:TYPE] nor SHAPE:TYPE[:SEED], as 2x8x128x64:f32:1");
+        return refuse(ExitUsage,
+                      "'" + text + "' is neither FILE.npy[:TYPE] nor SHAPE:TYPE[:SEED], as 2x8x128x64:f32:1");
     if (parts.size() > 3)
       return refuse(ExitUsage, "'" + text + "' has too many parts, expected SHAPE:TYPE[:SEED]");
     ElementType given;
@@ -145,8 +147,8 @@ ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> text
   }
   for (auto [i, type] : llvm::enumerate(entry.arguments)) {
     if (i >= texts.size()) {
-      error() << "argument #" << i << " (" << type.str() << ") is missing: " << entry.signature()
-              << " takes " << entry.arguments.size() << "; give it with --arg="
+      error() << "argument #" << i << " (" << type.str() << ") is missing: " << entry.signature() << " takes "
+              << entry.arguments.size() << "; give it with --arg="
               << (type.isTensor ? "FILE.npy or --arg=SHAPE:" + elementTypeName(type.element).str() : "VALUE") << '\n';
       return ExitUsage;
     }

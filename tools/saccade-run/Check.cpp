@@ -47,8 +47,8 @@ struct Oracle {
     FailureOr<std::optional<reference::Magnitude>> magnitude = exact.magnitude(index, boxes);
     if (failed(wanted) || failed(plain) || failed(magnitude))
       return failure();
-    reference::Comparison comparison = reference::compare(*wanted, *plain, reference::gather(actual, boxes),
-                                                          *magnitude ? &**magnitude : nullptr);
+    reference::Comparison comparison =
+        reference::compare(*wanted, *plain, reference::gather(actual, boxes), *magnitude ? &**magnitude : nullptr);
     llvm::outs() << "check result #" << index << ", " << wanted->size() << " of " << actual.size()
                  << " elements: " << comparison.describe();
     if (!comparison.agrees() && comparison.worst >= 0) {

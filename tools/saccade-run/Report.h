@@ -2,11 +2,11 @@
 #ifndef SACCADE_TOOLS_RUN_REPORT_H
 #define SACCADE_TOOLS_RUN_REPORT_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Dialect/Attn/Analysis/CountWork.h"
 #include "saccade/JIT/Executable.h"
 #include "saccade/Support/CommandLine.h"
 #include "saccade/Support/HostTensor.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace saccade::run {
 

@@ -29,10 +29,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   CommandLine line(tool, "IN --arg=... [options]", "compiles a program with attention and runs it");
   line.positional(options.input);
   line.value("entry", "NAME", "The function to run; may be left out where there is one", options.entry);
-  line.value("arg", "TEXT", "The next argument: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] for random numbers, SHAPE:TYPE:=VALUE, "
-             "or a number for a scalar", options.arguments);
+  line.value("arg", "TEXT",
+             "The next argument: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] for random numbers, SHAPE:TYPE:=VALUE, "
+             "or a number for a scalar",
+             options.arguments);
   line.value("out", "FILE.npy", "Where to write the next result", options.outputs);
-  line.optionalValue("check", "full", "Compare with the float64 reference, on 256 sampled rows above 1 GFLOP or in full",
+  line.optionalValue("check", "full",
+                     "Compare with the float64 reference, on 256 sampled rows above 1 GFLOP or in full",
                      [&](llvm::StringRef text) {
                        options.check = true;
                        options.checkFull |= text == "full";
@@ -40,9 +43,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                      });
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
   line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
-  line.value("threads", "N", "How many threads to use; 0 for all processors", [&](llvm::StringRef text) {
-    return !text.getAsInteger(10, options.threads) && options.threads >= 0;
-  });
+  line.value("threads", "N", "How many threads to use; 0 for all processors",
+             [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
   return line.parse(arguments);
 }
 

@@ -6,9 +6,9 @@
 #ifndef SACCADE_JIT_EXECUTABLE_H
 #define SACCADE_JIT_EXECUTABLE_H
 
+#include "mlir/IR/BuiltinOps.h"
 #include "saccade/Pipeline/CompileOptions.h"
 #include "saccade/Support/ElementType.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 #include <memory>

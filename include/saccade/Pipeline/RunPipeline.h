@@ -6,8 +6,8 @@
 #ifndef SACCADE_PIPELINE_RUNPIPELINE_H
 #define SACCADE_PIPELINE_RUNPIPELINE_H
 
-#include "saccade/Pipeline/CompileOptions.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Pipeline/CompileOptions.h"
 
 namespace saccade {
 

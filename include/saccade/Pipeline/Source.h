@@ -6,12 +6,12 @@
 #ifndef SACCADE_PIPELINE_SOURCE_H
 #define SACCADE_PIPELINE_SOURCE_H
 
-#include "saccade/Support/CommandLine.h"
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/CommandLine.h"
 #include "llvm/Support/SourceMgr.h"
 #include <memory>
 

@@ -6,8 +6,8 @@
 #ifndef SACCADE_TARGET_TARGET_H
 #define SACCADE_TARGET_TARGET_H
 
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Support/CPUTarget.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/raw_ostream.h"
 #include <memory>

@@ -46,10 +46,10 @@ private:
   alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<int64_t> next{0}; ///< the first work item that nobody has
   alignas(64) std::atomic<uint32_t> sleepers{0};
-  Job current{};                       ///< read only by those inside
-  std::atomic<uint32_t> joinLimit{0};  ///< how many workers the job may have at once
-  std::atomic<bool> taken{false};      ///< by a calling host thread
-  int workers = 0;                     ///< started; touched by the owner of `taken` only
+  Job current{};                      ///< read only by those inside
+  std::atomic<uint32_t> joinLimit{0}; ///< how many workers the job may have at once
+  std::atomic<bool> taken{false};     ///< by a calling host thread
+  int workers = 0;                    ///< started; touched by the owner of `taken` only
   const pid_t process;
 };
 

@@ -12,7 +12,9 @@
 using namespace saccade;
 using llvm::StringRef;
 
-static llvm::Error malformed(const llvm::Twine &what) { return llvm::createStringError("not a valid .npy file: " + what); }
+static llvm::Error malformed(const llvm::Twine &what) {
+  return llvm::createStringError("not a valid .npy file: " + what);
+}
 
 namespace {
 
@@ -101,10 +103,10 @@ struct Dtype {
 } // namespace
 
 static std::optional<ElementType> parseDtype(StringRef descr) {
-  static const Dtype dtypes[] = {
-      {"|b1", ElementType::i1},  {"|i1", ElementType::i8},   {"<i2", ElementType::i16},  {"<i4", ElementType::i32},
-      {"<i8", ElementType::i64}, {"<f2", ElementType::f16},  {"<f4", ElementType::f32},  {"<f8", ElementType::f64},
-      {"<u2", ElementType::bf16}, {"<V2", ElementType::bf16}, {"|V2", ElementType::bf16}};
+  static const Dtype dtypes[] = {{"|b1", ElementType::i1},   {"|i1", ElementType::i8},  {"<i2", ElementType::i16},
+                                 {"<i4", ElementType::i32},  {"<i8", ElementType::i64}, {"<f2", ElementType::f16},
+                                 {"<f4", ElementType::f32},  {"<f8", ElementType::f64}, {"<u2", ElementType::bf16},
+                                 {"<V2", ElementType::bf16}, {"|V2", ElementType::bf16}};
   for (const Dtype &dtype : dtypes)
     if (dtype.name == descr)
       return dtype.type;

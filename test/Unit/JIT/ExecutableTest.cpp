@@ -44,7 +44,8 @@ TEST(Executable, KnowsItsEntriesAndTheirSignatures) {
   ASSERT_EQ(2u, compiled().entries().size());
   ASSERT_NE(nullptr, compiled().lookup("sum_of_two"));
   EXPECT_EQ(nullptr, compiled().lookup("another"));
-  EXPECT_EQ("@sum_of_two(tensor<?x?xf32>, tensor<?x?xf32>) -> (tensor<?x?xf32>)", compiled().lookup("sum_of_two")->signature());
+  EXPECT_EQ("@sum_of_two(tensor<?x?xf32>, tensor<?x?xf32>) -> (tensor<?x?xf32>)",
+            compiled().lookup("sum_of_two")->signature());
 }
 
 TEST(Executable, CallsWithCompactTensors) {
@@ -62,7 +63,8 @@ TEST(Executable, StridedTensorsAreTakenAsTheyAre) {
   std::vector<float> a(15), row(5), sum(3 * 10, -1);
   std::iota(a.begin(), a.end(), 0.0f);
   std::iota(row.begin(), row.end(), 100.0f);
-  Buffer transposed{a.data(), {3, 5}, {1, 3}}, repeated{row.data(), {3, 5}, {0, 1}}, sparse{sum.data(), {3, 5}, {10, 2}};
+  Buffer transposed{a.data(), {3, 5}, {1, 3}}, repeated{row.data(), {3, 5}, {0, 1}},
+      sparse{sum.data(), {3, 5}, {10, 2}};
   EXPECT_EQ("", errorOf(compiled().call(*compiled().lookup("sum_of_two"), {transposed, repeated}, {sparse})));
   for (int i = 0; i < 3; ++i)
     for (int j = 0; j < 5; ++j) {
@@ -74,7 +76,8 @@ TEST(Executable, StridedTensorsAreTakenAsTheyAre) {
 TEST(Executable, ResultShapesFollowFromTheInputs) {
   float any[1];
   const Entry &entry = *compiled().lookup("attend");
-  auto shapes = compiled().resultShapes(entry, {Buffer::compact(any, {4, 7, 8}), Buffer::compact(any, {2, 9, 8}), Buffer::compact(any, {2, 9, 8})});
+  auto shapes = compiled().resultShapes(
+      entry, {Buffer::compact(any, {4, 7, 8}), Buffer::compact(any, {2, 9, 8}), Buffer::compact(any, {2, 9, 8})});
   ASSERT_TRUE(bool(shapes));
   EXPECT_EQ((llvm::SmallVector<int64_t, 4>{4, 7, 8}), shapes->front());
 }
@@ -86,18 +89,24 @@ TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
                                    {Buffer::compact(any, q), Buffer::compact(any, k), Buffer::compact(any, v)},
                                    {Buffer::compact(any, q)}));
   };
-  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, wanted 9"));
-  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8}).find("query heads is no multiple of that of key heads: found 4, wanted 3"));
-  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}).find("argument #1 (tensor<?x?x8xf32>) is given a tensor of shape 2x9x6"));
+  EXPECT_NE(std::string::npos,
+            attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, wanted 9"));
+  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8})
+                                   .find("query heads is no multiple of that of key heads: found 4, wanted 3"));
+  EXPECT_NE(
+      std::string::npos,
+      attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}).find("argument #1 (tensor<?x?x8xf32>) is given a tensor of shape 2x9x6"));
   EXPECT_NE(std::string::npos, attend({4, 7}, {2, 9, 8}, {2, 9, 8}).find("argument #0"));
-  EXPECT_NE(std::string::npos, errorOf(compiled().call(*compiled().lookup("attend"), {}, {})).find("takes 3 arguments"));
+  EXPECT_NE(std::string::npos,
+            errorOf(compiled().call(*compiled().lookup("attend"), {}, {})).find("takes 3 arguments"));
 }
 
 TEST(Executable, ResultsOfTheWrongShapeAreRefused) {
   float any[100];
   Buffer input = Buffer::compact(any, {3, 5});
   const Entry &entry = *compiled().lookup("sum_of_two");
-  EXPECT_NE(std::string::npos, errorOf(compiled().call(entry, {input, input}, {Buffer::compact(any, {3, 4})})).find("result #0"));
+  EXPECT_NE(std::string::npos,
+            errorOf(compiled().call(entry, {input, input}, {Buffer::compact(any, {3, 4})})).find("result #0"));
   EXPECT_NE(std::string::npos, errorOf(compiled().call(entry, {input, input}, {})).find("1 results"));
 }
 
@@ -108,7 +117,8 @@ TEST(Executable, SeveralHostThreadsMayCallAtOnce) {
     input[i] = std::sin(0.37f * static_cast<float>(i));
   auto attend = [&](float *result) {
     Buffer in = Buffer::compact(input.data(), {heads, rows, depth});
-    return errorOf(compiled().call(*compiled().lookup("attend"), {in, in, in}, {Buffer::compact(result, {heads, rows, depth})}));
+    return errorOf(
+        compiled().call(*compiled().lookup("attend"), {in, in, in}, {Buffer::compact(result, {heads, rows, depth})}));
   };
   ASSERT_EQ("", attend(wanted.data()));
   EXPECT_TRUE(std::isfinite(wanted[0]));

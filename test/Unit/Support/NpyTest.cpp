@@ -44,7 +44,8 @@ TEST(Npy, ReadsRowMajorFloats) {
 }
 
 TEST(Npy, ColumnMajorDataKeepsItsStrides) {
-  auto tensor = parseNpy(makeFile("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", bytesOf({1, 4, 2, 5, 3, 6})));
+  auto tensor =
+      parseNpy(makeFile("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }", bytesOf({1, 4, 2, 5, 3, 6})));
   ASSERT_TRUE(bool(tensor));
   EXPECT_EQ((std::vector<int64_t>{1, 2}), tensor->strides().vec());
   EXPECT_EQ((std::vector<double>{1, 2, 3, 4, 5, 6}), valuesOf(*tensor));
@@ -71,12 +72,18 @@ TEST(Npy, SaysWhatIsWrongWithAFile) {
   EXPECT_NE(std::string::npos, errorOf("").find("magic"));
   EXPECT_NE(std::string::npos, errorOf("PK\x03\x04 a zip file").find("magic"));
   EXPECT_NE(std::string::npos, errorOf(makeFile(plainHeader, bytesOf({1, 2}))).find("8 bytes of data, expected 24"));
-  EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", "")).find("'<c8'"));
-  EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "")).find("'>f4'"));
+  EXPECT_NE(std::string::npos,
+            errorOf(makeFile("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", "")).find("'<c8'"));
+  EXPECT_NE(std::string::npos,
+            errorOf(makeFile("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", "")).find("'>f4'"));
   EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': '<f4', 'shape': (1,), }", "")).find("lacks"));
-  EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "")).find("descr"));
-  EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }", "")).find("too large"));
-  EXPECT_NE(std::string::npos, errorOf(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "")).find("shape"));
+  EXPECT_NE(std::string::npos,
+            errorOf(makeFile("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", "")).find("descr"));
+  EXPECT_NE(std::string::npos,
+            errorOf(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999, 9999999999), }", ""))
+                .find("too large"));
+  EXPECT_NE(std::string::npos,
+            errorOf(makeFile("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }", "")).find("shape"));
   EXPECT_NE(std::string::npos, errorOf(makeFile(plainHeader, "", 9)).find("version 9"));
 }
 
@@ -124,7 +131,8 @@ TEST(Npy, Bf16IsWidenedWhenWrittenAndTakenFromSixteenBitsWhenRead) {
   ASSERT_TRUE(bool(wide));
   EXPECT_EQ(ElementType::f32, wide->type());
   EXPECT_EQ(valuesOf(*tensor), valuesOf(*wide));
-  auto raw = parseNpy(makeFile("{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }", std::string("\x80\x3f", 2)));
+  auto raw =
+      parseNpy(makeFile("{'descr': '<u2', 'fortran_order': False, 'shape': (1,), }", std::string("\x80\x3f", 2)));
   ASSERT_TRUE(bool(raw));
   EXPECT_EQ((std::vector<double>{1}), valuesOf(*raw));
 }

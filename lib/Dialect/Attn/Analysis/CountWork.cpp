@@ -4,14 +4,14 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/CountWork.h"
-#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -21,14 +21,13 @@ namespace {
 /// Builds the counts at the end of a function.
 class WorkBuilder {
 public:
-  explicit WorkBuilder(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {
-    flops = tokens = constant(0);
-  }
+  explicit WorkBuilder(OpBuilder &builder, Location loc) : builder(builder), loc(loc) { flops = tokens = constant(0); }
 
   void add(Operation *op) {
     if (auto attention = dyn_cast<AttentionOp>(op))
       addAttention(attention);
-    else if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && linalg::isaContractionOpInterface(structured))
+    else if (auto structured = dyn_cast<linalg::LinalgOp>(op);
+             structured && linalg::isaContractionOpInterface(structured))
       addContraction(structured);
   }
 

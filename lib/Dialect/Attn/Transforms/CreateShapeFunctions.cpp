@@ -5,8 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
-#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
-#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -14,6 +12,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
+#include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DEF_CREATESHAPEFUNCTIONS

@@ -56,7 +56,8 @@ void ShapeChecks::addFor(Operation *op) {
       .Case([&](tensor::ExtractSliceOp slice) {
         addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getSource());
       })
-      .Case([&](tensor::InsertSliceOp slice) { addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getDest()); });
+      .Case(
+          [&](tensor::InsertSliceOp slice) { addForSlice(cast<OffsetSizeAndStrideOpInterface>(op), slice.getDest()); });
 }
 
 void ShapeChecks::addForAttention(AttentionOp op) {
@@ -86,9 +87,8 @@ void ShapeChecks::addForAttention(AttentionOp op) {
     if (length && isa<RankedTensorType>(length.getType()))
       requireSame(extent(length, 0), query(Dim::Batch), Twine(role) + " has another batch size than query");
   for (auto [region, isScore] : {std::pair(&op.getScore(), true), std::pair(&op.getMask(), false)})
-    region->walk([&, region = region, isScore = isScore](tensor::ExtractOp read) {
-      addForCapture(op, read, *region, isScore);
-    });
+    region->walk(
+        [&, region = region, isScore = isScore](tensor::ExtractOp read) { addForCapture(op, read, *region, isScore); });
 }
 
 /// A captured tensor that is read at a plain batch, head, query or key index must reach that far.

@@ -7,10 +7,10 @@
 #ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
 #define SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include <string>
 
 namespace saccade::attn {

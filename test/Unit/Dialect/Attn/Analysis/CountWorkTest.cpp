@@ -1,7 +1,7 @@
 //===- CountWorkTest.cpp - FLOPs and tokens of whole programs -----------------===//
 #include "saccade/Dialect/Attn/Analysis/CountWork.h"
-#include "saccade/Pipeline/Pipeline.h"
 #include "mlir/Parser/Parser.h"
+#include "saccade/Pipeline/Pipeline.h"
 #include "gtest/gtest.h"
 
 using namespace mlir;
