@@ -47,7 +47,8 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, Value b
                                         function_ref<Value(Value, unsigned)> b) {
   assert(acc.size() == block.rows * block.vectors && "one accumulator for each place of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
-  int64_t unroll = first && last ? 4 : 1;
+  // With sixteen registers there is none left for loads of the next step.
+  int64_t unroll = first && last && e.target.vectorRegisters >= 32 ? 4 : 1;
   Value unrolledEnd = first && last ? e.index(*first + (*last - *first) / unroll * unroll) : end;
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);

@@ -4,36 +4,41 @@
 
 include "mlir/Pass/PassBase.td"
 
-class CPUPass<string flag> : Pass<flag, "::mlir::func::FuncOp"> {
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
-  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-                           "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-                           "::mlir::vector::VectorDialect"];
-}
+def TargetOption : Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">;
+// What vector code is made of.
+defvar vectorDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                         "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                         "::mlir::vector::VectorDialect"];
 
-def LowerAccumulate : CPUPass<"attn-lower-accumulate"> {
+def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
   let summary = "turns attn.accumulate on buffers into register-blocked vector code";
   let description = [{
     Packs queries (times scale), keys (rows into lanes) and values into scratch memory, then takes twelve queries at a
     time: scores by a register-blocked product over those panels of keys that the mask lets them reach, the online
     softmax over the rows in the first-level cache, and weighted values by a second product.
   }];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
 }
 
-def LowerState : CPUPass<"attn-lower-state"> {
+def LowerState : Pass<"attn-lower-state", "::mlir::func::FuncOp"> {
   let summary = "turns attn.merge and attn.finalize on buffers into vector loops";
   let description = [{
     Joins states by their maxima; divides an accumulator by its sum and converts it to the type of the output. A row
     without keys becomes 0, its log-sum-exp −inf.
   }];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
 }
 
-def LowerContraction : CPUPass<"attn-lower-contraction"> {
+def LowerContraction : Pass<"attn-lower-contraction", "::mlir::func::FuncOp"> {
   let summary = "turns matrix products on buffers into register-blocked vector code";
   let description = [{
     Any linalg op that is a product of two matrices, whatever the order of their dimensions: both sides are packed a
     stretch of the reduction at a time, and the same register-blocked product as in attention does the rest.
   }];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
 }
 
 def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {
@@ -45,21 +50,19 @@ def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {
     Where only the run time knows whether memory is contiguous, the loop asks once and has a scalar form beside it.
     Contractions are left for attn-lower-contraction.
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
-  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
 }
 
 def ExpandMath : Pass<"attn-expand-math", "::mlir::func::FuncOp"> {
   let summary = "replaces math functions by polynomials";
   let description = [{
     exp, exp2, sin, cos, tanh, erf, log, log2, log1p and expm1 of f32 scalars and vectors become arithmetic (errors
-    below 6 units in the last place, exp, exp2, sin and cos below 2); those of narrower types are computed in f32.
+    below 6 units in the last place, exp, exp2, sin and cos below 3); those of narrower types are computed in f32.
     Powers with a small constant exponent become products. Functions of f64 and rarer ones are left for the C library.
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
-                           "::mlir::vector::VectorDialect"];
+  let options = [TargetOption];
+  let dependentDialects = vectorDialects;
 }
 
 def PlanScratch : Pass<"attn-plan-scratch", "::mlir::ModuleOp"> {
