@@ -4,6 +4,7 @@
 // It stands after contractions are lowered, because their operands are packed by such ops.
 //
 //===----------------------------------------------------------------------===//
+#include "LaneChoice.h"
 #include "LaneMemory.h"
 #include "Microkernel.h"
 #include "VectorizeRegion.h"
@@ -18,7 +19,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERLINALG
@@ -34,69 +34,19 @@ namespace {
 /// How many vectors a reduction accumulates side by side: the latency of an addition over its throughput.
 constexpr int64_t accumulators = 4;
 
-/// What an op does to its running value, where that is one associative op.
-struct Combiner {
-  Operation *op;
-  BlockArgument running;
-
-  Value other() const { return op->getOperand(op->getOperand(0) == running ? 1 : 0); }
-};
-
-std::optional<vector::CombiningKind> combiningKind(Operation *op) {
-  using Kind = vector::CombiningKind;
-  return llvm::TypeSwitch<Operation *, std::optional<Kind>>(op)
-      .Case<arith::AddFOp, arith::AddIOp>([](auto) { return Kind::ADD; })
-      .Case<arith::MulFOp, arith::MulIOp>([](auto) { return Kind::MUL; })
-      .Case([](arith::MaximumFOp) { return Kind::MAXIMUMF; })
-      .Case([](arith::MinimumFOp) { return Kind::MINIMUMF; })
-      .Case([](arith::MaxNumFOp) { return Kind::MAXNUMF; })
-      .Case([](arith::MinNumFOp) { return Kind::MINNUMF; })
-      .Case([](arith::MaxSIOp) { return Kind::MAXSI; })
-      .Case([](arith::MinSIOp) { return Kind::MINSI; })
-      .Case([](arith::MaxUIOp) { return Kind::MAXUI; })
-      .Case([](arith::MinUIOp) { return Kind::MINUI; })
-      .Case([](arith::AndIOp) { return Kind::AND; })
-      .Case([](arith::OrIOp) { return Kind::OR; })
-      .Case([](arith::XOrIOp) { return Kind::XOR; })
-      .Default([](Operation *) { return std::nullopt; });
-}
-
-/// The combiners of all results, or nothing where one of them is more than that.
-std::optional<SmallVector<Combiner>> matchCombiners(linalg::LinalgOp op) {
-  SmallVector<Combiner> combiners;
-  Operation *yield = op.getBlock()->getTerminator();
-  for (auto [argument, yielded] : llvm::zip_equal(op.getRegionOutputArgs(), yield->getOperands())) {
-    Operation *combiner = yielded.getDefiningOp();
-    bool isPlain = combiner && combiner->getBlock() == op.getBlock() && yielded.hasOneUse() && argument.hasOneUse() &&
-                   *argument.getUsers().begin() == combiner && combiningKind(combiner);
-    if (!isPlain)
-      return std::nullopt;
-    combiners.push_back({combiner, argument});
-  }
-  return combiners;
-}
-
-/// By how much `expr` grows when loop `dim` advances by one, where that is a constant.
-std::optional<int64_t> stepAlong(AffineExpr expr, unsigned dim, unsigned numDims) {
-  AffineExpr position = getAffineDimExpr(dim, expr.getContext());
-  AffineExpr next = expr.replace(position, position + 1);
-  auto step = dyn_cast<AffineConstantExpr>(simplifyAffineExpr(next - expr, numDims, 0));
-  return step ? std::optional<int64_t>(step.getValue()) : std::nullopt;
-}
-
 /// Lowers one op.
 class LoopNest {
 public:
   LoopNest(OpBuilder &b, linalg::LinalgOp op, const CPUTarget &target)
       : b(b), op(op), loc(op.getLoc()), combiners(matchCombiners(op)), operands(op->getOperands()) {
-    lanes = target.lanes(widestBits());
+    lanes = target.lanes(widestBits(op));
   }
 
   LogicalResult lower() {
     expandPositions();
     for (Range range : op.createLoopRanges(b, loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
-    along = chooseDim();
+    along = chooseLaneLoop(op, lanes);
     if (!along)
       return emit();
     SmallVector<unsigned> unknown = unknownStrides();
@@ -137,87 +87,11 @@ private:
 
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
-  /// The widest element that is read, written or computed, which decides how many fit a register.
-  unsigned widestBits() {
-    unsigned bits = 8;
-    auto look = [&](Type type) {
-      if (type.isIntOrFloat())
-        bits = std::max(bits, type.getIntOrFloatBitWidth());
-    };
-    for (Value operand : op->getOperands())
-      look(getElementTypeOrSelf(operand));
-    for (Operation &inner : *op.getBlock())
-      for (Type type : inner.getResultTypes())
-        look(type);
-    return bits;
-  }
-
   AffineMap mapOf(unsigned i) { return op.getMatchingIndexingMap(&op->getOpOperand(i)); }
 
   MemRefType typeOf(unsigned i) { return dyn_cast<MemRefType>(operands[i].getType()); }
 
   bool isReduction(unsigned dim) { return op.getIteratorTypesArray()[dim] == utils::IteratorType::reduction; }
-
-  /// What it costs to have loop `dim` along the lanes, in strided accesses; nothing where it cannot be.
-  std::optional<unsigned> costOf(unsigned dim) {
-    if (isReduction(dim) && !combiners)
-      return std::nullopt;
-    unsigned cost = 0;
-    for (unsigned i = 0; i < operands.size(); ++i) {
-      MemRefType type = typeOf(i);
-      if (!type)
-        continue;
-      bool isOutput = i >= op.getNumDpsInputs();
-      std::optional<int64_t> distance = distanceAlong(i, dim);
-      bool isUniform = distance == 0;
-      if (isOutput && isUniform != isReduction(dim))
-        return std::nullopt;
-      if (!distance)
-        return std::nullopt;
-      if (!isUniform && distance != 1)
-        cost += isOutput ? 12 : 8;
-    }
-    // Lanes that stay empty are wasted.
-    int64_t extent = op.getStaticLoopRanges()[dim];
-    if (!ShapedType::isDynamic(extent) && extent < lanes)
-      cost += extent == 1 ? 40 : 6;
-    return cost;
-  }
-
-  /// The distance in elements of operand `i` between two iterations of loop `dim`; a run-time inner stride is taken
-  /// for 1 and any other for a big one. Nothing where the distance varies.
-  std::optional<int64_t> distanceAlong(unsigned i, unsigned dim) {
-    constexpr int64_t far = 1 << 20;
-    SmallVector<int64_t> strides;
-    int64_t offset;
-    if (failed(typeOf(i).getStridesAndOffset(strides, offset)))
-      return std::nullopt;
-    AffineMap map = mapOf(i);
-    int64_t distance = 0;
-    for (auto [position, expr] : llvm::enumerate(map.getResults())) {
-      std::optional<int64_t> step = stepAlong(expr, dim, map.getNumDims());
-      if (!step)
-        return std::nullopt;
-      bool isInner = position + 1 == strides.size();
-      int64_t stride = strides[position];
-      distance += *step * (!ShapedType::isDynamic(stride) ? stride : isInner ? 1 : far);
-    }
-    return distance;
-  }
-
-  /// The loop to put along the lanes: the cheapest, of those the innermost.
-  std::optional<unsigned> chooseDim() {
-    std::optional<unsigned> best;
-    unsigned bestCost = 0;
-    for (unsigned dim = op.getNumLoops(); dim-- > 0;) {
-      std::optional<unsigned> cost = costOf(dim);
-      if (cost && (!best || *cost < bestCost)) {
-        best = dim;
-        bestCost = *cost;
-      }
-    }
-    return best;
-  }
 
   /// Operands that are contiguous along the lanes only if a run-time stride is 1.
   SmallVector<unsigned> unknownStrides() {
@@ -229,7 +103,7 @@ private:
       SmallVector<int64_t> strides;
       int64_t offset;
       (void)type.getStridesAndOffset(strides, offset);
-      if (ShapedType::isDynamic(strides.back()) && distanceAlong(i, *along) == 1)
+      if (ShapedType::isDynamic(strides.back()) && distanceAlong(op, i, *along) == 1)
         unknown.push_back(i);
     }
     return unknown;
@@ -448,7 +322,7 @@ private:
   void loadUniform() {
     uniform.assign(operands.size(), Value());
     for (unsigned i = 0; i < op.getNumDpsInputs(); ++i)
-      if (!op.getBlock()->getArgument(i).use_empty() && (!typeOf(i) || distanceAlong(i, *along) == 0))
+      if (!op.getBlock()->getArgument(i).use_empty() && (!typeOf(i) || distanceAlong(op, i, *along) == 0))
         uniform[i] = loadScalar(i);
   }
 
@@ -493,11 +367,9 @@ struct LowerLinalg : saccade::impl::LowerLinalgBase<LowerLinalg> {
   using LowerLinalgBase::LowerLinalgBase;
 
   void runOnOperation() override {
-    const CPUTarget *cpu = lookupCPUTarget(target);
-    if (!cpu) {
-      getOperation().emitError() << "unknown target '" << target << "', expected one of " << cpuTargetNames();
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
       return signalPassFailure();
-    }
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (op.hasPureBufferSemantics() && !cpu::isMatrixProduct(op))
