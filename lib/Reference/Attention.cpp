@@ -49,8 +49,8 @@ static LogicalResult checkOutput(attn::AttentionOp op, const Scorer &scorer, con
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq, Dim::Depth}) {
     int64_t expected = dim == Dim::Depth ? scorer.value.extent(dim) : scorer.query.extent(dim);
     if (output.extent(dim) != expected)
-      return op.emitOpError() << "output has extent " << output.extent(dim) << " in dimension '"
-                              << stringifyDim(dim) << "', expected " << expected;
+      return op.emitOpError() << "output has extent " << output.extent(dim) << " in dimension '" << stringifyDim(dim)
+                              << "', expected " << expected;
   }
   return success();
 }
@@ -91,9 +91,8 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, std::vec
   return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
 }
 
-LogicalResult
-saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
-                                        function_ref<void(const Scorer &, const AttentionRow &)> visit) {
+LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
+                                                      function_ref<void(const Scorer &, const AttentionRow &)> visit) {
   FailureOr<Scorer> scorer = Scorer::create(op, frame);
   FailureOr<Cells *> output = frame.cells(op.getOutput());
   if (failed(scorer) || failed(output) || failed(checkOutput(op, *scorer, {*output, op.getOutputDims()})))
@@ -101,8 +100,8 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
   int64_t batches = scorer->query.extent(Dim::Batch), keyExtent = scorer->key.extent(Dim::Seq);
   std::vector<double> scores, weights;
   for (int64_t batch = range.batch; batch < range.batch + range.batches; ++batch) {
-    FailureOr<int64_t> queryLength = lengthOf(op, frame, "q_len", op.getQLen(), batch, batches,
-                                              scorer->at[2] + scorer->query.extent(Dim::Seq));
+    FailureOr<int64_t> queryLength =
+        lengthOf(op, frame, "q_len", op.getQLen(), batch, batches, scorer->at[2] + scorer->query.extent(Dim::Seq));
     FailureOr<int64_t> keyLength =
         lengthOf(op, frame, "kv_len", op.getKvLen(), batch, batches, scorer->at[3] + keyExtent);
     if (failed(queryLength) || failed(keyLength))
@@ -131,8 +130,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
 }
 
 /// Σ weight · value over the keys of a row.
-template <typename Sum>
-static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
+template <typename Sum> static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
   std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
   const double *values = scorer.value.at(row.batch, scorer.keyHead(row.head), 0);
   for (auto [key, weight] : llvm::enumerate(row.weights))

@@ -31,9 +31,8 @@ struct AttentionRange {
 llvm::SmallVector<attn::Dim> resultDims(attn::AttentionOp op, unsigned result);
 
 /// Makes queries, keys and values known as far as the range needs them and calls `visit` for each of its rows.
-mlir::LogicalResult
-forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
-                    llvm::function_ref<void(const Scorer &, const AttentionRow &)> visit);
+mlir::LogicalResult forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
+                                        llvm::function_ref<void(const Scorer &, const AttentionRow &)> visit);
 
 } // namespace saccade::reference
 

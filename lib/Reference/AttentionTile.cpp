@@ -55,14 +55,13 @@ struct TileState {
   }
 };
 
-/// 2^(max − newMax): by what a state at `max` shrinks; 0 for the empty state.
+/// 2^(max − newMax): by what a state at `max` shrinks; 0 for the empty state. `newMax` is not −inf.
 double shrink(Frame &frame, Type type, double max, double newMax) {
-  return max == -INFINITY ? 0 : frame.rounded(type, std::exp2(frame.rounded(type, max - newMax)));
+  return frame.rounded(type, std::exp2(frame.rounded(type, max - newMax)));
 }
 
 /// Gives shape of init `result`.
-template <typename OpTy>
-LogicalResult shapeOfInit(OpTy op, Frame &frame, unsigned result, Shape &shape) {
+template <typename OpTy> LogicalResult shapeOfInit(OpTy op, Frame &frame, unsigned result, Shape &shape) {
   FailureOr<Cells *> cells =
       frame.cells(cast<DestinationStyleOpInterface>(op.getOperation()).getDpsInitOperand(result)->get());
   if (failed(cells))
@@ -128,8 +127,8 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
                             << scorer->value.extent(Dim::Depth);
   scorer->queryLength = scorer->at[2] + queries;
   scorer->keyLength = scorer->at[3] + keys;
-  for (auto [given, length] : {std::pair(op.getQLen(), &scorer->queryLength),
-                               std::pair(op.getKvLen(), &scorer->keyLength)}) {
+  for (auto [given, length] :
+       {std::pair(op.getQLen(), &scorer->queryLength), std::pair(op.getKvLen(), &scorer->keyLength)}) {
     if (!given)
       continue;
     FailureOr<int64_t> number = frame.index(given);
@@ -203,8 +202,7 @@ static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigne
     if (failed(lse))
       return failure();
     if ((*lse)->size() > state->rows())
-      return op.emitOpError() << "log-sum-exp has " << (*lse)->size() << " rows, but accumulator has "
-                              << state->rows();
+      return op.emitOpError() << "log-sum-exp has " << (*lse)->size() << " rows, but accumulator has " << state->rows();
     for (int64_t row = 0; row < (*lse)->size(); ++row) {
       double base2 = frame.rounded(type, state->m(row) + frame.rounded(type, std::log2(state->l(row))));
       (*lse)->reals()[row] = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);

@@ -7,8 +7,8 @@
 #ifndef SACCADE_REFERENCE_CELLS_H
 #define SACCADE_REFERENCE_CELLS_H
 
-#include "saccade/Reference/Tensor.h"
 #include "mlir/Support/LLVM.h"
+#include "saccade/Reference/Tensor.h"
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -18,8 +18,7 @@ namespace saccade::reference {
 llvm::SmallVector<int64_t> rowMajorStrides(llvm::ArrayRef<int64_t> shape);
 
 /// Calls `body` for every index of `box`, last dimension fastest.
-template <typename Body>
-void forEachPoint(const Box &box, Body body) {
+template <typename Body> void forEachPoint(const Box &box, Body body) {
   if (box.size() == 0)
     return;
   llvm::SmallVector<int64_t> index(box.offsets);
@@ -41,8 +40,7 @@ inline int64_t linearIndex(llvm::ArrayRef<int64_t> index, llvm::ArrayRef<int64_t
 }
 
 /// Calls `body(first, length)` for every run of `box` along the last dimension of a row-major tensor.
-template <typename Body>
-void forEachRow(Box box, llvm::ArrayRef<int64_t> strides, Body body) {
+template <typename Body> void forEachRow(Box box, llvm::ArrayRef<int64_t> strides, Body body) {
   if (box.rank() == 0)
     return body(int64_t(0), int64_t(1));
   int64_t length = box.sizes.back();
@@ -78,8 +76,7 @@ public:
 
 private:
   Cells() = default;
-  template <typename T>
-  struct Free {
+  template <typename T> struct Free {
     void operator()(T *memory) const { std::free(memory); }
   };
   mlir::Type elementType;

@@ -8,8 +8,7 @@ using namespace mlir;
 using namespace saccade::reference;
 
 /// Copies `box` of what `source` of frame `inner` holds into result number `result` of `op`.
-static LogicalResult forward(Operation *op, Frame &frame, unsigned result, Frame &inner, Value source,
-                             const Box &box) {
+static LogicalResult forward(Operation *op, Frame &frame, unsigned result, Frame &inner, Value source, const Box &box) {
   FailureOr<Cells *> from = inner.demand(source, box), to = frame.cells(op->getResult(result));
   if (failed(from) || failed(to))
     return failure();
@@ -70,8 +69,7 @@ static LogicalResult shapeOfIf(scf::IfOp op, Frame &frame, unsigned result, Shap
 
 static LogicalResult evaluateIf(scf::IfOp op, Frame &frame, unsigned result, const Box &box) {
   FailureOr<std::pair<Frame *, Value>> branch = takeBranch(op, frame, result);
-  return success(succeeded(branch) &&
-                 succeeded(forward(op, frame, result, *branch->first, branch->second, box)));
+  return success(succeeded(branch) && succeeded(forward(op, frame, result, *branch->first, branch->second, box)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -112,7 +110,8 @@ static LogicalResult evaluateFor(scf::ForOp op, Frame &frame, unsigned, const Bo
       if (failed(value))
         return failure();
       if ((*value)->getShape() != cells->getShape())
-        return op.emitOpError() << "carries a tensor whose shape changes, which the reference interpreter does not know";
+        return op.emitOpError()
+               << "carries a tensor whose shape changes, which the reference interpreter does not know";
       next.push_back(*value);
     }
     carried = std::move(next);

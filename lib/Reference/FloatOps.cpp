@@ -10,24 +10,21 @@ using namespace saccade::reference;
 
 namespace {
 
-template <typename Fn>
-ScalarFunction unary(Fn fn) {
+template <typename Fn> ScalarFunction unary(Fn fn) {
   return [fn](const Scalar *operands, Scalar &result) -> Problem {
     result.real = fn(operands[0].real);
     return nullptr;
   };
 }
 
-template <typename Fn>
-ScalarFunction binary(Fn fn) {
+template <typename Fn> ScalarFunction binary(Fn fn) {
   return [fn](const Scalar *operands, Scalar &result) -> Problem {
     result.real = fn(operands[0].real, operands[1].real);
     return nullptr;
   };
 }
 
-template <typename Fn>
-ScalarFunction ternary(Fn fn) {
+template <typename Fn> ScalarFunction ternary(Fn fn) {
   return [fn](const Scalar *operands, Scalar &result) -> Problem {
     result.real = fn(operands[0].real, operands[1].real, operands[2].real);
     return nullptr;

@@ -8,8 +8,8 @@
 #define SACCADE_REFERENCE_FRAME_H
 
 #include "Cells.h"
-#include "saccade/Reference/Interpreter.h"
 #include "mlir/IR/Operation.h"
+#include "saccade/Reference/Interpreter.h"
 #include "llvm/ADT/DenseMap.h"
 #include <functional>
 
@@ -31,13 +31,10 @@ const Semantics *semanticsOf(mlir::Operation *op);
 
 class SemanticsTable {
 public:
-  template <typename OpTy>
-  using ShapeFn = mlir::LogicalResult (*)(OpTy, Frame &, unsigned, Shape &);
-  template <typename OpTy>
-  using EvaluateFn = mlir::LogicalResult (*)(OpTy, Frame &, unsigned, const Box &);
+  template <typename OpTy> using ShapeFn = mlir::LogicalResult (*)(OpTy, Frame &, unsigned, Shape &);
+  template <typename OpTy> using EvaluateFn = mlir::LogicalResult (*)(OpTy, Frame &, unsigned, const Box &);
 
-  template <typename OpTy>
-  void add(ShapeFn<OpTy> shape, EvaluateFn<OpTy> evaluate) {
+  template <typename OpTy> void add(ShapeFn<OpTy> shape, EvaluateFn<OpTy> evaluate) {
     table[OpTy::getOperationName()] = {[=](mlir::Operation *op, Frame &frame, unsigned result, Shape &extents) {
                                          return shape(llvm::cast<OpTy>(op), frame, result, extents);
                                        },

@@ -26,17 +26,14 @@ struct Integers {
   int64_t wrap(uint64_t value) const { return wrapTo(type, value); }
 };
 
-template <typename Fn>
-ScalarFunction onSigned(Type type, Fn fn) {
+template <typename Fn> ScalarFunction onSigned(Type type, Fn fn) {
   return [fn, integers = Integers{type}](const Scalar *operands, Scalar &result) -> Problem {
-    result.integer =
-        integers.wrap(fn(integers.signedOf(operands[0].integer), integers.signedOf(operands[1].integer)));
+    result.integer = integers.wrap(fn(integers.signedOf(operands[0].integer), integers.signedOf(operands[1].integer)));
     return nullptr;
   };
 }
 
-template <typename Fn>
-ScalarFunction onUnsigned(Type type, Fn fn) {
+template <typename Fn> ScalarFunction onUnsigned(Type type, Fn fn) {
   return [fn, integers = Integers{type}](const Scalar *operands, Scalar &result) -> Problem {
     result.integer =
         integers.wrap(fn(integers.unsignedOf(operands[0].integer), integers.unsignedOf(operands[1].integer)));
@@ -46,8 +43,7 @@ ScalarFunction onUnsigned(Type type, Fn fn) {
 
 /// The same where the second operand must not be 0. Division by −1 is negation, which wraps where the quotient of the
 /// smallest number would not fit.
-template <typename Fn>
-ScalarFunction dividing(Type type, bool isSigned, Fn fn) {
+template <typename Fn> ScalarFunction dividing(Type type, bool isSigned, Fn fn) {
   ScalarFunction divide = isSigned ? onSigned(type, fn) : onUnsigned(type, fn);
   return [divide](const Scalar *operands, Scalar &result) -> Problem {
     return operands[1].integer == 0 ? divisionByZero : divide(operands, result);
@@ -82,16 +78,26 @@ bool compare(arith::CmpIPredicate predicate, const Integers &integers, int64_t a
   int64_t sa = integers.signedOf(a), sb = integers.signedOf(b);
   uint64_t ua = integers.unsignedOf(a), ub = integers.unsignedOf(b);
   switch (predicate) {
-  case arith::CmpIPredicate::eq: return a == b;
-  case arith::CmpIPredicate::ne: return a != b;
-  case arith::CmpIPredicate::slt: return sa < sb;
-  case arith::CmpIPredicate::sle: return sa <= sb;
-  case arith::CmpIPredicate::sgt: return sa > sb;
-  case arith::CmpIPredicate::sge: return sa >= sb;
-  case arith::CmpIPredicate::ult: return ua < ub;
-  case arith::CmpIPredicate::ule: return ua <= ub;
-  case arith::CmpIPredicate::ugt: return ua > ub;
-  case arith::CmpIPredicate::uge: return ua >= ub;
+  case arith::CmpIPredicate::eq:
+    return a == b;
+  case arith::CmpIPredicate::ne:
+    return a != b;
+  case arith::CmpIPredicate::slt:
+    return sa < sb;
+  case arith::CmpIPredicate::sle:
+    return sa <= sb;
+  case arith::CmpIPredicate::sgt:
+    return sa > sb;
+  case arith::CmpIPredicate::sge:
+    return sa >= sb;
+  case arith::CmpIPredicate::ult:
+    return ua < ub;
+  case arith::CmpIPredicate::ule:
+    return ua <= ub;
+  case arith::CmpIPredicate::ugt:
+    return ua > ub;
+  case arith::CmpIPredicate::uge:
+    return ua >= ub;
   }
   llvm_unreachable("a predicate that does not exist");
 }
@@ -99,36 +105,50 @@ bool compare(arith::CmpIPredicate predicate, const Integers &integers, int64_t a
 bool compare(arith::CmpFPredicate predicate, double a, double b) {
   bool unordered = std::isnan(a) || std::isnan(b);
   switch (predicate) {
-  case arith::CmpFPredicate::AlwaysFalse: return false;
-  case arith::CmpFPredicate::OEQ: return a == b;
-  case arith::CmpFPredicate::OGT: return a > b;
-  case arith::CmpFPredicate::OGE: return a >= b;
-  case arith::CmpFPredicate::OLT: return a < b;
-  case arith::CmpFPredicate::OLE: return a <= b;
-  case arith::CmpFPredicate::ONE: return !unordered && a != b;
-  case arith::CmpFPredicate::ORD: return !unordered;
-  case arith::CmpFPredicate::UEQ: return unordered || a == b;
-  case arith::CmpFPredicate::UGT: return unordered || a > b;
-  case arith::CmpFPredicate::UGE: return unordered || a >= b;
-  case arith::CmpFPredicate::ULT: return unordered || a < b;
-  case arith::CmpFPredicate::ULE: return unordered || a <= b;
-  case arith::CmpFPredicate::UNE: return a != b;
-  case arith::CmpFPredicate::UNO: return unordered;
-  case arith::CmpFPredicate::AlwaysTrue: return true;
+  case arith::CmpFPredicate::AlwaysFalse:
+    return false;
+  case arith::CmpFPredicate::OEQ:
+    return a == b;
+  case arith::CmpFPredicate::OGT:
+    return a > b;
+  case arith::CmpFPredicate::OGE:
+    return a >= b;
+  case arith::CmpFPredicate::OLT:
+    return a < b;
+  case arith::CmpFPredicate::OLE:
+    return a <= b;
+  case arith::CmpFPredicate::ONE:
+    return !unordered && a != b;
+  case arith::CmpFPredicate::ORD:
+    return !unordered;
+  case arith::CmpFPredicate::UEQ:
+    return unordered || a == b;
+  case arith::CmpFPredicate::UGT:
+    return unordered || a > b;
+  case arith::CmpFPredicate::UGE:
+    return unordered || a >= b;
+  case arith::CmpFPredicate::ULT:
+    return unordered || a < b;
+  case arith::CmpFPredicate::ULE:
+    return unordered || a <= b;
+  case arith::CmpFPredicate::UNE:
+    return a != b;
+  case arith::CmpFPredicate::UNO:
+    return unordered;
+  case arith::CmpFPredicate::AlwaysTrue:
+    return true;
   }
   llvm_unreachable("a predicate that does not exist");
 }
 
-template <typename Fn>
-ScalarFunction classify(Fn fn) {
+template <typename Fn> ScalarFunction classify(Fn fn) {
   return [fn](const Scalar *operands, Scalar &result) -> Problem {
     result.integer = fn(operands[0].real);
     return nullptr;
   };
 }
 
-template <typename Fn>
-ScalarFunction onBits(Type type, Fn fn) {
+template <typename Fn> ScalarFunction onBits(Type type, Fn fn) {
   return [fn, integers = Integers{type}](const Scalar *operands, Scalar &result) -> Problem {
     result.integer = integers.wrap(fn(integers.unsignedOf(operands[0].integer), integers.width));
     return nullptr;
@@ -136,8 +156,7 @@ ScalarFunction onBits(Type type, Fn fn) {
 }
 
 /// The value of every result of `map`, reduced by `choose`.
-template <typename Choose>
-ScalarFunction affineFunction(AffineMap map, Choose choose) {
+template <typename Choose> ScalarFunction affineFunction(AffineMap map, Choose choose) {
   return [=](const Scalar *operands, Scalar &result) -> Problem {
     SmallVector<int64_t> inputs;
     for (unsigned i = 0; i < map.getNumInputs(); ++i)
@@ -183,12 +202,18 @@ int64_t saccade::reference::evaluateAffine(AffineExpr expr, ArrayRef<int64_t> di
   auto both = cast<AffineBinaryOpExpr>(expr);
   int64_t left = evaluateAffine(both.getLHS(), dims, symbols), right = evaluateAffine(both.getRHS(), dims, symbols);
   switch (both.getKind()) {
-  case AffineExprKind::Add: return left + right;
-  case AffineExprKind::Mul: return left * right;
-  case AffineExprKind::FloorDiv: return right > 0 ? llvm::divideFloorSigned(left, right) : 0;
-  case AffineExprKind::CeilDiv: return right > 0 ? llvm::divideCeilSigned(left, right) : 0;
-  case AffineExprKind::Mod: return right > 0 ? llvm::mod(left, right) : 0;
-  default: llvm_unreachable("an affine expression that does not exist");
+  case AffineExprKind::Add:
+    return left + right;
+  case AffineExprKind::Mul:
+    return left * right;
+  case AffineExprKind::FloorDiv:
+    return right > 0 ? llvm::divideFloorSigned(left, right) : 0;
+  case AffineExprKind::CeilDiv:
+    return right > 0 ? llvm::divideCeilSigned(left, right) : 0;
+  case AffineExprKind::Mod:
+    return right > 0 ? llvm::mod(left, right) : 0;
+  default:
+    llvm_unreachable("an affine expression that does not exist");
   }
 }
 
@@ -219,12 +244,9 @@ ScalarFunction saccade::reference::integerFunction(Operation *op) {
       .Case([&](arith::AndIOp) { return onUnsigned(type, [](uint64_t a, uint64_t b) { return a & b; }); })
       .Case([&](arith::OrIOp) { return onUnsigned(type, [](uint64_t a, uint64_t b) { return a | b; }); })
       .Case([&](arith::XOrIOp) { return onUnsigned(type, [](uint64_t a, uint64_t b) { return a ^ b; }); })
-      .Case([&](arith::ShLIOp) {
-        return onUnsigned(type, [](uint64_t a, uint64_t b) { return b < 64 ? a << b : 0; });
-      })
-      .Case([&](arith::ShRUIOp) {
-        return onUnsigned(type, [](uint64_t a, uint64_t b) { return b < 64 ? a >> b : 0; });
-      })
+      .Case([&](arith::ShLIOp) { return onUnsigned(type, [](uint64_t a, uint64_t b) { return b < 64 ? a << b : 0; }); })
+      .Case(
+          [&](arith::ShRUIOp) { return onUnsigned(type, [](uint64_t a, uint64_t b) { return b < 64 ? a >> b : 0; }); })
       .Case([&](arith::ShRSIOp) {
         return onSigned(type, [](int64_t a, int64_t b) { return a >> (uint64_t(b) < 64 ? b : 63); });
       })

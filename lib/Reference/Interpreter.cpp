@@ -2,11 +2,11 @@
 #include "saccade/Reference/Interpreter.h"
 #include "Frame.h"
 #include "Magnitude.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/SymbolTable.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include <random>
 
 using namespace mlir;
@@ -28,9 +28,8 @@ public:
     if (function.isExternal())
       return function.emitOpError() << "has no body, so the reference interpreter cannot evaluate it";
     open.insert(function);
-    WalkResult walk = function.getBody().walk<WalkOrder::PreOrder>([&](Operation *op) {
-      return failed(check(op)) ? WalkResult::interrupt() : WalkResult::advance();
-    });
+    WalkResult walk = function.getBody().walk<WalkOrder::PreOrder>(
+        [&](Operation *op) { return failed(check(op)) ? WalkResult::interrupt() : WalkResult::advance(); });
     open.erase(function);
     if (walk.wasInterrupted())
       return failure();
@@ -42,8 +41,8 @@ public:
 
 private:
   LogicalResult check(Operation *op) {
-    for (Type type : llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()),
-                                              SmallVector<Type>(op->getResultTypes())))
+    for (Type type :
+         llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
       if (isa<ShapedType>(type) && !isa<RankedTensorType>(type))
         return op->emitOpError() << "has a value of type " << type
                                  << ", but the reference interpreter knows ranked tensors and scalars only";
@@ -94,8 +93,7 @@ static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type 
 //===----------------------------------------------------------------------===//
 
 struct Evaluation::State {
-  State(func::FuncOp function, Precision precision)
-      : function(function), frame(function.getBody(), precision) {}
+  State(func::FuncOp function, Precision precision) : function(function), frame(function.getBody(), precision) {}
 
   Value returned(unsigned result) { return function.getBody().front().getTerminator()->getOperand(result); }
   /// The attention whose result `result` is, or null.

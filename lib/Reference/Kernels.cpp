@@ -4,16 +4,14 @@
 
 namespace saccade::reference {
 
-template <typename Sum>
-double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB) {
+template <typename Sum> double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB) {
   Sum sum = 0;
   for (int64_t i = 0; i < count; ++i)
     sum += static_cast<Sum>(a[i * strideA]) * static_cast<Sum>(b[i * strideB]);
   return sum;
 }
 
-template <typename Sum>
-void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out) {
+template <typename Sum> void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out) {
   if (stride == 1) {
     for (int64_t i = 0; i < count; ++i)
       out[i] += static_cast<Sum>(factor) * static_cast<Sum>(a[i]);
@@ -28,8 +26,7 @@ namespace {
 /// Neighbouring outputs are summed together: their sums are independent, so the processor overlaps them.
 constexpr int64_t lanes = 16;
 
-template <typename Sum>
-struct Contraction {
+template <typename Sum> struct Contraction {
   std::vector<ContractionLoop> parallel, reduction;
   ContractionLoop lane{1, 0, 0, 0, false};
 

@@ -25,12 +25,10 @@ template <typename Sum>
 void contract(const std::vector<ContractionLoop> &loops, const double *left, const double *right, double *out);
 
 /// Σ a[i] b[i], in order.
-template <typename Sum>
-double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB);
+template <typename Sum> double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB);
 
 /// out[i] += factor · a[i].
-template <typename Sum>
-void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out);
+template <typename Sum> void addScaled(int64_t count, double factor, const double *a, int64_t stride, Sum *out);
 
 } // namespace saccade::reference
 

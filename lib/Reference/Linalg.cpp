@@ -4,11 +4,11 @@
 // and a scalar body. Only contractions have a faster way to the same numbers.
 //
 //===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "Kernels.h"
 #include "Program.h"
 #include "Scoring.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include <cmath>
 
 using namespace mlir;
@@ -293,10 +293,9 @@ static LogicalResult shapeOfInit(Operation *op, Frame &frame, unsigned result, S
 }
 
 const Semantics &saccade::reference::linalgSemantics() {
-  static const Semantics semantics = {
-      shapeOfInit, [](Operation *op, Frame &frame, unsigned result, const Box &box) {
-        return StructuredOp(cast<linalg::LinalgOp>(op), frame).evaluate(result, box);
-      }};
+  static const Semantics semantics = {shapeOfInit, [](Operation *op, Frame &frame, unsigned result, const Box &box) {
+                                        return StructuredOp(cast<linalg::LinalgOp>(op), frame).evaluate(result, box);
+                                      }};
   return semantics;
 }
 
@@ -342,9 +341,7 @@ static LogicalResult evaluateSoftmax(linalg::SoftmaxOp op, Frame &frame, unsigne
 }
 
 void saccade::reference::addSoftmaxSemantics(SemanticsTable &table) {
-  table.add<linalg::SoftmaxOp>(
-      [](linalg::SoftmaxOp op, Frame &frame, unsigned result, Shape &shape) {
-        return shapeOfInit(op, frame, result, shape);
-      },
-      evaluateSoftmax);
+  table.add<linalg::SoftmaxOp>([](linalg::SoftmaxOp op, Frame &frame, unsigned result,
+                                  Shape &shape) { return shapeOfInit(op, frame, result, shape); },
+                               evaluateSoftmax);
 }

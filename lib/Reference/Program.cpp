@@ -63,7 +63,8 @@ FailureOr<std::shared_ptr<Program>> Program::compile(Region &body, Precision pre
   auto program = std::make_shared<Program>();
   Operation *parent = body.getParentOp();
   if (!body.hasOneBlock())
-    return parent->emitOpError() << "has a scalar region of several blocks, which the reference interpreter does not know";
+    return parent->emitOpError()
+           << "has a scalar region of several blocks, which the reference interpreter does not know";
   program->block = &body.front();
   for (BlockArgument argument : program->block->getArguments())
     program->slotOfValue[argument] = program->newSlot();
@@ -135,9 +136,8 @@ LogicalResult Program::bind(Frame &frame, const IRMapping &captures) {
     FailureOr<Cells *> cells = frame.cells(tensor);
     if (failed(cells))
       return failure();
-    instruction.function = isa<tensor::ExtractOp>(instruction.op)
-                               ? extractFrom(instruction.op, frame, tensor, *cells)
-                               : extentOf(*cells);
+    instruction.function =
+        isa<tensor::ExtractOp>(instruction.op) ? extractFrom(instruction.op, frame, tensor, *cells) : extentOf(*cells);
   }
   return success();
 }

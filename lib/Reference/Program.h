@@ -9,8 +9,8 @@
 
 #include "Frame.h"
 #include "ScalarOps.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::reference {
 

@@ -7,9 +7,9 @@
 #ifndef SACCADE_REFERENCE_SCALAROPS_H
 #define SACCADE_REFERENCE_SCALAROPS_H
 
-#include "saccade/Reference/Tensor.h"
 #include "mlir/IR/AffineMap.h"
 #include "mlir/IR/Operation.h"
+#include "saccade/Reference/Tensor.h"
 #include <functional>
 
 namespace saccade::reference {

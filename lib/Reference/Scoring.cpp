@@ -44,9 +44,9 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
 
 /// What the verifier demands of static sizes must hold of those at run time.
 LogicalResult Scorer::findExtents() {
-  for (auto [view, operand, dims] : {std::tuple(&query, op.getQuery(), op.getQueryDims()),
-                                     std::tuple(&key, op.getKey(), op.getKeyDims()),
-                                     std::tuple(&value, op.getValue(), op.getValueDims())}) {
+  for (auto [view, operand, dims] :
+       {std::tuple(&query, op.getQuery(), op.getQueryDims()), std::tuple(&key, op.getKey(), op.getKeyDims()),
+        std::tuple(&value, op.getValue(), op.getValueDims())}) {
     FailureOr<Cells *> cells = frame->cells(operand);
     if (failed(cells))
       return failure();
@@ -99,8 +99,8 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
       return failure();
     start = *number;
   }
-  for (auto [region, isScore, program] : {std::tuple(&op.getScore(), true, &scorer.score),
-                                          std::tuple(&op.getMask(), false, &scorer.mask)}) {
+  for (auto [region, isScore, program] :
+       {std::tuple(&op.getScore(), true, &scorer.score), std::tuple(&op.getMask(), false, &scorer.mask)}) {
     if (region->empty())
       continue;
     IRMapping captures;
@@ -113,8 +113,7 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
   return scorer;
 }
 
-LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys,
-                             std::vector<double> &scores) {
+LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores) {
   for (auto [program, first] : {std::pair(mask, 0u), std::pair(score, 1u)}) {
     if (!program)
       continue;

@@ -13,8 +13,7 @@ struct Slice {
   SmallVector<unsigned> kept; ///< the dimensions that a rank-reduced slice still has
 
   /// Reads the numbers of `op` and checks that the slice lies within `whole`.
-  template <typename OpTy>
-  static FailureOr<Slice> of(OpTy op, Frame &frame, ArrayRef<int64_t> whole) {
+  template <typename OpTy> static FailureOr<Slice> of(OpTy op, Frame &frame, ArrayRef<int64_t> whole) {
     Slice slice;
     if (failed(frame.indices(op.getMixedOffsets(), slice.offsets)) ||
         failed(frame.indices(op.getMixedSizes(), slice.sizes)) ||

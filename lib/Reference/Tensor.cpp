@@ -13,9 +13,7 @@ static int64_t product(ArrayRef<int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t(1), std::multiplies<>());
 }
 
-Box Box::whole(ArrayRef<int64_t> shape) {
-  return {SmallVector<int64_t>(shape.size(), 0), SmallVector<int64_t>(shape)};
-}
+Box Box::whole(ArrayRef<int64_t> shape) { return {SmallVector<int64_t>(shape.size(), 0), SmallVector<int64_t>(shape)}; }
 
 int64_t Box::size() const { return product(sizes); }
 

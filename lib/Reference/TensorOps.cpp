@@ -8,8 +8,7 @@ using namespace mlir;
 using namespace saccade::reference;
 
 /// Calls `value(index, scalar)` for every element of `box` of result 0 of `op`, to fill it in.
-template <typename Fill>
-static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill value) {
+template <typename Fill> static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill value) {
   FailureOr<Cells *> cells = frame.cells(op->getResult(0));
   if (failed(cells))
     return failure();
@@ -22,8 +21,7 @@ static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill valu
 }
 
 /// For ops whose result always has a static type.
-template <typename OpTy>
-static LogicalResult noShape(OpTy, Frame &, unsigned, Shape &) {
+template <typename OpTy> static LogicalResult noShape(OpTy, Frame &, unsigned, Shape &) {
   llvm_unreachable("the result type is static");
 }
 
@@ -50,8 +48,8 @@ static LogicalResult evaluateConstant(arith::ConstantOp op, Frame &frame, unsign
   auto values = elements.getValues<Attribute>();
   SmallVector<int64_t> strides = rowMajorStrides(elements.getType().getShape());
   return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
-    FailureOr<Scalar> number = scalarOf(elements.isSplat() ? elements.getSplatValue<Attribute>()
-                                                           : values[linearIndex(index, strides)]);
+    FailureOr<Scalar> number =
+        scalarOf(elements.isSplat() ? elements.getSplatValue<Attribute>() : values[linearIndex(index, strides)]);
     if (failed(number))
       return op.emitOpError() << "is no constant that the reference interpreter knows";
     element = *number;
@@ -89,18 +87,17 @@ static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned, 
 }
 
 const Semantics &saccade::reference::elementwiseSemantics() {
-  static const Semantics semantics = {
-      [](Operation *op, Frame &frame, unsigned, Shape &shape) -> LogicalResult {
-        for (Value operand : op->getOperands())
-          if (isa<RankedTensorType>(operand.getType())) {
-            FailureOr<Cells *> cells = frame.cells(operand);
-            if (failed(cells))
-              return failure();
-            shape.assign((*cells)->getShape().begin(), (*cells)->getShape().end());
-          }
-        return success();
-      },
-      evaluateElementwise};
+  static const Semantics semantics = {[](Operation *op, Frame &frame, unsigned, Shape &shape) -> LogicalResult {
+                                        for (Value operand : op->getOperands())
+                                          if (isa<RankedTensorType>(operand.getType())) {
+                                            FailureOr<Cells *> cells = frame.cells(operand);
+                                            if (failed(cells))
+                                              return failure();
+                                            shape.assign((*cells)->getShape().begin(), (*cells)->getShape().end());
+                                          }
+                                        return success();
+                                      },
+                                      evaluateElementwise};
   return semantics;
 }
 
@@ -109,8 +106,7 @@ const Semantics &saccade::reference::elementwiseSemantics() {
 //===----------------------------------------------------------------------===//
 
 /// The extents of a result: those of its type, the dynamic ones from `sizes` in order.
-template <typename OpTy>
-static LogicalResult shapeFromSizes(OpTy op, Frame &frame, OperandRange sizes, Shape &shape) {
+template <typename OpTy> static LogicalResult shapeFromSizes(OpTy op, Frame &frame, OperandRange sizes, Shape &shape) {
   for (int64_t extent : cast<RankedTensorType>(op->getResult(0).getType()).getShape()) {
     FailureOr<int64_t> size = extent;
     if (ShapedType::isDynamic(extent)) {
@@ -124,8 +120,7 @@ static LogicalResult shapeFromSizes(OpTy op, Frame &frame, OperandRange sizes, S
   return success();
 }
 
-template <typename OpTy>
-static LogicalResult shapeFromDynamicExtents(OpTy op, Frame &frame, unsigned, Shape &shape) {
+template <typename OpTy> static LogicalResult shapeFromDynamicExtents(OpTy op, Frame &frame, unsigned, Shape &shape) {
   if constexpr (std::is_same_v<OpTy, tensor::GenerateOp>)
     return shapeFromSizes(op, frame, op.getDynamicExtents(), shape);
   else
@@ -135,8 +130,8 @@ static LogicalResult shapeFromDynamicExtents(OpTy op, Frame &frame, unsigned, Sh
 /// Unset elements show: a NaN, or a number that no test expects.
 static LogicalResult evaluateEmpty(tensor::EmptyOp op, Frame &frame, unsigned, const Box &box) {
   bool isReal = isa<FloatType>(op.getType().getElementType());
-  Scalar unset = isReal ? Scalar{.real = NAN}
-                        : Scalar{.integer = wrapTo(op.getType().getElementType(), 0x5a5a5a5a5a5a5a5a)};
+  Scalar unset =
+      isReal ? Scalar{.real = NAN} : Scalar{.integer = wrapTo(op.getType().getElementType(), 0x5a5a5a5a5a5a5a5a)};
   return fill(op, frame, box, [&](ArrayRef<int64_t>, Scalar &element) { return element = unset, success(); });
 }
 

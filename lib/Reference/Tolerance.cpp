@@ -17,7 +17,13 @@ static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
     double error = std::abs(double(actual.values[i].integer) - double(exact.values[i].integer));
     if (actual.values[i].integer == exact.values[i].integer || error < comparison.maxError)
       continue;
-    comparison = {Comparison::TooFar, i, error, 0, INFINITY, 0, double(actual.values[i].integer),
+    comparison = {Comparison::TooFar,
+                  i,
+                  error,
+                  0,
+                  INFINITY,
+                  0,
+                  double(actual.values[i].integer),
                   double(exact.values[i].integer)};
   }
   return comparison;
@@ -55,12 +61,12 @@ Comparison saccade::reference::compare(const Tensor &exact, const Tensor &rounde
   double oracleError = tolerance::oracleError * largest;
 
   Comparison comparison;
-  comparison.allowed =
-      tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
+  comparison.allowed = tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
   double sumOfErrors = 0;
   auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
     // The first failure stays, a larger error replaces a smaller one as long as all agrees.
-    if (!comparison.agrees() || (verdict == Comparison::Agrees && comparison.worst >= 0 && error <= comparison.maxError))
+    if (!comparison.agrees() ||
+        (verdict == Comparison::Agrees && comparison.worst >= 0 && error <= comparison.maxError))
       return;
     comparison.verdict = verdict;
     comparison.worst = i;

@@ -7,8 +7,8 @@
 #ifndef SACCADE_REFERENCE_INTERPRETER_H
 #define SACCADE_REFERENCE_INTERPRETER_H
 
-#include "saccade/Reference/Tensor.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Reference/Tensor.h"
 #include <memory>
 #include <optional>
 

@@ -34,11 +34,11 @@ struct Comparison {
     TooFar,    ///< beyond the error of plain attention
     OutOfBound ///< beyond what rounding of the terms allows
   } verdict = Agrees;
-  int64_t worst = -1;    ///< row-major position of the first element that fails, else of the largest error; -1: no element
-  double maxError = 0;   ///< largest |actual − exact|
-  double allowed = 0;    ///< what the rule allows
-  double ratio = 0;      ///< maxError / allowed; at most 1 where it agrees
-  double meanRatio = 0;  ///< mean |actual − exact| / mean |rounded − exact|; 0 where the latter is 0
+  int64_t worst = -1; ///< row-major position of the first element that fails, else of the largest error; -1: no element
+  double maxError = 0;          ///< largest |actual − exact|
+  double allowed = 0;           ///< what the rule allows
+  double ratio = 0;             ///< maxError / allowed; at most 1 where it agrees
+  double meanRatio = 0;         ///< mean |actual − exact| / mean |rounded − exact|; 0 where the latter is 0
   double actual = 0, exact = 0; ///< the values at `worst`
 
   bool agrees() const { return verdict == Agrees; }

@@ -245,6 +245,27 @@ TEST_F(Attention, ScoreRegionSeesAbsolutePositionsAndCaptures) {
                 {q, k, v, slope, table, reals({}, {0.125}), index(2), index(1), index(7), index(4)}, formula);
 }
 
+TEST_F(Attention, LengthsAreAbsoluteAndAtMovesElementZero) {
+  // Queries 10..13 of 12, keys 20..25 of 23: two queries and three keys count.
+  Tensor q = random({1, 1, 4, 3}), k = random({1, 1, 6, 3}), v = random({1, 1, 6, 3});
+  auto formula = Formula<double>::of(q, k, v);
+  formula.queryLength = [](int64_t) { return 2; };
+  formula.keyLength = [](int64_t) { return 3; };
+  for (auto [mask, shift] : {std::pair("bottom_right", 23 - 12), std::pair("20", 20)}) {
+    formula.mask = [shift = shift](int64_t, int64_t, int64_t i, int64_t j) { return j + 20 <= i + 10 + shift; };
+    expectFormula(std::string(R"(
+      func.func @at(%q: tensor<1x1x4x3xf32>, %k: tensor<1x1x6x3xf32>, %v: tensor<1x1x6x3xf32>, %b0: index, %q0: index,
+          %k0: index, %m: index, %n: index) -> (tensor<1x1x4x3xf32>, tensor<1x1x4xf32>) {
+        %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%m : index) kv_len(%n : index)
+          at(%b0, %b0, %q0, %k0) mask causal<)") +
+                      mask + R"(> lse
+          : (tensor<1x1x4x3xf32>, tensor<1x1x6x3xf32>, tensor<1x1x6x3xf32>) -> (tensor<1x1x4x3xf32>, tensor<1x1x4xf32>)
+        return %o, %l : tensor<1x1x4x3xf32>, tensor<1x1x4xf32>
+      })",
+                  {q, k, v, index(0), index(10), index(20), index(12), index(23)}, formula);
+  }
+}
+
 TEST_F(Attention, ScoreIsNotEvaluatedWhereTheMaskDoesNotHold) {
   // The table has 3 elements; keys 3 and 4 are masked, so reading it at %j is fine.
   std::string message = refusal(R"(

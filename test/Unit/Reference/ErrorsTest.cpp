@@ -15,7 +15,8 @@ protected:
 
 TEST_F(Errors, UnknownOpsAreNamedEvenIfUnused) {
   expectRefusal("'memref.alloc' op has a value of type 'memref<4xf32>'",
-                "func.func @f(%a: f32) -> f32 { %m = memref.alloc() : memref<4xf32> return %a : f32 }", {reals({}, {1})});
+                "func.func @f(%a: f32) -> f32 { %m = memref.alloc() : memref<4xf32> return %a : f32 }",
+                {reals({}, {1})});
   expectRefusal("'tensor.gather' op is not known to the reference interpreter", R"(
     func.func @f(%a: tensor<3xf32>, %i: tensor<2x1xindex>) -> tensor<2xf32> {
       %g = tensor.gather %a[%i] gather_dims([0]) : (tensor<3xf32>, tensor<2x1xindex>) -> tensor<2xf32>
@@ -43,10 +44,11 @@ TEST_F(Errors, IndicesOutOfBounds) {
                 "func.func @f(%a: tensor<?xf32>, %i: index) -> f32 { %x = tensor.extract %a[%i] : tensor<?xf32> return "
                 "%x : f32 }",
                 {reals({3}, {1, 2, 3}), index(3)});
-  expectRefusal("reaches from 1 to 3 in dimension 0, which has extent 3",
-                "func.func @f(%a: tensor<?xf32>, %i: index) -> tensor<?xf32> { %x = tensor.extract_slice %a[1] [%i] [1] "
-                ": tensor<?xf32> to tensor<?xf32> return %x : tensor<?xf32> }",
-                {reals({3}, {1, 2, 3}), index(3)});
+  expectRefusal(
+      "reaches from 1 to 3 in dimension 0, which has extent 3",
+      "func.func @f(%a: tensor<?xf32>, %i: index) -> tensor<?xf32> { %x = tensor.extract_slice %a[1] [%i] [1] "
+      ": tensor<?xf32> to tensor<?xf32> return %x : tensor<?xf32> }",
+      {reals({3}, {1, 2, 3}), index(3)});
   expectRefusal("reads index 1 of dimension 0, which has extent 1", R"(
     func.func @f(%q: tensor<2x4xf32>, %k: tensor<2x4xf32>, %t: tensor<1xf32>) -> tensor<2x4xf32> {
       %o = attn.attention %q[s,d], %k[s,d], %k[s,d] captures(%t : tensor<1xf32>) score(%s, %b, %h, %i, %j, %tb) {
@@ -74,8 +76,8 @@ TEST_F(Errors, LoopsNeedAStep) {
 }
 
 TEST_F(Errors, RecursionAndMissingBodies) {
-  expectRefusal("calls itself",
-                "func.func @f(%a: f32) -> f32 { %r = call @f(%a) : (f32) -> f32 return %r : f32 }", {reals({}, {1})});
+  expectRefusal("calls itself", "func.func @f(%a: f32) -> f32 { %r = call @f(%a) : (f32) -> f32 return %r : f32 }",
+                {reals({}, {1})});
   expectRefusal("has no body", R"(
     func.func private @g(f32) -> f32
     func.func @f(%a: f32) -> f32 { %r = call @g(%a) : (f32) -> f32 return %r : f32 })",

@@ -13,8 +13,7 @@
 
 namespace saccade::reference {
 
-template <typename Number>
-struct Formula {
+template <typename Number> struct Formula {
   // Extents: batch, query heads, key heads, queries, keys, head size of keys and of values.
   int64_t B = 1, H = 1, G = 1, S = 1, N = 1, D = 1, E = 1;
   const Tensor *q, *k, *v;
@@ -70,7 +69,8 @@ private:
     lse[(b * H + h) * S + i] = max + std::log(sum);
     for (auto [j, s] : scores)
       for (int64_t e = 0; e < E; ++e)
-        output[((b * H + h) * S + i) * E + e] += std::exp(s - max) / sum * v->values[((b * G + g) * N + j) * E + e].real;
+        output[((b * H + h) * S + i) * E + e] +=
+            std::exp(s - max) / sum * v->values[((b * G + g) * N + j) * E + e].real;
   }
 };
 

@@ -2,8 +2,6 @@
 #ifndef SACCADE_TEST_UNIT_REFERENCE_HARNESS_H
 #define SACCADE_TEST_UNIT_REFERENCE_HARNESS_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Reference/Interpreter.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -15,6 +13,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Reference/Interpreter.h"
 #include "gtest/gtest.h"
 #include <cmath>
 #include <random>

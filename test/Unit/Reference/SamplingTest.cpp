@@ -15,19 +15,20 @@ std::string block(int64_t heads, int64_t depth) {
   std::string project, source = "func.func @block(%x3: tensor<?x?x" + w + "xf32>, %wq: " + weight + ", %wk: " + weight +
                                 ", %wv: " + weight + ", %wo: " + weight + ") -> tensor<?x?x" + w + "xf32> {\n" +
                                 "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n" +
-                                "%b = tensor.dim %x3, %c0 : tensor<?x?x" + w + "xf32>\n%s = tensor.dim %x3, %c1 : tensor<?x?x" +
-                                w + "xf32>\n" + "%x = tensor.collapse_shape %x3 [[0, 1], [2]] : tensor<?x?x" + w +
-                                "xf32> into " + matrix + "\n%n = tensor.dim %x, %c0 : " + matrix +
+                                "%b = tensor.dim %x3, %c0 : tensor<?x?x" + w +
+                                "xf32>\n%s = tensor.dim %x3, %c1 : tensor<?x?x" + w + "xf32>\n" +
+                                "%x = tensor.collapse_shape %x3 [[0, 1], [2]] : tensor<?x?x" + w + "xf32> into " +
+                                matrix + "\n%n = tensor.dim %x, %c0 : " + matrix +
                                 "\n%zero = arith.constant 0.0 : f32\n%e = tensor.empty(%n) : " + matrix +
                                 "\n%z = linalg.fill ins(%zero : f32) outs(%e : " + matrix + ") -> " + matrix + "\n";
   for (std::string side : {"q", "k", "v"})
-    source += "%m" + side + " = linalg.matmul ins(%x, %w" + side + " : " + matrix + ", " + weight + ") outs(%z : " +
-              matrix + ") -> " + matrix + "\n%" + side + " = tensor.expand_shape %m" + side +
+    source += "%m" + side + " = linalg.matmul ins(%x, %w" + side + " : " + matrix + ", " + weight +
+              ") outs(%z : " + matrix + ") -> " + matrix + "\n%" + side + " = tensor.expand_shape %m" + side +
               " [[0, 1], [2, 3]] output_shape [%b, %s, " + h + ", " + d + "] : " + matrix + " into " + split + "\n";
   source += "%o = attn.attention %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d] : (" + split + ", " + split + ", " + split +
             ") -> " + split + "\n%j = tensor.collapse_shape %o [[0, 1], [2, 3]] : " + split + " into " + matrix +
-            "\n%p = linalg.matmul ins(%j, %wo : " + matrix + ", " + weight + ") outs(%x : " + matrix + ") -> " + matrix +
-            "\n%y = tensor.expand_shape %p [[0, 1], [2]] output_shape [%b, %s, " + w + "] : " + matrix +
+            "\n%p = linalg.matmul ins(%j, %wo : " + matrix + ", " + weight + ") outs(%x : " + matrix + ") -> " +
+            matrix + "\n%y = tensor.expand_shape %p [[0, 1], [2]] output_shape [%b, %s, " + w + "] : " + matrix +
             " into tensor<?x?x" + w + "xf32>\nreturn %y : tensor<?x?x" + w + "xf32>\n}";
   return source;
 }
@@ -64,6 +65,7 @@ TEST_F(Sampling, TakesTheEndsAndEverythingThatIsSmall) {
   EXPECT_EQ(999, rows->back().offsets[0]);
   EXPECT_GT(rows->size(), 32u);
   EXPECT_LE(rows->size(), 64u);
+  EXPECT_EQ(3u, large->sampleRows(0, 3)->size());
   auto small = Evaluation::begin(function, {random({5, 3})});
   EXPECT_EQ(5u, small->sampleRows(0, 64)->size());
   auto none = Evaluation::begin(function, {random({0, 3})});

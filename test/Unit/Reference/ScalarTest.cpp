@@ -56,15 +56,35 @@ TEST_F(ScalarOps, MaximumPassesNaNOnAndMaxnumDropsIt) {
 
 TEST_F(ScalarOps, MathFunctions) {
   double x = 0.7;
-  for (auto [name, expected] : std::initializer_list<std::pair<const char *, double>>{
-           {"absf", std::fabs(x)},   {"acos", std::acos(x)},   {"asin", std::asin(x)},   {"asinh", std::asinh(x)},
-           {"atan", std::atan(x)},   {"atanh", std::atanh(x)}, {"cbrt", std::cbrt(x)},   {"ceil", 1},
-           {"cos", std::cos(x)},     {"cosh", std::cosh(x)},   {"erf", std::erf(x)},     {"erfc", std::erfc(x)},
-           {"exp", std::exp(x)},     {"exp2", std::exp2(x)},   {"expm1", std::expm1(x)}, {"floor", 0},
-           {"log", std::log(x)},     {"log10", std::log10(x)}, {"log1p", std::log1p(x)}, {"log2", std::log2(x)},
-           {"round", 1},             {"roundeven", 1},         {"rsqrt", 1 / std::sqrt(x)}, {"sin", std::sin(x)},
-           {"sinh", std::sinh(x)},   {"sqrt", std::sqrt(x)},   {"tan", std::tan(x)},     {"tanh", std::tanh(x)},
-           {"trunc", 0}})
+  for (auto [name, expected] : std::initializer_list<std::pair<const char *, double>>{{"absf", std::fabs(x)},
+                                                                                      {"acos", std::acos(x)},
+                                                                                      {"asin", std::asin(x)},
+                                                                                      {"asinh", std::asinh(x)},
+                                                                                      {"atan", std::atan(x)},
+                                                                                      {"atanh", std::atanh(x)},
+                                                                                      {"cbrt", std::cbrt(x)},
+                                                                                      {"ceil", 1},
+                                                                                      {"cos", std::cos(x)},
+                                                                                      {"cosh", std::cosh(x)},
+                                                                                      {"erf", std::erf(x)},
+                                                                                      {"erfc", std::erfc(x)},
+                                                                                      {"exp", std::exp(x)},
+                                                                                      {"exp2", std::exp2(x)},
+                                                                                      {"expm1", std::expm1(x)},
+                                                                                      {"floor", 0},
+                                                                                      {"log", std::log(x)},
+                                                                                      {"log10", std::log10(x)},
+                                                                                      {"log1p", std::log1p(x)},
+                                                                                      {"log2", std::log2(x)},
+                                                                                      {"round", 1},
+                                                                                      {"roundeven", 1},
+                                                                                      {"rsqrt", 1 / std::sqrt(x)},
+                                                                                      {"sin", std::sin(x)},
+                                                                                      {"sinh", std::sinh(x)},
+                                                                                      {"sqrt", std::sqrt(x)},
+                                                                                      {"tan", std::tan(x)},
+                                                                                      {"tanh", std::tanh(x)},
+                                                                                      {"trunc", 0}})
     EXPECT_EQ(expected, f64("math." + std::string(name) + " %a : f64", {x})) << name;
   EXPECT_EQ(std::acosh(1.5), f64("math.acosh %a : f64", {1.5}));
   EXPECT_EQ(std::pow(0.7, 2.5), f64("math.powf %a, %b : f64", {0.7, 2.5}));
@@ -98,6 +118,7 @@ TEST_F(ScalarOps, DivisionsRoundAsTheyAreNamed) {
   EXPECT_EQ(125, integer("arith.ceildivui %a, %b : i8", "i8", {-7, 2}));
   EXPECT_EQ(1, integer("arith.remui %a, %b : i8", "i8", {-7, 2}));
   EXPECT_EQ(INT64_MIN, integer("arith.divsi %a, %b : i64", "i64", {INT64_MIN, -1}));
+  EXPECT_EQ(0, integer("arith.remsi %a, %b : i64", "i64", {INT64_MIN, -1}));
 }
 
 TEST_F(ScalarOps, MinimaMaximaAndBitCounts) {
@@ -151,9 +172,8 @@ TEST_F(ScalarOps, Conversions) {
   EXPECT_EQ(-2, toInteger("arith.fptosi", -2.75));
   EXPECT_EQ(3, toInteger("arith.fptoui", 3.5));
   EXPECT_EQ(0x3f800000, result("arith.bitcast %a : f32 to i32", "f32", "i32", {reals({}, {1})}).values[0].integer);
-  EXPECT_EQ(-2.0, result("arith.bitcast %a : i16 to bf16", "i16", "bf16", {integers({}, {-16384}, "i16")})
-                      .values[0]
-                      .real);
+  EXPECT_EQ(-2.0,
+            result("arith.bitcast %a : i16 to bf16", "i16", "bf16", {integers({}, {-16384}, "i16")}).values[0].real);
 }
 
 TEST_F(ScalarOps, RoundedRoundsEveryResultAndExactNone) {

@@ -37,8 +37,8 @@ TEST_F(Tolerance, DoublesAreComparedUpToTheOracle) {
 TEST_F(Tolerance, NaNAndInfMustBeWhereTheyBelong) {
   Tensor exact = reals({4}, {NAN, INFINITY, -INFINITY, 1});
   EXPECT_TRUE(compare(exact, exact, exact).agrees());
-  for (auto [i, wrong] : std::initializer_list<std::pair<int, double>>{{0, 1.0}, {1, NAN}, {2, INFINITY}, {3, NAN},
-                                                                       {3, -INFINITY}}) {
+  for (auto [i, wrong] :
+       std::initializer_list<std::pair<int, double>>{{0, 1.0}, {1, NAN}, {2, INFINITY}, {3, NAN}, {3, -INFINITY}}) {
     Tensor actual = exact;
     actual.values[i].real = wrong;
     Comparison comparison = compare(exact, exact, actual);
@@ -96,6 +96,26 @@ TEST_F(Tolerance, MagnitudeIsTheSumOfWeightedAbsoluteValues) {
   expectNear((*magnitude)->weighted, realsOf(*ofAbsolutes));
   for (auto [weighted, conditioned] : llvm::zip_equal((*magnitude)->weighted.values, (*magnitude)->conditioned.values))
     EXPECT_GT(conditioned.real, weighted.real);
+}
+
+TEST_F(Tolerance, MagnitudeByHand) {
+  // Products 2 and −2; the score region makes the weights 3/4 and 1/4. |s| + Σ |q k| + 1 is ln 3 + 3 and 3.
+  auto function = parse(R"(
+    func.func @f(%q: tensor<1x1xf64>, %k: tensor<2x1xf64>, %v: tensor<2x1xf64>, %s: tensor<2xf64>) -> tensor<1x1xf64> {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] captures(%s : tensor<2xf64>) scale(1.0)
+        score(%x : f64, %b, %h, %i, %j, %t) {
+          %y = tensor.extract %t[%j] : tensor<2xf64>
+          attn.yield %y : f64
+        } : (tensor<1x1xf64>, tensor<2x1xf64>, tensor<2x1xf64>) -> tensor<1x1xf64>
+      return %o : tensor<1x1xf64>
+    })");
+  double ln3 = std::log(3.0);
+  auto evaluation = Evaluation::begin(function, {reals({1, 1}, {2}, "f64"), reals({2, 1}, {1, -1}, "f64"),
+                                                 reals({2, 1}, {4, -8}, "f64"), reals({2}, {ln3, 0}, "f64")});
+  auto magnitude = evaluation->magnitude(0, {Box::whole({1, 1})});
+  ASSERT_TRUE(mlir::succeeded(magnitude));
+  expectNear((*magnitude)->weighted, {5});
+  expectNear((*magnitude)->conditioned, {3 * (ln3 + 3) + 2 * 3 + 5 * (0.75 * (ln3 + 3) + 0.25 * 3)});
 }
 
 TEST_F(Tolerance, PlainAttentionStaysWithinBothBoundsAndAPlantedErrorDoesNot) {
