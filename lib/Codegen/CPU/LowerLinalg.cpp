@@ -46,7 +46,8 @@ public:
     expandPositions();
     for (Range range : op.createLoopRanges(b, loc))
       sizes.push_back(getValueOrCreateConstantIndexOp(b, loc, range.size));
-    along = chooseLaneLoop(op, lanes);
+    if (RegionVectorizer::hasVectorForm(*op.getBlock()))
+      along = chooseLaneLoop(op, lanes);
     if (!along)
       return emit();
     SmallVector<unsigned> unknown = unknownStrides();

@@ -7,10 +7,12 @@
 #include "VectorizeRegion.h"
 #include "LaneMemory.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -75,6 +77,13 @@ Value RegionVectorizer::getVector(Value from) {
   return vector;
 }
 
+bool RegionVectorizer::hasVectorForm(Block &block) {
+  return llvm::all_of(block.without_terminator(), [](Operation &op) {
+    return OpTrait::hasElementwiseMappableTraits(&op) || op.hasTrait<OpTrait::ConstantLike>() ||
+           isa<attn::LengthOp, linalg::IndexOp, memref::DimOp, memref::LoadOp, tensor::DimOp, tensor::ExtractOp>(op);
+  });
+}
+
 LogicalResult RegionVectorizer::run(Block &block) {
   for (Operation &op : block.without_terminator()) {
     bool isBound = op.getNumResults() > 0 && llvm::all_of(op.getResults(), [&](Value v) { return values.count(v); });
@@ -99,14 +108,17 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
   return success();
 }
 
-/// An op without side effects whose operands are the same in every lane stays as it is.
+/// An op without side effects whose operands are the same in every lane stays as it is, regions included.
 bool RegionVectorizer::evaluateUniform(Operation &op) {
-  if (!isMemoryEffectFree(&op) || op.getNumRegions() != 0 ||
-      !llvm::all_of(op.getOperands(), [&](Value v) { return isUniform(v); }))
+  if (op.getNumRegions() == 0 && !isMemoryEffectFree(&op))
+    return false;
+  SetVector<Value> used(op.operand_begin(), op.operand_end());
+  getUsedValuesDefinedAbove(op.getRegions(), used);
+  if (!llvm::all_of(used, [&](Value v) { return isUniform(v); }))
     return false;
   IRMapping mapping;
-  for (Value operand : op.getOperands())
-    mapping.map(operand, getUniform(operand));
+  for (Value value : used)
+    mapping.map(value, getUniform(value));
   if (isIntegerDivision(op))
     mapping.map(op.getOperand(1), guardDivisor(b, loc, getUniform(op.getOperand(1))));
   Operation *copy = b.clone(op, mapping);

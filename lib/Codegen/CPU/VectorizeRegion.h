@@ -39,6 +39,10 @@ public:
   /// captured tensors; a position that is the same in every lane is clamped into the extents instead.
   void setActive(mlir::Value mask) { active = mask; }
 
+  /// Whether `run` knows every op of `block`. What it does not know, e.g. control flow, it can still evaluate where
+  /// everything that is read is the same in all lanes.
+  static bool hasVectorForm(mlir::Block &block);
+
   /// Evaluates all ops of `block` but the terminator, except those whose results are bound already. Fails with a
   /// diagnostic on an op that has no vector form.
   llvm::LogicalResult run(mlir::Block &block);

@@ -34,14 +34,14 @@ static bool isOnlyInit(Value value) {
 
 namespace {
 
-/// Named elementwise ops become generic ones, which can be fused. The initial value of a reduction or product stays
-/// as it is: code generators know fill and broadcast.
-struct GeneralizeElementwise : OpInterfaceRewritePattern<linalg::LinalgOp> {
+/// Named elementwise ops and reductions become generic ones, which can be fused. What a reduction or a product starts
+/// from stays as it is: fill and broadcast are known by name.
+struct Generalize : OpInterfaceRewritePattern<linalg::LinalgOp> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
   LogicalResult matchAndRewrite(linalg::LinalgOp op, PatternRewriter &rewriter) const override {
-    if (isa<linalg::GenericOp>(op) || !op.hasPureTensorSemantics() || !isPointwise(op) ||
-        linalg::isaContractionOpInterface(op) || isOnlyInit(op->getResult(0)))
+    if (isa<linalg::GenericOp>(op) || !op.hasPureTensorSemantics() || linalg::isaContractionOpInterface(op) ||
+        isOnlyInit(op->getResult(0)) || !(isPointwise(op) || isa<linalg::ReduceOp>(op)))
       return failure();
     return linalg::generalizeNamedOp(rewriter, op);
   }
@@ -88,7 +88,7 @@ struct FuseElementwise : attn::impl::FuseElementwiseBase<FuseElementwise> {
   void runOnOperation() override {
     MLIRContext *context = &getContext();
     RewritePatternSet structure(context);
-    structure.add<DecomposeSoftmax, GeneralizeElementwise, SplatToFill>(context);
+    structure.add<DecomposeSoftmax, Generalize, SplatToFill>(context);
     linalg::populateConvertToDestinationStylePatterns(structure);
     tensor::populateDecomposeTensorConcatPatterns(structure);
     if (failed(applyPatternsGreedily(getOperation(), std::move(structure))))

@@ -48,8 +48,9 @@ static LogicalResult verifyOp(Operation *op) {
   if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
     return op->emitError() << "'" << op->getName()
                            << "' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func";
-  // What a loop over memory or threads would mean inside a task is not defined here.
-  if (isa<scf::ForallOp, scf::ParallelOp, tensor::ScatterOp, tensor::GatherOp>(op))
+  // Threads and memory layouts are for the compiler to choose.
+  if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
+          linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
   if (auto func = dyn_cast<func::FuncOp>(op)) {
     if (func.isExternal())

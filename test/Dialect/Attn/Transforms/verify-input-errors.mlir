@@ -1,0 +1,56 @@
+// RUN: saccade-opt %s --attn-verify-input --split-input-file --verify-diagnostics
+
+func.func @vectors_are_an_implementation_matter(%x: f32) -> f32 {
+  // expected-error@+1 {{'vector.broadcast' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func}}
+  %v = vector.broadcast %x : f32 to vector<4xf32>
+  %y = vector.extract %v[0] : f32 from vector<4xf32>
+  return %y : f32
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' has an argument of type 'memref<4xf32>', expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them}}
+func.func @memory_is_an_implementation_matter(%x: memref<4xf32>) {
+  return
+}
+
+// -----
+
+// expected-error@+1 {{'func.func' has an argument of type 'tensor<*xf32>'}}
+func.func @rank_is_known(%x: tensor<*xf32>) {
+  return
+}
+
+// -----
+
+func.func @element_types_are_of_the_common_kind(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'arith.truncf' has a result of type 'tensor<4xf8E4M3FN>'}}
+  %y = arith.truncf %x : tensor<4xf32> to tensor<4xf8E4M3FN>
+  %z = arith.extf %y : tensor<4xf8E4M3FN> to tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+
+// -----
+
+func.func @threads_are_an_implementation_matter(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'scf.forall' is not supported}}
+  %y = scf.forall (%i) in (4) shared_outs(%o = %x) -> tensor<4xf32> {
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %x into %o[0] [4] [1] : tensor<4xf32> into tensor<4xf32>
+    }
+  }
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{function 'elsewhere' has no body}}
+func.func private @elsewhere(%x: tensor<4xf32>) -> tensor<4xf32>
+
+// -----
+
+func.func @packed_layouts_are_an_implementation_matter(%x: tensor<16x16xf32>, %p: tensor<2x2x8x8xf32>) -> tensor<2x2x8x8xf32> {
+  // expected-error@+1 {{'linalg.pack' is not supported}}
+  %y = linalg.pack %x inner_dims_pos = [0, 1] inner_tiles = [8, 8] into %p : tensor<16x16xf32> -> tensor<2x2x8x8xf32>
+  return %y : tensor<2x2x8x8xf32>
+}
