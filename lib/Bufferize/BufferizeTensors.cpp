@@ -4,6 +4,7 @@
 // tiles make the temporaries small, and before outlining, because tasks pass memory and not values.
 //
 //===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/OneShotModuleBufferize.h"
@@ -81,6 +82,38 @@ static OneShotBufferizationOptions getOptions() {
   return options;
 }
 
+/// Writes out a view that drops some of its unit dimensions and keeps others. Upstream finds out which by their strides,
+/// and takes the wrong ones where strides are known at run time only; a slice of a tensor says it by its shape.
+static void resolveDroppedDimensions(memref::SubViewOp op) {
+  ArrayRef<int64_t> sizes = op.getStaticSizes();
+  MemRefType type = op.getType();
+  if (int64_t(sizes.size()) == type.getRank() || llvm::count(sizes, 1) == int64_t(sizes.size()) - type.getRank())
+    return;
+  std::optional<llvm::SmallDenseSet<unsigned>> dropped = computeRankReductionMask(sizes, type.getShape());
+  if (!dropped)
+    return;
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto source = memref::ExtractStridedMetadataOp::create(b, loc, op.getSource());
+  AffineExpr s0, s1, s2;
+  bindSymbols(b.getContext(), s0, s1, s2);
+  OpFoldResult offset = source.getConstifiedMixedOffset();
+  SmallVector<OpFoldResult> keptSizes, keptStrides;
+  SmallVector<OpFoldResult> strides = source.getConstifiedMixedStrides();
+  for (unsigned i = 0; i < sizes.size(); ++i) {
+    offset = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 * s2,
+                                                   {offset, op.getMixedOffsets()[i], strides[i]});
+    if (dropped->contains(i))
+      continue;
+    keptSizes.push_back(op.getMixedSizes()[i]);
+    keptStrides.push_back(
+        affine::makeComposedFoldedAffineApply(b, loc, s0 * s1, {strides[i], op.getMixedStrides()[i]}));
+  }
+  auto view = memref::ReinterpretCastOp::create(b, loc, source.getBaseBuffer(), offset, keptSizes, keptStrides);
+  op.replaceAllUsesWith(memref::CastOp::create(b, loc, type, view).getResult());
+  op.erase();
+}
+
 namespace {
 
 struct BufferizeTensors : saccade::impl::BufferizeTensorsBase<BufferizeTensors> {
@@ -95,6 +128,7 @@ struct BufferizeTensors : saccade::impl::BufferizeTensorsBase<BufferizeTensors> 
     if (failed(runOneShotModuleBufferize(module, options, state)))
       return signalPassFailure();
     removeBufferizationAttributesInModule(module);
+    module.walk(resolveDroppedDimensions);
   }
 
   LogicalResult eliminateEmpties(ModuleOp module) {

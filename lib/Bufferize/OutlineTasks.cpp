@@ -90,7 +90,10 @@ static func::FuncOp createTask(scf::ForallOp loop, StringRef name, ArrayRef<OpFo
   auto local = [&](OpFoldResult value) -> OpFoldResult {
     return isa<Attribute>(value) ? value : OpFoldResult(mapping.lookup(cast<Value>(value)));
   };
-  SmallVector<OpFoldResult> localCounts = llvm::map_to_vector(counts, local);
+  // A loop over nothing has no item, but its trip counts must still make a basis.
+  SmallVector<OpFoldResult> localCounts = llvm::map_to_vector(counts, [&](OpFoldResult count) {
+    return isConstantIntValue(count, 0) ? OpFoldResult(builder.getIndexAttr(1)) : local(count);
+  });
   SmallVector<OpFoldResult> lower = llvm::map_to_vector(loop.getMixedLowerBound(), local);
   SmallVector<OpFoldResult> step = llvm::map_to_vector(loop.getMixedStep(), local);
 

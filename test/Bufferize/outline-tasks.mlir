@@ -62,3 +62,17 @@ func.func @every_loop_is_a_task(%x: memref<8xf32>) {
   }
   return
 }
+
+// A loop over nothing is a task that no item reaches.
+// CHECK-LABEL: func.func @a_loop_over_nothing(
+// CHECK:         attn.launch @a_loop_over_nothing_task0({{.*}}) count(%{{.*}})
+// CHECK-LABEL: func.func private @a_loop_over_nothing_task0(
+// CHECK:         scf.for
+// CHECK:           memref.store
+func.func @a_loop_over_nothing(%x: memref<4xf32>) {
+  %c0 = arith.constant 0.0 : f32
+  scf.forall (%i, %j) = (0, 0) to (0, 4) step (1, 1) {
+    memref.store %c0, %x[%j] : memref<4xf32>
+  }
+  return
+}

@@ -9,8 +9,8 @@
 #include "ScoreTile.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/Support/MathExtras.h"
-#include <numbers>
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERACCUMULATE
@@ -21,6 +21,9 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
+
+/// What a scale of 0 is replaced by: no score of f32 range times this matters.
+static constexpr double smallestScale = 1e-37;
 
 namespace {
 
@@ -42,8 +45,12 @@ private:
 
   LogicalResult check();
   Value view(Value operand, DimsAttr dims);
-  Value queryFactor();
-  void pack(int64_t maxQueries, int64_t maxKeys);
+  struct Scale {
+    Value sign; ///< null for plus
+    Value size;
+  };
+  Scale splitScale();
+  void pack(int64_t maxQueries, int64_t maxKeys, Value sign);
   void computeGroup(ScoreTile &tile, Value row);
   void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
   void computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
@@ -74,15 +81,21 @@ Value Lowering::view(Value operand, DimsAttr dims) {
   return memref::TransposeOp::create(e.b, e.loc, operand, map);
 }
 
-/// What queries are multiplied with while packing: the scale, and log2(e) where no score region stands between.
-Value Lowering::queryFactor() {
-  double toBase2 = op.getScore().empty() ? std::numbers::log2e : 1.0;
-  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
-    return e.scalar(*scale * toBase2);
-  return e.mulf(op.getScaleValue(), e.scalar(toBase2));
+/// Scale as the softmax applies it. Its sign goes into the queries, which is exact, so that the largest product is the
+/// largest score; its size is multiplied after the sum over the head, and is no zero that would turn −inf into NaN.
+Lowering::Scale Lowering::splitScale() {
+  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation()))) {
+    Value sign = *scale < 0 ? e.scalar(-1.0) : Value();
+    return {sign, e.scalar(std::max(std::abs(*scale), smallestScale))};
+  }
+  Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
+  Value sign = e.select(isNegative, e.scalar(-1.0), e.scalar(1.0));
+  Value size = math::AbsFOp::create(e.b, e.loc, op.getScaleValue());
+  Value isTiny = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, size, e.scalar(smallestScale));
+  return {sign, e.select(isTiny, e.scalar(smallestScale), size)};
 }
 
-void Lowering::pack(int64_t maxQueries, int64_t maxKeys) {
+void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value sign) {
   int64_t panel = 2 * e.lanes();
   query = e.alloc({maxQueries, depth});
   key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depth, panel});
@@ -91,8 +104,7 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys) {
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   factors = e.alloc({rowGroup});
-  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
-               queryFactor());
+  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, sign);
   emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key);
   emitPackRows(e, view(op.getValue(), op.getValueDims()), keys, keys, value, /*scale=*/nullptr,
                /*zeroRest=*/true);
@@ -184,8 +196,9 @@ LogicalResult Lowering::run() {
       e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
-  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys);
-  ScoreTile tile(e, op, scores);
+  auto [sign, scale] = splitScale();
+  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, sign);
+  ScoreTile tile(e, op, scores, scale);
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
   return failure(tile.failed);
 }

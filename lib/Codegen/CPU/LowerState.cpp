@@ -97,11 +97,11 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
   if (!op.getLse())
     return;
   e.loop(e.index(0), e.size(op.getLse(), 0), 1, [&](Value r) {
-    // log2(0) = −inf is the answer for a row without keys, whatever its maximum.
-    Value log = math::Log2Op::create(e.b, e.loc, e.load(op.getSum(), r));
+    // ln(0) = −inf is the answer for a row without keys, whatever its maximum.
+    Value log = math::LogOp::create(e.b, e.loc, e.load(op.getSum(), r));
     Value max = e.load(op.getMax(), r);
     Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, max, e.scalar(minusInfinity));
-    Value lse = e.mulf(e.addf(e.select(none, e.scalar(0.0), max), log), e.scalar(std::numbers::ln2));
+    Value lse = e.addf(e.mulf(e.select(none, e.scalar(0.0), max), e.scalar(std::numbers::ln2)), log);
     e.store(lse, op.getLse(), r);
   });
 }

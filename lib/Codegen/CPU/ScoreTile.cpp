@@ -17,10 +17,15 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores)
+ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale)
     : e(e), op(op), scores(scores), bounds(cast<ScoringOpInterface>(op.getOperation())) {
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
+  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference.
+  bool hasRegion = !op.getScore().empty();
+  regionScale = hasRegion ? e.broadcast(scale) : Value();
+  toBase2 = hasRegion ? e.scalar(std::numbers::log2e)
+                      : e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
 }
 
 KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys) {
@@ -92,10 +97,8 @@ Value ScoreTile::scoreChunk(Value row, Value column, Value query, KeyRange *with
         active = arith::AndIOp::create(e.b, e.loc, active, visible);
       }
     }
-    if (!op.getScore().empty()) {
-      score = applyRegion(op.getScore(), score, query, first, active);
-      score = e.mulf(score, e.splat(std::numbers::log2e));
-    }
+    if (!op.getScore().empty())
+      score = applyRegion(op.getScore(), e.mulf(score, regionScale), query, first, active);
     if (active)
       score = e.select(active, score, e.splat(minusInfinity));
     if (active || !op.getScore().empty())
@@ -150,19 +153,21 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
   })[0];
 
   Value oldMax = e.load(op.getMax(), tileRow);
-  Value newMax = e.maxf(maxOfLanes(e, max), e.broadcast(oldMax));
+  Value factorToBase2 = e.broadcast(toBase2);
+  Value newMax = e.maxf(e.mulf(maxOfLanes(e, max), factorToBase2), e.broadcast(oldMax));
   // With no key so far the maximum is −inf, and −inf − (−inf) must not be formed.
   Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, newMax, e.splat(minusInfinity));
   Value base = e.select(none, e.splat(0.0), newMax);
   Value factor = emitExp2(e, e.subf(e.broadcast(oldMax), base));
 
-  // Second sweep.
+  // Second sweep. The rounding of the maximum cancels: weights and sum are taken relative to the same one.
+  Value minusBase = arith::NegFOp::create(e.b, e.loc, base);
   SmallVector<Value> sums(chunk(e) / e.lanes(), e.splat(0.0));
   sums = e.loop(begin, end, width, sums, [&](Value column, ValueRange carried) {
     SmallVector<Value> next(carried);
     for (unsigned u = 0; u < next.size(); ++u) {
       Value at = e.add(column, u * e.lanes());
-      Value weight = emitExp2(e, e.subf(e.loadVector(scores, {row, at}), base));
+      Value weight = emitExp2(e, e.fma(e.loadVector(scores, {row, at}), factorToBase2, minusBase));
       e.storeVector(weight, scores, {row, at});
       next[u] = e.addf(next[u], weight);
     }

@@ -15,8 +15,9 @@ namespace saccade::cpu {
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
-  /// `scores`: memref<rowGroup x columns>, row-major, in the score type; columns is a multiple of `chunk(e)`.
-  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores);
+  /// `scores`: memref<rowGroup x columns>, row-major, in the score type, holds query · key before `scale` (a positive
+  /// scalar); columns is a multiple of `chunk(e)` or more.
+  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale);
 
   /// The columns that are worked on together.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
@@ -40,6 +41,8 @@ private:
   mlir::Value scores;
   attn::KeyBounds bounds;
   mlir::Value at[4];
+  mlir::Value regionScale; ///< vector; what a score region sees is scaled
+  mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2
 
 public:
   /// Set where a region has an op that cannot be vectorised; the diagnostic is out.
