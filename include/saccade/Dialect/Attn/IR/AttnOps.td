@@ -143,7 +143,7 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "the results of a state: output and log-sum-exp";
   let description = [{
-    output = acc / sum (0 where sum is 0), lse = ln2 · (max + log2 sum) (−inf where sum is 0). The outputs may
+    output = acc / sum (0 where sum is 0), lse = ln2 · max + ln sum (−inf where sum is 0). The outputs may
     have fewer rows than the state. `output` is 2-D (`s` and `d` in either order), `lse` 1-D.
 
     ```mlir
