@@ -171,5 +171,24 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) 
           copyScalars(row, panel, lane, vectorColumns);
         });
       },
-      [&] { forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); }); });
+      [&] {
+        // Where the rows are what is contiguous, lanes lie beside each other already.
+        auto swap = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
+        Value turned = memref::TransposeOp::create(e.b, e.loc, src, swap);
+        emitByInnerStride(
+            e, turned,
+            [&](Value unit) {
+              forEachBlock([&](Value row, Value panel, Value lane) {
+                e.ifElse(
+                    e.isLess(lastRow, e.add(row, e.lanes() - 1)),
+                    [&] { copyScalars(row, panel, lane, e.index(0)); },
+                    [&] {
+                      e.loop(e.index(0), columns, 1, [&](Value c) {
+                        e.storeVector(loadConverted(e, unit, {c, row}), dst, {panel, c, lane});
+                      });
+                    });
+              });
+            },
+            [&] { forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); }); });
+      });
 }
