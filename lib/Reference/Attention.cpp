@@ -97,6 +97,8 @@ LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Fram
   FailureOr<Cells *> output = frame.cells(op.getOutput());
   if (failed(scorer) || failed(output) || failed(checkOutput(op, *scorer, {*output, op.getOutputDims()})))
     return failure();
+  if (range.heads == 0)
+    return success(); // no heads, no groups of heads
   int64_t batches = scorer->query.extent(Dim::Batch), keyExtent = scorer->key.extent(Dim::Seq);
   std::vector<double> scores, weights;
   for (int64_t batch = range.batch; batch < range.batch + range.batches; ++batch) {

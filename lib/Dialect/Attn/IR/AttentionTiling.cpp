@@ -46,6 +46,14 @@ OpFoldResult add(OpBuilder &b, Location loc, OpFoldResult left, OpFoldResult rig
   return affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {left, right});
 }
 
+/// `value`, but at least 1: where there are no heads at all nothing runs, but a divisor may be computed early.
+OpFoldResult atLeastOne(OpBuilder &b, Location loc, OpFoldResult value) {
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return b.getIndexAttr(std::max<int64_t>(*constant, 1));
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  return arith::MaxSIOp::create(b, loc, cast<Value>(value), one).getResult();
+}
+
 /// The key heads of a tile of query heads. A tile is one head or whole groups.
 std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpFoldResult head, OpFoldResult heads) {
   Location loc = op.getLoc();
@@ -55,7 +63,9 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
     return {head, heads};
   AffineExpr s0, s1, s2;
   bindSymbols(b.getContext(), s0, s1, s2);
-  OpFoldResult group = affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {queryHeads, keyHeads});
+  OpFoldResult group = affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1),
+                                                             {queryHeads, atLeastOne(b, loc, keyHeads)});
+  group = atLeastOne(b, loc, group);
   OpFoldResult count = isConstantIntValue(heads, 1)
                            ? heads
                            : affine::makeComposedFoldedAffineApply(b, loc, s0.ceilDiv(s1), {heads, group});
