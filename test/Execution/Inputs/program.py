@@ -1,0 +1,53 @@
+"""Runs entries of programs with NumPy arrays."""
+
+import pathlib
+import subprocess
+import tempfile
+
+import numpy as np
+
+EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
+
+
+def run(file, entry, *arguments, results=1, check=True):
+    """The results of an entry, after a check against the float64 reference. Arguments are arrays or numbers."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        line = ["saccade-run", EXAMPLES / file, f"--entry={entry}"] + ["--check"] * check
+        for i, argument in enumerate(arguments):
+            if np.isscalar(argument):
+                line.append(f"--arg={argument}")
+            else:
+                np.save(folder / f"{i}.npy", argument)
+                line.append(f"--arg={folder / f'{i}.npy'}")
+        outputs = [folder / f"result{i}.npy" for i in range(results)]
+        done = subprocess.run([*line, *(f"--out={output}" for output in outputs)], capture_output=True, text=True)
+        assert done.returncode == 0, f"{file} @{entry}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        arrays = [np.load(output) for output in outputs]
+    return arrays[0] if results == 1 else arrays
+
+
+def softmax(scores):
+    """Along the last axis; rows of −inf give zeros."""
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    powers = np.exp(scores - np.where(np.isfinite(top), top, 0))
+    total = powers.sum(-1, keepdims=True)
+    return powers / np.where(total == 0, 1, total)
+
+
+def glorot(rng, *shape):
+    """Weights [out, in] as Glorot and Bengio (2010) draw them, in f32."""
+    reach = np.sqrt(6 / (shape[-1] + shape[-2]))
+    return rng.uniform(-reach, reach, shape).astype(np.float32)
+
+
+def normal(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def assert_close(found, wanted, tolerance):
+    """Within `tolerance` of the largest element that is wanted."""
+    assert found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape}"
+    error = np.max(np.abs(found - wanted), initial=0)
+    limit = tolerance * np.max(np.abs(wanted), initial=1e-30)
+    assert error <= limit, f"error {error:.3e}, expected at most {limit:.3e}"
