@@ -1,6 +1,9 @@
 //===- saccade-run.cpp - Compiles a program and runs it -----------------------===//
 #include "Arguments.h"
 #include "Report.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Runtime.h"
 #include "saccade/Support/Npy.h"
@@ -93,6 +96,17 @@ static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<H
   return ExitDone;
 }
 
+/// Leaves `entry`, with what it calls inlined, as all there is: nothing else is compiled.
+static llvm::LogicalResult keepOnly(mlir::ModuleOp module, llvm::StringRef entry) {
+  for (auto function : module.getOps<mlir::func::FuncOp>())
+    if (function.getName() != entry)
+      function.setPrivate();
+  mlir::PassManager passes(module.getContext());
+  passes.addPass(mlir::createInlinerPass());
+  passes.addPass(mlir::createSymbolDCEPass());
+  return passes.run(module);
+}
+
 static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Options options;
   if (std::optional<ExitCode> code = parseOptions(commandLine, options))
@@ -122,9 +136,12 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (ExitCode code = makeArguments(*chosen, options.arguments, arguments))
     return code;
 
-  // The pipeline rewrites the module; the reference and the count want it as it was written.
+  // The pipeline rewrites the module; the reference wants it as it was written, the count in whole ops.
   mlir::OwningOpRef<mlir::ModuleOp> original = source.module().clone();
   auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
+  if (failed(keepOnly(source.module(), chosen->name)))
+    return ExitRefused;
+  mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   std::unique_ptr<Executable> executable;
   {
     Progress progress("compiling " + options.input);
@@ -163,7 +180,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return code;
   std::optional<attn::Work> work;
   if (options.time || options.check)
-    work = countWork(function, arguments);
+    work = countWork(inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name), arguments);
   if (options.time)
     if (llvm::Error error = reportTime(call, work, memoryOfRun))
       return report(std::move(error), ExitRefused);
