@@ -16,7 +16,7 @@ namespace saccade::reference {
 namespace tolerance {
 /// Error allowed, in units of the largest error of the rounded reference and of the measured rounding floor.
 constexpr double referenceFactor = 2, floorFactor = 2;
-/// The floor is what adding and subtracting this in the result type loses.
+/// The floor is what adding and subtracting this in the result type loses, at least half a unit of the largest result.
 constexpr double floorProbe = 0.3;
 /// What the oracle itself may be off by, relative to the largest element; tested against 113-bit arithmetic.
 constexpr double oracleError = 1e-12;
