@@ -19,6 +19,8 @@ static constexpr int64_t tileElements = 16 * 1024;
 static constexpr int64_t maxTemporaryElements = 64 * 1024;
 /// Rows of a matrix product where the op carries no schedule.
 static constexpr int64_t defaultRows = 192, defaultColumns = 256;
+/// Columns are cut into so many tasks at least, unless they become narrower than this.
+static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 /// More rows of a reduction make no difference to anything but balance.
 static constexpr int64_t maxReductionRows = 64;
 
@@ -139,10 +141,17 @@ private:
       if (loop == dims->m.back())
         setSize(mine, schedule ? schedule.getRows() : defaultRows);
       else if (loop == dims->n.back())
-        setSize(mine, schedule ? schedule.getCols() : defaultColumns);
+        setSize(mine, columnsOf(mine, schedule ? schedule.getCols() : defaultColumns));
       else
         setSize(mine, 1);
     }
+  }
+
+  /// Columns of a task: `most`, but a few tasks side by side where the columns are few. A short sequence may have no
+  /// second tile of rows, and packing the rows again costs little.
+  int64_t columnsOf(unsigned loop, int64_t most) {
+    int64_t share = llvm::alignTo(llvm::divideCeil(extent(loop, minColumnTasks * most), minColumnTasks), minColumns / 2);
+    return std::clamp(share, minColumns, std::max(minColumns, most));
   }
 
   void sizeRows() {
