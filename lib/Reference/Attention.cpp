@@ -84,8 +84,9 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, std::vec
     // exp(−inf − max) is 0 whatever max is, even Inf.
     double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
     weights.push_back(weight);
-    sum = frame.rounded(type, sum + weight);
   }
+  for (size_t i = 0; i < weights.size(); ++i)
+    sum = frame.rounded(type, sum + weights[frame.term(i, weights.size())]);
   for (double &weight : weights)
     weight = frame.rounded(type, weight / sum);
   return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
@@ -135,10 +136,10 @@ LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Fram
 template <typename Sum> static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
   std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
   const double *values = scorer.value.at(row.batch, scorer.keyHead(row.head), 0);
-  for (auto [key, weight] : llvm::enumerate(row.weights))
-    if (row.scores[key] != -INFINITY)
-      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, weight), values + key * scorer.value.stride(Dim::Seq),
-                     scorer.value.stride(Dim::Depth), sums.data());
+  for (size_t i = 0; i < row.weights.size(); ++i)
+    if (int64_t key = frame.term(i, row.weights.size()); row.scores[key] != -INFINITY)
+      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, row.weights[key]),
+                     values + key * scorer.value.stride(Dim::Seq), scorer.value.stride(Dim::Depth), sums.data());
   return sums;
 }
 

@@ -98,10 +98,11 @@ static void accumulateRow(Frame &frame, const Scorer &scorer, ArrayRef<double> s
   double *sums = state.o(row);
   for (int64_t depth = 0; depth < state.depth(); ++depth)
     sums[depth] = frame.rounded(type, sums[depth] * factor);
-  for (auto [key, score] : llvm::enumerate(scores)) {
-    if (score == -INFINITY)
+  for (size_t i = 0; i < scores.size(); ++i) {
+    int64_t key = frame.term(i, scores.size());
+    if (scores[key] == -INFINITY)
       continue;
-    double exponent = frame.rounded(type, frame.rounded(type, score * log2e) - newMax);
+    double exponent = frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
     double weight = frame.rounded(type, std::exp2(exponent));
     state.l(row) = frame.rounded(type, state.l(row) + weight);
     weight = frame.rounded(scorer.inputType, weight);

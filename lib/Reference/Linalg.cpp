@@ -93,6 +93,7 @@ public:
 private:
   LogicalResult findExtents();
   void chooseLoops(unsigned result, const Box &box);
+  bool runsBackwards(unsigned loop);
   Box imageOf(AffineMap map, ArrayRef<int64_t> shape) const;
   bool readsOut(OpOperand *init);
   LogicalResult demandOperands();
@@ -151,6 +152,12 @@ void StructuredOp::chooseLoops(unsigned result, const Box &box) {
       loops.sizes[loop.getPosition()] = box.sizes[dim];
     }
   }
+}
+
+/// Reductions to anything but floats are no sums: their order may decide which of equal elements is chosen.
+bool StructuredOp::runsBackwards(unsigned loop) {
+  return frame.isBackwards() && op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction &&
+         llvm::all_of(op.getDpsInits(), [](Value init) { return isa<FloatType>(getElementTypeOrSelf(init)); });
 }
 
 Box StructuredOp::imageOf(AffineMap map, ArrayRef<int64_t> shape) const {
@@ -218,13 +225,20 @@ bool StructuredOp::isFloatContraction() {
 /// The same sums as the body would make, term by term; 16-bit results are summed in f32 and rounded once.
 void StructuredOp::runContraction() {
   std::vector<ContractionLoop> nest;
-  const double *left = accesses[0].cells->reals() + accesses[0].position(loops.offsets);
-  const double *right = accesses[1].cells->reals() + accesses[1].position(loops.offsets);
   Access &out = accesses[2];
   SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
-  for (int64_t loop = 0; loop < loops.rank(); ++loop)
-    nest.push_back({loops.sizes[loop], accesses[0].strides[loop], accesses[1].strides[loop], out.strides[loop],
-                    kinds[loop] == utils::IteratorType::reduction});
+  SmallVector<int64_t> start(loops.offsets);
+  for (int64_t loop = 0; loop < loops.rank(); ++loop) {
+    int64_t step = 1;
+    if (runsBackwards(loop)) {
+      step = -1;
+      start[loop] += loops.sizes[loop] - 1;
+    }
+    nest.push_back({loops.sizes[loop], step * accesses[0].strides[loop], step * accesses[1].strides[loop],
+                    step * out.strides[loop], kinds[loop] == utils::IteratorType::reduction});
+  }
+  const double *left = accesses[0].cells->reals() + accesses[0].position(start);
+  const double *right = accesses[1].cells->reals() + accesses[1].position(start);
   double *sums = out.cells->reals() + out.position(loops.offsets);
   Type type = out.cells->getElementType();
   if (!frame.isRounded() || type.isF64())
@@ -244,10 +258,17 @@ LogicalResult StructuredOp::runBody() {
   if (failed(body))
     return failure();
   unsigned numInputs = op.getNumDpsInputs(), numArguments = op.getBlock()->getNumArguments();
+  SmallVector<unsigned> backwards;
+  for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
+    if (runsBackwards(loop))
+      backwards.push_back(loop);
   LogicalResult status = success();
-  forEachPoint(loops, [&](ArrayRef<int64_t> point) {
+  forEachPoint(loops, [&](ArrayRef<int64_t> forwards) {
     if (failed(status))
       return;
+    SmallVector<int64_t, 8> point(forwards);
+    for (unsigned loop : backwards)
+      point[loop] = 2 * loops.offsets[loop] + loops.sizes[loop] - 1 - point[loop];
     SmallVector<Scalar *, 4> elements;
     for (const Access &access : accesses)
       elements.push_back(access.cells->data() + access.position(point));
@@ -330,8 +351,9 @@ static LogicalResult evaluateSoftmax(linalg::SoftmaxOp op, Frame &frame, unsigne
       for (int64_t i = 0; i < count; ++i) {
         double difference = frame.rounded(sumType, in[i * stride] - max);
         out[i * stride] = frame.rounded(sumType, std::exp(difference));
-        sum = frame.rounded(sumType, sum + out[i * stride]);
       }
+      for (int64_t i = 0; i < count; ++i)
+        sum = frame.rounded(sumType, sum + out[frame.term(i, count) * stride]);
       for (int64_t i = 0; i < count; ++i)
         out[i * stride] = frame.rounded(type, out[i * stride] / sum);
     }

@@ -53,7 +53,7 @@ LogicalResult Program::add(Operation &op, Precision precision) {
   for (Value operand : operands)
     instruction.operands.push_back(slotOf(operand));
   instruction.result = slotOfValue[op.getResult(0)] = newSlot();
-  if (precision == Precision::Rounded && isa<FloatType>(op.getResult(0).getType()))
+  if (precision != Precision::Exact && isa<FloatType>(op.getResult(0).getType()))
     instruction.roundTo = op.getResult(0).getType();
   instructions.push_back(std::move(instruction));
   return success();

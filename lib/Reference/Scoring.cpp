@@ -126,6 +126,10 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
   const double *q = query.at(batch, head, position), *k = key.at(batch, keyHead(head), 0);
   int64_t depth = key.extent(Dim::Depth), step = key.stride(Dim::Seq);
   int64_t queryStride = query.stride(Dim::Depth), keyStride = key.stride(Dim::Depth);
+  if (frame->isBackwards() && depth > 0) {
+    q += (depth - 1) * queryStride, k += (depth - 1) * keyStride;
+    queryStride = -queryStride, keyStride = -keyStride;
+  }
   bool isNarrow = frame->isRounded() && scoreType.isF32();
   auto product = isNarrow ? dot<float> : dot<double>;
   scores.assign(keys, -INFINITY);

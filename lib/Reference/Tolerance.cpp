@@ -38,29 +38,37 @@ static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
          tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
 }
 
-Comparison saccade::reference::compare(const Tensor &exact, const Tensor &rounded, const Tensor &actual,
+/// The largest of the errors that `rounded` makes, and their sum.
+static std::pair<double, double> errorsOf(const Tensor &exact, const Tensor &rounded) {
+  assert(exact.size() == rounded.size() && "results of one shape");
+  double max = 0, sum = 0;
+  for (auto [value, found] : llvm::zip_equal(exact.values, rounded.values)) {
+    if (!std::isfinite(value.real) || !std::isfinite(found.real))
+      continue;
+    max = std::max(max, std::abs(found.real - value.real));
+    sum += std::abs(found.real - value.real);
+  }
+  return {max, sum};
+}
+
+Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
                                        const Magnitude *magnitude) {
-  assert(exact.size() == actual.size() && rounded.size() == actual.size() && "results of one shape");
+  assert(exact.size() == actual.size() && "results of one shape");
   if (!actual.isReal())
     return compareIntegers(exact, actual);
   Type type = actual.elementType;
 
-  // The error that plain evaluation makes, and the floor below which the type cannot tell.
-  double referenceError = 0, floor = 0, largest = 0, sumOfReferenceErrors = 0;
-  for (int64_t i = 0; i < exact.size(); ++i) {
-    double value = exact.values[i].real, plain = rounded.values[i].real;
-    if (!std::isfinite(value) || !std::isfinite(plain))
-      continue;
-    referenceError = std::max(referenceError, std::abs(plain - value));
-    sumOfReferenceErrors += std::abs(plain - value);
-    double probed = roundTo(type, roundTo(type, value + tolerance::floorProbe) - tolerance::floorProbe);
-    if (std::isfinite(probed))
-      floor = std::max(floor, std::abs(probed - value));
-    largest = std::max(largest, std::abs(value));
+  double referenceError = 0, sumOfReferenceErrors = 0;
+  for (const Tensor &rounded : plain) {
+    auto [max, sum] = errorsOf(exact, rounded);
+    referenceError = std::max(referenceError, max);
+    sumOfReferenceErrors = std::max(sumOfReferenceErrors, sum);
   }
-  // A few results may all survive that probe by luck; the rounding of the result itself is always allowed.
-  floor = std::max(floor, epsilonOf(type) / 2 * largest);
-  double oracleError = tolerance::oracleError * largest;
+  double largest = 0;
+  for (Scalar value : exact.values)
+    if (std::isfinite(roundTo(type, value.real)))
+      largest = std::max(largest, std::abs(value.real));
+  double floor = epsilonOf(type) * (largest + tolerance::floorProbe), oracleError = tolerance::oracleError * largest;
 
   Comparison comparison;
   comparison.allowed = tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
@@ -79,11 +87,13 @@ Comparison saccade::reference::compare(const Tensor &exact, const Tensor &rounde
   };
   double allowed = comparison.allowed;
   for (int64_t i = 0; i < exact.size(); ++i) {
-    double value = exact.values[i].real, plain = rounded.values[i].real, found = actual.values[i].real;
-    double held = roundTo(type, value);
+    double value = exact.values[i].real, found = actual.values[i].real, held = roundTo(type, value);
     if (!std::isfinite(held) || !std::isfinite(found)) {
       // An overflow that plain evaluation has too is no difference.
-      bool agrees = sameKind(held, found) || (std::isfinite(held) && !std::isfinite(plain) && sameKind(plain, found));
+      bool overflows = std::isfinite(held) && llvm::any_of(plain, [&](const Tensor &rounded) {
+                         return !std::isfinite(rounded.values[i].real) && sameKind(rounded.values[i].real, found);
+                       });
+      bool agrees = sameKind(held, found) || overflows;
       report(agrees ? Comparison::Agrees : Comparison::NotFinite, i, agrees ? 0 : INFINITY, allowed);
       continue;
     }

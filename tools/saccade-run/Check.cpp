@@ -30,9 +30,9 @@ static reference::Tensor toReference(Type type, const HostTensor &tensor) {
 
 namespace {
 
-/// The exact evaluation and the one rounded like plain attention, on the same elements.
+/// The exact evaluation and those rounded like plain attention, on the same elements.
 struct Oracle {
-  reference::Evaluation exact, rounded;
+  reference::Evaluation exact, forwards, backwards;
 
   /// Prints a line; false where the result is too far off. Fails where the reference cannot evaluate it.
   FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
@@ -43,12 +43,14 @@ struct Oracle {
         return failure();
       boxes = *sampled;
     }
-    FailureOr<reference::Tensor> wanted = exact.evaluate(index, boxes), plain = rounded.evaluate(index, boxes);
+    FailureOr<reference::Tensor> wanted = exact.evaluate(index, boxes), plain = forwards.evaluate(index, boxes),
+                                 reversed = backwards.evaluate(index, boxes);
     FailureOr<std::optional<reference::Magnitude>> magnitude = exact.magnitude(index, boxes);
-    if (failed(wanted) || failed(plain) || failed(magnitude))
+    if (failed(wanted) || failed(plain) || failed(reversed) || failed(magnitude))
       return failure();
     reference::Comparison comparison =
-        reference::compare(*wanted, *plain, reference::gather(actual, boxes), *magnitude ? &**magnitude : nullptr);
+        reference::compare(*wanted, {std::move(*plain), std::move(*reversed)}, reference::gather(actual, boxes),
+                           *magnitude ? &**magnitude : nullptr);
     llvm::outs() << "check result #" << index << ", " << wanted->size() << " of " << actual.size()
                  << " elements: " << comparison.describe();
     if (!comparison.agrees() && comparison.worst >= 0) {
@@ -70,10 +72,11 @@ ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::Arra
   for (auto [type, argument] : llvm::zip_equal(function.getArgumentTypes(), arguments))
     values.push_back(toReference(type, argument));
   auto exact = reference::Evaluation::begin(function, values, reference::Precision::Exact);
-  auto rounded = reference::Evaluation::begin(function, values, reference::Precision::Rounded);
-  if (failed(exact) || failed(rounded))
+  auto forwards = reference::Evaluation::begin(function, values, reference::Precision::Rounded);
+  auto backwards = reference::Evaluation::begin(function, values, reference::Precision::RoundedBackwards);
+  if (failed(exact) || failed(forwards) || failed(backwards))
     return ExitUnsupported;
-  Oracle oracle{std::move(*exact), std::move(*rounded)};
+  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*backwards)};
   bool agrees = true;
   for (auto [i, result] : llvm::enumerate(results)) {
     FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);

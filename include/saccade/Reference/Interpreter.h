@@ -21,6 +21,8 @@ enum class Precision {
   /// Every result rounded to its declared type; contractions accumulate in their declared type, f32 at least.
   /// Attention is plain unfused attention: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.
   Rounded,
+  /// The same, every sum from its last term to its first: as plain as `Rounded`, with other rounding errors.
+  RoundedBackwards,
 };
 
 /// Evaluates `function` on `arguments` and returns all its results. Where an op is not known, an argument does not fit

@@ -14,15 +14,17 @@
 namespace saccade::reference {
 
 namespace tolerance {
-/// Error allowed, in units of the largest error of the rounded reference and of the measured rounding floor.
+/// Error allowed, in units of the largest error of plain evaluation and of the rounding floor.
 constexpr double referenceFactor = 2, floorFactor = 2;
-/// The floor is what adding and subtracting this in the result type loses, at least half a unit of the largest result.
+/// The floor is the most that adding and subtracting this in the result type can lose: two roundings of at most
+/// eps/2 of the largest sum each, so eps · (max |exact| + floorProbe). What they do lose of the numbers at hand is only
+/// a sample, 0 by chance where elements are few or round.
 constexpr double floorProbe = 0.3;
 /// What the oracle itself may be off by, relative to the largest element; tested against 113-bit arithmetic.
 constexpr double oracleError = 1e-12;
 /// Second bound: units of eps(result type) · Σ p |v|, and of (keys + depth) · eps(sum type) · conditioned magnitude.
 constexpr double outputFactor = 2, accumulationFactor = 4;
-/// Mean error against the mean error of the rounded reference: above this it is worth a look, not a failure.
+/// Mean error against the mean error of plain evaluation: above this it is worth a look, not a failure.
 constexpr double meanAlarm = 1.1;
 } // namespace tolerance
 
@@ -38,7 +40,7 @@ struct Comparison {
   double maxError = 0;          ///< largest |actual − exact|
   double allowed = 0;           ///< what the rule allows
   double ratio = 0;             ///< maxError / allowed; at most 1 where it agrees
-  double meanRatio = 0;         ///< mean |actual − exact| / mean |rounded − exact|; 0 where the latter is 0
+  double meanRatio = 0;         ///< mean |actual − exact| / mean |plain − exact|; 0 where the latter is 0
   double actual = 0, exact = 0; ///< the values at `worst`
 
   bool agrees() const { return verdict == Agrees; }
@@ -46,10 +48,11 @@ struct Comparison {
   std::string describe() const;
 };
 
-/// Compares `actual` with `exact` (Precision::Exact) under the error of `rounded` (Precision::Rounded): all of one
-/// shape; the element type of `actual` is the result type. Integers must be equal. `magnitude`, where given, adds the
-/// second bound.
-Comparison compare(const Tensor &exact, const Tensor &rounded, const Tensor &actual,
+/// Compares `actual` with `exact` (Precision::Exact) under the largest error that plain evaluation makes, once for each
+/// order of its sums (Precision::Rounded and RoundedBackwards): one order may err half as much as another by chance.
+/// All are of one shape; the element type of `actual` is the result type. Integers must be equal. `magnitude`, where
+/// given, adds the second bound.
+Comparison compare(const Tensor &exact, llvm::ArrayRef<Tensor> plain, const Tensor &actual,
                    const Magnitude *magnitude = nullptr);
 
 } // namespace saccade::reference

@@ -39,7 +39,7 @@ TEST_F(Linalg, BatchMatmulWithATransposedSide) {
   EXPECT_EQ(expected, realsOf(results[0]));
 }
 
-// The fast way of a contraction gives the very numbers of its body, in both precisions.
+// The fast way of a contraction gives the very numbers of its body, in every precision.
 TEST_F(Linalg, ContractionsAgreeWithTheirBody) {
   constexpr const char *direct = R"(
     func.func @direct(%a: tensor<5x40xf32>, %b: tensor<40x33xf32>, %c: tensor<5x33xf32>) -> tensor<5x33xf32> {
@@ -61,7 +61,7 @@ TEST_F(Linalg, ContractionsAgreeWithTheirBody) {
       return %r : tensor<5x33xf32>
     })";
   Tensor a = random({5, 40}), b = random({40, 33}), c = random({5, 33});
-  for (Precision precision : {Precision::Exact, Precision::Rounded})
+  for (Precision precision : {Precision::Exact, Precision::Rounded, Precision::RoundedBackwards})
     EXPECT_EQ(realsOf(run(direct, {a, b, c}, precision)[0]), realsOf(run(body, {a, b, c}, precision)[0]));
   EXPECT_NE(realsOf(run(direct, {a, b, c})[0]), realsOf(run(direct, {a, b, c}, Precision::Rounded)[0]));
 }

@@ -19,8 +19,24 @@ TEST_F(Tolerance, TwiceTheErrorOfPlainEvaluationPasses) {
   EXPECT_NEAR(2.1, bad.meanRatio, 1e-3);
 }
 
+TEST_F(Tolerance, TheOrderOfSumsWithTheLargerErrorCounts) {
+  Tensor exact = reals({2}, {1, 2}), near = reals({2}, {1 + 1e-3, 2}), far = reals({2}, {1, 2 - 2e-3});
+  for (std::vector<Tensor> plain : {std::vector{near, far}, std::vector{far, near}}) {
+    EXPECT_TRUE(compare(exact, plain, reals({2}, {1 + 3.9e-3, 2})).agrees());
+    Comparison bad = compare(exact, plain, reals({2}, {1 + 4.2e-3, 2}));
+    EXPECT_EQ(Comparison::TooFar, bad.verdict);
+    EXPECT_NEAR(2.1, bad.meanRatio, 1e-3);
+  }
+}
+
+TEST_F(Tolerance, AnOverflowDoesNotRaiseTheFloor) {
+  Tensor exact = reals({2}, {1e30, 1}, "f64"), rounded = reals({2}, {INFINITY, 1}, "f16");
+  EXPECT_TRUE(compare(exact, rounded, rounded).agrees());
+  EXPECT_FALSE(compare(exact, rounded, reals({2}, {INFINITY, 1.01}, "f16")).agrees());
+}
+
 TEST_F(Tolerance, TheFloorIsThatOfTheResultType) {
-  // Plain evaluation is exact here, so only the floor is left: about 2^-10 in bf16, 2^-26 in f32.
+  // Plain evaluation is exact here, so only the floor is left: 2 · 0.31 · 2^-7 in bf16, 2 · 0.31 · 2^-23 in f32.
   Tensor exact = reals({1}, {0.01}, "f64");
   EXPECT_TRUE(compare(exact, exact, reals({1}, {roundTo(type("bf16"), 0.01)}, "bf16")).agrees());
   EXPECT_FALSE(compare(exact, exact, reals({1}, {0.015}, "bf16")).agrees());

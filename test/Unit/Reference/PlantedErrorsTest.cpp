@@ -1,0 +1,141 @@
+// The tolerance rule on results of an online softmax: right ones agree, each planted error shows.
+#include "Harness.h"
+#include "saccade/Reference/Tolerance.h"
+
+using namespace saccade::reference;
+
+namespace {
+
+/// Attention a tile of keys at a time, in f32 as a kernel does it, with errors to plant.
+struct Online {
+  static constexpr int64_t heads = 4, keyHeads = 2, queries = 8, keys = 40, depth = 16, tile = 8;
+  bool forgetsRescale = false; ///< of one accumulator, once
+  bool confusesHeads = false;  ///< h mod 2 for h / 2
+  mlir::Type weightType;       ///< what probabilities are rounded to
+
+  Tensor operator()(const Tensor &q, const Tensor &k, const Tensor &v) const {
+    Tensor result(q.elementType, q.shape);
+    for (int64_t head = 0; head < heads; ++head)
+      for (int64_t i = 0; i < queries; ++i)
+        row(q, k, v, head, i, result.values.data() + (head * queries + i) * depth);
+    return result;
+  }
+
+private:
+  void row(const Tensor &q, const Tensor &k, const Tensor &v, int64_t head, int64_t i, Scalar *to) const {
+    int64_t keyHead = confusesHeads ? head % keyHeads : head / (heads / keyHeads);
+    auto at = [&](const Tensor &t, int64_t h, int64_t position, int64_t d) {
+      return float(t.values[(h * t.shape[1] + position) * depth + d].real);
+    };
+    float acc[depth] = {}, max = -INFINITY, sum = 0;
+    for (int64_t first = 0; first < keys; first += tile) {
+      float scores[tile] = {}, newMax = max;
+      for (int64_t j = 0; j < tile; ++j) {
+        for (int64_t d = 0; d < depth; ++d)
+          scores[j] += at(q, head, i, d) * at(k, keyHead, first + j, d);
+        scores[j] *= 1 / std::sqrt(float(depth));
+        newMax = std::max(newMax, scores[j]);
+      }
+      float factor = std::exp(max - newMax);
+      max = newMax;
+      sum *= factor;
+      if (!(forgetsRescale && head == 1 && first == tile))
+        for (float &value : acc)
+          value *= factor;
+      for (int64_t j = 0; j < tile; ++j) {
+        float weight = std::exp(scores[j] - max);
+        sum += weight;
+        for (int64_t d = 0; d < depth; ++d)
+          acc[d] += float(roundTo(weightType, weight)) * at(v, keyHead, first + j, d);
+      }
+    }
+    for (int64_t d = 0; d < depth; ++d)
+      to[d].real = roundTo(q.elementType, acc[d] / sum);
+  }
+};
+
+class PlantedErrors : public Reference {
+protected:
+  /// Evaluates plain attention over normally distributed numbers; scores deviate as queries do.
+  void attend(llvm::StringRef name, double deviation = 1, int64_t keys = Online::keys) {
+    q = random({Online::heads, Online::queries, Online::depth}, name, deviation);
+    k = random({Online::keyHeads, keys, Online::depth}, name);
+    v = random({Online::keyHeads, keys, Online::depth}, name);
+    std::string query = "tensor<4x8x16x" + name.str() + ">", key = "tensor<2x?x16x" + name.str() + ">";
+    auto function = parse("func.func @f(%q: " + query + ", %k: " + key + ", %v: " + key + ") -> " + query +
+                          "{ %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] : (" + query + ", " + key + ", " +
+                          key + ") -> " + query + " return %o : " + query + " }");
+    llvm::SmallVector<Box> all{Box::whole(q.shape)};
+    auto evaluation = Evaluation::begin(function, {q, k, v});
+    exact = *evaluation->evaluate(0, all);
+    magnitude = *evaluation->magnitude(0, all);
+    plain.clear();
+    for (Precision precision : {Precision::Rounded, Precision::RoundedBackwards})
+      plain.push_back(*Evaluation::begin(function, {q, k, v}, precision)->evaluate(0, all));
+  }
+
+  /// The first bound alone: that of the terms must not be what finds the errors.
+  Comparison compareOnline(Online online) { return compare(exact, plain, online(q, k, v)); }
+
+  double plainError() {
+    double error = 0;
+    for (const Tensor &rounded : plain)
+      for (int64_t i = 0; i < exact.size(); ++i)
+        error = std::max(error, std::abs(rounded.values[i].real - exact.values[i].real));
+    return error;
+  }
+
+  Tensor q, k, v, exact;
+  std::vector<Tensor> plain;
+  std::optional<Magnitude> magnitude;
+};
+
+TEST_F(PlantedErrors, ShowInEveryType) {
+  for (llvm::StringRef name : {"f32", "f16", "bf16"}) {
+    attend(name);
+    mlir::Type own = type(name);
+    Comparison right = compare(exact, plain, Online{.weightType = own}(q, k, v), &*magnitude);
+    EXPECT_TRUE(right.agrees()) << name.str() << ' ' << right.describe();
+    EXPECT_GT(right.maxError, 0);
+    EXPECT_EQ(Comparison::TooFar, compareOnline({.forgetsRescale = true, .weightType = own}).verdict) << name.str();
+    EXPECT_EQ(Comparison::TooFar, compareOnline({.confusesHeads = true, .weightType = own}).verdict) << name.str();
+  }
+}
+
+TEST_F(PlantedErrors, ProbabilitiesOfFloatsRoundedTo16BitsShow) {
+  attend("f32");
+  for (llvm::StringRef name : {"f16", "bf16"})
+    EXPECT_EQ(Comparison::TooFar, compareOnline({.weightType = type(name)}).verdict) << name.str();
+}
+
+TEST_F(PlantedErrors, ThreeTimesThePlainErrorIsTooFar) {
+  // Large scores: their error reaches the result and stands far above the floor.
+  attend("f32", 100);
+  double error = plainError();
+  ASSERT_GT(error, 20 * epsilonOf(type("f32")));
+  for (auto [factor, verdict] : {std::pair(1.9, Comparison::Agrees), std::pair(3.0, Comparison::TooFar)}) {
+    Tensor actual = exact;
+    actual.values[37].real += factor * error;
+    actual.elementType = type("f32");
+    EXPECT_EQ(verdict, compare(exact, plain, actual).verdict);
+  }
+}
+
+TEST_F(PlantedErrors, OneUnitInTheLastPlaceIsNone) {
+  // The output is the value of the only key, which every type holds: plain evaluation makes no error.
+  for (llvm::StringRef name : {"f32", "f16", "bf16"}) {
+    attend(name, 1, 1);
+    EXPECT_EQ(0, plainError());
+    for (auto [units, agrees] : {std::pair(1, true), std::pair(6, false)}) {
+      Tensor actual = exact;
+      actual.elementType = type(name);
+      for (Scalar &value : actual.values)
+        if (value.real != 0)
+          value.real += units * std::ldexp(epsilonOf(type(name)), std::ilogb(value.real));
+      EXPECT_EQ(agrees, compare(exact, plain, actual, &*magnitude).agrees()) << name.str() << ' ' << units;
+      EXPECT_EQ(agrees, compare(exact, plain, actual).agrees()) << name.str() << ' ' << units;
+    }
+  }
+}
+
+} // namespace
