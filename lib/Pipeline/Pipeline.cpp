@@ -63,6 +63,8 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
     if (!isStage(stage))
       return unknown(stage);
 
+  if (options.lint)
+    pm.addPass(attn::createLint());
   for (const Stage &stage : stages) {
     stage.build(pm, options);
     for (const auto &[after, pipeline] : options.insertAfter) {

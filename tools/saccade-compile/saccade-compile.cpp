@@ -49,6 +49,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
+  line.flag("lint", "Warn about likely mistakes: a wrong scale, mask or alignment", options.compile.lint);
   line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;

@@ -1,5 +1,7 @@
 //===- saccade-opt.cpp - Runs passes and pipelines on a module ----------------===//
+#include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/CommandLine.h"
@@ -9,8 +11,16 @@ static int run(int argc, char **argv) {
   saccade::registerDialects(registry);
   saccade::registerPasses();
   llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << "saccade-opt: " << saccade::versionLine() << '\n'; });
-  return mlir::asMainReturnCode(
-      mlir::MlirOptMain(argc, argv, "Saccade: runs passes and pipelines on a module\n", registry));
+  mlir::PassPipelineRegistration<> lint("lint",
+                                        "Warn about likely mistakes; the module is written only where -o says so",
+                                        [](mlir::OpPassManager &pm) { pm.addPass(saccade::attn::createLint()); });
+  auto [input, output] =
+      mlir::registerAndParseCLIOptions(argc, argv, "Saccade: runs passes and pipelines on a module\n", registry);
+  bool lints = llvm::any_of(llvm::ArrayRef(argv, argc),
+                            [](llvm::StringRef argument) { return argument == "--lint" || argument == "-lint"; });
+  if (lints && output == "-")
+    output = "/dev/null";
+  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, input, output, registry));
 }
 
 int main(int argc, char **argv) {

@@ -22,6 +22,8 @@ struct CompileOptions {
   std::vector<std::pair<std::string, std::string>> insertAfter;
   /// A folder that gets the module after every stage, as 1-import.mlir and so on; empty for none.
   std::string dumpStages;
+  /// Whether to warn about likely mistakes in the program before the first stage.
+  bool lint = false;
   /// Whether the IR is verified after every pass.
   bool verifyEach = true;
 };

@@ -19,6 +19,21 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
                            "::mlir::tensor::TensorDialect"];
 }
 
+def Lint : Pass<"attn-lint", "::mlir::ModuleOp"> {
+  let summary = "warn about what is allowed but hardly meant";
+  let description = [{
+    Changes nothing and never fails. Every warning says what was found and what was probably meant:
+
+    - a constant scale of 1/√ the width of all heads, or of the width that heads are cut or projected from, and one of
+      1/ the head size without the root, instead of 1/√ the head size;
+    - a captured mask with the head size where a query or key length belongs (`tril(head_size)`), and a mask that
+      compares positions with the head size;
+    - a causal mask aligned at the top left with fewer queries than keys, and no position given by `at`.
+
+    Only extents and scales that are known before run time are looked at.
+  }];
+}
+
 def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
   let summary = "refuse ops and types that the compiler does not know";
   let description = [{

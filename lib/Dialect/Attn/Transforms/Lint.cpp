@@ -1,0 +1,196 @@
+//===- Lint.cpp - Warn about what is allowed but hardly meant -----------------===//
+//
+// Looks for mistakes that leave a program well formed and its results wrong. It stands before everything else, so
+// that it sees, and points at, what the user wrote.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Matchers.h"
+#include "saccade/Dialect/Attn/Analysis/FindWidths.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include <cmath>
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_LINT
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade::attn;
+
+/// Scales are written with a few digits, and rounded to the type of the scores.
+static bool isNear(double value, double wanted) { return std::abs(value - wanted) <= 1e-3 * wanted; }
+
+static int64_t getHeadSize(AttentionOp op) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Depth); }
+
+/// The number of queries or keys, dynamic where positions or lengths are given at run time.
+static int64_t getLength(AttentionOp op, Role role) {
+  bool isQuery = role == Role::Query;
+  if (!op.getAt().empty() || (isQuery ? op.getQLen() : op.getKvLen()))
+    return ShapedType::kDynamic;
+  return isQuery ? getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Seq)
+                 : getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
+}
+
+//===----------------------------------------------------------------------===//
+// Scale
+//===----------------------------------------------------------------------===//
+
+/// Folds `value` where it is computed from constants in at most `depth` steps: programs may share values in such a
+/// way that following every path takes for ever.
+static Attribute evaluate(Value value, unsigned depth = 4) {
+  Attribute constant;
+  if (matchPattern(value, m_Constant(&constant)))
+    return constant;
+  Operation *op = value.getDefiningOp();
+  if (!op || depth == 0 || op->getNumOperands() == 0 || op->getNumResults() != 1 || op->getNumRegions() != 0)
+    return {};
+  SmallVector<Attribute> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(evaluate(operand, depth - 1));
+    if (!operands.back())
+      return {};
+  }
+  SmallVector<OpFoldResult> results;
+  bool isConstant = succeeded(op->fold(operands, results)) && results.size() == 1;
+  return isConstant ? dyn_cast<Attribute>(results[0]) : Attribute();
+}
+
+static void checkScale(AttentionOp op) {
+  auto constant = dyn_cast_or_null<FloatAttr>(op.getScaleValue() ? evaluate(op.getScaleValue()) : op.getScaleAttr());
+  int64_t headSize = getHeadSize(op), heads = getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Head);
+  if (!constant || headSize <= 1)
+    return;
+  double scale = constant.getValueAsDouble();
+  if (isNear(scale, 1 / std::sqrt(headSize)))
+    return;
+  auto warnAbout = [&](int64_t width, const llvm::Twine &what) {
+    bool found = width > 1 && isNear(scale, 1 / std::sqrt(width));
+    if (found)
+      emitWarning(op.getLoc()) << "scale is 1/√" << width << ", " << what << "; expected 1/√" << headSize
+                               << ", the head size";
+    return found;
+  };
+  if (heads > 1 && heads <= std::numeric_limits<int64_t>::max() / headSize &&
+      warnAbout(heads * headSize, "the width of all " + llvm::Twine(heads) + " heads together"))
+    return;
+  for (Width width : findWidths(op.getQuery(), *op.getQueryDims().position(Dim::Depth)))
+    if (warnAbout(width.extent, width.isProjected ? "the width that queries are projected from"
+                                                  : "the width that the heads are cut from"))
+      return;
+  if (isNear(scale, 1.0 / headSize))
+    emitWarning(op.getLoc()) << "scale is 1/" << headSize << ", without the square root; expected 1/√" << headSize
+                             << ", the head size";
+}
+
+//===----------------------------------------------------------------------===//
+// Mask
+//===----------------------------------------------------------------------===//
+
+/// Whether `value` is the query or the key position, in whatever integer type.
+static std::optional<Role> getPosition(Value value, const RegionArguments &args) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(op))
+      return std::nullopt;
+    value = op->getOperand(0);
+  }
+  if (value == args.query)
+    return Role::Query;
+  return value == args.key ? std::optional(Role::Key) : std::nullopt;
+}
+
+/// `tril(head_size)`: a captured mask that has the head size where it should have a sequence length.
+static void checkMaskExtents(AttentionOp op, const RegionArguments &args) {
+  int64_t headSize = getHeadSize(op);
+  for (auto extract : op.getMask().getOps<tensor::ExtractOp>()) {
+    llvm::SmallSetVector<Role, 2> wrong;
+    for (auto [index, extent] : llvm::zip_equal(extract.getIndices(), extract.getTensor().getType().getShape()))
+      if (std::optional<Role> role = getPosition(index, args);
+          role && !ShapedType::isDynamic(extent) && extent == headSize && getLength(op, *role) != headSize)
+        wrong.insert(*role);
+    if (wrong.size() == 2)
+      emitWarning(extract.getLoc()) << "mask covers " << headSize << " × " << headSize
+                                    << " positions, which is the head size; expected the sequence lengths";
+    else if (wrong.size() == 1)
+      emitWarning(extract.getLoc()) << "mask covers " << headSize << (wrong[0] == Role::Query ? " queries" : " keys")
+                                    << ", which is the head size; expected the length of the "
+                                    << stringifyRole(wrong[0]);
+  }
+}
+
+/// The same mistake in arithmetic: a position is compared with the head size.
+static void checkMaskBounds(AttentionOp op, const RegionArguments &args) {
+  for (auto compare : op.getMask().getOps<arith::CmpIOp>()) {
+    if (llvm::is_contained({arith::CmpIPredicate::eq, arith::CmpIPredicate::ne}, compare.getPredicate()))
+      continue;
+    for (auto [position, bound] :
+         {std::pair(compare.getLhs(), compare.getRhs()), {compare.getRhs(), compare.getLhs()}}) {
+      std::optional<Role> role = getPosition(position, args);
+      auto constant = role ? dyn_cast_or_null<IntegerAttr>(evaluate(bound)) : nullptr;
+      if (constant && constant.getValue() == getHeadSize(op) && getLength(op, *role) != getHeadSize(op))
+        emitWarning(compare.getLoc()) << "mask compares positions of the " << stringifyRole(*role) << " with "
+                                      << getHeadSize(op) << ", which is the head size; expected its length";
+    }
+  }
+}
+
+/// Whether the mask holds only where `condition` does.
+static bool isConjunct(Value condition) {
+  while (condition.hasOneUse()) {
+    Operation *user = *condition.user_begin();
+    if (!isa<arith::AndIOp>(user))
+      return isa<YieldOp>(user);
+    condition = user->getResult(0);
+  }
+  return false;
+}
+
+/// Decoding with `causal<top_left>`: the queries are the first of the sequence instead of the last.
+static void checkAlignment(AttentionOp op, const RegionArguments &args) {
+  int64_t queries = getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  int64_t keys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
+  if (!op.getAt().empty() || ShapedType::isDynamic(queries) || queries >= keys)
+    return;
+  for (auto compare : op.getMask().getOps<arith::CmpIOp>()) {
+    bool isReversed = compare.getPredicate() == arith::CmpIPredicate::sge;
+    Value lower = isReversed ? compare.getRhs() : compare.getLhs(),
+          upper = isReversed ? compare.getLhs() : compare.getRhs();
+    if ((!isReversed && compare.getPredicate() != arith::CmpIPredicate::sle) || !isConjunct(compare) ||
+        getPosition(lower, args) != Role::Key || getPosition(upper, args) != Role::Query)
+      continue;
+    InFlightDiagnostic warning = emitWarning(compare.getLoc()) << "top_left alignment with " << queries;
+    if (queries == 1)
+      warning << " query and " << keys << " keys lets the query see only the first key";
+    else
+      warning << " queries and " << keys << " keys lets no query see beyond the first " << queries << " keys";
+    warning << "; bottom_right was probably meant";
+    return;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+static constexpr void (*maskChecks[])(AttentionOp, const RegionArguments &) = {checkMaskExtents, checkMaskBounds,
+                                                                               checkAlignment};
+
+namespace {
+
+struct Lint : saccade::attn::impl::LintBase<Lint> {
+  void runOnOperation() override {
+    getOperation().walk([](AttentionOp op) {
+      checkScale(op);
+      if (op.getMask().empty())
+        return;
+      for (auto check : maskChecks)
+        check(op, getRegionArguments(op.getMask(), /*isScore=*/false));
+    });
+    markAllAnalysesPreserved();
+  }
+};
+
+} // namespace
