@@ -24,6 +24,7 @@ def Attn_Dialect : Dialect {
     - The log-sum-exp is the natural logarithm.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let hasCanonicalizer = 1;
   // Mask sugar becomes arith, tiling makes affine and tensor ops.
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::tensor::TensorDialect"];
