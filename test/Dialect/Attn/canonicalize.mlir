@@ -126,3 +126,21 @@ func.func @unused_attention_goes(%x: tensor<?x8xf32>) {
     : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
   return
 }
+
+// CHECK-LABEL: func.func @without_keys_all_is_zero
+// CHECK-DAG: %[[ZERO:.*]] = arith.constant 0.000000e+00 : bf16
+// CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
+// CHECK-DAG: %[[O:.*]] = linalg.fill ins(%[[ZERO]] : bf16) {{.*}} -> tensor<?x8xbf16>
+// CHECK-DAG: %[[L:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<?xf32>
+// CHECK: return %[[O]], %[[L]]
+func.func @without_keys_all_is_zero(%q: tensor<?x8xbf16>, %k: tensor<0x8xbf16>) -> (tensor<?x8xbf16>, tensor<?xf32>) {
+  %o, %l = attn.attention %q[s,d], %k[s,d], %k[s,d] lse : (tensor<?x8xbf16>, tensor<0x8xbf16>, tensor<0x8xbf16>) -> (tensor<?x8xbf16>, tensor<?xf32>)
+  return %o, %l : tensor<?x8xbf16>, tensor<?xf32>
+}
+
+// CHECK-LABEL: func.func @without_heads_there_is_nothing_to_do
+// CHECK-NOT: attn.attention
+func.func @without_heads_there_is_nothing_to_do(%q: tensor<0x?x8xf32>, %k: tensor<0x?x8xf32>) -> tensor<0x?x8xf32> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<0x?x8xf32>, tensor<0x?x8xf32>, tensor<0x?x8xf32>) -> tensor<0x?x8xf32>
+  return %o : tensor<0x?x8xf32>
+}

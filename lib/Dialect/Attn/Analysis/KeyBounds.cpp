@@ -9,6 +9,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -19,103 +21,155 @@ using namespace saccade::attn;
 
 namespace {
 
-/// Whether `value` is computed from the query or the key position.
-bool dependsOnPosition(Value value, const RegionArguments &args) {
-  if (value == args.query || value == args.key)
-    return true;
-  Operation *op = value.getDefiningOp();
-  return op && llvm::any_of(op->getOperands(), [&](Value operand) { return dependsOnPosition(operand, args); });
-}
+/// Reads values of a mask region as affine forms of query and key. Every value is read once, however often it is used.
+class AffineReader {
+public:
+  explicit AffineReader(const RegionArguments &args) : args(args) {}
 
-/// Adds `factor · value` to `sum`; fails where `value` is not affine in the positions. Index widths differ only by
-/// casts that keep the value: positions fit in 31 bits wherever a region computes with i32.
-bool addAffine(AffineConstraint &sum, Value value, int64_t factor, const RegionArguments &args) {
-  if (value == args.query) {
-    sum.query += factor;
-    return true;
+  /// `left − right − slack ≥ 0`, or nothing where a side is not affine.
+  std::optional<AffineConstraint> notLess(Value left, Value right, int64_t slack) {
+    std::optional<AffineConstraint> form = read(left), other = read(right);
+    if (!form || !other || !add(*form, *other, -1))
+      return std::nullopt;
+    form->constant -= slack;
+    return form;
   }
-  if (value == args.key) {
-    sum.key += factor;
-    return true;
-  }
-  APInt constant;
-  if (matchPattern(value, m_ConstantInt(&constant))) {
-    sum.constant += factor * constant.getSExtValue();
-    return true;
-  }
-  if (!dependsOnPosition(value, args)) {
-    sum.terms.emplace_back(factor, value);
-    return true;
-  }
-  Operation *op = value.getDefiningOp();
-  if (isa<arith::IndexCastOp, arith::ExtSIOp>(op))
-    return addAffine(sum, op->getOperand(0), factor, args);
-  if (isa<arith::AddIOp>(op))
-    return addAffine(sum, op->getOperand(0), factor, args) && addAffine(sum, op->getOperand(1), factor, args);
-  if (isa<arith::SubIOp>(op))
-    return addAffine(sum, op->getOperand(0), factor, args) && addAffine(sum, op->getOperand(1), -factor, args);
-  if (isa<arith::MulIOp>(op))
-    for (auto [scaled, by] : {std::pair(0, 1), std::pair(1, 0)})
-      if (matchPattern(op->getOperand(by), m_ConstantInt(&constant)))
-        return addAffine(sum, op->getOperand(scaled), factor * constant.getSExtValue(), args);
-  return false;
-}
 
-/// `left − right − slack ≥ 0` as a constraint.
-std::optional<AffineConstraint> notLess(Value left, Value right, int64_t slack, const RegionArguments &args) {
-  AffineConstraint constraint;
-  constraint.constant = -slack;
-  if (!addAffine(constraint, left, 1, args) || !addAffine(constraint, right, -1, args))
+private:
+  bool dependsOnPosition(Value value) {
+    if (value == args.query || value == args.key)
+      return true;
+    Operation *op = value.getDefiningOp();
+    if (!op)
+      return false;
+    if (auto known = depends.find(value); known != depends.end())
+      return known->second;
+    bool result = llvm::any_of(op->getOperands(), [&](Value operand) { return dependsOnPosition(operand); });
+    return depends[value] = result;
+  }
+
+  /// sum += factor · form; false where numbers leave 64 bits.
+  static bool add(AffineConstraint &sum, const AffineConstraint &form, int64_t factor) {
+    auto accumulate = [&](int64_t &into, int64_t coefficient) {
+      int64_t product;
+      return !llvm::MulOverflow(coefficient, factor, product) && !llvm::AddOverflow(into, product, into);
+    };
+    if (!accumulate(sum.query, form.query) || !accumulate(sum.key, form.key) ||
+        !accumulate(sum.constant, form.constant))
+      return false;
+    for (auto [coefficient, term] : form.terms) {
+      auto *known = llvm::find_if(sum.terms, [&, &term = term](auto &pair) { return pair.second == term; });
+      if (known == sum.terms.end())
+        known = &sum.terms.emplace_back(0, term);
+      if (!accumulate(known->first, coefficient))
+        return false;
+    }
+    return true;
+  }
+
+  std::optional<AffineConstraint> read(Value value) {
+    auto known = forms.find(value);
+    if (known == forms.end())
+      known = forms.try_emplace(value, compute(value)).first;
+    return known->second;
+  }
+
+  /// Index widths differ only by casts that keep the value: positions fit in 31 bits wherever a region uses i32.
+  std::optional<AffineConstraint> compute(Value value) {
+    AffineConstraint form;
+    APInt constant;
+    if (value == args.query)
+      form.query = 1;
+    else if (value == args.key)
+      form.key = 1;
+    else if (matchPattern(value, m_ConstantInt(&constant)))
+      form.constant = constant.getSExtValue();
+    else if (!dependsOnPosition(value))
+      form.terms.emplace_back(1, value);
+    else
+      return combine(value.getDefiningOp());
+    return form;
+  }
+
+  std::optional<AffineConstraint> combine(Operation *op) {
+    if (isa<arith::IndexCastOp, arith::ExtSIOp>(op))
+      return read(op->getOperand(0));
+    if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))
+      return std::nullopt;
+    std::optional<AffineConstraint> left = read(op->getOperand(0)), right = read(op->getOperand(1));
+    if (!left || !right)
+      return std::nullopt;
+    AffineConstraint form;
+    if (!isa<arith::MulIOp>(op)) {
+      bool fits = add(form, *left, 1) && add(form, *right, isa<arith::SubIOp>(op) ? -1 : 1);
+      return fits ? std::optional(form) : std::nullopt;
+    }
+    APInt constant;
+    for (auto [scaled, by] : {std::pair(left, op->getOperand(1)), std::pair(right, op->getOperand(0))})
+      if (matchPattern(by, m_ConstantInt(&constant)) && add(form, *scaled, constant.getSExtValue()))
+        return form;
     return std::nullopt;
-  return constraint;
+  }
+
+  RegionArguments args;
+  llvm::DenseMap<Value, bool> depends;
+  llvm::DenseMap<Value, std::optional<AffineConstraint>> forms;
+};
+
+/// The conditions whose conjunction `condition` is, each once.
+llvm::SetVector<Value> conjuncts(Value condition) {
+  llvm::SetVector<Value> all, leaves;
+  all.insert(condition);
+  for (unsigned i = 0; i < all.size(); ++i) {
+    if (auto conjunction = all[i].getDefiningOp<arith::AndIOp>()) {
+      all.insert(conjunction.getLhs());
+      all.insert(conjunction.getRhs());
+    } else {
+      leaves.insert(all[i]);
+    }
+  }
+  return leaves;
 }
 
 } // namespace
 
-void KeyBounds::addCondition(Value condition) {
-  RegionArguments args = getRegionArguments(*mask, /*isScore=*/false);
-  if (auto conjunction = condition.getDefiningOp<arith::AndIOp>()) {
-    addCondition(conjunction.getLhs());
-    addCondition(conjunction.getRhs());
+KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
+  if (mask->empty())
     return;
-  }
-  auto compare = condition.getDefiningOp<arith::CmpIOp>();
-  SmallVector<std::optional<AffineConstraint>, 2> read;
-  if (compare) {
-    Value left = compare.getLhs(), right = compare.getRhs();
-    switch (compare.getPredicate()) {
-    case arith::CmpIPredicate::sle:
-      read = {notLess(right, left, 0, args)};
-      break;
-    case arith::CmpIPredicate::slt:
-      read = {notLess(right, left, 1, args)};
-      break;
-    case arith::CmpIPredicate::sge:
-      read = {notLess(left, right, 0, args)};
-      break;
-    case arith::CmpIPredicate::sgt:
-      read = {notLess(left, right, 1, args)};
-      break;
-    case arith::CmpIPredicate::eq:
-      read = {notLess(left, right, 0, args), notLess(right, left, 0, args)};
-      break;
-    default:
-      break;
+  AffineReader reader(getRegionArguments(*mask, /*isScore=*/false));
+  for (Value condition : conjuncts(cast<YieldOp>(mask->front().getTerminator()).getOperand())) {
+    SmallVector<std::optional<AffineConstraint>, 2> read;
+    if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
+      Value left = compare.getLhs(), right = compare.getRhs();
+      switch (compare.getPredicate()) {
+      case arith::CmpIPredicate::sle:
+        read = {reader.notLess(right, left, 0)};
+        break;
+      case arith::CmpIPredicate::slt:
+        read = {reader.notLess(right, left, 1)};
+        break;
+      case arith::CmpIPredicate::sge:
+        read = {reader.notLess(left, right, 0)};
+        break;
+      case arith::CmpIPredicate::sgt:
+        read = {reader.notLess(left, right, 1)};
+        break;
+      case arith::CmpIPredicate::eq:
+        read = {reader.notLess(left, right, 0), reader.notLess(right, left, 0)};
+        break;
+      default:
+        break;
+      }
+    }
+    exact &= !read.empty();
+    for (std::optional<AffineConstraint> &constraint : read) {
+      // A constraint without the key bounds rows, not keys; it is left to the mask itself.
+      bool isUseful = constraint && constraint->key != 0;
+      exact &= isUseful;
+      if (isUseful)
+        constraints.push_back(std::move(*constraint));
     }
   }
-  exact &= !read.empty();
-  for (std::optional<AffineConstraint> &constraint : read) {
-    // A constraint without the key bounds rows, not keys; it is left to the mask itself.
-    bool useful = constraint && constraint->key != 0;
-    exact &= useful;
-    if (useful)
-      constraints.push_back(std::move(*constraint));
-  }
-}
-
-KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
-  if (!mask->empty())
-    addCondition(cast<YieldOp>(mask->front().getTerminator()).getOperand());
 }
 
 //===----------------------------------------------------------------------===//

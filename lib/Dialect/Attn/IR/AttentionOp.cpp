@@ -240,8 +240,35 @@ struct FoldConstantScale : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// Attention that is empty by its type, without keys or without any result, is a constant. (Slices of a dimension that
+/// is statically 0 could not even be written: upstream refuses the offset 0.)
+struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    bool hasNoKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq) == 0;
+    bool hasNoResult = llvm::is_contained(cast<ShapedType>(op.getOutput().getType()).getShape(), 0);
+    ReifiedRankedShapedTypeDims shapes;
+    if ((!hasNoKeys && !hasNoResult) || failed(op.reifyResultShapes(rewriter, shapes)))
+      return failure();
+    double values[] = {0.0, -std::numeric_limits<double>::infinity()};
+    SmallVector<Value> results;
+    for (OpResult result : op->getResults()) {
+      unsigned number = result.getResultNumber();
+      auto type = cast<RankedTensorType>(result.getType());
+      Value empty = tensor::EmptyOp::create(rewriter, op.getLoc(), shapes[number], type.getElementType());
+      Value value = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                              rewriter.getFloatAttr(type.getElementType(), values[number]));
+      Value filled = linalg::FillOp::create(rewriter, op.getLoc(), value, empty).getResult(0);
+      results.push_back(filled.getType() == type ? filled
+                                                 : tensor::CastOp::create(rewriter, op.getLoc(), type, filled));
+    }
+    rewriter.replaceOp(op, results);
+    return success();
+  }
+};
+
 } // namespace
 
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<FoldTransposedOperand, DropTrivialRegions, FoldConstantScale>(context);
+  patterns.add<FoldTransposedOperand, DropTrivialRegions, FoldConstantScale, FoldEmptyAttention>(context);
 }

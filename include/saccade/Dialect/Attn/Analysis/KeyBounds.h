@@ -40,8 +40,6 @@ public:
                  mlir::Value keyLength, mlir::Value firstQuery, mlir::Value lastQuery, KeyRange keys) const;
 
 private:
-  void addCondition(mlir::Value condition);
-
   mlir::Region *mask;
   llvm::SmallVector<AffineConstraint> constraints;
   bool exact = true;

@@ -25,9 +25,9 @@ def Attn_Dialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasCanonicalizer = 1;
-  // Mask sugar becomes arith, tiling makes affine and tensor ops.
+  // Mask sugar becomes arith, tiling makes affine and tensor ops, an empty attention is filled.
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def Attn_Dim : I32EnumAttr<"Dim", "a named dimension of an attention operand", [
