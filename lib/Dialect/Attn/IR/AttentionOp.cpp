@@ -245,7 +245,8 @@ struct FoldConstantScale : OpRewritePattern<AttentionOp> {
 struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
-    bool hasNoKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq) == 0;
+    bool hasNoKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq) == 0 ||
+                     getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Seq) == 0;
     bool hasNoResult = llvm::is_contained(cast<ShapedType>(op.getOutput().getType()).getShape(), 0);
     ReifiedRankedShapedTypeDims shapes;
     if ((!hasNoKeys && !hasNoResult) || failed(op.reifyResultShapes(rewriter, shapes)))
@@ -256,11 +257,13 @@ struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
       unsigned number = result.getResultNumber();
       auto type = cast<RankedTensorType>(result.getType());
       Value empty = tensor::EmptyOp::create(rewriter, op.getLoc(), shapes[number], type.getElementType());
-      Value value = arith::ConstantOp::create(rewriter, op.getLoc(),
-                                              rewriter.getFloatAttr(type.getElementType(), values[number]));
-      Value filled = linalg::FillOp::create(rewriter, op.getLoc(), value, empty).getResult(0);
-      results.push_back(filled.getType() == type ? filled
-                                                 : tensor::CastOp::create(rewriter, op.getLoc(), type, filled));
+      if (!llvm::is_contained(type.getShape(), 0)) {
+        Value value = arith::ConstantOp::create(rewriter, op.getLoc(),
+                                                rewriter.getFloatAttr(type.getElementType(), values[number]));
+        empty = linalg::FillOp::create(rewriter, op.getLoc(), value, empty).getResult(0);
+      }
+      results.push_back(empty.getType() == type ? empty
+                                                : tensor::CastOp::create(rewriter, op.getLoc(), type, empty));
     }
     rewriter.replaceOp(op, results);
     return success();
