@@ -24,12 +24,14 @@ namespace saccade {
 using namespace mlir;
 using namespace mlir::bufferization;
 
-/// Whether the contents of `value` are nobody's: an empty tensor, a part of one, or one that is only filled.
+/// Whether `value` is made without reading much: an empty tensor, a part of one, or one that is filled or broadcast to.
 static bool isFresh(Value value) {
   if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>())
     return isFresh(slice.getSource());
   if (auto fill = value.getDefiningOp<linalg::FillOp>())
     return isFresh(fill.getOutputs()[0]);
+  if (auto broadcast = value.getDefiningOp<linalg::BroadcastOp>())
+    return isFresh(broadcast.getInit());
   return isa_and_nonnull<tensor::EmptyOp>(value.getDefiningOp());
 }
 
@@ -38,8 +40,8 @@ static bool isFresh(Value value) {
 static void separateFreshTensors(ModuleOp module) {
   SmallVector<Operation *> fresh;
   module.walk([&](Operation *op) {
-    if (isa<tensor::EmptyOp, tensor::ExtractSliceOp, linalg::FillOp>(op) && op->getNumResults() == 1 &&
-        isFresh(op->getResult(0)))
+    if (isa<tensor::EmptyOp, tensor::ExtractSliceOp, linalg::FillOp, linalg::BroadcastOp>(op) &&
+        op->getNumResults() == 1 && isFresh(op->getResult(0)))
       fresh.push_back(op);
   });
   // Users come first: what they start from then has one use more for each copy.

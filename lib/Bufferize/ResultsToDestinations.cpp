@@ -33,7 +33,7 @@ static LogicalResult verifyEntry(func::FuncOp func, ModuleOp module) {
 
 static LogicalResult convertResults(func::FuncOp func) {
   auto returnOp = cast<func::ReturnOp>(func.getBody().front().getTerminator());
-  OpBuilder builder(returnOp);
+  SmallVector<std::pair<Value, BlockArgument>> results;
   for (auto [i, result] : llvm::enumerate(returnOp.getOperands())) {
     auto type = cast<RankedTensorType>(result.getType());
     SmallVector<int64_t> strides(type.getRank(), ShapedType::kDynamic);
@@ -42,8 +42,19 @@ static LogicalResult convertResults(func::FuncOp func) {
     unsigned position = func.getNumArguments();
     if (failed(func.insertArgument(position, destinationType, func.getResultAttrDict(i), returnOp.getLoc())))
       return failure();
-    auto materialize = bufferization::MaterializeInDestinationOp::create(builder, returnOp.getLoc(), result,
-                                                                         func.getArgument(position));
+    results.push_back({result, func.getArgument(position)});
+  }
+  // A result may be computed in the memory of a later one that starts from it, so it leaves before that one arrives.
+  llvm::sort(results, [](const auto &left, const auto &right) {
+    Operation *first = left.first.getDefiningOp(), *second = right.first.getDefiningOp();
+    if (first == second)
+      return left.second.getArgNumber() < right.second.getArgNumber();
+    return second && (!first || first->isBeforeInBlock(second));
+  });
+  OpBuilder builder(returnOp);
+  for (auto [result, destination] : results) {
+    auto materialize =
+        bufferization::MaterializeInDestinationOp::create(builder, returnOp.getLoc(), result, destination);
     materialize.setRestrict(true);
     materialize.setWritable(true);
   }

@@ -189,6 +189,8 @@ private:
     traced.clear();
     kept.clear();
     traced[op] = loops;
+    copies.clear();
+    copies[op] = 1;
   }
 
   void grow() {
@@ -209,8 +211,16 @@ private:
     bool isComplete = loops && llvm::all_of(cut, [&](unsigned loop) { return llvm::is_contained(*loops, int(loop)); });
     if (!isComplete || (*others == 0 && !isBounded(producer, *loops)))
       return;
+    // Fusion makes one copy for each way that leads to the root; only equal ones become one again, and one that is
+    // handed out is not equal to the others.
+    unsigned ways = 0;
+    for (Operation *user : producer->getUsers())
+      ways += copies.lookup(user);
+    if (*others != 0 && ways != 1)
+      return;
     members.insert(producer);
     traced[producer] = *loops;
+    copies[producer] = ways;
     if (*others != 0)
       kept.insert(producer);
   }
@@ -227,25 +237,30 @@ private:
     });
   }
 
-  /// The number of uses outside the group, or nothing where they, or the uses inside, keep the op out: the loop
-  /// stands where the root is, and it can hand out only what one member asks for.
+  /// The number of uses outside the group, or nothing where they, or the uses inside, keep the op out.
   std::optional<unsigned> countOtherUses(linalg::LinalgOp producer) {
     unsigned inside = 0, outside = 0;
+    bool isOverwritten = false;
     for (OpOperand &use : producer->getUses()) {
       Operation *user = use.getOwner();
       if (members.contains(user)) {
         auto consumer = cast<linalg::LinalgOp>(user);
         if (isMatrixProduct(consumer) && consumer.isDpsInput(&use))
           return std::nullopt;
+        isOverwritten |= consumer.isDpsInit(&use);
         ++inside;
         continue;
       }
       ++outside;
+      // The loop stands where the root is.
       Operation *ancestor = root->getBlock()->findAncestorOpInBlock(*user);
       if (!ancestor || ancestor->isBeforeInBlock(root))
         return std::nullopt;
     }
-    if (inside == 0 || (outside != 0 && inside != 1))
+    // What somebody starts from is gone afterwards.
+    if (isOverwritten && inside + outside != 1)
+      return std::nullopt;
+    if (inside == 0)
       return std::nullopt;
     return outside;
   }
@@ -306,6 +321,7 @@ private:
   llvm::SetVector<Operation *> members;
   llvm::SmallPtrSet<Operation *, 4> kept;
   llvm::DenseMap<Operation *, SmallVector<int>> traced;
+  llvm::DenseMap<Operation *, unsigned> copies;
 };
 
 } // namespace

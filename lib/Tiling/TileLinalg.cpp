@@ -29,6 +29,14 @@ static void askDestinations(Operation *root) {
   });
 }
 
+static void eraseDeadSlices(IRRewriter &rewriter, Operation *loop) {
+  SmallVector<tensor::ExtractSliceOp> slices;
+  loop->walk([&](tensor::ExtractSliceOp slice) { slices.push_back(slice); });
+  for (tensor::ExtractSliceOp slice : llvm::reverse(slices))
+    if (slice->use_empty())
+      rewriter.eraseOp(slice);
+}
+
 /// Makes the loop of a group and erases what is computed in it.
 static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(rewriter.getContext(), group.tileSizes);
@@ -47,6 +55,9 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
       rewriter, cast<TilingInterface>(group.root.getOperation()), options);
   if (failed(result))
     return group.root.emitOpError() << "could not be cut into tiles";
+  // Parts of producers that were fused after all would otherwise be parts of what the loop itself makes.
+  for (LoopLikeOpInterface loop : result->loops)
+    eraseDeadSlices(rewriter, loop);
   askDestinations(group.root->getParentOp());
   for (auto [original, replacement] : result->replacements)
     rewriter.replaceAllUsesWith(original, replacement);
@@ -75,19 +86,22 @@ static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
   rewriter.replaceOp(op, loop);
 }
 
-/// Gives every use of a constant tensor that something starts from its own one: it is cheaper to fill twice than to
-/// keep one outside of all loops.
+/// Gives everything that starts from a filled or broadcast tensor its own one: it is cheaper to fill twice than to keep
+/// one outside of all loops.
 static void separateInits(IRRewriter &rewriter, Operation *root) {
-  SmallVector<linalg::FillOp> fills;
-  root->walk([&](linalg::FillOp fill) { fills.push_back(fill); });
-  for (linalg::FillOp fill : fills) {
-    if (!fill.hasPureTensorSemantics() || fill->hasOneUse())
-      continue;
-    for (OpOperand &use : llvm::make_early_inc_range(fill->getUses())) {
-      rewriter.setInsertionPoint(use.getOwner());
-      use.set(rewriter.clone(*fill)->getResult(0));
+  SmallVector<linalg::LinalgOp> inits;
+  root->walk([&](linalg::LinalgOp op) {
+    if (isa<linalg::FillOp, linalg::BroadcastOp>(op) && op.hasPureTensorSemantics())
+      inits.push_back(op);
+  });
+  for (linalg::LinalgOp op : inits) {
+    for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
+      auto user = dyn_cast<DestinationStyleOpInterface>(use.getOwner());
+      if (op->hasOneUse() || !user || !user.isDpsInit(&use))
+        continue;
+      rewriter.setInsertionPoint(user);
+      use.set(rewriter.clone(*op)->getResult(0));
     }
-    rewriter.eraseOp(fill);
   }
 }
 
@@ -105,27 +119,48 @@ static std::optional<int64_t> upperBound(OpFoldResult size) {
   return bound;
 }
 
-/// Temporaries of a tile get the size of a whole tile, because the memory of a task is planned before it runs.
-static LogicalResult shrinkTemporaries(IRRewriter &rewriter, Operation *root) {
-  SmallVector<tensor::ExtractSliceOp> slices;
-  root->walk([&](tensor::ExtractSliceOp slice) {
-    auto empty = slice.getSource().getDefiningOp<tensor::EmptyOp>();
-    if (empty && slice->getParentOfType<scf::ForallOp>() && !empty->getParentOfType<scf::ForallOp>())
-      slices.push_back(slice);
-  });
-  for (tensor::ExtractSliceOp slice : slices) {
-    SmallVector<int64_t> shape;
-    for (OpFoldResult size : slice.getMixedSizes()) {
-      std::optional<int64_t> bound = upperBound(size);
-      if (!bound)
-        return slice.emitOpError() << "takes a temporary whose size has no bound";
-      shape.push_back(*bound);
+/// A new temporary for `slice`, as large as a tile can be, and the part of it that this tile has: the memory of a task
+/// is planned before it runs.
+static FailureOr<Value> createTemporary(IRRewriter &rewriter, tensor::ExtractSliceOp slice) {
+  SmallVector<int64_t> shape;
+  for (OpFoldResult size : slice.getMixedSizes()) {
+    std::optional<int64_t> bound = upperBound(size);
+    if (!bound)
+      return slice.emitOpError() << "takes a temporary whose size has no bound";
+    shape.push_back(*bound);
+  }
+  rewriter.setInsertionPointAfter(slice);
+  Location loc = slice.getLoc();
+  Value tile = tensor::EmptyOp::create(rewriter, loc, shape, slice.getType().getElementType());
+  SmallVector<OpFoldResult> zeros(shape.size(), rewriter.getIndexAttr(0)), ones(shape.size(), rewriter.getIndexAttr(1));
+  return tensor::ExtractSliceOp::create(rewriter, loc, slice.getType(), tile, zeros, slice.getMixedSizes(), ones)
+      .getResult();
+}
+
+/// Makes every tensor that is written in a loop, but its results, a temporary of the loop: parts of empty tensors
+/// outside, and parts of tensors that hold something, which are copied.
+static LogicalResult privatizeTemporaries(IRRewriter &rewriter, Operation *root) {
+  SmallVector<OpOperand *> inits;
+  root->walk([&](linalg::LinalgOp op) {
+    auto loop = op->getParentOfType<scf::ForallOp>();
+    if (!loop || !op.hasPureTensorSemantics())
+      return;
+    for (OpOperand &init : op.getDpsInitsMutable()) {
+      auto slice = init.get().getDefiningOp<tensor::ExtractSliceOp>();
+      if (slice && !loop->isAncestor(slice.getSource().getParentBlock()->getParentOp()))
+        inits.push_back(&init);
     }
-    rewriter.setInsertionPoint(slice);
-    Location loc = slice.getLoc();
-    Value tile = tensor::EmptyOp::create(rewriter, loc, shape, slice.getType().getElementType());
-    SmallVector<OpFoldResult> zeros(shape.size(), rewriter.getIndexAttr(0)), ones(shape.size(), rewriter.getIndexAttr(1));
-    rewriter.replaceOpWithNewOp<tensor::ExtractSliceOp>(slice, slice.getType(), tile, zeros, slice.getMixedSizes(), ones);
+  });
+  for (OpOperand *init : inits) {
+    auto slice = init->get().getDefiningOp<tensor::ExtractSliceOp>();
+    FailureOr<Value> temporary = createTemporary(rewriter, slice);
+    if (failed(temporary))
+      return failure();
+    bool isRead = cast<linalg::LinalgOp>(init->getOwner()).payloadUsesValueFromOperand(init) &&
+                  !slice.getSource().getDefiningOp<tensor::EmptyOp>();
+    if (isRead)
+      temporary = linalg::CopyOp::create(rewriter, slice.getLoc(), slice.getResult(), *temporary).getResult(0);
+    init->set(*temporary);
   }
   return success();
 }
@@ -162,7 +197,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     // A producer with two users in a loop was put there twice.
     DominanceInfo dominance(getOperation());
     eliminateCommonSubExpressions(rewriter, dominance, getOperation());
-    if (failed(shrinkTemporaries(rewriter, getOperation())))
+    if (failed(privatizeTemporaries(rewriter, getOperation())))
       signalPassFailure();
   }
 

@@ -5,6 +5,7 @@
 // RUN: saccade-run %s --entry=batches_of_products --arg=3x20x30:bf16 --arg=3x30x40:bf16 --check
 // RUN: saccade-run %s --entry=batches_of_products --arg=3x20x30:bf16 --arg=3x30x40:bf16 --check --target=portable
 // RUN: saccade-run %s --entry=result_is_used_twice --arg=200x32:f32 --arg=32x48:f32 --check
+// RUN: saccade-run %s --entry=products_start_from_results --arg=70x16:f32 --arg=16x16:f32 --check
 // RUN: saccade-run %s --entry=pieces_become_one --arg=5x6:f32 --arg=5x7:f32 --check
 
 #all = affine_map<(m, n) -> (m, n)>
@@ -74,6 +75,19 @@ func.func @result_is_used_twice(%x: tensor<?x32xf32>, %w: tensor<32x48xf32>)
   %rows0 = linalg.fill ins(%zero : f32) outs(%rows : tensor<?xf32>) -> tensor<?xf32>
   %s = linalg.reduce { arith.addf } ins(%t : tensor<?x48xf32>) outs(%rows0 : tensor<?xf32>) dimensions = [1]
   return %p, %t, %s : tensor<?x48xf32>, tensor<?x48xf32>, tensor<?xf32>
+}
+
+// What a product starts from is a result too, and so is what is made from both: nothing may be overwritten.
+func.func @products_start_from_results(%x: tensor<?x16xf32>, %w: tensor<16x16xf32>)
+    -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %m = tensor.dim %x, %c0 : tensor<?x16xf32>
+  %empty = tensor.empty(%m) : tensor<?x16xf32>
+  %t = linalg.tanh ins(%x : tensor<?x16xf32>) outs(%empty : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %p = linalg.matmul ins(%x, %w : tensor<?x16xf32>, tensor<16x16xf32>) outs(%t : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %q = linalg.matmul ins(%t, %w : tensor<?x16xf32>, tensor<16x16xf32>) outs(%p : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %s = linalg.add ins(%q, %t : tensor<?x16xf32>, tensor<?x16xf32>) outs(%empty : tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %s, %p, %t : tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>
 }
 
 func.func @pieces_become_one(%a: tensor<?x6xf32>, %b: tensor<?x7xf32>) -> (tensor<?x13xf32>, tensor<?x10xf32>, tensor<4x5xf32>) {
