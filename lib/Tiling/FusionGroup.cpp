@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FusionGroup.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -125,9 +125,7 @@ private:
     return ShapedType::isDynamic(size) ? unknown : size;
   }
 
-  void setSize(unsigned loop, int64_t size) {
-    sizes[loop] = std::max<int64_t>(1, std::min(size, extent(loop, size)));
-  }
+  void setSize(unsigned loop, int64_t size) { sizes[loop] = std::max<int64_t>(1, std::min(size, extent(loop, size))); }
 
   void sizeProduct(linalg::LinalgOp product) {
     FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(product);
@@ -150,7 +148,8 @@ private:
   /// Columns of a task: `most`, but a few tasks side by side where the columns are few. A short sequence may have no
   /// second tile of rows, and packing the rows again costs little.
   int64_t columnsOf(unsigned loop, int64_t most) {
-    int64_t share = llvm::alignTo(llvm::divideCeil(extent(loop, minColumnTasks * most), minColumnTasks), minColumns / 2);
+    int64_t share =
+        llvm::alignTo(llvm::divideCeil(extent(loop, minColumnTasks * most), minColumnTasks), minColumns / 2);
     return std::clamp(share, minColumns, std::max(minColumns, most));
   }
 

@@ -5,12 +5,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FusionGroup.h"
-#include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
+#include "saccade/Tiling/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_TILELINALG
@@ -44,15 +44,15 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   scf::SCFTilingOptions tiling;
   tiling.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp).setTileSizes(sizes);
   options.setTilingOptions(tiling);
-  options.setFusionControlFn([&](tensor::ExtractSliceOp, OpResult producer, bool)
-                                 -> std::optional<scf::SCFTileAndFuseOptions::ControlFnResult> {
+  options.setFusionControlFn([&](tensor::ExtractSliceOp, OpResult producer,
+                                 bool) -> std::optional<scf::SCFTileAndFuseOptions::ControlFnResult> {
     if (!group.members.contains(producer.getOwner()))
       return std::nullopt;
     return scf::SCFTileAndFuseOptions::ControlFnResult{group.kept.contains(producer.getOwner())};
   });
   rewriter.setInsertionPoint(group.root);
-  FailureOr<scf::SCFTileAndFuseResult> result = scf::tileConsumerAndFuseProducersUsingSCF(
-      rewriter, cast<TilingInterface>(group.root.getOperation()), options);
+  FailureOr<scf::SCFTileAndFuseResult> result =
+      scf::tileConsumerAndFuseProducersUsingSCF(rewriter, cast<TilingInterface>(group.root.getOperation()), options);
   if (failed(result))
     return group.root.emitOpError() << "could not be cut into tiles";
   // Parts of producers that were fused after all would otherwise be parts of what the loop itself makes.

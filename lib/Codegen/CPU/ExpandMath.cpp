@@ -5,14 +5,14 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
-#include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_EXPANDMATH

@@ -46,9 +46,7 @@ public:
   }
 
   /// Whether vector.load takes this buffer and these lanes as they are.
-  bool isPlain() const {
-    return elementStep() == 1 && !strides.empty() && strides.back() == 1 && !isBoolean();
-  }
+  bool isPlain() const { return elementStep() == 1 && !strides.empty() && strides.back() == 1 && !isBoolean(); }
 
   SmallVector<Value> bases() {
     SmallVector<Value> result;
@@ -146,9 +144,7 @@ Value allLanes(OpBuilder &b, Location loc, unsigned lanes) {
   return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, true));
 }
 
-Value zeroes(OpBuilder &b, Location loc, Type type) {
-  return arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-}
+Value zeroes(OpBuilder &b, Location loc, Type type) { return arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
 
 } // namespace
 
@@ -175,8 +171,8 @@ Value saccade::cpu::loadLanes(OpBuilder &b, Location loc, Value memref, ArrayRef
       return vector::LoadOp::create(b, loc, type, view, zero);
     if (isContiguous)
       return vector::MaskedLoadOp::create(b, loc, type, view, zero, mask, zeroes(b, loc, type));
-    return vector::GatherOp::create(b, loc, type, view, zero, access.distances(),
-                                    mask ? mask : allLanes(b, loc, lanes), zeroes(b, loc, type));
+    return vector::GatherOp::create(b, loc, type, view, zero, access.distances(), mask ? mask : allLanes(b, loc, lanes),
+                                    zeroes(b, loc, type));
   }
   auto bytes = VectorType::get(lanes, b.getI8Type());
   Value none = zeroes(b, loc, bytes), loaded;

@@ -13,9 +13,9 @@ namespace saccade::cpu {
 
 /// Where the lanes stand along one dimension of a buffer.
 struct LaneIndex {
-  mlir::Value base;    ///< index of lane 0
-  int64_t step = 0;    ///< lane i stands at base + i * step
-  mlir::Value vector;  ///< instead of both: vector<lanes x index>
+  mlir::Value base;   ///< index of lane 0
+  int64_t step = 0;   ///< lane i stands at base + i * step
+  mlir::Value vector; ///< instead of both: vector<lanes x index>
 
   bool isUniform() const { return !vector && step == 0; }
 };

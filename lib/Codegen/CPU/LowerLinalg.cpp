@@ -8,8 +8,6 @@
 #include "LaneMemory.h"
 #include "Microkernel.h"
 #include "VectorizeRegion.h"
-#include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -19,6 +17,8 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERLINALG
@@ -337,9 +337,8 @@ private:
     SmallVector<Value> dims = positions;
     if (along)
       dims[*along] = index(0);
-    return llvm::map_to_vector(mapOf(i).getResults(), [&](AffineExpr expr) {
-      return affine::expandAffineExpr(b, loc, expr, dims, {});
-    });
+    return llvm::map_to_vector(mapOf(i).getResults(),
+                               [&](AffineExpr expr) { return affine::expandAffineExpr(b, loc, expr, dims, {}); });
   }
 
   SmallVector<LaneIndex> laneIndices(unsigned i, Value position) {

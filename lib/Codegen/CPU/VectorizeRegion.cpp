@@ -214,15 +214,14 @@ bool RegionVectorizer::evaluateComparison(Operation &op) {
 Value RegionVectorizer::clampIndex(Value index, Value memref, unsigned dim) {
   int64_t extent = cast<MemRefType>(memref.getType()).getDimSize(dim);
   APInt constant;
-  bool isInside = !ShapedType::isDynamic(extent) && matchPattern(index, m_ConstantInt(&constant)) &&
-                  constant.sge(0) && constant.slt(extent);
+  bool isInside = !ShapedType::isDynamic(extent) && matchPattern(index, m_ConstantInt(&constant)) && constant.sge(0) &&
+                  constant.slt(extent);
   if (isInside)
     return index;
-  Value last = ShapedType::isDynamic(extent)
-                   ? arith::SubIOp::create(b, loc, memref::DimOp::create(b, loc, memref, dim),
-                                           arith::ConstantIndexOp::create(b, loc, 1))
-                         .getResult()
-                   : arith::ConstantIndexOp::create(b, loc, extent - 1).getResult();
+  Value last = ShapedType::isDynamic(extent) ? arith::SubIOp::create(b, loc, memref::DimOp::create(b, loc, memref, dim),
+                                                                     arith::ConstantIndexOp::create(b, loc, 1))
+                                                   .getResult()
+                                             : arith::ConstantIndexOp::create(b, loc, extent - 1).getResult();
   index = arith::MinSIOp::create(b, loc, index, last);
   return arith::MaxSIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, 0));
 }

@@ -7,8 +7,8 @@
 #ifndef SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
 #define SACCADE_LIB_CODEGEN_CPU_VECTORIZEREGION_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/IR/Builders.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::cpu {
 

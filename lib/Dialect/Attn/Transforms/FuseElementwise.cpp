@@ -4,7 +4,6 @@
 // read and written once. It stands before schedules are chosen and stays on whole tensors.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -12,6 +11,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DEF_FUSEELEMENTWISE

@@ -1,7 +1,7 @@
 //===- Pipeline.cpp - The transforms stage ------------------------------------===//
-#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Transforms/Passes.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 
 using namespace mlir;
 

@@ -4,8 +4,6 @@
 // whatever comes later may say "this cannot happen".
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -13,6 +11,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DEF_VERIFYINPUT
@@ -34,8 +34,9 @@ static bool isSupportedType(Type type) {
 static LogicalResult verifyTypes(Operation *op, TypeRange types, StringRef what) {
   for (Type type : types)
     if (!isSupportedType(type))
-      return op->emitError() << "'" << op->getName() << "' has a" << what << " of type " << type
-                             << ", expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them";
+      return op->emitError()
+             << "'" << op->getName() << "' has a" << what << " of type " << type
+             << ", expected index, i1, i8, i16, i32, i64, f16, bf16, f32, f64 or a ranked tensor of them";
   return success();
 }
 
@@ -66,9 +67,8 @@ namespace {
 
 struct VerifyInput : attn::impl::VerifyInputBase<VerifyInput> {
   void runOnOperation() override {
-    WalkResult result = getOperation().walk<WalkOrder::PreOrder>([](Operation *op) {
-      return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance();
-    });
+    WalkResult result = getOperation().walk<WalkOrder::PreOrder>(
+        [](Operation *op) { return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance(); });
     if (result.wasInterrupted())
       return signalPassFailure();
     markAllAnalysesPreserved();
