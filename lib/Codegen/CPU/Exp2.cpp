@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace saccade::cpu;
@@ -60,7 +62,9 @@ static Value exp2Portable(Emitter &e, Value x, bool isF64) {
   auto integers = VectorType::get({e.lanes()}, e.b.getIntegerType(bits));
   Value magic = e.splat(1.5 * std::ldexp(1.0, mantissa));
   // Out of range, and NaN, are put right at the end.
-  Value low = e.splat(smallest), high = e.splat(largest - 1.0);
+  // Just below the largest, n is one too many but p is below 1, so that the exponent still fits.
+  Value low = e.splat(smallest);
+  Value high = e.splat(isF64 ? std::nextafter(largest, 0.0) : std::nextafter(float(largest), 0.0f));
   Value clamped = e.maxf(x, low);
   Value below = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, clamped, high);
   clamped = e.select(below, clamped, high);
