@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-# RUN: %python %s --parse-only --first-seed 0 --count 300
+# REQUIRES: numpy
+# RUN: %python %s --first-seed 0 --count 300
 """Random attention programs against the float64 reference.
 
 Usage: random_graphs.py [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only] [--run "saccade-run ..."]
@@ -10,6 +11,7 @@ the line that repeats it is printed. --parse-only shows that the programs are we
 import argparse
 import collections
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -43,6 +45,13 @@ def write(graph, folder):
     return line
 
 
+def is_near(output):
+    """Whether all differences are less than half beyond the rule. Among logits of ±1e4 two ways to round differ by
+    chance: f32 has a unit of 1/1000 there."""
+    ratios = [float(ratio) for ratio in re.findall(r"twice the error.*\(ratio ([\d.]+)\)", output)]
+    return max(ratios, default=9) < 1.5 and output.count("differs") == len(ratios)
+
+
 def run(seed, command, folder, keep):
     """Runs one graph; the text of its failure, or None."""
     graph = Graph(seed)
@@ -52,10 +61,11 @@ def run(seed, command, folder, keep):
         code, output = result.returncode, result.stdout + result.stderr
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
-    if code == 0:
+    if code == 0 or (code == 5 and graph.hard and is_near(output)):
         return graph, None
     kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check"]
-    shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-8:])
+    told = [text for text in output.split("\n") if "error:" in text or "check result" in text]
+    shown = "\n".join(f"    {text}" for text in told[:4] or output.strip().split("\n")[-4:])
     return graph, f"FAIL test/Fuzz/random_graphs.py --seed {seed}: exit code {code}\n{shown}\n    {shlex.join(kept)}"
 
 

@@ -102,25 +102,29 @@ class Graph:
         self.note("at", self.has_at)
 
     def draw_lengths(self):
-        """Lengths end at absolute positions. `self.ends` is how many queries and keys of each batch count."""
+        """Lengths end at absolute positions. `self.ends` is how many queries and keys of each batch count: a length
+        may say more than there are, or less than none."""
         self.ends, self.length_clauses = {}, []
         for role, extent, start in [("q", self.queries, self.at[2]), ("kv", self.keys, self.at[3])]:
             draw = self.rng.random()
             ends = [extent] * max(self.batches, 1)
+            wild = self.rng.choice([-7, extent + 5]) if self.rng.random() < 0.1 else extent
             if draw < 0.12:
-                ends = [self.rng.randint(0, extent)] * max(self.batches, 1)
+                ends = [self.rng.choice([wild, self.rng.randint(0, extent)])] * max(self.batches, 1)
                 name = self.add_scalar(f"{role}_len", "index", ends[0] + start)
                 self.length_clauses.append(f"{role}_len({name} : index)")
                 self.note(f"{role}_len index")
             elif draw < 0.3:
-                ends = [self.rng.choice([0, extent, self.rng.randint(0, extent)]) for _ in range(self.batches)]
+                ends = [self.rng.choice([0, wild, self.rng.randint(0, extent)]) for _ in range(self.batches)]
                 element = self.rng.choice(["i32", "i64", "index"])
                 dynamic = (0,) if self.rng.random() < 0.5 else ()
                 name = self.add_tensor(f"{role}_len", np.array(ends, np.int64).reshape(-1) + start, element, dynamic)
                 self.length_clauses.append(f"{role}_len({name} : {self.arguments[-1].mlir_type})")
                 self.note(f"{role}_len tensor")
                 self.note("a length of 0", 0 in ends)
-            self.ends[role] = ends
+            self.note("a length beyond the extent", any(end > extent for end in ends))
+            self.note("a negative length", any(end + start < 0 for end in ends))
+            self.ends[role] = [min(max(end, 0), extent) for end in ends]
 
     # --- query, key, value -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# REQUIRES: numpy
+# RUN: %python %s --build %build --minutes 0 --first-seed 1
+"""The long tier of tests: the fuzzers with fresh seeds until the time is up.
+
+Usage: soak.py --build DIR [--minutes N] [--first-seed N]. Prints what fails, each with the line that repeats it, and
+ends with exit code 1 if anything did. With 0 minutes every fuzzer runs once and shortly.
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).parent
+INPUTS = [str(HERE.parent / "Dialect" / "Attn"), str(HERE.parents[1] / "examples")]
+# What a round runs: the script, how its seed is called, how many seeds a round takes, and what else it needs.
+FUZZERS = [
+    ("random_graphs.py", "--first-seed", 200, []),
+    ("structured_graphs.py", "--first-seed", 40, []),
+    ("mutate.py", "--seed", 2000, INPUTS),
+]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="the build tree whose tools are tested")
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--first-seed", type=int, default=int(time.time()) * 1000, help="default: the time of day")
+    args = parser.parse_args()
+    path = os.pathsep.join([str(args.build.resolve() / "bin"), os.environ["PATH"]])
+    deadline = time.monotonic() + 60 * args.minutes
+    seed, rounds, failed = args.first_seed, 0, 0
+    print(f"first seed {seed}", flush=True)
+    while rounds == 0 or time.monotonic() < deadline:
+        for script, seed_name, count, others in FUZZERS:
+            count = count if args.minutes else max(count // 50, 2)
+            line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", f"--count={count}", *others]
+            result = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PATH": path})
+            if result.returncode != 0:
+                failed += 1
+                print(result.stdout + result.stderr, flush=True)
+        seed += 200
+        rounds += 1
+        if sys.stdout.isatty():
+            left = max(0, deadline - time.monotonic()) / 60
+            print(f"\r{rounds} rounds, {failed} with failures, {left:.0f} minutes left ", end="", flush=True)
+    print(f"\n{rounds} rounds from seed {args.first_seed}, {failed} with failures")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
