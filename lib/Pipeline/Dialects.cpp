@@ -38,6 +38,9 @@ void saccade::registerDialects(DialectRegistry &registry) {
                   cf::ControlFlowDialect, func::FuncDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
                   math::MathDialect, memref::MemRefDialect, scf::SCFDialect, tensor::TensorDialect, ub::UBDialect,
                   vector::VectorDialect, x86vector::X86VectorDialect>();
+  // Our canonical form of slices must be there wherever slices are.
+  registry.addExtension(
+      +[](MLIRContext *context, tensor::TensorDialect *) { context->loadDialect<attn::AttnDialect>(); });
   saccade::registerBufferizableOpInterfaceExternalModels(registry);
   arith::registerBufferizableOpInterfaceExternalModels(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);

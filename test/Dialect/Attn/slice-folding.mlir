@@ -1,9 +1,6 @@
 // A slice that drops some dimensions of extent 1 and keeps others keeps them still when its sizes become constants.
 // RUN: saccade-opt %s --canonicalize | FileCheck %s
 
-// The patterns are those of the attn dialect, which something must load.
-func.func private @loads_the_dialect() attributes {dims = #attn.dims<s, d>}
-
 // Upstream's folding would give 16×1 and cast it.
 // CHECK-LABEL: func.func @a_single_query_in_front_of_depth
 // CHECK: %[[ROW:.*]] = tensor.extract_slice %{{.*}}[0, 0, %{{.*}}, 0] [1, 16, 1, 1] [1, 1, 1, 1] : tensor<?x16x?x3xf32> to tensor<1x16xf32>
