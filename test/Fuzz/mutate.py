@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 TOKEN = re.compile(r"//[^\n]*|\"[^\"\n]*\"|[%@#^!]?[\w.$-]+|->|::|\s+|.", re.S)
 # Where LLVM 22 itself falls, which is not ours to mend: ops whose parser dereferences null behind its diagnostic
-# (`permutation = [x]`), and `array<index: 1>`.
-UPSTREAM_OPS = {b"linalg.broadcast", b"linalg.transpose"}
-UPSTREAM_FRAME = b"mlir::detail::Parser::parseDenseArrayAttr"
+# (`permutation = [x]`), `array<index: 1>`, and scf.forall.in_parallel without its forall.
+UPSTREAM_OPS = {b"linalg.broadcast", b"linalg.generic", b"linalg.transpose"}
+UPSTREAM_FRAMES = rb"mlir::detail::Parser::parseDenseArrayAttr|mlir::scf::InParallelOp::verify"
 SEPARATOR = "\n// -----\n"
 NUMBERS = ["0", "-1", "1", "3", "64", "9223372036854775807", "18446744073709551616", "0.5", "1e999", "0x7FF0000000000000"]
 
@@ -97,7 +97,8 @@ def crashed(tool, text):
     if result.returncode >= 0 and result.returncode != 70 and result.returncode < 128:
         return None
     parsers = re.findall(rb"custom op parser '([\w.]+)'", result.stderr)
-    return "upstream" if UPSTREAM_FRAME in result.stderr or set(parsers[-1:]) & UPSTREAM_OPS else "ours"
+    known = re.search(UPSTREAM_FRAMES, result.stderr) or set(parsers[-1:]) & UPSTREAM_OPS
+    return "upstream" if known else "ours"
 
 
 def main():
