@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-/// Adds a writer after every stage, numbered in their order: DIR/1-import.mlir and so on.
+/// Adds a writer after every stage, numbered in their order: DIR/1-transforms.mlir and so on.
 static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
   if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
     return emitError(loc, "cannot make the folder '") << options.dumpStages << "': " << error.message();

@@ -52,7 +52,7 @@ struct KeyLoop {
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, value, dims, dim));
   }
 
-  /// A length operand as the index where this batch ends, at most `extent`.
+  /// A length operand as the index where this batch ends, not clamped; `extent` without one.
   Value lengthOf(Value length, Value extent) {
     if (!length)
       return extent;
@@ -139,7 +139,8 @@ LogicalResult KeyLoop::rewrite() {
   Value begin = max(constant(0), sub(reach.begin, at[3]));
   begin = b.createOrFold<arith::MulIOp>(loc, b.createOrFold<arith::DivSIOp>(loc, begin, step), step);
   Value noRows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, rowCount, constant(0));
-  Value end = arith::SelectOp::create(b, loc, noRows, begin, sub(reach.end, at[3]));
+  // However far away the positions are, the loop stays inside the operand.
+  Value end = arith::SelectOp::create(b, loc, noRows, begin, min(keys, sub(reach.end, at[3])));
 
   int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
   SmallVector<Value> state = {filled({schedule.getRows(), columns}, 0.0),

@@ -24,7 +24,7 @@ inline constexpr int64_t rowTail = 4;
 /// The block for a product whose right side is packed in panels (scores, projections): two registers wide, so that a
 /// panel is 32 f32 lanes on AVX-512. 24 accumulators of 32 registers, or 12 of 16: as many as fit without a spill.
 RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
-/// The block for a product with a right side in rows of `columns` elements (values).
+/// The block for a product with a right side in rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). `a` gives a scalar,
@@ -33,9 +33,6 @@ llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, 
                                                llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
-
-/// Whether `op` is a product of two floating-point matrices (possibly batched) that LowerContraction compiles.
-bool isMatrixProduct(mlir::linalg::LinalgOp op);
 
 } // namespace saccade::cpu
 

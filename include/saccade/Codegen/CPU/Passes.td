@@ -13,8 +13,8 @@ defvar vectorDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithD
 def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
   let summary = "turns attn.accumulate on buffers into register-blocked vector code";
   let description = [{
-    Packs queries (times scale), keys (rows into lanes) and values into scratch memory, then takes twelve queries at a
-    time: scores by a register-blocked product over those panels of keys that the mask lets them reach, the online
+    Packs queries (times the sign of the scale), keys (rows into lanes) and values into scratch memory, then takes
+    twelve queries at a time: scores by a register-blocked product over those panels of keys that the mask lets them reach, the online
     softmax over the rows in the first-level cache, and weighted values by a second product.
   }];
   let options = [TargetOption];
