@@ -19,6 +19,7 @@ INPUTS = [str(HERE.parent / "Dialect" / "Attn"), str(HERE.parents[1] / "examples
 # What a round runs: the script, how its seed is called, how many seeds a round takes, and what else it needs.
 FUZZERS = [
     ("random_graphs.py", "--first-seed", 200, []),
+    ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --threads=2 --target=portable"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("mutate.py", "--seed", 2000, INPUTS),
 ]

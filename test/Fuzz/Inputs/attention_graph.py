@@ -1,7 +1,7 @@
 """One random attention program with its arguments; all of it follows from the seed.
 
 What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every operand,
-strides, static and dynamic shapes, masks, score regions, captures, lengths, scale, position, log-sum-exp, and values
+strides, static and dynamic shapes, masks, score regions, captures, lengths, scale, position, tiles, log-sum-exp, and values
 that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
 `features` (what it exercises, for the coverage report).
 """
@@ -47,6 +47,8 @@ class Graph:
         draw = self.rng.random()
         if draw < 0.02:
             return 0
+        if draw < 0.09:
+            return self.rng.randint(131, 1200)  # several tiles
         return self.rng.choice(EDGES) if draw < 0.5 else self.rng.randint(1, 130)
 
     def draw_sizes(self):
@@ -61,6 +63,12 @@ class Graph:
         self.heads = self.key_heads * self.group
         self.queries = self.extent()
         self.keys = self.queries if rng.random() < 0.35 else self.extent()
+        # Several tiles of keys: many keys, or tiles that are small.
+        if rng.random() < 0.06:
+            self.batches, self.key_heads, self.group, self.heads = min(self.batches, 1), 1, 1, 1
+            self.queries, self.keys = rng.randint(1, 40), rng.randint(600, 1300)
+            self.note("several hundred keys")
+        self.schedule = (rng.choice([12, 24]), 64) if rng.random() < 0.4 else None
         # The reference is plain loops: what is too large loses heads, batches, then depth.
         while self.batches * self.heads * self.queries * self.keys * (self.depth + self.value_depth) > 6e6:
             if self.group > 1:
@@ -75,9 +83,13 @@ class Graph:
         self.note(f"type {self.element}")
         self.note("d_v ≠ d_k", self.depth != self.value_depth)
         self.note("grouped queries", self.group > 1)
+        self.note("several tiles of keys", self.keys > 512)
+        self.note("several tiles of queries", self.queries > 384)
         self.note("an extent of 0", 0 in (self.batches, self.queries, self.keys))
         self.note("more queries than keys", self.queries > self.keys)
         self.note("more keys than queries", self.queries < self.keys)
+        self.note("small tiles", self.schedule is not None)
+        self.note("several tiles of keys", self.keys > (64 if self.schedule else 512))
 
     def note(self, feature, holds=True):
         if holds:
@@ -289,6 +301,8 @@ class Graph:
         lines += [f"  {op}" for op in self.prologue]
         lines.append(f"  {', '.join(values)} = attn.attention {named}")
         lines += [f"    {clause}" for clause in clauses + regions + (["lse"] if len(results) > 1 else [])]
+        if self.schedule:
+            lines.append(f"    {{schedule = #attn.schedule<rows = {self.schedule[0]}, cols = {self.schedule[1]}>}}")
         lines.append(f"    : ({types}) -> {all_results}")
         lines += [f"  return {', '.join(values)} : {', '.join(results)}", "}"]
         return "\n".join(lines) + "\n"
