@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Schedule/Passes.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
@@ -32,13 +32,8 @@ attn::ScheduleAttr saccade::scheduleAttention(MLIRContext *context, unsigned sco
 }
 
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
-  return attn::ScheduleAttr::get(context, /*rows=*/192, /*cols=*/bits == 64 ? 128 : 256, /*depth=*/512);
-}
-
-bool saccade::isFloatContraction(Operation *op) {
-  auto contraction = dyn_cast<linalg::LinalgOp>(op);
-  return contraction && linalg::isaContractionOpInterface(contraction) &&
-         isa<FloatType>(getElementTypeOrSelf(contraction.getDpsInits()[0]));
+  ProductBlock block;
+  return attn::ScheduleAttr::get(context, block.rows, bits == 64 ? block.columns / 2 : block.columns, block.depth);
 }
 
 /// A depth for choosing tiles where the type leaves it open.
@@ -62,7 +57,7 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       op.setScheduleAttr(scheduleAttention(&getContext(), bits, depth, valueDepth, *cpu));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (!isFloatContraction(op) || op->hasAttr("schedule"))
+      if (!isMatrixProduct(op) || op->hasAttr("schedule"))
         return;
       unsigned bits = getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth();
       op->setAttr("schedule", scheduleContraction(&getContext(), bits, *cpu));

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Schedule/Passes.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_VERIFYSCHEDULED
@@ -19,7 +19,8 @@ namespace {
 struct VerifyScheduled : saccade::impl::VerifyScheduledBase<VerifyScheduled> {
   void runOnOperation() override {
     WalkResult result = getOperation().walk([](Operation *op) {
-      bool isTiled = isa<attn::AttentionOp>(op) || isFloatContraction(op);
+      auto structured = dyn_cast<linalg::LinalgOp>(op);
+      bool isTiled = isa<attn::AttentionOp>(op) || (structured && isMatrixProduct(structured));
       if (!isTiled || op->getAttrOfType<attn::ScheduleAttr>("schedule"))
         return WalkResult::advance();
       op->emitOpError() << "has no schedule after the schedule stage";

@@ -7,7 +7,7 @@
 #include "FusionGroup.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -17,20 +17,10 @@ using namespace saccade;
 static constexpr int64_t tileElements = 16 * 1024;
 /// Temporaries of a tile are scratch memory of every thread.
 static constexpr int64_t maxTemporaryElements = 64 * 1024;
-/// Rows of a matrix product where the op carries no schedule.
-static constexpr int64_t defaultRows = 192, defaultColumns = 256;
 /// Columns are cut into so many tasks at least, unless they become narrower than this.
 static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 /// More rows of a reduction make no difference to anything but balance.
 static constexpr int64_t maxReductionRows = 64;
-
-bool saccade::isMatrixProduct(linalg::LinalgOp op) {
-  if (!linalg::isaContractionOpInterface(op))
-    return false;
-  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  return succeeded(dims) && !dims->m.empty() && !dims->n.empty() && !dims->k.empty() &&
-         llvm::all_of(op->getOperandTypes(), [](Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); });
-}
 
 static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
 
@@ -130,16 +120,16 @@ private:
   void sizeProduct(linalg::LinalgOp product) {
     FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(product);
     assert(succeeded(dims) && "a product has rows and columns");
-    auto schedule = product->getAttrOfType<attn::ScheduleAttr>("schedule");
+    ProductBlock block = getProductBlock(product);
     trace(root);
     SmallVector<int> loops = product == root ? traced[root] : *loopsOf(product);
     for (auto [loop, mine] : llvm::enumerate(loops)) {
       if (mine == none || llvm::is_contained(dims->k, loop))
         continue;
       if (loop == dims->m.back())
-        setSize(mine, schedule ? schedule.getRows() : defaultRows);
+        setSize(mine, block.rows);
       else if (loop == dims->n.back())
-        setSize(mine, columnsOf(mine, schedule ? schedule.getCols() : defaultColumns));
+        setSize(mine, columnsOf(mine, block.columns));
       else
         setSize(mine, 1);
     }

@@ -28,9 +28,6 @@ struct FusionGroup {
   }
 };
 
-/// Whether `op` is a matrix product: it has rows, columns and a reduction, of floating-point numbers.
-bool isMatrixProduct(mlir::linalg::LinalgOp op);
-
 /// The group of `root`, which computes tensors and is used by no group yet. Only ops of its block are taken.
 FusionGroup formGroup(mlir::linalg::LinalgOp root);
 

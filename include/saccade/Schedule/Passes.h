@@ -21,10 +21,7 @@ attn::ScheduleAttr scheduleAttention(mlir::MLIRContext *context, unsigned scoreB
 /// The tiles of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
 
-/// Whether `op` is a linalg contraction into floating-point elements: what carries a schedule beside attention.
-bool isFloatContraction(mlir::Operation *op);
-
-/// Afterwards every attention and every contraction carries a schedule.
+/// Afterwards every attention and every matrix product carries a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 
 } // namespace saccade

@@ -7,7 +7,7 @@
 #include "Microkernel.h"
 #include "Pack.h"
 #include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -21,9 +21,6 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
-
-/// Largest blocks where the op carries no schedule.
-static constexpr int64_t defaultRows = 192, defaultColumns = 256, defaultDepth = 512;
 
 namespace {
 
@@ -129,11 +126,11 @@ void Lowering::run(const linalg::ContractionDimensions &dims) {
   auto atMost = [&](int64_t limit, unsigned loop) {
     return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
   };
-  auto schedule = op->getAttrOfType<attn::ScheduleAttr>("schedule");
+  ProductBlock block = getProductBlock(op);
   panel = 2 * e.lanes();
-  maxRows = atMost(schedule ? schedule.getRows() : defaultRows, m);
-  maxColumns = atMost(schedule ? schedule.getCols() : defaultColumns, n);
-  maxDepth = atMost(schedule && schedule.getDepth() ? schedule.getDepth() : defaultDepth, k);
+  maxRows = atMost(block.rows, m);
+  maxColumns = atMost(block.columns, n);
+  maxDepth = atMost(block.depth, k);
   int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
   packedA = e.alloc({paddedRows, maxDepth});
   packedB = e.alloc({panels, maxDepth, panel});
@@ -183,12 +180,3 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
 };
 
 } // namespace
-
-bool saccade::cpu::isMatrixProduct(linalg::LinalgOp op) {
-  if (!linalg::isaContractionOpInterface(op))
-    return false;
-  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  return succeeded(dims) && !dims->m.empty() && !dims->n.empty() && !dims->k.empty() &&
-         llvm::all_of(op->getOperandTypes(), [](Type type) { return isa<FloatType>(getElementTypeOrSelf(type)); }) &&
-         llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isProjectedPermutation(); });
-}

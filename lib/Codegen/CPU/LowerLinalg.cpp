@@ -18,6 +18,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
@@ -372,7 +373,7 @@ struct LowerLinalg : saccade::impl::LowerLinalgBase<LowerLinalg> {
       return signalPassFailure();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (op.hasPureBufferSemantics() && !cpu::isMatrixProduct(op))
+      if (op.hasPureBufferSemantics() && !isMatrixProduct(op))
         ops.push_back(op);
     });
     for (linalg::LinalgOp op : ops) {

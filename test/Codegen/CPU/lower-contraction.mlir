@@ -44,3 +44,37 @@ func.func @integer_products_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
   linalg.matmul ins(%a, %a : memref<4x4xi32>, memref<4x4xi32>) outs(%c : memref<4x4xi32>)
   return
 }
+
+// Factors are widened before they are multiplied, whichever stands where.
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// CHECK-LABEL: @widened_factors_are_a_product
+func.func @widened_factors_are_a_product(%a: memref<8x16xbf16>, %b: memref<16x8xf32>, %c: memref<8x8xf32>) {
+  // CHECK: vector.fma
+  // CHECK-NOT: linalg.generic
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<8x16xbf16>, memref<16x8xf32>) outs(%c : memref<8x8xf32>) {
+    ^bb0(%x: bf16, %y: f32, %o: f32):
+      %w = arith.extf %x : bf16 to f32
+      %p = arith.mulf %y, %w : f32
+      %s = arith.addf %p, %o : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// CHECK-LABEL: @other_bodies_are_left
+func.func @other_bodies_are_left(%a: memref<8x16xf32>, %b: memref<16x8xf32>, %c: memref<8x8xf32>) {
+  // CHECK-NOT: vector.fma
+  // CHECK: linalg.generic
+  linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<8x16xf32>, memref<16x8xf32>) outs(%c : memref<8x8xf32>) {
+    ^bb0(%x: f32, %y: f32, %o: f32):
+      %e = math.exp %x : f32
+      %p = arith.mulf %e, %y : f32
+      %s = arith.addf %o, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}

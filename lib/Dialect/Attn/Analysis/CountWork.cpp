@@ -7,9 +7,9 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
@@ -27,7 +27,7 @@ public:
     if (auto attention = dyn_cast<AttentionOp>(op))
       addAttention(attention);
     else if (auto structured = dyn_cast<linalg::LinalgOp>(op);
-             structured && linalg::isaContractionOpInterface(structured))
+             structured && saccade::isMatrixProduct(structured))
       addContraction(structured);
   }
 
