@@ -9,6 +9,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "saccade/Codegen/CPU/Passes.h"
@@ -142,7 +143,7 @@ template <typename OpTy> struct ExpandExponential : OpRewritePattern<OpTy> {
 
 /// sin x and cos x of f32, computed in f64: k = round(x / (π/2)), r = x − k π/2, and the polynomial of the quadrant
 /// (those of fdlibm's single-precision kernels). Rotary angles grow with the position, so that reducing them in f32
-/// would lose the fraction. Exact to half a unit for |x| < 10^6; the error grows with |x| from there.
+/// would lose the fraction. Lanes too large for this reduction, which hardly ever occur, go to the C library in f64.
 template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
   ExpandCircular(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern<OpTy>(context, /*benefit=*/10), target(target) {}
@@ -152,6 +153,8 @@ template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
     if (!isF32(op.getType()))
       return failure();
     Arithmetic a{rewriter, op.getLoc(), op.getType(), target};
+    if (auto vector = dyn_cast<VectorType>(op.getType()); vector && (vector.getRank() != 1 || vector.isScalable()))
+      return failure();
     Value x = arith::ExtFOp::create(rewriter, op.getLoc(), a.of(rewriter.getF64Type()), op.getOperand());
     // 1.5 · 2^52: rounds, and leaves the whole number in the low bits.
     Value magic = a.f64(6755399441055744.0);
@@ -175,8 +178,28 @@ template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
     };
     Value result = a.select(bit(1), cosine, sine);
     result = a.select(bit(2), arith::NegFOp::create(rewriter, op.getLoc(), result), result);
-    rewriter.replaceOpWithNewOp<arith::TruncFOp>(op, op.getType(), result);
+    rewriter.replaceOp(op, correctLarge(a, x, arith::TruncFOp::create(rewriter, op.getLoc(), op.getType(), result)));
     return success();
+  }
+
+private:
+  /// `reduced`, or what the library computes where |x| is beyond the reduction. The first part of π/2 has 33 bits: its
+  /// product with k is exact below 2^20 where it is rounded; fused, k and the error of the second part only have to
+  /// stay small beside the remainder.
+  Value correctLarge(Arithmetic &a, Value x, Value reduced) const {
+    Value magnitude = math::AbsFOp::create(a.b, a.loc, x);
+    Value isLarge = a.compare(arith::CmpFPredicate::OGT, magnitude, a.f64(target.hasFMA ? 0x1p31 : 0x1p20));
+    Value isAnyLarge = isLarge;
+    if (isa<VectorType>(isLarge.getType()))
+      isAnyLarge = vector::ReductionOp::create(a.b, a.loc, vector::CombiningKind::OR, isLarge);
+    auto branch = scf::IfOp::create(a.b, a.loc, reduced.getType(), isAnyLarge, /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(a.b);
+    a.b.setInsertionPointToStart(branch.thenBlock());
+    Value exact = arith::TruncFOp::create(a.b, a.loc, reduced.getType(), OpTy::create(a.b, a.loc, x));
+    scf::YieldOp::create(a.b, a.loc, a.select(isLarge, exact, reduced));
+    a.b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(a.b, a.loc, reduced);
+    return branch.getResult(0);
   }
 
   const CPUTarget &target;
