@@ -1,5 +1,6 @@
 //===- Pipeline.cpp - The transforms stage ------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Transforms/Passes.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 
@@ -7,6 +8,8 @@ using namespace mlir;
 
 void saccade::buildTransformsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createVerifyInput());
+  // Arithmetic on tensors is a structured op in all but name, and its shapes are checked like those of any other.
+  pm.addPass(createConvertElementwiseToLinalgPass());
   // An entry must see through its calls to know its results' extents.
   pm.addPass(createInlinerPass());
   // Shapes are checked in terms of the ops that the user wrote.
