@@ -58,8 +58,9 @@ def ExpandMath : Pass<"attn-expand-math", "::mlir::func::FuncOp"> {
   let summary = "replaces math functions by polynomials";
   let description = [{
     exp, exp2, sin, cos, tanh, erf, log, log2, log1p and expm1 of f32 scalars and vectors become arithmetic (errors
-    below 6 units in the last place, exp, exp2, sin and cos below 3; huge angles branch to the C library); those of narrower types are computed in f32.
-    Powers with a small constant exponent become products. Functions of f64 and rarer ones are left for the C library.
+    below 6 units in the last place, exp, exp2, sin and cos below 3; huge angles branch to the C library); those
+    of narrower types are computed in f32. Powers with a small constant exponent become products. Functions of f64 and
+    rarer ones are left for the C library.
   }];
   let options = [TargetOption];
   let dependentDialects = vectorDialects;

@@ -26,8 +26,7 @@ public:
   void add(Operation *op) {
     if (auto attention = dyn_cast<AttentionOp>(op))
       addAttention(attention);
-    else if (auto structured = dyn_cast<linalg::LinalgOp>(op);
-             structured && saccade::isMatrixProduct(structured))
+    else if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && saccade::isMatrixProduct(structured))
       addContraction(structured);
   }
 

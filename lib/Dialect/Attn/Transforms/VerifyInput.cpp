@@ -53,6 +53,12 @@ static LogicalResult verifyOp(Operation *op) {
   if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
           linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
+  // Tensors become memory whose size and owner must not depend on which way a program went.
+  bool isControlFlow = isa_and_nonnull<scf::SCFDialect>(op->getDialect());
+  if (isControlFlow && llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
+    return op->emitError()
+           << "'" << op->getName()
+           << "' has a tensor result, expected scalars: loops and branches over tensors are not supported";
   if (auto func = dyn_cast<func::FuncOp>(op)) {
     if (func.isExternal())
       return op->emitError() << "function '" << func.getName() << "' has no body";

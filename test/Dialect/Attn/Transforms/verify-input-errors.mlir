@@ -54,3 +54,29 @@ func.func @packed_layouts_are_an_implementation_matter(%x: tensor<16x16xf32>, %p
   %y = linalg.pack %x inner_dims_pos = [0, 1] inner_tiles = [8, 8] into %p : tensor<16x16xf32> -> tensor<2x2x8x8xf32>
   return %y : tensor<2x2x8x8xf32>
 }
+
+// -----
+
+func.func @loops_carry_scalars(%x: tensor<16xf32>, %n: index) -> tensor<16xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  // expected-error@+1 {{'scf.for' has a tensor result, expected scalars: loops and branches over tensors are not supported}}
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%a = %x) -> tensor<16xf32> {
+    %y = math.exp %a : tensor<16xf32>
+    scf.yield %y : tensor<16xf32>
+  }
+  return %r : tensor<16xf32>
+}
+
+// -----
+
+func.func @branches_yield_scalars(%x: tensor<?xf32>, %c: i1) -> tensor<?xf32> {
+  // expected-error@+1 {{'scf.if' has a tensor result}}
+  %r = scf.if %c -> tensor<?xf32> {
+    %y = math.exp %x : tensor<?xf32>
+    scf.yield %y : tensor<?xf32>
+  } else {
+    scf.yield %x : tensor<?xf32>
+  }
+  return %r : tensor<?xf32>
+}

@@ -37,8 +37,9 @@ def Lint : Pass<"attn-lint", "::mlir::ModuleOp"> {
 def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
   let summary = "refuse ops and types that the compiler does not know";
   let description = [{
-    A program is made of ops of attn, linalg, tensor, arith, math, scf and func, on scalars and ranked tensors. Anything
-    else gets a diagnostic at its location that names it and says what is supported.
+    A program is made of ops of attn, linalg, tensor, arith, math, scf and func, on scalars and ranked tensors; loops
+    and branches have scalar results. Anything else gets a diagnostic at its location that names it and says what is
+    supported.
   }];
 }
 
