@@ -22,9 +22,6 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// What a scale of 0 is replaced by: no score of f32 range times this matters.
-static constexpr double smallestScale = 1e-37;
-
 namespace {
 
 /// Rewrites one attn.accumulate.
@@ -81,18 +78,14 @@ Value Lowering::view(Value operand, DimsAttr dims) {
   return memref::TransposeOp::create(e.b, e.loc, operand, map);
 }
 
-/// Scale as the softmax applies it. Its sign goes into the queries, which is exact, so that the largest product is the
-/// largest score; its size is multiplied after the sum over the head, and is no zero that would turn −inf into NaN.
+/// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
+/// largest score; its size is multiplied after the sum over the head.
 Lowering::Scale Lowering::splitScale() {
-  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation()))) {
-    Value sign = *scale < 0 ? e.scalar(-1.0) : Value();
-    return {sign, e.scalar(std::max(std::abs(*scale), smallestScale))};
-  }
+  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
+    return {*scale < 0 ? e.scalar(-1.0) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
   Value sign = e.select(isNegative, e.scalar(-1.0), e.scalar(1.0));
-  Value size = math::AbsFOp::create(e.b, e.loc, op.getScaleValue());
-  Value isTiny = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, size, e.scalar(smallestScale));
-  return {sign, e.select(isTiny, e.scalar(smallestScale), size)};
+  return {sign, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
 void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value sign) {

@@ -7,6 +7,7 @@
 #include "ScoreTile.h"
 #include "Exp2.h"
 #include "VectorizeRegion.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 #include <numbers>
 
@@ -21,11 +22,17 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale)
     : e(e), op(op), scores(scores), bounds(cast<ScoringOpInterface>(op.getOperation())) {
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
-  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference.
-  bool hasRegion = !op.getScore().empty();
-  regionScale = hasRegion ? e.broadcast(scale) : Value();
-  toBase2 = hasRegion ? e.scalar(std::numbers::log2e)
-                      : e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
+  if (!op.getScore().empty()) {
+    regionScale = e.broadcast(scale);
+    toBase2 = e.scalar(std::numbers::log2e);
+    return;
+  }
+  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference. It must be no
+  // zero there, which would turn the −inf of a masked key into NaN; the smallest normal number does as well.
+  double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+  Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
+  Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
+  toBase2 = e.select(isTiny, e.scalar(smallest), factor);
 }
 
 KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys) {
@@ -43,7 +50,8 @@ KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys)
 KeyRange ScoreTile::reach(Value firstRow, Value rows, Value keys) {
   Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
   KeyRange absolute = reachAbsolute(first, last, keys);
-  return {e.sub(absolute.begin, at[3]), e.sub(absolute.end, at[3])};
+  // Whatever the positions are, nothing outside of the tile is touched.
+  return {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
@@ -79,7 +87,7 @@ static Value lanesBelow(Emitter &e, Value limit) {
   return vector::CreateMaskOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI1Type()), clamped);
 }
 
-/// One chunk of the first sweep. With `bounds`, only the columns in it count and the mask region is asked where it
+/// One chunk of the first sweep. With `within`, only the columns in it count and the mask region is asked where it
 /// says more than the bounds. Returns the running maximum.
 Value ScoreTile::scoreChunk(Value row, Value column, Value query, KeyRange *within, Value max) {
   for (int64_t offset = 0; offset < chunk(e); offset += e.lanes()) {
@@ -154,20 +162,33 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
 
   Value oldMax = e.load(op.getMax(), tileRow);
   Value factorToBase2 = e.broadcast(toBase2);
-  Value newMax = e.maxf(e.mulf(maxOfLanes(e, max), factorToBase2), e.broadcast(oldMax));
+  Value tileMax = maxOfLanes(e, max);
+  Value scaledMax = e.mulf(tileMax, factorToBase2);
+  Value newMax = e.maxf(scaledMax, e.broadcast(oldMax));
   // With no key so far the maximum is −inf, and −inf − (−inf) must not be formed.
   Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, newMax, e.splat(minusInfinity));
   Value base = e.select(none, e.splat(0.0), newMax);
   Value factor = emitExp2(e, e.subf(e.broadcast(oldMax), base));
 
-  // Second sweep. The rounding of the maximum cancels: weights and sum are taken relative to the same one.
-  Value minusBase = arith::NegFOp::create(e.b, e.loc, base);
+  // Second sweep: weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels:
+  // weights and sum are taken relative to the same one. Only a base so large that its rounding is a factor of two or
+  // more is taken off before the product.
+  Value isHuge = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
+                                       e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
+  Value tileIsEmpty =
+      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, tileMax, e.splat(minusInfinity));
+  Value zero = e.splat(0.0);
+  Value shift = e.select(isHuge, e.select(tileIsEmpty, zero, tileMax), zero);
+  Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaledMax, newMax);
+  Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
+  Value rest = e.select(isHuge, distance, arith::NegFOp::create(e.b, e.loc, base));
   SmallVector<Value> sums(chunk(e) / e.lanes(), e.splat(0.0));
   sums = e.loop(begin, end, width, sums, [&](Value column, ValueRange carried) {
     SmallVector<Value> next(carried);
     for (unsigned u = 0; u < next.size(); ++u) {
       Value at = e.add(column, u * e.lanes());
-      Value weight = emitExp2(e, e.fma(e.loadVector(scores, {row, at}), factorToBase2, minusBase));
+      Value score = e.subf(e.loadVector(scores, {row, at}), shift);
+      Value weight = emitExp2(e, e.fma(score, factorToBase2, rest));
       e.storeVector(weight, scores, {row, at});
       next[u] = e.addf(next[u], weight);
     }

@@ -9,8 +9,10 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -29,10 +31,15 @@ public:
   /// `left − right − slack ≥ 0`, or nothing where a side is not affine.
   std::optional<AffineConstraint> notLess(Value left, Value right, int64_t slack) {
     std::optional<AffineConstraint> form = read(left), other = read(right);
-    if (!form || !other || !add(*form, *other, -1))
+    AffineConstraint one;
+    one.constant = slack;
+    if (!form || !other || !add(*form, *other, -1) || !add(*form, one, -1))
       return std::nullopt;
-    form->constant -= slack;
-    return form;
+    // What `reach` computes with them must stay in 64 bits, with terms of up to `largeTerm`.
+    auto isSmall = [](int64_t coefficient, int64_t limit) { return -limit <= coefficient && coefficient <= limit; };
+    bool fits = isSmall(form->query, 1 << 20) && isSmall(form->key, 1 << 20) && form->terms.size() <= 4 &&
+                llvm::all_of(form->terms, [&](auto &term) { return isSmall(term.first, 1); });
+    return fits ? form : std::nullopt;
   }
 
 private:
@@ -74,7 +81,24 @@ private:
     return known->second;
   }
 
-  /// Index widths differ only by casts that keep the value: positions fit in 31 bits wherever a region uses i32.
+  /// Whether the sum cannot leave the type of `value`: of 64 bits, or narrower but wide enough for what can be in it.
+  /// Positions are taken to be below 2^30 where a region computes with 32 bits.
+  static bool fitsType(const AffineConstraint &form, Value value) {
+    if (value.getType().isIndex() || value.getType().getIntOrFloatBitWidth() >= 64)
+      return true;
+    double largest = (std::abs(double(form.query)) + std::abs(double(form.key))) * 0x1p30 + std::abs(double(form.constant));
+    for (auto [coefficient, term] : form.terms)
+      largest += std::abs(double(coefficient)) *
+                 std::ldexp(1.0, term.getType().isIndex() ? 63 : term.getType().getIntOrFloatBitWidth() - 1);
+    return largest < std::ldexp(1.0, value.getType().getIntOrFloatBitWidth() - 1);
+  }
+
+  /// Whether computing `value` for any tile, even one that the mask rules out, is harmless: no division by zero.
+  static bool isHarmless(Value value) {
+    Operation *op = value.getDefiningOp();
+    return !op || ((isa<tensor::ExtractOp>(op) || isSpeculatable(op)) && llvm::all_of(op->getOperands(), isHarmless));
+  }
+
   std::optional<AffineConstraint> compute(Value value) {
     AffineConstraint form;
     APInt constant;
@@ -84,16 +108,20 @@ private:
       form.key = 1;
     else if (matchPattern(value, m_ConstantInt(&constant)))
       form.constant = constant.getSExtValue();
-    else if (!dependsOnPosition(value))
+    else if (dependsOnPosition(value))
+      return combine(value.getDefiningOp());
+    else if (isHarmless(value))
       form.terms.emplace_back(1, value);
     else
-      return combine(value.getDefiningOp());
+      return std::nullopt;
     return form;
   }
 
   std::optional<AffineConstraint> combine(Operation *op) {
-    if (isa<arith::IndexCastOp, arith::ExtSIOp>(op))
-      return read(op->getOperand(0));
+    if (isa<arith::IndexCastOp, arith::ExtSIOp>(op)) {
+      std::optional<AffineConstraint> operand = read(op->getOperand(0));
+      return operand && fitsType(*operand, op->getResult(0)) ? operand : std::nullopt;
+    }
     if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))
       return std::nullopt;
     std::optional<AffineConstraint> left = read(op->getOperand(0)), right = read(op->getOperand(1));
@@ -102,12 +130,13 @@ private:
     AffineConstraint form;
     if (!isa<arith::MulIOp>(op)) {
       bool fits = add(form, *left, 1) && add(form, *right, isa<arith::SubIOp>(op) ? -1 : 1);
-      return fits ? std::optional(form) : std::nullopt;
+      return fits && fitsType(form, op->getResult(0)) ? std::optional(form) : std::nullopt;
     }
     APInt constant;
     for (auto [scaled, by] : {std::pair(left, op->getOperand(1)), std::pair(right, op->getOperand(0))})
-      if (matchPattern(by, m_ConstantInt(&constant)) && add(form, *scaled, constant.getSExtValue()))
-        return form;
+      if (matchPattern(by, m_ConstantInt(&constant)))
+        return add(form, *scaled, constant.getSExtValue()) && fitsType(form, op->getResult(0)) ? std::optional(form)
+                                                                                               : std::nullopt;
     return std::nullopt;
   }
 
@@ -229,6 +258,14 @@ struct Materializer {
 
 Value index(OpBuilder &b, Location loc, int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
+/// Larger than any position: a limit beyond it is no limit, and sums with it do not overflow.
+constexpr int64_t largeTerm = int64_t(1) << 58;
+
+Value clamped(OpBuilder &b, Location loc, Value value) {
+  Value upper = b.createOrFold<arith::MinSIOp>(loc, value, index(b, loc, largeTerm));
+  return b.createOrFold<arith::MaxSIOp>(loc, upper, index(b, loc, -largeTerm));
+}
+
 Value scaled(OpBuilder &b, Location loc, int64_t factor, Value value) {
   return factor == 1 ? value : arith::MulIOp::create(b, loc, value, index(b, loc, factor)).getResult();
 }
@@ -240,7 +277,7 @@ KeyRange KeyBounds::reach(OpBuilder &b, Location loc, const IRMapping &values, V
   Materializer materialize{b, loc, values, queryLength, keyLength};
   for (const AffineConstraint &constraint : constraints) {
     // The query that lets most keys through; then rest + key · k ≥ 0.
-    Value rest = index(b, loc, constraint.constant);
+    Value rest = index(b, loc, std::clamp(constraint.constant, -largeTerm, largeTerm));
     auto add = [&](Value summand) { rest = arith::AddIOp::create(b, loc, rest, summand); };
     if (constraint.query != 0)
       add(scaled(b, loc, constraint.query, constraint.query > 0 ? lastQuery : firstQuery));
@@ -248,7 +285,7 @@ KeyRange KeyBounds::reach(OpBuilder &b, Location loc, const IRMapping &values, V
       Value value = materialize(term);
       if (!value.getType().isIndex())
         value = arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
-      add(scaled(b, loc, factor, value));
+      add(scaled(b, loc, factor, clamped(b, loc, value)));
     }
     Value divisor = index(b, loc, std::abs(constraint.key));
     if (constraint.key < 0) {
