@@ -81,7 +81,7 @@ ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::Arra
   for (auto [i, result] : llvm::enumerate(results)) {
     FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);
     if (failed(good))
-      return ExitUnsupported;
+      return ExitRefused;
     agrees &= *good;
   }
   return agrees ? ExitDone : ExitDifference;

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -20,6 +21,9 @@ using namespace saccade::cpu;
 
 /// Types in which base + lane * step does not wrap for any position, so that comparisons may be done on differences.
 static bool isPositionType(Type type) { return type.isIndex() || type.isInteger(64); }
+
+/// Distances of lanes from lane 0 stay below this, so that they are compared in i32.
+static constexpr int64_t maximumReach = int64_t(1) << 30;
 
 /// The predicate that holds for (b, a) where `predicate` holds for (a, b). Signed ones only.
 static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
@@ -191,7 +195,7 @@ bool RegionVectorizer::evaluateComparison(Operation &op) {
     return true;
   }
   // No lane is further than this from lane 0, so a bound outside can as well stand at the edge.
-  constexpr int64_t reach = int64_t(1) << 30;
+  constexpr int64_t reach = maximumReach;
   if (std::abs(step) >= reach / int64_t(lanes))
     return false;
   Type type = compare.getLhs().getType();
@@ -211,19 +215,62 @@ bool RegionVectorizer::evaluateComparison(Operation &op) {
   return true;
 }
 
-Value RegionVectorizer::clampIndex(Value index, Value memref, unsigned dim) {
-  int64_t extent = cast<MemRefType>(memref.getType()).getDimSize(dim);
-  APInt constant;
-  bool isInside = !ShapedType::isDynamic(extent) && matchPattern(index, m_ConstantInt(&constant)) && constant.sge(0) &&
-                  constant.slt(extent);
+Value RegionVectorizer::clampIndex(Value index, Value extent) {
+  APInt position, limit;
+  bool isInside = matchPattern(index, m_ConstantInt(&position)) && matchPattern(extent, m_ConstantInt(&limit)) &&
+                  position.sge(0) && position.slt(limit);
   if (isInside)
     return index;
-  Value last = ShapedType::isDynamic(extent) ? arith::SubIOp::create(b, loc, memref::DimOp::create(b, loc, memref, dim),
-                                                                     arith::ConstantIndexOp::create(b, loc, 1))
-                                                   .getResult()
-                                             : arith::ConstantIndexOp::create(b, loc, extent - 1).getResult();
+  auto constant = [&](int64_t value) -> Value {
+    Value scalar = arith::ConstantIndexOp::create(b, loc, value);
+    return isa<VectorType>(index.getType()) ? vector::BroadcastOp::create(b, loc, index.getType(), scalar).getResult()
+                                            : scalar;
+  };
+  Value last = arith::SubIOp::create(b, loc, extent, arith::ConstantIndexOp::create(b, loc, 1));
+  if (isa<VectorType>(index.getType()))
+    last = vector::BroadcastOp::create(b, loc, index.getType(), last);
   index = arith::MinSIOp::create(b, loc, index, last);
-  return arith::MaxSIOp::create(b, loc, index, arith::ConstantIndexOp::create(b, loc, 0));
+  return arith::MaxSIOp::create(b, loc, index, constant(0));
+}
+
+void RegionVectorizer::restrict(Value &mask, Value condition) {
+  auto type = VectorType::get(lanes, b.getI1Type());
+  if (condition.getType() != type)
+    condition = vector::BroadcastOp::create(b, loc, type, condition);
+  mask = mask ? arith::AndIOp::create(b, loc, mask, condition).getResult() : condition;
+}
+
+/// Two comparisons of a constant vector with a scalar, in i32, like those of positions with bounds.
+void RegionVectorizer::restrictToExtent(Value &mask, Value base, int64_t step, Value extent) {
+  auto constant = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
+  // All lanes of a base that is further out are outside, and a bound that is further away holds for all.
+  Value tooHigh = arith::AddIOp::create(b, loc, extent, constant(maximumReach));
+  Value from = arith::MinSIOp::create(b, loc, base, tooHigh);
+  from = arith::MaxSIOp::create(b, loc, from, constant(-maximumReach));
+  Value low = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, constant(0), from), constant(-maximumReach));
+  Value high = arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, from), constant(maximumReach));
+  Value distances = affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), step, lanes);
+  for (auto [predicate, bound] :
+       {std::pair(arith::CmpIPredicate::sge, low), std::pair(arith::CmpIPredicate::slt, high)}) {
+    Value narrow = arith::IndexCastOp::create(b, loc, b.getI32Type(), bound);
+    Value everywhere = vector::BroadcastOp::create(b, loc, distances.getType(), narrow);
+    restrict(mask, arith::CmpIOp::create(b, loc, predicate, distances, everywhere));
+  }
+}
+
+Value RegionVectorizer::readScalar(Value memref, ValueRange indices, Value isThere) {
+  if (!isThere)
+    return memref::LoadOp::create(b, loc, memref, indices);
+  Type type = cast<MemRefType>(memref.getType()).getElementType();
+  auto guarded = scf::IfOp::create(
+      b, loc, isThere,
+      [&](OpBuilder &b, Location loc) {
+        scf::YieldOp::create(b, loc, memref::LoadOp::create(b, loc, memref, indices).getResult());
+      },
+      [&](OpBuilder &b, Location loc) {
+        scf::YieldOp::create(b, loc, arith::ConstantOp::create(b, loc, b.getZeroAttr(type)).getResult());
+      });
+  return guarded.getResult(0);
 }
 
 /// Elements and extents of captured tensors.
@@ -243,22 +290,39 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
     return false;
   Value memref = bufferOf(op.getOperand(0));
   assert(memref && "captured tensor not bound");
+  // Nobody promised that a position exists: lanes outside are not read, what clamps is clamped.
   SmallVector<LaneIndex> indices;
+  Value mask = active, isThere;
+  auto type = cast<MemRefType>(memref.getType());
   for (auto [dim, index] : llvm::enumerate(op.getOperands().drop_front())) {
     Lanes found = lookup(index);
-    if (found.step == isVector)
-      indices.push_back({Value(), 0, found.value});
-    else if (found.step == 0)
-      indices.push_back({clampIndex(found.value, memref, dim), 0, Value()});
-    else
+    bool isDynamic = type.isDynamicDim(dim);
+    Value extent = isDynamic ? memref::DimOp::create(b, loc, memref, dim).getResult()
+                             : arith::ConstantIndexOp::create(b, loc, type.getDimSize(dim)).getResult();
+    if (found.step != 0 && found.step != isVector && std::abs(found.step) < maximumReach / int64_t(lanes)) {
+      restrictToExtent(mask, found.value, found.step, extent);
       indices.push_back({found.value, found.step, Value()});
+      continue;
+    }
+    if (isDynamic || type.getDimSize(dim) == 0) {
+      // Where nothing is, no position is right.
+      Value exists =
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, extent, arith::ConstantIndexOp::create(b, loc, 0));
+      isThere = isThere ? arith::AndIOp::create(b, loc, isThere, exists).getResult() : exists;
+    }
+    if (found.step == 0)
+      indices.push_back({clampIndex(found.value, extent), 0, Value()});
+    else
+      indices.push_back({Value(), 0, clampIndex(getVector(index), extent)});
   }
   if (llvm::all_of(indices, [](const LaneIndex &index) { return index.isUniform(); })) {
     SmallVector<Value> scalars = llvm::map_to_vector(indices, [](const LaneIndex &index) { return index.base; });
-    bindUniform(op.getResult(0), memref::LoadOp::create(b, loc, memref, scalars));
+    bindUniform(op.getResult(0), readScalar(memref, scalars, isThere));
     return true;
   }
-  bindVector(op.getResult(0), loadLanes(b, loc, memref, indices, lanes, active));
+  if (isThere)
+    restrict(mask, isThere);
+  bindVector(op.getResult(0), loadLanes(b, loc, memref, indices, lanes, mask));
   return true;
 }
 

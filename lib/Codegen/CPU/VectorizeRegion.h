@@ -35,8 +35,8 @@ public:
   void bindBuffer(mlir::Value tensor, mlir::Value memref) { buffers[tensor] = memref; }
   /// What attn.length answers.
   void bindLength(attn::Role role, mlir::Value length) { lengths[unsigned(role)] = length; }
-  /// The lanes (vector<lanes x i1>, null for all) in which captures may be read. Their positions must be inside the
-  /// captured tensors; a position that is the same in every lane is clamped into the extents instead.
+  /// The lanes (vector<lanes x i1>, null for all) in which captures may be read. A read outside its tensor gives some
+  /// element or 0, but never touches other memory.
   void setActive(mlir::Value mask) { active = mask; }
 
   /// Whether `run` knows every op of `block`. What it does not know, e.g. control flow, it can still evaluate where
@@ -68,7 +68,14 @@ private:
   bool evaluateComparison(mlir::Operation &op);
   bool evaluateRead(mlir::Operation &op);
   void evaluateElementwise(mlir::Operation &op);
-  mlir::Value clampIndex(mlir::Value index, mlir::Value memref, unsigned dim);
+  /// A scalar or vector index, moved into [0, extent).
+  mlir::Value clampIndex(mlir::Value index, mlir::Value extent);
+  /// mask &= condition, which is a scalar or a vector; no mask is all lanes.
+  void restrict(mlir::Value &mask, mlir::Value condition);
+  /// mask &= the lanes with 0 ≤ base + lane * step < extent.
+  void restrictToExtent(mlir::Value &mask, mlir::Value base, int64_t step, mlir::Value extent);
+  /// One element; 0 where `isThere` (may be null) does not hold.
+  mlir::Value readScalar(mlir::Value memref, mlir::ValueRange indices, mlir::Value isThere);
 
   mlir::OpBuilder &b;
   mlir::Location loc;

@@ -117,8 +117,13 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
       if (index != role.argument || (i >= 2 && isBounded))
         continue;
       Value needed = materialize(getDimSize(builder, loc, role.operand, role.dims, role.dim));
-      if (!op.getAt().empty())
-        needed = arith::AddIOp::create(builder, loc, needed, op.getAt()[i]);
+      if (!op.getAt().empty()) {
+        Value start = op.getAt()[i];
+        needed = arith::AddIOp::create(builder, loc, needed, start);
+        Value begins = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, start, zero);
+        require(begins, start, zero,
+                "capture #" + Twine(position) + " is read by " + role.name + " and 'at' begins before it");
+      }
       Value there = materialize(extent(tensor, dim));
       Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, needed);
       require(fine, there, needed,

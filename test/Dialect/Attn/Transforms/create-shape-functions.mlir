@@ -99,3 +99,21 @@ func.func @slices_stay_inside(%a: tensor<?xf32>, %from: index, %n: index) -> ten
 func.func private @helper(%a: tensor<?xf32>) -> tensor<?xf32> {
   return %a : tensor<?xf32>
 }
+
+// -----
+
+// A part of a longer sequence does not begin before what is read at its positions.
+// CHECK-LABEL: func.func @captures_are_not_read_before_their_start.shapes(
+// CHECK-SAME:    %[[START:[^ ,:]*]]: index) -> {{.*}}attn.messages
+// CHECK-SAME:    capture #0 is read by key length and 'at' begins before it
+// CHECK:         arith.cmpi {{slt|sge}}, %[[START]], %c0
+func.func @captures_are_not_read_before_their_start(%q: tensor<16x64xf32>, %t: tensor<99xf32>, %start: index) -> tensor<16x64xf32> {
+  %zero = arith.constant 0 : index
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%t : tensor<99xf32>) at(%zero, %zero, %zero, %start)
+    score(%s, %b, %h, %i, %j, %t1) {
+      %m = tensor.extract %t1[%j] : tensor<99xf32>
+      %r = arith.addf %s, %m : f32
+      attn.yield %r : f32
+    } : (tensor<16x64xf32>, tensor<16x64xf32>, tensor<16x64xf32>) -> tensor<16x64xf32>
+  return %o : tensor<16x64xf32>
+}

@@ -1,0 +1,48 @@
+// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table.
+
+func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) mask causal<8000000>
+    score(%s, %b, %h, %i, %j, %t1) {
+      %e = tensor.extract %t1[%j] : tensor<?xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// A stride of two and the other way round, from far before the table to far behind it.
+func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: index) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %from, %to : tensor<?xf32>, index, index)
+    score(%s, %b, %h, %i, %j, %t1, %first, %last) {
+      %j2 = arith.addi %j, %j : index
+      %up = arith.addi %first, %j2 : index
+      %down = arith.subi %last, %j2 : index
+      %e = tensor.extract %t1[%up] : tensor<?xf32>
+      %f = tensor.extract %t1[%down] : tensor<?xf32>
+      %g = arith.addf %e, %f : f32
+      %r = arith.addf %s, %g : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+func.func @gathers(%x: tensor<?x16xf32>, %t: tensor<?xi1>, %factor: index) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %factor : tensor<?xi1>, index)
+    mask(%b, %h, %i, %j, %t1, %f) {
+      %p = arith.muli %j, %f : index
+      %q = arith.muli %p, %j : index
+      %e = tensor.extract %t1[%q] : tensor<?xi1>
+      attn.yield %e : i1
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+func.func @rows(%x: tensor<?x16xf32>, %t: tensor<?xindex>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xindex>)
+    mask(%b, %h, %i, %j, %t1) {
+      %e = tensor.extract %t1[%i] : tensor<?xindex>
+      %r = arith.cmpi ne, %j, %e : index
+      attn.yield %r : i1
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
