@@ -6,7 +6,7 @@
 
 namespace saccade::cpu {
 
-/// 2^x for each element of `x` (vector<lanes x f32> or f64): relative error below one unit in the last place; −inf
+/// 2^x for each element of `x` (vector<lanes x f32> or f64): error below 1.5 units in the last place, none at 0; −inf
 /// gives 0, what is too large gives inf, NaN stays NaN; results below the smallest normal number may become 0.
 mlir::Value emitExp2(Emitter &e, mlir::Value x);
 
