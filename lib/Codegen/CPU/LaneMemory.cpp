@@ -23,8 +23,8 @@ public:
   Access(OpBuilder &b, Location loc, Value memref, ArrayRef<LaneIndex> indices, unsigned lanes)
       : b(b), loc(loc), memref(memref), type(cast<MemRefType>(memref.getType())), indices(indices), lanes(lanes) {
     int64_t offset;
-    hasStrides = succeeded(type.getStridesAndOffset(strides, offset));
-    assert(hasStrides && "buffers are strided");
+    [[maybe_unused]] LogicalResult isStrided = type.getStridesAndOffset(strides, offset);
+    assert(succeeded(isStrided) && "buffers are strided");
   }
 
   bool isUniform() const {
@@ -134,7 +134,6 @@ private:
   MemRefType type;
   ArrayRef<LaneIndex> indices;
   unsigned lanes;
-  bool hasStrides;
   SmallVector<int64_t> strides;
   SmallVector<Value> runTimeStrides;
 };

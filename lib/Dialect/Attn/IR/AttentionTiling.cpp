@@ -166,25 +166,3 @@ LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNu
       }
   return success();
 }
-
-FailureOr<TilingResult> AttentionOp::generateResultTileValue(OpBuilder &b, unsigned resultNumber,
-                                                             ArrayRef<OpFoldResult> offsets,
-                                                             ArrayRef<OpFoldResult> sizes) {
-  // Only the output is a tile of its own; fusion asks for it with the offsets of its dimensions.
-  if (resultNumber != 0)
-    return failure();
-  SmallVector<OpFoldResult> loopOffsets(NumLoops, b.getIndexAttr(0)), loopSizes;
-  for (Range range : getIterationDomain(b))
-    loopSizes.push_back(range.size);
-  for (auto [i, dim] : llvm::enumerate(getOutputDims().getDims())) {
-    if (dim == Dim::Depth)
-      continue;
-    unsigned loop = dim == Dim::Batch ? BatchLoop : dim == Dim::Head ? HeadLoop : QueryLoop;
-    loopOffsets[loop] = offsets[i];
-    loopSizes[loop] = sizes[i];
-  }
-  FailureOr<TilingResult> tiled = getTiledImplementation(b, loopOffsets, loopSizes);
-  if (failed(tiled))
-    return failure();
-  return TilingResult{tiled->tiledOps, {tiled->tiledValues[0]}, tiled->generatedSlices};
-}

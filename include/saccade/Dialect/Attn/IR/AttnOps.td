@@ -21,7 +21,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Iso
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
     DeclareOpInterfaceMethods<TilingInterface, ["getLoopIteratorTypes", "getIterationDomain",
-        "getTiledImplementation", "getResultTilePosition", "generateResultTileValue"]>]> {
+        "getTiledImplementation", "getResultTilePosition"]>]> {
   let summary = "attention over whole tensors";
   let description = [{
     `softmax(mask(score(scale · Q Kᵀ))) V`, for every batch and head.
