@@ -53,6 +53,9 @@ static LogicalResult verifyOp(Operation *op) {
   if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
           linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
+  if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp>(op))
+    return op->emitError() << "'" << op->getName()
+                           << "' is made by the compiler and not supported in a program, use attn.attention";
   // Tensors become memory whose size and owner must not depend on which way a program went.
   bool isControlFlow = isa_and_nonnull<scf::SCFDialect>(op->getDialect());
   if (isControlFlow && llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))

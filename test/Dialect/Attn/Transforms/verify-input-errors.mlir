@@ -57,6 +57,15 @@ func.func @packed_layouts_are_an_implementation_matter(%x: tensor<16x16xf32>, %p
 
 // -----
 
+func.func @tiles_are_an_implementation_matter(%x: tensor<12x64xf32>, %acc: tensor<12x64xf32>, %max: tensor<12xf32>, %sum: tensor<12xf32>) -> tensor<12x64xf32> {
+  // expected-error@+1 {{'attn.accumulate' is made by the compiler and not supported in a program, use attn.attention}}
+  %0:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] into(%acc, %max, %sum : tensor<12x64xf32>, tensor<12xf32>, tensor<12xf32>)
+      : (tensor<12x64xf32>, tensor<12x64xf32>, tensor<12x64xf32>)
+  return %0#0 : tensor<12x64xf32>
+}
+
+// -----
+
 func.func @loops_carry_scalars(%x: tensor<16xf32>, %n: index) -> tensor<16xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
