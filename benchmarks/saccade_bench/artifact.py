@@ -69,6 +69,7 @@ class Program:
     def __init__(self, library, threads):
         self.library = ctypes.CDLL(str(library))
         self.entry = getattr(self.library, f"saccade_call_{ENTRY}")
+        self.entry.restype = ctypes.c_char_p
         self.shapes = getattr(self.library, f"saccade_shapes_{ENTRY}")
         self.shapes.restype = ctypes.c_char_p
         self.library.saccade_set_threads(ctypes.c_int32(threads))
@@ -87,6 +88,8 @@ class Program:
         call = self.entry
 
         def bound(_keep=descriptors):
-            call(arguments)
+            message = call(arguments)
+            if message is not None:
+                raise MemoryError(message.decode())
 
         return bound

@@ -23,7 +23,7 @@ using namespace saccade;
 
 struct Executable::State {
   struct Code {
-    void (*call)(void **arguments);
+    const char *(*call)(void **arguments);
     const char *(*shapes)(void **arguments, int64_t *sizes);
   };
 
@@ -166,7 +166,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
     llvm::Expected<llvm::orc::ExecutorAddr> shapes = state->jit->lookup("saccade_shapes_" + entry.name);
     if (!shapes)
       return shapes.takeError();
-    state->code.push_back({call->toPtr<void (*)(void **)>(), shapes->toPtr<const char *(*)(void **, int64_t *)>()});
+    state->code.push_back({call->toPtr<const char *(*)(void **)>(), shapes->toPtr<const char *(*)(void **, int64_t *)>()});
   }
   state->times.link = watch.lap();
   return std::unique_ptr<Executable>(new Executable(std::move(state)));
@@ -229,6 +229,7 @@ llvm::Error Executable::call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, 
       return error;
     arguments.add(entry.results[i], output);
   }
-  state->codeOf(entry).call(arguments.data());
+  if (const char *message = state->codeOf(entry).call(arguments.data()))
+    return llvm::createStringError("entry '" + entry.name + "': " + message);
   return llvm::Error::success();
 }

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/ToolMain.h"
+#include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/thread.h"
@@ -113,6 +114,9 @@ int saccade::runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_re
     sigaltstack(&faultStack, nullptr);
   });
   runner.join();
-  llvm::outs().flush();
+  if (llvm::Error error = flushStandardOutput()) {
+    llvm::errs() << "error: cannot write to standard output: " << llvm::toString(std::move(error)) << '\n';
+    return code == ExitDone ? ExitFile : code;
+  }
   return code;
 }

@@ -26,12 +26,14 @@ public:
   explicit EntryPointBuilder(ModuleOp module)
       : module(module), builder(module.getContext()), pointer(LLVM::LLVMPointerType::get(module.getContext())) {}
 
-  /// void saccade_call_<name>(void **args)
+  /// const char *saccade_call_<name>(void **args). A callee that can fail returns the message.
   void emitCall(LLVM::LLVMFuncOp callee, StringRef name) {
-    Value arguments = createFunction(callee, "saccade_call_" + name, LLVM::LLVMVoidType::get(builder.getContext()), 1);
+    Value arguments = createFunction(callee, "saccade_call_" + name, pointer, 1);
     SmallVector<Value> operands = loadOperands(callee.getArgumentTypes(), arguments);
-    LLVM::CallOp::create(builder, callee.getLoc(), callee, operands);
-    LLVM::ReturnOp::create(builder, callee.getLoc(), ValueRange());
+    auto call = LLVM::CallOp::create(builder, callee.getLoc(), callee, operands);
+    Value message =
+        call.getNumResults() ? call.getResult() : LLVM::ZeroOp::create(builder, callee.getLoc(), pointer).getResult();
+    LLVM::ReturnOp::create(builder, callee.getLoc(), message);
   }
 
   /// const char *saccade_shapes_<name>(void **args, int64_t *sizes). The callee stores (message number, found, wanted,
@@ -145,7 +147,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
       if (!name.consume_front(interfacePrefix))
         continue;
       if (isEntry) {
-        if (!isa<LLVM::LLVMVoidType>(function.getFunctionType().getReturnType())) {
+        if (!isa<LLVM::LLVMVoidType, LLVM::LLVMPointerType>(function.getFunctionType().getReturnType())) {
           function.emitError("entry '") << name << "' returns a scalar; return a tensor without dimensions instead";
           return signalPassFailure();
         }

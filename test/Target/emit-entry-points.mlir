@@ -32,6 +32,8 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %descriptor: !llvm.p
 // CHECK:         %[[BYTE:.*]] = llvm.load %{{.*}} : !llvm.ptr -> i8
 // CHECK:         %[[FLAG:.*]] = llvm.trunc %[[BYTE]] : i8 to i1
 // CHECK:         llvm.call @_mlir_ciface_scale_by(%[[DESCRIPTOR]], %[[FACTOR]], %[[FLAG]])
+// CHECK-NEXT:    %[[NONE:.*]] = llvm.mlir.zero : !llvm.ptr
+// CHECK-NEXT:    llvm.return %[[NONE]]
 
 // Messages of checks that folded away leave nothing.
 // CHECK-LABEL: llvm.func @saccade_shapes_scale_by(
@@ -46,3 +48,10 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %descriptor: !llvm.p
 // CHECK-COUNT-2: llvm.select
 // CHECK-NOT:     llvm.select
 // CHECK:         llvm.return
+
+llvm.func @_mlir_ciface_may_fail(%descriptor: !llvm.ptr) -> !llvm.ptr attributes {attn.entry} {
+  llvm.return %descriptor : !llvm.ptr
+}
+// CHECK-LABEL: llvm.func @saccade_call_may_fail(
+// CHECK:         %[[MESSAGE:.*]] = llvm.call @_mlir_ciface_may_fail
+// CHECK-NEXT:    llvm.return %[[MESSAGE]]

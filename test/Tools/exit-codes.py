@@ -1,6 +1,7 @@
 # RUN: %python %s %S/Inputs %t
 """Every tool ends with the exit code of its contract, says why, and never by a signal."""
 import os
+import stat
 import struct
 import subprocess
 import sys
@@ -40,6 +41,13 @@ def expect(code, words, *command):
         print(f"FAILED: {' '.join(command)}\n  exit code {done.returncode}, expected {code} with {words!r}\n{text}")
 
 
+def check(good, message):
+    global failures
+    if not good:
+        failures += 1
+        print("FAILED:", message)
+
+
 run, compile, opt = "saccade-run", "saccade-compile", "saccade-opt"
 three = ["--arg=2x5x64:f32:1", "--arg=2x6x64:f32:2", "--arg=2x6x64:f32:3"]
 
@@ -69,6 +77,8 @@ expect(1, "given a tensor of shape 2x5x63", run, attention, "--arg=2x5x63:f32", 
 expect(1, "is given a tensor with 1 dimensions", run, attention, "--arg=5:f32", *three[1:])
 expect(1, "has element type f64, expected f32", run, attention, "--arg=2x5x64:f64", *three[1:])
 expect(1, "append ':f32'", run, two, "--entry=double", f"--arg={wide}")
+many = ["--arg=1000000x1:f32", "--arg=1x1000000:f32", "--arg=1000000x1:f32"]
+expect(1, "entry 'main': out of memory", run, os.path.join(inputs, "outer-product.mlir"), *many)
 
 # 2: usage
 expect(2, "unknown option '--tim'; did you mean '--time'?", run, attention, "--tim")
@@ -91,6 +101,40 @@ expect(3, "8 bytes of data, expected 12", run, two, "--entry=double", f"--arg={t
 expect(3, "magic", run, two, "--entry=double", f"--arg={write('noise.npy', bytes(100))}")
 expect(3, "cannot write", run, two, "--entry=double", f"--arg={whole}", f"--out={path('no/such/folder.npy')}")
 expect(3, "plugin", compile, attention, f"--load-pass-plugin={path('nowhere.so')}", "-o", path("x.o"))
+expect(3, "cannot write '/dev/full': No space left", compile, attention, "-o", "/dev/full")
+expect(3, "cannot write '/dev/full': No space left", run, two, "--entry=double", f"--arg={whole}", "--out=/dev/full")
+expect(3, "cannot write", compile, attention, "-o", scratch)
+for command in ([compile, attention, "--emit=mlir"], [run, "--help"], [run, two, "--entry=double", f"--arg={whole}"]):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    check(done.returncode == 3 and "No space left" in done.stderr, f"{command} > /dev/full: {done}")
+
+# What is written to stays what it is.
+check(not os.path.isfile("/dev/full"), "/dev/full is a regular file now")
+for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=double", f"--arg={whole}", "--out"]):
+    subprocess.run([*command, path("plain")], check=True)
+    with open(path("plain"), "rb") as file:
+        wanted = file.read()
+    for name in ("pipe", "link", "target", "new-link", "new-target"):
+        if os.path.lexists(path(name)):
+            os.remove(path(name))
+    os.mkfifo(path("pipe"))
+    reader = subprocess.Popen(["cat", path("pipe")], stdout=subprocess.PIPE)
+    subprocess.run([*command, path("pipe")], check=True)
+    isPipe = stat.S_ISFIFO(os.stat(path("pipe")).st_mode)
+    check(isPipe, f"{command}: the pipe is gone")
+    if not isPipe:
+        reader.kill()
+    check(reader.communicate()[0] == wanted, f"{command}: the pipe's reader got something else")
+    write("target", b"old")
+    os.symlink("target", path("link"))
+    os.symlink("new-target", path("new-link"))
+    for name, target in (("link", "target"), ("new-link", "new-target")):
+        subprocess.run([*command, path(name)], check=True)
+        check(os.path.islink(path(name)), f"{command}: {name} is no link any more")
+        with open(path(target), "rb") as file:
+            check(file.read() == wanted, f"{command}: {target} holds something else")
+    check(not [name for name in os.listdir(scratch) if ".temp-" in name], f"{command}: temporary files are left")
 
 # 4: target not supported
 expect(4, "expected one of host, portable, v3, v4, v4-bf16", run, attention, *three, "--target=sm_90a")

@@ -2,6 +2,7 @@
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
+#include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
 #include "saccade/Support/ToolMain.h"
 #include "saccade/Target/Target.h"
@@ -123,7 +124,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     if (llvm::Error error = produce(source.module(), options, output))
       reportInternalError(llvm::toString(std::move(error)));
   }
-  llvm::Error written = llvm::writeToOutput(options.output, [&](llvm::raw_ostream &os) {
+  llvm::Error written = writeOutput(options.output, [&](llvm::raw_ostream &os) {
     os << output;
     return llvm::Error::success();
   });

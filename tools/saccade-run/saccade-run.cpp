@@ -7,6 +7,7 @@
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Runtime.h"
 #include "saccade/Support/Npy.h"
+#include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
 #include "saccade/Support/ToolMain.h"
 #include "saccade/Target/Target.h"
@@ -87,7 +88,7 @@ static std::optional<attn::Work> countWork(mlir::func::FuncOp function, llvm::Ar
 static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<HostTensor> results) {
   for (auto [path, result] : llvm::zip(paths, results)) {
     llvm::Error error =
-        llvm::writeToOutput(path, [&, &result = result](llvm::raw_ostream &os) { return writeNpy(result, os); });
+        writeOutput(path, [&, &result = result](llvm::raw_ostream &os) { return writeNpy(result, os); });
     if (error) {
       llvm::errs() << tool << ": error: cannot write '" << path << "': " << llvm::toString(std::move(error)) << '\n';
       return ExitFile;

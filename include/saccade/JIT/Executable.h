@@ -73,7 +73,7 @@ public:
                                                                           llvm::ArrayRef<Buffer> inputs) const;
 
   /// Checks all shapes and calls the entry; `outputs` are the caller's, must not overlap one another or an input, and
-  /// must have the extents that `resultShapes` gives.
+  /// must have the extents that `resultShapes` gives. Where memory runs out it is an error, and they hold anything.
   llvm::Error call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, llvm::ArrayRef<Buffer> outputs) const;
 
   const CompileTimes &compileTimes() const;

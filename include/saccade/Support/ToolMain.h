@@ -14,7 +14,8 @@
 namespace saccade {
 
 /// Runs `body` and returns its exit code. If it faults or aborts, on any thread, the process ends with ExitInternal
-/// after saying where the reproducer is: the command line and the input last given to `setReproducerInput`.
+/// after saying where the reproducer is: the command line and the input last given to `setReproducerInput`. Standard
+/// output that cannot be written is ExitFile.
 int runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body);
 
 /// What the reproducer will hold. The text must stay alive until the tool ends or gives another one.

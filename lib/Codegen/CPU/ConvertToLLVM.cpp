@@ -199,6 +199,7 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     simplifyAddresses(module);
     if (failed(lowerStructure(module)) || failed(convert(module, converter)))
       return signalPassFailure();
+    saccade::createFailurePaths(module);
     for (auto func : module.getOps<LLVM::LLVMFuncOp>())
       if (func->hasAttr("attn.task"))
         markScratch(func);

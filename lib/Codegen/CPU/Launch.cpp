@@ -92,22 +92,6 @@ Value callRuntime(ConversionPatternRewriter &rewriter, Operation *op, StringRef 
   return call->getNumResults() ? call.getResult() : Value();
 }
 
-/// Stops the program before `op` where a comparison fails: there was no memory. That is better than results that are
-/// garbage.
-void stopUnless(LLVM::ICmpPredicate predicate, Value left, Value right, Operation *op,
-                ConversionPatternRewriter &rewriter) {
-  Location loc = op->getLoc();
-  Value good = LLVM::ICmpOp::create(rewriter, loc, predicate, left, right);
-  Block *before = op->getBlock();
-  Block *after = rewriter.splitBlock(before, op->getIterator());
-  Block *failed = rewriter.createBlock(before->getParent(), before->getParent()->end());
-  LLVM::Trap::create(rewriter, loc);
-  LLVM::UnreachableOp::create(rewriter, loc);
-  rewriter.setInsertionPointToEnd(before);
-  LLVM::CondBrOp::create(rewriter, loc, good, after, failed);
-  rewriter.setInsertionPoint(op);
-}
-
 struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -121,10 +105,8 @@ struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
       LLVM::StoreOp::create(rewriter, loc, capture, getField(rewriter, loc, contextType, context, i));
     Value runner = LLVM::AddressOfOp::create(rewriter, loc, pointer, getRunnerName(op.getTask()));
     Value bytes = LLVM::ConstantOp::create(rewriter, loc, i64, rewriter.getI64IntegerAttr(op.getScratchBytes()));
-    Value status = callRuntime(rewriter, op, "saccade_parallel_for", {runner, context, adaptor.getCount(), bytes},
-                               rewriter.getI32Type());
-    Value zero = LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(0));
-    stopUnless(LLVM::ICmpPredicate::eq, status, zero, op, rewriter);
+    callRuntime(rewriter, op, "saccade_parallel_for", {runner, context, adaptor.getCount(), bytes},
+                rewriter.getI32Type());
     rewriter.eraseOp(op);
     return success();
   }
@@ -150,8 +132,6 @@ struct AllocLowering : ConvertOpToLLVMPattern<memref::AllocOp> {
     Value bytes;
     getMemRefDescriptorSizes(op.getLoc(), op.getType(), adaptor.getDynamicSizes(), rewriter, sizes, strides, bytes);
     Value memory = callRuntime(rewriter, op, "saccade_allocate", bytes, getPtrType());
-    Value null = LLVM::ZeroOp::create(rewriter, op.getLoc(), getPtrType());
-    stopUnless(LLVM::ICmpPredicate::ne, memory, null, op, rewriter);
     rewriter.replaceOp(op,
                        {createMemRefDescriptor(op.getLoc(), op.getType(), memory, memory, sizes, strides, rewriter)});
     return success();

@@ -24,6 +24,10 @@ void createTaskRunners(mlir::ModuleOp module, const mlir::LLVMTypeConverter &con
 /// into calls of `saccade_allocate` and `saccade_release`.
 void populateRuntimeCallPatterns(const mlir::LLVMTypeConverter &converter, mlir::RewritePatternSet &patterns);
 
+/// Lets every function that calls `saccade_allocate` or `saccade_parallel_for` return a `const char *` instead of nothing,
+/// and its C wrapper with it: null, or "out of memory" as soon as one of those calls fails, with all buffers released.
+void createFailurePaths(mlir::ModuleOp module);
+
 } // namespace saccade
 
 #endif // SACCADE_LIB_CODEGEN_CPU_LAUNCH_H

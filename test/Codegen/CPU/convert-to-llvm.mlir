@@ -11,9 +11,14 @@
 // CHECK:         %[[STATUS:.*]] = llvm.call @saccade_parallel_for(%[[RUNNER]], %[[CONTEXT]], %{{.*}}, %[[BYTES]]) : (!llvm.ptr, !llvm.ptr, i64, i64) -> i32
 // CHECK:         %[[GOOD:.*]] = llvm.icmp "eq" %[[STATUS]]
 // CHECK:         llvm.cond_br %[[GOOD]], ^{{.*}}, ^[[FAILED:.*]]
+// CHECK:         %[[NONE:.*]] = llvm.mlir.zero : !llvm.ptr
+// CHECK-NEXT:    llvm.return %[[NONE]]
 // CHECK:       ^[[FAILED]]:
-// CHECK-NEXT:    llvm.intr.trap
-// CHECK:       llvm.func @_mlir_ciface_launch_calls_the_runtime(
+// CHECK-NEXT:    %[[TEXT:.*]] = llvm.mlir.addressof @saccade.out_of_memory
+// CHECK-NEXT:    llvm.return %[[TEXT]]
+// CHECK:       llvm.func @_mlir_ciface_launch_calls_the_runtime({{.*}}) -> !llvm.ptr
+// CHECK:         %[[MESSAGE:.*]] = llvm.call @launch_calls_the_runtime
+// CHECK:         llvm.return %[[MESSAGE]]
 func.func @launch_calls_the_runtime(%x: memref<?xf32, strided<[?], offset: ?>>, %n: index, %s: f32) {
   %y = memref.cast %x : memref<?xf32, strided<[?], offset: ?>> to memref<?xf32>
   attn.launch @task(%y, %n, %s) count(%n) scratch(256) : (memref<?xf32>, index, f32)
@@ -35,7 +40,13 @@ func.func private @task(%x: memref<?xf32>, %n: index, %s: f32, %begin: index, %e
 // CHECK-LABEL: llvm.func @buffers_come_from_the_runtime(
 // CHECK:         %[[MEMORY:.*]] = llvm.call @saccade_allocate(%{{.*}}) : (i64) -> !llvm.ptr
 // CHECK:         llvm.icmp "ne" %[[MEMORY]]
+// CHECK:         llvm.store %[[MEMORY]], %[[SLOT:.*]] : !llvm.ptr, !llvm.ptr
 // CHECK:         llvm.call @saccade_release(%{{.*}}) : (!llvm.ptr) -> ()
+// CHECK-NEXT:    %[[NONE:.*]] = llvm.mlir.zero
+// CHECK-NEXT:    llvm.store %[[NONE]], %[[SLOT]]
+// CHECK:         %[[HELD:.*]] = llvm.load %[[SLOT]]
+// CHECK-NEXT:    llvm.call @saccade_release(%[[HELD]])
+// CHECK-NEXT:    llvm.mlir.addressof @saccade.out_of_memory
 func.func @buffers_come_from_the_runtime(%n: index) {
   %x = memref.alloc(%n) : memref<?x8xf32>
   memref.dealloc %x : memref<?x8xf32>

@@ -1,0 +1,146 @@
+//===- FailurePaths.cpp - What happens where there is no memory ---------------===//
+//
+// An entry that cannot get memory gives back what it has and returns a message. Calls are inlined by now, so all that
+// can fail stands in the entry itself; a task has its scratch before it starts.
+//
+//===----------------------------------------------------------------------===//
+#include "Launch.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+
+/// The value that `pointer` is, behind descriptors that it was put into and taken from.
+static Value lookThroughDescriptors(Value pointer) {
+  while (auto extract = pointer.getDefiningOp<LLVM::ExtractValueOp>()) {
+    Value container = extract.getContainer();
+    auto insert = container.getDefiningOp<LLVM::InsertValueOp>();
+    while (insert && insert.getPosition() != extract.getPosition())
+      insert = insert.getContainer().getDefiningOp<LLVM::InsertValueOp>();
+    if (!insert)
+      return pointer;
+    pointer = insert.getValue();
+  }
+  return pointer;
+}
+
+namespace {
+
+/// Adds the checks to one function.
+class FailurePath {
+public:
+  FailurePath(LLVM::LLVMFuncOp function, LLVM::GlobalOp message)
+      : function(function), builder(function.getContext()), loc(function.getLoc()),
+        pointer(LLVM::LLVMPointerType::get(function.getContext())) {
+    failed = builder.createBlock(&function.getBody(), function.getBody().end());
+    releaseAll();
+    builder.setInsertionPointToEnd(failed);
+    LLVM::ReturnOp::create(builder, loc, LLVM::AddressOfOp::create(builder, loc, message).getResult());
+  }
+
+  /// Leaves the function after `call` where it failed.
+  void check(LLVM::CallOp call) {
+    Block *after = call->getBlock()->splitBlock(call->getNextNode());
+    builder.setInsertionPointAfter(call);
+    Value result = call.getResult();
+    bool isMemory = result.getType() == pointer;
+    Value zero = LLVM::ZeroOp::create(builder, loc, result.getType());
+    Value good = LLVM::ICmpOp::create(builder, loc, isMemory ? LLVM::ICmpPredicate::ne : LLVM::ICmpPredicate::eq,
+                                      result, zero);
+    LLVM::CondBrOp::create(builder, loc, good, after, failed);
+  }
+
+private:
+  /// Every buffer has a slot on the stack that is null while there is none; LLVM makes registers of them.
+  void releaseAll() {
+    llvm::MapVector<Value, Value> slots;
+    SmallVector<LLVM::CallOp> releases;
+    function.walk([&](LLVM::CallOp call) {
+      if (call.getCallee() == "saccade_allocate")
+        slots[call.getResult()] = Value();
+      else if (call.getCallee() == "saccade_release")
+        releases.push_back(call);
+    });
+    for (auto &[memory, slot] : slots) {
+      builder.setInsertionPointToStart(&function.getBody().front());
+      Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(1));
+      slot = LLVM::AllocaOp::create(builder, loc, pointer, pointer, one);
+      LLVM::StoreOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer), slot);
+      builder.setInsertionPointAfterValue(memory);
+      LLVM::StoreOp::create(builder, loc, memory, slot);
+    }
+    LLVM::CallOp any;
+    for (LLVM::CallOp release : releases) {
+      Value slot = slots.lookup(lookThroughDescriptors(release.getArgOperands().front()));
+      assert(slot && "buffers are released in the function that allocates them");
+      builder.setInsertionPointAfter(release);
+      LLVM::StoreOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer), slot);
+      any = release;
+    }
+    if (!any)
+      return;
+    builder.setInsertionPointToEnd(failed);
+    for (auto &[memory, slot] : slots) {
+      Value held = LLVM::LoadOp::create(builder, loc, pointer, slot);
+      LLVM::CallOp::create(builder, loc, TypeRange(), any.getCalleeAttr(), ValueRange(held));
+    }
+  }
+
+  LLVM::LLVMFuncOp function;
+  OpBuilder builder;
+  Location loc;
+  Type pointer;
+  Block *failed;
+};
+
+} // namespace
+
+/// Makes a function that returned nothing return a pointer, null at every return there is.
+static void returnMessage(LLVM::LLVMFuncOp function) {
+  Type pointer = LLVM::LLVMPointerType::get(function.getContext());
+  function.setFunctionType(LLVM::LLVMFunctionType::get(pointer, function.getArgumentTypes()));
+  function.walk([&](LLVM::ReturnOp op) {
+    OpBuilder builder(op);
+    LLVM::ReturnOp::create(builder, op.getLoc(), LLVM::ZeroOp::create(builder, op.getLoc(), pointer).getResult());
+    op.erase();
+  });
+}
+
+/// Makes the C wrapper of `function` return what it returns.
+static void forwardMessage(LLVM::LLVMFuncOp wrapper, LLVM::LLVMFuncOp function) {
+  returnMessage(wrapper);
+  wrapper.walk([&](LLVM::CallOp call) {
+    OpBuilder builder(call);
+    auto replacement = LLVM::CallOp::create(builder, call.getLoc(), function, call.getArgOperands());
+    call->getBlock()->getTerminator()->setOperand(0, replacement.getResult());
+    call.erase();
+  });
+}
+
+void saccade::createFailurePaths(ModuleOp module) {
+  LLVM::GlobalOp message;
+  for (auto function : llvm::to_vector(module.getOps<LLVM::LLVMFuncOp>())) {
+    SmallVector<LLVM::CallOp> calls;
+    function.walk([&](LLVM::CallOp call) {
+      if (call.getCallee() == "saccade_allocate" || call.getCallee() == "saccade_parallel_for")
+        calls.push_back(call);
+    });
+    // An entry that returns a scalar is refused when it gets its C face.
+    if (calls.empty() || !isa<LLVM::LLVMVoidType>(function.getFunctionType().getReturnType()))
+      continue;
+    assert(!function->hasAttr("attn.task") && "tasks neither allocate nor launch");
+    if (!message) {
+      OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());
+      llvm::StringRef text("out of memory\0", 14);
+      auto type = LLVM::LLVMArrayType::get(builder.getI8Type(), text.size());
+      message = LLVM::GlobalOp::create(builder, function.getLoc(), type, /*isConstant=*/true, LLVM::Linkage::Internal,
+                                       "saccade.out_of_memory", builder.getStringAttr(text));
+    }
+    returnMessage(function);
+    FailurePath path(function, message);
+    for (LLVM::CallOp call : calls)
+      path.check(call);
+    if (auto wrapper = module.lookupSymbol<LLVM::LLVMFuncOp>(("_mlir_ciface_" + function.getName()).str()))
+      forwardMessage(wrapper, function);
+  }
+}
