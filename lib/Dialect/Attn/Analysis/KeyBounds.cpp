@@ -85,7 +85,7 @@ private:
   /// Positions are taken to be below 2^30 where a region computes with 32 bits.
   static bool fitsType(const AffineConstraint &form, Value value) {
     if (value.getType().isIndex() || value.getType().getIntOrFloatBitWidth() >= 64)
-      return true;
+      return std::abs(double(form.constant)) <= 0x1p60;
     double largest = (std::abs(double(form.query)) + std::abs(double(form.key))) * 0x1p30 + std::abs(double(form.constant));
     for (auto [coefficient, term] : form.terms)
       largest += std::abs(double(coefficient)) *
