@@ -46,6 +46,8 @@ static bool isSupportedDialect(Dialect *dialect) {
 }
 
 static LogicalResult verifyOp(Operation *op) {
+  if (isa<ModuleOp>(op) && op->getParentOp())
+    return op->emitError("a module inside a module is not supported");
   if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
     return op->emitError() << "'" << op->getName()
                            << "' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func";
@@ -72,13 +74,50 @@ static LogicalResult verifyOp(Operation *op) {
   return verifyTypes(op, op->getResultTypes(), " result");
 }
 
+/// Calls are inlined, so none may lead back to the function it stands in. Functions are struck off from the leaves of the
+/// call graph upwards; what is left has a call to what is left, and following these ends in a cycle.
+static LogicalResult verifyCalls(ModuleOp module) {
+  SymbolTable symbols(module);
+  DenseMap<Operation *, SmallVector<func::CallOp>> calls, callers;
+  DenseMap<Operation *, size_t> open;
+  SmallVector<Operation *> leaves;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    function.walk([&](func::CallOp call) {
+      calls[function].push_back(call);
+      callers[symbols.lookup(call.getCallee())].push_back(call);
+    });
+    if ((open[function] = calls[function].size()) == 0)
+      leaves.push_back(function);
+  }
+  while (!leaves.empty())
+    for (func::CallOp call : callers[leaves.pop_back_val()]) {
+      Operation *caller = call->getParentOfType<func::FuncOp>();
+      if (--open[caller] == 0)
+        leaves.push_back(caller);
+    }
+  auto functions = module.getOps<func::FuncOp>();
+  auto left = llvm::find_if(functions, [&](func::FuncOp function) { return open[function] != 0; });
+  if (left == functions.end())
+    return success();
+  DenseSet<Operation *> seen;
+  Operation *function = *left;
+  while (true) {
+    seen.insert(function);
+    func::CallOp call = *llvm::find_if(
+        calls[function], [&](func::CallOp each) { return open[symbols.lookup(each.getCallee())] != 0; });
+    function = symbols.lookup(call.getCallee());
+    if (seen.contains(function))
+      return call.emitError() << "calls '" << call.getCallee() << "', which leads back here: recursion is not supported";
+  }
+}
+
 namespace {
 
 struct VerifyInput : attn::impl::VerifyInputBase<VerifyInput> {
   void runOnOperation() override {
     WalkResult result = getOperation().walk<WalkOrder::PreOrder>(
         [](Operation *op) { return failed(verifyOp(op)) ? WalkResult::interrupt() : WalkResult::advance(); });
-    if (result.wasInterrupted())
+    if (result.wasInterrupted() || failed(verifyCalls(getOperation())))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

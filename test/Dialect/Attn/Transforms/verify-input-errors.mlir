@@ -89,3 +89,39 @@ func.func @branches_yield_scalars(%x: tensor<?xf32>, %c: i1) -> tensor<?xf32> {
   }
   return %r : tensor<?xf32>
 }
+
+// -----
+
+// expected-error@+1 {{a module inside a module is not supported}}
+module @programs_are_flat {
+  func.func @f() {
+    return
+  }
+}
+func.func @g() {
+  return
+}
+
+// -----
+
+func.func @calls_the_one_that_recurs(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = call @recurs(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func private @recurs(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{calls 'recurs', which leads back here: recursion is not supported}}
+  %y = call @recurs(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+
+// -----
+
+func.func private @recurs_through_another(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = call @another(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
+func.func private @another(%x: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{calls 'recurs_through_another', which leads back here: recursion is not supported}}
+  %y = call @recurs_through_another(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
