@@ -1,0 +1,40 @@
+"""The C program of docs/calling.md compiles as C, links against the runtime, and prints what the page says.
+
+RUN: %python %s %src %build %t %cxx
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+source, build, folder = map(pathlib.Path, sys.argv[1:4])
+compiler = sys.argv[4]
+shutil.rmtree(folder, ignore_errors=True)
+folder.mkdir(parents=True)
+page = (source / "docs" / "calling.md").read_text()
+(folder / "host.c").write_text(re.search(r"```c\n(.*?)```", page, re.S)[1])
+wanted = re.search(r"it prints `(.*?)`", page)[1]
+tensor = "tensor<?x?x4xf32>"
+(folder / "attend.mlir").write_text(f"""func.func @attend(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{
+  %o = attn.attention %q[b,s,d], %k[b,s,d], %v[b,s,d] : ({tensor}, {tensor}, {tensor}) -> {tensor}
+  return %o : {tensor}
+}}
+""")
+
+# A build with sanitizers links its runtime with the same flags.
+cache = (build / "CMakeCache.txt").read_text()
+flags = re.search(r"^CMAKE_EXE_LINKER_FLAGS:\w+=(.*)$", cache, re.M)[1].split()
+
+
+def run(*command):
+    print("+", *command, flush=True)
+    return subprocess.run([str(word) for word in command], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+run("saccade-compile", "attend.mlir", "--emit=obj", "-o", "attend.o")
+run(compiler, "-x", "c", "-std=c99", "-Wall", "-Werror", "-c", "host.c", "-o", "host.o")
+run(compiler, *flags, "host.o", "attend.o", build / "lib" / "libSaccadeRuntime.a", "-pthread", "-o", "host")
+found = run("./host").strip()
+assert found == wanted, f"found {found!r}, wanted {wanted!r}"
