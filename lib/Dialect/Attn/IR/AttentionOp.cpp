@@ -247,7 +247,9 @@ struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     bool hasNoKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq) == 0 ||
                      getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Seq) == 0;
-    bool hasNoResult = llvm::is_contained(cast<ShapedType>(op.getOutput().getType()).getShape(), 0);
+    bool hasNoResult = llvm::all_of(op->getResultTypes(), [](Type type) {
+      return llvm::is_contained(cast<ShapedType>(type).getShape(), 0);
+    });
     ReifiedRankedShapedTypeDims shapes;
     if ((!hasNoKeys && !hasNoResult) || failed(op.reifyResultShapes(rewriter, shapes)))
       return failure();

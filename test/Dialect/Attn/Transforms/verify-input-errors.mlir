@@ -94,11 +94,11 @@ func.func @branches_yield_scalars(%x: tensor<?xf32>, %c: i1) -> tensor<?xf32> {
 
 // expected-error@+1 {{a module inside a module is not supported}}
 module @programs_are_flat {
-  func.func @f() {
+  func.func @stands_inside() {
     return
   }
 }
-func.func @g() {
+func.func @stands_beside() {
   return
 }
 
