@@ -191,6 +191,13 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::Str
   return executable;
 }
 
+/// How the extent that a message asks for relates to the one found, where they need not be equal.
+static llvm::StringRef relationWords(llvm::StringRef message) {
+  if (message.ends_with("no multiple of that of key heads"))
+    return "a multiple of ";
+  return message.ends_with("is too small for it") ? "at least " : "";
+}
+
 llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>
 Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) const {
   if (llvm::Error error = checkInputs(entry, inputs))
@@ -204,7 +211,7 @@ Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) cons
   llvm::SmallVector<int64_t> sizes(count, 0);
   if (const char *message = state->codeOf(entry).shapes(arguments.data(), sizes.data()))
     return llvm::createStringError("entry '" + entry.name + "': " + message + ": found " + llvm::Twine(sizes[0]) +
-                                   ", wanted " + llvm::Twine(sizes[1]));
+                                   ", wanted " + relationWords(message) + llvm::Twine(sizes[1]));
   std::vector<llvm::SmallVector<int64_t, 4>> shapes;
   llvm::ArrayRef<int64_t> rest = sizes;
   for (const ValueType &result : entry.results) {

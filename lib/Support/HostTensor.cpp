@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/HostTensor.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
 #include <cstring>
@@ -12,6 +13,10 @@
 using namespace saccade;
 
 llvm::Expected<HostTensor> HostTensor::allocate(ElementType type, llvm::ArrayRef<int64_t> shape, bool columnMajor) {
+  for (auto [dim, extent] : llvm::enumerate(shape))
+    if (extent < 0)
+      return llvm::createStringError("dimension " + llvm::Twine(dim) + " has the negative extent " +
+                                     llvm::Twine(extent));
   HostTensor tensor;
   tensor.elementType = type;
   tensor.extents.assign(shape.begin(), shape.end());
@@ -23,7 +28,7 @@ llvm::Expected<HostTensor> HostTensor::allocate(ElementType type, llvm::ArrayRef
   for (size_t i = 0; i < shape.size(); ++i) {
     size_t dim = columnMajor ? i : shape.size() - 1 - i;
     tensor.steps[dim] = step;
-    overflow |= shape[dim] < 0 || llvm::MulOverflow<int64_t>(step, std::max<int64_t>(shape[dim], 1), step);
+    overflow |= llvm::MulOverflow<int64_t>(step, std::max<int64_t>(shape[dim], 1), step);
     tensor.count *= shape[dim] == 0 ? 0 : 1;
   }
   int64_t bytes = 0;

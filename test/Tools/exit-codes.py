@@ -79,6 +79,19 @@ expect(1, "has element type f64, expected f32", run, attention, "--arg=2x5x64:f6
 expect(1, "append ':f32'", run, two, "--entry=double", f"--arg={wide}")
 many = ["--arg=1000000x1:f32", "--arg=1x1000000:f32", "--arg=1000000x1:f32"]
 expect(1, "entry 'main': out of memory", run, os.path.join(inputs, "outer-product.mlir"), *many)
+expect(1, "result #0 (tensor<?xf32>): dimension 0 has the negative extent -3", run, two, "--entry=fill_with", "--arg=-3", "--arg=2")
+grouped = write("heads.mlir", b"""func.func @f(%q: tensor<?x?x8xf32>, %k: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+  %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d]
+      : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %o : tensor<?x?x8xf32>
+}""")
+expect(1, "key heads: found 3, wanted a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
+nested = write("nested.mlir", b"module @inside { func.func @f() { return } }\nfunc.func @g() { return }")
+expect(1, "a module inside a module is not supported", compile, nested, "-o", path("x.o"))
+expect(1, "recursion is not supported", compile, write("loop.mlir", b"func.func @f() { call @f() : () -> () return }"), "-o", path("x.o"))
+
+# A warning, no more.
+expect(0, "has no public function", compile, write("nothing.mlir", b""), "-o", path("x.o"))
 
 # 2: usage
 expect(2, "unknown option '--tim'; did you mean '--time'?", run, attention, "--tim")
@@ -119,13 +132,16 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
         if os.path.lexists(path(name)):
             os.remove(path(name))
     os.mkfifo(path("pipe"))
-    reader = subprocess.Popen(["cat", path("pipe")], stdout=subprocess.PIPE)
+    with open(path("read"), "wb") as file:  # not a pipe: that is full before all is read
+        reader = subprocess.Popen(["cat", path("pipe")], stdout=file)
     subprocess.run([*command, path("pipe")], check=True)
     isPipe = stat.S_ISFIFO(os.stat(path("pipe")).st_mode)
     check(isPipe, f"{command}: the pipe is gone")
     if not isPipe:
         reader.kill()
-    check(reader.communicate()[0] == wanted, f"{command}: the pipe's reader got something else")
+    reader.wait()
+    with open(path("read"), "rb") as file:
+        check(file.read() == wanted, f"{command}: the pipe's reader got something else")
     write("target", b"old")
     os.symlink("target", path("link"))
     os.symlink("new-target", path("new-link"))

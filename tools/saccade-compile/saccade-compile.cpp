@@ -1,4 +1,5 @@
 //===- saccade-compile.cpp - From a program to code ---------------------------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
@@ -115,6 +116,10 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
+
+  auto functions = source.module().getOps<mlir::func::FuncOp>();
+  if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
+    llvm::errs() << tool << ": warning: '" << options.input << "' has no public function: nothing of it can be called\n";
 
   llvm::SmallString<0> output;
   {

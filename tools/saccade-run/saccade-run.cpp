@@ -163,7 +163,9 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   for (auto [type, shape] : llvm::zip_equal(call.entry.results, *shapes)) {
     llvm::Expected<HostTensor> result = HostTensor::allocate(type.element, shape);
     if (!result)
-      return report(result.takeError(), ExitRefused);
+      return report(llvm::createStringError("result #" + llvm::Twine(results.size()) + " (" + type.str() +
+                                            "): " + llvm::toString(result.takeError())),
+                    ExitRefused);
     results.push_back(std::move(*result));
     call.outputs.push_back(toBuffer(type, results.back()));
   }
