@@ -136,8 +136,10 @@ LogicalResult KeyLoop::rewrite() {
   KeyRange reach = KeyBounds(op).reach(b, loc, values, queryLength, keyLength, at[2], lastQuery,
                                        {at[3], min(keyLength, add(at[3], keys))});
   Value step = constant(schedule.getCols());
-  Value begin = max(constant(0), sub(reach.begin, at[3]));
-  begin = b.createOrFold<arith::MulIOp>(loc, b.createOrFold<arith::DivSIOp>(loc, begin, step), step);
+  // Tiles begin at absolute multiples of the step, so the first one may begin before element 0.
+  Value first = add(at[3], max(constant(0), sub(reach.begin, at[3])));
+  Value tile = b.createOrFold<arith::FloorDivSIOp>(loc, first, step);
+  Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at[3]);
   Value noRows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, rowCount, constant(0));
   // However far away the positions are, the loop stays inside the operand.
   Value end = arith::SelectOp::create(b, loc, noRows, begin, min(keys, sub(reach.end, at[3])));
@@ -159,11 +161,12 @@ LogicalResult KeyLoop::rewrite() {
 
 SmallVector<Value> KeyLoop::accumulate(Value key, Value queryTile, Value queryLength, Value keyLength, Value keyEnd,
                                        ArrayRef<Value> at, ValueRange state) {
-  Value count = min(constant(op.getScheduleAttr().getCols()), sub(keyEnd, key));
-  Value keyTile = rows(op.getKey(), op.getKeyDims(), key, count);
-  Value valueTile = rows(op.getValue(), op.getValueDims(), key, count);
+  Value start = max(constant(0), key);
+  Value count = sub(min(add(key, constant(op.getScheduleAttr().getCols())), keyEnd), start);
+  Value keyTile = rows(op.getKey(), op.getKeyDims(), start, count);
+  Value valueTile = rows(op.getValue(), op.getValueDims(), start, count);
   SmallVector<Value> tileAt(at);
-  tileAt[3] = add(at[3], key);
+  tileAt[3] = add(at[3], start);
   auto tile = AccumulateOp::create(b, loc, TypeRange(state), queryTile, keyTile, valueTile, op.getCaptures(),
                                    queryLength, keyLength, op.getScaleValue(), tileAt, state[0], state[1], state[2],
                                    tileDims(op.getQueryDims()), tileDims(op.getKeyDims()),

@@ -9,8 +9,9 @@ func.func @attention_is_a_loop_over_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf
   // CHECK-DAG: %[[ACC:.*]] = linalg.fill {{.*}} -> tensor<384x48xf32>
   // CHECK-DAG: %[[MAX:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<384xf32>
   // CHECK: %[[STATE:.*]]:3 = scf.for %[[KEY:.*]] = %{{.*}} to %{{.*}} step %[[STEP]] iter_args(%[[A:.*]] = %[[ACC]], %[[M:.*]] = %[[MAX]], %{{.*}} = %{{.*}})
-  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[KEY]], 0]
-  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[KEY]], 0]
+  // CHECK-DAG: %[[START:.*]] = arith.maxsi %[[KEY]], %{{.*}} : index
+  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[START]], 0]
+  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[START]], 0]
   // CHECK: attn.accumulate %{{.*}}[s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} into(%[[A]], %[[M]]
   // CHECK: attn.finalize %[[STATE]]#0, %[[STATE]]#1, %[[STATE]]#2
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 384, cols = 512>}
@@ -53,4 +54,20 @@ func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x
     }
   }
   return %r : tensor<?x2x8xf32>
+}
+
+// Tiles lie at multiples of their size counted from position 0, wherever the operand starts: the order of summation is
+// that of the whole sequence.
+// CHECK-LABEL: @tiles_lie_at_absolute_positions
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[FIRST:[^ ]*]]: index
+func.func @tiles_lie_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
+  // CHECK-DAG: %[[STEP:.*]] = arith.constant 512 : index
+  // CHECK: %[[TILE:.*]] = arith.floordivsi %{{.*}}, %[[STEP]] : index
+  // CHECK: %[[ABSOLUTE:.*]] = arith.muli %[[TILE]], %[[STEP]] : index
+  // CHECK: %[[BEGIN:.*]] = arith.subi %[[ABSOLUTE]], %[[FIRST]] : index
+  // CHECK: scf.for %{{.*}} = %[[BEGIN]] to
+  %zero = arith.constant 0 : index
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] at(%zero, %zero, %zero, %first) {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
 }
