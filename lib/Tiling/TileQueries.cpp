@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/CPUTarget.h"
 #include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
@@ -17,25 +18,19 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Register blocks have 12 rows at most; a chunk of a multiple of them has no remainder but at the end.
-static constexpr int64_t rowBlock = 12;
-
-/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row blocks.
+/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row groups, so that only the last
+/// one has a remainder.
 static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, int64_t rows) {
   AffineExpr n, chunks;
   bindSymbols(b.getContext(), n, chunks);
-  OpFoldResult count = affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries});
+  auto atLeast = [&](int64_t bound, OpFoldResult value) {
+    auto map = AffineMap::get(0, 1, {n, getAffineConstantExpr(bound, b.getContext())}, b.getContext());
+    return affine::makeComposedFoldedAffineMax(b, loc, map, {value});
+  };
   // No queries, no chunks: the division must still be defined.
-  AffineExpr one = getAffineConstantExpr(1, b.getContext());
-  OpFoldResult atLeastOne = affine::makeComposedFoldedAffineMax(
-      b, loc, AffineMap::get(0, 1, {getAffineSymbolExpr(0, b.getContext()), one}, b.getContext()), {count});
-  OpFoldResult size = affine::makeComposedFoldedAffineApply(
-      b, loc, n.ceilDiv(chunks).ceilDiv(rowBlock) * rowBlock, {queries, atLeastOne});
-  return affine::makeComposedFoldedAffineMax(
-      b, loc,
-      AffineMap::get(0, 1, {getAffineSymbolExpr(0, b.getContext()), getAffineConstantExpr(rowBlock, b.getContext())},
-                     b.getContext()),
-      {size});
+  OpFoldResult count = atLeast(1, affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries}));
+  AffineExpr size = n.ceilDiv(chunks).ceilDiv(rowGroup) * rowGroup;
+  return atLeast(rowGroup, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
 }
 
 namespace {

@@ -33,6 +33,10 @@ struct CPUTarget {
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
 };
 
+/// The rows that are computed together, and that tasks are cut into multiples of: every register block's row count
+/// divides it.
+inline constexpr int64_t rowGroup = 12;
+
 /// The level of that name, or null. "host" is the best level that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 

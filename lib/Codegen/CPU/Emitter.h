@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <limits>
 
 namespace saccade::cpu {
 
@@ -70,6 +71,14 @@ struct Emitter {
   Value maxf(Value x, Value y) {
     Value greater = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OGT, x, y);
     return mlir::arith::SelectOp::create(b, loc, greater, x, y);
+  }
+  /// x, but 0 in place of −inf (a maximum over no keys): what may be subtracted without forming −inf − (−inf).
+  Value zeroIfMinusInfinity(Value x) {
+    bool isVector = llvm::isa<mlir::VectorType>(x.getType());
+    auto constant = [&](double value) { return isVector ? splat(value) : scalar(value); };
+    Value isEmpty = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OEQ, x,
+                                                constant(-std::numeric_limits<double>::infinity()));
+    return select(isEmpty, constant(0.0), x);
   }
 
   //===--- Memory ---===//

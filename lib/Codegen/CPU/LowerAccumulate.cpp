@@ -72,10 +72,7 @@ LogicalResult Lowering::check() {
 
 /// The operand as a memref of positions × depth.
 Value Lowering::view(Value operand, DimsAttr dims) {
-  if (*dims.position(Dim::Seq) == 0)
-    return operand;
-  auto map = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
-  return memref::TransposeOp::create(e.b, e.loc, operand, map);
+  return *dims.position(Dim::Seq) == 0 ? operand : emitTransposed(e, operand);
 }
 
 /// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the

@@ -61,10 +61,7 @@ Value Lowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop
   }
   MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(shape, type, offsets, sizes, strides);
   Value view = memref::SubViewOp::create(e.b, e.loc, reduced, operand->get(), offsets, sizes, strides);
-  if (!isTransposed)
-    return view;
-  auto swap = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
-  return memref::TransposeOp::create(e.b, e.loc, view, swap);
+  return isTransposed ? emitTransposed(e, view) : view;
 }
 
 Value Lowering::block(Value matrix, Value row, Value rows, Value column, Value columns) {

@@ -9,7 +9,6 @@
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include <limits>
 #include <numbers>
 
 namespace saccade {
@@ -21,8 +20,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
-
-static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
 /// The columns [0, n) of a row: `vectors` for whole registers, `rest` for what is left.
 static void forColumns(Emitter &e, Value n, function_ref<void(Value)> vectors, function_ref<void(Value)> rest) {
@@ -37,8 +34,7 @@ static void lowerMerge(Emitter &e, MergeOp op) {
   e.loop(e.index(0), rows, 1, [&](Value r) {
     Value ours = e.broadcast(e.load(op.getMax(), r)), theirs = e.broadcast(e.load(op.getOtherMax(), r));
     Value max = e.maxf(ours, theirs);
-    Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, max, e.splat(minusInfinity));
-    Value base = e.select(none, e.splat(0.0), max);
+    Value base = e.zeroIfMinusInfinity(max);
     Value ourFactor = emitExp2(e, e.subf(ours, base)), theirFactor = emitExp2(e, e.subf(theirs, base));
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
@@ -57,10 +53,8 @@ static void lowerMerge(Emitter &e, MergeOp op) {
 
 static void lowerFinalize(Emitter &e, FinalizeOp op) {
   Value output = op.getOutput();
-  if (*op.getOutputDims().position(Dim::Seq) == 1) {
-    auto map = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
-    output = memref::TransposeOp::create(e.b, e.loc, output, map);
-  }
+  if (*op.getOutputDims().position(Dim::Seq) == 1)
+    output = emitTransposed(e, output);
   Type element = getElementTypeOrSelf(output);
   Value columns = e.size(output, 1);
   auto forRows = [&](function_ref<void(Value row, Value isEmpty, Value inverse)> body) {
@@ -99,9 +93,8 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
   e.loop(e.index(0), e.size(op.getLse(), 0), 1, [&](Value r) {
     // ln(0) = −inf is the answer for a row without keys, whatever its maximum.
     Value log = math::LogOp::create(e.b, e.loc, e.load(op.getSum(), r));
-    Value max = e.load(op.getMax(), r);
-    Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, max, e.scalar(minusInfinity));
-    Value lse = e.addf(e.mulf(e.select(none, e.scalar(0.0), max), e.scalar(std::numbers::ln2)), log);
+    Value max = e.zeroIfMinusInfinity(e.load(op.getMax(), r));
+    Value lse = e.addf(e.mulf(max, e.scalar(std::numbers::ln2)), log);
     e.store(lse, op.getLse(), r);
   });
 }

@@ -16,8 +16,6 @@ struct RegisterBlock {
   unsigned rows, vectors;
 };
 
-/// The rows that tasks are cut into: every register block's row count divides it.
-inline constexpr int64_t rowGroup = 12;
 /// The row count of the blocks that serve a group which is not full.
 inline constexpr int64_t rowTail = 4;
 

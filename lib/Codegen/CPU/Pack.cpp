@@ -33,6 +33,11 @@ Value saccade::cpu::emitFromCompute(Emitter &e, Value value, Type elementType) {
   return value;
 }
 
+Value saccade::cpu::emitTransposed(Emitter &e, Value memref) {
+  auto swap = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
+  return memref::TransposeOp::create(e.b, e.loc, memref, swap);
+}
+
 void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void(Value)> contiguous,
                                      function_ref<void()> strided) {
   auto type = cast<MemRefType>(memref.getType());
@@ -173,10 +178,8 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) 
       },
       [&] {
         // Where the rows are what is contiguous, lanes lie beside each other already.
-        auto swap = AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, e.b.getContext()));
-        Value turned = memref::TransposeOp::create(e.b, e.loc, src, swap);
         emitByInnerStride(
-            e, turned,
+            e, emitTransposed(e, src),
             [&](Value unit) {
               forEachBlock([&](Value row, Value panel, Value lane) {
                 e.ifElse(

@@ -22,6 +22,9 @@ void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value d
 /// dst[r][c] = src[r][c] for all of `dst` (memref<?x?>, any strides, any float type).
 void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);
 
+/// The 2-D memref with its dimensions exchanged: a view.
+mlir::Value emitTransposed(Emitter &e, mlir::Value memref);
+
 /// The value in the compute type.
 mlir::Value emitToCompute(Emitter &e, mlir::Value value);
 /// The value (scalar or vector) in `elementType`.

@@ -165,9 +165,7 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
   Value tileMax = maxOfLanes(e, max);
   Value scaledMax = e.mulf(tileMax, factorToBase2);
   Value newMax = e.maxf(scaledMax, e.broadcast(oldMax));
-  // With no key so far the maximum is −inf, and −inf − (−inf) must not be formed.
-  Value none = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, newMax, e.splat(minusInfinity));
-  Value base = e.select(none, e.splat(0.0), newMax);
+  Value base = e.zeroIfMinusInfinity(newMax);
   Value factor = emitExp2(e, e.subf(e.broadcast(oldMax), base));
 
   // Second sweep: weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels:
@@ -175,10 +173,8 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
   // more is taken off before the product.
   Value isHuge = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
                                        e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
-  Value tileIsEmpty =
-      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, tileMax, e.splat(minusInfinity));
   Value zero = e.splat(0.0);
-  Value shift = e.select(isHuge, e.select(tileIsEmpty, zero, tileMax), zero);
+  Value shift = e.select(isHuge, e.zeroIfMinusInfinity(tileMax), zero);
   Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaledMax, newMax);
   Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
   Value rest = e.select(isHuge, distance, arith::NegFOp::create(e.b, e.loc, base));
