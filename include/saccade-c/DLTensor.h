@@ -1,0 +1,48 @@
+/*===- DLTensor.h - The tensor that crosses borders ------------------*- C -*-===
+ *
+ * DLPack's DLTensor: from <dlpack/dlpack.h> where the compiler finds it, else the few
+ * declarations of it that calls need, with the same layout and names.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef SACCADE_C_DLTENSOR_H
+#define SACCADE_C_DLTENSOR_H
+
+#include <stdint.h>
+
+#if defined(__has_include)
+#if __has_include(<dlpack/dlpack.h>)
+#include <dlpack/dlpack.h>
+#define SACCADE_HAS_DLPACK
+#endif
+#endif
+
+#ifndef SACCADE_HAS_DLPACK
+#ifdef __cplusplus
+extern "C" {
+#endif
+enum { kDLCPU = 1, kDLCUDA = 2 };
+enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 };
+typedef struct {
+  int32_t device_type; /* kDLCPU, ... */
+  int32_t device_id;
+} DLDevice;
+typedef struct {
+  uint8_t code; /* kDLFloat, ... */
+  uint8_t bits;
+  uint16_t lanes; /* 1 */
+} DLDataType;
+typedef struct {
+  void *data;
+  DLDevice device;
+  int32_t ndim;
+  DLDataType dtype;
+  int64_t *shape;
+  int64_t *strides;     /* in elements; NULL: compact and row-major */
+  uint64_t byte_offset; /* from `data` to element 0 */
+} DLTensor;
+#ifdef __cplusplus
+}
+#endif
+#endif /* SACCADE_HAS_DLPACK */
+
+#endif /* SACCADE_C_DLTENSOR_H */

@@ -1,0 +1,92 @@
+/*===- Entry.h - What compiled code says of an entry ------------------*- C -*-===
+ *
+ * Compiled code holds one constant SaccadeEntry for each public function @f of its program, under the symbol
+ * __saccade_entry_f. From it the runtime checks every call before compiled code touches memory. All faces of an
+ * entry (plain C, TVM-FFI, the JIT, the C API) come through here.
+ *
+ *===----------------------------------------------------------------------===*/
+#ifndef SACCADE_RUNTIME_ENTRY_H
+#define SACCADE_RUNTIME_ENTRY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* An input or a result of an entry. */
+typedef struct SaccadeValueType {
+  const char *name;       /* as in the program, without '%': "q"; never NULL */
+  const char *text;       /* as MLIR writes the type: "tensor<?x8xf32>", "index" */
+  const int64_t *extents; /* `rank` of them, -1 where any will do; NULL where rank < 1 */
+  int32_t rank;           /* -1: a scalar */
+  uint8_t code;           /* DLPack's type code; integers take kDLInt and kDLUInt, i1 takes kDLBool */
+  uint8_t bits;           /* of an element in memory: 8 for i1, 64 for index */
+  uint16_t reserved;
+} SaccadeValueType;
+
+#define SACCADE_ENTRY_VERSION 1
+
+typedef struct SaccadeEntry {
+  int32_t version; /* SACCADE_ENTRY_VERSION */
+  int32_t num_inputs, num_results;
+  int32_t reserved;
+  const char *name;               /* of the function in the program, without '@' */
+  const SaccadeValueType *values; /* inputs, then results; results are tensors */
+  /* Both take pointers to MLIR's memref descriptors {allocated, aligned, offset, sizes[rank], strides[rank]} or to
+   * scalars: inputs, then (call only) results. They return NULL or a message, a constant of the object.
+   * `shapes` writes the extents of all results, one after the other, into `sizes`, which has room for two in any
+   * case: beside a message sizes[0] is what was found and sizes[1] what was wanted. */
+  const char *(*call)(void **args);
+  const char *(*shapes)(void **args, int64_t *sizes);
+} SaccadeEntry;
+
+/* One argument of a call, laid out as TVM-FFI's TVMFFIAny. */
+typedef struct SaccadeArgument {
+  int32_t kind; /* SaccadeArgumentKind, or another index of TVM-FFI's types: refused */
+  uint32_t padding;
+  union {
+    int64_t integer;
+    double real;
+    void *pointer;
+  } value;
+} SaccadeArgument;
+
+typedef enum SaccadeArgumentKind {
+  SaccadeArgumentNone = 0,
+  SaccadeArgumentInteger = 1,
+  SaccadeArgumentBool = 2,
+  SaccadeArgumentReal = 3,
+  SaccadeArgumentDLTensor = 7,      /* pointer: a DLTensor */
+  SaccadeArgumentTensorObject = 70, /* pointer: TVM-FFI's tensor object, whose DLTensor stands at byte 24 */
+} SaccadeArgumentKind;
+
+/* How a call ended. */
+typedef enum SaccadeStatus {
+  SaccadeDone = 0,
+  SaccadeTypeError = 1,   /* kind or number of arguments, element type, number of dimensions, device */
+  SaccadeValueError = 2,  /* extents, missing data */
+  SaccadeOutOfMemory = 3, /* the results hold anything; what the call allocated is released */
+} SaccadeStatus;
+
+/* Checks the arguments and runs the entry: inputs, then results, which are the caller's memory, must have the extents
+ * that saccade_entry_shapes gives, and overlap neither one another nor an input. Several threads may call at once. */
+SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count);
+
+/* Checks the inputs and writes the extents of all results, one result after the other. `args` may go on with results,
+ * which are ignored. */
+SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
+                                   int64_t *sizes);
+
+/* The message of this thread's last refusal: names entry and argument, what was found and what was wanted. Valid
+ * until the thread's next call of these functions. */
+const char *saccade_entry_message(void);
+
+/* saccade_entry_call as TVM-FFI wants it: 0, or -1 with the error raised there (TypeError, ValueError, MemoryError).
+ * `args` are TVMFFIAny, `result` is set to None. */
+int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, int32_t count, void *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* SACCADE_RUNTIME_ENTRY_H */
