@@ -1,47 +1,119 @@
 //===- ParallelFor.cpp - The hook through which compiled code runs tasks ------===//
 //
-// Decides between the pool and the caller's own thread: one item, one thread, a call from inside a
-// task and a pool in use by another host thread all run inline.
+// Decides who runs a call: the host's parallel for, PyTorch's threads, our own pool, or the calling thread alone.
+// One item, one thread, a call from inside a task and a pool in use by another host thread all run inline.
 //
 //===----------------------------------------------------------------------===//
+#include "Hook.h"
 #include "Scratch.h"
 #include "ThreadPool.h"
+#include "TorchPool.h"
 #include <algorithm>
+#include <atomic>
 #include <sched.h>
 #include <unistd.h>
 
 using namespace saccade::runtime;
 
-static int32_t machineThreads() {
-  cpu_set_t allowed;
-  int32_t count = sched_getaffinity(0, sizeof(allowed), &allowed) == 0
-                      ? CPU_COUNT(&allowed)
-                      : static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  return std::clamp(count, 1, ThreadPool::maxThreads);
-}
+static std::atomic<int32_t> requestedThreads{0}; // 0: nobody asked
+static std::atomic<saccade_host_parallel_for> hostParallelFor{nullptr};
+static std::atomic<void *> hostUser{nullptr};
 
-static std::atomic<int32_t> &threadCount() {
-  static std::atomic<int32_t> count{machineThreads()};
+namespace {
+/// One call. Its workers take items from one counter, however many of them come and whenever.
+struct Job {
+  saccade_task task;
+  void *context;
+  int64_t count;
+  int64_t scratchBytes;
+  const void *caller; ///< its thread, whose scratch is taken already
+  void *callerScratch;
+  alignas(64) std::atomic<int64_t> next{0};
+
+  void runItems(void *scratch) {
+    for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+      task(context, item, item + 1, scratch);
+  }
+
+  static void work(void *data) {
+    auto *job = static_cast<Job *>(data);
+    if (ScratchScope::thread() == job->caller)
+      return job->runItems(job->callerScratch);
+    // Without scratch this worker leaves its share to the others.
+    ScratchScope scratch(job->scratchBytes);
+    if (scratch.get())
+      job->runItems(scratch.get());
+  }
+};
+} // namespace
+
+static int32_t machineThreads() {
+  static std::atomic<int32_t> known{0};
+  int32_t count = known.load(std::memory_order_relaxed);
+  if (count == 0) {
+    cpu_set_t allowed;
+    count = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed)
+                                                                 : static_cast<int32_t>(sysconf(_SC_NPROCESSORS_ONLN));
+    count = std::clamp(count, 1, ThreadPool::maxThreads);
+    known.store(count, std::memory_order_relaxed);
+  }
   return count;
 }
 
-void saccade_set_threads(int32_t threads) {
-  threadCount().store(threads <= 0 ? machineThreads() : std::min(threads, ThreadPool::maxThreads),
-                      std::memory_order_relaxed);
+/// How many threads a call may have where `torch`, if any, lends its own.
+static int32_t threadsWith(const TorchPool *torch) {
+  int32_t requested = requestedThreads.load(std::memory_order_relaxed);
+  if (!torch)
+    return requested ? requested : machineThreads();
+  int32_t lent = std::min(torch->threads(), ThreadPool::maxThreads);
+  return requested ? std::min(requested, lent) : lent;
 }
 
-int32_t saccade_threads(void) { return threadCount().load(std::memory_order_relaxed); }
+/// False, with nothing done, where there is one thread only.
+static bool runOnThreads(Job &job) {
+  saccade_host_parallel_for host = hostParallelFor.load(std::memory_order_acquire);
+  const TorchPool *torch = host ? nullptr : TorchPool::find();
+  auto workers = static_cast<int32_t>(std::min<int64_t>(threadsWith(torch), job.count));
+  if (workers < 2)
+    return false;
+  if (host) {
+    host(hostUser.load(std::memory_order_relaxed), workers, Job::work, &job);
+  } else if (torch && torch->isAlive()) {
+    torch->run(workers, Job::work, &job);
+  } else {
+    ThreadPool *pool = ThreadPool::get();
+    if (!pool || !pool->run(workers, Job::work, &job))
+      return false;
+  }
+  // What is left where no worker came, or those who came had no memory.
+  job.runItems(job.callerScratch);
+  return true;
+}
 
-int32_t saccade_parallel_for(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
+static int32_t parallelFor(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
   if (count <= 0)
     return 0;
   ScratchScope scratch(scratchBytes);
   if (!scratch.get())
     return 1;
-  int32_t threads = saccade_threads();
-  if (count > 1 && threads > 1 && scratch.isOutermost() &&
-      ThreadPool::get().run({task, context, count, scratchBytes}, threads, scratch.get()))
-    return 0;
+  if (count > 1 && scratch.isOutermost() && requestedThreads.load(std::memory_order_relaxed) != 1) {
+    Job job{task, context, count, scratchBytes, ScratchScope::thread(), scratch.get()};
+    if (runOnThreads(job))
+      return 0;
+  }
   task(context, 0, count, scratch.get());
   return 0;
 }
+
+static void setThreads(int32_t threads) {
+  requestedThreads.store(std::clamp(threads, 0, ThreadPool::maxThreads), std::memory_order_relaxed);
+}
+
+static int32_t threads() { return threadsWith(hostParallelFor.load() ? nullptr : TorchPool::find()); }
+
+static void setParallelFor(saccade_host_parallel_for run, void *user) {
+  hostUser.store(user, std::memory_order_relaxed);
+  hostParallelFor.store(run, std::memory_order_release);
+}
+
+const Hook saccade::runtime::ownHook = {sizeof(Hook), parallelFor, setThreads, threads, setParallelFor};

@@ -7,33 +7,15 @@
 #ifndef SACCADE_LIB_RUNTIME_CPU_SCRATCH_H
 #define SACCADE_LIB_RUNTIME_CPU_SCRATCH_H
 
-#include "saccade/Runtime/Runtime.h"
+#include <cstdint>
 
 namespace saccade::runtime {
 
 /// Holds `bytes` of this thread's scratch for as long as it lives. Also marks the thread as being inside a call.
-class ScratchScope {
+class [[gnu::visibility("hidden")]] ScratchScope {
 public:
-  explicit ScratchScope(int64_t bytes) {
-    Stack &stack = local();
-    level = stack.depth++;
-    if (level < Stack::kept) {
-      Block &block = stack.blocks[level];
-      if (block.bytes < bytes || !block.memory) {
-        saccade_release(block.memory);
-        block.memory = saccade_allocate(bytes);
-        block.bytes = block.memory ? bytes : 0;
-      }
-      memory = block.memory;
-    } else {
-      memory = saccade_allocate(bytes);
-    }
-  }
-  ~ScratchScope() {
-    if (level >= Stack::kept)
-      saccade_release(memory);
-    --local().depth;
-  }
+  explicit ScratchScope(int64_t bytes);
+  ~ScratchScope();
   ScratchScope(const ScratchScope &) = delete;
   ScratchScope &operator=(const ScratchScope &) = delete;
 
@@ -41,26 +23,10 @@ public:
   void *get() const { return memory; }
   /// False inside a running task.
   bool isOutermost() const { return level == 0; }
+  /// The same for all scopes of a thread, and for no other thread that lives.
+  static const void *thread();
 
 private:
-  struct Block {
-    void *memory = nullptr;
-    int64_t bytes = 0;
-  };
-  struct Stack {
-    static constexpr int kept = 4;
-    Block blocks[kept];
-    int depth = 0;
-    ~Stack() {
-      for (Block &block : blocks)
-        saccade_release(block.memory);
-    }
-  };
-  static Stack &local() {
-    thread_local Stack stack;
-    return stack;
-  }
-
   int level;
   void *memory;
 };

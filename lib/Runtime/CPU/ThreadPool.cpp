@@ -5,12 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ThreadPool.h"
-#include "Scratch.h"
-#include <algorithm>
-#include <chrono>
-#include <climits>
 #include <csignal>
+#include <ctime>
 #include <linux/futex.h>
+#include <new>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,32 +34,40 @@ static void relax() {
 #endif
 }
 
+static int64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
+}
+
 /// Spins until `done()` or some 30 microseconds have passed; says which.
 template <typename Predicate> static bool spinUntil(Predicate done) {
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point end = Clock::now() + std::chrono::microseconds(30);
+  int64_t end = nanoseconds() + 30'000;
   do {
     for (int i = 0; i < 32; ++i) {
       if (done())
         return true;
       relax();
     }
-  } while (Clock::now() < end);
+  } while (nanoseconds() < end);
   return false;
 }
 
-ThreadPool &ThreadPool::get() {
+ThreadPool *ThreadPool::get() {
   // Leaked on purpose: workers may outlive static destructors, and a pool of before a fork has locks in any state.
   static std::atomic<ThreadPool *> pool{nullptr};
   ThreadPool *known = pool.load(std::memory_order_acquire);
   pid_t process = getpid();
   while (!known || known->process != process) {
-    auto *fresh = new ThreadPool(process);
+    void *memory = saccade_allocate(sizeof(ThreadPool));
+    if (!memory)
+      return nullptr;
+    auto *fresh = new (memory) ThreadPool(process);
     if (pool.compare_exchange_strong(known, fresh, std::memory_order_acq_rel))
-      return *fresh;
-    delete fresh;
+      return fresh;
+    saccade_release(fresh);
   }
-  return *known;
+  return known;
 }
 
 void ThreadPool::startWorkers(int wanted) {
@@ -86,20 +92,20 @@ void ThreadPool::startWorkers(int wanted) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-bool ThreadPool::run(const Job &job, int threads, void *scratch) {
+bool ThreadPool::run(int threads, saccade_work work, void *context) {
   if (taken.exchange(true, std::memory_order_acquire))
     return false;
-  int helpers = static_cast<int>(std::min<int64_t>(threads, job.count)) - 1;
+  int helpers = threads - 1;
   startWorkers(helpers);
-  current = job;
-  next.store(0, std::memory_order_relaxed);
+  this->work = work;
+  this->context = context;
   joinLimit.store(helpers, std::memory_order_relaxed);
   // Opens the job. Nobody is inside, so the sum carries into nothing.
   gate.fetch_add(jobUnit + openBit);
   if (sleepers.load() != 0)
     wake(gate, helpers, workerChannel);
 
-  workOn(scratch);
+  work(context);
 
   uint32_t state = gate.fetch_and(~openBit) & ~openBit;
   auto empty = [&] { return ((state = gate.load(std::memory_order_acquire)) & joinedMask) == 0; };
@@ -108,11 +114,6 @@ bool ThreadPool::run(const Job &job, int threads, void *scratch) {
       sleepWhile(gate, state, callerChannel);
   taken.store(false, std::memory_order_release);
   return true;
-}
-
-void ThreadPool::workOn(void *scratch) {
-  for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < current.count;)
-    current.task(current.context, item, item + 1, scratch);
 }
 
 bool ThreadPool::tryJoin(uint32_t &seen) {
@@ -148,12 +149,7 @@ void ThreadPool::workerLoop() {
       sleepers.fetch_sub(1);
       joined = joined || tryJoin(seen);
     }
-    // Without scratch this worker leaves its share to the others.
-    {
-      ScratchScope scratch(current.scratchBytes);
-      if (scratch.get())
-        workOn(scratch.get());
-    }
+    work(context);
     leave();
   }
 }

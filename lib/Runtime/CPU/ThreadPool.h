@@ -13,24 +13,16 @@
 
 namespace saccade::runtime {
 
-/// A call of saccade_parallel_for.
-struct Job {
-  saccade_task task;
-  void *context;
-  int64_t count;
-  int64_t scratchBytes;
-};
-
-class ThreadPool {
+class [[gnu::visibility("hidden")]] ThreadPool {
 public:
   static constexpr int maxThreads = 1024;
 
-  /// The pool of this process; a new one in the child of a fork, whose threads are not there.
-  static ThreadPool &get();
+  /// The pool of this process; a new one in the child of a fork, whose threads are not there. Null without memory.
+  static ThreadPool *get();
 
-  /// Runs all of `job` on up to `threads` threads; the caller is one of them and works in `scratch`. False, with
+  /// Calls `work(context)` once on the calling thread and on up to `threads` - 1 others at the same time; false, with
   /// nothing done, where another host thread is using the pool.
-  bool run(const Job &job, int threads, void *scratch);
+  bool run(int threads, saccade_work work, void *context);
 
 private:
   explicit ThreadPool(pid_t process) : process(process) {}
@@ -38,15 +30,14 @@ private:
   void workerLoop();
   bool tryJoin(uint32_t &seen);
   void leave();
-  void workOn(void *scratch);
 
   // The gate is one word, so that joining a job and closing it cannot cross:
   // the number of the job, whether it is open, how many workers are inside.
   static constexpr uint32_t joinedMask = 0x7ff, openBit = 0x800, jobUnit = 0x1000;
   alignas(64) std::atomic<uint32_t> gate{0};
-  alignas(64) std::atomic<int64_t> next{0}; ///< the first work item that nobody has
   alignas(64) std::atomic<uint32_t> sleepers{0};
-  Job current{};                      ///< read only by those inside
+  saccade_work work = nullptr; ///< the job's; read only by those inside
+  void *context = nullptr;
   std::atomic<uint32_t> joinLimit{0}; ///< how many workers the job may have at once
   std::atomic<bool> taken{false};     ///< by a calling host thread
   int workers = 0;                    ///< started; touched by the owner of `taken` only

@@ -160,10 +160,28 @@ def symbols(tree):
     if not archive.exists():
         yield f"{archive} does not exist"
         return
-    listed = subprocess.run(["llvm-nm", "--demangle", str(archive)], capture_output=True, text=True, check=True)
-    for line in listed.stdout.splitlines():
+    undefined, defined = set(), set()
+    for line in nm("--demangle", str(archive)):
         if re.search(r"\b(llvm|mlir)::|\b(LLVM|mlir)[A-Z]", line):
             yield f"the runtime uses a symbol of LLVM: {line.strip()}"
+        if found := re.fullmatch(r"[0-9a-f]* *([A-Za-z]) (.*)", line):
+            (undefined if found[1] == "U" else defined).add(found[2])
+    # The thread pointer's function belongs to the dynamic linker, which libc brings along.
+    allowed = defined | libc() | {"__tls_get_addr", "_GLOBAL_OFFSET_TABLE_"}
+    for name in sorted(undefined - allowed):
+        if not re.match(r"__(asan|tsan|ubsan|sanitizer)_", name):
+            yield f"the runtime needs more than libc to be linked: {name}"
+
+
+def nm(*arguments):
+    return subprocess.run(["llvm-nm", *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def libc():
+    """What the C library of this very process exports."""
+    maps = pathlib.Path("/proc/self/maps").read_text()
+    library = re.search(r"(/\S*/libc[.-]\S*so\S*)$", maps, re.M)[1]
+    return {line.split()[-1].split("@")[0] for line in nm("--dynamic", "--defined-only", library)}
 
 
 def coverage(tree):
