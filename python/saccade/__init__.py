@@ -1,6 +1,29 @@
-"""Saccade from Python: compile an attention graph and run it on NumPy arrays."""
+"""Saccade from Python: compile attention programs and call them on torch tensors and NumPy arrays.
 
+Importing this imports neither torch nor NumPy, and loads no library.
+"""
+
+from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
+from saccade.errors import CompileError, Diagnostic, Warning
+from saccade.function import Function, Value
+from saccade.module import Module, compile
 from saccade.runner import Failed, run, tool
 
 __version__ = "0.1.0"
-__all__ = ["Failed", "run", "tool"]
+__all__ = [
+    "CacheInfo",
+    "CompileError",
+    "Diagnostic",
+    "Failed",
+    "Function",
+    "Module",
+    "Value",
+    "Warning",
+    "cache_clear",
+    "cache_info",
+    "compile",
+    "num_threads",
+    "run",
+    "set_num_threads",
+    "tool",
+]

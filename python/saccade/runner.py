@@ -4,8 +4,6 @@ import pathlib
 import subprocess
 import tempfile
 
-import numpy as np
-
 
 class Failed(RuntimeError):
     """A tool did not exit with 0; `code` is its exit code, the message its diagnostics."""
@@ -26,6 +24,8 @@ def run(graph, entry, args, *, results=1, options=()):
     Returns (list of `results` arrays, what the tool printed). `options` go to `saccade-run` as they are, e.g.
     ["--check", "--time"]. Raises Failed with the tool's exit code and diagnostics where it refuses.
     """
+    import numpy as np  # here, so that importing saccade does not take it
+
     with tempfile.TemporaryDirectory(prefix="saccade-") as folder:
         folder = pathlib.Path(folder)
         command = [tool("saccade-run"), str(graph), f"--entry={entry}"]

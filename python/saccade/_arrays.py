@@ -1,0 +1,212 @@
+"""The arrays that calls take: the guards before compiled code sees them, and how they are described to it.
+
+Nothing here imports torch or NumPy: an argument of theirs can only come where they are already in the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import struct
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+Array: TypeAlias = Union["torch.Tensor", "numpy.ndarray"]
+"""A torch CPU tensor or a NumPy array."""
+
+# DLPack's (type code, bits) of the element types of programs.
+DTYPES = {
+    "float64": (2, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "bool": (6, 8),
+    "int64": (0, 64), "int32": (0, 32), "int16": (0, 16), "int8": (0, 8),
+    "uint64": (1, 64), "uint32": (1, 32), "uint16": (1, 16), "uint8": (1, 8),
+}  # fmt: skip
+DTYPE_NAMES = {encoded: name for name, encoded in DTYPES.items()}
+
+_torch: Any = None  # torch, once the process has it
+_plain: set[type] = set()  # torch's tensor types whose memory is what it seems to be
+_codes: dict[Any, int] = {}  # torch and NumPy dtypes as a DLDataType of one lane
+
+
+def torch_module() -> Any:
+    """torch where the process has imported it, else None."""
+    global _torch
+    if _torch is None and hasattr(torch := sys.modules.get("torch"), "is_grad_enabled"):
+        _plain.update((torch.Tensor, torch.nn.Parameter))
+        for name, (code, bits) in DTYPES.items():
+            if hasattr(torch, name):
+                _codes[getattr(torch, name)] = code | bits << 8 | 1 << 16
+        _torch = torch
+    return _torch
+
+
+def is_torch(x: object) -> bool:
+    """Whether x is a torch tensor."""
+    return type(x) in _plain or ((torch := torch_module()) is not None and isinstance(x, torch.Tensor))
+
+
+def is_numpy(x: object) -> bool:
+    """Whether x is a NumPy array."""
+    return (numpy := sys.modules.get("numpy")) is not None and isinstance(x, numpy.ndarray)
+
+
+# --- guards -----------------------------------------------------------------------------------------------------------
+
+
+def check_tensor(name: str, x: Any) -> bool:
+    """Refuses what compiled code would read wrongly or not at all; `name` is the argument's. Extents and element types
+    are checked by the code itself. Returns whether x is a torch tensor (else it is a NumPy array).
+
+    Raises ValueError for a tensor that requires grad (unless grad mode is off) or has the negative or conjugate bit
+    set, TypeError for another device, for what has no memory of its own (fake, meta, sparse, nested and functorch tensors,
+    masked arrays), for NumPy arrays of other than plain native numbers, and for what is no array.
+    """
+    if type(x) in _plain and x.is_cpu and not x.requires_grad and not x.is_neg():
+        try:
+            if x.data_ptr():  # raises where there is no storage
+                return True
+        except RuntimeError:
+            pass
+    if is_torch(x):
+        check_torch(name, x)
+        return True
+    if is_numpy(x):
+        _check_numpy(name, x)
+        return False
+    _refuse(name, x)
+
+
+def check_result(name: str, x: Any) -> bool:
+    """check_tensor, for an array that is written to: a read-only one is a ValueError."""
+    if check_tensor(name, x):
+        return True
+    if not x.flags.writeable:
+        raise ValueError(f"{name} is a read-only NumPy array, wanted one to write to")
+    return False
+
+
+def _refuse(name: str, x: object) -> NoReturn:
+    kind = type(x)
+    found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    raise TypeError(f"{name} is {'None' if x is None else f'a {found}'}, wanted a torch CPU tensor or a NumPy array")
+
+
+def check_torch(name: str, x: Any) -> None:
+    """check_tensor for what is known to be a torch tensor, with all that a quick look leaves out."""
+    if type(x) not in _plain and type(x).__torch_dispatch__ is not _torch._C._disabled_torch_dispatch_impl:
+        raise TypeError(f"{name} is a {type(x).__name__}, wanted a plain torch.Tensor: it has no memory to read")
+    if x.device.type != "cpu":
+        raise TypeError(f"{name} is on {x.device}, wanted cpu")
+    if x.layout is not _torch.strided or x.is_nested:
+        kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+        raise TypeError(f"{name} is a {kind} tensor, wanted a dense one")
+    try:
+        is_missing = x.data_ptr() == 0 and x.numel() > 0
+    except RuntimeError:
+        is_missing = True
+    if is_missing:
+        raise TypeError(f"{name} has no memory to read: torch.func traces it, or it was never computed")
+    if x.requires_grad and _torch.is_grad_enabled():
+        raise ValueError(
+            f"{name} requires grad, and there is no backward yet: call under torch.no_grad() or pass {name}.detach()"
+        )
+    if x.is_neg():
+        raise ValueError(f"{name} is a view with the negative bit set: pass {name}.resolve_neg()")
+    if x.is_conj():
+        raise ValueError(f"{name} is a view with the conjugate bit set: pass {name}.resolve_conj()")
+
+
+def _check_numpy(name: str, x: Any) -> None:
+    dtype = x.dtype
+    if dtype not in _codes:
+        encoded = DTYPES.get(dtype.name)
+        if encoded is None:
+            raise TypeError(f"{name} has dtype {dtype}, wanted one of {', '.join(DTYPES)}")
+        if not dtype.isnative:
+            raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; wanted {dtype.newbyteorder().name}")
+        _codes[dtype] = encoded[0] | encoded[1] << 8 | 1 << 16
+    if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+        raise TypeError(f"{name} is a masked array, wanted a plain one: its mask would count for nothing")
+    if not x.flags.aligned:
+        raise ValueError(f"{name} is a view whose elements are not aligned in memory: pass a copy")
+
+
+def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int | float | bool:
+    """The Python number for the scalar argument `name`; `type` is as in the program ("index", "f32"), `encoded` DLPack's
+    (code, bits). TypeError for what is no number, or no integer where one is wanted; ValueError where it does not fit.
+    """
+    code, bits = encoded
+    is_real = code in (2, 4)
+    try:
+        if getattr(x, "ndim", 0) or isinstance(x, (str, bytes)):
+            raise TypeError
+        number = float(x) if is_real else _truth(x) if code == 6 else operator.index(x)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} is {x!r:.80}, wanted {'a number' if is_real else 'an integer'} ({type})") from None
+    # Integers of programs have no sign of their own: both readings of their bits may be given.
+    lowest, highest = (0, 1) if code == 6 else (-(1 << bits - 1), min(1 << bits, 1 << 63) - 1)
+    if not is_real and not lowest <= number <= highest:
+        raise ValueError(f"{name} is {number}, wanted {lowest} ... {highest} ({type})")
+    return number
+
+
+def _truth(x: Any) -> bool | int:
+    """operator.index for i1, which also takes NumPy's True and False."""
+    return bool(x) if getattr(getattr(x, "dtype", None), "kind", "") == "b" else operator.index(x)
+
+
+# --- descriptions for the C API ---------------------------------------------------------------------------------------
+
+
+def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
+    """Address of element 0, DLDataType, extents and strides in elements of an array that check_tensor let pass."""
+    if is_torch(x):
+        try:
+            return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
+        except KeyError:
+            raise TypeError(f"{name} has dtype {x.dtype}, wanted one of {', '.join(DTYPES)}") from None
+    size, strides = x.itemsize, x.strides
+    if not x.flags.c_contiguous and any(stride % size for stride in strides):
+        raise ValueError(f"{name} has strides of {strides} bytes, wanted multiples of its {size}-byte elements")
+    return x.__array_interface__["data"][0], _codes[x.dtype], x.shape, tuple([stride // size for stride in strides])
+
+
+def pack(values: list[Any]) -> ctypes.Array:
+    """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is what
+    `describe` gives, or a Python number. One piece of 64-bit words is several times quicker than ctypes structures."""
+    tensors = [value for value in values if type(value) is tuple]
+    count = 3 * len(values) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
+    memory = (ctypes.c_int64 * count)()
+    base = ctypes.addressof(memory)
+    words: list[int] = []
+    extra: list[int] = []
+    for value in values:
+        if type(value) is tuple:
+            data, dtype, shape, strides = value
+            rank = len(shape)
+            at = base + 8 * (3 * len(values) + len(extra))
+            words += (at, 0, 0)
+            # DLTensor: data, device (cpu 0), ndim and dtype, shape, strides, byte_offset.
+            extra += (data, 1, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
+        elif type(value) is float:
+            words += (0, 0, struct.unpack("=q", struct.pack("=d", value))[0])
+        else:
+            words += (0, value, 0)
+    memory[:] = words + extra
+    return memory
+
+
+def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
+    """A new NumPy array; bfloat16 takes ml_dtypes."""
+    import numpy
+
+    if dtype != "bfloat16":
+        return numpy.empty(shape, dtype)
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise TypeError("a NumPy result of bfloat16 takes the package ml_dtypes; or pass torch tensors") from None
+    return numpy.empty(shape, ml_dtypes.bfloat16)

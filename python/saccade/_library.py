@@ -1,0 +1,203 @@
+"""libsaccade.so, the compiler: declared as in saccade-c/saccade.h, loaded at the first use.
+
+Importing this loads nothing. The library stands in the package's own folder, and its symbols stay private to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import pathlib
+import threading
+from collections.abc import Iterator
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
+from typing import NamedTuple, NoReturn
+
+from saccade.errors import CompileError, Diagnostic
+
+PATH = pathlib.Path(__file__).with_name("lib") / "libsaccade.so"
+
+SEVERITIES = ("note", "warning", "error", "remark")
+DiagnosticHandler = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+
+
+class Option(ctypes.Structure):
+    """SaccadeOption."""
+
+    _fields_ = [("name", c_char_p), ("value", c_char_p)]
+
+
+class DataType(ctypes.Structure):
+    """DLDataType."""
+
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class ValueInfo(ctypes.Structure):
+    """SaccadeValueInfo."""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("type", c_char_p),
+        ("dtype", DataType),
+        ("rank", c_int32),
+        ("extents", POINTER(c_int64)),
+    ]
+
+
+class _CacheCounts(ctypes.Structure):
+    _fields_ = [("hits", c_uint64), ("compilations", c_uint64), ("modules", c_uint64)]
+
+
+class CacheInfo(NamedTuple):
+    """What the compilations of this process came to."""
+
+    hits: int
+    """Programs that were found already compiled."""
+    compilations: int
+    """Programs that were compiled."""
+    modules: int
+    """Compiled programs now in the cache."""
+
+
+_PROGRAM = [c_void_p, c_char_p, c_size_t, c_char_p, POINTER(Option), c_size_t]
+# name: (result, arguments)
+_FUNCTIONS = {
+    "saccade_message": (c_char_p, []),
+    "saccade_version": (c_char_p, []),
+    "saccade_context_create": (c_void_p, []),
+    "saccade_context_set_diagnostic_handler": (None, [c_void_p, DiagnosticHandler, c_void_p]),
+    "saccade_option_names": (c_char_p, []),
+    "saccade_compile": (c_int, [*_PROGRAM, POINTER(c_void_p)]),
+    "saccade_program_at": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
+    "saccade_text_free": (None, [c_void_p]),
+    "saccade_cache_info": (_CacheCounts, [c_void_p]),
+    "saccade_cache_clear": (None, [c_void_p]),
+    "saccade_module_release": (None, [c_void_p]),
+    "saccade_module_num_functions": (c_size_t, [c_void_p]),
+    "saccade_module_function_at": (c_void_p, [c_void_p, c_size_t]),
+    "saccade_function_name": (c_char_p, [c_void_p]),
+    "saccade_function_num_inputs": (c_size_t, [c_void_p]),
+    "saccade_function_num_results": (c_size_t, [c_void_p]),
+    "saccade_function_value": (ValueInfo, [c_void_p, c_size_t]),
+    "saccade_function_result_sizes": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_int64)]),
+    "saccade_function_call": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "saccade_function_tvm_ffi": (c_void_p, [c_void_p]),
+    "saccade_set_num_threads": (None, [c_int32]),
+    "saccade_num_threads": (c_int32, []),
+}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """The loaded library; calls into it release the GIL. Raises ImportError where it cannot be loaded."""
+    if not PATH.exists():
+        raise ImportError(f"saccade's compiler is not installed: there is no {PATH}", path=str(PATH))
+    try:
+        loaded = ctypes.CDLL(str(PATH))
+    except OSError as error:
+        raise ImportError(
+            f"saccade's compiler cannot be loaded: {error}. It needs the shared libraries of LLVM and MLIR 22 "
+            "(on Debian: libllvm22 and libmlir-22)",
+            path=str(PATH),
+        ) from error
+    for name, (result, arguments) in _FUNCTIONS.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+# SaccadeResult, but for SACCADE_REFUSED.
+_ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError}
+
+
+def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoReturn:
+    """Raises what a SaccadeResult other than SACCADE_OK stands for, with this thread's message."""
+    message = library().saccade_message().decode(errors="replace")
+    if result in _ERRORS:
+        raise _ERRORS[result](message)
+    texts = "\n".join(diagnostic.text for diagnostic in diagnostics)
+    raise CompileError(texts or message, diagnostics)
+
+
+# --- the context of this process --------------------------------------------------------------------------------------
+
+_lock = threading.Lock()
+_context: int | None = None
+_compiling = 0
+_of_thread = threading.local()
+
+
+@DiagnosticHandler
+def _handle_diagnostic(severity: int, text: bytes, _user: object) -> None:
+    collected = getattr(_of_thread, "diagnostics", None)
+    if collected is not None:
+        collected.append(Diagnostic.parse(SEVERITIES[severity], text.decode(errors="replace")))
+
+
+def context() -> int:
+    """The one context of this process, with the kernels compiled so far."""
+    global _context
+    with _lock:
+        if _context is None:
+            _context = library().saccade_context_create()
+            if _context is None:
+                raise MemoryError("no memory for a compiler context")
+            library().saccade_context_set_diagnostic_handler(_context, _handle_diagnostic, None)
+        return _context
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
+    """The context, and a list that gets what the compiler says of what this thread compiles with it."""
+    global _compiling
+    collected = _of_thread.diagnostics = []
+    used = context()
+    with _lock:
+        _compiling += 1
+    try:
+        yield used, collected
+    finally:
+        _of_thread.diagnostics = None
+        with _lock:
+            _compiling -= 1
+
+
+def _after_fork() -> None:
+    """The child goes on with the parent's kernels, unless another thread of the parent was in the compiler: its locks
+    are never released here, so the child starts with a new context."""
+    global _lock, _context, _compiling
+    _lock = threading.Lock()
+    if _compiling:
+        _context, _compiling = None, 0
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def cache_info() -> CacheInfo:
+    """How often programs were compiled, and found again, in this process."""
+    counts = library().saccade_cache_info(context())
+    return CacheInfo(counts.hits, counts.compilations, counts.modules)
+
+
+def cache_clear() -> None:
+    """Forgets all compiled programs (those in use live on) and counts from 0 again."""
+    library().saccade_cache_clear(context())
+
+
+def set_num_threads(threads: int) -> None:
+    """Sets how many threads a call may use, the calling one included; 0 is the machine's count.
+
+    Where PyTorch is in the process its own pool serves, with `torch.set_num_threads`.
+    """
+    if threads < 0:
+        raise ValueError(f"found {threads} threads, wanted 0 (the machine's count) or more")
+    library().saccade_set_num_threads(threads)
+
+
+def num_threads() -> int:
+    """How many threads a call may use, the calling one included."""
+    return library().saccade_num_threads()
