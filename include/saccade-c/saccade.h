@@ -1,7 +1,9 @@
 /*===- saccade.h - The compiler as a C library -------------------------*- C -*-===
  *
- * Compile a program, look a function up, call it on DLTensors. Every function may be called from several threads
- * at once. Strings are UTF-8 and end in 0. Nothing here throws or aborts on bad input.
+ * Compile a program, look a function up, call it on DLTensors; docs/c-api.md shows it. Every function may be called
+ * from several threads at once, and after fork. Strings are UTF-8 and end in 0. Nothing here throws or aborts on bad
+ * input; handles must be valid, and no signal handler is ever installed. Programs are compiled on a thread with a
+ * large stack of their own, so a caller with a small one is well.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef SACCADE_C_SACCADE_H
@@ -37,28 +39,31 @@ SACCADE_API const char *saccade_message(void);
 /* "0.1.0" */
 SACCADE_API const char *saccade_version(void);
 
-typedef enum SaccadeSeverity { SACCADE_NOTE, SACCADE_WARNING, SACCADE_ERROR, SACCADE_REMARK } SaccadeSeverity;
-/* `text` is one diagnostic with its location, the line of source and a caret, as the tools print it. */
+typedef enum SaccadeSeverity { SACCADE_WARNING = 1, SACCADE_ERROR = 2, SACCADE_REMARK = 3 } SaccadeSeverity;
+/* `text` is one diagnostic with its location, the line of source, a caret and its notes, as the tools print it. */
 typedef void (*SaccadeDiagnosticHandler)(SaccadeSeverity severity, const char *text, void *user);
 
 /* NULL where memory ran out. */
 SACCADE_API SaccadeContext *saccade_context_create(void);
 /* Modules outlive their context. */
 SACCADE_API void saccade_context_destroy(SaccadeContext *context);
-/* NULL: none. Errors are also in saccade_message() after a refusal. */
+/* Called on the thread that asked for a compilation, before that call returns, and free to call anything here. NULL:
+ * none. Errors are also in saccade_message() after a refusal. */
 SACCADE_API void saccade_context_set_diagnostic_handler(SaccadeContext *context, SaccadeDiagnosticHandler handler,
                                                         void *user);
 
-/* A name and its value: {"target", "v4"}, {"lint", "true"}. saccade_option_names() lists them. */
+/* A name and its value: {"target", "v4"}, {"lint", "true"}. saccade_option_names() lists them; of one given twice the
+ * last counts. */
 typedef struct SaccadeOption {
   const char *name, *value;
 } SaccadeOption;
 /* The options with what they mean, one a line. */
 SACCADE_API const char *saccade_option_names(void);
 
-/* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics. The same
- * program with the same options is compiled once in a context and then found again. The caller owns one reference to
- * *module. */
+/* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics (NULL:
+ * "program"). The same program with the same options is compiled once in a context and then found again, without
+ * diagnostics; a thread that asks for what another one is compiling waits for it. The caller owns one reference to
+ * *module, which is NULL unless the result is SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                                           const SaccadeOption *options, size_t num_options, SaccadeModule **module);
 /* The program after a stage of the pipeline ("transforms", "schedule", ..., "llvm", "asm"), as text to be freed with
@@ -70,7 +75,9 @@ SACCADE_API void saccade_text_free(char *text);
 
 /* What a context's compilations came to. */
 typedef struct SaccadeCacheInfo {
-  uint64_t hits, compilations, modules; /* modules now in the cache */
+  uint64_t hits;         /* calls of saccade_compile that found their program */
+  uint64_t compilations; /* those that compiled it, refused programs included */
+  uint64_t modules;      /* now in the cache */
 } SaccadeCacheInfo;
 SACCADE_API SaccadeCacheInfo saccade_cache_info(SaccadeContext *context);
 /* Forgets all modules (those in use live on) and starts the counts at 0. */

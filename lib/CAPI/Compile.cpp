@@ -1,0 +1,232 @@
+//===- Compile.cpp - From text to modules, through the C API ------------------===//
+//
+// Diagnostics are collected where a program is compiled and handed over on the caller's own thread, with no lock held:
+// a handler may do what it likes.
+//
+//===----------------------------------------------------------------------===//
+#include "State.h"
+#include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Pipeline/Source.h"
+#include "saccade/Target/Target.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+using namespace mlir;
+using namespace saccade;
+using llvm::StringRef;
+
+//===----------------------------------------------------------------------===//
+// Messages
+//===----------------------------------------------------------------------===//
+
+static thread_local std::string lastMessage;
+
+SaccadeResult saccade::refuse(SaccadeResult result, const llvm::Twine &message) {
+  lastMessage = message.str();
+  return result;
+}
+
+SaccadeResult saccade::succeed() {
+  lastMessage.clear();
+  return SACCADE_OK;
+}
+
+const char *saccade_message(void) { return lastMessage.c_str(); }
+const char *saccade_version(void) { return SACCADE_VERSION; }
+
+//===----------------------------------------------------------------------===//
+// Contexts
+//===----------------------------------------------------------------------===//
+
+SaccadeContext *saccade_context_create(void) { return new (std::nothrow) SaccadeContext; }
+void saccade_context_destroy(SaccadeContext *context) { delete context; }
+
+void saccade_context_set_diagnostic_handler(SaccadeContext *context, SaccadeDiagnosticHandler handler, void *user) {
+  std::lock_guard guard(context->lock);
+  context->handler = handler;
+  context->user = user;
+}
+
+SaccadeCacheInfo saccade_cache_info(SaccadeContext *context) {
+  KernelCache::Info info = context->cache.info();
+  return {info.hits, info.compilations, info.modules};
+}
+
+void saccade_cache_clear(SaccadeContext *context) { context->cache.clear(); }
+
+//===----------------------------------------------------------------------===//
+// Compilation
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A program to compile, and what was said of it.
+struct Request {
+  StringRef source, name;
+  CompileOptions options;
+  std::vector<std::pair<SaccadeSeverity, std::string>> diagnostics = {};
+
+  DiagnosticSink sink() {
+    return [this](DiagnosticSeverity severity, StringRef text) {
+      // The numbers are the same; a note is part of the diagnostic that it belongs to.
+      diagnostics.emplace_back(static_cast<SaccadeSeverity>(severity), text.rtrim().str());
+    };
+  }
+};
+
+} // namespace
+
+static_assert(int(DiagnosticSeverity::Warning) == SACCADE_WARNING && int(DiagnosticSeverity::Error) == SACCADE_ERROR &&
+              int(DiagnosticSeverity::Remark) == SACCADE_REMARK);
+
+/// Checks what every compilation is given; nothing after `refuse`.
+static std::optional<Request> makeRequest(const SaccadeContext *context, const char *source, size_t size,
+                                          const char *name, const SaccadeOption *options, size_t count) {
+  constexpr size_t mostBytes = size_t(1) << 30;
+  const char *missing = !context               ? "context"
+                        : (!source && size)    ? "source"
+                        : (!options && count)  ? "array of options"
+                                               : nullptr;
+  if (missing) {
+    refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + missing + " is NULL");
+    return std::nullopt;
+  }
+  if (size > mostBytes) {
+    refuse(SACCADE_VALUE_ERROR,
+           "the source has " + llvm::Twine(size) + " bytes, wanted at most " + llvm::Twine(mostBytes));
+    return std::nullopt;
+  }
+  std::optional<CompileOptions> parsed = parseOptions(llvm::ArrayRef(options, count));
+  if (!parsed)
+    return std::nullopt;
+  return Request{StringRef(source, size), name ? name : "program", std::move(*parsed)};
+}
+
+/// Hands the diagnostics over and ends the request: well, or with the errors as the message.
+static SaccadeResult finish(SaccadeContext *context, Request &request, llvm::Error error) {
+  std::string message;
+  if (error) {
+    std::string text = llvm::toString(std::move(error));
+    auto isError = [](const auto &diagnostic) { return diagnostic.first == SACCADE_ERROR; };
+    // The error repeats none of the diagnostics, and is worth telling only where there are none.
+    if (llvm::none_of(request.diagnostics, isError))
+      request.diagnostics.emplace_back(SACCADE_ERROR, text.empty() ? "the program was refused" : text);
+    auto errors = llvm::make_filter_range(request.diagnostics, isError);
+    message = llvm::join(llvm::make_second_range(errors), "\n");
+  }
+  SaccadeDiagnosticHandler handler;
+  void *user;
+  {
+    std::lock_guard guard(context->lock);
+    handler = context->handler;
+    user = context->user;
+  }
+  if (handler)
+    for (const auto &[severity, text] : request.diagnostics)
+      handler(severity, text.c_str(), user);
+  return message.empty() ? succeed() : refuse(SACCADE_REFUSED, message);
+}
+
+static LogicalResult parse(Source &source, Request &request) {
+  return source.parse(llvm::MemoryBuffer::getMemBufferCopy(request.source, request.name), request.sink());
+}
+
+static llvm::Expected<KernelCache::Program> compile(Request &request) {
+  Source source;
+  if (failed(parse(source, request)))
+    return llvm::createStringError("the program could not be parsed");
+  llvm::Expected<std::unique_ptr<Executable>> executable = Executable::create(source.module(), request.options);
+  if (!executable)
+    return executable.takeError();
+  return KernelCache::Program(std::move(*executable));
+}
+
+SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
+                              const SaccadeOption *options, size_t num_options, SaccadeModule **module) {
+  if (!module)
+    return refuse(SACCADE_VALUE_ERROR, "the place for the module is NULL");
+  *module = nullptr;
+  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
+  if (!request)
+    return SACCADE_VALUE_ERROR;
+  if (!hostRuns(*request->options.target))
+    return refuse(SACCADE_UNSUPPORTED,
+                  "this machine cannot run code for target '" + request->options.target->name + "'");
+  bool hasStack = true;
+  std::string key = KernelCache::makeKey(request->source, request->options);
+  llvm::Expected<KernelCache::Program> program =
+      context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
+        std::optional<llvm::Expected<KernelCache::Program>> compiled;
+        hasStack = runOnLargeStack([&] { compiled.emplace(compile(*request)); });
+        return hasStack ? std::move(*compiled) : llvm::createStringError("no memory for a thread to compile on");
+      });
+  if (!program) {
+    if (hasStack)
+      return finish(context, *request, program.takeError());
+    return refuse(SACCADE_OUT_OF_MEMORY, llvm::toString(program.takeError()));
+  }
+  *module = createModule(std::move(*program));
+  return finish(context, *request, llvm::Error::success());
+}
+
+//===----------------------------------------------------------------------===//
+// Stages
+//===----------------------------------------------------------------------===//
+
+static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrite_stream &os) {
+  Source source;
+  if (failed(parse(source, request)))
+    return llvm::createStringError("the program could not be parsed");
+  bool isMLIR = llvm::is_contained(stageNames(), stage);
+  if (isMLIR)
+    request.options.stopAfter = stage.str();
+  if (failed(runPipeline(source.module(), request.options)))
+    return llvm::createStringError("the program was refused");
+  if (isMLIR) {
+    source.module().print(os);
+    return llvm::Error::success();
+  }
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> translated = translate(source.module(), context, *request.options.target);
+  if (!translated)
+    return llvm::createStringError("the program could not be translated to LLVM IR");
+  if (stage == "asm")
+    return emitAssembly(*translated, *request.options.target, os);
+  printLLVM(*translated, os);
+  return llvm::Error::success();
+}
+
+SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, size_t size, const char *name,
+                                 const SaccadeOption *options, size_t num_options, const char *stage, char **text) {
+  if (!text || !stage)
+    return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + (text ? "stage" : "place for the text") + " is NULL");
+  *text = nullptr;
+  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
+  if (!request)
+    return SACCADE_VALUE_ERROR;
+  llvm::SmallVector<StringRef> stages = stageNames();
+  stages.append({"llvm", "asm"});
+  if (!llvm::is_contained(stages, stage))
+    return refuse(SACCADE_VALUE_ERROR,
+                  "there is no stage '" + llvm::Twine(stage) + "', wanted one of " + llvm::join(stages, ", "));
+  llvm::SmallString<0> printed;
+  llvm::raw_svector_ostream os(printed);
+  std::optional<llvm::Error> error;
+  if (!runOnLargeStack([&] { error.emplace(printStage(*request, stage, os)); }))
+    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for a thread to compile on");
+  SaccadeResult result = finish(context, *request, std::move(*error));
+  if (result != SACCADE_OK)
+    return result;
+  *text = static_cast<char *>(std::malloc(printed.size() + 1));
+  if (!*text)
+    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for the text of " + llvm::Twine(printed.size()) + " bytes");
+  std::memcpy(*text, printed.c_str(), printed.size() + 1);
+  return result;
+}
+
+void saccade_text_free(char *text) { std::free(text); }
