@@ -4,7 +4,9 @@
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler that built us
 #
-# Features for REQUIRES: avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
+# Features for REQUIRES: numpy, torch (in .venv); avx2, avx512f, avx512_bf16, f16c (what this machine's processor
+# has); asan, tsan.
+import glob
 import os
 import sys
 
@@ -25,6 +27,8 @@ venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")
 python = venv if os.path.exists(venv) else sys.executable
 if python == venv:
     config.available_features.add("numpy")
+    if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "torch")):
+        config.available_features.add("torch")
 config.substitutions += [
     ("%python", python),
     ("%src", config.saccade_source_dir),

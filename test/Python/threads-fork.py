@@ -1,0 +1,25 @@
+"""The child of a fork that loads its first copy of the runtime itself leaves alone the pool of PyTorch, which may have
+lost its threads. A small library stands in for PyTorch.
+
+REQUIRES: numpy
+UNSUPPORTED: asan, tsan
+RUN: env PYTHONPATH=%S/Inputs %python %s %build
+"""
+
+import ctypes
+import pathlib
+import sys
+
+from probe import Probe, in_child
+
+build = pathlib.Path(sys.argv[1])
+torch = ctypes.CDLL(build / "test" / "Unit" / "Runtime" / "Inputs" / "stable" / "libtorch_cpu.so")
+
+
+def child():
+    assert len(Probe(build).run()) == 2 and torch.fake_calls() == 0
+
+
+in_child(child)
+Probe(build).run()
+assert torch.fake_calls() == 1
