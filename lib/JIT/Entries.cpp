@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Dialect/Attn/Analysis/NameValues.h"
 #include "saccade/JIT/Executable.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -58,6 +59,8 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
     if (!function.isPublic() || function.isExternal())
       continue;
     Entry entry{function.getName().str(), {}, {}};
+    llvm::SmallVector<std::string> names = attn::nameValues(function);
+    auto name = names.begin();
     auto convert = [&](llvm::ArrayRef<Type> types, llvm::StringRef role, std::vector<ValueType> &into) {
       for (auto [i, type] : llvm::enumerate(types)) {
         std::optional<ValueType> converted = getValueType(type);
@@ -68,6 +71,7 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
                                << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
           return false;
         }
+        converted->name = *name++;
         into.push_back(*converted);
       }
       return true;

@@ -1,17 +1,16 @@
 //===- Executable.cpp - A program compiled into this process ------------------===//
 //
-// Everything that can be wrong with a call is found here or in the program's own shape function, before compiled
-// code touches memory.
+// Calls go through the runtime's checks, like those of every other host.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Parser/Parser.h"
+#include "saccade-c/DLTensor.h"
+#include "saccade/Pipeline/ParseProgram.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Target/Target.h"
-#include "llvm/ADT/StringMap.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
@@ -23,8 +22,8 @@ using namespace saccade;
 
 struct Executable::State {
   struct Code {
-    const char *(*call)(void **arguments);
-    const char *(*shapes)(void **arguments, int64_t *sizes);
+    const SaccadeEntry *entry;
+    TVMFFIFunction tvmFFI;
   };
 
   std::vector<Entry> entries;
@@ -33,7 +32,12 @@ struct Executable::State {
   size_t codeBytes = 0;
   std::unique_ptr<llvm::orc::LLJIT> jit;
 
-  const Code &codeOf(const Entry &entry) const { return code[&entry - entries.data()]; }
+  const Code *codeOf(llvm::StringRef name) const {
+    for (auto [entry, code] : llvm::zip_equal(entries, code))
+      if (entry.name == name)
+        return &code;
+    return nullptr;
+  }
 };
 
 namespace {
@@ -53,73 +57,76 @@ private:
   Clock::time_point start = Clock::now();
 };
 
-/// The arguments of a compiled entry: descriptors as MLIR lays them out, and pointers to them.
+/// Buffers as the runtime takes them, inputs and then outputs. Where there are too many or too few it says so.
 class ArgumentList {
 public:
-  void add(const ValueType &type, const Buffer &buffer) {
-    if (!type.isTensor) {
-      pointers.push_back(buffer.data);
-      return;
-    }
-    // {allocated, aligned, offset, sizes[rank], strides[rank]}, all words of eight bytes
-    auto &words = descriptors.emplace_back();
-    auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffer.data));
-    words.append({address, address, 0});
-    words.append(buffer.sizes.begin(), buffer.sizes.end());
-    words.append(buffer.strides.begin(), buffer.strides.end());
-    pointers.push_back(words.data());
+  ArgumentList(const Entry &entry, const SaccadeEntry &border, llvm::ArrayRef<Buffer> inputs,
+               llvm::ArrayRef<Buffer> outputs) {
+    tensors.reserve(inputs.size() + outputs.size());
+    arguments.resize(inputs.size() + outputs.size());
+    auto types = llvm::concat<const ValueType>(entry.arguments, entry.results);
+    const SaccadeValueType *value = border.values;
+    for (auto [type, buffer, argument] : llvm::zip(types, llvm::concat<const Buffer>(inputs, outputs), arguments))
+      add(type, buffer, *value++, argument);
   }
-  explicit ArgumentList(size_t count) { descriptors.reserve(count); }
-  void **data() { return pointers.data(); }
+
+  const SaccadeArgument *data() const { return arguments.data(); }
+  int32_t size() const { return static_cast<int32_t>(arguments.size()); }
 
 private:
-  std::vector<llvm::SmallVector<int64_t, 11>> descriptors; ///< never reallocated: `pointers` point into it
-  llvm::SmallVector<void *> pointers;
+  void add(const ValueType &type, const Buffer &buffer, const SaccadeValueType &border, SaccadeArgument &into) {
+    if (!type.isTensor) {
+      if (buffer.data)
+        readScalar(type.element, buffer.data, into);
+      return;
+    }
+    assert(buffer.sizes.size() == buffer.strides.size() && "a buffer has a stride for each extent");
+    DLTensor &tensor = tensors.emplace_back();
+    tensor.data = buffer.data;
+    tensor.device.device_type = decltype(tensor.device.device_type)(kDLCPU);
+    tensor.ndim = static_cast<int32_t>(buffer.sizes.size());
+    tensor.dtype = {border.code, border.bits, 1};
+    tensor.shape = const_cast<int64_t *>(buffer.sizes.data()); // nobody writes there
+    tensor.strides = const_cast<int64_t *>(buffer.strides.data());
+    into.kind = SaccadeArgumentDLTensor;
+    into.value.pointer = &tensor;
+  }
+
+  static void readScalar(ElementType type, const void *data, SaccadeArgument &into) {
+    if (isFloat(type)) {
+      into.kind = SaccadeArgumentReal;
+      into.value.real = readElement(type, data);
+      return;
+    }
+    into.kind = SaccadeArgumentInteger;
+    if (elementBytes(type) == 8)
+      std::memcpy(&into.value.integer, data, sizeof(int64_t)); // a double does not hold all of them
+    else
+      into.value.integer = static_cast<int64_t>(readElement(type, data));
+  }
+
+  llvm::SmallVector<DLTensor> tensors; ///< never reallocated: `arguments` point into it
+  llvm::SmallVector<SaccadeArgument> arguments;
 };
 
+llvm::Error errorOf(SaccadeStatus status) {
+  return status == SaccadeDone ? llvm::Error::success() : llvm::createStringError(saccade_entry_message());
+}
+
 } // namespace
-
-static std::string shapeText(llvm::ArrayRef<int64_t> shape) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  llvm::interleave(shape, os, "x");
-  return shape.empty() ? "no extents" : text;
-}
-
-/// Compares a buffer with what the type (or `wanted`, where known) says of it.
-static llvm::Error checkBuffer(const Entry &entry, llvm::StringRef role, size_t i, const ValueType &type,
-                               const Buffer &buffer, llvm::ArrayRef<int64_t> wanted) {
-  auto refuse = [&](const llvm::Twine &what) {
-    return llvm::createStringError("entry '" + entry.name + "': " + role + " #" + llvm::Twine(i) + " (" + type.str() +
-                                   ") " + what);
-  };
-  if (!type.isTensor)
-    return buffer.data ? llvm::Error::success() : refuse("is missing");
-  if (buffer.sizes.size() != wanted.size() || buffer.strides.size() != wanted.size())
-    return refuse("is given a tensor with " + llvm::Twine(buffer.sizes.size()) + " dimensions");
-  bool isEmpty = false;
-  for (auto [extent, expected] : llvm::zip_equal(buffer.sizes, wanted)) {
-    if (extent < 0 || (!ShapedType::isDynamic(expected) && extent != expected))
-      return refuse("is given a tensor of shape " + shapeText(buffer.sizes));
-    isEmpty |= extent == 0;
-  }
-  return buffer.data || isEmpty ? llvm::Error::success() : refuse("is missing its data");
-}
-
-static llvm::Error checkInputs(const Entry &entry, llvm::ArrayRef<Buffer> inputs) {
-  if (inputs.size() != entry.arguments.size())
-    return llvm::createStringError("entry '" + entry.name + "' takes " + llvm::Twine(entry.arguments.size()) +
-                                   " arguments, " + llvm::Twine(inputs.size()) + " are given: " + entry.signature());
-  for (auto [i, input] : llvm::enumerate(inputs))
-    if (llvm::Error error = checkBuffer(entry, "argument", i, entry.arguments[i], input, entry.arguments[i].shape))
-      return error;
-  return llvm::Error::success();
-}
 
 Executable::Executable(std::unique_ptr<State> state) : state(std::move(state)) {}
 Executable::~Executable() = default;
 
 llvm::ArrayRef<Entry> Executable::entries() const { return state->entries; }
+const SaccadeEntry *Executable::code(llvm::StringRef name) const {
+  const State::Code *code = state->codeOf(name);
+  return code ? code->entry : nullptr;
+}
+TVMFFIFunction Executable::tvmFFI(llvm::StringRef name) const {
+  const State::Code *code = state->codeOf(name);
+  return code ? code->tvmFFI : nullptr;
+}
 const CompileTimes &Executable::compileTimes() const { return state->times; }
 size_t Executable::codeBytes() const { return state->codeBytes; }
 
@@ -159,14 +166,19 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   if (!jit)
     return jit.takeError();
   state->jit = std::move(*jit);
-  for (const Entry &entry : state->entries) {
-    llvm::Expected<llvm::orc::ExecutorAddr> call = state->jit->lookup("saccade_call_" + entry.name);
-    if (!call)
-      return call.takeError();
-    llvm::Expected<llvm::orc::ExecutorAddr> shapes = state->jit->lookup("saccade_shapes_" + entry.name);
-    if (!shapes)
-      return shapes.takeError();
-    state->code.push_back({call->toPtr<const char *(*)(void **)>(), shapes->toPtr<const char *(*)(void **, int64_t *)>()});
+  for (Entry &entry : state->entries) {
+    llvm::Expected<llvm::orc::ExecutorAddr> table = state->jit->lookup("__saccade_entry_" + entry.name);
+    if (!table)
+      return table.takeError();
+    llvm::Expected<llvm::orc::ExecutorAddr> tvmFFI = state->jit->lookup("__tvm_ffi_" + entry.name);
+    if (!tvmFFI)
+      return tvmFFI.takeError();
+    state->code.push_back({table->toPtr<const SaccadeEntry *>(), tvmFFI->toPtr<TVMFFIFunction>()});
+    // Compilation may have found better names for results than the program as it came in has.
+    const SaccadeValueType *value = state->code.back().entry->values;
+    for (std::vector<ValueType> *types : {&entry.arguments, &entry.results})
+      for (ValueType &type : *types)
+        type.name = (value++)->name;
   }
   state->times.link = watch.lap();
   return std::unique_ptr<Executable>(new Executable(std::move(state)));
@@ -182,7 +194,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::Str
   std::string diagnostics;
   llvm::raw_string_ostream os(diagnostics);
   SourceMgrDiagnosticHandler handler(sources, &context, os);
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
+  OwningOpRef<ModuleOp> module = parseProgram(sources, &context);
   if (!module)
     return llvm::createStringError(diagnostics);
   llvm::Expected<std::unique_ptr<Executable>> executable = create(*module, options);
@@ -191,27 +203,16 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::Str
   return executable;
 }
 
-/// How the extent that a message asks for relates to the one found, where they need not be equal.
-static llvm::StringRef relationWords(llvm::StringRef message) {
-  if (message.ends_with("no multiple of that of key heads"))
-    return "a multiple of ";
-  return message.ends_with("is too small for it") ? "at least " : "";
-}
-
 llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>
 Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) const {
-  if (llvm::Error error = checkInputs(entry, inputs))
-    return error;
-  ArgumentList arguments(inputs.size());
-  for (auto [type, input] : llvm::zip_equal(entry.arguments, inputs))
-    arguments.add(type, input);
-  size_t count = 2; // room for what a refusal found and wanted
+  const SaccadeEntry &border = *code(entry.name);
+  size_t count = 0;
   for (const ValueType &result : entry.results)
     count += result.shape.size();
-  llvm::SmallVector<int64_t> sizes(count, 0);
-  if (const char *message = state->codeOf(entry).shapes(arguments.data(), sizes.data()))
-    return llvm::createStringError("entry '" + entry.name + "': " + message + ": found " + llvm::Twine(sizes[0]) +
-                                   ", wanted " + relationWords(message) + llvm::Twine(sizes[1]));
+  llvm::SmallVector<int64_t> sizes(std::max<size_t>(count, 2), 0);
+  ArgumentList arguments(entry, border, inputs, {});
+  if (llvm::Error error = errorOf(saccade_entry_shapes(&border, arguments.data(), arguments.size(), sizes.data())))
+    return error;
   std::vector<llvm::SmallVector<int64_t, 4>> shapes;
   llvm::ArrayRef<int64_t> rest = sizes;
   for (const ValueType &result : entry.results) {
@@ -222,21 +223,7 @@ Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) cons
 }
 
 llvm::Error Executable::call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, llvm::ArrayRef<Buffer> outputs) const {
-  llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> shapes = resultShapes(entry, inputs);
-  if (!shapes)
-    return shapes.takeError();
-  if (outputs.size() != entry.results.size())
-    return llvm::createStringError("entry '" + entry.name + "' gives " + llvm::Twine(entry.results.size()) +
-                                   " results, memory for " + llvm::Twine(outputs.size()) + " is given");
-  ArgumentList arguments(inputs.size() + outputs.size());
-  for (auto [type, input] : llvm::zip_equal(entry.arguments, inputs))
-    arguments.add(type, input);
-  for (auto [i, output] : llvm::enumerate(outputs)) {
-    if (llvm::Error error = checkBuffer(entry, "result", i, entry.results[i], output, (*shapes)[i]))
-      return error;
-    arguments.add(entry.results[i], output);
-  }
-  if (const char *message = state->codeOf(entry).call(arguments.data()))
-    return llvm::createStringError("entry '" + entry.name + "': " + message);
-  return llvm::Error::success();
+  const SaccadeEntry &border = *code(entry.name);
+  ArgumentList arguments(entry, border, inputs, outputs);
+  return errorOf(saccade_entry_call(&border, arguments.data(), arguments.size()));
 }

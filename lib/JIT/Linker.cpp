@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Linker.h"
 #include "saccade/Runtime/Conversions.h"
+#include "saccade/Runtime/Entry.h"
 #include "saccade/Runtime/Runtime.h"
 #include "llvm/ExecutionEngine/Orc/AbsoluteSymbols.h"
 #include "llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h"
@@ -21,6 +22,10 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
   add("saccade_parallel_for", &saccade_parallel_for);
   add("saccade_allocate", &saccade_allocate);
   add("saccade_release", &saccade_release);
+  add("saccade_entry_call", &saccade_entry_call);
+  add("saccade_entry_shapes", &saccade_entry_shapes);
+  add("saccade_entry_message", &saccade_entry_message);
+  add("saccade_entry_call_tvm_ffi", &saccade_entry_call_tvm_ffi);
   add("__truncsfbf2", &__truncsfbf2);
   add("__truncdfbf2", &__truncdfbf2);
   add("__truncsfhf2", &__truncsfhf2);

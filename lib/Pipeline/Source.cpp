@@ -1,11 +1,11 @@
-//===- Source.cpp - A program as a tool reads it ------------------------------===//
+//===- Source.cpp - A program as it is read -----------------------------------===//
 //
-// One context a tool, without threads of its own: a kernel compiles faster than a thread pool starts.
+// One context a program, without threads of its own: a kernel compiles faster than a thread pool starts.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Source.h"
-#include "mlir/Parser/Parser.h"
 #include "mlir/Tools/Plugins/PassPlugin.h"
+#include "saccade/Pipeline/ParseProgram.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -19,7 +19,33 @@ static DialectRegistry makeRegistry() {
   return registry;
 }
 
+/// MLIR's own rendering, one diagnostic at a time.
+class Source::Renderer : public SourceMgrDiagnosticHandler {
+public:
+  Renderer(llvm::SourceMgr &files, MLIRContext *context, DiagnosticSink sink)
+      : SourceMgrDiagnosticHandler(files, context, os), sink(std::move(sink)) {
+    setHandler([this](Diagnostic &diagnostic) {
+      text.clear();
+      emitDiagnostic(diagnostic);
+      this->sink(diagnostic.getSeverity(), text);
+    });
+  }
+
+private:
+  DiagnosticSink sink;
+  std::string text;
+  llvm::raw_string_ostream os{text};
+};
+
 Source::Source() : mlir(makeRegistry(), MLIRContext::Threading::DISABLED) {}
+Source::~Source() = default;
+
+LogicalResult Source::parse(std::unique_ptr<llvm::MemoryBuffer> text, DiagnosticSink sink) {
+  files.AddNewSourceBuffer(std::move(text), llvm::SMLoc());
+  renderer = std::make_unique<Renderer>(files, &mlir, std::move(sink));
+  parsed = parseProgram(files, &mlir);
+  return success(static_cast<bool>(parsed));
+}
 
 ExitCode Source::load(llvm::StringRef tool, llvm::StringRef path) {
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFileOrSTDIN(path);
@@ -28,10 +54,8 @@ ExitCode Source::load(llvm::StringRef tool, llvm::StringRef path) {
     return ExitFile;
   }
   setReproducerInput((*file)->getBuffer());
-  files.AddNewSourceBuffer(std::move(*file), llvm::SMLoc());
-  handler = std::make_unique<SourceMgrDiagnosticHandler>(files, &mlir, llvm::errs());
-  parsed = parseSourceFile<ModuleOp>(files, &mlir);
-  return parsed ? ExitDone : ExitRefused;
+  auto toStandardError = [](DiagnosticSeverity, llvm::StringRef text) { llvm::errs() << text; };
+  return succeeded(parse(std::move(*file), toStandardError)) ? ExitDone : ExitRefused;
 }
 
 ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {

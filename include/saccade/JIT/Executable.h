@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "saccade/Pipeline/CompileOptions.h"
+#include "saccade/Runtime/Entry.h"
 #include "saccade/Support/ElementType.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
@@ -22,6 +23,7 @@ struct ValueType {
   ElementType element;
   bool isTensor = false;                    ///< else a scalar
   llvm::SmallVector<int64_t, 4> shape = {}; ///< `mlir::ShapedType::kDynamic` where not known
+  std::string name = {};                    ///< as in the program, without '%'
 
   /// As MLIR writes it: "tensor<?x8xf32>", "index".
   std::string str() const;
@@ -37,7 +39,7 @@ struct Entry {
 
 /// A tensor in the caller's memory, or a scalar (no extents).
 struct Buffer {
-  void *data;                                 ///< of element 0; never null unless the tensor is empty
+  void *data;                                 ///< of element 0; null is refused unless the tensor is empty
   llvm::SmallVector<int64_t, 4> sizes = {};   ///< extents
   llvm::SmallVector<int64_t, 4> strides = {}; ///< in elements; may be 0 or negative for inputs
 
@@ -51,6 +53,9 @@ struct CompileTimes {
   double pipeline = 0, codegen = 0, link = 0;
   double total() const { return pipeline + codegen + link; }
 };
+
+/// The face of an entry that TVM-FFI calls: inputs, then results; 0, or -1 with an error raised there.
+using TVMFFIFunction = int32_t (*)(void *self, const void *arguments, int32_t count, void *result);
 
 /// A compiled program. Its entries may be called from several threads at once.
 class Executable {
@@ -68,12 +73,18 @@ public:
   /// Null where there is none of that name.
   const Entry *lookup(llvm::StringRef name) const;
 
+  /// What the compiled code says of an entry, to be called through include/saccade/Runtime/Entry.h; null where there is
+  /// no entry of that name. Valid while the executable lives.
+  const SaccadeEntry *code(llvm::StringRef name) const;
+  TVMFFIFunction tvmFFI(llvm::StringRef name) const;
+
   /// Checks the run-time shapes of `inputs` and says which extents the results will have, one list a result.
   llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>> resultShapes(const Entry &entry,
                                                                           llvm::ArrayRef<Buffer> inputs) const;
 
-  /// Checks all shapes and calls the entry; `outputs` are the caller's, must not overlap one another or an input, and
+  /// Checks everything and calls the entry; `outputs` are the caller's, must not overlap one another or an input, and
   /// must have the extents that `resultShapes` gives. Where memory runs out it is an error, and they hold anything.
+  /// Both are conveniences over saccade_entry_call; buffers are taken to be of the entry's element types.
   llvm::Error call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, llvm::ArrayRef<Buffer> outputs) const;
 
   const CompileTimes &compileTimes() const;

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
+#include "saccade/Dialect/Attn/Analysis/NameValues.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 
@@ -40,6 +41,15 @@ static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> mess
     if (!numbers.contains(i + 1))
       text = "";
   return Builder(function.getContext()).getStrArrayAttr(live);
+}
+
+/// What whoever calls the entry will be told of it: {names, type}.
+static DictionaryAttr getSignature(func::FuncOp entry) {
+  Builder builder(entry.getContext());
+  SmallVector<std::string> names = nameValues(entry);
+  SmallVector<StringRef> views(names.begin(), names.end());
+  return builder.getDictionaryAttr({builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
+                                    builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
 /// Makes the shape function of `entry`, behind it.
@@ -88,7 +98,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
         function.emitError() << "entry '" << function.getName() << "' branches, expected straight code";
         return signalPassFailure();
       }
-      function->setAttr("attn.entry", UnitAttr::get(&getContext()));
+      function->setAttr("attn.entry", getSignature(function));
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function)))
         return signalPassFailure();

@@ -1,0 +1,54 @@
+//===- NameValues.cpp - What the values of an entry are called ----------------===//
+//
+// MLIR keeps no names of values, so those of arguments travel in their locations.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/NameValues.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+
+/// With everything that C does not allow in a name replaced; empty where nothing of it is left.
+static std::string toIdentifier(StringRef name) {
+  if (name.empty() || llvm::isDigit(name.front()))
+    return "";
+  std::string identifier = name.str();
+  for (char &letter : identifier)
+    if (!llvm::isAlnum(letter))
+      letter = '_';
+  return identifier;
+}
+
+static std::string nameArgument(BlockArgument argument) {
+  std::string name;
+  if (auto location = dyn_cast<NameLoc>(argument.getLoc()))
+    name = toIdentifier(location.getName());
+  return name.empty() ? "arg" + std::to_string(argument.getArgNumber()) : name;
+}
+
+static std::string nameResult(Value value, unsigned index, unsigned count) {
+  if (auto attention = value.getDefiningOp<saccade::attn::AttentionOp>())
+    return value == attention.getOutput() ? "output" : "lse";
+  return count == 1 ? "result" : "result" + std::to_string(index);
+}
+
+SmallVector<std::string> saccade::attn::nameValues(func::FuncOp function) {
+  SmallVector<std::string> names;
+  for (BlockArgument argument : function.getArguments())
+    names.push_back(nameArgument(argument));
+  // Where there are branches the results are those of the last block; such a function is refused later anyway.
+  ValueRange results = function.getBody().back().getTerminator()->getOperands();
+  for (auto [i, result] : llvm::enumerate(results))
+    names.push_back(nameResult(result, i, results.size()));
+
+  llvm::StringSet<> taken;
+  for (std::string &name : names) {
+    std::string free = name;
+    for (unsigned i = 1; !taken.insert(free).second; ++i)
+      free = name + "_" + std::to_string(i);
+    name = free;
+  }
+  return names;
+}

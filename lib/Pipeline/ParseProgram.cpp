@@ -1,0 +1,42 @@
+//===- ParseProgram.cpp - From text or bytecode to a module -------------------===//
+//
+// MLIR's parser drops the names of values, but tells where in the text each was defined.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Pipeline/ParseProgram.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Bytecode/BytecodeReader.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace mlir;
+
+/// Puts the names of a function's arguments into their locations.
+static void keepNames(func::FuncOp function, const AsmParserState &state) {
+  if (function.isExternal())
+    return;
+  const AsmParserState::BlockDefinition *entry = state.getBlockDef(&function.getBody().front());
+  if (!entry)
+    return;
+  for (auto [argument, definition] : llvm::zip(function.getArguments(), entry->arguments)) {
+    const char *begin = definition.loc.Start.getPointer();
+    StringRef text(begin, definition.loc.End.getPointer() - begin);
+    if (text.consume_front("%") && !text.empty())
+      argument.setLoc(NameLoc::get(StringAttr::get(function.getContext(), text), argument.getLoc()));
+  }
+}
+
+OwningOpRef<ModuleOp> saccade::parseProgram(const llvm::SourceMgr &sources, MLIRContext *context) {
+  ParserConfig config(context);
+  const llvm::MemoryBuffer *buffer = sources.getMemoryBuffer(sources.getMainFileID());
+  if (isBytecode(*buffer))
+    return parseSourceFile<ModuleOp>(sources, config);
+  Block block;
+  AsmParserState state;
+  if (failed(parseAsmSourceFile(sources, &block, config, &state)))
+    return nullptr;
+  block.walk([&](func::FuncOp function) { keepNames(function, state); });
+  Location start = FileLineColLoc::get(context, buffer->getBufferIdentifier(), /*line=*/0, /*column=*/0);
+  return detail::constructContainerOpForParserIfNecessary<ModuleOp>(&block, context, start);
+}

@@ -1,0 +1,220 @@
+//===- Arguments.cpp - From what hosts pass to what code reads ----------------===//
+//
+// Hosts are not trusted with anything that can be seen from here: a tensor may be fake, on a device, or of another
+// type than the program's.
+//
+//===----------------------------------------------------------------------===//
+#include "Arguments.h"
+#include "saccade/Runtime/Conversions.h"
+#include <cstring>
+
+using namespace saccade::runtime;
+
+namespace {
+
+/// A value of an entry while it is looked at.
+struct Place {
+  const SaccadeEntry &entry;
+  int32_t index;
+
+  const SaccadeValueType &type() const { return entry.values[index]; }
+};
+
+/// Where TVM-FFI's tensor object holds its DLTensor: behind reference counts, type index and deleter.
+constexpr int64_t tensorObjectHeader = 24;
+
+} // namespace
+
+#define REFUSE(STATUS, ...) return refuseValue(STATUS, place.entry, place.index, __VA_ARGS__)
+
+static SaccadeStatus convertInteger(Place place, const SaccadeArgument &argument, int64_t *word) {
+  const SaccadeValueType &type = place.type();
+  if (argument.kind != SaccadeArgumentInteger && argument.kind != SaccadeArgumentBool)
+    REFUSE(SaccadeTypeError, "found %s, wanted an integer", describeKind(argument.kind));
+  int64_t value = argument.value.integer;
+  // A narrow integer has no sign of its own: -1 and 255 are both an i8.
+  int64_t low = 0, high = 1;
+  if (type.code != kDLBool && type.bits < 64) {
+    low = -(int64_t(1) << (type.bits - 1));
+    high = (int64_t(1) << type.bits) - 1;
+  }
+  if (type.bits < 64 && (value < low || value > high))
+    REFUSE(SaccadeValueError, "found %lld, wanted %lld to %lld", static_cast<long long>(value),
+           static_cast<long long>(low), static_cast<long long>(high));
+  *word = value;
+  return SaccadeDone;
+}
+
+static SaccadeStatus convertReal(Place place, const SaccadeArgument &argument, int64_t *word) {
+  double value;
+  if (argument.kind == SaccadeArgumentReal)
+    value = argument.value.real;
+  else if (argument.kind == SaccadeArgumentInteger || argument.kind == SaccadeArgumentBool)
+    value = static_cast<double>(argument.value.integer);
+  else
+    REFUSE(SaccadeTypeError, "found %s, wanted a number", describeKind(argument.kind));
+  auto store = [&](auto narrow) { memcpy(word, &narrow, sizeof(narrow)); };
+  const SaccadeValueType &type = place.type();
+  if (type.bits == 64)
+    store(value);
+  else if (type.bits == 32)
+    store(static_cast<float>(value));
+  else if (type.code == kDLBfloat)
+    store(__truncdfbf2(value));
+  else
+    store(__truncdfhf2(value));
+  return SaccadeDone;
+}
+
+/// Type, device and rank: what does not depend on how large the tensor is.
+static SaccadeStatus checkKind(Place place, const DLTensor &tensor) {
+  const SaccadeValueType &type = place.type();
+  if (static_cast<int32_t>(tensor.device.device_type) != kDLCPU)
+    REFUSE(SaccadeTypeError, "on %s, wanted cpu", describe(tensor.device).text);
+  DLDataType found = tensor.dtype;
+  // Integers are without sign here: the program's ops say how they read them.
+  bool sameCode = found.code == type.code || (type.code == kDLInt && found.code == kDLUInt);
+  if (!sameCode || found.bits != type.bits || found.lanes != 1)
+    REFUSE(SaccadeTypeError, "found element type %s, wanted %s", describe(found).text,
+           describe(DLDataType{type.code, type.bits, 1}).text);
+  if (tensor.ndim != type.rank)
+    REFUSE(SaccadeTypeError, "found %d dimension%s, wanted %d", tensor.ndim, tensor.ndim == 1 ? "" : "s", type.rank);
+  if (type.rank > 0 && !tensor.shape)
+    REFUSE(SaccadeTypeError, "its shape is NULL");
+  return SaccadeDone;
+}
+
+/// Writes the strides; those that no element depends on become what they are in a compact tensor.
+static void copyStrides(const DLTensor &tensor, bool isEmpty, int64_t *strides) {
+  uint64_t compact = 1;
+  for (int32_t i = tensor.ndim; i-- > 0;) {
+    int64_t extent = tensor.shape[i];
+    bool matters = tensor.strides && !isEmpty && extent > 1;
+    strides[i] = matters ? tensor.strides[i] : static_cast<int64_t>(compact);
+    compact *= static_cast<uint64_t>(extent > 1 ? extent : 1); // of an empty tensor it may wrap around, harmlessly
+  }
+}
+
+/// False where extents and strides lead out of the address space.
+static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64_t *sizes, const int64_t *strides,
+                     Span &span) {
+  int64_t low = 0, high = 0, distinct = 1;
+  int64_t bytes = type.bits / 8;
+  bool wraps = false;
+  for (int32_t i = 0; i < type.rank; ++i) {
+    if (strides[i] == 0 || sizes[i] == 1)
+      continue;
+    int64_t reach;
+    wraps |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach);
+    int64_t &side = reach < 0 ? low : high;
+    wraps |= __builtin_add_overflow(side, reach, &side);
+    wraps |= __builtin_mul_overflow(distinct, sizes[i], &distinct);
+  }
+  wraps |= __builtin_mul_overflow(low, bytes, &low) || __builtin_mul_overflow(high, bytes, &high);
+  uintptr_t below = 0 - static_cast<uintptr_t>(low), above = static_cast<uintptr_t>(high) + bytes;
+  if (wraps || below > origin || above > UINTPTR_MAX - origin)
+    return false;
+  span.isEmpty = false;
+  span.origin = origin;
+  span.first = origin - below;
+  span.end = origin + above;
+  span.last = span.end - bytes;
+  span.isDense = span.end - span.first == static_cast<uintptr_t>(distinct) * bytes;
+  return true;
+}
+
+static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument, int64_t *words, Span &span) {
+  const SaccadeValueType &type = place.type();
+  bool isObject = argument.kind == SaccadeArgumentTensorObject;
+  if (!isObject && argument.kind != SaccadeArgumentDLTensor)
+    REFUSE(SaccadeTypeError, "found %s, wanted a tensor", describeKind(argument.kind));
+  if (!argument.value.pointer)
+    REFUSE(SaccadeTypeError, "is NULL, wanted a tensor");
+  const auto &tensor = *reinterpret_cast<const DLTensor *>(static_cast<const char *>(argument.value.pointer) +
+                                                           (isObject ? tensorObjectHeader : 0));
+  if (SaccadeStatus status = checkKind(place, tensor))
+    return status;
+
+  int64_t *sizes = words + 3, *strides = sizes + type.rank;
+  bool isEmpty = false;
+  for (int32_t i = 0; i < type.rank; ++i) {
+    int64_t extent = tensor.shape[i];
+    if (extent < 0)
+      REFUSE(SaccadeValueError, "found extent %lld in dimension %d", static_cast<long long>(extent), i);
+    if (type.extents[i] >= 0 && extent != type.extents[i])
+      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, wanted %lld", static_cast<long long>(extent), i,
+             static_cast<long long>(type.extents[i]));
+    isEmpty |= extent == 0;
+    sizes[i] = extent;
+  }
+  copyStrides(tensor, isEmpty, strides);
+
+  uintptr_t origin = reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+  if (!isEmpty) {
+    if (!tensor.data)
+      REFUSE(SaccadeValueError, "is NULL: a fake tensor has no data");
+    if (origin % (type.bits / 8))
+      REFUSE(SaccadeValueError, "begins at an address that is no multiple of the %d bytes of an element",
+             type.bits / 8);
+    if (!findSpan(type, origin, sizes, strides, span))
+      REFUSE(SaccadeValueError, "its extents and strides lead out of memory");
+  }
+  words[0] = words[1] = static_cast<int64_t>(origin);
+  words[2] = 0;
+  return SaccadeDone;
+}
+
+SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32_t index,
+                                                const SaccadeArgument &argument, int64_t *words, Span &span) {
+  Place place{entry, index};
+  const SaccadeValueType &type = place.type();
+  if (type.rank >= 0)
+    return convertTensor(place, argument, words, span);
+  bool isReal = type.code == kDLFloat || type.code == kDLBfloat;
+  return isReal ? convertReal(place, argument, words) : convertInteger(place, argument, words);
+}
+
+/// Whether steps along two dimensions lead to one element: a steps of `left` are as long as b of `right`.
+static bool stepsMeet(int64_t leftExtent, int64_t left, int64_t rightExtent, int64_t right) {
+  int64_t small = left, large = right;
+  if (small > large) {
+    small = right, large = left;
+    int64_t extent = leftExtent;
+    leftExtent = rightExtent, rightExtent = extent;
+  }
+  int64_t reach;
+  if (!__builtin_mul_overflow(small, leftExtent - 1, &reach) && reach < large)
+    return false; // nested, as nearly always
+  int64_t a = large, b = small;
+  while (b) {
+    int64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return large / a < leftExtent && small / a < rightExtent;
+}
+
+SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words,
+                                            const int64_t *extents, const Span &span) {
+  Place place{entry, index};
+  int32_t rank = place.type().rank;
+  const int64_t *sizes = words + 3, *strides = sizes + rank;
+  for (int32_t i = 0; i < rank; ++i)
+    if (sizes[i] != extents[i])
+      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, wanted %lld", static_cast<long long>(sizes[i]), i,
+             static_cast<long long>(extents[i]));
+  if (span.isEmpty)
+    return SaccadeDone;
+  for (int32_t i = 0; i < rank; ++i) {
+    if (sizes[i] == 1)
+      continue;
+    if (strides[i] <= 0)
+      REFUSE(SaccadeValueError, "found stride %lld in dimension %d, wanted a positive one",
+             static_cast<long long>(strides[i]), i);
+    for (int32_t j = 0; j < i; ++j)
+      if (sizes[j] > 1 && stepsMeet(sizes[j], strides[j], sizes[i], strides[i]))
+        REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d put two elements in one place",
+               static_cast<long long>(strides[j]), static_cast<long long>(strides[i]), j, i);
+  }
+  return SaccadeDone;
+}

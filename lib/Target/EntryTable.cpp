@@ -1,0 +1,98 @@
+//===- EntryTable.cpp - What compiled code says of an entry -------------------===//
+//
+// The constant SaccadeEntry of include/saccade/Runtime/Entry.h, field for field.
+//
+//===----------------------------------------------------------------------===//
+#include "EntryBuilder.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "saccade-c/DLTensor.h"
+#include "saccade/Runtime/Entry.h"
+
+using namespace mlir;
+using namespace saccade;
+
+std::optional<BorderType> saccade::getBorderType(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (isa<ShapedType>(type) && !tensor)
+    return std::nullopt;
+  Type element = getElementTypeOrSelf(type);
+  BorderType border;
+  if (isa<Float16Type, Float32Type, Float64Type>(element))
+    border = {kDLFloat, uint8_t(element.getIntOrFloatBitWidth())};
+  else if (isa<BFloat16Type>(element))
+    border = {kDLBfloat, 16};
+  else if (isa<IndexType>(element))
+    border = {kDLInt, 64};
+  else if (element.isInteger(1))
+    border = {kDLBool, 8};
+  else if (element.isSignlessInteger(8) || element.isSignlessInteger(16) || element.isSignlessInteger(32) ||
+           element.isSignlessInteger(64))
+    border = {kDLInt, uint8_t(element.getIntOrFloatBitWidth())};
+  else
+    return std::nullopt;
+  if (tensor) {
+    border.rank = int32_t(tensor.getRank());
+    border.extents = tensor.getShape();
+  }
+  return border;
+}
+
+Value EntryBuilder::createStruct(Location loc, LLVM::LLVMStructType type, ArrayRef<Value> fields) {
+  Value result = LLVM::UndefOp::create(builder, loc, type);
+  for (auto [i, field] : llvm::enumerate(fields))
+    result = LLVM::InsertValueOp::create(builder, loc, result, field, int64_t(i));
+  return result;
+}
+
+Value EntryBuilder::createExtents(Location loc, ArrayRef<int64_t> extents) {
+  if (extents.empty())
+    return LLVM::ZeroOp::create(builder, loc, pointer);
+  auto type = LLVM::LLVMArrayType::get(i64, extents.size());
+  LLVM::GlobalOp global = createConstant(loc, "saccade.extents", type, LLVM::Linkage::Internal, [&] {
+    Value array = LLVM::UndefOp::create(builder, loc, type);
+    for (auto [i, extent] : llvm::enumerate(extents)) {
+      Value here = constant(loc, i64, ShapedType::isDynamic(extent) ? -1 : extent);
+      array = LLVM::InsertValueOp::create(builder, loc, array, here, int64_t(i));
+    }
+    return array;
+  });
+  return addressOf(loc, global);
+}
+
+LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, StringRef symbol, LLVM::LLVMFuncOp call,
+                                       LLVM::LLVMFuncOp shapes) {
+  Location loc = entry.loc();
+  MLIRContext *context = module.getContext();
+  Type i8 = builder.getI8Type(), i16 = builder.getI16Type();
+  auto text = [&](StringRef words) { return addressOf(loc, createText(loc, words)); };
+
+  // name, text, extents, rank, code, bits, reserved
+  auto valueType = LLVM::LLVMStructType::getLiteral(context, {pointer, pointer, pointer, i32, i8, i8, i16});
+  auto valuesType = LLVM::LLVMArrayType::get(valueType, entry.numValues());
+  LLVM::GlobalOp values = createConstant(loc, "saccade.values", valuesType, LLVM::Linkage::Internal, [&] {
+    Value array = LLVM::UndefOp::create(builder, loc, valuesType);
+    for (size_t i = 0; i < entry.numValues(); ++i) {
+      BorderType type = *getBorderType(entry.valueType(i));
+      std::string words;
+      llvm::raw_string_ostream(words) << entry.valueType(i);
+      Value value = createStruct(loc, valueType,
+                                 {text(cast<StringAttr>(entry.names[i])), text(words), createExtents(loc, type.extents),
+                                  constant(loc, i32, type.rank), constant(loc, i8, type.code),
+                                  constant(loc, i8, type.bits), constant(loc, i16, 0)});
+      array = LLVM::InsertValueOp::create(builder, loc, array, value, int64_t(i));
+    }
+    return array;
+  });
+
+  // version, num_inputs, num_results, reserved, name, values, call, shapes
+  auto entryType =
+      LLVM::LLVMStructType::getLiteral(context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer});
+  return createConstant(loc, symbol, entryType, LLVM::Linkage::External, [&] {
+    return createStruct(loc, entryType,
+                        {constant(loc, i32, SACCADE_ENTRY_VERSION), constant(loc, i32, entry.numInputs()),
+                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, 0), text(entry.name),
+                         addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
+                         LLVM::AddressOfOp::create(builder, loc, shapes)});
+  });
+}
