@@ -1,6 +1,6 @@
-//===- Source.h - A program as a tool reads it --------------------*- C++ -*-===//
+//===- Source.h - A program as it is read -------------------------*- C++ -*-===//
 //
-// A context with our dialects, the file, and diagnostics that point into it.
+// A context with our dialects, the text or bytecode, and diagnostics that point into it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_SOURCE_H
@@ -13,13 +13,22 @@
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/CommandLine.h"
 #include "llvm/Support/SourceMgr.h"
+#include <functional>
 #include <memory>
 
 namespace saccade {
 
+/// Gets every diagnostic as text: its place, the line of the program and a caret, then its notes.
+using DiagnosticSink = std::function<void(mlir::DiagnosticSeverity severity, llvm::StringRef text)>;
+
 class Source {
 public:
   Source();
+  ~Source();
+
+  /// Parses MLIR text or bytecode; `text` is called as in diagnostics. From now on all diagnostics of the context go to
+  /// `sink`, which is told of a failure too.
+  llvm::LogicalResult parse(std::unique_ptr<llvm::MemoryBuffer> text, DiagnosticSink sink);
 
   /// Reads and parses the file ("-": standard input), MLIR text or bytecode. Anything but ExitDone has been explained
   /// on stderr under the name of `tool`.
@@ -29,9 +38,11 @@ public:
   mlir::MLIRContext &context() { return mlir; }
 
 private:
+  class Renderer;
+
   mlir::MLIRContext mlir;
   llvm::SourceMgr files;
-  std::unique_ptr<mlir::SourceMgrDiagnosticHandler> handler;
+  std::unique_ptr<Renderer> renderer;
   mlir::OwningOpRef<mlir::ModuleOp> parsed;
 };
 
