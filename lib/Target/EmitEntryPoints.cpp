@@ -24,7 +24,8 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 /// What the runtime exports, or an object calls: none of it can be an entry's.
 constexpr llvm::StringLiteral runtimeSymbols[] = {
     "saccade_parallel_for", "saccade_allocate",     "saccade_release",       "saccade_set_threads",       "saccade_threads",
-    "saccade_entry_call",   "saccade_entry_shapes", "saccade_entry_message", "saccade_entry_call_tvm_ffi"};
+    "saccade_entry_call",   "saccade_entry_shapes", "saccade_entry_message", "saccade_entry_call_tvm_ffi",
+    "saccade_runtime_v1",   "saccade_set_parallel_for"};
 
 /// The symbols that an entry exports.
 struct Exports {
@@ -33,7 +34,7 @@ struct Exports {
   explicit Exports(StringRef name)
       : table(("__saccade_entry_" + name).str()), tvmFFI(("__tvm_ffi_" + name).str()), call(("saccade_" + name).str()),
         shapes(call + "_shapes") {}
-  std::array<StringRef, 4> all() const { return {table, tvmFFI, call, shapes}; }
+  std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
 };
 
 struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
