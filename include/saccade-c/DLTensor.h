@@ -9,7 +9,9 @@
 
 #include <stdint.h>
 
-#if defined(__has_include)
+#if defined(DLPACK_DLPACK_H_) /* included already */
+#define SACCADE_HAS_DLPACK
+#elif defined(__has_include)
 #if __has_include(<dlpack/dlpack.h>)
 #include <dlpack/dlpack.h>
 #define SACCADE_HAS_DLPACK

@@ -6,12 +6,14 @@
 #include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
 #include "saccade/Support/ToolMain.h"
+#include "saccade/Target/SharedLibrary.h"
 #include "saccade/Target/Target.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/Path.h"
 
 using namespace saccade;
 
@@ -19,10 +21,12 @@ static constexpr llvm::StringLiteral tool = "saccade-compile";
 
 namespace {
 
-enum class Emit { MLIR, LLVM, Assembly, Object };
+enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header };
+
+constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so or header";
 
 struct Options {
-  std::string input, output, target = "host";
+  std::string input, output, header, target = "host";
   std::optional<Emit> emit;
   std::vector<std::string> plugins;
   CompileOptions compile;
@@ -39,13 +43,25 @@ static bool parseInsertion(llvm::StringRef text, CompileOptions &into) {
   return true;
 }
 
+/// dir/attend.so -> dir/attend.h
+static std::string headerBeside(llvm::StringRef library) {
+  llvm::SmallString<128> header(library);
+  llvm::sys::path::replace_extension(header, "h");
+  return header.str().str();
+}
+
 static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
   CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU");
   line.positional(options.input);
   line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
   line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
   std::string kind;
-  line.value("emit", "KIND", "What to write: mlir, llvm, asm or obj (the default)", kind);
+  line.value("emit", "KIND",
+             "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
+             "header) or header (only that)",
+             kind);
+  line.value("header", "FILE", "Where --emit=so writes the C header; beside the library, ending in .h, by default",
+             options.header);
   line.value("stop-after", "STAGE", "Stop after a stage and write its MLIR: " + llvm::join(stageNames(), ", "),
              options.compile.stopAfter);
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
@@ -70,11 +86,23 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                      .Case("llvm", Emit::LLVM)
                      .Case("asm", Emit::Assembly)
                      .Case("obj", Emit::Object)
+                     .Case("so", Emit::SharedLibrary)
+                     .Case("header", Emit::Header)
                      .Default(std::nullopt);
   if (!options.emit)
-    return line.usageError("unknown kind of output '" + kind + "', expected mlir, llvm, asm or obj");
+    return line.usageError("unknown kind of output '" + kind + "', expected " + kinds);
   if (stopsEarly && options.emit != Emit::MLIR)
     return line.usageError("--stop-after leaves MLIR; it cannot go with --emit=" + kind);
+  if (options.emit == Emit::SharedLibrary) {
+    if (options.output.empty() || options.output == "-")
+      return line.usageError("a shared library needs a file: -o FILE");
+    if (options.header.empty())
+      options.header = headerBeside(options.output);
+    if (options.header == options.output)
+      return line.usageError("library and header cannot both be '" + options.output + "'");
+  } else if (!options.header.empty()) {
+    return line.usageError("--header goes with --emit=so only");
+  }
   if (options.output.empty()) {
     if (options.emit == Emit::Object)
       return line.usageError("an object needs a file: -o FILE");
@@ -84,7 +112,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
 }
 
 /// Makes the output in memory, so that nothing is written where anything fails.
-static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::SmallVectorImpl<char> &into) {
+static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::ArrayRef<std::string> entries,
+                           llvm::SmallVectorImpl<char> &into) {
   llvm::raw_svector_ostream os(into);
   if (options.emit == Emit::MLIR) {
     module.print(os);
@@ -98,8 +127,51 @@ static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::
     printLLVM(*translated, os);
     return llvm::Error::success();
   }
-  return options.emit == Emit::Assembly ? emitAssembly(*translated, *options.compile.target, os)
-                                        : emitObject(*translated, *options.compile.target, os);
+  if (options.emit == Emit::Assembly)
+    return emitAssembly(*translated, *options.compile.target, os);
+  if (options.emit == Emit::Object)
+    return emitObject(*translated, *options.compile.target, os);
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream objectStream(object);
+  if (llvm::Error error = emitObject(*translated, *options.compile.target, objectStream))
+    return error;
+  llvm::Expected<llvm::SmallVector<char, 0>> library =
+      linkSharedLibrary(llvm::StringRef(object.data(), object.size()), entries);
+  if (!library)
+    return library.takeError();
+  into.append(library->begin(), library->end());
+  return llvm::Error::success();
+}
+
+static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {
+  llvm::errs() << tool << ": error: cannot write '" << path << "': " << llvm::toString(std::move(error)) << '\n';
+  return ExitFile;
+}
+
+static ExitCode write(const std::string &path, llvm::StringRef output) {
+  auto put = [&](llvm::raw_ostream &os) {
+    os << output;
+    return llvm::Error::success();
+  };
+  if (llvm::Error error = writeOutput(path, put))
+    return explainFile(path, std::move(error));
+  return ExitDone;
+}
+
+/// Writes both or none: the library comes to its place while the header is complete but not yet in its own.
+static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm::StringRef header) {
+  ExitCode ofLibrary = ExitDone;
+  llvm::Error error = writeOutput(options.header, [&](llvm::raw_ostream &os) {
+    os << header;
+    os.flush();
+    ofLibrary = write(options.output, library);
+    return ofLibrary ? llvm::createStringError("the library was not written") : llvm::Error::success();
+  });
+  if (ofLibrary) {
+    llvm::consumeError(std::move(error));
+    return ofLibrary;
+  }
+  return error ? explainFile(options.header, std::move(error)) : ExitDone;
 }
 
 static int run(llvm::ArrayRef<const char *> arguments) {
@@ -117,28 +189,41 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   if (ExitCode code = source.load(tool, options.input))
     return code;
 
+  LibraryInterface interface;
+  if (options.emit == Emit::SharedLibrary || options.emit == Emit::Header) {
+    bool isLibrary = options.emit == Emit::SharedLibrary;
+    llvm::StringRef name = llvm::sys::path::filename(isLibrary ? options.header : options.output);
+    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), name);
+    if (!found)
+      return ExitRefused;
+    interface = std::move(*found);
+  }
   auto functions = source.module().getOps<mlir::func::FuncOp>();
   if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
-    llvm::errs() << tool << ": warning: '" << options.input << "' has no public function: nothing of it can be called\n";
+    llvm::errs() << tool << ": warning: '" << options.input
+                 << "' has no public function: nothing of it can be called\n";
 
   llvm::SmallString<0> output;
   {
     Progress progress("compiling " + options.input);
+    // A header is written of programs only that compile.
     if (failed(runPipeline(source.module(), options.compile)))
       return ExitRefused;
-    if (llvm::Error error = produce(source.module(), options, output))
-      reportInternalError(llvm::toString(std::move(error)));
+    if (options.emit != Emit::Header) {
+      llvm::Error error = produce(source.module(), options, interface.entries, output);
+      if (error.isA<llvm::FileError>()) {
+        llvm::errs() << tool << ": error: linking needs temporary files: " << llvm::toString(std::move(error)) << '\n';
+        return ExitFile;
+      }
+      if (error)
+        reportInternalError(llvm::toString(std::move(error)));
+    }
   }
-  llvm::Error written = writeOutput(options.output, [&](llvm::raw_ostream &os) {
-    os << output;
-    return llvm::Error::success();
-  });
-  if (written) {
-    llvm::errs() << tool << ": error: cannot write '" << options.output << "': " << llvm::toString(std::move(written))
-                 << '\n';
-    return ExitFile;
-  }
-  return ExitDone;
+  if (options.emit == Emit::Header)
+    return write(options.output, interface.header);
+  if (options.emit == Emit::SharedLibrary)
+    return writeBoth(options, output, interface.header);
+  return write(options.output, output);
 }
 
 int main(int argc, char **argv) {

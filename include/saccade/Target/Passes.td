@@ -5,18 +5,21 @@
 include "mlir/Pass/PassBase.td"
 
 def EmitEntryPoints : Pass<"attn-emit-entry-points", "::mlir::ModuleOp"> {
-  let summary = "give every entry its plain C face";
+  let summary = "give every entry its table and its faces";
   let description = [{
-    Expects a module in the LLVM dialect whose entries were converted with `llvm.emit_c_interface`. For an entry
-    `@f` (marked `attn.entry`) it adds `const char *saccade_call_f(void **args)`, and for its shape function (marked
-    `attn.shapes_of = "f"`) `const char *saccade_shapes_f(void **args, int64_t *sizes)`. All else becomes internal,
-    so that no name of a user's function meets one of the host's.
+    Expects a module in the LLVM dialect whose entries were converted with `llvm.emit_c_interface`: each entry `@f`
+    (marked `attn.entry`, with the names and whole-tensor types of its values) and its shape function (marked
+    `attn.shapes_of = "f"`). For an entry it adds
 
-    `args[i]` points to the memref descriptor of argument i, or to the scalar itself; results follow as arguments,
-    because they are the caller's memory. It returns NULL, or "out of memory": then all that was allocated is released
-    and the results hold anything. `saccade_shapes_f` gets the inputs only and writes the extents of all
-    results one after the other. Where run-time shapes do not fit it returns a message instead of NULL and writes
-    the extent it found and the extent it wanted to sizes[0] and sizes[1]; `sizes` has room for two in any case.
+    - `__saccade_entry_f`, the constant SaccadeEntry of `include/saccade/Runtime/Entry.h`: names, types, and the two
+      functions of uniform signature that take MLIR's descriptors;
+    - `const char *saccade_f(const DLTensor * or scalar..., DLTensor *...)` and
+      `const char *saccade_f_shapes(inputs..., int64_t *sizes)`, described in `docs/calling.md`;
+    - `int32_t __tvm_ffi_f(void *, const TVMFFIAny *, int32_t, TVMFFIAny *)`.
+
+    These only pack their arguments: the runtime checks every call from the table. All else becomes internal, and is
+    renamed where it has a name that is needed. Refused are entries whose symbols meet one another or the runtime's,
+    and values of types that cannot cross the border.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }

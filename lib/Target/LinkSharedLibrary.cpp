@@ -1,0 +1,135 @@
+//===- LinkSharedLibrary.cpp - An object and the runtime become one file ------===//
+//
+// LLD in process, on files that the compiler carries inside, so that neither a linker nor a C library's development
+// files are needed. LLD reads and writes files only, so it works in a private folder that is gone afterwards.
+//
+//===----------------------------------------------------------------------===//
+#include "Embedded/Embedded.h"
+#include "lld/Common/Driver.h"
+#include "saccade/Target/SharedLibrary.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/SmallString.h"
+#include "llvm/Support/CrashRecoveryContext.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include <mutex>
+#include <stdlib.h>
+
+LLD_HAS_DRIVER(elf)
+
+using namespace llvm;
+
+namespace {
+
+/// A folder that only this user can look into, removed at the end.
+class PrivateFolder {
+public:
+  static Expected<PrivateFolder> create() {
+    SmallString<128> parent;
+    sys::path::system_temp_directory(/*ErasedOnReboot=*/true, parent);
+    std::string path = (parent + "/saccade-link-XXXXXX").str();
+    if (!mkdtemp(path.data()))
+      return createFileError(parent, errnoAsErrorCode());
+    return PrivateFolder(path);
+  }
+  PrivateFolder(PrivateFolder &&other) : path(std::exchange(other.path, "")) {}
+  ~PrivateFolder() {
+    // Nothing can be done about what is left behind.
+    if (!path.empty())
+      (void)sys::fs::remove_directories(path);
+  }
+
+  std::string operator/(StringRef name) const { return path + "/" + name.str(); }
+
+  Error write(StringRef name, StringRef content) const {
+    std::string file = *this / name;
+    std::error_code error;
+    raw_fd_ostream os(file, error);
+    if (error)
+      return createFileError(file, error);
+    os << content;
+    os.close();
+    error = os.error();
+    os.clear_error(); // one that is left there ends the process
+    return error ? createFileError(file, error) : Error::success();
+  }
+
+private:
+  explicit PrivateFolder(StringRef path) : path(path) {}
+  std::string path;
+};
+
+} // namespace
+
+/// The names that others see. All else stays inside, so that no two artifacts of a process meet.
+static std::string versionScript(ArrayRef<std::string> entries) {
+  std::string script = "{ global:\n";
+  for (const std::string &entry : entries)
+    script += formatv("saccade_{0};\nsaccade_{0}_shapes;\n__saccade_entry_{0};\n__tvm_ffi_{0};\n", entry);
+  return script + "saccade_runtime_v1;\nlocal: *; };\n";
+}
+
+/// Runs LLD; its text, where it fails.
+static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
+  // It has state of the process, and leaves by way of crash recovery where something is fatally wrong.
+  static std::mutex one;
+  std::lock_guard<std::mutex> lock(one);
+  CrashRecoveryContext::Enable();
+  scope_exit disable([] { CrashRecoveryContext::Disable(); });
+  std::string text;
+  raw_string_ostream os(text);
+  lld::Result result = lld::lldMain(arguments, os, os, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode == 0)
+    return std::nullopt;
+  return text;
+}
+
+Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries) {
+  Expected<PrivateFolder> made = PrivateFolder::create();
+  if (!made)
+    return made.takeError();
+  const PrivateFolder &folder = *made;
+  const std::pair<const char *, StringRef> inputs[] = {{"program.o", object},
+                                                       {"runtime.a", embedded::runtimeArchive()},
+                                                       {"libc.so.6", embedded::libcStub()},
+                                                       {"libm.so.6", embedded::libmStub()}};
+  for (auto [name, content] : inputs)
+    if (Error error = folder.write(name, content))
+      return error;
+  if (Error error = folder.write("exports", versionScript(entries)))
+    return error;
+  // What the runtimes of several artifacts share is left open for another one's definition; every other reference
+  // stays inside, also where the host loads artifacts with equal names into one scope.
+  if (Error error = folder.write("shared", "{ saccade_runtime_v1; };\n"))
+    return error;
+
+  std::string output = folder / "library.so";
+  const std::string paths[] = {folder / "program.o",
+                               folder / "runtime.a",
+                               folder / "libc.so.6",
+                               "--as-needed",
+                               folder / "libm.so.6",
+                               "--version-script=" + (folder / "exports"),
+                               "--dynamic-list=" + (folder / "shared")};
+  SmallVector<const char *> arguments = {"ld.lld", "-shared", "-o", output.c_str()};
+  for (const std::string &path : paths)
+    arguments.push_back(path.c_str());
+  // What the stubs do not offer is an error here, not on the user's machine.
+  arguments.append({"-z", "defs", "-z", "now", "-z", "relro", "-z", "noexecstack"});
+  // A program that starts no task leaves out what the list names; functions keep their names for profilers.
+  arguments.append({"--undefined-version", "--gc-sections", "--strip-debug", "--discard-locals"});
+  arguments.append({"--hash-style=gnu", "--build-id=sha1", "--threads=1", "-O2"});
+  if (std::optional<std::string> text = runLinker(arguments)) {
+    // Whatever names the output is about writing it.
+    if (StringRef(*text).contains(output))
+      return createFileError(output, createStringError(StringRef(*text).rtrim()));
+    return createStringError("the linker failed: " + StringRef(*text).rtrim());
+  }
+  ErrorOr<std::unique_ptr<MemoryBuffer>> library = MemoryBuffer::getFile(output);
+  if (!library)
+    return createFileError(output, library.getError());
+  StringRef bytes = (*library)->getBuffer();
+  return SmallVector<char, 0>(bytes.begin(), bytes.end());
+}
