@@ -48,9 +48,7 @@ const SaccadeFunction *saccade_module_function(const SaccadeModule *module, cons
 const char *saccade_function_name(const SaccadeFunction *function) { return function->entry->name; }
 size_t saccade_function_num_inputs(const SaccadeFunction *function) { return function->entry->num_inputs; }
 size_t saccade_function_num_results(const SaccadeFunction *function) { return function->entry->num_results; }
-void *saccade_function_tvm_ffi(const SaccadeFunction *function) {
-  return reinterpret_cast<void *>(function->tvmFFI);
-}
+void *saccade_function_tvm_ffi(const SaccadeFunction *function) { return reinterpret_cast<void *>(function->tvmFFI); }
 
 SaccadeValueInfo saccade_function_value(const SaccadeFunction *function, size_t index) {
   const SaccadeValueType &value = function->entry->values[index];
@@ -63,13 +61,13 @@ SaccadeValueInfo saccade_function_value(const SaccadeFunction *function, size_t 
 
 static SaccadeArgument makeArgument(const SaccadeValueType &type, const SaccadeValue &value) {
   SaccadeArgument argument{SaccadeArgumentNone, 0, {0}};
-  if (value.tensor) {
+  if (value.tensor || type.rank >= 0) {
     argument.kind = SaccadeArgumentDLTensor;
     argument.value.pointer = const_cast<DLTensor *>(value.tensor);
-  } else if (type.rank < 0 && (type.code == kDLFloat || type.code == kDLBfloat)) {
+  } else if (type.code == kDLFloat || type.code == kDLBfloat) {
     argument.kind = SaccadeArgumentReal;
     argument.value.real = value.real;
-  } else if (type.rank < 0) {
+  } else {
     argument.kind = type.code == kDLBool ? SaccadeArgumentBool : SaccadeArgumentInteger;
     argument.value.integer = value.integer;
   }

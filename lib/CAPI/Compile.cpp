@@ -88,10 +88,10 @@ static_assert(int(DiagnosticSeverity::Warning) == SACCADE_WARNING && int(Diagnos
 static std::optional<Request> makeRequest(const SaccadeContext *context, const char *source, size_t size,
                                           const char *name, const SaccadeOption *options, size_t count) {
   constexpr size_t mostBytes = size_t(1) << 30;
-  const char *missing = !context               ? "context"
-                        : (!source && size)    ? "source"
-                        : (!options && count)  ? "array of options"
-                                               : nullptr;
+  const char *missing = !context              ? "context"
+                        : (!source && size)   ? "source"
+                        : (!options && count) ? "array of options"
+                                              : nullptr;
   if (missing) {
     refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + missing + " is NULL");
     return std::nullopt;
@@ -132,20 +132,6 @@ static SaccadeResult finish(SaccadeContext *context, Request &request, llvm::Err
   return message.empty() ? succeed() : refuse(SACCADE_REFUSED, message);
 }
 
-static LogicalResult parse(Source &source, Request &request) {
-  return source.parse(llvm::MemoryBuffer::getMemBufferCopy(request.source, request.name), request.sink());
-}
-
-static llvm::Expected<KernelCache::Program> compile(Request &request) {
-  Source source;
-  if (failed(parse(source, request)))
-    return llvm::createStringError("the program could not be parsed");
-  llvm::Expected<std::unique_ptr<Executable>> executable = Executable::create(source.module(), request.options);
-  if (!executable)
-    return executable.takeError();
-  return KernelCache::Program(std::move(*executable));
-}
-
 SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                               const SaccadeOption *options, size_t num_options, SaccadeModule **module) {
   if (!module)
@@ -159,12 +145,13 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
                   "this machine cannot run code for target '" + request->options.target->name + "'");
   bool hasStack = true;
   std::string key = KernelCache::makeKey(request->source, request->options);
-  llvm::Expected<KernelCache::Program> program =
-      context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
-        std::optional<llvm::Expected<KernelCache::Program>> compiled;
-        hasStack = runOnLargeStack([&] { compiled.emplace(compile(*request)); });
-        return hasStack ? std::move(*compiled) : llvm::createStringError("no memory for a thread to compile on");
-      });
+  llvm::Expected<KernelCache::Program> program = context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
+    std::optional<llvm::Expected<KernelCache::Program>> compiled;
+    hasStack = runOnLargeStack(request->source.size(), [&] {
+      compiled.emplace(Executable::createFromText(request->source, request->name, request->options, request->sink()));
+    });
+    return hasStack ? std::move(*compiled) : llvm::createStringError("no memory for a thread to compile on");
+  });
   if (!program) {
     if (hasStack)
       return finish(context, *request, program.takeError());
@@ -180,7 +167,7 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
 
 static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrite_stream &os) {
   Source source;
-  if (failed(parse(source, request)))
+  if (failed(source.parse(llvm::MemoryBuffer::getMemBufferCopy(request.source, request.name), request.sink())))
     return llvm::createStringError("the program could not be parsed");
   bool isMLIR = llvm::is_contained(stageNames(), stage);
   if (isMLIR)
@@ -217,7 +204,7 @@ SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, si
   llvm::SmallString<0> printed;
   llvm::raw_svector_ostream os(printed);
   std::optional<llvm::Error> error;
-  if (!runOnLargeStack([&] { error.emplace(printStage(*request, stage, os)); }))
+  if (!runOnLargeStack(request->source.size(), [&] { error.emplace(printStage(*request, stage, os)); }))
     return refuse(SACCADE_OUT_OF_MEMORY, "no memory for a thread to compile on");
   SaccadeResult result = finish(context, *request, std::move(*error));
   if (result != SACCADE_OK)

@@ -1,15 +1,48 @@
 //===- LargeStack.cpp - Room for deeply nested programs -----------------------===//
 //
-// Parsers, verifiers and printers recurse along the nesting of a program, and a host's thread may have little stack.
-// Untouched stack costs nothing. No handlers of faults are installed: in a process that is not ours they would take
-// the host's place.
+// Parsers, verifiers and printers recurse along the nesting of a program, which is at most as deep as its text is long;
+// a host's thread may have little stack. Stack that is not touched costs nothing. No handlers of faults are installed:
+// in a process that is not ours they would take the host's place.
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
 #include <csignal>
 #include <pthread.h>
+#include <sys/mman.h>
 
-bool saccade::runOnLargeStack(llvm::function_ref<void()> body) {
+namespace {
+
+/// Memory for a stack, with a page below it that faults.
+class StackMemory {
+public:
+  explicit StackMemory(size_t wanted) : bytes(wanted) {
+    memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (memory != MAP_FAILED)
+      mprotect(memory, guardBytes, PROT_NONE);
+  }
+  ~StackMemory() {
+    if (memory != MAP_FAILED)
+      munmap(memory, bytes);
+  }
+  StackMemory(const StackMemory &) = delete;
+  StackMemory &operator=(const StackMemory &) = delete;
+
+  bool giveTo(pthread_attr_t &attributes) const {
+    return memory != MAP_FAILED &&
+           pthread_attr_setstack(&attributes, static_cast<char *>(memory) + guardBytes, bytes - guardBytes) == 0;
+  }
+
+private:
+  static constexpr size_t guardBytes = 64 << 10;
+  const size_t bytes;
+  void *memory;
+};
+
+} // namespace
+
+static bool runWithStack(size_t bytes, llvm::function_ref<void()> &body) {
+  StackMemory stack(bytes);
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0)
     return false;
@@ -23,12 +56,17 @@ bool saccade::runOnLargeStack(llvm::function_ref<void()> body) {
     sigdelset(&blocked, fault);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
   pthread_t thread;
-  bool started = false;
-  // A limit on address space may allow less than we would like.
-  for (size_t bytes = size_t(512) << 20; !started && bytes >= (size_t(8) << 20); bytes /= 4)
-    started =
-        pthread_attr_setstacksize(&attributes, bytes) == 0 && pthread_create(&thread, &attributes, run, &body) == 0;
+  bool started = stack.giveTo(attributes) && pthread_create(&thread, &attributes, run, &body) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return started && pthread_join(thread, nullptr) == 0;
+}
+
+bool saccade::runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body) {
+  constexpr size_t least = size_t(8) << 20, base = size_t(64) << 20, aByte = 4096;
+  // A limit on address space may allow less than we would like.
+  for (size_t bytes = base + sourceBytes * aByte; bytes >= least; bytes /= 4)
+    if (runWithStack(bytes, body))
+      return true;
+  return false;
 }

@@ -41,9 +41,9 @@ std::optional<CompileOptions> parseOptions(llvm::ArrayRef<SaccadeOption> options
 /// A handle on a compiled program, with one reference.
 SaccadeModule *createModule(KernelCache::Program program);
 
-/// Runs `body` on a thread with a stack for deeply nested programs and waits for it; false where there is no memory for
-/// one. Signals stay with the host's own threads.
-bool runOnLargeStack(llvm::function_ref<void()> body);
+/// Runs `body` on a thread with a stack for any nesting that `sourceBytes` of program can hold, and waits for it;
+/// false, with nothing done, where there is no memory for one. Signals stay with the host's own threads.
+bool runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body);
 
 } // namespace saccade
 

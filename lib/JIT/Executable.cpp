@@ -5,16 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
-#include "mlir/IR/Diagnostics.h"
 #include "saccade-c/DLTensor.h"
-#include "saccade/Pipeline/ParseProgram.h"
-#include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Target/Target.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SmallVectorMemoryBuffer.h"
-#include "llvm/Support/SourceMgr.h"
 #include <chrono>
 
 using namespace mlir;
@@ -184,20 +181,20 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   return std::unique_ptr<Executable>(new Executable(std::move(state)));
 }
 
-llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef source, llvm::StringRef name,
+llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef text, llvm::StringRef name,
+                                                                       const CompileOptions &options,
+                                                                       DiagnosticSink sink) {
+  Source source;
+  if (failed(source.parse(llvm::MemoryBuffer::getMemBufferCopy(text, name), std::move(sink))))
+    return llvm::createStringError("the program could not be parsed");
+  return create(source.module(), options);
+}
+
+llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                        const CompileOptions &options) {
-  DialectRegistry registry;
-  registerDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(source, name), llvm::SMLoc());
   std::string diagnostics;
-  llvm::raw_string_ostream os(diagnostics);
-  SourceMgrDiagnosticHandler handler(sources, &context, os);
-  OwningOpRef<ModuleOp> module = parseProgram(sources, &context);
-  if (!module)
-    return llvm::createStringError(diagnostics);
-  llvm::Expected<std::unique_ptr<Executable>> executable = create(*module, options);
+  llvm::Expected<std::unique_ptr<Executable>> executable =
+      createFromText(text, name, options, [&](DiagnosticSeverity, llvm::StringRef text) { diagnostics += text; });
   if (!executable)
     return llvm::createStringError(diagnostics + llvm::toString(executable.takeError()));
   return executable;

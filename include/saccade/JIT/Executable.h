@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 #include "saccade/Pipeline/CompileOptions.h"
+#include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Support/ElementType.h"
 #include "llvm/ADT/SmallVector.h"
@@ -64,7 +65,10 @@ public:
   /// none of them. Fails too where this machine cannot run `options.target`.
   static llvm::Expected<std::unique_ptr<Executable>> create(mlir::ModuleOp module, const CompileOptions &options);
 
-  /// The same from MLIR text or bytecode. The error's text holds the diagnostics, with `name` in their locations.
+  /// The same from MLIR text or bytecode, with `name` in the locations of the diagnostics that `sink` gets.
+  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef source, llvm::StringRef name,
+                                                                    const CompileOptions &options, DiagnosticSink sink);
+  /// With the diagnostics in the error's text.
   static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef source, llvm::StringRef name,
                                                                     const CompileOptions &options);
   ~Executable();

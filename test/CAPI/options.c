@@ -1,0 +1,112 @@
+/* Options by their names, the program after a stage, and what is said of options and arguments that are none.
+ *
+ * RUN: %c99 %s -o %t && %t
+ */
+#include "check.h"
+
+static SaccadeContext *context;
+
+static SaccadeResult tryOption(const char *name, const char *value) {
+  SaccadeOption option;
+  SaccadeModule *module = (SaccadeModule *)&option;
+  SaccadeResult result;
+  option.name = name;
+  option.value = value;
+  result = saccade_compile(context, scaleText, strlen(scaleText), "test.mlir", &option, 1, &module);
+  CHECK((result == SACCADE_OK) == (module != NULL));
+  saccade_module_release(module);
+  return result;
+}
+
+static char *programAt(const char *target, const char *stage) {
+  SaccadeOption option;
+  char *text = NULL;
+  option.name = "target";
+  option.value = target;
+  CHECK(saccade_program_at(context, attendText, strlen(attendText), "test.mlir", &option, 1, stage, &text) ==
+        SACCADE_OK);
+  CHECK(text != NULL);
+  return text;
+}
+
+static void optionsAreFoundByTheirNames(void) {
+  CHECK(tryOption("target", "portable") == SACCADE_OK);
+  CHECK(tryOption("lint", "true") == SACCADE_OK);
+  CHECK(tryOption("verify", "false") == SACCADE_OK);
+  CHECK(tryOption("insert-after", "transforms:canonicalize,cse") == SACCADE_OK);
+  CHECK(strstr(saccade_option_names(), "target: ") == saccade_option_names());
+  CHECK(strstr(saccade_option_names(), "\ninsert-after: ") != NULL);
+}
+
+static void otherOptionsAreRefused(void) {
+  CHECK(tryOption("level", "v3") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("there is no option 'level', wanted one of target, lint, verify, insert-after");
+  CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option 'target' has the value 'v9': wanted one of host, portable, v3, v4, v4-bf16");
+  CHECK(tryOption("lint", "yes") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option 'lint' has the value 'yes': wanted true or false");
+  CHECK(tryOption("insert-after", "cse") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option 'insert-after' has the value 'cse': wanted STAGE:PASSES");
+  CHECK(tryOption("insert-after", "middle:cse") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': wanted a stage of transforms, schedule, tiling, "
+                "bufferize, codegen, target");
+  CHECK(tryOption("insert-after", "tiling:no-such-pass") == SACCADE_VALUE_ERROR);
+  CHECK(strstr(saccade_message(), "no-such-pass") != NULL);
+  CHECK(tryOption(NULL, "v3") == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option #0 has no name");
+  CHECK(tryOption("target", NULL) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("option 'target' has no value");
+}
+
+static void missingArgumentsAreRefused(void) {
+  SaccadeModule *module = NULL;
+  char *text = NULL;
+  CHECK(saccade_compile(NULL, scaleText, 1, NULL, NULL, 0, &module) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the context is NULL");
+  CHECK(saccade_compile(context, NULL, 1, NULL, NULL, 0, &module) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the source is NULL");
+  CHECK(saccade_compile(context, scaleText, 1, NULL, NULL, 3, &module) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the array of options is NULL");
+  CHECK(saccade_compile(context, scaleText, 1, NULL, NULL, 0, NULL) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the place for the module is NULL");
+  CHECK(saccade_compile(context, scaleText, (size_t)-1, NULL, NULL, 0, &module) == SACCADE_VALUE_ERROR);
+  CHECK(strstr(saccade_message(), "wanted at most 1073741824") != NULL);
+  CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, NULL, &text) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the stage is NULL");
+  CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, "end", &text) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("there is no stage 'end', wanted one of transforms, schedule, tiling, bufferize, codegen, target, "
+                "llvm, asm");
+  CHECK(module == NULL && text == NULL);
+}
+
+static void everyStageCanBeSeen(void) {
+  static const char *const stages[][2] = {{"transforms", "attn.attention"},
+                                          {"tiling", "attn.accumulate"},
+                                          {"target", "llvm.func"},
+                                          {"llvm", "define "},
+                                          {"asm", "xmm"}};
+  size_t i;
+  for (i = 0; i < sizeof(stages) / sizeof(stages[0]); ++i) {
+    char *text = programAt("portable", stages[i][0]);
+    CHECK(strstr(text, stages[i][1]) != NULL);
+    CHECK(strstr(text, "zmm") == NULL);
+    saccade_text_free(text);
+  }
+  /* Also for a machine that this one may not be. */
+  {
+    char *text = programAt("v4", "asm");
+    CHECK(strstr(text, "zmm") != NULL);
+    saccade_text_free(text);
+  }
+  saccade_text_free(NULL);
+}
+
+int main(void) {
+  context = saccade_context_create();
+  optionsAreFoundByTheirNames();
+  otherOptionsAreRefused();
+  missingArgumentsAreRefused();
+  everyStageCanBeSeen();
+  saccade_context_destroy(context);
+  return 0;
+}
