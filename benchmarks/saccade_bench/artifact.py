@@ -56,40 +56,48 @@ class Artifact:
              "-Wl,--no-whole-archive", "-pthread"])
 
 
-def descriptor(array):
-    """{allocated, aligned, offset, sizes[rank], strides[rank]}, as MLIR passes a memref; strides count elements."""
-    address, strides = array.ctypes.data, [stride // array.itemsize for stride in array.strides]
-    words = [address, address, 0, *array.shape, *strides]
-    return (ctypes.c_int64 * len(words))(*words)
+class DLDevice(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", DLDevice), ("ndim", ctypes.c_int32), ("dtype", DLDataType),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+def tensor(array, kind):
+    """`array` as a C function takes it; both must outlive it. 16-bit integers hold the bits of bf16."""
+    extents = ctypes.c_int64 * array.ndim
+    strides = extents(*(stride // array.itemsize for stride in array.strides))
+    code = 4 if kind.type == "bf16" else 2
+    return DLTensor(array.ctypes.data, DLDevice(1, 0), array.ndim, DLDataType(code, 8 * array.itemsize, 1),
+                    extents(*array.shape), strides, 0)
 
 
 class Program:
-    """A loaded library."""
+    """A loaded library of a kind."""
 
-    def __init__(self, library, threads):
-        self.library = ctypes.CDLL(str(library))
-        self.entry = getattr(self.library, f"saccade_call_{ENTRY}")
+    def __init__(self, library, threads, kind):
+        self.library, self.kind = ctypes.CDLL(str(library)), kind
+        self.entry = getattr(self.library, f"saccade_{ENTRY}")
         self.entry.restype = ctypes.c_char_p
-        self.shapes = getattr(self.library, f"saccade_shapes_{ENTRY}")
-        self.shapes.restype = ctypes.c_char_p
         self.library.saccade_set_threads(ctypes.c_int32(threads))
 
     def bind(self, inputs, output):
-        """A function without arguments that computes `output` of `inputs`; both must outlive it. The shapes are checked
-        here, once."""
-        descriptors = [descriptor(array) for array in (*inputs, output)]
-        arguments = (ctypes.c_void_p * len(descriptors))(*(ctypes.addressof(each) for each in descriptors))
-        sizes = (ctypes.c_int64 * max(2, output.ndim))()
-        message = self.shapes(arguments, sizes)
-        if message is not None:
-            raise ValueError(f"{message.decode()}: found {sizes[0]}, wanted {sizes[1]}")
-        if tuple(sizes) != output.shape:
-            raise ValueError(f"the result has shape {tuple(sizes)}, memory is given for {output.shape}")
+        """A function without arguments that computes `output` of `inputs`; both must outlive it. Every call checks its
+        arguments anew, as for any host."""
+        tensors = [tensor(array, self.kind) for array in (*inputs, output)]
+        arguments = [ctypes.byref(each) for each in tensors]
         call = self.entry
 
-        def bound(_keep=descriptors):
-            message = call(arguments)
+        def bound(_keep=tensors):
+            message = call(*arguments)
             if message is not None:
-                raise MemoryError(message.decode())
+                raise ValueError(message.decode())
 
         return bound

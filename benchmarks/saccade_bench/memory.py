@@ -23,7 +23,7 @@ class MemoryWorker:
         inputs = cases.make_inputs(case)
         output = cases.aligned_empty(case.output_shape(), cases.NUMPY_TYPES[case.type])
         output[...] = 0
-        call = Program(library, threads).bind(inputs, output)
+        call = Program(library, threads, case.kind).bind(inputs, output)
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak falls back to what is resident now
         before = status("VmHWM")
         call()

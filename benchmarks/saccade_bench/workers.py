@@ -61,7 +61,7 @@ class SaccadeWorker(Attention):
     """Calls the artifact of a case's kind."""
 
     def __init__(self, libraries, threads):
-        self.programs = {kind: Program(library, threads) for kind, library in libraries.items()}
+        self.programs = {kind: Program(library, threads, kind) for kind, library in libraries.items()}
 
     def bind(self, case, inputs):
         output = cases.aligned_empty(case.output_shape(), cases.NUMPY_TYPES[case.type])

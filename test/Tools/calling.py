@@ -34,7 +34,7 @@ def run(*command):
 
 
 run("saccade-compile", "attend.mlir", "--emit=obj", "-o", "attend.o")
-run(compiler, "-x", "c", "-std=c99", "-Wall", "-Werror", "-c", "host.c", "-o", "host.o")
+run(compiler, "-x", "c", "-std=c99", "-Wall", "-Werror", "-I", source / "include", "-c", "host.c", "-o", "host.o")
 run(compiler, *flags, "host.o", "attend.o", build / "lib" / "libSaccadeRuntime.a", "-pthread", "-o", "host")
 found = run("./host").strip()
 assert found == wanted, f"found {found!r}, wanted {wanted!r}"

@@ -1,0 +1,31 @@
+"""No entry may take the name of a function of the runtime, whatever the runtime's archive comes to hold.
+
+RUN: %python %s %build %t
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+build, folder = map(pathlib.Path, sys.argv[1:3])
+shutil.rmtree(folder, ignore_errors=True)
+folder.mkdir(parents=True)
+listed = subprocess.run(["llvm-nm", "--defined-only", "--extern-only", build / "lib" / "libSaccadeRuntime.a"],
+                        check=True, stdout=subprocess.PIPE, text=True).stdout
+symbols = set(re.findall(r"\b(saccade_\w+)", listed))
+assert "saccade_parallel_for" in symbols, symbols
+
+
+def compile_entry(name):
+    program = folder / f"{name}.mlir"
+    program.write_text(f"func.func @{name}(%a: tensor<?xf32>) -> tensor<?xf32> {{ return %a : tensor<?xf32> }}\n")
+    return subprocess.run(["saccade-compile", program, "-o", folder / "out.o"], stderr=subprocess.PIPE, text=True)
+
+
+assert compile_entry("parallel").returncode == 0
+for symbol in sorted(symbols):
+    done = compile_entry(symbol.removeprefix("saccade_"))
+    wanted = f"needs the symbol '{symbol}', which is a function of the runtime"
+    assert done.returncode == 1 and wanted in done.stderr, (symbol, done)
