@@ -3,6 +3,7 @@
  * RUN: %c99 %s -o %t && %t
  */
 #include "check.h"
+#include "saccade/Runtime/Entry.h"
 
 static void describesItself(const SaccadeFunction *scale) {
   SaccadeValueInfo x = saccade_function_value(scale, 0), by = saccade_function_value(scale, 1);
@@ -107,6 +108,29 @@ static void attendsToTheMean(const SaccadeFunction *attend) {
     CHECK(o[i] == (float)(4 + i % 4));
 }
 
+static void hasTheFaceOfTVMFFI(const SaccadeFunction *scale) {
+  /* TVM-FFI's values are laid out as the runtime's arguments. */
+  int32_t (*face)(void *self, const SaccadeArgument *args, int32_t count, SaccadeArgument *result);
+  void *address = saccade_function_tvm_ffi(scale);
+  float in[2] = {1, 2}, out[2] = {0, 0};
+  int64_t shape[2] = {1, 2};
+  DLTensor x = floats(in, 2, shape, NULL), y = floats(out, 2, shape, NULL);
+  SaccadeArgument args[4], result;
+  memcpy(&face, &address, sizeof(face));
+  memset(args, 0, sizeof(args));
+  args[0].kind = args[3].kind = SaccadeArgumentDLTensor;
+  args[0].value.pointer = &x;
+  args[1].kind = SaccadeArgumentReal;
+  args[1].value.real = 5;
+  args[2].kind = SaccadeArgumentBool;
+  args[2].value.integer = 1;
+  args[3].value.pointer = &y;
+  result.kind = -1;
+  CHECK(face(NULL, args, 4, &result) == 0);
+  CHECK(result.kind == SaccadeArgumentNone);
+  CHECK(out[0] == -5 && out[1] == -10);
+}
+
 int main(void) {
   char text[8192];
   SaccadeContext *context = saccade_context_create();
@@ -127,6 +151,7 @@ int main(void) {
   stridesOfDimensionsOfOneElementMeanNothing(scale);
   emptyTensorsNeedNoMemory(scale);
   attendsToTheMean(attend);
+  hasTheFaceOfTVMFFI(scale);
   saccade_set_num_threads(1);
   CHECK(saccade_num_threads() == 1);
   attendsToTheMean(attend);

@@ -1,0 +1,163 @@
+//===- KernelCacheTest.cpp - Programs compiled before -------------------------===//
+//
+// The cache never looks into a program, so these are stand-ins.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/JIT/KernelCache.h"
+#include "gtest/gtest.h"
+#include <future>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace saccade;
+
+namespace {
+
+using Program = KernelCache::Program;
+using Result = llvm::Expected<Program>;
+
+/// An address that stands for a program.
+Program standIn() {
+  auto owner = std::make_shared<int>();
+  return Program(owner, reinterpret_cast<const Executable *>(owner.get()));
+}
+
+Result make() { return standIn(); }
+Result fail() { return llvm::createStringError("refused"); }
+Result mustNotRun() {
+  ADD_FAILURE() << "compiled again";
+  return standIn();
+}
+
+void expectInfo(const KernelCache &cache, uint64_t hits, uint64_t compilations, uint64_t modules) {
+  KernelCache::Info info = cache.info();
+  EXPECT_EQ(hits, info.hits);
+  EXPECT_EQ(compilations, info.compilations);
+  EXPECT_EQ(modules, info.modules);
+}
+
+std::string errorOf(Result result) { return result ? "" : llvm::toString(result.takeError()); }
+
+TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
+  CompileOptions plain;
+  std::vector<CompileOptions> options(8, plain);
+  options[1].target = lookupCPUTarget("portable");
+  options[2].stopAfter = "tiling";
+  options[3].insertAfter = {{"tiling", "cse"}};
+  options[4].insertAfter = {{"tiling", "cse"}, {"tiling", "cse"}};
+  options[5].dumpStages = "folder";
+  options[6].lint = true;
+  options[7].verifyEach = false;
+  for (size_t i = 0; i < options.size(); ++i)
+    for (size_t j = 0; j < options.size(); ++j)
+      // Where the machine's own level is "portable", the first two are the same.
+      if (i == j || i > 1 || j > 1)
+        EXPECT_EQ(i == j, KernelCache::makeKey("p", options[i]) == KernelCache::makeKey("p", options[j])) << i << j;
+  EXPECT_NE(KernelCache::makeKey("p", plain), KernelCache::makeKey("q", plain));
+  CompileOptions left, right;
+  left.insertAfter = {{"a", "bc"}};
+  right.insertAfter = {{"ab", "c"}};
+  EXPECT_NE(KernelCache::makeKey("p", left), KernelCache::makeKey("p", right));
+  EXPECT_EQ(KernelCache::makeKey("p", plain), KernelCache::makeKey("p", CompileOptions()));
+}
+
+TEST(KernelCache, FindsWhatItHas) {
+  KernelCache cache;
+  Result first = cache.get("a", make), again = cache.get("a", mustNotRun), other = cache.get("b", make);
+  ASSERT_TRUE(first && again && other);
+  EXPECT_EQ(*first, *again);
+  EXPECT_NE(*first, *other);
+  expectInfo(cache, 1, 2, 2);
+}
+
+TEST(KernelCache, KeepsNoFailures) {
+  KernelCache cache;
+  EXPECT_EQ("refused", errorOf(cache.get("a", fail)));
+  expectInfo(cache, 0, 1, 0);
+  EXPECT_EQ("", errorOf(cache.get("a", make)));
+  expectInfo(cache, 0, 2, 1);
+}
+
+/// A compilation on a thread of its own that waits until it may end.
+class SlowCompilation {
+public:
+  SlowCompilation(KernelCache &cache, llvm::StringRef key, Result (*result)())
+      : done([&cache, key, result, this] {
+          return errorOf(cache.get(key, [&] {
+            started.set_value();
+            mayEnd.get_future().wait();
+            return result();
+          }));
+        }) {
+    thread = std::thread(std::ref(done));
+    started.get_future().wait();
+  }
+  std::string end() {
+    std::future<std::string> error = done.get_future();
+    mayEnd.set_value();
+    thread.join();
+    return error.get();
+  }
+
+private:
+  std::promise<void> started, mayEnd;
+  std::packaged_task<std::string()> done;
+  std::thread thread;
+};
+
+/// Asks for "a" on a thread of its own, which has to wait.
+std::future<std::string> askMeanwhile(KernelCache &cache, Result (*compile)()) {
+  auto asked = std::async(std::launch::async, [&cache, compile] { return errorOf(cache.get("a", compile)); });
+  EXPECT_EQ(std::future_status::timeout, asked.wait_for(std::chrono::milliseconds(50)));
+  return asked;
+}
+
+TEST(KernelCache, WaitsForAnotherThreadOnlyWhereItMakesTheSame) {
+  KernelCache cache;
+  SlowCompilation slow(cache, "a", make);
+  EXPECT_EQ("", errorOf(cache.get("b", make)));
+  expectInfo(cache, 0, 2, 1);
+  std::future<std::string> waiting = askMeanwhile(cache, mustNotRun);
+  EXPECT_EQ("", slow.end());
+  EXPECT_EQ("", waiting.get());
+  expectInfo(cache, 1, 2, 2);
+}
+
+TEST(KernelCache, WhoWaitedForAFailureTriesForItself) {
+  KernelCache cache;
+  SlowCompilation slow(cache, "a", fail);
+  std::future<std::string> waiting = askMeanwhile(cache, make);
+  EXPECT_EQ("refused", slow.end());
+  EXPECT_EQ("", waiting.get());
+  expectInfo(cache, 0, 2, 1);
+}
+
+TEST(KernelCache, ForgetsAlsoWhatIsBeingMade) {
+  KernelCache cache;
+  Result kept = cache.get("b", make);
+  ASSERT_TRUE(bool(kept));
+  SlowCompilation slow(cache, "a", make);
+  cache.clear();
+  expectInfo(cache, 0, 0, 0);
+  EXPECT_EQ("", errorOf(cache.get("a", make)));
+  EXPECT_EQ("", slow.end());
+  expectInfo(cache, 0, 1, 1);
+  EXPECT_EQ(1, kept->use_count());
+}
+
+TEST(KernelCache, ChildrenOfAForkDoNotWaitForThreadsOfTheParent) {
+  KernelCache cache;
+  SlowCompilation slow(cache, "a", make);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(errorOf(cache.get("a", make)).empty() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(child, waitpid(child, &status, 0));
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ("", slow.end());
+}
+
+} // namespace
