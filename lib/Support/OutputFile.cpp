@@ -18,12 +18,15 @@ static Error finish(raw_fd_ostream &os) {
 
 Error saccade::flushStandardOutput() { return finish(outs()); }
 
-static Error writeInPlace(StringRef path, function_ref<Error(raw_ostream &)> write) {
+/// Both parts, the second only after the first.
+static Error inOrder(Error first, function_ref<Error()> second) { return first ? std::move(first) : second(); }
+
+static Error writeInPlace(StringRef path, function_ref<Error(raw_ostream &)> write, function_ref<Error()> last) {
   std::error_code error;
   raw_fd_ostream os(path, error, sys::fs::CD_OpenExisting);
   if (error)
     return errorCodeToError(error);
-  return joinErrors(write(os), finish(os));
+  return inOrder(joinErrors(write(os), finish(os)), last);
 }
 
 /// Where a chain of links ends, whether something is there or not.
@@ -42,13 +45,13 @@ static Expected<std::string> followLinks(StringRef path) {
   return errorCodeToError(std::make_error_code(std::errc::too_many_symbolic_link_levels));
 }
 
-Error saccade::writeOutput(StringRef path, function_ref<Error(raw_ostream &)> write) {
+Error saccade::writeOutput(StringRef path, function_ref<Error(raw_ostream &)> write, function_ref<Error()> last) {
   if (path == "-")
-    return joinErrors(write(outs()), flushStandardOutput());
+    return inOrder(joinErrors(write(outs()), flushStandardOutput()), last);
   // Links under /dev/fd lead to names that are no paths, so the system follows them.
   sys::fs::file_status status;
   if (!sys::fs::status(path, status) && status.type() != sys::fs::file_type::regular_file)
-    return writeInPlace(path, write);
+    return writeInPlace(path, write, last);
 
   Expected<std::string> place = followLinks(path);
   if (!place)
@@ -61,6 +64,7 @@ Error saccade::writeOutput(StringRef path, function_ref<Error(raw_ostream &)> wr
     raw_fd_ostream os(file->FD, /*shouldClose=*/false);
     written = joinErrors(joinErrors(std::move(written), write(os)), finish(os));
   }
+  written = inOrder(std::move(written), last);
   if (written)
     return joinErrors(std::move(written), file->discard());
   return file->keep(*place);

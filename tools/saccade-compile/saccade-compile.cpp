@@ -13,6 +13,7 @@
 #include "llvm/ADT/StringSwitch.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 
 using namespace saccade;
@@ -43,8 +44,10 @@ static bool parseInsertion(llvm::StringRef text, CompileOptions &into) {
   return true;
 }
 
-/// dir/attend.so -> dir/attend.h
+/// dir/attend.so -> dir/attend.h; nothing beside a device or a pipe.
 static std::string headerBeside(llvm::StringRef library) {
+  if (llvm::sys::fs::exists(library) && !llvm::sys::fs::is_regular_file(library))
+    return "";
   llvm::SmallString<128> header(library);
   llvm::sys::path::replace_extension(header, "h");
   return header.str().str();
@@ -148,30 +151,26 @@ static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {
   return ExitFile;
 }
 
-static ExitCode write(const std::string &path, llvm::StringRef output) {
+static ExitCode write(
+    const std::string &path, llvm::StringRef output,
+    llvm::function_ref<llvm::Error()> last = [] { return llvm::Error::success(); }) {
   auto put = [&](llvm::raw_ostream &os) {
     os << output;
     return llvm::Error::success();
   };
-  if (llvm::Error error = writeOutput(path, put))
+  if (llvm::Error error = writeOutput(path, put, last))
     return explainFile(path, std::move(error));
   return ExitDone;
 }
 
 /// Writes both or none: the library comes to its place while the header is complete but not yet in its own.
 static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm::StringRef header) {
-  ExitCode ofLibrary = ExitDone;
-  llvm::Error error = writeOutput(options.header, [&](llvm::raw_ostream &os) {
-    os << header;
-    os.flush();
-    ofLibrary = write(options.output, library);
-    return ofLibrary ? llvm::createStringError("the library was not written") : llvm::Error::success();
+  if (options.header.empty())
+    return write(options.output, library);
+  return write(options.header, header, [&] {
+    return write(options.output, library) ? llvm::createStringError("there is no library to go with it")
+                                          : llvm::Error::success();
   });
-  if (ofLibrary) {
-    llvm::consumeError(std::move(error));
-    return ofLibrary;
-  }
-  return error ? explainFile(options.header, std::move(error)) : ExitDone;
 }
 
 static int run(llvm::ArrayRef<const char *> arguments) {
@@ -191,9 +190,12 @@ static int run(llvm::ArrayRef<const char *> arguments) {
 
   LibraryInterface interface;
   if (options.emit == Emit::SharedLibrary || options.emit == Emit::Header) {
-    bool isLibrary = options.emit == Emit::SharedLibrary;
-    llvm::StringRef name = llvm::sys::path::filename(isLibrary ? options.header : options.output);
-    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), name);
+    llvm::SmallString<64> name(options.emit == Emit::SharedLibrary ? options.header : options.output);
+    if (name.empty() || name == "-") {
+      name = options.input;
+      llvm::sys::path::replace_extension(name, "h");
+    }
+    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), llvm::sys::path::filename(name));
     if (!found)
       return ExitRefused;
     interface = std::move(*found);
