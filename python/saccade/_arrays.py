@@ -82,6 +82,8 @@ def check_tensor(name: str, x: Any) -> bool:
 def check_result(name: str, x: Any) -> bool:
     """check_tensor, for an array that is written to: a read-only one is a ValueError."""
     if check_tensor(name, x):
+        if x.is_nested:
+            check_torch(name, x)
         return True
     if not x.flags.writeable:
         raise ValueError(f"{name} is a read-only NumPy array, wanted one to write to")
@@ -168,6 +170,9 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
             return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
         except KeyError:
             raise TypeError(f"{name} has dtype {x.dtype}, wanted one of {', '.join(DTYPES)}") from None
+        except RuntimeError:
+            check_torch(name, x)
+            raise
     size, strides = x.itemsize, x.strides
     if not x.flags.c_contiguous and any(stride % size for stride in strides):
         raise ValueError(f"{name} has strides of {strides} bytes, wanted multiples of its {size}-byte elements")

@@ -124,9 +124,10 @@ def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoRetu
 
 # --- the context of this process --------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
 _context: int | None = None
-_compiling = 0
+_lock = threading.Lock()
+# No other thread of a parent may hold it when a child begins.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _of_thread = threading.local()
 
 
@@ -138,7 +139,7 @@ def _handle_diagnostic(severity: int, text: bytes, _user: object) -> None:
 
 
 def context() -> int:
-    """The one context of this process, with the kernels compiled so far."""
+    """The one context of this process, with the kernels compiled so far; a fork goes on with it."""
     global _context
     with _lock:
         if _context is None:
@@ -151,30 +152,12 @@ def context() -> int:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
-    """The context, and a list that gets what the compiler says of what this thread compiles with it."""
-    global _compiling
-    collected = _of_thread.diagnostics = []
-    used = context()
-    with _lock:
-        _compiling += 1
+    """The context, and a list that gets what the compiler says of what this thread compiles meanwhile."""
+    _of_thread.diagnostics = collected = []
     try:
-        yield used, collected
+        yield context(), collected
     finally:
         _of_thread.diagnostics = None
-        with _lock:
-            _compiling -= 1
-
-
-def _after_fork() -> None:
-    """The child goes on with the parent's kernels, unless another thread of the parent was in the compiler: its locks
-    are never released here, so the child starts with a new context."""
-    global _lock, _context, _compiling
-    _lock = threading.Lock()
-    if _compiling:
-        _context, _compiling = None, 0
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def cache_info() -> CacheInfo:

@@ -10,7 +10,7 @@ class Diagnostic(NamedTuple):
     """One thing that the compiler said of a program."""
 
     severity: str
-    """"error", "warning", "remark" or "note" (a note explains the diagnostic before it)."""
+    """"error", "warning" or "remark"."""
     file: str | None
     """The program's file, "<program>" for text; None where the diagnostic has no place."""
     line: int | None
@@ -20,7 +20,7 @@ class Diagnostic(NamedTuple):
     message: str
     """What was found and what was wanted, in one line."""
     text: str
-    """All of it as the tools print it, with the line of the program and a caret."""
+    """All of it as the tools print it, with the line of the program, a caret and notes."""
 
     @classmethod
     def parse(cls, severity: str, text: str) -> Diagnostic:
@@ -40,7 +40,7 @@ class CompileError(ValueError):
     def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = ()):
         super().__init__(message)
         self.diagnostics = diagnostics
-        """What was said, errors, notes and warnings, in order."""
+        """What was said, errors and warnings, in order."""
 
     def __reduce__(self):
         return type(self), (*self.args, self.diagnostics)

@@ -161,7 +161,7 @@ class Function:
         return tuple(converted)
 
     def _check_out(self, out: Any) -> tuple[Array, ...]:
-        results = tuple(out) if isinstance(out, (tuple, list)) else (out,)
+        results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(self.results):
             raise TypeError(f"out has {len(results)} arrays, wanted {len(self.results)}: one for each result")
         for i, result in enumerate(results):
@@ -184,7 +184,11 @@ class Function:
         if error := compute(self._pointer, ctypes.addressof(memory), len(described), sizes):
             raise_error(error)
         at = [sum(ranks[:i]) for i in range(len(ranks))]
-        return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
+        shapes = tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
+        for value, shape in zip(self.results, shapes):
+            if shape and min(shape) < 0:
+                raise ValueError(f"{self.name}: result '{value.name}' ({value.type}) would have the shape {shape}")
+        return shapes
 
     def _find_shapes(self, inputs: tuple, described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple | None]:
         """The shapes of the results, and where they were found again their key."""

@@ -56,9 +56,7 @@ class Module:
         self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})
         """The public functions by their names, in the order of the program."""
         for diagnostic in diagnostics:
-            if diagnostic.severity != "note":
-                # The caller of `compile`.
-                warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
+            warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of `compile`
 
     def _arguments(self, context: int) -> tuple:
         options = (Option * len(self._options))(*((key.encode(), value.encode()) for key, value in self._options))
