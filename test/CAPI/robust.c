@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What 64 MiB of stack would not do for. */
+/* More than any usual stack takes. */
 enum { numBrackets = 200000 };
 
 static SaccadeContext *context;
@@ -65,6 +65,7 @@ static void *compileOnSmallStack(void *ignored) {
   (void)saccade_compile(context, deep, strlen(deep), "deep.mlir", NULL, 0, &module);
   saccade_module_release(module);
   memset(brackets, '[', numBrackets);
+  memcpy(brackets, "#deep = ", 8);
   CHECK(saccade_program_at(context, brackets, numBrackets, NULL, NULL, 0, "llvm", &text) == SACCADE_REFUSED);
   free(deep);
   free(brackets);

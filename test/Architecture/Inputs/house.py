@@ -15,8 +15,9 @@ import sys
 import tempfile
 
 # The order of the stages. A stage may use what stands before it, never what comes after.
-STAGES = ["Dialect", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT"]
-LOWERING = {"Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT"}
+STAGES = ["Dialect", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT",
+          "CAPI"]
+LOWERING = {"Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
 # What the mains may use: drivers, the oracle, the dialect itself, and a room's Passes.h to register it.
 FOR_TOOLS = {"Pipeline", "JIT", "Reference", "Support", "Target", "Runtime", "Dialect"}
 
