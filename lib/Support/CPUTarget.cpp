@@ -32,8 +32,10 @@ static llvm::StringRef hostLevel() {
 }
 
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
+  // Asked once: in a virtual machine every question to the processor costs a trap.
+  static const llvm::StringRef best = hostLevel();
   if (name == "host")
-    name = hostLevel();
+    name = best;
   for (const CPUTarget &level : levels)
     if (level.name == name)
       return &level;
