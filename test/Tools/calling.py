@@ -1,4 +1,5 @@
-"""The C program of docs/calling.md compiles as C, links against the runtime, and prints what the page says.
+"""The C program of docs/calling.md compiles as C, links against the runtime, and prints what the page says; with a shared
+library and its header it needs nothing else, and Python calls that too.
 
 RUN: %python %s %src %build %t %cxx
 """
@@ -38,3 +39,21 @@ run(compiler, "-x", "c", "-std=c99", "-Wall", "-Werror", "-I", source / "include
 run(compiler, *flags, "host.o", "attend.o", build / "lib" / "libSaccadeRuntime.a", "-pthread", "-o", "host")
 found = run("./host").strip()
 assert found == wanted, f"found {found!r}, wanted {wanted!r}"
+
+# The same program with the generated header, and the same library from Python.
+program = (folder / "host.c").read_text()
+program, replaced = re.subn(r'#include "saccade-c/DLTensor.h"|^const char \*saccade.*;$', "", program, flags=re.M)
+assert replaced == 3, program
+(folder / "host.c").write_text('#include "attend.h"\n' + program)
+commands = re.findall(r"^saccade-compile .*--emit=so.*\n(cc .*)$", page, re.M)
+run("saccade-compile", "attend.mlir", "--emit=so", "-o", "attend.so")
+run("sh", "-c", commands[0].replace("cc ", f"{compiler} -x c -std=c99 -Wall -Werror ", 1).replace("host.c", "host.c -x none"))
+found = run("./host").strip()
+assert found == wanted, f"found {found!r}, wanted {wanted!r}"
+try:
+    import tvm_ffi  # noqa: F401
+except ImportError:
+    sys.exit()
+(folder / "host.py").write_text(re.search(r"```python\n(.*?)```", page, re.S)[1])
+found = run(sys.executable, "host.py").split()
+assert [float(word) for word in found] == [float(word) for word in wanted.split()[1:]], f"found {found}, wanted {wanted}"

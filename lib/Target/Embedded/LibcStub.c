@@ -3,8 +3,9 @@
  * Linked at build time into an empty libc.so.6, against which the compiler links artifacts on machines without the C
  * library's development files. What is missing here is an error of that link, so nothing else is ever needed.
  *
- * The names have no versions: an artifact then loads with any glibc, which gives it the oldest version of a function.
- * So nothing may stand here whose oldest version means something else than today's (pthread_cond_* is such a case).
+ * The names have no versions: an artifact then loads with any glibc, which gives it the version of its first release
+ * (GLIBC_2.2.5) where it still has one, else today's. So nothing may stand here whose first version means something
+ * else than today's; pthread_cond_* is such a case.
  *
  *===----------------------------------------------------------------------===*/
 #define FUNCTION(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");
@@ -39,7 +40,6 @@ FUNCTION(fputs)
 FUNCTION(fwrite)
 FUNCTION(snprintf)
 FUNCTION(vsnprintf)
-FUNCTION(getenv)
 FUNCTION(strtol)
 FUNCTION(strtoul)
 FUNCTION(__errno_location)
