@@ -25,9 +25,9 @@ std::string ValueType::str() const {
 
 std::string Entry::signature() const {
   auto list = [](const std::vector<ValueType> &types) {
-    return llvm::join(llvm::map_range(types, [](const ValueType &type) { return type.str(); }), ", ");
+    return llvm::join(llvm::map_range(types, [](const ValueType &type) { return type.name + ": " + type.str(); }), ", ");
   };
-  return "@" + name + "(" + list(arguments) + ") -> (" + list(results) + ")";
+  return name + "(" + list(arguments) + ") -> (" + list(results) + ")";
 }
 
 Buffer Buffer::compact(void *data, llvm::ArrayRef<int64_t> sizes) {
@@ -62,11 +62,11 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
     llvm::SmallVector<std::string> names = attn::nameValues(function);
     auto name = names.begin();
     auto convert = [&](llvm::ArrayRef<Type> types, llvm::StringRef role, std::vector<ValueType> &into) {
-      for (auto [i, type] : llvm::enumerate(types)) {
+      for (Type type : types) {
         std::optional<ValueType> converted = getValueType(type);
         bool isResult = role == "result";
         if (!converted || (isResult && !converted->isTensor)) {
-          function.emitError() << role << " #" << i << " of entry '" << entry.name << "' has type " << type
+          function.emitError() << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
                                << "; wanted a ranked tensor" << (isResult ? "" : " or scalar")
                                << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
           return false;

@@ -73,13 +73,13 @@ expect(1, "expected a multiple", run, heads, "--arg=7x5x64:f32", "--arg=2x5x64:f
 expect(1, "error", run, write("broken.mlir", b"func.func @f(%a: tensor<"))
 expect(1, "error", compile, write("noise.mlir", bytes(range(256)) * 8), "-o", path("x.o"))
 expect(1, "value has another length than key: found 7, wanted 6", run, attention, three[0], three[1], "--arg=2x7x64:f32")
-expect(1, "given a tensor of shape 2x5x63", run, attention, "--arg=2x5x63:f32", *three[1:])
-expect(1, "is given a tensor with 1 dimensions", run, attention, "--arg=5:f32", *three[1:])
+expect(1, "argument 'q' (tensor<?x?x64xf32>): found extent 63 in dimension 2, wanted 64", run, attention, "--arg=2x5x63:f32", *three[1:])
+expect(1, "argument 'q' (tensor<?x?x64xf32>): found 1 dimension, wanted 3", run, attention, "--arg=5:f32", *three[1:])
 expect(1, "has element type f64, expected f32", run, attention, "--arg=2x5x64:f64", *three[1:])
 expect(1, "append ':f32'", run, two, "--entry=double", f"--arg={wide}")
 many = ["--arg=1000000x1:f32", "--arg=1x1000000:f32", "--arg=1000000x1:f32"]
-expect(1, "entry 'main': out of memory", run, os.path.join(inputs, "outer-product.mlir"), *many)
-expect(1, "result #0 (tensor<?xf32>): dimension 0 has the negative extent -3", run, two, "--entry=fill_with", "--arg=-3", "--arg=2")
+expect(1, "main: out of memory", run, os.path.join(inputs, "outer-product.mlir"), *many)
+expect(1, "result 'result' (tensor<?xf32>): dimension 0 has the negative extent -3", run, two, "--entry=fill_with", "--arg=-3", "--arg=2")
 grouped = write("heads.mlir", b"""func.func @f(%q: tensor<?x?x8xf32>, %k: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
   %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d]
       : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
@@ -95,9 +95,9 @@ expect(0, "has no public function", compile, write("nothing.mlir", b""), "-o", p
 
 # 2: usage
 expect(2, "unknown option '--tim'; did you mean '--time'?", run, attention, "--tim")
-expect(2, "argument #1 (tensor<?x?x64xf32>) is missing", run, attention, three[0])
+expect(2, "argument 'k' (tensor<?x?x64xf32>) is missing", run, attention, three[0])
 expect(2, "takes 3 arguments", run, attention, *three, "--arg=1:f32")
-expect(2, "@fill_with(index, f32) -> (tensor<?xf32>)", run, two, "--entry=triple", "--arg=3:f32")
+expect(2, "fill_with(n: index, value: f32) -> (result: tensor<?xf32>)", run, two, "--entry=triple", "--arg=3:f32")
 expect(2, "several entries", run, two, "--arg=3:f32")
 expect(2, "is not a number", run, two, "--entry=fill_with", "--arg=3", "--arg=much")
 expect(2, "neither FILE.npy", run, attention, "--arg=2xax64:f32", *three[1:])

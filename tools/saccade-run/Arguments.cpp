@@ -147,18 +147,18 @@ ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> text
   }
   for (auto [i, type] : llvm::enumerate(entry.arguments)) {
     if (i >= texts.size()) {
-      error() << "argument #" << i << " (" << type.str() << ") is missing: " << entry.signature() << " takes "
+      error() << "argument '" << type.name << "' (" << type.str() << ") is missing: " << entry.signature() << " takes "
               << entry.arguments.size() << "; give it with --arg="
               << (type.isTensor ? "FILE.npy or --arg=SHAPE:" + elementTypeName(type.element).str() : "VALUE") << '\n';
       return ExitUsage;
     }
     HostTensor &tensor = into.emplace_back();
     if (std::optional<Refusal> refusal = ArgumentReader(type, texts[i]).read(tensor)) {
-      error() << "argument #" << i << " (" << type.str() << "): " << refusal->message << '\n';
+      error() << "argument '" << type.name << "' (" << type.str() << "): " << refusal->message << '\n';
       return refusal->code;
     }
     if (!type.isTensor && tensor.size() != 1) {
-      error() << "argument #" << i << " (" << type.str() << "): expected one number, '" << texts[i] << "' holds "
+      error() << "argument '" << type.name << "' (" << type.str() << "): expected one number, '" << texts[i] << "' holds "
               << tensor.size() << '\n';
       return ExitRefused;
     }

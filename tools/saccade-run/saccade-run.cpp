@@ -163,7 +163,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   for (auto [type, shape] : llvm::zip_equal(call.entry.results, *shapes)) {
     llvm::Expected<HostTensor> result = HostTensor::allocate(type.element, shape);
     if (!result)
-      return report(llvm::createStringError("result #" + llvm::Twine(results.size()) + " (" + type.str() +
+      return report(llvm::createStringError("result '" + type.name + "' (" + type.str() +
                                             "): " + llvm::toString(result.takeError())),
                     ExitRefused);
     results.push_back(std::move(*result));

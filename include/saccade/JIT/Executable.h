@@ -34,7 +34,7 @@ struct ValueType {
 struct Entry {
   std::string name;
   std::vector<ValueType> arguments, results;
-  /// "@f(tensor<?xf32>, index) -> (tensor<?xf32>)"
+  /// "f(a: tensor<?xf32>, n: index) -> (result: tensor<?xf32>)"
   std::string signature() const;
 };
 

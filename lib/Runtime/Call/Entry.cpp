@@ -101,6 +101,12 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
     return refuse(SaccadeValueError, entry, "%s: found %lld, wanted %s%lld", message,
                   static_cast<long long>(frame.extents[0]), relationOf(message),
                   static_cast<long long>(frame.extents[1]));
+  const int64_t *extent = frame.extents;
+  for (int32_t i = entry.num_inputs; i < entry.num_inputs + entry.num_results; ++i)
+    for (int32_t j = 0; j < entry.values[i].rank; ++j, ++extent)
+      if (*extent < 0) // a scalar said so
+        return refuseValue(SaccadeValueError, entry, i, "dimension %d has the negative extent %lld", j,
+                           static_cast<long long>(*extent));
   return SaccadeDone;
 }
 

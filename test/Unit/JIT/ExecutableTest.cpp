@@ -45,7 +45,7 @@ TEST(Executable, KnowsItsEntriesAndTheirSignatures) {
   ASSERT_EQ(2u, compiled().entries().size());
   ASSERT_NE(nullptr, compiled().lookup("sum_of_two"));
   EXPECT_EQ(nullptr, compiled().lookup("another"));
-  EXPECT_EQ("@sum_of_two(tensor<?x?xf32>, tensor<?x?xf32>) -> (tensor<?x?xf32>)",
+  EXPECT_EQ("sum_of_two(a: tensor<?x?xf32>, b: tensor<?x?xf32>) -> (result: tensor<?x?xf32>)",
             compiled().lookup("sum_of_two")->signature());
 }
 

@@ -26,7 +26,7 @@ const char *shapes(void **args, int64_t *sizes) {
            : b[3] == 101 ? "here: the table is too small for it"
                          : "here: b has other rows than a";
   }
-  sizes[0] = a[3], sizes[1] = 4;
+  sizes[0] = a[3] == 99 ? -3 : a[3], sizes[1] = 4;
   return nullptr;
 }
 
@@ -215,6 +215,12 @@ TEST_F(Call, TheShapeFunctionKeepsItsWords) {
             shapesOf(2));
   b.shape[0] = 101;
   EXPECT_EQ("add: here: the table is too small for it: found 101, wanted at least 3", shapesOf(2));
+}
+
+TEST_F(Call, ResultsThatWouldBeNegativeAreRefused) {
+  a.shape[0] = b.shape[0] = 99;
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): dimension 0 has the negative extent -3", shapesOf(2));
+  EXPECT_EQ(SaccadeValueError, status);
 }
 
 TEST_F(Call, DataMustBeThereAndAligned) {

@@ -29,7 +29,7 @@ static std::string nameArgument(BlockArgument argument) {
 }
 
 static std::string nameResult(Value value, unsigned index, unsigned count) {
-  if (auto attention = value.getDefiningOp<saccade::attn::AttentionOp>())
+  if (auto attention = value ? value.getDefiningOp<saccade::attn::AttentionOp>() : nullptr)
     return value == attention.getOutput() ? "output" : "lse";
   return count == 1 ? "result" : "result" + std::to_string(index);
 }
@@ -38,10 +38,10 @@ SmallVector<std::string> saccade::attn::nameValues(func::FuncOp function) {
   SmallVector<std::string> names;
   for (BlockArgument argument : function.getArguments())
     names.push_back(nameArgument(argument));
-  // Where there are branches the results are those of the last block; such a function is refused later anyway.
-  ValueRange results = function.getBody().back().getTerminator()->getOperands();
-  for (auto [i, result] : llvm::enumerate(results))
-    names.push_back(nameResult(result, i, results.size()));
+  // Where there are branches the last block may end otherwise; such a function is refused later anyway.
+  auto returned = dyn_cast<func::ReturnOp>(function.getBody().back().getTerminator());
+  for (unsigned i = 0, count = function.getNumResults(); i < count; ++i)
+    names.push_back(nameResult(returned ? returned.getOperand(i) : Value(), i, count));
 
   llvm::StringSet<> taken;
   for (std::string &name : names) {
