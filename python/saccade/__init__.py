@@ -1,9 +1,10 @@
-"""Saccade from Python: compile attention programs and call them on torch tensors and NumPy arrays.
+"""Saccade from Python: attention on torch tensors and NumPy arrays, and any program with attention, compiled.
 
 Importing this imports neither torch nor NumPy, and loads no library.
 """
 
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
+from saccade.attention import attention
 from saccade.errors import CompileError, Diagnostic, Warning
 from saccade.function import Function, Value
 from saccade.module import Module, compile
@@ -19,6 +20,7 @@ __all__ = [
     "Module",
     "Value",
     "Warning",
+    "attention",
     "cache_clear",
     "cache_info",
     "compile",
