@@ -72,19 +72,19 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     auto messages = function->getAttrOfType<ArrayAttr>("attn.messages");
     for (StringRef mark : {"attn.shapes_of", "attn.messages", "attn.entry"})
       function->removeAttr(mark);
-    StringRef name = function.getName();
-    if (function.isExternal() || !name.consume_front(interfacePrefix))
+    if (function.isExternal() || !function.getName().starts_with(interfacePrefix))
       return success();
     if (shapesOf && messages) {
       entries[shapesOf.getValue()].shapes = function;
       entries[shapesOf.getValue()].messages = messages;
     } else if (signature) {
+      auto entryName = signature.getAs<StringAttr>("name");
       auto names = signature.getAs<ArrayAttr>("names");
       auto type = signature.getAs<TypeAttr>("type");
       auto functionType = type ? dyn_cast<FunctionType>(type.getValue()) : FunctionType();
-      if (!names || !functionType || names.size() != functionType.getNumInputs() + functionType.getNumResults())
-        return function.emitError("entry '") << name << "' has no signature with names and type";
-      EntryParts &entry = entries[name];
+      if (!entryName || !names || !functionType || names.size() != functionType.getNumInputs() + functionType.getNumResults())
+        return function.emitError("entry has no signature with name, names and type");
+      EntryParts &entry = entries[entryName.getValue()];
       entry.call = function;
       entry.names = names;
       entry.type = functionType;

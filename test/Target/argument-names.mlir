@@ -13,7 +13,7 @@
 // BYTECODE-SAME: names = ["arg0", "arg1", "arg2", "output", "lse"]
 
 // CHECK-LABEL: func.func @results_of_an_attention
-// CHECK-SAME:    attn.entry = {names = ["query", "k", "v", "output", "lse"], type =
+// CHECK-SAME:    attn.entry = {name = "results_of_an_attention", names = ["query", "k", "v", "output", "lse"], type =
 // CHECK-SAME:    (tensor<2x?x4xf32>, tensor<2x?x4xf32>, tensor<2x?x4xf32>) -> (tensor<2x?x4xf32>, tensor<2x?xf32>)}
 func.func @results_of_an_attention(%query: tensor<2x?x4xf32>, %k: tensor<2x?x4xf32>, %v: tensor<2x?x4xf32>)
     -> (tensor<2x?x4xf32>, tensor<2x?xf32>) {

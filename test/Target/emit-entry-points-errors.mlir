@@ -2,7 +2,7 @@
 
 // expected-error @below {{result 'result' of entry 'sum' has type 'f32'; wanted a ranked tensor of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits}}
 llvm.func @_mlir_ciface_sum(%descriptor: !llvm.ptr) -> f32
-    attributes {attn.entry = {names = ["a", "result"], type = (tensor<?xf32>) -> f32}} {
+    attributes {attn.entry = {name = "sum", names = ["a", "result"], type = (tensor<?xf32>) -> f32}} {
   %0 = llvm.mlir.constant(0.0 : f32) : f32
   llvm.return %0 : f32
 }
@@ -14,7 +14,7 @@ llvm.func @_mlir_ciface_sum.shapes(%result: !llvm.ptr, %a: !llvm.ptr) attributes
 
 // expected-error @below {{argument 'a' of entry 'nibbles' has type 'tensor<?xi4>'; wanted a ranked tensor or scalar of f16}}
 llvm.func @_mlir_ciface_nibbles(%descriptor: !llvm.ptr)
-    attributes {attn.entry = {names = ["a"], type = (tensor<?xi4>) -> ()}} {
+    attributes {attn.entry = {name = "nibbles", names = ["a"], type = (tensor<?xi4>) -> ()}} {
   llvm.return
 }
 llvm.func @_mlir_ciface_nibbles.shapes(%result: !llvm.ptr, %a: !llvm.ptr) attributes {attn.shapes_of = "nibbles", attn.messages = []} {
@@ -23,9 +23,9 @@ llvm.func @_mlir_ciface_nibbles.shapes(%result: !llvm.ptr, %a: !llvm.ptr) attrib
 
 // -----
 
-// expected-error @below {{entry 'nameless' has no signature with names and type}}
+// expected-error @below {{entry has no signature with name, names and type}}
 llvm.func @_mlir_ciface_nameless(%descriptor: !llvm.ptr)
-    attributes {attn.entry = {names = [], type = (tensor<?xf32>) -> ()}} {
+    attributes {attn.entry = {name = "nameless", names = [], type = (tensor<?xf32>) -> ()}} {
   llvm.return
 }
 
@@ -33,20 +33,20 @@ llvm.func @_mlir_ciface_nameless(%descriptor: !llvm.ptr)
 
 // expected-error @below {{an entry and its shape function belong together}}
 llvm.func @_mlir_ciface_alone(%descriptor: !llvm.ptr)
-    attributes {attn.entry = {names = ["a"], type = (tensor<?xf32>) -> ()}} {
+    attributes {attn.entry = {name = "alone", names = ["a"], type = (tensor<?xf32>) -> ()}} {
   llvm.return
 }
 
 // -----
 
-llvm.func @_mlir_ciface_scale() attributes {attn.entry = {names = [], type = () -> ()}} {
+llvm.func @_mlir_ciface_scale() attributes {attn.entry = {name = "scale", names = [], type = () -> ()}} {
   llvm.return
 }
 llvm.func @_mlir_ciface_scale.shapes(%result: !llvm.ptr) attributes {attn.shapes_of = "scale", attn.messages = []} {
   llvm.return
 }
 // expected-error @below {{entry 'scale_shapes' needs the symbol 'saccade_scale_shapes', and so does entry 'scale'; give one of them another name}}
-llvm.func @_mlir_ciface_scale_shapes() attributes {attn.entry = {names = [], type = () -> ()}} {
+llvm.func @_mlir_ciface_scale_shapes() attributes {attn.entry = {name = "scale_shapes", names = [], type = () -> ()}} {
   llvm.return
 }
 llvm.func @_mlir_ciface_scale_shapes.shapes(%result: !llvm.ptr)
@@ -57,7 +57,7 @@ llvm.func @_mlir_ciface_scale_shapes.shapes(%result: !llvm.ptr)
 // -----
 
 // expected-error @below {{entry 'entry' needs the symbol 'saccade_entry_shapes', which is a function of the runtime; give the entry another name}}
-llvm.func @_mlir_ciface_entry() attributes {attn.entry = {names = [], type = () -> ()}} {
+llvm.func @_mlir_ciface_entry() attributes {attn.entry = {name = "entry", names = [], type = () -> ()}} {
   llvm.return
 }
 llvm.func @_mlir_ciface_entry.shapes(%result: !llvm.ptr) attributes {attn.shapes_of = "entry", attn.messages = []} {

@@ -5,7 +5,7 @@
 // CHECK-LABEL: llvm.func internal @_mlir_ciface_scale_by
 // CHECK-NOT: attn.entry
 llvm.func @_mlir_ciface_scale_by(%a: !llvm.ptr, %factor: f32, %flag: i1, %result: !llvm.ptr) -> !llvm.ptr
-    attributes {attn.entry = {names = ["a", "factor", "flag", "result"],
+    attributes {attn.entry = {name = "scale_by", names = ["a", "factor", "flag", "result"],
                               type = (tensor<?x8xf32>, f32, i1) -> tensor<?x8xf32>}} {
   llvm.return %a : !llvm.ptr
 }

@@ -43,12 +43,13 @@ static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> mess
   return Builder(function.getContext()).getStrArrayAttr(live);
 }
 
-/// What whoever calls the entry will be told of it: {names, type}.
+/// What whoever calls the entry will be told of it: {name, names, type}.
 static DictionaryAttr getSignature(func::FuncOp entry) {
   Builder builder(entry.getContext());
   SmallVector<std::string> names = nameValues(entry);
   SmallVector<StringRef> views(names.begin(), names.end());
-  return builder.getDictionaryAttr({builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
+  return builder.getDictionaryAttr({builder.getNamedAttr("name", entry.getNameAttr()),
+                                    builder.getNamedAttr("names", builder.getStrArrayAttr(views)),
                                     builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
@@ -102,6 +103,8 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function)))
         return signalPassFailure();
+      // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
+      function.setName((function.getName() + ".body").str());
     }
   }
 };

@@ -7,8 +7,9 @@ include "mlir/Pass/PassBase.td"
 def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp"> {
   let summary = "give every entry a function that checks shapes and computes result extents";
   let description = [{
-    Every public function with a body is an entry. It is marked `attn.entry`, which keeps the names and types of its
-    arguments and results as they are now, and beside it comes a private function
+    Every public function with a body is an entry. It is marked `attn.entry`, which keeps its name and the names
+    and types of its arguments and results as they are now, and renamed, so that the user's choice of name meets nothing
+    that later stages call. Beside it comes a private function
     of the same arguments that returns, as index values, a message number (0 where the run-time shapes fit), the
     extent found, the extent wanted, and the extents of all results. It is marked `attn.shapes_of`, and
     `attn.messages` holds the texts. Both get `llvm.emit_c_interface`.
