@@ -1,5 +1,5 @@
-"""With PyTorch in the process its threads run our tasks: no second pool, right results from several Python threads, after
-a fork, inside its parallel regions and with one thread.
+"""With PyTorch in the process its threads run our tasks: no second pool, right results from several Python threads,
+after a fork, inside its parallel regions and with one thread.
 
 REQUIRES: torch
 UNSUPPORTED: asan, tsan

@@ -21,9 +21,9 @@ extern "C" {
 typedef void (*saccade_task)(void *context, int64_t begin, int64_t end, void *scratch);
 
 /* Calls `task` until each of the work items [0, count) has run exactly once, on as many threads as the host gives,
- * and returns when all are done. Items are handed out in ascending order, dynamically. Inside a running task it runs serially.
- * Returns 0, or 1 where scratch memory could not be had (then nothing ran).
- * Several threads may call at once; one that finds the threads in use works alone. */
+ * and returns when all are done. Items are handed out in ascending order, dynamically. Inside a running task it runs
+ * serially. Returns 0, or 1 where scratch memory could not be had (then nothing ran). Several threads may call at once;
+ * one that finds the threads in use works alone. */
 int32_t saccade_parallel_for(saccade_task task, void *context, int64_t count, int64_t scratch_bytes);
 
 /* `bytes` of memory aligned to 64 bytes, or NULL. */

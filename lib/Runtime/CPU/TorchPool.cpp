@@ -101,7 +101,9 @@ void TorchPool::run(int32_t workers, saccade_work work, void *context) const {
   } team{work, context, {workers}};
   if (parallelFor) {
     // One iteration a worker. An error means that some did not run, and saccade_parallel_for finishes what is left.
-    auto body = [](int64_t, int64_t, void *team) { static_cast<Team *>(team)->work(static_cast<Team *>(team)->context); };
+    auto body = [](int64_t, int64_t, void *team) {
+      static_cast<Team *>(team)->work(static_cast<Team *>(team)->context);
+    };
     parallelFor(0, workers, 1, body, &team);
     return;
   }
