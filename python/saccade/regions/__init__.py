@@ -1,0 +1,148 @@
+"""Ordinary Python functions of index scalars as `score` and `mask` regions of `attn.attention`.
+
+`trace` runs a function once on stand-ins for the score and the positions and gives a Region, its arithmetic as MLIR text.
+`fingerprint` tells without tracing whether two functions have the same one.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable, Sequence
+
+from saccade.regions.emit import lines, live
+from saccade.regions.expression import Node
+from saccade.regions.fingerprint import Fingerprint, fingerprint
+from saccade.regions.subject import Subject, TraceError, variables
+from saccade.regions.dtypes import BOOL, FLOAT, STORED
+
+__all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
+
+
+@dataclass(frozen=True)
+class Region:
+    """What a score or mask function computes, as one expression."""
+
+    captures: tuple[Any, ...]
+    """The tensors or arrays that the function reads elements of, each once, in the order of capture_types."""
+    capture_types: tuple[str, ...]
+    """Their MLIR types, with dynamic extents, e.g. "tensor<?x?xf32>"."""
+    capture_sources: tuple[int | None, ...]
+    """For each, which of the fingerprint's tensors it is; None for one that the function makes itself."""
+    is_reusable: bool
+    """Whether functions with an equal fingerprint have this region, too, with their own tensors (see captures_of). Not
+    where the function has none, or computed something from numbers or extents of captured tensors while it was traced."""
+    root: Node = field(repr=False)
+    """The value that is yielded."""
+    numbers: tuple[int, ...] = field(repr=False)
+    """The numbers that loads have for the captures."""
+
+    def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
+        """The region's block as MLIR, `attn.yield` its last line.
+
+        `arguments` are the SSA names of the score (where it is a score region) and of b, h, i, j; `captures` those of the
+        captured tensors inside of the region. All other values are named %x0, %x1, ...; positions are `index` values.
+        """
+        names, kinds = {}, {}
+        for number, name, kind in zip(self.numbers, captures, self.capture_types, strict=True):
+            names[number], kinds[number] = name, kind
+        return "\n".join(indent + line for line in lines(self.root, arguments, names, kinds))
+
+    def captures_of(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """The captures of a function with an equal fingerprint, given that fingerprint's tensors."""
+        return tuple([made if source is None else tensors[source]
+                      for source, made in zip(self.capture_sources, self.captures)])
+
+
+def trace(function: Callable, role: str, precision: str) -> Region:
+    """The region of a Python function.
+
+    Args:
+        function: called once: (s, b, h, i, j) for a score, with the scaled score s of query i and key j in head h of batch
+            b, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the tensors or
+            arrays that it captures: `table[h, i - j]`; negative indices count from the end. Where it captures torch
+            tensors or names torch, the arguments are torch tensors, else stand-ins that NumPy's functions take; with
+            neither of them, torch tensors if torch is imported.
+        role: "score" or "mask".
+        precision: the type of the score, "f32" or "f64".
+
+    Raises:
+        TraceError (a TypeError): it takes other arguments, returns something else than a number (a mask: a boolean or an
+            integer), asks for the value of an argument (if, int(), .item()), calls what regions do not know, reads a
+            captured tensor with another number of indices than it has dimensions, or captures both torch's and NumPy's.
+        TypeError, ValueError: a captured tensor is on another device, requires grad, or is not plain memory, as for the
+            arguments of `saccade.attention`.
+
+    Types combine as torch's do: integers are int64 (they wrap), dividing them gives a float, and a Python number takes the
+    type of what it meets. Python numbers and everything else that is no tensor are part of the result.
+    """
+    if role not in ("score", "mask") or precision not in ("f32", "f64"):
+        raise ValueError(f"trace got role {role!r} and precision {precision!r}, wanted 'score' or 'mask', 'f32' or 'f64'")
+    subject = Subject(function, role)
+    subject.check_arity()
+    floating = {"f32": "float32", "f64": "float64"}[precision]
+    if _takes_torch(subject):
+        from saccade.regions.torch_trace import Tracer
+    else:
+        from saccade.regions.numpy_trace import Tracer
+    tracer = Tracer(subject, floating)
+    root = _result(subject, tracer, tracer.run(), floating)
+
+    needed = {node.attribute if node.op == "load" else node.attribute[0] for node in live(root)
+              if node.op in ("load", "extent")}
+    numbers = tuple(sorted(needed))
+    captures = tuple([tracer.captures.arrays[number] for number in numbers])
+    found = fingerprint(function)
+    tensors = found.tensors if found else ()
+    sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in captures])
+    is_reusable = found is not None and tracer.captures.is_reusable
+    # What was there before but is not in the fingerprint may be another one next time.
+    is_reusable &= all(source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers))
+    capture_types = tuple([f"tensor<{'?x' * array.ndim}{STORED[str(array.dtype).removeprefix('torch.')]}>" for array in captures])
+    return Region(captures, capture_types, sources, is_reusable, root, numbers)
+
+
+def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
+    """What the function returned, as the value that its region yields."""
+    wanted = "a boolean or an integer" if subject.role == "mask" else "a number"
+    builder = tracer.builder
+    if isinstance(result, Node):
+        node = result
+    elif isinstance(result, (bool, int, float)):
+        dtype = "bool" if isinstance(result, bool) else "int64" if isinstance(result, int) else precision
+        node = builder.number(result, dtype)
+    else:
+        found = "None" if result is None else f"a {type(result).__name__}"
+        raise TraceError(f"{subject.title} returns {found}, wanted {wanted}")
+    if subject.role == "mask":
+        if node.kind == FLOAT:
+            raise TraceError(f"{subject.title} returns a {node.dtype}, wanted {wanted}: what is added to scores is a score")
+        return builder.convert(node, "bool")
+    if node.kind == BOOL:
+        raise TraceError(f"{subject.title} returns a boolean, wanted {wanted}: what hides keys is a mask")
+    return builder.convert(node, precision)
+
+
+def _takes_torch(subject: Subject) -> bool:
+    """Whether the function computes with torch's tensors, or else with NumPy's arrays."""
+    torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return False
+    if numpy is None or not hasattr(numpy, "ndarray"):
+        return True
+    found: dict[str, str] = {}
+    named: set[str] = set()
+    for name, value in variables(subject.function):
+        if isinstance(value, (torch.Tensor, numpy.ndarray)):
+            found.setdefault("torch" if isinstance(value, torch.Tensor) else "numpy", name)
+        elif isinstance(value, types.ModuleType):
+            named.add(value.__name__.partition(".")[0])
+        elif callable(value):
+            named.add((getattr(value, "__module__", None) or type(value).__module__).partition(".")[0])
+    if len(found) == 2:
+        raise TraceError(f"{subject.title} captures both the torch tensor '{found['torch']}' and the NumPy array "
+                         f"'{found['numpy']}', wanted one kind")
+    if found:
+        return "torch" in found
+    return "torch" in named or "numpy" not in named

@@ -1,0 +1,110 @@
+"""Quotients and remainders with Python's signs.
+
+Integers are never divided by zero: torch and NumPy would have raised, and a lane whose result `where` drops must not trap.
+"""
+
+from __future__ import annotations
+
+from saccade.regions.expression import Builder, Node, Operand, fits
+from saccade.regions.dtypes import BOOL, FLOAT, LIMITS
+
+
+def divide(b: Builder, x: Operand, y: Operand) -> Node:
+    """x / y, a float."""
+    x, y = b.floating(x, y)
+    return b.make("arith.divf", (x, y), None, x.dtype)
+
+
+def floor_divide(b: Builder, x: Operand, y: Operand) -> Node:
+    """x // y: rounded down."""
+    x, y = _numbers(b, x, y)
+    if x.kind == FLOAT:
+        return _float_floor_divide(b, x, y)
+    dtype = x.dtype
+    x, y = _safe(b, *_narrow(b, x, y))
+    return b.convert(b.arithmetic("arith.divui" if _is_unsigned(x, y) else "arith.floordivsi", x, y), dtype)
+
+
+def remainder(b: Builder, x: Operand, y: Operand) -> Node:
+    """x % y: with the sign of y."""
+    x, y = _numbers(b, x, y)
+    if x.kind == FLOAT:
+        rest = b.make("arith.remf", (x, y), None, x.dtype)
+        return b.select(_has_other_sign(b, rest, y), b.make("arith.addf", (rest, y), None, x.dtype), rest)
+    dtype = x.dtype
+    x, y = _safe(b, *_narrow(b, x, y))
+    if _is_unsigned(x, y):
+        return b.convert(b.arithmetic("arith.remui", x, y), dtype)
+    whole = b.arithmetic("arith.muli", b.arithmetic("arith.floordivsi", x, y), y)
+    limits = (0, y.high - 1) if y.low > 0 else None
+    return b.convert(b.make("arith.subi", (x, whole), None, x.dtype, limits), dtype)
+
+
+def truncated_divide(b: Builder, x: Operand, y: Operand) -> Node:
+    """x / y, rounded towards zero."""
+    x, y = _numbers(b, x, y)
+    if x.kind == FLOAT:
+        return b.make("math.trunc", (divide(b, x, y),), None, x.dtype)
+    dtype = x.dtype
+    x, y = _safe(b, *_narrow(b, x, y))
+    return b.convert(b.arithmetic("arith.divui" if _is_unsigned(x, y) else "arith.divsi", x, y), dtype)
+
+
+def truncated_remainder(b: Builder, x: Operand, y: Operand) -> Node:
+    """The remainder with the sign of x: C's fmod and %."""
+    x, y = _numbers(b, x, y)
+    if x.kind == FLOAT:
+        return b.make("arith.remf", (x, y), None, x.dtype)
+    dtype = x.dtype
+    x, y = _safe(b, *_narrow(b, x, y))
+    return b.convert(b.arithmetic("arith.remui" if _is_unsigned(x, y) else "arith.remsi", x, y), dtype)
+
+
+def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
+    x, y = b.together(x, y)
+    if x.kind == BOOL:
+        raise b.error("divides booleans: convert them to integers first")
+    return x, y
+
+
+def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
+    """Both as int32 where that holds them: a vector of 64-bit integers is divided element by element."""
+    if x.dtype == "int64" and fits(x, "int32") and fits(y, "int32"):
+        return b.convert(x, "int32"), b.convert(y, "int32")
+    return x, y
+
+
+def _is_unsigned(x: Node, y: Node) -> bool:
+    return x.low >= 0 and y.low >= 0
+
+
+def _safe(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
+    """Operands whose division is defined: no zero below, and no smallest number above a -1."""
+    smallest = LIMITS[x.dtype][0]
+    if y.low <= -1 <= y.high and x.low == smallest:
+        x = b.arithmetic("arith.maxsi", x, b.number(smallest + 1, x.dtype))
+    if y.low <= 0 <= y.high:
+        is_zero = b.make("arith.cmpi", (y, b.number(0, y.dtype)), "eq", "bool")
+        # Of what is not negative, 1 is the least that is left.
+        limits = (1, max(1, y.high)) if y.low == 0 else (y.low, max(1, y.high))
+        y = b.make("arith.select", (is_zero, b.number(1, y.dtype), y), None, y.dtype, limits)
+    return x, y
+
+
+def _has_other_sign(b: Builder, rest: Node, y: Node) -> Node:
+    """Whether a remainder that is not 0 has another sign than the divisor."""
+    zero = b.number(0, y.dtype)
+    is_rest = b.make("arith.cmpf", (rest, zero), "une", "bool")
+    signs = [b.make("arith.cmpf", (value, zero), "olt", "bool") for value in (rest, y)]
+    return b.arithmetic("arith.andi", is_rest, b.arithmetic("arith.xori", *signs))
+
+
+def _float_floor_divide(b: Builder, x: Node, y: Node) -> Node:
+    """As Python does it: the quotient without remainder is whole but for rounding, and is rounded to the nearest. Where
+    y is 0, x / y says what comes out."""
+    rest = b.make("arith.remf", (x, y), None, x.dtype)
+    whole = divide(b, b.make("arith.subf", (x, rest), None, x.dtype), y)
+    one_less = b.make("arith.subf", (whole, b.number(1, x.dtype)), None, x.dtype)
+    whole = b.select(_has_other_sign(b, rest, y), one_less, whole)
+    is_zero = b.make("arith.cmpf", (y, b.number(0, y.dtype)), "oeq", "bool")
+    return b.select(is_zero, divide(b, x, y), b.make("math.roundeven", (whole,), None, x.dtype))

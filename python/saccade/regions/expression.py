@@ -1,0 +1,251 @@
+"""Scalar expressions: the small typed graph between the tracers and the text.
+
+A node is one value of one element type. Equal nodes are one node, so that identical subexpressions are computed once; what
+the result does not reach is never written. Integer nodes know between which numbers they lie, positions included: that
+saves the wrap-around of indices that cannot be negative, and lets divisions of positions run in 32 bits.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Callable, Union
+
+from saccade.regions.dtypes import BITS, BOOL, COMPUTED, FLOAT, INTEGER, KIND, LIMITS, POSITION, kind_of_number, promote
+
+
+class Node:
+    """One value. `op` is an MLIR op, or one of our own: argument, constant, load, extent, relabel, round, widen."""
+
+    __slots__ = ("op", "operands", "attribute", "dtype", "low", "high")
+
+    def __init__(self, op: str, operands: tuple[Node, ...], attribute: Any, dtype: str, low: int, high: int):
+        self.op, self.operands, self.attribute, self.dtype = op, operands, attribute, dtype
+        self.low, self.high = low, high  # 0, 0 for floats
+
+    @property
+    def kind(self) -> int:
+        return KIND[self.dtype]
+
+    @property
+    def constant(self) -> bool | int | float | None:
+        """The number where it is known."""
+        return self.attribute if self.op == "constant" else None
+
+
+Operand = Union[Node, bool, int, float]
+"""A node, or a Python number: that takes the type of what it meets, as long as it is of no higher kind."""
+
+Wording = Callable[[str], Exception]
+"""Makes the exception for what a function must not do, with the function's name and line."""
+
+# The largest float of each precision that an integer type still holds.
+_LARGEST = {
+    ("float32", "int32"): 2147483520.0, ("float64", "int32"): 2147483647.0,
+    ("float32", "int64"): 9223371487098961920.0, ("float64", "int64"): 9223372036854774784.0,
+}  # fmt: skip
+
+
+class Builder:
+    """Makes the nodes of one function. `precision` is "float32" or "float64"; `default` the type that a division of
+    integers has."""
+
+    def __init__(self, precision: str, default: str, error: Wording):
+        self.precision, self.default, self.error = precision, default, error
+        self._known: dict[tuple, Node] = {}
+
+    # --- leaves ---------------------------------------------------------------------------------------------------
+
+    def argument(self, number: int, dtype: str) -> Node:
+        """The region's argument `number`: a position, or the score."""
+        return self.make("argument", (), number, dtype, POSITION if dtype == "int64" else None)
+
+    def number(self, number: bool | int | float, dtype: str) -> Node:
+        """A constant of type `dtype`."""
+        if KIND[dtype] == FLOAT:
+            number = float(number)
+        else:
+            number = bool(number) if dtype == "bool" else _wrap(int(number), dtype)
+        return self.make("constant", (), number, dtype, (int(number),) * 2 if KIND[dtype] != FLOAT else None)
+
+    def extent(self, capture: int, axis: int) -> Node:
+        """How many elements capture number `capture` has along `axis`."""
+        return self.make("extent", (), (capture, axis), "int64", (0, 1 << 40))
+
+    def load(self, capture: int, dtype: str, indices: list[Node]) -> Node:
+        """One element of a capture. Negative indices count from the end."""
+        wrapped = []
+        for axis, index in enumerate(indices):
+            index = self.convert(index, "int64")
+            if index.constant is not None and index.constant < 0:
+                index = self.arithmetic("arith.addi", self.extent(capture, axis), index)
+            elif index.low < 0:
+                beyond = self.arithmetic("arith.addi", index, self.extent(capture, axis))
+                is_negative = self.make("arith.cmpi", (index, self.number(0, "int64")), "slt", "bool")
+                index = self.make("arith.select", (is_negative, beyond, index), None, "int64")
+            wrapped.append(index)
+        return self.make("load", tuple(wrapped), capture, dtype)
+
+    # --- values ---------------------------------------------------------------------------------------------------
+
+    def make(self, op: str, operands: tuple[Node, ...], attribute: Any, dtype: str,
+             limits: tuple[int, int] | None = None) -> Node:
+        """The node of that op; an integer lies within `limits`, or anywhere where these are None or not representable."""
+        is_float = KIND[dtype] == FLOAT
+        exact = struct.pack("d", attribute) if is_float and op == "constant" else attribute
+        key = (op, tuple(map(id, operands)), exact, dtype)
+        if node := self._known.get(key):
+            return node
+        low, high = (0, 0) if is_float else LIMITS[dtype]
+        if limits and not is_float and low <= limits[0] and limits[1] <= high:
+            low, high = limits
+        node = self._known[key] = Node(op, operands, attribute, dtype, low, high)
+        return node
+
+    def arithmetic(self, op: str, a: Node, b: Node) -> Node:
+        """An op on two values of one type."""
+        limits = None
+        if a.kind == BOOL and op in ("arith.andi", "arith.ori"):
+            for known, other in ((a, b), (b, a)):
+                if known.constant is not None:
+                    return other if known.constant == (op == "arith.andi") else known
+        if a.kind == INTEGER:
+            if op in ("arith.addi", "arith.subi", "arith.muli"):
+                if 0 == b.constant and op != "arith.muli" or 1 == b.constant and op == "arith.muli":
+                    return a
+                if 0 == a.constant and op == "arith.addi" or 1 == a.constant and op == "arith.muli":
+                    return b
+            limits = _interval(op, a, b)
+            if limits and limits[0] == limits[1] and LIMITS[a.dtype][0] <= limits[0] <= LIMITS[a.dtype][1]:
+                return self.number(limits[0], a.dtype)
+        return self.make(op, (a, b), None, a.dtype, limits)
+
+    def select(self, condition: Node, a: Node, b: Node) -> Node:
+        """`a` where the condition holds, else `b`; both of one type."""
+        return a if a is b else self.make(
+            "arith.select", (condition, a, b), None, a.dtype, (min(a.low, b.low), max(a.high, b.high)))
+
+    def meet(self, *operands: Operand) -> str:
+        """The type in which the operands meet."""
+        dtypes = [x.dtype for x in operands if isinstance(x, Node)]
+        dtype = dtypes[0] if dtypes else "bool"
+        for other in dtypes[1:]:
+            dtype = promote(dtype, other)
+        for kind in [kind_of_number(x) for x in operands if not isinstance(x, Node)]:
+            if kind > KIND[dtype]:
+                dtype = self.default if kind == FLOAT else "int64"
+        return dtype
+
+    def to(self, operand: Operand, dtype: str) -> Node:
+        """The operand as a value of type `dtype`."""
+        return self.convert(operand, dtype) if isinstance(operand, Node) else self.number(operand, dtype)
+
+    def together(self, *operands: Operand) -> tuple[Node, ...]:
+        """The operands in the type in which they meet."""
+        dtype = self.meet(*operands)
+        return tuple([self.to(operand, dtype) for operand in operands])
+
+    def floating(self, *operands: Operand) -> tuple[Node, ...]:
+        """The same, but as floats."""
+        dtype = self.meet(*operands)
+        dtype = dtype if KIND[dtype] == FLOAT else self.default
+        return tuple([self.to(operand, dtype) for operand in operands])
+
+    # --- conversions ----------------------------------------------------------------------------------------------
+
+    def convert(self, node: Node, dtype: str, rounds: bool = False) -> Node:
+        """`node` as a value of type `dtype`; with `rounds`, 16-bit floats are rounded to what they hold."""
+        if node.dtype == dtype:
+            return node
+        if node.op == "constant" and (KIND[dtype] != INTEGER or node.kind != FLOAT) and not rounds:
+            return self.number(node.attribute, dtype)
+        if dtype == "bool":
+            op, predicate = ("arith.cmpf", "une") if node.kind == FLOAT else ("arith.cmpi", "ne")
+            return self.make(op, (node, self.number(0, node.dtype)), predicate, "bool")
+        if KIND[dtype] == FLOAT:
+            return self._float_to_float(node, dtype, rounds) if node.kind == FLOAT else self._to_float(node, dtype)
+        if node.kind == FLOAT:
+            return self._to_integer(node, dtype)
+        return self._integer_to_integer(node, dtype)
+
+    def _float_to_float(self, node: Node, dtype: str, rounds: bool) -> Node:
+        source, target = COMPUTED[node.dtype], COMPUTED[dtype]
+        if source != target:
+            node = self.make("arith.extf" if target == "f64" else "arith.truncf", (node,), None,
+                             "float64" if target == "f64" else "float32")
+        if dtype == node.dtype:
+            return node
+        return self.make("round" if rounds and dtype in ("float16", "bfloat16") else "relabel", (node,), None, dtype)
+
+    def _to_float(self, node: Node, dtype: str) -> Node:
+        computed = "float64" if dtype == "float64" else "float32"
+        if node.dtype == "int64" and fits(node, "int32"):
+            node = self.convert(node, "int32")
+        if node.dtype == "int64":
+            node = self.make("widen", (node,), None, computed)
+        else:
+            op = "arith.uitofp" if node.dtype in ("bool", "uint8") else "arith.sitofp"
+            node = self.make(op, (node,), None, computed)
+        return self.convert(node, dtype)
+
+    def _to_integer(self, node: Node, dtype: str) -> Node:
+        """Rounds towards zero. What no integer is (infinity, NaN, too large) becomes the nearest, and NaN the smallest
+        one: MLIR's op has no result for it, and it must not spoil what a `where` chooses instead."""
+        source = "float64" if node.dtype == "float64" else "float32"
+        node = self.convert(node, source)
+        target = "int64" if dtype == "int64" else "int32"
+        low, high = self.number(LIMITS[target][0], source), self.number(_LARGEST[source, target], source)
+        node = self.select(self.make("arith.cmpf", (node, low), "ogt", "bool"), node, low)
+        node = self.select(self.make("arith.cmpf", (node, high), "olt", "bool"), node, high)
+        return self.convert(self.make("arith.fptosi", (node,), None, target), dtype)
+
+    def _integer_to_integer(self, node: Node, dtype: str) -> Node:
+        limits = (node.low, node.high)
+        if node.dtype == "bool":
+            return self.select(node, self.number(1, dtype), self.number(0, dtype))
+        if COMPUTED[node.dtype] == COMPUTED[dtype]:
+            return self.make("relabel", (node,), None, dtype, limits)
+        # Back to where it came from.
+        if node.op in ("arith.index_cast", "arith.extsi") and node.operands[0].dtype == dtype:
+            return node.operands[0]
+        is_unsigned = node.dtype == "uint8"
+        if "int64" in (node.dtype, dtype):
+            op = "arith.index_castui" if is_unsigned else "arith.index_cast"
+        elif BITS[dtype] < BITS[node.dtype]:
+            op = "arith.trunci"
+        else:
+            op = "arith.extui" if is_unsigned else "arith.extsi"
+        return self.make(op, (node,), None, dtype, limits)
+
+
+def _wrap(number: int, dtype: str) -> int:
+    low, high = LIMITS[dtype]
+    return (number - low) % (high - low + 1) + low
+
+
+def fits(node: Node, dtype: str) -> bool:
+    """Whether the integer surely is a number of type `dtype`."""
+    return LIMITS[dtype][0] <= node.low and node.high <= LIMITS[dtype][1]
+
+
+def _interval(op: str, a: Node, b: Node) -> tuple[int, int] | None:
+    """Where the result of an integer op lies, if that is easy to say."""
+    if op == "arith.addi":
+        return a.low + b.low, a.high + b.high
+    if op == "arith.subi":
+        return a.low - b.high, a.high - b.low
+    if op == "arith.muli":
+        corners = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return min(corners), max(corners)
+    if op in ("arith.minsi", "arith.minui"):
+        return min(a.low, b.low), min(a.high, b.high)
+    if op in ("arith.maxsi", "arith.maxui"):
+        return max(a.low, b.low), max(a.high, b.high)
+    if op in ("arith.divui", "arith.floordivsi") and b.low > 0:
+        corners = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
+        return min(corners), max(corners)
+    if op == "arith.remui" and a.low >= 0 and b.low > 0:
+        return 0, min(a.high, b.high - 1)
+    if op == "arith.andi" and min(a.low, b.low) >= 0:
+        return 0, min(a.high, b.high)
+    return None
+

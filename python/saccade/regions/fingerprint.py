@@ -1,0 +1,220 @@
+"""What a function computes, as a key: so that one made anew for every call finds its kernel without being traced.
+
+A function's code and everything it reaches decide what it computes. Numbers count by value, captured tensors by element
+type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity. Of anything
+else, an object or a class of the user's, it cannot be told whether it changed, and there is no key.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import functools
+import math
+import sys
+import types
+from typing import Any, Callable, Hashable
+
+from saccade.regions.subject import is_library, names_in
+
+
+class Fingerprint:
+    """Functions with equal keys compute the same from their tensors, in order."""
+
+    __slots__ = ("key", "tensors")
+
+    def __init__(self, key: Hashable, tensors: tuple):
+        self.key, self.tensors = key, tensors
+
+
+def fingerprint(function: Any) -> Fingerprint | None:
+    """The fingerprint of a function as it is now, or None where it cannot be told: then it must be traced each time."""
+    parts: list = []
+    tensors: list = []
+    try:
+        _value(function, parts, tensors, _nothing)
+        return Fingerprint(tuple(parts), tuple(tensors))
+    except (_Opaque, RecursionError, ValueError):  # ValueError: a variable of the closure that is not bound yet
+        return None
+
+
+class _Opaque(Exception):
+    """Something that may change without our seeing it."""
+
+
+class _Plan:
+    """What to look at for one code object. The plan stands for the code in keys: it keeps it, and is compared by identity,
+    which costs less than comparing code."""
+
+    __slots__ = ("code", "globals", "attributes", "is_opaque")
+
+    def __init__(self, code: types.CodeType):
+        self.code = code
+        self.globals, self.attributes = names_in(code)
+        self.is_opaque = _has_effects(code)
+
+
+def _has_effects(code: types.CodeType) -> bool:
+    """Whether the code changes something outside of it, or imports what we cannot see."""
+    for instruction in dis.get_instructions(code):
+        name, argument = instruction.opname, instruction.argval
+        if name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR"):
+            return True
+        if name in ("STORE_DEREF", "DELETE_DEREF") and argument in code.co_freevars:
+            return True
+        if name == "IMPORT_NAME" and not is_library(types.ModuleType(argument)):
+            return True
+    return any(_has_effects(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+
+
+_plans: dict[int, _Plan] = {}
+_most_plans = 4096
+
+
+def _plan_of(code: types.CodeType) -> _Plan:
+    plan = _plans.get(id(code))
+    if plan is None:
+        if len(_plans) >= _most_plans:
+            _plans.clear()  # keys with the old plans are not found again, and that is all
+        plan = _plans[id(code)] = _Plan(code)
+    return plan
+
+
+_nothing = _Plan((lambda: None).__code__)  # what stands around the function itself
+
+
+def _function(x: types.FunctionType, parts: list, tensors: list, plan: _Plan) -> None:
+    code = x.__code__
+    caller, plan = plan, _plans.get(id(code)) or _plan_of(code)
+    if caller is not _nothing and is_library(x):
+        parts.append(x)
+        return
+    if plan.is_opaque or (caller.attributes or plan.attributes) and x.__dict__:
+        raise _Opaque
+    parts.append(plan)
+    if x.__closure__ is not None:
+        for cell in x.__closure__:
+            value = cell.cell_contents
+            _HANDLERS.get(type(value), _unusual)(value, parts, tensors, plan)
+    if plan.globals:
+        names = x.__globals__
+        for name in plan.globals:
+            if name not in names:
+                parts.append(getattr(builtins, name, None))
+            elif (value := names[name]) is not x:  # recursion ends here: what a function is, it says once
+                _HANDLERS.get(type(value), _unusual)(value, parts, tensors, plan)
+    if x.__defaults__:
+        _sequence(x.__defaults__, parts, tensors, plan)
+    if x.__kwdefaults__:
+        _dict(x.__kwdefaults__, parts, tensors, plan)
+
+
+def _value(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    _HANDLERS.get(type(x), _unusual)(x, parts, tensors, plan)
+
+
+def _number(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    parts.append(type(x))
+    parts.append(x)
+
+
+def _float(x: float, parts: list, tensors: list, plan: _Plan) -> None:
+    parts.append(type(x))
+    # 0.0 and -0.0 are equal, but not the same.
+    parts.append(x if x else math.copysign(1.0, x))
+    parts.append(x)
+
+
+def _tensor(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    number = 0
+    for known in tensors:
+        if known is x:
+            break
+        number += 1
+    else:
+        tensors.append(x)
+    parts += (type(x), x.dtype, x.ndim, number)
+
+
+def _sequence(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    parts.append(type(x))
+    parts.append(len(x))
+    for item in x:
+        _value(item, parts, tensors, plan)
+
+
+def _dict(x: dict, parts: list, tensors: list, plan: _Plan) -> None:
+    parts.append(dict)
+    parts.append(len(x))
+    for key, value in x.items():
+        _value(key, parts, tensors, plan)
+        _value(value, parts, tensors, plan)
+
+
+def _partial(x: functools.partial, parts: list, tensors: list, plan: _Plan) -> None:
+    if x.__dict__:
+        raise _Opaque
+    parts.append(functools.partial)
+    _value(x.func, parts, tensors, plan)
+    _sequence(x.args, parts, tensors, plan)
+    _dict(x.keywords, parts, tensors, plan)
+
+
+_libraries: set[types.ModuleType] = set()
+
+
+def _module(x: types.ModuleType, parts: list, tensors: list, plan: _Plan) -> None:
+    parts.append(x)
+    if x in _libraries:
+        return
+    if is_library(x):
+        _libraries.add(x)
+        return
+    held = vars(x)
+    for name in plan.attributes:
+        if name in held:
+            parts.append(name)
+            _value(held[name], parts, tensors, plan)
+
+
+def _builtin(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    owner = getattr(x, "__self__", None)
+    if owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        raise _Opaque  # a method bound to something that may change
+    parts.append(x)
+
+
+def _class(x: type, parts: list, tensors: list, plan: _Plan) -> None:
+    if not is_library(x):
+        raise _Opaque
+    parts.append(x)
+
+
+_HANDLERS: dict[type, Callable[[Any, list, list, Any], None]] = {
+    int: _number, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number, float: _float,
+    complex: _number, range: _number, tuple: _sequence, list: _sequence, dict: _dict,
+    types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
+    types.BuiltinFunctionType: _builtin, type: _class,
+}  # fmt: skip
+
+
+def _unusual(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+    """Types that are met for the first time."""
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
+        _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor, torch.dtype: _number, torch.Size: _sequence})
+    if (numpy := sys.modules.get("numpy")) is not None and hasattr(numpy, "ufunc"):
+        _HANDLERS.update({numpy.ndarray: _tensor, numpy.ufunc: _number})
+        _HANDLERS.update({kind: _number for kind in (numpy.bool_, *numpy.sctypeDict.values())
+                          if issubclass(kind, (numpy.bool_, numpy.integer))})
+        _HANDLERS.update({kind: _float for kind in numpy.sctypeDict.values() if issubclass(kind, numpy.floating)})
+    kind = type(x)
+    if kind in _HANDLERS:
+        _HANDLERS[kind](x, parts, tensors, plan)
+    elif isinstance(x, type):
+        _class(x, parts, tensors, plan)
+    elif kind.__module__ == "torch._ops" or numpy is not None and isinstance(x, numpy.dtype):
+        parts.append(x)
+    elif kind.__name__ == "_ArrayFunctionDispatcher" and kind.__module__.startswith("numpy"):
+        parts.append(x)
+    else:
+        raise _Opaque

@@ -1,0 +1,330 @@
+"""What the operations of torch and NumPy are in terms of expressions.
+
+Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's do.
+The tables at the end name them as aten and NumPy's ufuncs do.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Callable
+
+from saccade.regions.divisions import divide, floor_divide, remainder, truncated_divide, truncated_remainder
+from saccade.regions.expression import Builder, Node, Operand
+from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
+
+# Exponents up to here are multiplications.
+_LARGEST_EXPONENT = 64
+
+
+# --- arithmetic -------------------------------------------------------------------------------------------------------
+
+
+def _binary(b: Builder, x: Operand, y: Operand, booleans: str | None, integers: str, floats: str) -> Node:
+    x, y = b.together(x, y)
+    if x.kind == BOOL and booleans is None:
+        raise b.error("subtracts booleans: write ^ or logical_not")
+    if x.kind == INTEGER and x.dtype == "uint8":
+        integers = integers.replace("minsi", "minui").replace("maxsi", "maxui")
+    return b.arithmetic({BOOL: booleans, INTEGER: integers, FLOAT: floats}[x.kind], x, y)
+
+
+def add(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
+    return _binary(b, x, _scaled(b, y, alpha), "arith.ori", "arith.addi", "arith.addf")
+
+
+def sub(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
+    return _binary(b, x, _scaled(b, y, alpha), None, "arith.subi", "arith.subf")
+
+
+def rsub(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
+    return sub(b, y, x, alpha)
+
+
+def mul(b: Builder, x: Operand, y: Operand) -> Node:
+    return _binary(b, x, y, "arith.andi", "arith.muli", "arith.mulf")
+
+
+def _scaled(b: Builder, x: Operand, factor: Operand) -> Operand:
+    return x if not isinstance(factor, Node) and factor == 1 else mul(b, x, factor)
+
+
+def minimum(b: Builder, x: Operand, y: Operand) -> Node:
+    return _binary(b, x, y, "arith.andi", "arith.minsi", "arith.minimumf")
+
+
+def maximum(b: Builder, x: Operand, y: Operand) -> Node:
+    return _binary(b, x, y, "arith.ori", "arith.maxsi", "arith.maximumf")
+
+
+def clamp(b: Builder, x: Operand, min: Operand | None = None, max: Operand | None = None) -> Node:
+    dtype = b.meet(*[value for value in (x, min, max) if value is not None])
+    x = b.to(x, dtype)
+    if min is not None:
+        x = maximum(b, x, b.to(min, dtype))
+    return x if max is None else minimum(b, x, b.to(max, dtype))
+
+
+def div(b: Builder, x: Operand, y: Operand, rounding_mode: str | None = None) -> Node:
+    return {None: divide, "floor": floor_divide, "trunc": truncated_divide}[rounding_mode](b, x, y)
+
+
+def neg(b: Builder, x: Node) -> Node:
+    if x.kind == BOOL:
+        raise b.error("negates a boolean: write ~")
+    return b.make("arith.negf", (x,), None, x.dtype) if x.kind == FLOAT else sub(b, 0, x)
+
+
+def absolute(b: Builder, x: Node) -> Node:
+    if x.kind == FLOAT:
+        return b.make("math.absf", (x,), None, x.dtype)
+    return x if x.low >= 0 else maximum(b, x, neg(b, x))
+
+
+def sign(b: Builder, x: Node) -> Node:
+    if x.kind == BOOL:
+        return x
+    is_negative, is_positive = lt(b, x, 0), gt(b, x, 0)
+    # NaN is neither and stays.
+    zero = x if x.kind == FLOAT else b.number(0, x.dtype)
+    one, minus_one = b.number(1, x.dtype), b.number(-1, x.dtype)
+    return b.select(is_positive, one, b.select(is_negative, minus_one, zero))
+
+
+def power(b: Builder, x: Operand, y: Operand) -> Node:
+    base = x if not isinstance(x, Node) else x.constant
+    exponent = y if not isinstance(y, Node) else y.constant
+    dtype = b.meet(x, y)
+    is_float = dtype not in LIMITS
+    if exponent is not None and exponent == int(exponent) and abs(exponent) <= _LARGEST_EXPONENT:
+        if exponent < 0 and not is_float:
+            raise b.error(f"raises an integer to the power {exponent}: write {float(exponent)}")
+        product = _product(b, b.to(x, dtype), abs(int(exponent)))
+        return product if exponent >= 0 else divide(b, 1.0, product)
+    if not is_float:
+        if base != 2:
+            raise b.error("raises an integer to a power that is not constant: convert one of them to float")
+        x, y = b.together(x, y)
+        # There is no 2 ** -1 among the integers, and what a shift by more than the width gives is not said.
+        bits = b.number(len(bin(LIMITS[dtype][1])) - 2, dtype)
+        is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
+        shifted = b.make("arith.shli", (b.number(1, dtype), b.select(is_in, y, b.number(0, dtype))), None, dtype)
+        return b.select(is_in, shifted, b.number(0, dtype))
+    if exponent in (0.5, -0.5):
+        root = _math("math.sqrt", b, b.to(x, dtype))
+        return root if exponent > 0 else divide(b, 1.0, root)
+    if base == 2:
+        return b.make("math.exp2", (b.to(y, dtype),), None, dtype)
+    return b.make("math.powf", (b.to(x, dtype), b.to(y, dtype)), None, dtype)
+
+
+def _product(b: Builder, x: Node, count: int) -> Node:
+    """x · x · ... by squaring."""
+    result = None
+    while count:
+        if count & 1:
+            result = x if result is None else mul(b, result, x)
+        count >>= 1
+        x = mul(b, x, x) if count else x
+    return b.number(1, x.dtype) if result is None else result
+
+
+def square(b: Builder, x: Node) -> Node:
+    return mul(b, x, x)
+
+
+# --- functions of a float ---------------------------------------------------------------------------------------------
+
+
+def _math(op: str, b: Builder, x: Operand) -> Node:
+    (x,) = b.floating(x)
+    return b.make(op, (x,), None, x.dtype)
+
+
+def _rounding(op: str, b: Builder, x: Node) -> Node:
+    return _math(op, b, x) if x.kind == FLOAT else x
+
+
+def _math2(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+    x, y = b.floating(x, y)
+    return b.make(op, (x, y), None, x.dtype)
+
+
+def reciprocal(b: Builder, x: Operand) -> Node:
+    return divide(b, 1.0, x)
+
+
+def rsqrt(b: Builder, x: Operand) -> Node:
+    return divide(b, 1.0, _math("math.sqrt", b, x))
+
+
+def sigmoid(b: Builder, x: Operand) -> Node:
+    (x,) = b.floating(x)
+    return divide(b, 1.0, add(b, _math("math.exp", b, neg(b, x)), 1.0))
+
+
+def silu(b: Builder, x: Operand) -> Node:
+    return mul(b, x, sigmoid(b, x))
+
+
+def relu(b: Builder, x: Node) -> Node:
+    return maximum(b, x, 0)
+
+
+def softplus(b: Builder, x: Node, beta: Operand = 1, threshold: Operand = 20) -> Node:
+    scaled = mul(b, x, beta)
+    # Where the sum is all exponential, it must not overflow.
+    small = minimum(b, scaled, threshold)
+    return where(b, gt(b, scaled, threshold), x, divide(b, _math("math.log1p", b, _math("math.exp", b, small)), beta))
+
+
+# --- comparisons and logic --------------------------------------------------------------------------------------------
+
+
+def _compare(predicate: str, b: Builder, x: Operand, y: Operand) -> Node:
+    x, y = b.together(x, y)
+    if x.kind == FLOAT:
+        return b.make("arith.cmpf", (x, y), ("u" if predicate == "ne" else "o") + predicate, "bool")
+    if predicate in ("gt", "ge"):
+        predicate, x, y = {"gt": "lt", "ge": "le"}[predicate], y, x
+    # |x| <= y is a band, -y <= x <= y, and bands tell the compiler which keys to visit at all.
+    if predicate in ("lt", "le") and x.dtype == "int64" and x.op == "arith.maxsi":
+        inner, negated = x.operands
+        if negated.op == "arith.subi" and negated.operands[0].constant == 0 and negated.operands[1] is inner:
+            return b.arithmetic("arith.andi", _compare(predicate, b, inner, y), _compare(predicate, b, neg(b, y), inner))
+    x, y = _narrow(b, x, y)
+    if predicate in ("lt", "le"):
+        predicate = ("u" if x.dtype in ("bool", "uint8") else "s") + predicate
+    return b.make("arith.cmpi", (x, y), predicate, "bool")
+
+
+def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
+    """Both as int32 where they are that anyway and no position would be narrowed for it."""
+
+    def is_int32(node: Node) -> bool:
+        return node.op == "arith.index_cast" and node.operands[0].dtype == "int32"
+
+    def fits(node: Node) -> bool:
+        return is_int32(node) or node.constant is not None and -(1 << 31) <= node.constant < 1 << 31
+
+    if x.dtype == "int64" and (is_int32(x) or is_int32(y)) and fits(x) and fits(y):
+        return b.convert(x, "int32"), b.convert(y, "int32")
+    return x, y
+
+
+eq, ne, lt, le, gt, ge = [functools.partial(_compare, predicate) for predicate in ("eq", "ne", "lt", "le", "gt", "ge")]
+
+
+def _bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+    x, y = b.together(x, y)
+    if x.kind == FLOAT:
+        raise b.error("combines floats bit by bit: & | ^ take booleans and integers; compare first")
+    return b.arithmetic(op, x, y)
+
+
+def bitwise_not(b: Builder, x: Node) -> Node:
+    if x.kind == FLOAT:
+        raise b.error("inverts the bits of a float: ~ takes booleans and integers; compare first")
+    return b.arithmetic("arith.xori", x, b.number(True if x.kind == BOOL else -1, x.dtype))
+
+
+def _shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+    x, y = b.together(x, y)
+    if x.kind != INTEGER:
+        raise b.error("shifts what is no integer")
+    bits = 8 if x.dtype == "uint8" else len(bin(LIMITS[x.dtype][1])) - 1
+    is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
+    amount = b.select(is_in, y, b.number(0 if op == "arith.shli" else bits - 1, x.dtype))
+    shifted = b.make("arith.shrui" if x.dtype == "uint8" and op == "arith.shrsi" else op, (x, amount), None, x.dtype)
+    return b.select(is_in, shifted, b.number(0, x.dtype)) if op == "arith.shli" else shifted
+
+
+def truth(b: Builder, x: Operand) -> Node:
+    """Whether x is not 0."""
+    return b.to(x, "bool") if isinstance(x, Node) else b.number(bool(x), "bool")
+
+
+def _logical(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+    return b.arithmetic(op, truth(b, x), truth(b, y))
+
+
+def logical_not(b: Builder, x: Operand) -> Node:
+    return bitwise_not(b, truth(b, x))
+
+
+def logical_and(b: Builder, x: Operand, y: Operand) -> Node:
+    return _logical("arith.andi", b, x, y)
+
+
+def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
+    x, y = b.together(x, y) if isinstance(x, Node) or isinstance(y, Node) else _numbers(b, x, y)
+    return b.select(truth(b, condition), x, y)
+
+
+def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
+    dtype = ("bool", "int64", b.default)[max(kind_of_number(x), kind_of_number(y))]
+    return b.number(x, dtype), b.number(y, dtype)
+
+
+def isnan(b: Builder, x: Node) -> Node:
+    return b.make("arith.cmpf", (x, x), "uno", "bool") if x.kind == FLOAT else b.number(False, "bool")
+
+
+def isinf(b: Builder, x: Node) -> Node:
+    return eq(b, absolute(b, x), float("inf")) if x.kind == FLOAT else b.number(False, "bool")
+
+
+def isfinite(b: Builder, x: Node) -> Node:
+    return lt(b, absolute(b, x), float("inf")) if x.kind == FLOAT else b.number(True, "bool")
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+Operation = Callable[..., Node]
+
+_MATH = {name: functools.partial(_math, f"math.{name}") for name in (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
+    "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc")}  # fmt: skip
+
+_SHARED: dict[str, Operation] = {
+    **_MATH,
+    "floor": functools.partial(_rounding, "math.floor"),
+    "ceil": functools.partial(_rounding, "math.ceil"),
+    "trunc": functools.partial(_rounding, "math.trunc"),
+    "minimum": minimum, "maximum": maximum, "fmod": truncated_remainder, "remainder": remainder,
+    "floor_divide": floor_divide, "reciprocal": reciprocal, "sign": sign, "square": square,
+    "bitwise_and": functools.partial(_bitwise, "arith.andi"),
+    "bitwise_or": functools.partial(_bitwise, "arith.ori"),
+    "bitwise_xor": functools.partial(_bitwise, "arith.xori"),
+    "logical_and": logical_and, "logical_not": logical_not,
+    "logical_or": functools.partial(_logical, "arith.ori"),
+    "logical_xor": functools.partial(_logical, "arith.xori"),
+    "isnan": isnan, "isinf": isinf, "isfinite": isfinite,
+}  # fmt: skip
+
+ATEN: dict[str, Operation] = {
+    **_SHARED,
+    "add": add, "sub": sub, "rsub": rsub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "clamp": clamp,
+    "clamp_min": lambda b, x, min: clamp(b, x, min), "clamp_max": lambda b, x, max: clamp(b, x, None, max),
+    "pow": power, "sgn": sign, "round": functools.partial(_rounding, "math.roundeven"),
+    "atan2": functools.partial(_math2, "math.atan2"), "rsqrt": rsqrt, "sigmoid": sigmoid, "silu": silu, "relu": relu,
+    "softplus": softplus, "where": where, "bitwise_not": bitwise_not,
+    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
+    "__lshift__": functools.partial(_shift, "arith.shli"), "__rshift__": functools.partial(_shift, "arith.shrsi"),
+    "bitwise_left_shift": functools.partial(_shift, "arith.shli"),
+    "bitwise_right_shift": functools.partial(_shift, "arith.shrsi"),
+}  # fmt: skip
+"""By the names of aten, without overloads."""
+
+NUMPY: dict[str, Operation] = {
+    **_SHARED,
+    "add": add, "subtract": sub, "multiply": mul, "divide": divide, "true_divide": divide, "mod": remainder,
+    "negative": neg, "positive": lambda b, x: x, "absolute": absolute, "fabs": absolute, "power": power,
+    "float_power": power, "rint": functools.partial(_rounding, "math.roundeven"),
+    "arctan2": functools.partial(_math2, "math.atan2"),
+    "arcsin": _MATH["asin"], "arccos": _MATH["acos"], "arctan": _MATH["atan"], "arcsinh": _MATH["asinh"],
+    "arccosh": _MATH["acosh"], "arctanh": _MATH["atanh"], "invert": bitwise_not,
+    "equal": eq, "not_equal": ne, "less": lt, "less_equal": le, "greater": gt, "greater_equal": ge,
+    "left_shift": functools.partial(_shift, "arith.shli"), "right_shift": functools.partial(_shift, "arith.shrsi"),
+}  # fmt: skip
+"""By the names of NumPy's ufuncs."""

@@ -1,0 +1,79 @@
+"""A function with other objects in place of the arrays that it reaches."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any, Callable
+
+from saccade.regions.subject import is_library, names_in
+
+
+def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Callable:
+    """`function` with `replace(x)` for every `x` of type `kind` in its closure, globals and defaults, in those of the
+    functions that it calls, in tuples, lists and dicts, and in attributes of objects and modules that it names. The
+    original stays as it is."""
+    return _Rebuilder(kind, replace).visit(function)
+
+
+class _Rebuilder:
+    def __init__(self, kind: type, replace: Callable[[Any], Any]):
+        self.kind, self.replace = kind, replace
+        self.done: dict[int, tuple[Any, Any]] = {}  # by id; the original is kept so that its id stays its own
+        self.attributes: set[str] = set()  # that code seen so far asks for
+
+    def visit(self, x: Any) -> Any:
+        if id(x) in self.done:
+            return self.done[id(x)][1]
+        if isinstance(x, self.kind):
+            new = self.replace(x)
+        elif isinstance(x, types.FunctionType) and not is_library(x):
+            return self._function(x)
+        elif isinstance(x, functools.partial):
+            new = functools.partial(self.visit(x.func), *map(self.visit, x.args),
+                                    **{key: self.visit(value) for key, value in x.keywords.items()})
+        elif isinstance(x, types.MethodType):
+            function = self.visit(x.__func__)  # first: it says which attributes matter
+            new = types.MethodType(function, self.visit(x.__self__))
+        elif type(x) in (tuple, list):
+            new = type(x)([self.visit(item) for item in x])
+        elif type(x) is dict:
+            new = {key: self.visit(value) for key, value in x.items()}
+        elif isinstance(x, types.ModuleType) and not is_library(x):
+            new = types.ModuleType(x.__name__)
+            self._attributes(x, new)
+        elif self._holds(x):
+            new = object.__new__(type(x))
+            self._attributes(x, new)
+        else:
+            new = x
+        self.done[id(x)] = (x, new)
+        return new
+
+    def _holds(self, x: Any) -> bool:
+        """Whether `x` is a plain object with arrays among its attributes."""
+        held = getattr(x, "__dict__", None)
+        return (type(held) is dict and not isinstance(x, type) and not is_library(type(x))
+                and any(isinstance(value, self.kind) for value in held.values()))
+
+    def _attributes(self, x: Any, new: Any) -> None:
+        self.done[id(x)] = (x, new)
+        vars(new).update({key: self.visit(value) if key in self.attributes else value for key, value in vars(x).items()})
+
+    def _function(self, x: types.FunctionType) -> types.FunctionType:
+        global_names, attributes = names_in(x.__code__)
+        self.attributes.update(attributes)
+        cells = tuple([types.CellType() for _ in x.__closure__ or ()])
+        names = {"__builtins__": x.__globals__.get("__builtins__", __builtins__), "__name__": x.__module__}
+        new = types.FunctionType(x.__code__, names, x.__name__, None, cells or None)
+        self.done[id(x)] = (x, new)  # before what it refers to, which may be itself
+        for cell, old in zip(cells, x.__closure__ or ()):
+            try:
+                cell.cell_contents = self.visit(old.cell_contents)
+            except ValueError:  # not bound yet
+                pass
+        names.update({name: self.visit(x.__globals__[name]) for name in global_names if name in x.__globals__})
+        new.__defaults__ = self.visit(x.__defaults__)
+        new.__kwdefaults__ = self.visit(x.__kwdefaults__)
+        new.__dict__.update(x.__dict__)
+        return new

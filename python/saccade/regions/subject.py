@@ -1,0 +1,149 @@
+"""The function being traced: what messages call it, its variables and the line at fault."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+import linecache
+import os
+import sys
+import types
+from typing import Any, Callable, Iterator
+
+PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j")}
+"""What functions of each role are called with."""
+
+_OWN = os.path.dirname(os.path.abspath(__file__))
+
+
+class TraceError(TypeError):
+    """A score or mask function does what cannot become part of a kernel."""
+
+
+class Subject:
+    """A score or mask function, for messages."""
+
+    def __init__(self, function: Callable, role: str):
+        self.function, self.role = function, role
+
+    @property
+    def title(self) -> str:
+        """E.g. "mask function 'causal'"."""
+        name = getattr(self.function, "__name__", None) or type(self.function).__name__
+        return f"{self.role} function" + ("" if name == "<lambda>" else f" '{name}'")
+
+    def error(self, problem: str) -> TraceError:
+        """The exception for what the function does at this moment: call it from below the function's frame."""
+        return TraceError(f"{self.title} {problem}{_place()}")
+
+    def name_of(self, x: object) -> str:
+        """The variable through which the function reaches the array `x`, in quotes."""
+        for name, value in variables(self.function):
+            if value is x:
+                return f"'{name}'"
+        return "a captured array"
+
+    def check_arity(self) -> None:
+        """Raises where the function surely does not take its arguments."""
+        wanted = PARAMETERS[self.role]
+        if not callable(self.function):
+            raise TraceError(f"{self.role} is a {type(self.function).__name__}, wanted a function of ({', '.join(wanted)})")
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):
+            return
+        try:
+            signature.bind(*wanted)
+        except TypeError:
+            raise TraceError(f"{self.title} takes {signature}, wanted ({', '.join(wanted)})") from None
+
+
+def variables(function: Any, prefix: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
+    """The values that a function reaches through its closure, globals and defaults, and those inside of them: names and
+    values, as far as `depth` steps from it."""
+    if depth == 0:
+        return
+    inner: list[tuple[str, object]] = []
+    if isinstance(function, functools.partial):
+        inner = [("func", function.func), *enumerate_as("args", function.args), *function.keywords.items()]
+    elif isinstance(function, types.MethodType):
+        inner = [("self", function.__self__), (function.__name__, function.__func__)]
+    elif isinstance(function, types.FunctionType):
+        inner = list(bindings(function))
+    elif isinstance(function, (tuple, list)):
+        inner = list(enumerate_as("", function))
+    elif isinstance(function, dict):
+        inner = [(f"[{key!r}]", value) for key, value in function.items()]
+    elif isinstance(function, types.ModuleType) or type(function).__module__ in ("builtins", "torch", "numpy"):
+        return
+    elif hasattr(function, "__dict__"):
+        inner = [(f".{key}", value) for key, value in vars(function).items()]
+        inner += [(f".{key}", value) for held in ("_parameters", "_buffers") for key, value in
+                  (vars(function).get(held) or {}).items()]
+    for name, value in inner:
+        full = prefix + name if name.startswith((".", "[")) else name
+        yield full, value
+        yield from variables(value, full, depth - 1)
+
+
+def enumerate_as(name: str, values: Any) -> Iterator[tuple[str, object]]:
+    """(name[0], values[0]), (name[1], values[1]), ..."""
+    return ((f"{name}[{i}]", value) for i, value in enumerate(values))
+
+
+def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
+    """What the names in a function's code mean, as far as they are bound outside of it."""
+    code = function.__code__
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not bound yet
+            pass
+    for name in names_in(code)[0]:
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+    parameters = code.co_varnames[: code.co_argcount]
+    defaults = function.__defaults__ or ()
+    yield from zip(parameters[len(parameters) - len(defaults):], defaults)
+    yield from (function.__kwdefaults__ or {}).items()
+
+
+def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The global names and the attributes that code and the functions made in it read, each in order."""
+    names: dict[str, None] = {}
+    attributes: dict[str, None] = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            names[instruction.argval] = None
+        elif instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
+            attributes[instruction.argval] = None
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner, asked = names_in(constant)
+            names.update(dict.fromkeys(inner))
+            attributes.update(dict.fromkeys(asked))
+    return tuple(names), tuple(attributes)
+
+
+_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath"}
+
+
+def is_library(x: Any) -> bool:
+    """Whether a module, function or class is one that nobody changes: of Python, torch or NumPy. Functions that these
+    make around the user's have a closure, and are not."""
+    name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None) or ""
+    return name.partition(".")[0] in _LIBRARIES and not getattr(x, "__closure__", None)
+
+
+def _place() -> str:
+    """Where in the user's code we are: the innermost frame that is neither ours nor torch's nor NumPy's."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        package = (frame.f_globals.get("__name__") or "").partition(".")[0]
+        if not file.startswith(_OWN) and package not in ("torch", "numpy"):
+            line = linecache.getline(file, frame.f_lineno).strip()
+            return f" ({os.path.basename(file)}, line {frame.f_lineno}{f': {line}' if line else ''})"
+        frame = frame.f_back
+    return ""

@@ -1,0 +1,318 @@
+"""Traces a function of torch scalars.
+
+The function runs once, on 0-d tensors that stand for the score and the positions. A function mode sees `table[h]`, a
+dispatch mode every aten op below it: what a stand-in takes part in becomes an expression and is never computed, all else
+is computed as usual. So a Python `if` on a position is caught where it happens, and constants are found by themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterator
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from saccade.regions import operations
+from saccade.regions.captures import Captures
+from saccade.regions.expression import Builder, Node
+from saccade.regions.subject import PARAMETERS, Subject, TraceError
+from saccade.regions.dtypes import KIND
+
+try:  # Not promised to stay where it is.
+    from torch.utils._python_dispatch import TorchDispatchMode
+except ImportError as error:
+    raise NotImplementedError(f"torch {torch.__version__} has no TorchDispatchMode: functions of its tensors cannot be "
+                              "traced; NumPy arrays can") from error
+
+# What may be asked of a captured tensor without looking at its numbers or extents: element type and rank are part of
+# the key under which a kernel is kept.
+_HARMLESS = {"dtype", "device", "ndim", "dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "layout",
+             "requires_grad", "is_cuda", "is_cpu", "type", "__hash__", "is_sparse"}  # fmt: skip
+# What would read the memory of a stand-in without an aten op.
+_READS_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__format__", "__repr__", "__reduce_ex__",
+                 "__deepcopy__", "untyped_storage", "storage"}  # fmt: skip
+_AS_THEY_ARE = {"clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "contiguous", "positive"}
+# Views that a 0-d tensor may have as long as it stays one.
+_VIEWS = {"view", "reshape", "expand", "squeeze", "_unsafe_view"}
+
+
+class Tracer:
+    """One run of one function."""
+
+    def __init__(self, subject: Subject, precision: str):
+        self.subject = subject
+        default = str(torch.get_default_dtype()).removeprefix("torch.")
+        self.builder = Builder(precision, default, subject.error)
+        self.captures = Captures(self.builder, subject, torch.is_grad_enabled())
+        self.is_busy = False  # with work of our own, which is not to be traced
+        # By id; the tensors are kept so that ids stay theirs.
+        self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
+        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple]] = {}  # placeholder, table, indices so far
+        self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed while tracing; whether from captured numbers
+
+    def run(self) -> Any:
+        """What the function returns: a node, or whatever else it is."""
+        with torch.no_grad():
+            arguments = []
+            for number, name in enumerate(PARAMETERS[self.subject.role]):
+                dtype = self.builder.precision if name == "s" else "int64"
+                arguments.append(self.stand_in(self.builder.argument(number, dtype)))
+            with _Functions(self), _Ops(self):
+                result = self.subject.function(*arguments)
+            if not isinstance(result, torch.Tensor):
+                return result
+            if result.dim() != 0 and id(result) not in self.rows:
+                raise self.subject.error(f"returns a tensor of {result.dim()} dimensions, wanted a number")
+            return self.scalar(result)
+
+    # --- tensors and nodes ----------------------------------------------------------------------------------------
+
+    def stand_in(self, node: Node) -> torch.Tensor:
+        """A tensor for the function to hold. Its memory is never read."""
+        tensor = torch.empty((), dtype=getattr(torch, node.dtype))
+        self.nodes[id(tensor)] = (tensor, node)
+        return tensor
+
+    def is_traced(self, x: object) -> bool:
+        return isinstance(x, torch.Tensor) and id(x) in self.nodes
+
+    def is_given(self, x: object) -> bool:
+        """Whether `x` is a tensor that was there before."""
+        return isinstance(x, torch.Tensor) and not (id(x) in self.nodes or id(x) in self.made or id(x) in self.rows)
+
+    def scalar(self, x: torch.Tensor) -> Node:
+        """The value of a 0-d tensor, whichever kind it is."""
+        if id(x) in self.nodes:
+            return self.nodes[id(x)][1]
+        if id(x) in self.rows:
+            raise self._row_error(x)
+        dtype = str(x.dtype).removeprefix("torch.")
+        if self.is_given(x):
+            if x.dim() != 0:
+                raise self.subject.error(
+                    f"computes with all of {self.subject.name_of(x)}, which has {x.dim()} dimensions: read an element, "
+                    f"e.g. {self.subject.name_of(x)[1:-1]}[{', '.join('bhij'[:x.dim()])}]")
+            return self.captures.load(x, [])
+        if x.dim() != 0:
+            raise self.subject.error(f"computes with a tensor of {x.dim()} dimensions: read an element of it")
+        if dtype not in KIND:
+            raise self.subject.error(f"computes with {dtype}, which regions do not know")
+        if self.made[id(x)][1]:
+            self.captures.is_reusable = False
+        return self.builder.number(x.item(), dtype)
+
+    # --- reads ----------------------------------------------------------------------------------------------------
+
+    def index(self, table: torch.Tensor, index: Any) -> torch.Tensor | None:
+        """`table[index]` where positions decide what is read; None where they do not."""
+        items = index if isinstance(index, tuple) else (index,)
+        if id(table) in self.nodes:
+            raise self.subject.error("indexes a number")
+        depends = any(self.is_traced(item) for item in _flat(items))
+        is_plain = all(type(item) is int for item in items) and (id(table) in self.rows or self.is_given(table))
+        if not depends and not is_plain:
+            return None
+        source, before = table, ()
+        if id(table) in self.rows:
+            _, source, before = self.rows[id(table)]
+        indices = before + tuple([self._index_item(source, item) for item in items])
+        if len(indices) > source.dim():
+            raise self._rank_error(source, len(indices))
+        if len(indices) < source.dim():
+            row = torch.empty((), dtype=source.dtype).expand(source.shape[len(indices):])
+            self.rows[id(row)] = (row, source, indices)
+            return row
+        nodes = [self.builder.number(item, "int64") if isinstance(item, int) else item for item in indices]
+        if id(source) in self.made:
+            return self.stand_in(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
+        return self.stand_in(self.captures.load(source, nodes))
+
+    def _index_item(self, table: torch.Tensor, item: Any) -> Node | int:
+        if type(item) is int:
+            return item
+        if isinstance(item, torch.Tensor) and item.dim() == 0 and id(item) not in self.rows:
+            node = self.scalar(item)
+            if node.dtype in ("int8", "int16", "int32", "int64"):
+                return node
+            raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, wanted an integer")
+        what = "a slice" if isinstance(item, slice) else f"a tensor of {item.dim()} dimensions" if isinstance(
+            item, torch.Tensor) else repr(item)
+        raise self.subject.error(f"indexes {self.subject.name_of(table)} with {what} beside a position: wanted one integer "
+                                 f"for each of its {table.dim()} dimensions")
+
+    def _rank_error(self, table: torch.Tensor, count: int) -> Exception:
+        return self.subject.error(f"reads {self.subject.name_of(table)} with {count} ind{'ex' if count == 1 else 'ices'}, but "
+                                  f"it has {table.dim()} dimension{'' if table.dim() == 1 else 's'}")
+
+    def _row_error(self, row: torch.Tensor) -> Exception:
+        _, table, indices = self.rows[id(row)]
+        return self._rank_error(table, len(indices))
+
+    # --- what the modes see -----------------------------------------------------------------------------------------
+
+    def on_function(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+        """A function of torch, a method or a property."""
+        if self.is_busy:
+            return function(*args, **kwargs)
+        if function is torch.Tensor.__getitem__:
+            with self.aside():
+                read = self.index(*args)
+            if read is not None:
+                return read
+        name = getattr(function, "__name__", "")
+        if name == "__get__":
+            name = function.__self__.__name__
+        tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
+        if name in _READS_MEMORY and any(id(x) in self.nodes for x in tensors):
+            raise self._value_error()
+        result = function(*args, **kwargs)
+        # Numbers and extents that come from captured tensors are only right for this call.
+        if name not in _HARMLESS and not isinstance(result, torch.Tensor):
+            if any(id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
+                self.captures.is_reusable = False
+        return result
+
+    def on_op(self, op: Any, args: tuple, kwargs: dict) -> Any:
+        """An aten op."""
+        if self.is_busy:
+            return op(*args, **kwargs)
+        with self.aside():
+            tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
+            if _name(op) == "lift_fresh" and self.is_given(tensors[0]):
+                self.made[id(tensors[0])] = (tensors[0], False)  # what torch.tensor() made
+            given = [x for x in tensors if self.is_given(x)]
+            for x in given:
+                self.captures.check(x)
+            if op._schema.is_mutable and tensors and any(tensors[0] is x for x in given):
+                raise self.subject.error(f"changes {self.subject.name_of(tensors[0])}: it may only read what it captures")
+            if not any(id(x) in self.nodes or id(x) in self.rows for x in tensors):
+                return self._compute(op, args, kwargs, tensors, bool(given))
+            node = self._record(op, args, kwargs)
+            if not op._schema.is_mutable:
+                return self.stand_in(node)
+            self.nodes[id(args[0])] = (args[0], self.builder.convert(node, str(args[0].dtype).removeprefix("torch.")))
+            return args[0]
+
+    @contextlib.contextmanager
+    def aside(self) -> Iterator[None]:
+        """While we ask tensors things ourselves."""
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+    def _compute(self, op: Any, args: tuple, kwargs: dict, tensors: list, is_given: bool) -> Any:
+        """What no position takes part in."""
+        if torch.Tag.nondeterministic_seeded in op.tags:
+            raise self.subject.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
+        is_stale = is_given or any(self.made[id(x)][1] for x in tensors)
+        result = op(*args, **kwargs)
+        for x in _flat((result,)):
+            if isinstance(x, torch.Tensor) and not (self.is_given(x) and any(x is other for other in tensors)):
+                self.made[id(x)] = (x, is_stale)
+        return result
+
+    def _record(self, op: Any, args: tuple, kwargs: dict) -> Node:
+        """The expression of an op on positions."""
+        name, b = _name(op), self.builder
+        if name in ("_local_scalar_dense", "is_nonzero", "equal"):
+            raise self._value_error()
+        if name == "index" and len(args) == 2 and None not in args[1]:
+            read = self.index(args[0], tuple(args[1]))
+            return self.nodes[id(read)][1]
+        dtype = str(kwargs["dtype"]).removeprefix("torch.") if kwargs.get("dtype") is not None else None
+        if name in ("new_ones", "new_zeros", "new_full", "ones_like", "zeros_like", "full_like"):
+            return self._constant(op, name, args, dtype)
+        if "out" in op._overloadname or any(_is_shaped(x) for x in args[1:]):
+            raise self._unknown(op)
+        operands = [self.scalar(x) if isinstance(x, torch.Tensor) else x for x in args]
+        if name == "_to_copy":
+            return operands[0] if dtype is None else self._convert(operands[0], dtype)
+        if name in _AS_THEY_ARE or name in _VIEWS and all(size == [] for size in args[1:] if isinstance(size, list)):
+            return operands[0]
+        if name == "copy_":
+            return operands[1]
+        function = operations.ATEN.get(name if name in operations.ATEN else name.removesuffix("_"))
+        if function is None:
+            raise self._unknown(op)
+        named = {key: self.scalar(x) if isinstance(x, torch.Tensor) else x for key, x in kwargs.items()}
+        try:
+            return function(b, *operands, **named)
+        except TraceError:
+            raise
+        except TypeError as error:
+            raise self._unknown(op) from error
+
+    def _constant(self, op: Any, name: str, args: tuple, dtype: str | None) -> Node:
+        if name.startswith("new_") and list(args[1]) != []:
+            raise self._unknown(op)
+        value = {"o": 1, "z": 0}.get(name.removeprefix("new_")[0])
+        if value is None:
+            value = args[2 if name == "new_full" else 1]
+        return self._convert_number(value, dtype or str(args[0].dtype).removeprefix("torch."))
+
+    def _convert_number(self, value: Any, dtype: str) -> Node:
+        if isinstance(value, torch.Tensor):
+            return self._convert(self.scalar(value), dtype)
+        self._check_type(dtype)
+        return self.builder.number(value, dtype)
+
+    def _convert(self, node: Node, dtype: str) -> Node:
+        self._check_type(dtype)
+        return self.builder.convert(node, dtype, rounds=True)
+
+    def _check_type(self, dtype: str) -> None:
+        if dtype not in KIND:
+            raise self.subject.error(f"converts to {dtype}, wanted one of {', '.join(KIND)}")
+
+    def _unknown(self, op: Any) -> Exception:
+        return self.subject.error(
+            f"calls '{_name(op)}' ({op}) on positions or scores, which regions do not know: they are arithmetic, "
+            "comparisons, torch.where and reads of captured tensors, one element at a time")
+
+    def _value_error(self) -> Exception:
+        return self.subject.error(
+            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() and "
+            "max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; instead of int(), "
+            "float(), .item() and functions of math use the tensor itself, .to(dtype) and functions of torch")
+
+
+def _name(op: Any) -> str:
+    return op._schema.name.partition("::")[2]
+
+
+def _is_shaped(x: object) -> bool:
+    return isinstance(x, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in x)
+
+
+def _flat(values: Any) -> list:
+    """The leaves of nested tuples, lists and dicts."""
+    if isinstance(values, dict):
+        values = list(values.values())
+    leaves = []
+    for value in values:
+        if isinstance(value, (tuple, list, dict)):
+            leaves += _flat(value)
+        else:
+            leaves.append(value)
+    return leaves
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, tracer: Tracer):
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return self.tracer.on_function(function, args, kwargs or {})
+
+
+class _Ops(TorchDispatchMode):
+    def __init__(self, tracer: Tracer):
+        super().__init__()
+        self.tracer = tracer
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        return self.tracer.on_op(op, args, kwargs or {})
