@@ -8,6 +8,7 @@ from saccade.attention import attention
 from saccade.errors import CompileError, Diagnostic, Warning
 from saccade.function import Function, Value
 from saccade.module import Module, compile
+from saccade.regions import TraceError
 from saccade.runner import Failed, run, tool
 
 __version__ = "0.1.0"
@@ -18,6 +19,7 @@ __all__ = [
     "Failed",
     "Function",
     "Module",
+    "TraceError",
     "Value",
     "Warning",
     "attention",

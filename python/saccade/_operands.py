@@ -1,0 +1,213 @@
+"""What `saccade.attention` may be given: the numbers, and what is said where tensors do not fit one another."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from typing import Any
+
+from saccade import _arrays
+from saccade._arrays import Array
+
+# Element types, as torch and NumPy name them and as programs do.
+ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+INTEGERS = {"int32": "i32", "int64": "i64"}
+# Past every position, and small enough that sums with it stay in 64 bits.
+FAR = 1 << 40
+_ALIGNMENTS = 'None, "top_left", "bottom_right" or an int offset (key <= query + offset)'
+
+
+def dtype_name(x: Any) -> str:
+    """"float32" for torch.float32 and NumPy's float32."""
+    return getattr(x.dtype, "name", None) or str(x.dtype).removeprefix("torch.")
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _integer(x: Any) -> int | None:
+    """x as an int, None where it is none. True is an int for Python, but not for us."""
+    if type(x) is int:
+        return x
+    if isinstance(x, bool) or "bool" in str(getattr(x, "dtype", "")) or getattr(x, "ndim", 0):
+        return None
+    try:
+        return operator.index(x)
+    except TypeError:
+        return None
+
+
+def check_scale(scale: Any) -> float:
+    """The scale as a float."""
+    if type(scale) is float:
+        return scale
+    if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", 0):
+        raise TypeError(f"scale is {scale!r:.80}, wanted a number")
+    try:
+        return float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale is {scale!r:.80}, wanted a number or None for 1/sqrt(head size)") from None
+
+
+def check_causal(causal: Any) -> int:
+    """The offset of a causal mask that is neither of the named ones."""
+    if isinstance(causal, bool):
+        raise TypeError(
+            f'causal is {causal}, wanted an alignment: {_ALIGNMENTS}. "top_left" lets query i see keys up to key i, '
+            '"bottom_right" the last query up to the last key; where there are as many queries as keys, they are the same'
+        )
+    if isinstance(causal, str):
+        raise ValueError(f"causal is {causal!r}, wanted {_ALIGNMENTS}")
+    offset = _integer(causal)
+    if offset is None:
+        raise TypeError(f"causal is {causal!r:.80}, wanted {_ALIGNMENTS}")
+    return max(-FAR, min(FAR, offset))
+
+
+def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
+    """Which sides of a window end, "l", "r", "lr" or "", and how many keys away. A causal mask ends the right side."""
+    if not isinstance(window, (tuple, list)):
+        count = _integer(window)
+        if count is None:
+            raise TypeError(f"window is {window!r:.80}, wanted None, an int n (the last n keys) or a pair (left, right)")
+        if count < 1:
+            raise ValueError(f"window is {count}, wanted at least 1: the number of keys up to a query's own")
+        left, right = count - 1, 0
+    else:
+        if len(window) != 2:
+            raise ValueError(f"window has {len(window)} numbers, wanted 2: (left, right)")
+        left, right = (_check_side(name, side) for name, side in zip(("left", "right"), window))
+    left, right = min(left, FAR), min(right, FAR)
+    if is_causal or right < 0:
+        return ("l", (left,)) if left >= 0 else ("", ())
+    return ("lr", (left, right)) if left >= 0 else ("r", (right,))
+
+
+def _check_side(name: str, side: Any) -> int:
+    """How far a window reaches; -1 where the side is open."""
+    if side is None:
+        return -1
+    reach = _integer(side)
+    if reach is None:
+        raise TypeError(f"window has {name} = {side!r:.80}, wanted an int, or None or -1 for an open side")
+    if reach < -1:
+        raise ValueError(f"window has {name} = {reach}, wanted at least 0, or None or -1 for an open side")
+    return reach
+
+
+def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
+    """The kind of a length, "index", "i32" or "i64", and its value."""
+    if type(kv_len) is not int and getattr(kv_len, "ndim", 0) == 0:
+        length = _integer(kv_len)
+        if length is None:
+            raise TypeError(f"kv_len is {kv_len!r:.80}, wanted an int, or an int32 or int64 tensor of one number a batch")
+        kv_len = length
+    if type(kv_len) is int:
+        return "index", kv_len
+    check_kind("kv_len", kv_len, _arrays.check_tensor("q", q))
+    element = INTEGERS.get(dtype_name(kv_len))
+    if element is None:
+        raise TypeError(f"kv_len has element type {dtype_name(kv_len)}, wanted int32 or int64")
+    return element, kv_len
+
+
+def check_layout(layout: Any) -> int:
+    """Where the head size stands in a layout."""
+    if not isinstance(layout, str):
+        raise TypeError(f'layout is {layout!r:.80}, wanted a string such as "bhsd"')
+    if not {"s", "d"} <= set(layout) <= set("bhsd") or len(set(layout)) != len(layout):
+        raise ValueError(f'layout is {layout!r:.80}, wanted the letters s, d and, where there are any, b and h, each once: '
+                         'as "bhsd", "bshd" or "sd"')
+    return layout.index("d")
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+
+
+def check_kind(name: str, x: Any, is_torch: bool) -> None:
+    """Refuses what compiled code cannot read, and another kind than q's."""
+    if _arrays.check_tensor(name, x) != is_torch:
+        found, wanted = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
+        raise TypeError(f"{name} is a {found}, wanted a {wanted}, as q is")
+
+
+def check_kinds(q: Array, k: Array, v: Array) -> bool:
+    """The same for q, k and v. Returns whether they are torch tensors."""
+    is_torch = _arrays.check_tensor("q", q)
+    check_kind("k", k, is_torch)
+    check_kind("v", v, is_torch)
+    return is_torch
+
+
+def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, out: Any) -> None:
+    """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
+    axes = {dim: axis for axis, dim in enumerate(layout)}
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if len(x.shape) != len(layout):
+            raise TypeError(f'{name} has {len(x.shape)} dimensions, {tuple(x.shape)}, wanted {len(layout)}: layout "{layout}"')
+        if dtype_name(x) not in ELEMENTS:
+            raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {', '.join(ELEMENTS)}")
+        if dtype_name(x) != dtype_name(q):
+            raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {dtype_name(q)}, that of q")
+
+    def same(name: str, dim: str, what: str, wanted: int, whose: str) -> None:
+        x = {"k": k, "v": v}[name]
+        if dim in axes and x.shape[axes[dim]] != wanted:
+            raise ValueError(f"{name} has {what} {x.shape[axes[dim]]}, wanted {wanted}, that of {whose}")
+
+    size = {dim: q.shape[axis] for dim, axis in axes.items()}
+    if size["d"] < 1 or v.shape[axes["d"]] < 1:
+        raise ValueError(f"{'q' if size['d'] < 1 else 'v'} has head size 0, wanted at least 1")
+    same("k", "d", "head size", size["d"], "q")
+    if "b" in axes:
+        same("k", "b", "batch size", size["b"], "q")
+        same("v", "b", "batch size", size["b"], "q")
+    if "h" in axes:
+        key_heads = k.shape[axes["h"]]
+        same("v", "h", "head count", key_heads, "k")
+        if size["h"] % key_heads if key_heads else size["h"]:
+            raise ValueError(f"q has {size['h']} heads, wanted a multiple of the {key_heads} heads of k")
+    same("v", "s", "length", k.shape[axes["s"]], "k")
+    if getattr(kv_len, "ndim", 0):
+        batch = size.get("b", 1)
+        if tuple(kv_len.shape) != (batch,):
+            raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, wanted ({batch},): one number a batch")
+    if out is not None:
+        size["d"] = v.shape[axes["d"]]
+        wanted = tuple(size[dim] for dim in layout)
+        if tuple(out.shape) != wanted:
+            raise ValueError(f"out has shape {tuple(out.shape)}, wanted {wanted}")
+        if dtype_name(out) != dtype_name(q):
+            raise TypeError(f"out has element type {dtype_name(out)}, wanted {dtype_name(q)}, that of q")
+
+
+def check_out(out: Array, inputs: tuple[Array, ...], is_torch: bool) -> None:
+    """Refuses what cannot be written to: another kind, read-only, elements that lie on one another or on an input's."""
+    _arrays.check_result("out", out)
+    check_kind("out", out, is_torch)
+    if any(stride == 0 and extent > 1 for stride, extent in zip(out.stride() if is_torch else out.strides, out.shape)):
+        raise ValueError("out has several elements at one place in memory (a stride of 0), wanted a place for each")
+    if is_torch:
+        storage = out.untyped_storage().data_ptr()
+        inputs = tuple(x for x in inputs if _arrays.is_torch(x) and x.untyped_storage().data_ptr() == storage)
+    if any(_overlap(out, x) for x in inputs):
+        raise ValueError("out lies on an input in memory, wanted a place of its own")
+
+
+def _overlap(x: Any, y: Any) -> bool:
+    """Whether two arrays of a kind have an element in common; where that is hard to tell, whether they may have."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        return True
+    x, y = (_bytes(z) if _arrays.is_torch(z) else z for z in (x, y))
+    try:
+        return numpy.shares_memory(x, y, max_work=100_000)
+    except numpy.exceptions.TooHardError:
+        return True
+
+
+def _bytes(x: Any) -> Any:
+    """A torch tensor's elements as a NumPy array of integers: NumPy has no bfloat16."""
+    torch = _arrays.torch_module()
+    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return x.detach().view(integers[x.element_size()]).numpy()

@@ -1,0 +1,148 @@
+"""The program of one attention, as text: what `saccade.attention` compiles. docs/language.md is the language.
+
+Only element types, head sizes and the code of the regions are in the text. Lengths, batch, heads, the scale, the offset
+of a causal mask and the reach of a window arrive as arguments, so that one kernel serves all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from saccade.regions import Region
+
+
+@dataclasses.dataclass
+class Spec:
+    """What one kernel is made for."""
+
+    element: str  # "f32"
+    depth: int  # of queries and keys
+    value_depth: int
+    layout: str  # "bhsd"
+    causal: str | None = None  # "top_left", "bottom_right" or "offset": a run-time number
+    left: bool = False  # whether a window ends on this side
+    right: bool = False
+    scale: bool = False  # given, or 1/√depth
+    kv_len: str | None = None  # "index", "i32" or "i64": one number, or one a batch
+    lse: bool = False
+    score: Region | None = None
+    mask: Region | None = None
+
+    @property
+    def precision(self) -> str:
+        """The type of scores and sums."""
+        return "f64" if self.element == "f64" else "f32"
+
+
+def program(spec: Spec) -> str:
+    """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score and of mask, then
+    where the spec has them scale, causal, left, right and kv_len; its results: the output and the log-sum-exp."""
+    tensors = [(name, _tensor(spec, depth)) for name, depth in
+               (("q", spec.depth), ("k", spec.depth), ("v", spec.value_depth))]
+    regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask)) if region is not None]
+    captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
+    bounds = [(name, "index") for name, is_given in
+              (("causal", spec.causal == "offset"), ("left", spec.left), ("right", spec.right)) if is_given]
+    scale = [("scale", spec.precision)] if spec.scale else []
+    length = [("kv_len", "index" if spec.kv_len == "index" else f"tensor<?x{spec.kv_len}>")] if spec.kv_len else []
+
+    results = [_tensor(spec, spec.value_depth)]
+    if spec.lse:
+        results.append(f"tensor<{'?x' * (len(spec.layout) - 1)}{spec.precision}>")
+    dims = f"[{','.join(spec.layout)}]"
+    clauses = [", ".join(f"%{name}{dims}" for name, _ in tensors)]
+    read = captures + bounds
+    if read:
+        clauses.append(f"captures({_names(read)} : {_types(read)})")
+    clauses += [f"{name}(%{name} : {type})" for name, type in length + scale]
+    clauses += _masks(spec, captures, bounds)
+    if spec.score is not None:
+        clauses.append(_region("score", spec, captures, bounds))
+    if spec.lse:
+        clauses.append("lse")
+
+    joined = "\n    ".join(clauses)
+    inputs = tensors + captures + scale + bounds + length
+    returned = ["%out", "%lse"][: len(results)]
+    return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
+            f"    -> ({', '.join(results)}) {{\n"
+            f"  {', '.join(returned)} = attn.attention {joined}\n"
+            f"    : ({_types(tensors)}) -> ({', '.join(results)})\n"
+            f"  return {', '.join(returned)} : {', '.join(results)}\n"
+            f"}}\n")
+
+
+ARGUMENTS = {"score": ["%s", "%b", "%h", "%i", "%j"], "mask": ["%b", "%h", "%i", "%j"]}
+
+
+def region_key(role: str, region: Region) -> str:
+    """A text that is the same for regions that compute the same from captures of the same types."""
+    names = [f"%{i}" for i in range(len(region.captures))]
+    return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
+
+
+def _tensor(spec: Spec, depth: int) -> str:
+    extents = "x".join(str(depth) if dim == "d" else "?" for dim in spec.layout)
+    return f"tensor<{extents}x{spec.element}>"
+
+
+def _names(values: list[tuple[str, str]]) -> str:
+    return ", ".join(f"%{name}" for name, _ in values)
+
+
+def _types(values: list[tuple[str, str]]) -> str:
+    return ", ".join(type for _, type in values)
+
+
+def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+    """A traced function as a clause. Every region of an op gets all that is captured, under names of its own."""
+    region = spec.score if role == "score" else spec.mask
+    arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in captures + bounds]
+    if role == "score":
+        arguments[0] += f": {spec.precision}"
+    mine = [f"%c_{name}" for name, _ in captures if name.startswith(f"{role}_")]
+    return f"{role}({', '.join(arguments)}) {{\n{region.body(ARGUMENTS[role], mine, '      ')}\n    }}"
+
+
+def _masks(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> list[str]:
+    """The clauses whose conjunction is the mask; a condition on run-time numbers needs a region."""
+    clauses = []
+    if spec.causal in ("top_left", "bottom_right"):
+        clauses.append(f"mask causal<{spec.causal}>")
+    if bounds:
+        clauses.append(_bounds(spec, captures, bounds))
+    if spec.mask is not None:
+        clauses.append(_region("mask", spec, captures, bounds))
+    return clauses
+
+
+def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
+    """Run-time limits around a query's own key: itself, or where the alignment of the causal mask puts it."""
+    own, lines, conditions = "%i", [], []
+    if spec.causal == "offset":
+        own = "%own"
+        lines.append("%own = arith.addi %i, %c_causal : index")
+    elif spec.causal == "bottom_right":
+        own = "%own"
+        lines += ["%keys = attn.length key", "%queries = attn.length query",
+                  "%shift = arith.subi %keys, %queries : index", "%own = arith.addi %i, %shift : index"]
+
+    def require(name: str, comparison: str, limit: str) -> None:
+        lines.append(f"%{name} = arith.cmpi {comparison}, %j, {limit} : index")
+        conditions.append(f"%{name}")
+
+    if spec.causal == "offset":
+        require("is_before", "sle", own)
+    if spec.left:
+        lines.append(f"%first = arith.subi {own}, %c_left : index")
+        require("is_from_first", "sge", "%first")
+    if spec.right:
+        lines.append(f"%last = arith.addi {own}, %c_right : index")
+        require("is_to_last", "sle", "%last")
+    holds = conditions[0]
+    for i, condition in enumerate(conditions[1:]):
+        lines.append(f"%all_{i} = arith.andi {holds}, {condition} : i1")
+        holds = f"%all_{i}"
+    lines.append(f"attn.yield {holds} : i1")
+    arguments = ARGUMENTS["mask"] + [f"%c_{name}" for name, _ in captures + bounds]
+    return f"mask({', '.join(arguments)}) {{\n" + "\n".join(f"      {line}" for line in lines) + "\n    }"

@@ -1,0 +1,263 @@
+"""`saccade.attention`: attention on torch tensors and NumPy arrays.
+
+A call finds its plan, a compiled function and how to make its results, under a key of types, head sizes, layout, kinds of
+arguments and what the Python functions compute; lengths, batch, heads and numbers are not in it. Whether tensors fit one
+another is checked by the compiled code; only when it refuses does Python look closer, to say it in the caller's terms.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from saccade import _arrays, _operands, _program
+from saccade._arrays import Array
+from saccade.function import Function
+from saccade.module import compile
+from saccade.regions import Region, fingerprint, trace
+from saccade.regions.subject import variables
+
+_MOST_PLANS = 512
+_SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool"}
+
+
+class _Plan:
+    """How calls of one kind are done."""
+
+    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "lse_axes", "lse_dtype", "empty_like", "was_used")
+
+    def __init__(self, spec: _program.Spec, function: Function, is_torch: bool, may_use_tvm_ffi: bool):
+        self.is_torch, self.was_used = is_torch, False
+        self.call: Callable[..., None] = function.tvm_ffi if may_use_tvm_ffi else function.into
+        self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
+        # None: the output is shaped as the query.
+        self.value_depth = spec.value_depth if spec.value_depth != spec.depth else None
+        self.lse_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout] if spec.lse else None
+        if is_torch:
+            library = _arrays.torch_module()
+            self.empty_like = library.empty_like
+        else:
+            import numpy as library
+
+            self.empty_like = functools.partial(library.empty_like, subok=False)
+        self.lse_dtype = library.float64 if spec.precision == "f64" else library.float32
+
+    def empty(self, q: Array, shape: list[int], dtype: Any) -> Array:
+        """A new array of q's kind."""
+        if self.is_torch:
+            return q.new_empty(shape, dtype=dtype)
+        import numpy
+
+        return numpy.empty(shape, dtype)
+
+
+_plans: dict[tuple, _Plan] = {}
+_regions: dict[tuple, tuple[Region, str]] = {}  # by role, precision and fingerprint: what was traced, and its text
+_axes: dict[str, int] = {}  # of the head size, in every layout seen
+_Tensor: type | None = None  # torch's, once it was met
+
+
+def attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    score: Callable | None = None,
+    mask: Callable | None = None,
+    scale: float | None = None,
+    causal: str | int | None = None,
+    window: int | tuple[int | None, int | None] | None = None,
+    kv_len: int | Array | None = None,
+    return_lse: bool = False,
+    layout: str = "bhsd",
+    level: str | None = None,
+    out: Array | None = None,
+) -> Array | tuple[Array, Array]:
+    """softmax(mask(score(scale * q k^T))) v, for every batch and head.
+
+    Args:
+        q: queries, [batch, heads, queries, head size] in the default layout: a torch CPU tensor or a NumPy array of
+            float64, float32, float16 or bfloat16, with any strides.
+        k: keys, [batch, key heads, keys, head size], of q's kind and element type. `heads` is a multiple of `key heads`:
+            query head h reads key head h // (heads // key heads).
+        v: values, [batch, key heads, keys, value head size]; that head size may differ from q's.
+        score: a function (s, b, h, i, j) from the scaled score s of query i and key j to the score, in float32 (float64
+            where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
+            over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call.
+        mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all must hold.
+        scale: the factor of q k^T; 1/sqrt(head size) without it.
+        causal: a query sees no key behind its own. Its own is key i for query i ("top_left"); counted from the ends, so
+            that the last query owns the last key within kv_len ("bottom_right"); or key i + n for an int n.
+        window: an int n: the last n keys up to a query's own (own - n < key <= own). Or (left, right): from `left` keys
+            before its own to `right` keys behind it; None or -1 leaves a side open. Without causal, key i is query i's.
+        kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies beyond
+            is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than there are
+            means all (but "bottom_right" then counts from where that many would end).
+        return_lse: also returns the natural logarithm of the sum of the exponentials of the scores, [batch, heads,
+            queries] (those that the layout has, in this order), float32 (float64 where the inputs are).
+        layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order.
+        level: the ISA level to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
+        out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs.
+
+    Returns:
+        The output, shaped as q but with v's head size, of q's kind and element type; with return_lse (output, lse).
+        A query that sees no key gets 0, and -inf as its lse.
+
+    Raises:
+        TypeError: an argument of the wrong kind, element type, device or number of dimensions; torch beside NumPy.
+        ValueError: batch, heads, lengths or head sizes that do not fit; a value that is not one of those above; a tensor
+            that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit set.
+        saccade.TraceError: `score` or `mask` does what cannot be traced.
+
+    One kernel is compiled for each combination of element type, head sizes, layout, options given and what the functions
+    compute. Other lengths, batches, head counts, scales, offsets and windows use it again.
+
+    Example:
+        >>> slopes = torch.tensor([0.5, 0.25])
+        >>> alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
+        >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
+    """
+    tensors: tuple = ()
+    numbers: tuple = ()
+    score_region = mask_region = score_key = mask_key = alignment = sides = length = None
+    if score is not None:
+        score_region, score_key, tensors = _read("score", score, q)
+    if mask is not None:
+        mask_region, mask_key, more = _read("mask", mask, q)
+        tensors += more
+    if scale is not None:
+        numbers = (_operands.check_scale(scale),)
+    if causal is not None:
+        if isinstance(causal, str) and (causal == "top_left" or causal == "bottom_right"):
+            alignment = causal
+        else:
+            alignment = "offset"
+            numbers += (_operands.check_causal(causal),)
+    if window is not None:
+        sides, reach = _operands.check_window(window, alignment is not None)
+        numbers += reach
+    if kv_len is not None:
+        length, kv_len = _operands.check_length(kv_len, q)
+        numbers += (kv_len,)
+    kind = (layout, alignment, sides, length, scale is not None, return_lse, score_key, mask_key, level)
+    try:
+        axis = _axes[layout]
+        plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
+        plan.was_used = True
+    except (KeyError, IndexError, TypeError, AttributeError):
+        plan = None
+    if plan is None:
+        plan = _make_plan(q, k, v, out, kv_len, tensors, kind, score_region, mask_region)
+
+    # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
+    if (
+        type(q) is not _Tensor or type(k) is not _Tensor or type(v) is not _Tensor
+        or q.requires_grad or k.requires_grad or v.requires_grad or q.is_neg() or k.is_neg() or v.is_neg()
+    ):  # fmt: skip
+        _operands.check_kinds(q, k, v)
+    if out is not None:
+        _operands.check_out(out, (q, k, v, *tensors), plan.is_torch)
+    try:
+        if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:
+            raise ValueError(f"kv_len is {kv_len}, wanted 0 to {k.shape[plan.key_axis]}, the length of k")
+        if out is not None:
+            output = out
+        elif plan.value_depth is None:
+            output = plan.empty_like(q)
+        else:
+            shape = list(q.shape)
+            shape[plan.axis] = plan.value_depth
+            output = plan.empty(q, shape, q.dtype)
+        if plan.lse_axes is None:
+            plan.call(q, k, v, *tensors, *numbers, output)
+            result = output
+        else:
+            lse = plan.empty(q, [q.shape[axis] for axis in plan.lse_axes], plan.lse_dtype)
+            plan.call(q, k, v, *tensors, *numbers, output, lse)
+            result = output, lse
+    except Exception as error:
+        # Said in the caller's terms, if they have words for it.
+        _operands.check_kinds(q, k, v)
+        _operands.check_shapes(q, k, v, layout, kv_len, out)
+        _check_captures(error, tensors, (("score", score), ("mask", mask)))
+        raise
+    if out is not None and plan.is_torch:
+        _arrays.torch_module().autograd.graph.increment_version(out)
+    return result
+
+
+def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple]:
+    """What `function` computes, that as a part of a plan's key, and the tensors it reads, as they are now."""
+    if not callable(function):
+        raise TypeError(f"{role} is {function!r:.80}, wanted a function {_SIGNATURES[role]}, or None")
+    if not hasattr(q, "dtype"):
+        _arrays.check_tensor("q", q)
+    precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
+    found = fingerprint(function)
+    known = found and _regions.get((role, precision, found.key))
+    if known:
+        region, text = known
+        captures = region.captures_of(found.tensors)
+    else:
+        region = trace(function, role, precision)
+        text, captures = _program.region_key(role, region), region.captures
+        if found and region.is_reusable:
+            if len(_regions) >= _MOST_PLANS:
+                _regions.clear()
+            _regions[role, precision, found.key] = region, text
+    try:
+        are_torch = tuple([_arrays.check_tensor(role, capture) for capture in captures])
+    except (TypeError, ValueError):
+        trace(function, role, precision)  # says which one it is
+        raise
+    return region, (text, are_torch), captures
+
+
+def _check_captures(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...]) -> None:
+    """Calls a captured tensor that is too small what the function calls it."""
+    found = re.search(r"capture #(\d+) is read by (.*) and is too small for it: (.*)", str(error))
+    if not found:
+        return
+    number, reader, rest = found.groups()
+    for role, function in functions:
+        for name, value in variables(function):
+            if value is tensors[int(number)]:
+                raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
+
+
+def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, tensors: tuple, kind: tuple,
+               score: Region | None, mask: Region | None) -> _Plan:
+    """Checks everything, compiles, and remembers the plan for calls of its kind."""
+    global _Tensor
+    layout, alignment, sides, length, has_scale, return_lse, _, _, level = kind
+    if not isinstance(return_lse, bool):
+        raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
+    axis = _operands.check_layout(layout)
+    is_torch = _operands.check_kinds(q, k, v)
+    _operands.check_shapes(q, k, v, layout, kv_len, out)
+    spec = _program.Spec(
+        element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis], layout=layout,
+        causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
+        lse=return_lse, score=score, mask=mask,
+    )  # fmt: skip
+    function = compile(_program.program(spec), target=level or "host").attention
+    plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))
+    if is_torch:
+        _Tensor = _arrays.torch_module().Tensor
+    _axes[layout] = axis
+    _remember((q.dtype, q.shape[axis], v.shape[axis], kind), plan)
+    return plan
+
+
+def _remember(key: tuple, plan: _Plan) -> None:
+    """Keeps a plan, and forgets some where there are too many: those that no call used since the last time, else the
+    older half. Compiling the same program again finds it in the compiler's own cache. Every step is atomic under the GIL."""
+    if len(_plans) >= _MOST_PLANS:
+        known = list(_plans.items())
+        for old, _ in [item for item in known if not item[1].was_used] or known[: _MOST_PLANS // 2]:
+            _plans.pop(old, None)
+        for _, other in known:
+            other.was_used = False
+    _plans[key] = plan

@@ -1,0 +1,60 @@
+"""What `saccade.attention` should give: the formula in float64, over whole matrices of scores."""
+
+import math
+
+import torch
+
+# How far from the formula a result may lie, for values of about 1.
+TOLERANCES = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, window=None, kv_len=None, layout="bhsd"):
+    """(output in q's layout, log-sum-exp), both float64."""
+    q, k, v = (canonical(x, layout).double() for x in (q, k, v))
+    batch, heads, queries, depth = q.shape
+    keys = k.shape[2]
+    k, v = (x.repeat_interleave(heads // max(x.shape[1], 1), dim=1) for x in (k, v))
+    b, h, i, j = torch.meshgrid(*map(torch.arange, (batch, heads, queries, keys)), indexing="ij")
+    length = torch.as_tensor(keys if kv_len is None else kv_len).reshape(-1, 1, 1, 1).clamp(0, keys)
+    scores = q @ k.transpose(2, 3) * (1 / math.sqrt(depth) if scale is None else scale)
+    if score is not None:
+        scores = score(scores, b, h, i, j)
+    sees = (j < length).expand(batch, heads, queries, keys)
+    own = i + (length - queries if causal == "bottom_right" else causal if isinstance(causal, int) else 0)
+    if causal is not None:
+        sees = sees & (j <= own)
+    if isinstance(window, int):
+        sees = sees & (own - window < j) & (j <= own)
+    elif window is not None:
+        left, right = (math.inf if side in (None, -1) else side for side in window)
+        sees = sees & (own - left <= j) & (j <= own + right)
+    if mask is not None:
+        sees = sees & mask(b, h, i, j)
+    scores = scores.masked_fill(~sees, -math.inf)
+    lse = torch.logsumexp(scores, -1) if keys else torch.full(scores.shape[:3], -math.inf, dtype=torch.float64)
+    weights = torch.where(sees, (scores - lse[..., None]).exp(), 0)
+    # What lies beyond the length does not count, be it NaN.
+    output = weights @ v.masked_fill(~(j < length)[:, :, :1].transpose(2, 3), 0) if queries else q.new_zeros(*q.shape[:3], v.shape[3])
+    missing = [axis for axis, dim in enumerate("bhs") if dim not in layout]
+    for axis in reversed(missing):
+        output, lse = output.squeeze(axis), lse.squeeze(axis)
+    kept = [dim for dim in "bhsd" if dim in layout]
+    return output.permute([kept.index(dim) for dim in layout]), lse
+
+
+def canonical(x, layout):
+    """x with all four dimensions in the order b, h, s, d."""
+    kept = [dim for dim in "bhsd" if dim in layout]
+    x = x.permute([layout.index(dim) for dim in kept])
+    for axis, dim in enumerate("bhsd"):
+        if dim not in layout:
+            x = x.unsqueeze(axis)
+    return x
+
+
+def expect_close(found, wanted, what=""):
+    """AssertionError where a result is not what the formula gives, in shape and element by element, NaN and infinity
+    included."""
+    assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
+    found, tolerance = found.double(), TOLERANCES[found.dtype]
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text: f"{what}: {text}")

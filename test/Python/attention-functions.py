@@ -1,0 +1,95 @@
+"""`score` and `mask` of `saccade.attention` are Python functions of index scalars; what they close over is read anew at
+each call, and a function made anew is compiled again only where it computes something else.
+
+REQUIRES: numpy
+RUN: %python %s %S/Inputs
+"""
+
+import math
+import sys
+
+import torch
+
+import saccade
+
+sys.path.insert(0, sys.argv[1])
+from plain_attention import expect_close, plain_attention
+
+torch.manual_seed(6)
+q, k, v = torch.randn(2, 4, 13, 16), torch.randn(2, 2, 21, 16), torch.randn(2, 2, 21, 16)
+
+
+def check(**options):
+    output, lse = saccade.attention(q, k, v, return_lse=True, **options)
+    wanted, wanted_lse = plain_attention(q, k, v, **options)
+    expect_close(output, wanted, options)
+    expect_close(lse, wanted_lse, options)
+
+
+slopes, documents = torch.tensor([0.5, 0.25, 0.125, 0.0625]), torch.randint(0, 3, (2, 21))
+bias, cap = torch.randn(4, 13, 21), 5.0
+alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
+capped = lambda s, b, h, i, j: cap * torch.tanh(s / cap)
+same_document = lambda b, h, i, j: documents[b, i] == documents[b, j]
+dilated = lambda b, h, i, j: (j - i) % 3 == 0
+nothing = lambda b, h, i, j: j < 0
+
+for score in (None, alibi, capped, lambda s, b, h, i, j: s + bias[h, i, j]):
+    for mask in (None, same_document, dilated, nothing):
+        check(score=score, mask=mask)
+# Scale, score, mask, softmax, with all that masks at once.
+check(scale=0.4, score=capped, mask=dilated, causal="bottom_right", window=(9, 3), kv_len=torch.tensor([20, 15]))
+check(scale=0.4, score=alibi, mask=same_document, causal=4, window=5, kv_len=17)
+
+# In float64 the score is float64, constants too.
+wide = [x.double() for x in (q, k, v)]
+third = lambda s, b, h, i, j: s * (1 / 3) + math.pi * 1e-9
+output = saccade.attention(*wide, score=third)
+assert output.dtype == torch.float64
+expect_close(output, plain_attention(*wide, score=third)[0])
+
+# Functions made anew: the same code on other tensors is the same kernel, another number another one.
+def biased(table, factor):
+    return lambda s, b, h, i, j: s + factor * table[h]
+
+check(score=biased(slopes, 2.0))
+before = saccade.cache_info()
+for _ in range(5):
+    table = torch.randn(4)
+    check(score=biased(table, 2.0))
+table.fill_(3.0)
+check(score=biased(table, 2.0))
+assert saccade.cache_info() == before, (saccade.cache_info(), before)
+check(score=biased(slopes, 3.0))
+assert saccade.cache_info().compilations == before.compilations + 1
+# Another element type or rank is another kernel too.
+check(score=biased(slopes.double(), 3.0))
+assert saccade.cache_info().compilations == before.compilations + 2
+
+
+# What cannot be told without tracing is traced at each call, and compiled again only where it gives something else.
+class Slopes:
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, s, b, h, i, j):
+        return s + slopes[h] * self.factor
+
+
+scorer = Slopes(2.0)
+check(score=scorer)
+before = saccade.cache_info().compilations
+check(score=scorer)
+assert saccade.cache_info().compilations == before
+scorer.factor = 4.0
+check(score=scorer)
+assert saccade.cache_info().compilations == before + 1
+
+# A table too short for the keys is refused where all of it is read.
+short = torch.randn(4, 13, 20)
+try:
+    saccade.attention(q, k, v, score=lambda s, b, h, i, j: s + short[h, i, j])
+except ValueError as error:
+    assert "20" in str(error) and "21" in str(error), error
+else:
+    raise AssertionError("a table too short was not refused")
