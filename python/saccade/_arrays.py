@@ -28,29 +28,40 @@ DTYPE_NAMES = {encoded: name for name, encoded in DTYPES.items()}
 
 _torch: Any = None  # torch, once the process has it
 _plain: set[type] = set()  # torch's tensor types whose memory is what it seems to be
+_ndarray: Any = None  # numpy.ndarray, once the process has it
 _codes: dict[Any, int] = {}  # torch and NumPy dtypes as a DLDataType of one lane
 
 
 def torch_module() -> Any:
     """torch where the process has imported it, else None."""
     global _torch
-    if _torch is None and hasattr(torch := sys.modules.get("torch"), "is_grad_enabled"):
-        _plain.update((torch.Tensor, torch.nn.Parameter))
+    if _torch is None:
+        torch = sys.modules.get("torch")
+        if torch is None or getattr(torch.__spec__, "_initializing", False):  # another thread is importing it
+            return None
         for name, (code, bits) in DTYPES.items():
             if hasattr(torch, name):
                 _codes[getattr(torch, name)] = code | bits << 8 | 1 << 16
         _torch = torch
+        _plain.update((torch.Tensor, torch.nn.Parameter))
     return _torch
 
 
 def is_torch(x: object) -> bool:
     """Whether x is a torch tensor."""
-    return type(x) in _plain or ((torch := torch_module()) is not None and isinstance(x, torch.Tensor))
+    if type(x) in _plain:
+        return True
+    if type(x) is _ndarray:
+        return False
+    return (torch := torch_module()) is not None and isinstance(x, torch.Tensor)
 
 
 def is_numpy(x: object) -> bool:
     """Whether x is a NumPy array."""
-    return (numpy := sys.modules.get("numpy")) is not None and isinstance(x, numpy.ndarray)
+    global _ndarray
+    if _ndarray is None:
+        _ndarray = getattr(sys.modules.get("numpy"), "ndarray", None)
+    return _ndarray is not None and isinstance(x, _ndarray)
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------
@@ -61,8 +72,8 @@ def check_tensor(name: str, x: Any) -> bool:
     are checked by the code itself. Returns whether x is a torch tensor (else it is a NumPy array).
 
     Raises ValueError for a tensor that requires grad (unless grad mode is off) or has the negative or conjugate bit
-    set, TypeError for another device, for what has no memory of its own (fake, meta, sparse, nested and functorch tensors,
-    masked arrays), for NumPy arrays of other than plain native numbers, and for what is no array.
+    set, TypeError for another device, for what has no memory of its own (fake, meta, sparse, nested and functorch
+    tensors, masked arrays), for NumPy arrays of other than plain native numbers, and for what is no array.
     """
     if type(x) in _plain and x.is_cpu and not x.requires_grad and not x.is_neg():
         try:
@@ -128,17 +139,17 @@ def _check_numpy(name: str, x: Any) -> None:
         if encoded is None:
             raise TypeError(f"{name} has dtype {dtype}, wanted one of {', '.join(DTYPES)}")
         if not dtype.isnative:
-            raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; wanted {dtype.newbyteorder().name}")
+            raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; wanted native {dtype.name}")
         _codes[dtype] = encoded[0] | encoded[1] << 8 | 1 << 16
-    if isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
+    if type(x) is not _ndarray and isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
         raise TypeError(f"{name} is a masked array, wanted a plain one: its mask would count for nothing")
     if not x.flags.aligned:
         raise ValueError(f"{name} is a view whose elements are not aligned in memory: pass a copy")
 
 
 def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int | float | bool:
-    """The Python number for the scalar argument `name`; `type` is as in the program ("index", "f32"), `encoded` DLPack's
-    (code, bits). TypeError for what is no number, or no integer where one is wanted; ValueError where it does not fit.
+    """The Python number for the scalar argument `name`; `type` is as in the program ("index", "f32"), `encoded` is
+    DLPack's (code, bits). TypeError for what is no number, or no integer where one is wanted; ValueError where it does not fit.
     """
     code, bits = encoded
     is_real = code in (2, 4)

@@ -112,10 +112,8 @@ class Function:
             torch_tensors += _arrays.check_tensor(name, inputs[i])
         if self._scalars:
             inputs = self._with_numbers(inputs)
-        results = None if out is None else self._check_out(out)
-        if torch_tensors and torch_tensors == len(self._tensors) and (
-            results is None or all(map(_arrays.is_torch, results))
-        ):
+        results, is_torch = (None, True) if out is None else self._check_out(out)
+        if is_torch and torch_tensors and torch_tensors == len(self._tensors):
             results = self._call_torch(inputs, results)
         else:
             results = self._call_described(inputs, results, torch_tensors > 0)
@@ -160,13 +158,13 @@ class Function:
             converted[i] = _arrays.check_scalar(name, type, encoded, converted[i])
         return tuple(converted)
 
-    def _check_out(self, out: Any) -> tuple[Array, ...]:
+    def _check_out(self, out: Any) -> tuple[tuple[Array, ...], bool]:
+        """The arrays to write to, and whether all are torch tensors."""
         results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(self.results):
             raise TypeError(f"out has {len(results)} arrays, wanted {len(self.results)}: one for each result")
-        for i, result in enumerate(results):
-            _arrays.check_result("out" if len(results) == 1 else f"out[{i}]", result)
-        return results
+        names = ["out"] if len(results) == 1 else [f"out[{i}]" for i in range(len(results))]
+        return results, all([_arrays.check_result(name, result) for name, result in zip(names, results)])
 
     # --- shapes of results
 
@@ -184,11 +182,7 @@ class Function:
         if error := compute(self._pointer, ctypes.addressof(memory), len(described), sizes):
             raise_error(error)
         at = [sum(ranks[:i]) for i in range(len(ranks))]
-        shapes = tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
-        for value, shape in zip(self.results, shapes):
-            if shape and min(shape) < 0:
-                raise ValueError(f"{self.name}: result '{value.name}' ({value.type}) would have the shape {shape}")
-        return shapes
+        return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
 
     def _find_shapes(self, inputs: tuple, described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple | None]:
         """The shapes of the results, and where they were found again their key."""

@@ -86,8 +86,8 @@ for wrong in ("transforms:cse", [("transforms",)], 3, [("transforms", 3)], [None
 
 # --- what the compiler says
 wrong = (source / "test" / "Tools" / "Inputs" / "wrong-heads.mlir").read_text()
-error = refused(saccade.CompileError, ["<program>:2:8: error: ", "query has 7 heads, expected a multiple of the 2 key heads"],
-                saccade.compile, wrong)  # fmt: skip
+said = ["<program>:2:8: error: ", "query has 7 heads, expected a multiple of the 2 key heads"]
+error = refused(saccade.CompileError, said, saccade.compile, wrong)
 assert isinstance(error, ValueError)
 (diagnostic, *_) = error.diagnostics
 assert diagnostic[:4] == ("error", "<program>", 2, 8) and "query has 7 heads" in diagnostic.message, diagnostic

@@ -1,4 +1,5 @@
-"""`import saccade` is quick: it imports neither NumPy, torch nor tvm_ffi and loads no library. A missing compiler is said.
+"""`import saccade` is quick: it imports neither NumPy, torch nor tvm_ffi and loads no library. A missing compiler is an
+ImportError that says so.
 
 REQUIRES: numpy
 UNSUPPORTED: asan, tsan

@@ -87,7 +87,8 @@ filled = saccade.compile(programs.filled).filled
 for length in (3, 3, 5, 0, 5):
     found = filled(torch.tensor(length, dtype=torch.int32), torch.tensor(1.5))
     assert found.shape == (length,) and (found == 1.5).all()
-refused(ValueError, ["filled: result 'result' (tensor<?xf32>) would have the shape (-2,)"], filled, torch.tensor(-2, dtype=torch.int32), torch.tensor(1.5))
+said = ["filled: result 'result' (tensor<?xf32>)", "negative extent -2"]
+refused(ValueError, said, filled, torch.tensor(-2, dtype=torch.int32), torch.tensor(1.5))
 
 # --- what the code refuses: the same words as for NumPy arrays
 refused(ValueError, ["argument 'q'", "found extent 15 in dimension 3, wanted 16"], attend, q[..., 1:], k, v)
@@ -98,7 +99,8 @@ refused(ValueError, ["value", "found 6, wanted 7"], attend, q, k.numpy(), v[:, :
 refused(ValueError, ["result 'output'", "found extent 6 in dimension 2"], attend, q, k, v, out=torch.empty(2, 3, 6, 16))
 refused(TypeError, ["result 'output'", "element type f64"], attend, q, k, v, out=q.double())
 refused(ValueError, ["overlap"], attend, q, k, v, out=q)
-refused(ValueError, ["found stride 0 in dimension 0"], attend, q, k, v, out=torch.empty(1, 3, 7, 16).expand(2, -1, -1, -1))
+shared = torch.empty(1, 3, 7, 16).expand(2, -1, -1, -1)
+refused(ValueError, ["found stride 0 in dimension 0"], attend, q, k, v, out=shared)
 
 # --- the function object of TVM-FFI: inputs, then results
 out = torch.full_like(q, torch.nan)
