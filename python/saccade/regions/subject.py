@@ -26,6 +26,8 @@ class Subject:
 
     def __init__(self, function: Callable, role: str):
         self.function, self.role = function, role
+        self.refused: TraceError | None = None
+        """The last error: a caller that swallowed it can still raise it."""
 
     @property
     def title(self) -> str:
@@ -35,7 +37,8 @@ class Subject:
 
     def error(self, problem: str) -> TraceError:
         """The exception for what the function does at this moment: call it from below the function's frame."""
-        return TraceError(f"{self.title} {problem}{_place()}")
+        self.refused = TraceError(f"{self.title} {problem}{_place()}")
+        return self.refused
 
     def name_of(self, x: object) -> str:
         """The variable through which the function reaches the array `x`, in quotes."""

@@ -58,8 +58,14 @@ class Tracer:
             for number, name in enumerate(PARAMETERS[self.subject.role]):
                 dtype = self.builder.precision if name == "s" else "int64"
                 arguments.append(self.stand_in(self.builder.argument(number, dtype)))
-            with _Functions(self), _Ops(self):
-                result = self.subject.function(*arguments)
+            try:
+                with _Functions(self), _Ops(self):
+                    result = self.subject.function(*arguments)
+            except TypeError:
+                # torch's operators take any TypeError, ours too, to mean that they do not apply.
+                if self.subject.refused is not None:
+                    raise self.subject.refused from None
+                raise
             if not isinstance(result, torch.Tensor):
                 return result
             if result.dim() != 0 and id(result) not in self.rows:
