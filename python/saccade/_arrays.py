@@ -124,12 +124,12 @@ def check_torch(name: str, x: Any) -> None:
         raise TypeError(f"{name} has no memory to read: torch.func traces it, or it was never computed")
     if x.requires_grad and _torch.is_grad_enabled():
         raise ValueError(
-            f"{name} requires grad, and there is no backward yet: call under torch.no_grad() or pass {name}.detach()"
+            f"{name} requires grad, and there is no backward yet: call under torch.no_grad() or pass its .detach()"
         )
     if x.is_neg():
-        raise ValueError(f"{name} is a view with the negative bit set: pass {name}.resolve_neg()")
+        raise ValueError(f"{name} is a view with the negative bit set: pass its .resolve_neg()")
     if x.is_conj():
-        raise ValueError(f"{name} is a view with the conjugate bit set: pass {name}.resolve_conj()")
+        raise ValueError(f"{name} is a view with the conjugate bit set: pass its .resolve_conj()")
 
 
 def _check_numpy(name: str, x: Any) -> None:

@@ -174,7 +174,8 @@ def attention(
             plan.call(q, k, v, *tensors, *numbers, output)
             result = output
         else:
-            lse = plan.empty(q, [q.shape[axis] for axis in plan.lse_axes], plan.lse_dtype)
+            extents = q.shape
+            lse = plan.empty(q, [extents[axis] for axis in plan.lse_axes], plan.lse_dtype)
             plan.call(q, k, v, *tensors, *numbers, output, lse)
             result = output, lse
     except Exception as error:

@@ -1,0 +1,156 @@
+"""What `saccade.attention` cannot take is refused with the usual exception, which names the argument, what was found and
+what was wanted. Every case is tried twice: when nothing is compiled yet, and when a kernel of its kind is.
+
+REQUIRES: numpy
+RUN: %python %s
+"""
+
+
+import numpy as np
+import torch
+from torch._subclasses import FakeTensorMode
+
+import saccade
+
+torch.manual_seed(1)
+q, k, v = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 7, 16), torch.randn(2, 2, 7, 8)
+arrays = tuple(x.numpy() for x in (q, k, v))
+
+
+def refuse(kind, words, *operands, **options):
+    """The call raises exactly `kind`, with a message that has all of `words`."""
+    operands = operands or (q, k, v)
+    try:
+        saccade.attention(*operands, **options)
+    except Exception as error:
+        assert type(error) is kind, (type(error), error, words)
+        missing = [word for word in words.split(" | ") if word not in str(error)]
+        assert not missing, (str(error), missing)
+        assert "#" not in str(error) and "%" not in str(error), error
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+def refuse_operands():
+    """q, k and v that do not fit, with torch."""
+    fake = FakeTensorMode()
+    cases = [
+        (TypeError, "q is None | torch CPU tensor or a NumPy array", (None, k, v)),
+        (TypeError, "q is a list", (q.tolist(), k, v)),
+        (TypeError, "k is a float", (q, 1.0, v)),
+        (TypeError, "k is a NumPy array | wanted a torch tensor | q", (q, arrays[1], v)),
+        (TypeError, "v is a torch tensor | wanted a NumPy array | q", (*arrays[:2], v)),
+        (TypeError, "q has element type int64 | float64, float32, float16, bfloat16", (q.long(), k.long(), v.long())),
+        (TypeError, "k has element type float16 | wanted float32 | q", (q, k.half(), v)),
+        (TypeError, "v has element type float64 | wanted float32 | q", (q, k, v.double())),
+        (TypeError, "q has 3 dimensions | (4, 5, 16) | wanted 4 | bhsd", (q[0], k, v)),
+        (TypeError, "k has 5 dimensions | wanted 4 | bhsd", (q, k[None], v)),
+        (TypeError, "v has 0 dimensions | wanted 4 | bhsd", (q, k, torch.tensor(1.0))),
+        (ValueError, "k has head size 8 | wanted 16 | q", (q, k[..., :8], v)),
+        (ValueError, "q has head size 0 | wanted at least 1", (q[..., :0], k[..., :0], v)),
+        (ValueError, "v has head size 0 | wanted at least 1", (q, k, v[..., :0])),
+        (ValueError, "k has batch size 1 | wanted 2 | q", (q, k[:1], v)),
+        (ValueError, "v has batch size 1 | wanted 2 | q", (q, k, v[:1])),
+        (ValueError, "q has 3 heads | a multiple of the 2 heads of k", (q[:, :3], k, v)),
+        (ValueError, "q has 4 heads | a multiple of the 0 heads of k", (q, k[:, :0], v[:, :0])),
+        (ValueError, "v has head count 1 | wanted 2 | k", (q, k, v[:, :1])),
+        (ValueError, "v has length 6 | wanted 7 | k", (q, k, v[:, :, :6])),
+        (ValueError, "q requires grad | no backward | torch.no_grad()", (q.clone().requires_grad_(), k, v)),
+        (ValueError, "k requires grad", (q, torch.nn.Parameter(k), v)),
+        (ValueError, "v requires grad", (q, k, v.clone().requires_grad_())),
+        (ValueError, "q is a view with the negative bit set | resolve_neg", (torch._neg_view(q), k, v)),
+        (ValueError, "v is a view with the negative bit set", (q, k, torch.complex(v, v).conj().imag)),
+        (TypeError, "q is on meta | wanted cpu", (q.to("meta"), k, v)),
+        (TypeError, "k is on meta | wanted cpu", (q, k.to("meta"), v)),
+        (TypeError, "v is a FakeTensor", (q, k, fake.from_tensor(v))),
+        (TypeError, "k is a sparse_coo tensor | wanted a dense one", (q, k.to_sparse(), v)),
+    ]
+    for kind, words, operands in cases:
+        refuse(kind, words, *operands)
+        refuse(kind, words, *operands, return_lse=True, causal="bottom_right", kv_len=3)
+    refuse(TypeError, "q is None", None, k, v, kv_len=torch.tensor([3, 4]))
+    refuse(TypeError, "q is None", None, k, v, score=lambda s, b, h, i, j: s)
+    refuse(TypeError, 'q has 4 dimensions | wanted 3: layout "hsd"', layout="hsd")
+    refuse(ValueError, "k has head size 7 | wanted 5", layout="bhds")
+
+
+def refuse_options():
+    """Values that the options do not have."""
+    refuse(TypeError, 'causal is True | "top_left" | "bottom_right" | offset', causal=True)
+    refuse(TypeError, "causal is False | alignment", causal=False)
+    refuse(ValueError, "causal is 'left' | \"top_left\"", causal="left")
+    refuse(TypeError, "causal is 1.5 | int offset", causal=1.5)
+    refuse(TypeError, "causal is | int offset", causal=np.array([1, 2]))
+    refuse(TypeError, "scale is True | wanted a number", scale=True)
+    refuse(TypeError, "scale is '1' | wanted a number", scale="1")
+    refuse(TypeError, "scale is | wanted a number", scale=torch.tensor([0.1, 0.2]))
+    refuse(TypeError, "window is True | (left, right)", window=True)
+    refuse(TypeError, "window is 2.5", window=2.5)
+    refuse(ValueError, "window is 0 | at least 1", window=0)
+    refuse(ValueError, "window has 1 numbers | wanted 2: (left, right)", window=(3,))
+    refuse(TypeError, "window has left = 'a'", window=("a", 2))
+    refuse(ValueError, "window has right = -2 | None or -1", window=(1, -2))
+    refuse(ValueError, "kv_len is 8 | wanted 0 to 7 | k", kv_len=8)
+    refuse(ValueError, "kv_len is -1 | wanted 0 to 7", kv_len=-1)
+    refuse(TypeError, "kv_len is True | int32 or int64", kv_len=True)
+    refuse(TypeError, "kv_len is [3, 4] | int32 or int64", kv_len=[3, 4])
+    refuse(TypeError, "kv_len has element type float32 | int32 or int64", kv_len=torch.tensor([3.0, 4.0]))
+    refuse(TypeError, "kv_len is a NumPy array | wanted a torch tensor", kv_len=np.array([3, 4]))
+    refuse(ValueError, "kv_len has shape (3,) | wanted (2,)", kv_len=torch.tensor([3, 4, 5]))
+    refuse(ValueError, "kv_len has shape (1, 2) | wanted (2,)", kv_len=torch.tensor([[3, 4]]))
+    refuse(TypeError, "return_lse is 'yes' | True or False", return_lse="yes")
+    for layout, kind in (("bhs", ValueError), ("bhsdd", ValueError), ("bhsx", ValueError), ("", ValueError), (4, TypeError)):
+        refuse(kind, f"layout is {layout!r} | \"bhsd\"", layout=layout)
+    refuse(TypeError, "layout is ['b', 'h'] | a string", layout=["b", "h"])
+    refuse(ValueError, "'v9' | portable", level="v9")
+
+
+def refuse_results():
+    """Where the output cannot go."""
+    out = torch.empty(2, 4, 5, 8)
+    refuse(ValueError, "out has shape (2, 4, 5, 16) | wanted (2, 4, 5, 8)", out=torch.empty_like(q))
+    refuse(ValueError, "out has shape (4, 5, 8) | wanted (2, 4, 5, 8)", out=out[0])
+    refuse(TypeError, "out has element type float16 | wanted float32", out=out.half())
+    refuse(TypeError, "out is a NumPy array | wanted a torch tensor", out=out.numpy())
+    refuse(TypeError, "out is a tuple", out=(out,))
+    refuse(ValueError, "out requires grad", out=out.clone().requires_grad_())
+    refuse(ValueError, "out has several elements at one place", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
+    refuse(ValueError, "out lies on an input", q, k, torch.cat([v, v], -1), out=q)
+    refuse(ValueError, "out lies on an input", q, k, v, out=q[..., 4:12])
+    frozen = out.numpy()
+    frozen.flags.writeable = False
+    refuse(ValueError, "out is a read-only NumPy array", *arrays, out=frozen)
+
+
+def refuse_functions():
+    """Functions that cannot be traced, and what they capture."""
+    refuse(TypeError, "score is 'relu' | (s, b, h, i, j)", score="relu")
+    refuse(TypeError, "mask is | (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
+    refuse(saccade.TraceError, "score function takes | wanted (s, b, h, i, j)", score=lambda s, i, j: s)
+    refuse(saccade.TraceError, "mask function", mask=lambda b, h, i, j: i >= j and j > 2)
+    refuse(saccade.TraceError, "score function", score=lambda s, b, h, i, j: s if i > j else 0.0)
+    refuse(saccade.TraceError, "mask function | int", mask=lambda b, h, i, j: int(i) == 0)
+    refuse(saccade.TraceError, "mask function returns None", mask=lambda b, h, i, j: None)
+    refuse(saccade.TraceError, "score function | bessel_j0", score=lambda s, b, h, i, j: torch.special.bessel_j0(s))
+
+    def table(tensor):
+        return lambda s, b, h, i, j: s + tensor[h]
+
+    saccade.attention(q, k, v, score=table(torch.ones(4)))
+    refuse(ValueError, "'tensor' | requires grad", score=table(torch.ones(4, requires_grad=True)))
+    refuse(ValueError, "'tensor' | negative bit", score=table(torch._neg_view(torch.ones(4))))
+    refuse(TypeError, "'tensor' | meta", score=table(torch.ones(4, device="meta")))
+    refuse(ValueError, "'tensor' | score | head count | found 3 | at least 4", score=table(torch.ones(3)))
+    refuse(saccade.TraceError, "tensor | 2", score=table(torch.ones(4, 4)))
+    with torch.no_grad():
+        saccade.attention(q, k, v, score=table(torch.ones(4, requires_grad=True)))
+
+
+for attempt in range(2):
+    refuse_operands()
+    refuse_options()
+    refuse_results()
+    refuse_functions()
+    for options in ({}, {"return_lse": True, "causal": "bottom_right", "kv_len": 3}, {"kv_len": torch.tensor([3, 4])}):
+        saccade.attention(q, k, v, **options)
+    saccade.attention(q, k[:, :, :5], torch.randn(2, 2, 7, 16), layout="bhds")
