@@ -21,6 +21,12 @@ template <typename OpTy> struct TileOpModel : DstBufferizableOpInterfaceExternal
     return !isa<FinalizeOp>(op) || !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
   }
 
+  /// What regions see as tensors does not count: upstream, which tells ops by their addresses, may come to an op that
+  /// is bufferized already where a former one stood.
+  bool hasTensorSemantics(Operation *op) const {
+    return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TensorType>);
+  }
+
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter, const BufferizationOptions &options,
                           BufferizationState &state) const {
     auto tileOp = cast<DestinationStyleOpInterface>(op);
