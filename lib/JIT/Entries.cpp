@@ -25,7 +25,8 @@ std::string ValueType::str() const {
 
 std::string Entry::signature() const {
   auto list = [](const std::vector<ValueType> &types) {
-    return llvm::join(llvm::map_range(types, [](const ValueType &type) { return type.name + ": " + type.str(); }), ", ");
+    return llvm::join(llvm::map_range(types, [](const ValueType &type) { return type.name + ": " + type.str(); }),
+                      ", ");
   };
   return name + "(" + list(arguments) + ") -> (" + list(results) + ")";
 }

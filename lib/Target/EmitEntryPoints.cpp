@@ -5,9 +5,11 @@
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
+#include "saccade/Support/CPUTarget.h"
 #include "saccade/Target/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_EMITENTRYPOINTS
@@ -23,10 +25,9 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 
 /// What the runtime exports, or an object calls: none of it can be an entry's.
 constexpr llvm::StringLiteral runtimeSymbols[] = {
-    "saccade_parallel_for", "saccade_allocate",     "saccade_release",       "saccade_set_threads",       "saccade_threads",
-    "saccade_set_parallel_for",
-    "saccade_entry_call",   "saccade_entry_shapes", "saccade_entry_message", "saccade_entry_call_tvm_ffi",
-    "saccade_runtime_v1",   "saccade_set_parallel_for"};
+    "saccade_parallel_for",  "saccade_allocate",           "saccade_release",    "saccade_set_threads",
+    "saccade_threads",       "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
+    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1", "saccade_set_parallel_for"};
 
 /// The symbols that an entry exports.
 struct Exports {
@@ -38,8 +39,22 @@ struct Exports {
   std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
 };
 
+/// The level as the runtime knows it.
+SaccadeLevel levelOf(const CPUTarget &target) {
+  return llvm::StringSwitch<SaccadeLevel>(target.name)
+      .Case("portable", SaccadeLevelPortable)
+      .Case("v3", SaccadeLevelV3)
+      .Case("v4", SaccadeLevelV4)
+      .Case("v4-bf16", SaccadeLevelV4BF16);
+}
+
 struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
+  using EmitEntryPointsBase::EmitEntryPointsBase;
+
   void runOnOperation() override {
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
+      return signalPassFailure();
     llvm::MapVector<StringRef, EntryParts> entries;
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())
       if (failed(collect(function, entries)))
@@ -56,7 +71,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     for (auto &[name, entry] : entries) {
       Exports exports(name);
       LLVM::GlobalOp table =
-          builder.emitTable(entry, exports.table, builder.emitCall(entry), builder.emitShapes(entry));
+          builder.emitTable(entry, levelOf(*cpu), exports.table, builder.emitCall(entry), builder.emitShapes(entry));
       builder.emitPlainFace(entry, exports.call, table, /*isShapes=*/false);
       builder.emitPlainFace(entry, exports.shapes, table, /*isShapes=*/true);
       builder.emitTVMFFIFace(entry, exports.tvmFFI, table);
@@ -82,7 +97,8 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
       auto names = signature.getAs<ArrayAttr>("names");
       auto type = signature.getAs<TypeAttr>("type");
       auto functionType = type ? dyn_cast<FunctionType>(type.getValue()) : FunctionType();
-      if (!entryName || !names || !functionType || names.size() != functionType.getNumInputs() + functionType.getNumResults())
+      if (!entryName || !names || !functionType ||
+          names.size() != functionType.getNumInputs() + functionType.getNumResults())
         return function.emitError("entry has no signature with name, names and type");
       EntryParts &entry = entries[entryName.getValue()];
       entry.call = function;

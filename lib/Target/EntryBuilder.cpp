@@ -35,7 +35,8 @@ LLVM::LLVMFuncOp EntryBuilder::declare(StringRef name, Type result, ArrayRef<Typ
   if (auto known = symbols.lookup<LLVM::LLVMFuncOp>(name))
     return known;
   OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-  auto function = LLVM::LLVMFuncOp::create(outside, module.getLoc(), name, LLVM::LLVMFunctionType::get(result, arguments));
+  auto function =
+      LLVM::LLVMFuncOp::create(outside, module.getLoc(), name, LLVM::LLVMFunctionType::get(result, arguments));
   symbols.insert(function);
   return function;
 }

@@ -11,6 +11,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/SymbolTable.h"
+#include "saccade/Runtime/Entry.h"
 
 namespace saccade {
 
@@ -24,9 +25,7 @@ struct EntryParts {
 
   mlir::Location loc() const { return mlir::LLVM::LLVMFuncOp(call).getLoc(); }
   size_t numInputs() const { return type.getNumInputs(); }
-  mlir::Type valueType(size_t i) const {
-    return i < numInputs() ? type.getInput(i) : type.getResult(i - numInputs());
-  }
+  mlir::Type valueType(size_t i) const { return i < numInputs() ? type.getInput(i) : type.getResult(i - numInputs()); }
   size_t numValues() const { return numInputs() + type.getNumResults(); }
 };
 
@@ -50,9 +49,9 @@ public:
   /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, wanted,
   /// extents...) through its first argument; number 0 means that all is well.
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
-  /// The SaccadeEntry under `symbol`.
-  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::LLVMFuncOp call,
-                                 mlir::LLVM::LLVMFuncOp shapes);
+  /// The SaccadeEntry under `symbol`, for code of that level.
+  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeLevel level, llvm::StringRef symbol,
+                                 mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes);
   /// const char *`symbol`(const DLTensor *or scalar..., DLTensor *...), or with `isShapes` (inputs..., int64_t *sizes).
   void emitPlainFace(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
   /// int32_t `symbol`(void *, const TVMFFIAny *args, int32_t count, TVMFFIAny *result).

@@ -7,7 +7,6 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "saccade-c/DLTensor.h"
-#include "saccade/Runtime/Entry.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -60,8 +59,8 @@ Value EntryBuilder::createExtents(Location loc, ArrayRef<int64_t> extents) {
   return addressOf(loc, global);
 }
 
-LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, StringRef symbol, LLVM::LLVMFuncOp call,
-                                       LLVM::LLVMFuncOp shapes) {
+LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel level, StringRef symbol,
+                                       LLVM::LLVMFuncOp call, LLVM::LLVMFuncOp shapes) {
   Location loc = entry.loc();
   MLIRContext *context = module.getContext();
   Type i8 = builder.getI8Type(), i16 = builder.getI16Type();
@@ -85,13 +84,12 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, StringRef symbol
     return array;
   });
 
-  // version, num_inputs, num_results, reserved, name, values, call, shapes
-  auto entryType =
-      LLVM::LLVMStructType::getLiteral(context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer});
+  // version, num_inputs, num_results, level, name, values, call, shapes
+  auto entryType = LLVM::LLVMStructType::getLiteral(context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer});
   return createConstant(loc, symbol, entryType, LLVM::Linkage::External, [&] {
     return createStruct(loc, entryType,
                         {constant(loc, i32, SACCADE_ENTRY_VERSION), constant(loc, i32, entry.numInputs()),
-                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, 0), text(entry.name),
+                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, level), text(entry.name),
                          addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
                          LLVM::AddressOfOp::create(builder, loc, shapes)});
   });

@@ -34,8 +34,8 @@ constexpr int64_t wordsOf(const SaccadeValueType &type) { return type.rank < 0 ?
 
 /// Value `index` of the entry. `words` are those of its type. `extents`, where not null, are wanted instead of the
 /// type's; they are all known.
-SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument,
-                              int64_t *words, Span &span);
+SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument, int64_t *words,
+                              Span &span);
 
 /// Whether a converted result is of the extents that the inputs ask for, and every element has a place of its own.
 SaccadeStatus checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words, const int64_t *extents,

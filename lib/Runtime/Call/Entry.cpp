@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Entry.h"
 #include "Arguments.h"
+#include "Level.h"
 #include "saccade/Runtime/Runtime.h"
 #include <cstddef>
 #include <cstring>
@@ -67,6 +68,11 @@ private:
 
 static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
   return refuse(SaccadeOutOfMemory, entry, "out of memory");
+}
+
+static SaccadeStatus refuseLevel(const SaccadeEntry &entry) {
+  return refuse(SaccadeUnsupported, entry, "compiled for target %s, this processor has %s",
+                nameOf(static_cast<SaccadeLevel>(entry.level)), nameOf(machineLevel()));
 }
 
 /// Converts values [begin, end) of the entry into the frame; `begin` is 0 or the frame holds what is before it.
@@ -135,6 +141,8 @@ static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgumen
 SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count) {
   if (count != entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/true);
+  if (entry->level > machineLevel())
+    return refuseLevel(*entry);
   Frame frame(*entry);
   if (!frame.pointers)
     return refuseMemory(*entry);
@@ -151,6 +159,8 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
                                    int64_t *sizes) {
   if (count < entry->num_inputs || count > entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/false);
+  if (entry->level > machineLevel()) // the shape function is compiled for it too
+    return refuseLevel(*entry);
   Frame frame(*entry);
   if (!frame.pointers)
     return refuseMemory(*entry);

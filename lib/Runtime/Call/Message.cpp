@@ -54,7 +54,7 @@ const char *find(const Name *names, int32_t number) {
 const char *saccade_entry_message(void) { return message.get(); }
 
 Words saccade::runtime::describe(DLDataType type) {
-  static constexpr Name letters[] = {{kDLInt, "i"}, {kDLUInt, "u"}, {kDLFloat, "f"}, {kDLBfloat, "bf"},
+  static constexpr Name letters[] = {{kDLInt, "i"},  {kDLUInt, "u"},    {kDLFloat, "f"}, {kDLBfloat, "bf"},
                                      {5, "complex"}, {kDLBool, "bool"}, {0, nullptr}};
   Words words;
   const char *letter = find(letters, type.code);
@@ -71,10 +71,10 @@ Words saccade::runtime::describe(DLDataType type) {
 }
 
 Words saccade::runtime::describe(DLDevice device) {
-  static constexpr Name names[] = {{1, "cpu"},     {2, "cuda"},         {3, "cuda_host"}, {4, "opencl"},
-                                   {7, "vulkan"},  {8, "metal"},        {9, "vpi"},       {10, "rocm"},
-                                   {11, "rocm_host"}, {13, "cuda_managed"}, {14, "oneapi"},  {15, "webgpu"},
-                                   {16, "hexagon"}, {0, nullptr}};
+  static constexpr Name names[] = {{1, "cpu"},        {2, "cuda"},          {3, "cuda_host"}, {4, "opencl"},
+                                   {7, "vulkan"},     {8, "metal"},         {9, "vpi"},       {10, "rocm"},
+                                   {11, "rocm_host"}, {13, "cuda_managed"}, {14, "oneapi"},   {15, "webgpu"},
+                                   {16, "hexagon"},   {0, nullptr}};
   Words words;
   auto type = static_cast<int32_t>(device.device_type);
   const char *name = find(names, type);

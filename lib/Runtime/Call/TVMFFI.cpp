@@ -29,9 +29,10 @@ int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, 
   if (status == SaccadeDone)
     return 0;
   if (SetRaised setRaised = findSetRaised())
-    setRaised(status == SaccadeTypeError    ? "TypeError"
-              : status == SaccadeValueError ? "ValueError"
-                                            : "MemoryError",
+    setRaised(status == SaccadeTypeError     ? "TypeError"
+              : status == SaccadeValueError  ? "ValueError"
+              : status == SaccadeOutOfMemory ? "MemoryError"
+                                             : "NotImplementedError",
               saccade_entry_message());
   else // Whoever calls like TVM-FFI without it gets the number and has to look here for the reason.
     fprintf(stderr, "%s\n", saccade_entry_message());

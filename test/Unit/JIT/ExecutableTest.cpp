@@ -162,17 +162,18 @@ TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
   };
   EXPECT_NE(std::string::npos,
             attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, wanted 9"));
-  EXPECT_NE(std::string::npos, attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8})
-                                   .find("query heads is no multiple of that of key heads: found 4, wanted a multiple of 3"));
+  EXPECT_NE(std::string::npos,
+            attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8})
+                .find("query heads is no multiple of that of key heads: found 4, wanted a multiple of 3"));
   EXPECT_EQ("attend: argument 'k' (tensor<?x?x8xf32>): found extent 6 in dimension 2, wanted 8",
             attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}));
   EXPECT_EQ("attend: argument 'q' (tensor<?x?x8xf32>): found 2 dimensions, wanted 3",
             attend({4, 7}, {2, 9, 8}, {2, 9, 8}));
   EXPECT_EQ("attend: argument 'v' (tensor<?x?x8xf32>): is NULL: a fake tensor has no data",
-            errorOf(compiled().call(*compiled().lookup("attend"),
-                                    {Buffer::compact(any, {1, 1, 8}), Buffer::compact(any, {1, 1, 8}),
-                                     Buffer::compact(nullptr, {1, 1, 8})},
-                                    {Buffer::compact(any, {1, 1, 8})})));
+            errorOf(compiled().call(
+                *compiled().lookup("attend"),
+                {Buffer::compact(any, {1, 1, 8}), Buffer::compact(any, {1, 1, 8}), Buffer::compact(nullptr, {1, 1, 8})},
+                {Buffer::compact(any, {1, 1, 8})})));
   EXPECT_NE(std::string::npos, errorOf(compiled().call(*compiled().lookup("attend"), {}, {}))
                                    .find("found 0 arguments, wanted 3 inputs and memory for 1 result"));
 }

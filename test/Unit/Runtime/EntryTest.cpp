@@ -1,22 +1,13 @@
 //===- EntryTest.cpp - What is right and wrong with a call --------------------===//
-#include "saccade-c/DLTensor.h"
-#include "saccade/Runtime/Conversions.h"
-#include "saccade/Runtime/Entry.h"
+#include "Arguments.h"
 #include "gtest/gtest.h"
-#include <bit>
-#include <cstring>
-#include <dlfcn.h>
 #include <string>
-#include <vector>
 
 namespace {
 
 // An entry made by hand. Its code keeps what it was given; its shape function wants the rows of `a` and `b` to agree.
 std::vector<std::vector<int64_t>> seen;
-std::vector<int64_t> seenScalars;
 const char *outcome = nullptr;
-
-constexpr int64_t matrix[] = {-1, 4};
 
 const char *shapes(void **args, int64_t *sizes) {
   const auto *a = static_cast<const int64_t *>(args[0]), *b = static_cast<const int64_t *>(args[1]);
@@ -39,46 +30,8 @@ const char *call(void **args) {
   return outcome;
 }
 
-constexpr SaccadeValueType floats(const char *name) { return {name, "tensor<?x4xf32>", matrix, 2, kDLFloat, 32, 0}; }
 const SaccadeValueType values[] = {floats("a"), floats("b"), floats("sum")};
 const SaccadeEntry add = {SACCADE_ENTRY_VERSION, 2, 1, 0, "add", values, call, shapes};
-
-/// A tensor with memory of its own, ready to be spoilt.
-struct Matrix {
-  explicit Matrix(int64_t rows, int64_t columns = 4) : memory(4096), shape{rows, columns}, strides{columns, 1} {
-    tensor.data = memory.data() + 1024;
-    tensor.device.device_type = decltype(tensor.device.device_type)(kDLCPU);
-    tensor.ndim = 2;
-    tensor.dtype = {kDLFloat, 32, 1};
-    tensor.shape = shape;
-    tensor.strides = strides;
-  }
-  Matrix(const Matrix &) = delete;
-  int64_t address() const { return static_cast<int64_t>(reinterpret_cast<uintptr_t>(tensor.data)); }
-
-  std::vector<float> memory;
-  int64_t shape[2], strides[2];
-  DLTensor tensor = {};
-};
-
-SaccadeArgument wrap(DLTensor &tensor) {
-  SaccadeArgument argument = {};
-  argument.kind = SaccadeArgumentDLTensor;
-  argument.value.pointer = &tensor;
-  return argument;
-}
-SaccadeArgument integer(int64_t value, int32_t kind = SaccadeArgumentInteger) {
-  SaccadeArgument argument = {};
-  argument.kind = kind;
-  argument.value.integer = value;
-  return argument;
-}
-SaccadeArgument real(double value) {
-  SaccadeArgument argument = {};
-  argument.kind = SaccadeArgumentReal;
-  argument.value.real = value;
-  return argument;
-}
 
 /// A call of `add` that is right until a test changes something.
 class Call : public testing::Test {
@@ -98,8 +51,6 @@ protected:
   int64_t sizes[2] = {};
   SaccadeStatus status = SaccadeDone;
 };
-
-using Words = std::vector<int64_t>;
 
 TEST_F(Call, CodeGetsDescriptorsOfWhatTheHostHas) {
   a.strides[0] = 1, a.strides[1] = 3; // transposed
@@ -157,8 +108,12 @@ TEST_F(Call, TheNumberOfArgumentsIsAnsweredWithTheSignature) {
 }
 
 TEST_F(Call, OtherKindsAreNamed) {
-  const std::pair<int32_t, const char *> kinds[] = {{0, "None"},     {1, "an integer"}, {2, "a bool"},
-                                                    {3, "a float"},  {65, "a string"},  {71, "an array"},
+  const std::pair<int32_t, const char *> kinds[] = {{0, "None"},
+                                                    {1, "an integer"},
+                                                    {2, "a bool"},
+                                                    {3, "a float"},
+                                                    {65, "a string"},
+                                                    {71, "an array"},
                                                     {99, "an object of another kind"}};
   for (auto [kind, words] : kinds) {
     args[1] = integer(0, kind);
@@ -179,10 +134,14 @@ TEST_F(Call, OtherDevicesAreNamed) {
 }
 
 TEST_F(Call, OtherElementTypesAreNamed) {
-  const std::pair<DLDataType, const char *> types[] = {
-      {{kDLFloat, 64, 1}, "f64"}, {{kDLBfloat, 16, 1}, "bf16"},     {{kDLUInt, 8, 1}, "u8"},
-      {{kDLInt, 32, 1}, "i32"},   {{kDLBool, 8, 1}, "bool"},        {{5, 64, 1}, "complex64"},
-      {{kDLFloat, 32, 4}, "f32 x 4 lanes"}, {{10, 8, 1}, "DLPack type 10 of 8 bits"}};
+  const std::pair<DLDataType, const char *> types[] = {{{kDLFloat, 64, 1}, "f64"},
+                                                       {{kDLBfloat, 16, 1}, "bf16"},
+                                                       {{kDLUInt, 8, 1}, "u8"},
+                                                       {{kDLInt, 32, 1}, "i32"},
+                                                       {{kDLBool, 8, 1}, "bool"},
+                                                       {{5, 64, 1}, "complex64"},
+                                                       {{kDLFloat, 32, 4}, "f32 x 4 lanes"},
+                                                       {{10, 8, 1}, "DLPack type 10 of 8 bits"}};
   for (auto [type, words] : types) {
     sum.tensor.dtype = type;
     EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", wanted f32", run());
@@ -211,8 +170,9 @@ TEST_F(Call, TheShapeFunctionKeepsItsWords) {
   EXPECT_EQ("add: here: b has other rows than a: found 2, wanted 3", run());
   EXPECT_EQ(SaccadeValueError, status);
   b.shape[0] = 100;
-  EXPECT_EQ("add: here: the number of query heads is no multiple of that of key heads: found 100, wanted a multiple of 3",
-            shapesOf(2));
+  EXPECT_EQ(
+      "add: here: the number of query heads is no multiple of that of key heads: found 100, wanted a multiple of 3",
+      shapesOf(2));
   b.shape[0] = 101;
   EXPECT_EQ("add: here: the table is too small for it: found 101, wanted at least 3", shapesOf(2));
 }
@@ -229,13 +189,14 @@ TEST_F(Call, DataMustBeThereAndAligned) {
   EXPECT_EQ(SaccadeValueError, status);
   a.tensor.data = a.memory.data();
   a.tensor.byte_offset = 2;
-  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): begins at an address that is no multiple of the 4 bytes of an element",
-            run());
+  EXPECT_EQ(
+      "add: argument 'a' (tensor<?x4xf32>): begins at an address that is no multiple of the 4 bytes of an element",
+      run());
   EXPECT_EQ(SaccadeValueError, status);
 }
 
 TEST_F(Call, StridesThatLeaveTheAddressSpaceAreRefused) {
-  for (int64_t stride : {int64_t(1) << 61, -(int64_t(1) << 61), INT64_MIN, INT64_MAX}) {
+  for (int64_t stride : {int64_t(1) << 61, -(int64_t(1) << 61), -(int64_t(1) << 46), INT64_MIN, INT64_MAX}) {
     a.strides[0] = stride;
     EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides lead out of memory", run()) << stride;
     EXPECT_EQ(SaccadeValueError, status);
@@ -262,12 +223,20 @@ TEST_F(Call, EveryElementOfAResultHasAPlaceOfItsOwn) {
   EXPECT_EQ(SaccadeValueError, status);
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride -1 in dimension 1, wanted a positive one",
             withStrides(4, -1));
-  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 put two elements in one place",
-            withStrides(2, 1));
-  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 put two elements in one place",
-            withStrides(3, 2)); // two steps down are three to the right
+  EXPECT_EQ(
+      "add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 put two elements in one place",
+      withStrides(2, 1));
+  EXPECT_EQ(
+      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 put two elements in one place",
+      withStrides(3, 2)); // two steps down are three to the right
+  EXPECT_EQ(
+      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 1 in dimensions 0 and 1 put two elements in one place",
+      withStrides(3, 1));
   for (auto [outer, inner] : {std::pair(4, 1), std::pair(1, 3), std::pair(5, 1), std::pair(4, 6), std::pair(7, 2)})
     EXPECT_EQ("", withStrides(outer, inner)) << outer << ' ' << inner;
+  // Five steps down would be four to the right, but there are only three.
+  a.shape[0] = b.shape[0] = sum.shape[0] = 10;
+  EXPECT_EQ("", withStrides(4, 5));
 }
 
 TEST_F(Call, ResultsThatCertainlyOverlapAreRefused) {
@@ -290,12 +259,26 @@ TEST_F(Call, ResultsThatCertainlyOverlapAreRefused) {
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'b'", run());
 }
 
+TEST_F(Call, ResultsWithGapsAreSeenInInputsWithout) {
+  sum.strides[0] = 10, sum.strides[1] = 2;
+  for (int offset : {-26, 0, 11}) { // the last element of the sum is the first of b, or the first of it in b
+    sum.tensor.data = static_cast<float *>(b.tensor.data) + offset;
+    EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'b'", run()) << offset;
+  }
+  for (int offset : {-27, 12}) {
+    sum.tensor.data = static_cast<float *>(b.tensor.data) + offset;
+    EXPECT_EQ("", run()) << offset;
+  }
+}
+
 TEST_F(Call, SlicesOfOneBufferMayInterleave) {
   auto *packed = static_cast<float *>(a.tensor.data);
   b.tensor.data = packed + 4;
   sum.tensor.data = packed + 8;
   a.strides[0] = b.strides[0] = sum.strides[0] = 12;
   EXPECT_EQ("", run());
+  sum.tensor.data = packed; // the same slice
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'a'", run());
   // A result without gaps that holds the last row of `a` is seen.
   sum.tensor.data = packed + 20;
   sum.strides[0] = 4;
@@ -314,90 +297,6 @@ TEST_F(Call, ShapesNeedNoResultsAndIgnoreThem) {
   EXPECT_EQ(4, sizes[1]);
   args[2] = integer(0, SaccadeArgumentNone);
   EXPECT_EQ("", shapesOf(3));
-}
-
-// --- scalars -----------------------------------------------------------------
-
-std::vector<uint64_t> scalarWords;
-
-template <uint8_t code, uint8_t bits> std::string pass(const char *text, SaccadeArgument argument) {
-  const SaccadeValueType type = {"x", text, nullptr, -1, code, bits, 0};
-  const SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "take", &type,
-                              [](void **args) -> const char * {
-                                uint64_t word = 0;
-                                memcpy(&word, args[0], bits / 8);
-                                scalarWords = {word};
-                                return nullptr;
-                              },
-                              [](void **, int64_t *) -> const char * { return nullptr; }};
-  scalarWords.clear();
-  return saccade_entry_call(&entry, &argument, 1) == SaccadeDone ? "" : saccade_entry_message();
-}
-
-TEST(Scalars, IntegersMustFitIntoTheirType) {
-  auto narrow = [](int64_t value) { return pass<kDLInt, 8>("i8", integer(value)); };
-  EXPECT_EQ("", narrow(-128));
-  EXPECT_EQ(0x80u, scalarWords.at(0));
-  EXPECT_EQ("", narrow(255));
-  EXPECT_EQ(0xffu, scalarWords.at(0));
-  EXPECT_EQ("take: argument 'x' (i8): found 256, wanted -128 to 255", narrow(256));
-  EXPECT_EQ("take: argument 'x' (i8): found -129, wanted -128 to 255", narrow(-129));
-  EXPECT_EQ("", (pass<kDLInt, 64>("index", integer(INT64_MIN))));
-  EXPECT_EQ(uint64_t(1) << 63, scalarWords.at(0));
-  EXPECT_EQ("", (pass<kDLBool, 8>("i1", integer(1, SaccadeArgumentBool))));
-  EXPECT_EQ("take: argument 'x' (i1): found 2, wanted 0 to 1", (pass<kDLBool, 8>("i1", integer(2))));
-  EXPECT_EQ("take: argument 'x' (index): found a float, wanted an integer", (pass<kDLInt, 64>("index", real(1))));
-}
-
-TEST(Scalars, FloatsAreRoundedToTheirTypeAndTakeIntegers) {
-  EXPECT_EQ("", (pass<kDLFloat, 64>("f64", real(0.1))));
-  EXPECT_EQ(std::bit_cast<uint64_t>(0.1), scalarWords.at(0));
-  EXPECT_EQ("", (pass<kDLFloat, 32>("f32", real(0.1))));
-  EXPECT_EQ(std::bit_cast<uint32_t>(0.1f), scalarWords.at(0));
-  EXPECT_EQ("", (pass<kDLFloat, 16>("f16", integer(1))));
-  EXPECT_EQ(0x3c00u, scalarWords.at(0));
-  EXPECT_EQ("", (pass<kDLBfloat, 16>("bf16", real(-1))));
-  EXPECT_EQ(0xbf80u, scalarWords.at(0));
-  EXPECT_EQ("take: argument 'x' (f32): found None, wanted a number", (pass<kDLFloat, 32>("f32", integer(0, 0))));
-}
-
-// --- size and TVM-FFI --------------------------------------------------------
-
-TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
-  constexpr int count = 100;
-  std::vector<SaccadeValueType> types(count, floats("many"));
-  std::vector<SaccadeArgument> args;
-  Matrix matrix(3);
-  for (int i = 0; i < count; ++i)
-    args.push_back(wrap(matrix.tensor));
-  static std::vector<int64_t> addresses;
-  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, count, 0, 0, "many", types.data(),
-                        [](void **args) -> const char * {
-                          for (int i = 0; i < count; ++i)
-                            addresses.push_back(*static_cast<int64_t *>(args[i]));
-                          return nullptr;
-                        },
-                        [](void **, int64_t *) -> const char * { return nullptr; }};
-  EXPECT_EQ(SaccadeDone, saccade_entry_call(&entry, args.data(), count));
-  EXPECT_EQ(std::vector<int64_t>(count, matrix.address()), addresses);
-}
-
-TEST(Entry, MessagesThatAreTooLongAreCutOff) {
-  std::string text(5000, 'x');
-  SaccadeValueType type = {"a", text.c_str(), nullptr, -1, kDLInt, 64, 0};
-  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr};
-  SaccadeArgument argument = real(1);
-  EXPECT_EQ(SaccadeTypeError, saccade_entry_call(&entry, &argument, 1));
-  EXPECT_EQ(2047u, strlen(saccade_entry_message()));
-}
-
-TEST(Entry, WithoutTVMFFITheReasonGoesToStandardError) {
-  ASSERT_EQ(nullptr, dlsym(RTLD_DEFAULT, "TVMFFIErrorSetRaisedFromCStr"));
-  SaccadeArgument result = real(1);
-  testing::internal::CaptureStderr();
-  EXPECT_EQ(-1, saccade_entry_call_tvm_ffi(&add, nullptr, 0, &result));
-  EXPECT_EQ(SaccadeArgumentNone, result.kind);
-  EXPECT_EQ(0, testing::internal::GetCapturedStderr().find("add: found 0 arguments"));
 }
 
 } // namespace
