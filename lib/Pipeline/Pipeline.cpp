@@ -39,7 +39,10 @@ const Stage stages[] = {
     // Tiles become register-blocked vector code, then the LLVM dialect.
     {"codegen", [](OpPassManager &pm, const CompileOptions &options) { buildCPUCodegenPipeline(pm, *options.target); }},
     // Only now is the calling convention of the entries final.
-    {"target", [](OpPassManager &pm, const CompileOptions &) { pm.addPass(createEmitEntryPoints()); }},
+    {"target",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       pm.addPass(createEmitEntryPoints({options.target->name.str()}));
+     }},
 };
 
 } // namespace

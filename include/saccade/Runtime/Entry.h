@@ -27,10 +27,18 @@ typedef struct SaccadeValueType {
 
 #define SACCADE_ENTRY_VERSION 1
 
+/* The x86-64 ISA levels of --target, each with all before it. */
+typedef enum SaccadeLevel {
+  SaccadeLevelPortable = 0,
+  SaccadeLevelV3 = 1,     /* AVX2, FMA, F16C, BMI */
+  SaccadeLevelV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
+  SaccadeLevelV4BF16 = 3, /* AVX512_BF16 */
+} SaccadeLevel;
+
 typedef struct SaccadeEntry {
   int32_t version; /* SACCADE_ENTRY_VERSION */
   int32_t num_inputs, num_results;
-  int32_t reserved;
+  int32_t level;                  /* SaccadeLevel that the processor must have */
   const char *name;               /* of the function in the program, without '@' */
   const SaccadeValueType *values; /* inputs, then results; results are tensors */
   /* Both take pointers to MLIR's memref descriptors {allocated, aligned, offset, sizes[rank], strides[rank]} or to
@@ -67,6 +75,7 @@ typedef enum SaccadeStatus {
   SaccadeTypeError = 1,   /* kind or number of arguments, element type, number of dimensions, device */
   SaccadeValueError = 2,  /* extents, missing data */
   SaccadeOutOfMemory = 3, /* the results hold anything; what the call allocated is released */
+  SaccadeUnsupported = 5, /* the processor has not what the code was compiled for */
 } SaccadeStatus;
 
 /* Checks the arguments and runs the entry: inputs, then results, which are the caller's memory, must have the extents
@@ -82,7 +91,8 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
  * until the thread's next call of these functions. */
 const char *saccade_entry_message(void);
 
-/* saccade_entry_call as TVM-FFI wants it: 0, or -1 with the error raised there (TypeError, ValueError, MemoryError).
+/* saccade_entry_call as TVM-FFI wants it: 0, or -1 with the error raised there (TypeError, ValueError, MemoryError,
+ * NotImplementedError).
  * `args` are TVMFFIAny, `result` is set to None. */
 int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, int32_t count, void *result);
 
