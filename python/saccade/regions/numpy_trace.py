@@ -15,7 +15,7 @@ from saccade.regions import operations
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.rebuild import rebuild
-from saccade.regions.subject import PARAMETERS, Subject
+from saccade.regions.subject import PARAMETERS, Subject, TraceError
 from saccade.regions.dtypes import KIND
 
 
@@ -84,18 +84,32 @@ class Traced(NDArrayOperatorsMixin):
         tracer, b = self._tracer, self._tracer.builder
         if not any(_is_scalar(x) for x in _flat((args, kwargs))):
             return tracer_result(tracer, function(*_real(args), **_real(kwargs)))
-        operands = [tracer.operand(x) for x in args] if function in (np.where, np.clip, np.round, np.around) else []
-        named = {key: None if x is None else tracer.operand(x) for key, x in kwargs.items()} if operands else {}
-        if function is np.where and len(operands) == 3:
-            return Value(tracer, operations.where(b, *operands))
-        if function is np.clip:
-            named = {{"a_min": "min", "a_max": "max"}.get(key, key): x for key, x in named.items()}
-            return Value(tracer, operations.clamp(b, *operands, **named))
-        if function in (np.round, np.around) and len(operands) == 1 and not kwargs:
-            return tracer.apply("rint", args)
-        return tracer.apply(function.__name__, ())
+        if function not in _SCALAR_FUNCTIONS:
+            return tracer.apply(function.__name__, ())
+        options = {{"a_min": "min", "a_max": "max"}.get(name, name): x for name, x in kwargs.items()}
+        dtype = np.dtype(options.pop("dtype", None) or getattr(args[0], "dtype", None)).name
+        operands = [None if x is None else tracer.operand(x) for x in args]
+        named = {name: None if x is None else tracer.operand(x) for name, x in options.items()}
+        try:
+            return Value(tracer, _SCALAR_FUNCTIONS[function](b, dtype, *operands, **named))
+        except TraceError:
+            raise
+        except TypeError as error:
+            raise tracer.subject.error(f"calls np.{function.__name__} with arguments for more than a number") from error
 
     __hash__ = object.__hash__
+
+
+# With the type of the first argument, for those that make something like it.
+_SCALAR_FUNCTIONS: dict[Any, Any] = {
+    np.where: lambda b, dtype, condition, x, y: operations.where(b, condition, x, y),
+    np.clip: lambda b, dtype, x, min=None, max=None: operations.clamp(b, x, min, max),
+    np.round: lambda b, dtype, x: operations.NUMPY["rint"](b, x),
+    np.around: lambda b, dtype, x: operations.NUMPY["rint"](b, x),
+    np.full_like: lambda b, dtype, like, fill_value: b.to(fill_value, dtype),
+    np.zeros_like: lambda b, dtype, like: b.number(0, dtype),
+    np.ones_like: lambda b, dtype, like: b.number(1, dtype),
+}
 
 
 class Value(Traced):

@@ -1,0 +1,99 @@
+"""The functions that users of attention write, over torch and over NumPy, against calling them element by element.
+
+REQUIRES: numpy, torch
+RUN: %python %s
+"""
+
+import functools
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+
+import numpy as np
+import torch
+from region_oracle import SHAPE, Case, differences
+from torch.nn.attention.flex_attention import and_masks, or_masks
+
+batches, heads, queries, keys = SHAPE
+random = np.random.default_rng(5)
+
+
+def catalogue(x, array):
+    """(name, score, mask) of each; `x` is torch or np, `array` makes what is captured."""
+    log, to_float, to_int = (
+        (torch.log, lambda v: v.float(), lambda v: v.to(torch.long)) if x is torch else
+        (np.log, lambda v: v.astype(np.float32), lambda v: v.astype(np.int64)))  # fmt: skip
+    slopes = array(2.0 ** -np.arange(1, heads + 1).astype(np.float32))
+    buckets = array(random.standard_normal((32, heads)).astype(np.float32))
+    table = array(random.standard_normal((2 * 4 - 1) ** 2).astype(np.float32))
+    relative = array(random.integers(0, 49, (keys, keys)))
+    windows = array(np.repeat(np.arange(5), 4).astype(np.int32)[:keys])
+    documents = array(np.sort(random.integers(0, 3, keys)).astype(np.int32))
+    lengths = array(np.array([keys, 11], np.int32)[:batches])
+    offset = array(np.array(4))
+    cap = 2.0
+
+    def t5(s, b, h, i, j, bidirectional=True):
+        distance, count, bucket = j - i, 32, 0
+        if bidirectional:
+            count //= 2
+            bucket = to_int(distance > 0) * count
+            distance = abs(distance)
+        exact = count // 2
+        # log(0) at 0, of which the integer must not matter.
+        far = exact + to_int(log(to_float(distance) / exact) / np.log(128 / exact).item() * (count - exact))
+        far = x.minimum(far, x.full_like(far, count - 1))
+        return s + buckets[bucket + x.where(distance < exact, distance, far), h]
+
+    def causal(b, h, i, j):
+        return i >= j
+
+    def sliding(b, h, i, j):
+        return (i - j <= 3) & (i - j >= 0)
+
+    def prefix(b, h, i, j):
+        return (j < lengths[b] - 6) | (j <= i)
+
+    def same_document(b, h, i, j):
+        return documents[i] == documents[j]
+
+    def scaled_by(s, b, h, i, j, *, factor):
+        return s * factor
+
+    masks = [
+        ("causal", causal), ("sliding", sliding), ("prefix-LM", prefix), ("documents", same_document),
+        ("lengths", lambda b, h, i, j: j < lengths[b]),
+        ("offset", lambda b, h, i, j: i + offset >= j),
+        ("shifted windows", lambda b, h, i, j: windows[i % 16] == windows[j % 16]),
+        ("dilated", lambda b, h, i, j: ((i - j) % 2 == 0) & (abs(i - j) <= 2 * 3)),
+        # Neighbourhood of a point in an image of 4 columns, moved inside at its edges.
+        ("neighbourhood", lambda b, h, i, j: (abs(x.clip(i // 4, 1, 3) - j // 4) <= 1) & (abs(x.clip(i % 4, 1, 2) - j % 4) <= 1)),
+        ("block diagonal", lambda b, h, i, j: i // 3 == j // 3),
+        ("everything", lambda b, h, i, j: True),
+    ]  # fmt: skip
+    scores = [
+        ("ALiBi", lambda s, b, h, i, j: s + slopes[h] * (j - i)),
+        ("soft-cap", lambda s, b, h, i, j: cap * x.tanh(s / cap)), ("T5", t5),
+        ("T5, one direction", lambda *args: t5(*args, bidirectional=True)),
+        ("Swin bias", lambda s, b, h, i, j: s + table[relative[i, j]]),
+        ("Swin bias by rows", lambda s, b, h, i, j: s + table[relative[i][j]]),
+        ("mask as a score", lambda s, b, h, i, j: x.where(i >= j, s, -1e9)),
+        ("partial", functools.partial(scaled_by, factor=0.5)),
+    ]  # fmt: skip
+    yield from ((name, None, mask) for name, mask in masks)
+    yield from ((name, score, causal if name == "ALiBi" else None) for name, score in scores)
+    if x is torch:
+        yield "and", None, and_masks(causal, same_document)
+        yield "or of and", None, or_masks(and_masks(causal, sliding), prefix)
+
+
+for x, array, make_index, make_score in ((torch, torch.tensor, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)),
+                                         (np, np.array, np.int64, np.float32)):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cases = [Case(f"{x.__name__}: {name}", score, mask) for name, score, mask in catalogue(x, array)]
+        for case in cases:
+            for region in (case.score_region, case.mask_region):
+                assert region is None or region.is_reusable, case.name
+        wrong = differences(cases, make_index, make_score)
+        assert not wrong, "\n".join(wrong)

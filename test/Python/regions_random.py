@@ -1,0 +1,37 @@
+"""Random functions trace over torch and over NumPy alike, and what is compiled of them equals float64 torch on grids.
+
+REQUIRES: numpy, torch
+RUN: %python %s
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+
+import numpy as np
+import torch
+from random_functions import RandomFunctions
+from region_oracle import DEPTH, SHAPE, Case, inputs, run
+
+query, key, _ = inputs()
+scaled = torch.tensor(np.einsum("bhid,bhjd->bhij", query, key) / np.sqrt(DEPTH))
+first, count = (int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) > 2 else (0, 200)
+
+cases = []
+for seed in range(first, first + count):
+    functions = RandomFunctions(seed, SHAPE)
+    traced = [Case(f"seed {seed}", *functions.make(library)) for library in (torch, np)]
+    assert all(region.is_reusable for case in traced for region in (case.score_region, case.mask_region) if region)
+    # Running all of them takes a while, tracing does not.
+    if len(sys.argv) > 2 or seed % 5 == 0:
+        cases.append((traced[seed // 5 % 2], functions))
+
+for at in range(0, len(cases), 40):
+    part = cases[at: at + 40]
+    for (case, functions), (softmax, lse) in zip(part, run([case for case, _ in part])):
+        scores, allowed = functions.on_grid(scaled)
+        scores = torch.where(allowed, scores, -torch.inf)
+        wanted = scores.softmax(-1).nan_to_num().numpy()
+        error = np.abs(softmax - wanted).max()
+        assert error < 2e-5 and np.allclose(lse, scores.logsumexp(-1), 2e-5, 2e-5), f"{case.name}: {error}\n{functions.text}"
