@@ -8,6 +8,7 @@ ends with exit code 1 if anything did. With 0 minutes every fuzzer runs once and
 """
 
 import argparse
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,7 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 200, []),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --threads=2 --target=portable"]),
     ("structured_graphs.py", "--first-seed", 40, []),
+    ("random_calls.py", "--first-seed", 100, []),
     ("mutate.py", "--seed", 2000, INPUTS),
 ]
 
@@ -31,15 +33,21 @@ def main():
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--first-seed", type=int, default=int(time.time()) * 1000, help="default: the time of day")
     args = parser.parse_args()
-    path = os.pathsep.join([str(args.build.resolve() / "bin"), os.environ["PATH"]])
+    build = args.build.resolve()
+    variables = {**os.environ, "PATH": os.pathsep.join([str(build / "bin"), os.environ["PATH"]]),
+                 "PYTHONPATH": str(build / "python")}
+    fuzzers = FUZZERS
+    if importlib.util.find_spec("torch") is None:
+        print("random_calls.py is left out: it needs torch", flush=True)
+        fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] != "random_calls.py"]
     deadline = time.monotonic() + 60 * args.minutes
     seed, rounds, failed = args.first_seed, 0, 0
     print(f"first seed {seed}", flush=True)
     while rounds == 0 or time.monotonic() < deadline:
-        for script, seed_name, count, others in FUZZERS:
+        for script, seed_name, count, others in fuzzers:
             count = count if args.minutes else max(count // 50, 2)
             line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", f"--count={count}", *others]
-            result = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "PATH": path})
+            result = subprocess.run(line, capture_output=True, text=True, env=variables)
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout + result.stderr, flush=True)

@@ -1,5 +1,5 @@
-// RUN: saccade-opt %s -attn-emit-entry-points | FileCheck %s
-// RUN: saccade-opt %s -attn-emit-entry-points | FileCheck %s --check-prefix=TABLE
+// RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s
+// RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s --check-prefix=TABLE
 
 // A descriptor travels by address and a scalar by value; the uniform functions take addresses of both.
 // CHECK-LABEL: llvm.func internal @_mlir_ciface_scale_by
@@ -89,11 +89,12 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 1, three inputs and one result. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
+// Version 1, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
 // TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr)>
 // TABLE:         constant(1 : i32)
 // TABLE-NEXT:    constant(3 : i32)
+// TABLE-NEXT:    constant(1 : i32)
 // TABLE-NEXT:    constant(1 : i32)
 // TABLE:         addressof @saccade.values
 // TABLE:         addressof @saccade.call.scale_by

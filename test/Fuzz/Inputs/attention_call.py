@@ -1,0 +1,170 @@
+"""Random calls of `saccade.attention`, and what they mean in plain PyTorch."""
+
+import dataclasses
+import math
+import random
+
+import lambdas
+import numpy as np
+import torch
+
+TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+LAYOUTS = ["bhsd", "bhsd", "bshd", "sbhd", "hsd", "shd", "bsd", "sd"]
+# How far apart the elements of one tensor may lie: every kind of view that people pass.
+VIEWS = ["compact", "compact", "compact", "slice", "transposed", "padded", "reversed"]
+
+
+def strided(tensor, view, rng):
+    """The same values behind other strides."""
+    if view == "slice":  # every second element of the innermost dimension
+        wide = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1]), math.nan)
+        wide[..., ::2] = tensor
+        return wide[..., ::2]
+    if view == "transposed":
+        order = rng.sample(range(tensor.dim()), tensor.dim())
+        back = [order.index(i) for i in range(tensor.dim())]
+        return tensor.permute(order).contiguous().permute(back)
+    if view == "padded":  # rows and an offset as in a cut-out
+        wide = tensor.new_full([extent + 3 for extent in tensor.shape], math.nan)
+        inner = wide[tuple(slice(1, 1 + extent) for extent in tensor.shape)]
+        inner.copy_(tensor)
+        return inner
+    return tensor
+
+
+@dataclasses.dataclass
+class Call:
+    """One call: `arguments` and `options` go to saccade.attention, `exact` and `plain` are what it should give."""
+
+    seed: int
+    other_sizes: bool = False  # the same types, head sizes, options and functions with other batch, heads and lengths
+
+    def __post_init__(self):
+        rng = random.Random(self.seed)  # what a kernel depends on
+        self.values = random.Random(f"{self.seed} {self.other_sizes}")  # what it must not depend on
+        self.features = []
+        self.numpy = rng.random() < 0.25
+        self.type = rng.choice(["f32"] * 4 + ["bf16", "bf16", "f16", "f64"])
+        if self.numpy and self.type == "bf16":
+            self.type = "f32"
+        self.layout = rng.choice(LAYOUTS)
+        key_heads = rng.choice([1, 1, 2, 3]) if "h" in self.layout else 1
+        group = rng.choice([1, 1, 2, 4]) if "h" in self.layout else 1
+        batch = rng.choice([1, 2, 3]) if "b" in self.layout else 1
+        self.queries = rng.choice([0, 1, 1, 2, 5, 13, 49, 64, 97, rng.randint(1, 150)])
+        self.keys = rng.choice([0, 1, 2, 7, 31, 64, 77, 128, rng.randint(1, 600), self.queries, self.queries])
+        if self.other_sizes:
+            self.queries, self.keys = 2 * self.queries + 3, self.keys + self.values.randint(1, 70)
+            batch, key_heads = (batch + 1 if "b" in self.layout else 1), (key_heads + 1 if "h" in self.layout else 1)
+        self.depth = rng.choice([1, 5, 16, 16, 32, 40, 64, 64])
+        self.value_depth = rng.choice([self.depth] * 3 + [3, 24, 48])
+        self.batch, self.heads, self.key_heads = batch, key_heads * group, key_heads
+        generator = torch.Generator().manual_seed(self.values.getrandbits(40))
+        spread = rng.choice([0.1, 1, 1, 1, 3])
+        normal = lambda *shape: (torch.randn(shape, generator=generator, dtype=torch.float64) * spread).to(TYPES[self.type])
+        self.canonical = [
+            normal(batch, self.heads, self.queries, self.depth),
+            normal(batch, key_heads, self.keys, self.depth),
+            normal(batch, key_heads, self.keys, self.value_depth),
+        ]
+        if "b" in self.layout and rng.random() < 0.1:  # one head of keys for the whole batch, at stride 0
+            self.canonical[1] = self.canonical[1][:1].expand(batch, -1, -1, -1)
+        self.options = {"layout": self.layout} if self.layout != "bhsd" or rng.random() < 0.5 else {}
+        self.draw_options(rng)
+        self.arguments = [self.present(tensor, rng) for tensor in self.canonical]
+        self.features += [self.type, self.layout, "numpy" if self.numpy else "torch", f"group {group}"]
+
+    def draw_options(self, rng):
+        if rng.random() < 0.3:
+            self.options["scale"] = self.values.choice([0.125, 1.0, 0.3, -0.25, 0.0])
+        if rng.random() < 0.4:
+            self.options["causal"] = rng.choice(["top_left", "bottom_right", self.values.randint(-5, 80)])
+        if rng.random() < 0.25:
+            reach = lambda: self.values.randint(0, 40)
+            self.options["window"] = rng.choice([1 + reach(), (reach(), reach())])
+        if rng.random() < 0.25:
+            lengths = [self.values.randint(0, self.keys) for _ in range(self.batch)]
+            self.options["kv_len"] = lengths[0]
+            if "b" in self.layout and rng.random() < 0.7:
+                dtype = rng.choice([torch.int32, torch.int64])
+                values = torch.tensor(lengths, dtype=dtype)
+                self.options["kv_len"] = values.numpy() if self.numpy else values
+        if rng.random() < 0.3:
+            self.options["return_lse"] = True
+        sizes = lambdas.Sizes(self.batch, self.heads, self.queries, self.keys)
+        for role, chance in (("score", 0.5), ("mask", 0.4)):
+            if rng.random() < chance:
+                self.options[role] = lambdas.draw(rng, role, sizes, self.numpy)
+        self.features += [name for name in self.options if name != "layout"]
+
+    def present(self, tensor, rng):
+        """A canonical batch × head × position × depth tensor as the call gets it."""
+        tensor = self.laid_out(tensor, self.layout)
+        view = rng.choice(VIEWS)
+        self.features.append(view)
+        tensor = strided(tensor.contiguous(), view, rng)
+        if not self.numpy:
+            return tensor
+        array = tensor.numpy()
+        return np.ascontiguousarray(array[::-1])[::-1] if view == "reversed" and array.ndim else array
+
+    @staticmethod
+    def laid_out(tensor, layout):
+        """A view of a batch × head × position (× depth) tensor with the dimensions of the layout, in its order."""
+        for letter, position in (("h", 1), ("b", 0)):
+            if letter not in layout:
+                tensor = tensor.select(position, 0)
+        kept = [letter for letter in "bhsd" if letter in layout]
+        return tensor.permute([kept.index(letter) for letter in layout])
+
+    def with_other_sizes(self):
+        return Call(self.seed, other_sizes=True)
+
+    def keyword_arguments(self):
+        return {name: value.function if isinstance(value, lambdas.Drawn) else value for name, value in self.options.items()}
+
+    def __str__(self):
+        shapes = " ".join("×".join(map(str, tensor.shape)) for tensor in self.canonical)
+        options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"{self.type} {shapes} {'NumPy' if self.numpy else 'torch'} {options}"
+
+    # --- what it means ----------------------------------------------------------------------------------------------
+
+    def visible(self, grids):
+        """Which query sees which key: batch × head × query × key."""
+        batch, head, query, key = grids
+        lengths = torch.as_tensor(self.options.get("kv_len", self.keys)).to(torch.int64).reshape(-1, 1, 1, 1)
+        seen = key < lengths
+        causal = self.options.get("causal")
+        own = query + {"bottom_right": lengths - self.queries}.get(causal, causal if isinstance(causal, int) else 0)
+        if causal is not None:
+            seen = seen & (key <= own)
+        if "window" in self.options:
+            window = self.options["window"]
+            left, right = window if isinstance(window, tuple) else (window - 1, 0)
+            seen = seen & (key >= own - left) & (key <= own + right)
+        if "mask" in self.options:
+            seen = seen & self.options["mask"].evaluate(True, batch, head, query, key)
+        return seen.expand(self.batch, self.heads, self.queries, self.keys)
+
+    def evaluate(self, exact=True, backwards=False):
+        """(output, log-sum-exp) of plain attention: exact, or with scores and sums in float32 (float64 for float64 inputs)
+        and probabilities rounded to the input's type. `backwards` takes every sum from its last term."""
+        precision = torch.float64 if exact or self.type == "f64" else torch.float32
+        query, key, value = (tensor.to(precision) for tensor in self.canonical)
+        key, value = (tensor.repeat_interleave(self.heads // self.key_heads, 1) for tensor in (key, value))
+        along = lambda extent, position: torch.arange(extent).reshape([-1 if i == position else 1 for i in range(4)])
+        grids = [along(extent, i) for i, extent in enumerate((self.batch, self.heads, self.queries, self.keys))]
+        flip = (lambda tensor, *dims: tensor.flip(dims)) if backwards else (lambda tensor, *dims: tensor)
+        scores = flip(query, 3) @ flip(key, 3).mT * self.options.get("scale", 1 / math.sqrt(self.depth))
+        if "score" in self.options:
+            scores = self.options["score"].evaluate(exact, scores, *grids).to(precision).expand_as(scores)
+        scores = scores.masked_fill(~self.visible(grids), -math.inf)
+        if self.keys == 0:
+            shape = (self.batch, self.heads, self.queries)
+            return torch.zeros(*shape, self.value_depth, dtype=precision), torch.full(shape, -math.inf, dtype=precision)
+        lse = torch.logsumexp(flip(scores, 3), 3)
+        weights = torch.exp(scores - torch.where(lse.isinf(), 0.0, lse)[..., None])
+        if not exact:
+            weights = weights.to(TYPES[self.type]).to(precision)
+        return flip(weights, 3) @ flip(value, 2), lse

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# REQUIRES: torch
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --first-seed 0 --count 250
+"""Random calls of saccade.attention against float64 PyTorch, by the project's tolerance rule.
+
+Usage: random_calls.py [--first-seed N] [--count N] [--seed N] [--coverage]
+Score and mask functions, grouped heads, layouts, strides, types and lengths follow from the seed. Every call is made
+again with other lengths and batch, which must not compile anything. The line that repeats a failure is printed.
+"""
+
+import argparse
+import collections
+import pathlib
+import sys
+import traceback
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from attention_call import TYPES, Call
+
+import saccade
+
+# include/saccade/Reference/Tolerance.h has the rule and where its constants come from.
+REFERENCE_FACTOR, FLOOR_FACTOR, FLOOR_PROBE, ORACLE_ERROR = 2, 2, 0.3, 1e-12
+
+
+def compare(what, found, exact, plain):
+    """None, or how far `found` is from `exact` beyond what plain evaluation explains."""
+    found = torch.as_tensor(found)
+    if tuple(found.shape) != tuple(exact.shape):
+        return f"{what} has shape {tuple(found.shape)}, wanted {tuple(exact.shape)}"
+    type = found.dtype
+    found, finite = found.double(), exact.isfinite()
+    if not torch.equal(found[~finite], exact[~finite]) or not found[finite].isfinite().all():
+        return f"{what} differs in NaN or Inf"
+    error = (found - exact)[finite].abs().max().item() if finite.any() else 0
+    largest = exact[finite].abs().max().item() if finite.any() else 0
+    plain_error = max(((p.to(type).double() - exact)[finite].abs().max().item() if finite.any() else 0) for p in plain)
+    floor = torch.finfo(type).eps * (largest + FLOOR_PROBE)
+    allowed = REFERENCE_FACTOR * plain_error + FLOOR_FACTOR * floor + ORACLE_ERROR * largest
+    return None if error <= allowed else f"{what} is off by {error:.3g}, {allowed:.3g} allowed (ratio {error / allowed:.2f})"
+
+
+def check(call):
+    """None, or what is wrong with the call's results."""
+    found = saccade.attention(*call.arguments, **call.keyword_arguments())
+    output, lse = found if "return_lse" in call.options else (found, None)
+    exact = call.evaluate()
+    plain = [call.evaluate(exact=False, backwards=backwards) for backwards in (False, True)]
+    if torch.as_tensor(output).dtype != TYPES[call.type] or isinstance(output, torch.Tensor) == call.numpy:
+        return f"the output is {type(output)} of {output.dtype}"
+    lay = lambda tensor: call.laid_out(tensor, call.layout)
+    wrong = compare("the output", output, lay(exact[0]), [lay(p[0]) for p in plain])
+    if wrong or lse is None:
+        return wrong
+    wanted_dims = "".join(dim for dim in "bhs" if dim in call.layout)
+    lay = lambda tensor: call.laid_out(tensor, wanted_dims)
+    return compare("the log-sum-exp", lse, lay(exact[1]), [lay(p[1]) for p in plain])
+
+
+def run(seed):
+    """(the call, None or what went wrong, whether it compiled at most one kernel)"""
+    call = Call(seed)
+    before = saccade.cache_info().compilations
+    try:
+        wrong = check(call)
+        compiled = saccade.cache_info().compilations - before
+        if wrong is None and compiled > 1:
+            wrong = f"one call compiled {compiled} kernels"
+        if wrong is None:
+            again = call.with_other_sizes()
+            before = saccade.cache_info().compilations
+            wrong = check(again)
+            if wrong is None and saccade.cache_info().compilations != before:
+                wrong = f"other sizes compiled a kernel: {again}"
+            elif wrong:
+                wrong = f"with other sizes, {again}: {wrong}"
+    except Exception:
+        wrong = traceback.format_exc(limit=4)
+    return call, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--seed", type=int, help="only this one, and show the call")
+    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
+    args = parser.parse_args()
+    torch.set_num_threads(2)
+    seeds = range(args.first_seed, args.first_seed + args.count) if args.seed is None else [args.seed]
+    features, failures = collections.Counter(), 0
+    for seed in seeds:
+        call, wrong = run(seed)
+        features.update(set(call.features))
+        if args.seed is not None:
+            print(call)
+        if wrong:
+            failures += 1
+            print(f"FAIL test/Fuzz/random_calls.py --seed {seed}: {call}\n    {wrong}", flush=True)
+    info = saccade.cache_info()
+    print(f"{2 * len(seeds)} calls, {failures} failures; {info.compilations} compilations, {info.hits} found again")
+    if args.coverage:
+        for feature, count in sorted(features.items()):
+            print(f"{count:6d}  {feature}")
+    # Kernels are found again across calls too: seeds draw the same types, head sizes and options time and again.
+    return 1 if failures or info.compilations > len(seeds) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
