@@ -38,6 +38,13 @@ static constexpr llvm::StringLiteral rules = R"(
  */
 )";
 
+static constexpr llvm::StringLiteral threads = R"(
+/* How many threads all libraries of this kind in the process may use, the caller included; 0 asks for the machine's
+ * count. Where PyTorch is in the process its own number is the limit. */
+void saccade_set_threads(int32_t threads);
+int32_t saccade_threads(void);
+)";
+
 /// Names that mean something else where a parameter's name stands.
 static bool isTaken(StringRef name) {
   static const llvm::StringSet<> taken = {
@@ -183,6 +190,7 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
      << embedded::dlTensorHeader() << "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
   for (func::FuncOp function : functions)
     Prototypes(function, os).print();
+  os << threads;
   os << "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return result;
 }

@@ -68,7 +68,7 @@ static std::string versionScript(ArrayRef<std::string> entries) {
   std::string script = "{ global:\n";
   for (const std::string &entry : entries)
     script += formatv("saccade_{0};\nsaccade_{0}_shapes;\n__saccade_entry_{0};\n__tvm_ffi_{0};\n", entry);
-  return script + "saccade_runtime_v1;\nlocal: *; };\n";
+  return script + "saccade_set_threads;\nsaccade_threads;\nsaccade_runtime_v1;\nlocal: *; };\n";
 }
 
 /// Runs LLD; its text, where it fails.
@@ -118,8 +118,9 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
     arguments.push_back(path.c_str());
   // What the stubs do not offer is an error here, not on the user's machine.
   arguments.append({"-z", "defs", "-z", "now", "-z", "relro", "-z", "noexecstack"});
-  // A program that starts no task leaves out what the list names; functions keep their names for profilers.
-  arguments.append({"--undefined-version", "--gc-sections", "--strip-debug", "--discard-locals"});
+  // A program that starts no task has the number of threads all the same; functions keep their names for profilers.
+  arguments.append({"--undefined=saccade_set_threads", "--undefined=saccade_threads"});
+  arguments.append({"--gc-sections", "--strip-debug", "--discard-locals"});
   arguments.append({"--hash-style=gnu", "--build-id=sha1", "--threads=1", "-O2"});
   if (std::optional<std::string> text = runLinker(arguments)) {
     // Whatever names the output is about writing it.

@@ -93,6 +93,9 @@ func.func @attend_bf16(%q: tensor<?x4xf32>) -> tensor<?x4xf32> {
     hooks = [ctypes.c_void_p.in_dll(library, "saccade_runtime_v1") for library in (first, second)]
     expect(ctypes.addressof(hooks[0]) == ctypes.addressof(hooks[1]), "the runtimes share one symbol")
     expect(hooks[0].value, "the first that ran a task serves both")
+    for setter, reader, count in [(first, second, 3), (second, first, 1)]:
+        setter.saccade_set_threads(count)
+        expect(reader.saccade_threads() == count, "both have one number of threads")
 
 
 def through_tvm_ffi():

@@ -16,6 +16,9 @@
 extern "C" {
 #endif
 
+/* What a shared library with the runtime in it offers to its host; all else stays inside. */
+#define SACCADE_EXPORTED __attribute__((visibility("default")))
+
 /* Runs the work items [begin, end). `scratch` is at least as large as the caller of
  * saccade_parallel_for asked for, aligned to 64 bytes, and belongs to this call alone. */
 typedef void (*saccade_task)(void *context, int64_t begin, int64_t end, void *scratch);
@@ -32,8 +35,8 @@ void saccade_release(void *memory);
 
 /* How many threads saccade_parallel_for may use, the caller included; 0 takes the wish back. Without one it is what
  * the process may run at once, or with PyTorch in the process PyTorch's own number, which is never exceeded. */
-void saccade_set_threads(int32_t threads);
-int32_t saccade_threads(void);
+SACCADE_EXPORTED void saccade_set_threads(int32_t threads);
+SACCADE_EXPORTED int32_t saccade_threads(void);
 
 /* A parallel for of the host's own: calls work(context) up to `workers` times, each call on a thread of its own where
  * it can, the calling thread included or not, and returns when all calls have returned. */
