@@ -31,6 +31,10 @@ static llvm::StringRef hostLevel() {
   return all({"avx512bf16"}) ? "v4-bf16" : "v4";
 }
 
+unsigned CPUTarget::productStep(mlir::Type left, mlir::Type right) const {
+  return hasBF16Dot && left.isBF16() && right.isBF16() ? 2 : 1;
+}
+
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
   // Asked once: in a virtual machine every question to the processor costs a trap.
   static const llvm::StringRef best = hostLevel();

@@ -140,9 +140,10 @@ LogicalResult KeyLoop::rewrite() {
   Value first = add(at[3], max(constant(0), sub(reach.begin, at[3])));
   Value tile = b.createOrFold<arith::FloorDivSIOp>(loc, first, step);
   Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at[3]);
-  Value noRows = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, rowCount, constant(0));
-  // However far away the positions are, the loop stays inside the operand.
-  Value end = arith::SelectOp::create(b, loc, noRows, begin, min(keys, sub(reach.end, at[3])));
+  // However far away the positions are, the loop stays inside the operand; what ends before it has no tile.
+  Value last = min(keys, sub(reach.end, at[3]));
+  Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(rowCount, last), constant(0));
+  Value end = arith::SelectOp::create(b, loc, isEmpty, begin, last);
 
   int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
   SmallVector<Value> state = {filled({schedule.getRows(), columns}, 0.0),

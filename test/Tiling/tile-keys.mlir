@@ -71,3 +71,18 @@ func.func @tiles_lie_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) 
       : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// A tile may begin before element 0, but there is none where no visible key lies behind it: no extent is negative.
+// CHECK-LABEL: @keys_before_the_operand_have_no_tile
+func.func @keys_before_the_operand_have_no_tile(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
+  // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
+  // CHECK: %[[LAST:.*]] = arith.minsi
+  // CHECK: %[[LEAST:.*]] = arith.minsi %{{.*}}, %[[LAST]] : index
+  // CHECK: %[[EMPTY:.*]] = arith.cmpi sle, %[[LEAST]], %[[ZERO]] : index
+  // CHECK: %[[END:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[LAST]] : index
+  // CHECK: scf.for %{{.*}} to %[[END]] step
+  %zero = arith.constant 0 : index
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] at(%zero, %zero, %zero, %first) mask causal<top_left>
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}

@@ -7,6 +7,7 @@
 #ifndef SACCADE_SUPPORT_CPUTARGET_H
 #define SACCADE_SUPPORT_CPUTARGET_H
 
+#include "mlir/IR/Types.h"
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
@@ -31,6 +32,9 @@ struct CPUTarget {
 
   /// How many elements of `bits` bits one register holds.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
+  /// How many neighbours along the reduced dimension of a product of such elements one instruction multiplies and sums in
+  /// a lane: 2 for bf16 with vdpbf16ps, else 1.
+  unsigned productStep(mlir::Type left, mlir::Type right) const;
 };
 
 /// The rows that are computed together, and that tasks are cut into multiples of: every register block's row count

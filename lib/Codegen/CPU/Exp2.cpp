@@ -12,8 +12,9 @@
 using namespace mlir;
 using namespace saccade::cpu;
 
-// Constrained to p(0) = 1: a maximum that stays must not rescale what was summed. Errors 2.0e-9 and 2.5e-9 (degree 6),
-// 3.1e-18 (degree 11). The interval is where the range reduction leaves f.
+// Constrained to p(0) = 1: a maximum that stays must not rescale what was summed. Errors 8.6e-5 (degree 3), 2.0e-9 and
+// 2.5e-9 (degree 6), 3.1e-18 (degree 11). The interval is where the range reduction leaves f.
+static constexpr double bf16From0To1[] = {1.0, 0.695116786445, 0.227644991135, 0.0770670420721};
 static constexpr double f32From0To1[] = {1.0,
                                          0.693147044443,
                                          0.240229305552,
@@ -49,7 +50,7 @@ static Value call(Emitter &e, StringRef intrinsic, ValueRange args) {
 }
 
 /// vreduce gives f = x − ⌊x⌋, vscalef p · 2^⌊x⌋; both treat infinities and overflow as wanted.
-static Value exp2AVX512(Emitter &e, Value x, bool isF64) {
+static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
   Value zero = e.splat(0.0);
   auto integer = [&](unsigned bits, int64_t value) -> Value {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
@@ -60,7 +61,12 @@ static Value exp2AVX512(Emitter &e, Value x, bool isF64) {
   Value roundDown = integer(32, 1);
   Value f = call(e, isF64 ? "llvm.x86.avx512.mask.reduce.pd.512" : "llvm.x86.avx512.mask.reduce.ps.512",
                  {x, roundDown, zero, allLanes, currentRounding});
-  Value p = isF64 ? polynomial(e, f, f64From0To1) : polynomial(e, f, f32From0To1);
+  ArrayRef<double> coefficients = f32From0To1;
+  if (isF64)
+    coefficients = f64From0To1;
+  else if (error == Exp2Error::BF16)
+    coefficients = bf16From0To1;
+  Value p = polynomial(e, f, coefficients);
   return call(e, isF64 ? "llvm.x86.avx512.mask.scalef.pd.512" : "llvm.x86.avx512.mask.scalef.ps.512",
               {p, x, zero, allLanes, currentRounding});
 }
@@ -97,7 +103,8 @@ static Value exp2Portable(Emitter &e, Value x, bool isF64) {
   return result;
 }
 
-Value saccade::cpu::emitExp2(Emitter &e, Value x) {
+Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
   bool isF64 = e.type.isF64();
-  return e.target.hasAVX512 ? exp2AVX512(e, x, isF64) : exp2Portable(e, x, isF64);
+  // Only levels with AVX-512 keep bf16 as it is.
+  return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64);
 }

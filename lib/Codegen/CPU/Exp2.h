@@ -6,9 +6,15 @@
 
 namespace saccade::cpu {
 
-/// 2^x for each element of `x` (vector<lanes x f32> or f64): error below 1.5 units in the last place, none at 0; −inf
-/// gives 0, what is too large gives inf, NaN stays NaN; results below the smallest normal number may become 0.
-mlir::Value emitExp2(Emitter &e, mlir::Value x);
+/// How near to 2^x the result is.
+enum class Exp2Error {
+  Unit, ///< below 1.5 units in the last place
+  BF16  ///< below 2^-13: what is rounded to bf16 next loses 16 times as much there
+};
+
+/// 2^x for each element of `x` (vector<lanes x f32> or f64), exact at 0; −inf gives 0, what is too large gives inf, NaN
+/// stays NaN; results below the smallest normal number may become 0.
+mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Unit);
 
 } // namespace saccade::cpu
 

@@ -9,7 +9,9 @@
 #include "ScoreTile.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -37,17 +39,20 @@ private:
   // Extents: queries and keys of this tile at run time, head sizes static.
   Value queries, keys;
   int64_t depth, columns;
+  // Elements of a word.
+  unsigned step;
   // Packed operands and the scores of a row group.
   Value query, key, value, scores, factors;
 
   LogicalResult check();
   Value view(Value operand, DimsAttr dims);
   struct Scale {
-    Value sign; ///< null for plus
+    Value flip; ///< the bits of a word of queries that change their value; null for none
     Value size;
   };
   Scale splitScale();
-  void pack(int64_t maxQueries, int64_t maxKeys, Value sign);
+  void pack(int64_t maxQueries, int64_t maxKeys, Value flip);
+  Exp2Error weightError();
   void computeGroup(ScoreTile &tile, Value row);
   void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
   void computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
@@ -78,26 +83,43 @@ Value Lowering::view(Value operand, DimsAttr dims) {
 /// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
 /// largest score; its size is multiplied after the sum over the head.
 Lowering::Scale Lowering::splitScale() {
+  // The sign of every element of a word.
+  unsigned bits = e.type.getWidth();
+  auto word = e.b.getIntegerType(bits);
+  auto constant = [&](const APInt &value) -> Value {
+    return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(word, value));
+  };
+  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / step));
   if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
-    return {*scale < 0 ? e.scalar(-1.0) : Value(), e.scalar(std::abs(*scale))};
+    return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
-  Value sign = e.select(isNegative, e.scalar(-1.0), e.scalar(1.0));
-  return {sign, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
+  Value flip = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
+  return {flip, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
-void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value sign) {
-  int64_t panel = 2 * e.lanes();
-  query = e.alloc({maxQueries, depth});
-  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depth, panel});
-  value = e.alloc({maxKeys, columns});
+/// A weight that is rounded to bf16 anyway needs no better exponential. Their sum does where someone looks at it: only a
+/// quotient loses the error of most weights.
+Exp2Error Lowering::weightError() {
+  auto isQuotient = [](Operation *user) {
+    auto finalize = dyn_cast<FinalizeOp>(user);
+    return isa<AccumulateOp, MergeOp, linalg::FillOp>(user) || (finalize && !finalize.getLse());
+  };
+  bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
+  return step > 1 && isLocal && llvm::all_of(op.getSum().getUsers(), isQuotient) ? Exp2Error::BF16 : Exp2Error::Unit;
+}
+
+void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
+  int64_t panel = 2 * e.lanes(), depthWords = llvm::divideCeil(depth, step);
+  query = e.alloc({maxQueries, depthWords});
+  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthWords, panel});
+  value = e.alloc({int64_t(llvm::divideCeil(maxKeys, step)), columns});
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   factors = e.alloc({rowGroup});
-  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, sign);
-  emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key);
-  emitPackRows(e, view(op.getValue(), op.getValueDims()), keys, keys, value, /*scale=*/nullptr,
-               /*zeroRest=*/true);
+  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
+  emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
+  emitPackColumns(e, view(op.getValue(), op.getValueDims()), value, step);
 }
 
 /// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
@@ -117,7 +139,7 @@ void Lowering::computeScores(Value row, Value first, int64_t count, bool isTail,
       Value scratchRow = e.add(first, offset), tileRow = e.add(row, scratchRow);
       SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
       acc = emitMicrokernel(
-          e, block, e.index(0), e.index(depth), acc,
+          e, block, step, e.index(0), e.index(llvm::divideCeil(depth, step)), acc,
           [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
           [&](Value d, unsigned j) { return e.loadVector(key, {p, d, e.index(j * e.lanes())}); });
       Value column = e.mul(p, panel);
@@ -128,7 +150,8 @@ void Lowering::computeScores(Value row, Value first, int64_t count, bool isTail,
   });
 }
 
-/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on.
+/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either end
+/// of `reach` may have a key outside of it, whose weight is 0.
 void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach) {
   auto at = [&](unsigned i, unsigned j) {
     return SmallVector<Value>{e.add(e.add(row, first), i), e.add(column, j * e.lanes())};
@@ -140,7 +163,7 @@ void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value 
       acc.push_back(e.mulf(e.loadVector(op.getAcc(), at(i, j)), factor));
   }
   acc = emitMicrokernel(
-      e, block, reach.begin, reach.end, acc,
+      e, block, step, e.div(reach.begin, step), e.ceilDiv(reach.end, step), acc,
       [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
       [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
   for (unsigned i = 0; i < block.rows; ++i)
@@ -186,9 +209,11 @@ LogicalResult Lowering::run() {
       e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
-  auto [sign, scale] = splitScale();
-  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, sign);
-  ScoreTile tile(e, op, scores, scale);
+  Type element = getElementTypeOrSelf(op.getQuery());
+  step = e.target.productStep(element, element);
+  auto [flip, scale] = splitScale();
+  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
+  ScoreTile tile(e, op, scores, scale, step, weightError());
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
   return failure(tile.failed);
 }

@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -39,6 +40,7 @@ private:
   void multiply(Value a, Value b, Value c);
   void multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth);
 
+  unsigned step; ///< elements of a word
   int64_t panel, maxRows, maxColumns, maxDepth;
   Value packedA, packedB, tile;
 };
@@ -72,8 +74,8 @@ Value Lowering::block(Value matrix, Value row, Value rows, Value column, Value c
 
 /// tile += a · bᵀ for blocks that fit the scratch.
 void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
-  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, /*scale=*/nullptr);
-  emitPackPanels(e, b, columns, packedB);
+  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, step);
+  emitPackPanels(e, b, columns, packedB, step);
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   Value fullEnd = e.roundDown(rows, full.rows);
   e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
@@ -86,7 +88,7 @@ void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value 
         for (unsigned j = 0; j < registers.vectors; ++j)
           acc.push_back(e.loadVector(tile, at(i, j)));
       acc = emitMicrokernel(
-          e, registers, e.index(0), depth, acc,
+          e, registers, step, e.index(0), e.ceilDiv(depth, step), acc,
           [&](unsigned i, Value k) { return e.load(packedA, {e.add(row, i), k}); },
           [&](Value k, unsigned j) { return e.loadVector(packedB, {p, k, e.index(j * e.lanes())}); });
       for (unsigned i = 0; i < registers.rows; ++i)
@@ -106,7 +108,7 @@ void Lowering::multiply(Value a, Value b, Value c) {
     e.loop(e.index(0), rows, maxRows, [&](Value row) {
       Value rowCount = e.min(e.sub(rows, row), e.index(maxRows));
       Value result = block(c, row, rowCount, column, columnCount);
-      emitPackRows(e, result, rowCount, rowCount, tile, /*scale=*/nullptr);
+      emitPackRows(e, result, rowCount, rowCount, tile, /*step=*/1);
       e.loop(e.index(0), depth, maxDepth, [&](Value k) {
         Value depthCount = e.min(e.sub(depth, k), e.index(maxDepth));
         multiplyBlock(block(a, row, rowCount, k, depthCount), block(b, column, columnCount, k, depthCount), rowCount,
@@ -127,10 +129,11 @@ void Lowering::run(const linalg::ContractionDimensions &dims) {
   panel = 2 * e.lanes();
   maxRows = atMost(block.rows, m);
   maxColumns = atMost(block.columns, n);
-  maxDepth = atMost(block.depth, k);
+  step = e.target.productStep(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
+  maxDepth = llvm::alignTo(atMost(block.depth, k), step);
   int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
-  packedA = e.alloc({paddedRows, maxDepth});
-  packedB = e.alloc({panels, maxDepth, panel});
+  packedA = e.alloc({paddedRows, maxDepth / step});
+  packedB = e.alloc({panels, maxDepth / step, panel});
   tile = e.alloc({paddedRows, panels * panel});
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);

@@ -1,11 +1,12 @@
 //===- Microkernel.cpp - Register-blocked matrix products ---------------------===//
 //
-// Accumulators live in registers as values carried by the loop; each step broadcasts one scalar a row
+// Accumulators live in registers as values carried by the loop; each step broadcasts one word a row
 // and loads one vector a column block (the outer-product form of Goto and van de Geijn, 2008).
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -26,9 +27,19 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
   return {width <= 2 && target.vectorRegisters >= 32 ? 12u : 6u, width};
 }
 
-/// One step k of the product.
-static SmallVector<Value> step(Emitter &e, RegisterBlock block, Value k, ArrayRef<Value> acc,
-                               function_ref<Value(unsigned, Value)> a, function_ref<Value(Value, unsigned)> b) {
+/// sum + x · y of vectors of words.
+static Value multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
+  if (step == 1)
+    return e.fma(x, y, sum);
+  auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
+  auto elements = [&](Value words) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, words); };
+  return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
+}
+
+/// The products of word k.
+static SmallVector<Value> multiplyWords(Emitter &e, RegisterBlock block, unsigned step, Value k, ArrayRef<Value> acc,
+                                        function_ref<Value(unsigned, Value)> a,
+                                        function_ref<Value(Value, unsigned)> b) {
   SmallVector<Value> right, result(acc);
   for (unsigned j = 0; j < block.vectors; ++j)
     right.push_back(b(k, j));
@@ -36,14 +47,14 @@ static SmallVector<Value> step(Emitter &e, RegisterBlock block, Value k, ArrayRe
     Value left = e.broadcast(a(i, k));
     for (unsigned j = 0; j < block.vectors; ++j) {
       Value &sum = result[i * block.vectors + j];
-      sum = e.fma(left, right[j], sum);
+      sum = multiplyAdd(e, step, left, right[j], sum);
     }
   }
   return result;
 }
 
-SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, Value begin, Value end, ArrayRef<Value> acc,
-                                        function_ref<Value(unsigned, Value)> a,
+SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigned step, Value begin, Value end,
+                                        ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
                                         function_ref<Value(Value, unsigned)> b) {
   assert(acc.size() == block.rows * block.vectors && "one accumulator for each place of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
@@ -53,11 +64,11 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, Value b
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);
     for (int64_t u = 0; u < unroll; ++u)
-      sums = step(e, block, e.add(k, u), sums, a, b);
+      sums = multiplyWords(e, block, step, e.add(k, u), sums, a, b);
     return sums;
   });
   if (first && last)
     for (int64_t k = *first + (*last - *first) / unroll * unroll; k < *last; ++k)
-      result = step(e, block, e.index(k), result, a, b);
+      result = multiplyWords(e, block, step, e.index(k), result, a, b);
   return result;
 }

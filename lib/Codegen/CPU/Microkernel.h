@@ -25,10 +25,11 @@ RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
 /// The block for a product with a right side in rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
-/// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). `a` gives a scalar,
-/// `b` a vector. Where both bounds are constants the loop is unrolled four times.
-llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, mlir::Value begin, mlir::Value end,
-                                               llvm::ArrayRef<mlir::Value> acc,
+/// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts words (see
+/// Pack.h) of `step` elements; `a` gives one, `b` a vector of them. Where both bounds are constants the loop is unrolled
+/// four times.
+llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, unsigned step, mlir::Value begin,
+                                               mlir::Value end, llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 

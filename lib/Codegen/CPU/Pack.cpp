@@ -62,39 +62,137 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
       strided);
 }
 
-/// A vector of `lanes` elements of `src` in the compute type.
-static Value loadConverted(Emitter &e, Value src, ValueRange at) {
-  auto type = VectorType::get({e.lanes()}, getElementTypeOrSelf(src));
-  return emitToCompute(e, vector::LoadOp::create(e.b, e.loc, type, src, at));
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+/// The word of one element, or of two bf16: scalars or vectors.
+static Value joinWords(Emitter &e, ValueRange elements) {
+  if (elements.size() == 1)
+    return emitToCompute(e, elements[0]);
+  if (isa<VectorType>(elements[0].getType())) {
+    Value pairs = vector::InterleaveOp::create(e.b, e.loc, elements[0], elements[1]);
+    return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), pairs);
+  }
+  // The first of a pair is in the lower half.
+  SmallVector<Value> halves;
+  for (Value element : elements) {
+    Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getI16Type(), element);
+    halves.push_back(arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), bits));
+  }
+  Value sixteen = arith::ConstantOp::create(e.b, e.loc, e.b.getI32IntegerAttr(16));
+  Value word = arith::OrIOp::create(e.b, e.loc, halves[0], arith::ShLIOp::create(e.b, e.loc, halves[1], sixteen));
+  return arith::BitcastOp::create(e.b, e.loc, e.type, word);
 }
 
-void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, Value scale,
-                                bool zeroRest) {
-  Value columns = e.size(src, 1), paddedColumns = e.size(dst, 1);
-  Value vectorColumns = e.roundDown(columns, e.lanes());
-  Value lastRow = e.sub(rows, e.index(1));
-  Value wideScale = scale ? e.broadcast(scale) : Value();
-  auto copyScalars = [&](Value from, Value to, Value first) {
-    e.loop(first, columns, 1, [&](Value c) {
-      Value x = emitToCompute(e, e.load(src, {from, c}));
-      e.store(scale ? e.mulf(x, scale) : x, dst, {to, c});
+/// The word with the bits of `flip` changed; `flip` may be null.
+static Value flipBits(Emitter &e, Value word, Value flip) {
+  if (!flip)
+    return word;
+  Type bits = flip.getType();
+  if (isa<VectorType>(word.getType())) {
+    bits = VectorType::get({e.lanes()}, bits);
+    flip = e.broadcast(flip);
+  }
+  Value flipped = arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, word), flip);
+  return arith::BitcastOp::create(e.b, e.loc, word.getType(), flipped);
+}
+
+namespace {
+
+/// Which elements of a matrix are a word: `step` of them, in a row or in a column.
+struct WordShape {
+  unsigned step;
+  bool isColumn = false;
+
+  int64_t rows() const { return isColumn ? step : 1; }
+  int64_t columns() const { return isColumn ? 1 : step; }
+};
+
+/// Reads words of a matrix (memref<?x?>).
+struct WordReader {
+  Emitter &e;
+  Value src;
+  WordShape shape;
+
+  /// `lanes` words beside each other from element (row, column) on; the inner stride is 1. `isWhole`: they have all
+  /// their elements.
+  Value vector(Value row, Value column, bool isWhole = true) {
+    Type element = getElementTypeOrSelf(src);
+    auto load = [&](unsigned count, Value r) -> Value {
+      return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
+    };
+    if (shape.step == 1)
+      return joinWords(e, load(e.lanes(), row));
+    if (!shape.isColumn)
+      return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
+    Value first = load(e.lanes(), row);
+    Value second = isWhole ? load(e.lanes(), e.add(row, 1))
+                           : Value(arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(first.getType())));
+    return joinWords(e, {first, second});
+  }
+
+  /// The word whose first element is (row, column).
+  Value scalar(Value row, Value column) {
+    Value first = e.load(src, {row, column});
+    if (shape.step == 1)
+      return joinWords(e, first);
+    // Where there is no second one, the first is read twice.
+    Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
+    Value lastRow = e.sub(e.size(src, 0), e.index(1)), lastColumn = e.sub(e.size(src, 1), e.index(1));
+    Value second = e.load(src, {e.min(nextRow, lastRow), e.min(nextColumn, lastColumn)});
+    Value isInside = shape.isColumn ? e.isLess(row, lastRow) : e.isLess(column, lastColumn);
+    Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(second.getType()));
+    return joinWords(e, {first, e.select(isInside, second, zero)});
+  }
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// One line of words: those that begin at the elements of row `row`, as far as `src` has columns, in row `to` of `dst`. In
+/// vectors where `unit`, the same matrix with an inner stride of 1, is not null.
+static void packLine(Emitter &e, WordReader src, Value unit, Value row, Value dst, Value to, Value flip,
+                     bool isWhole = true) {
+  int64_t width = src.shape.columns();
+  Value columns = e.size(src.src, 1), begin = e.index(0);
+  if (unit) {
+    begin = e.roundDown(e.div(columns, width), e.lanes());
+    WordReader reader{e, unit, src.shape};
+    e.loop(e.index(0), begin, e.lanes(), [&](Value w) {
+      e.storeVector(flipBits(e, reader.vector(row, e.mul(w, width), isWhole), flip), dst, {to, w});
     });
-    if (zeroRest)
-      e.loop(columns, paddedColumns, 1, [&](Value c) { e.store(e.scalar(0.0), dst, {to, c}); });
+  }
+  e.loop(begin, e.ceilDiv(columns, width), 1, [&](Value w) {
+    e.store(flipBits(e, src.scalar(row, e.mul(w, width)), flip), dst, {to, w});
+  });
+}
+
+void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned step,
+                                Value flip) {
+  Value lastRow = e.sub(rows, e.index(1));
+  auto pack = [&](Value unit) {
+    e.loop(e.index(0), paddedRows, 1,
+           [&](Value r) { packLine(e, {e, src, {step}}, unit, e.min(r, lastRow), dst, r, flip); });
   };
-  emitByInnerStride(
-      e, src,
-      [&](Value unit) {
-        e.loop(e.index(0), paddedRows, 1, [&](Value r) {
-          Value from = e.min(r, lastRow);
-          e.loop(e.index(0), vectorColumns, e.lanes(), [&](Value c) {
-            Value x = loadConverted(e, unit, {from, c});
-            e.storeVector(scale ? e.mulf(x, wideScale) : x, dst, {r, c});
-          });
-          copyScalars(from, r, vectorColumns);
-        });
-      },
-      [&] { e.loop(e.index(0), paddedRows, 1, [&](Value r) { copyScalars(e.min(r, lastRow), r, e.index(0)); }); });
+  emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
+}
+
+void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned step) {
+  Value rows = e.size(src, 0), whole = e.div(rows, step);
+  auto pack = [&](Value unit) {
+    auto line = [&](Value row, Value to, bool isWhole) {
+      packLine(e, {e, src, {step, /*isColumn=*/true}}, unit, row, dst, to, /*flip=*/nullptr, isWhole);
+      e.loop(e.size(src, 1), e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {to, c}); });
+    };
+    e.loop(e.index(0), whole, 1, [&](Value w) { line(e.mul(w, step), w, /*isWhole=*/true); });
+    if (step > 1)
+      e.ifElse(e.isLess(e.mul(whole, step), rows), [&] { line(e.mul(whole, step), whole, /*isWhole=*/false); });
+  };
+  emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
 
 void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
@@ -115,6 +213,10 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
       },
       [&] { e.loop(e.index(0), rows, 1, [&](Value r) { copyScalars(r, e.index(0)); }); });
 }
+
+//===----------------------------------------------------------------------===//
+// Panels
+//===----------------------------------------------------------------------===//
 
 /// Turns `lines` (a square of registers) by exchanging halves, quarters, ... of pairs of lines (Eklundh, 1972). Written as
 /// shuffles because folding takes a transpose of rows apart into its elements.
@@ -137,21 +239,21 @@ static void transpose(Emitter &e, SmallVectorImpl<Value> &lines) {
   }
 }
 
-/// lanes × lanes elements: rows [row, row + lanes) of `src` from column `c` on, into one lane block of a panel.
-static void transposeBlock(Emitter &e, Value src, Value row, Value lastRow, Value c, Value dst, Value panel,
+/// lanes × lanes words: rows [row, row + lanes) from word `w` on, into one lane block of a panel.
+static void transposeBlock(Emitter &e, WordReader src, Value row, Value lastRow, Value w, Value dst, Value panel,
                            Value lane) {
   SmallVector<Value> lines;
   for (int64_t i = 0; i < e.lanes(); ++i)
-    lines.push_back(loadConverted(e, src, {e.min(e.add(row, i), lastRow), c}));
+    lines.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
   transpose(e, lines);
   for (auto [i, line] : llvm::enumerate(lines))
-    e.storeVector(line, dst, {panel, e.add(c, i), lane});
+    e.storeVector(line, dst, {panel, e.add(w, i), lane});
 }
 
-void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) {
+void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned step) {
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
-  Value columns = e.size(src, 1), vectorColumns = e.roundDown(columns, e.lanes());
-  Value lastRow = e.sub(rows, e.index(1));
+  Value columns = e.size(src, 1), words = e.ceilDiv(columns, step), wholeWords = e.div(columns, step);
+  Value vectorWords = e.roundDown(wholeWords, e.lanes()), lastRow = e.sub(rows, e.index(1));
   // One lane block (a panel has several) at a time.
   auto forEachBlock = [&](function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(e.index(0), rows, e.lanes(), [&](Value row) {
@@ -160,20 +262,20 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) 
     });
   };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
+    WordReader reader{e, src, {step}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
-      e.loop(first, columns, 1, [&](Value c) {
-        e.store(emitToCompute(e, e.load(src, {from, c})), dst, {panel, c, e.add(lane, i)});
-      });
+      e.loop(first, words, 1,
+             [&](Value w) { e.store(reader.scalar(from, e.mul(w, step)), dst, {panel, w, e.add(lane, i)}); });
     });
   };
   emitByInnerStride(
       e, src,
       [&](Value unit) {
         forEachBlock([&](Value row, Value panel, Value lane) {
-          e.loop(e.index(0), vectorColumns, e.lanes(),
-                 [&](Value c) { transposeBlock(e, unit, row, lastRow, c, dst, panel, lane); });
-          copyScalars(row, panel, lane, vectorColumns);
+          e.loop(e.index(0), vectorWords, e.lanes(),
+                 [&](Value w) { transposeBlock(e, {e, unit, {step}}, row, lastRow, w, dst, panel, lane); });
+          copyScalars(row, panel, lane, vectorWords);
         });
       },
       [&] {
@@ -181,14 +283,18 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst) 
         emitByInnerStride(
             e, emitTransposed(e, src),
             [&](Value unit) {
+              WordReader reader{e, unit, {step, /*isColumn=*/true}};
               forEachBlock([&](Value row, Value panel, Value lane) {
+                auto line = [&](Value w, bool isWhole) {
+                  e.storeVector(reader.vector(e.mul(w, step), row, isWhole), dst, {panel, w, lane});
+                };
                 e.ifElse(
                     e.isLess(lastRow, e.add(row, e.lanes() - 1)),
                     [&] { copyScalars(row, panel, lane, e.index(0)); },
                     [&] {
-                      e.loop(e.index(0), columns, 1, [&](Value c) {
-                        e.storeVector(loadConverted(e, unit, {c, row}), dst, {panel, c, lane});
-                      });
+                      e.loop(e.index(0), wholeWords, 1, [&](Value w) { line(w, /*isWhole=*/true); });
+                      if (step > 1)
+                        e.ifElse(e.isLess(wholeWords, words), [&] { line(wholeWords, /*isWhole=*/false); });
                     });
               });
             },

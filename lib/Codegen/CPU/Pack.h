@@ -1,7 +1,11 @@
 //===- Pack.h - Operands in the layout the microkernels read -----*- C++ -*-===//
 //
-// Packing converts to the compute type, makes strides static and, for the right side of a product,
-// turns rows into lanes. After it no kernel knows of layouts, strides or 16-bit types.
+// Packing makes words of elements, strides static and, for the right side of a product, lanes of rows. After
+// it no kernel knows of layouts and strides.
+//
+// A word is what a lane multiplies in one step: an element in the compute type, or two bf16, neighbours
+// along the reduced dimension and untouched, in the bits of an f32 that is only moved. `step` is how many
+// elements it holds; 0 stands for a neighbour that does not exist.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_PACK_H
@@ -11,13 +15,17 @@
 
 namespace saccade::cpu {
 
-/// dst[r][c] = scale · src[min(r, rows − 1)][c] for r < paddedRows and the columns of `src` (memref<?xD>, any strides, f16,
-/// bf16, f32 or f64). With `zeroRest` the further columns of `dst` (memref<RxC>) become 0. `scale` may be null.
-void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
-                  mlir::Value scale, bool zeroRest = false);
+/// dst[r][w] = word w of row min(r, rows − 1) of `src` (memref<?xD>, any strides, f16, bf16, f32 or f64), for
+/// r < paddedRows. `dst` is memref<RxW>. The bits of `flip` (an integer as wide as a word, or null) change their value.
+void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst, unsigned step,
+                  mlir::Value flip = nullptr);
 
-/// dst[r / L][c][r % L] = src[min(r, rows − 1)][c] for the panels (memref<PxDxL>) that hold the rows [0, rows).
-void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst);
+/// dst[w][c] = word w of column c of `src`. `dst` is memref<WxC>; what it has more columns becomes 0.
+void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned step);
+
+/// dst[r / L][w][r % L] = word w of row min(r, rows − 1) of `src`, for the panels (memref<PxWxL>) that hold the rows
+/// [0, rows).
+void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, unsigned step);
 
 /// dst[r][c] = src[r][c] for all of `dst` (memref<?x?>, any strides, any float type).
 void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
-#include "Exp2.h"
 #include "VectorizeRegion.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 #include <numbers>
@@ -18,8 +18,8 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale)
-    : e(e), op(op), scores(scores), bounds(cast<ScoringOpInterface>(op.getOperation())) {
+ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error)
+    : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())) {
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
   if (!op.getScore().empty()) {
@@ -127,6 +127,26 @@ static Value maxOfLanes(Emitter &e, Value vector) {
   return vector;
 }
 
+/// Leaves the weights of a chunk in the place of its scores, or, as pairs, in half of it further left: there all scores
+/// have been read.
+void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
+  if (step == 1) {
+    for (auto [i, weight] : llvm::enumerate(weights))
+      e.storeVector(weight, scores, {row, e.add(column, i * e.lanes())});
+    return;
+  }
+  // One instruction rounds two registers; the truncation of a vector of twice the size would be three.
+  auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
+  for (unsigned i = 0; i < weights.size(); i += 2) {
+    Value rounded =
+        LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
+                                      ValueRange{weights[i + 1], weights[i]})
+            .getResult(0);
+    Value words = vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
+    e.storeVector(words, scores, {row, e.add(e.div(column, step), i / 2 * e.lanes())});
+  }
+}
+
 Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys) {
   int64_t width = chunk(e);
   Value query = e.add(at[2], tileRow);
@@ -170,24 +190,26 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
 
   // Second sweep: weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels:
   // weights and sum are taken relative to the same one. Only a base so large that its rounding is a factor of two or
-  // more is taken off before the product.
-  Value isHuge = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
-                                       e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
+  // more is taken off before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the
+  // largest one is exactly 1, they are taken relative to the maximum itself in the tile that has it.
+  Value isShifted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
+                                          e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
   Value zero = e.splat(0.0);
-  Value shift = e.select(isHuge, e.zeroIfMinusInfinity(tileMax), zero);
   Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaledMax, newMax);
+  if (step > 1)
+    isShifted = arith::OrIOp::create(e.b, e.loc, isShifted, isNewest);
+  Value shift = e.select(isShifted, e.zeroIfMinusInfinity(tileMax), zero);
   Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
-  Value rest = e.select(isHuge, distance, arith::NegFOp::create(e.b, e.loc, base));
+  Value rest = e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base));
   SmallVector<Value> sums(chunk(e) / e.lanes(), e.splat(0.0));
   sums = e.loop(begin, end, width, sums, [&](Value column, ValueRange carried) {
-    SmallVector<Value> next(carried);
+    SmallVector<Value> weights, next(carried);
     for (unsigned u = 0; u < next.size(); ++u) {
-      Value at = e.add(column, u * e.lanes());
-      Value score = e.subf(e.loadVector(scores, {row, at}), shift);
-      Value weight = emitExp2(e, e.fma(score, factorToBase2, rest));
-      e.storeVector(weight, scores, {row, at});
-      next[u] = e.addf(next[u], weight);
+      Value score = e.subf(e.loadVector(scores, {row, e.add(column, u * e.lanes())}), shift);
+      weights.push_back(emitExp2(e, e.fma(score, factorToBase2, rest), error));
+      next[u] = e.addf(next[u], weights[u]);
     }
+    storeWeights(weights, row, column);
     return next;
   });
   Value total = e.addf(e.addf(sums[0], sums[1]), e.addf(sums[2], sums[3]));

@@ -1,13 +1,14 @@
 //===- ScoreTile.h - The scores of a few queries, made into weights -*- C++ -*-===//
 //
 // The middle of the online softmax: scores of a group of rows are in scratch memory; regions, mask
-// and maximum are applied, and 2^(t − m) is left in their place.
+// and maximum are applied, and 2^(t − m) is left in their place, in words (see Pack.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_SCORETILE_H
 #define SACCADE_LIB_CODEGEN_CPU_SCORETILE_H
 
 #include "Emitter.h"
+#include "Exp2.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade::cpu {
@@ -16,8 +17,9 @@ namespace saccade::cpu {
 class ScoreTile {
 public:
   /// `scores`: memref<rowGroup x columns>, row-major, in the score type, holds query · key before `scale` (a positive
-  /// scalar); columns is a multiple of `chunk(e)` or more.
-  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale);
+  /// scalar); columns is a multiple of `chunk(e)` or more. `step`: the elements of a word of weights. `error` is what
+  /// their exponential may be off by.
+  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned step, Exp2Error error);
 
   /// The columns that are worked on together.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
@@ -26,7 +28,8 @@ public:
   attn::KeyRange reach(mlir::Value firstRow, mlir::Value rows, mlir::Value keys);
 
   /// Turns row `row` of the scratch (row `tileRow` of the tile) from scores into weights in the columns of `group`, as
-  /// `reach` gave it; updates the running max and sum of the op. Returns the factor for the accumulator's row.
+  /// `reach` gave it, and those that share a word with them; updates the running max and sum of the op. Returns the
+  /// factor for the accumulator's row.
   mlir::Value softmaxRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
 
 private:
@@ -35,10 +38,13 @@ private:
                          mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,
                           mlir::Value active);
+  void storeWeights(llvm::ArrayRef<mlir::Value> weights, mlir::Value row, mlir::Value column);
 
   Emitter &e;
   attn::AccumulateOp op;
   mlir::Value scores;
+  unsigned step;
+  Exp2Error error;
   attn::KeyBounds bounds;
   mlir::Value at[4];
   mlir::Value regionScale; ///< vector; what a score region sees is scaled

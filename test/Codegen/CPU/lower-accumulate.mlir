@@ -1,4 +1,5 @@
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-lower-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
 
 #tile = strided<[?, ?], offset: ?>
 
@@ -51,5 +52,70 @@ func.func @another_mask_is_evaluated(%q: memref<?x64xf32, #tile>, %k: memref<?x6
         %even = arith.cmpi eq, %odd, %zero : index
         attn.yield %even : i1
       } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+  return
+}
+
+// Pairs of bf16, neighbours in the head (queries and keys) or among keys (weights and values), in the bits of an f32. An
+// odd head size has half a pair at its end.
+// CHECK-LABEL: @pairs_are_words
+// PAIRS-LABEL: @pairs_are_words
+func.func @pairs_are_words(%q: memref<?x65xbf16, #tile>, %k: memref<?x65xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+    %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
+  // CHECK-DAG: memref.alloc() {{.*}} : memref<384x65xf32>
+  // CHECK-DAG: memref.alloc() {{.*}} : memref<16x65x32xf32>
+  // CHECK-DAG: memref.alloc() {{.*}} : memref<512x64xf32>
+  // CHECK-NOT: x86vector
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<384x33xf32>
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<16x33x32xf32>
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<256x64xf32>
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<12x528xf32>
+  // Nothing is widened; keys are turned in pairs, values of two keys interleaved.
+  // PAIRS-NOT: arith.extf
+  // PAIRS: vector.bitcast {{.*}} : vector<32xbf16> to vector<16xf32>
+  // PAIRS-COUNT-64: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
+  // PAIRS: vector.interleave {{.*}} : vector<16xbf16> -> vector<32xbf16>
+  // PAIRS-NOT: vector.fma
+  // PAIRS: x86vector.avx512.dot
+  // Someone may look at the sum: the exponential is as good as for f32, six steps.
+  // PAIRS: "llvm.x86.avx512.mask.reduce.ps.512"
+  // PAIRS-COUNT-6: vector.fma
+  // PAIRS: "llvm.x86.avx512.mask.scalef.ps.512"
+  // Two registers are rounded at once.
+  // PAIRS: llvm.call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"({{.*}}) : (vector<16xf32>, vector<16xf32>) -> vector<32xbf16>
+  // PAIRS: x86vector.avx512.dot
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x65xbf16, #tile>, memref<?x65xbf16, #tile>, memref<?x64xbf16, #tile>)
+  return
+}
+
+// A sum that only divides may be as rough as the weights: three steps. The factor of older keys is not.
+// PAIRS-LABEL: @weights_are_as_exact_as_bf16
+func.func @weights_are_as_exact_as_bf16(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+    %o: memref<?x64xbf16, #tile>, %acc: memref<384x64xf32>, %max: memref<384xf32>) {
+  %sum = memref.alloc() : memref<384xf32>
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%sum : memref<384xf32>)
+  // PAIRS: "llvm.x86.avx512.mask.reduce.ps.512"
+  // PAIRS-COUNT-6: vector.fma
+  // PAIRS: "llvm.x86.avx512.mask.scalef.ps.512"
+  // PAIRS: "llvm.x86.avx512.mask.reduce.ps.512"
+  // PAIRS-COUNT-3: vector.fma
+  // PAIRS: "llvm.x86.avx512.mask.scalef.ps.512"
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>)
+  attn.finalize %acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32> into(%o[s,d] : memref<?x64xbf16, #tile>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+  return
+}
+
+// The sign of the scale is that of both elements of a word.
+// CHECK-LABEL: @a_negative_scale_turns_queries
+// PAIRS-LABEL: @a_negative_scale_turns_queries
+func.func @a_negative_scale_turns_queries(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+    %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
+  // CHECK: arith.constant dense<-2147483648> : vector<16xi32>
+  // PAIRS: arith.constant dense<-2147450880> : vector<16xi32>
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] scale(-0.125) into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>)
   return
 }

@@ -1,4 +1,5 @@
 // RUN: saccade-opt %s --attn-lower-contraction=target=v4 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-lower-contraction=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
 
 // CHECK-LABEL: @a_product_is_packed_and_blocked
 func.func @a_product_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?], offset: ?>>, %b: memref<768x256xf32>, %c: memref<?x256xf32>) {
@@ -9,12 +10,18 @@ func.func @a_product_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?],
   return
 }
 
-// 16-bit factors are widened while they are packed; the sum is rounded once.
+// 16-bit factors are widened while they are packed, or stay pairs where those are multiplied; the sum is rounded once.
 // CHECK-LABEL: @sixteen_bit_products_accumulate_in_f32
+// PAIRS-LABEL: @sixteen_bit_products_accumulate_in_f32
 func.func @sixteen_bit_products_accumulate_in_f32(%a: memref<96x64xbf16>, %b: memref<64x64xbf16>, %c: memref<96x64xbf16>) {
   // CHECK: arith.extf {{.*}} : vector<16xbf16> to vector<16xf32>
   // CHECK: vector.fma {{.*}} : vector<16xf32>
   // CHECK: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<96x32xf32>
+  // PAIRS-DAG: memref.alloc() {{.*}} : memref<2x32x32xf32>
+  // PAIRS-NOT: vector.fma
+  // PAIRS: x86vector.avx512.dot
+  // PAIRS: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
   linalg.matmul ins(%a, %b : memref<96x64xbf16>, memref<64x64xbf16>) outs(%c : memref<96x64xbf16>)
   return
 }
@@ -50,8 +57,11 @@ func.func @integer_products_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 // CHECK-LABEL: @widened_factors_are_a_product
+// PAIRS-LABEL: @widened_factors_are_a_product
 func.func @widened_factors_are_a_product(%a: memref<8x16xbf16>, %b: memref<16x8xf32>, %c: memref<8x8xf32>) {
   // CHECK: vector.fma
+  // PAIRS-NOT: x86vector
+  // PAIRS: vector.fma
   // CHECK-NOT: linalg.generic
   linalg.generic {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<8x16xbf16>, memref<16x8xf32>) outs(%c : memref<8x8xf32>) {

@@ -9,6 +9,7 @@ def TargetOption : Option<"target", "target", "std::string", "\"host\"", "ISA le
 defvar vectorDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                          "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
                          "::mlir::vector::VectorDialect"];
+defvar productDialects = vectorDialects # ["::mlir::x86vector::X86VectorDialect"];
 
 def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
   let summary = "turns attn.accumulate on buffers into register-blocked vector code";
@@ -18,7 +19,7 @@ def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
     softmax over the rows in the first-level cache, and weighted values by a second product.
   }];
   let options = [TargetOption];
-  let dependentDialects = vectorDialects;
+  let dependentDialects = productDialects;
 }
 
 def LowerState : Pass<"attn-lower-state", "::mlir::func::FuncOp"> {
@@ -38,7 +39,7 @@ def LowerContraction : Pass<"attn-lower-contraction", "::mlir::func::FuncOp"> {
     stretch of the reduction at a time, and the same register-blocked product as in attention does the rest.
   }];
   let options = [TargetOption];
-  let dependentDialects = vectorDialects;
+  let dependentDialects = productDialects;
 }
 
 def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {

@@ -1,6 +1,7 @@
 """Prints the innermost loops of an assembly file (AT&T syntax, from standard input) that compute, one a line:
 
     loop: N multiply-adds, I instructions, V vector spills
+    loop: N dot products, I instructions, V vector spills
 and then every function that is called. A vector spill is a vector register moved to or from the stack.
 """
 
@@ -18,9 +19,11 @@ for first, last in sorted(set(loops)):
     if any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops):
         continue
     body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
-    products = sum(bool(re.match(r"vfn?madd|mulp[sd]", l)) for l in body)
+    count = lambda names: sum(bool(re.match(names, l)) for l in body)
+    work = {"dot products": count("vdpbf16ps"), "multiply-adds": count(r"vfn?madd|mulp[sd]")}
     spills = sum(bool(re.search(r"\(%rsp\)|\(%rbp\)", l) and re.search(r"%[xyz]mm", l)) for l in body)
-    if products:
-        print(f"loop: {products} multiply-adds, {len(body)} instructions, {spills} vector spills")
+    for name, products in work.items():
+        if products:
+            print(f"loop: {products} {name}, {len(body)} instructions, {spills} vector spills")
 for name in sorted({m.group(1) for l in lines if (m := re.match(r"\s+call\w*\s+(\S+)", l))}):
     print(f"call: {name}")
