@@ -76,6 +76,7 @@ func.func @tiles_lie_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) 
 // CHECK-LABEL: @keys_before_the_operand_have_no_tile
 func.func @keys_before_the_operand_have_no_tile(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
+  // CHECK: arith.floordivsi
   // CHECK: %[[LAST:.*]] = arith.minsi
   // CHECK: %[[LEAST:.*]] = arith.minsi %{{.*}}, %[[LAST]] : index
   // CHECK: %[[EMPTY:.*]] = arith.cmpi sle, %[[LEAST]], %[[ZERO]] : index
