@@ -1,7 +1,7 @@
 """Ordinary Python functions of index scalars as `score` and `mask` regions of `attn.attention`.
 
-`trace` runs a function once on stand-ins for the score and the positions and gives a Region, its arithmetic as MLIR text.
-`fingerprint` tells without tracing whether two functions have the same one.
+`trace` runs a function once on stand-ins for the score and the positions and gives a Region, its arithmetic as MLIR
+text. `fingerprint` tells without tracing whether two functions have the same one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from saccade.regions.emit import lines, live
 from saccade.regions.expression import Node
 from saccade.regions.fingerprint import Fingerprint, fingerprint
 from saccade.regions.subject import Subject, TraceError, variables
-from saccade.regions.dtypes import BOOL, FLOAT, STORED
+from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
 
@@ -32,7 +32,8 @@ class Region:
     """For each, which of the fingerprint's tensors it is; None for one that the function makes itself."""
     is_reusable: bool
     """Whether functions with an equal fingerprint have this region, too, with their own tensors (see captures_of). Not
-    where the function has none, or computed something from numbers or extents of captured tensors while it was traced."""
+    where the function has none, or computed something from numbers or extents of captured tensors while it was
+    traced."""
     root: Node = field(repr=False)
     """The value that is yielded."""
     numbers: tuple[int, ...] = field(repr=False)
@@ -41,8 +42,9 @@ class Region:
     def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
         """The region's block as MLIR, `attn.yield` its last line.
 
-        `arguments` are the SSA names of the score (where it is a score region) and of b, h, i, j; `captures` those of the
-        captured tensors inside of the region. All other values are named %x0, %x1, ...; positions are `index` values.
+        `arguments` are the SSA names of the score (where it is a score region) and of b, h, i, j; `captures` those of
+        the captured tensors inside of the region. All other values are named %x0, %x1, ...; positions are `index`
+        values.
         """
         names, kinds = {}, {}
         for number, name, kind in zip(self.numbers, captures, self.capture_types, strict=True):
@@ -59,26 +61,27 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     """The region of a Python function.
 
     Args:
-        function: called once: (s, b, h, i, j) for a score, with the scaled score s of query i and key j in head h of batch
-            b, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the tensors or
-            arrays that it captures: `table[h, i - j]`; negative indices count from the end. Where it captures torch
-            tensors or names torch, the arguments are torch tensors, else stand-ins that NumPy's functions take; with
-            neither of them, torch tensors if torch is imported.
+        function: called once: (s, b, h, i, j) for a score, with the scaled score s of query i and key j in head h of
+            batch b, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the
+            tensors or arrays that it captures: `table[h, i - j]`; negative indices count from the end. Where it captures
+            torch tensors or names torch, the arguments are torch tensors, else stand-ins that NumPy's functions take;
+            with neither of them, torch tensors if torch is imported.
         role: "score" or "mask".
         precision: the type of the score, "f32" or "f64".
 
     Raises:
-        TraceError (a TypeError): it takes other arguments, returns something else than a number (a mask: a boolean or an
-            integer), asks for the value of an argument (if, int(), .item()), calls what regions do not know, reads a
+        TraceError (a TypeError): it takes other arguments, returns something else than a number (a mask: a boolean or
+            an integer), asks for the value of an argument (if, int(), .item()), calls what regions do not know, reads a
             captured tensor with another number of indices than it has dimensions, or captures both torch's and NumPy's.
         TypeError, ValueError: a captured tensor is on another device, requires grad, or is not plain memory, as for the
             arguments of `saccade.attention`.
 
-    Types combine as torch's do: integers are int64 (they wrap), dividing them gives a float, and a Python number takes the
-    type of what it meets. Python numbers and everything else that is no tensor are part of the result.
+    Types combine as torch's do: integers are int64 (they wrap), a Python number takes the type of what it meets, and
+    dividing integers gives a float, but one of the score's type, whatever torch's default is. Python numbers and all
+    else that is no tensor become part of the result.
     """
     if role not in ("score", "mask") or precision not in ("f32", "f64"):
-        raise ValueError(f"trace got role {role!r} and precision {precision!r}, wanted 'score' or 'mask', 'f32' or 'f64'")
+        raise ValueError(f"got role {role!r} and precision {precision!r}, wanted 'score' or 'mask', 'f32' or 'f64'")
     subject = Subject(function, role)
     subject.check_arity()
     floating = {"f32": "float32", "f64": "float64"}[precision]
@@ -96,11 +99,14 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     found = fingerprint(function)
     tensors = found.tensors if found else ()
     sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in captures])
-    is_reusable = found is not None and tracer.captures.is_reusable
     # What was there before but is not in the fingerprint may be another one next time.
-    is_reusable &= all(source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers))
-    capture_types = tuple([f"tensor<{'?x' * array.ndim}{STORED[str(array.dtype).removeprefix('torch.')]}>" for array in captures])
-    return Region(captures, capture_types, sources, is_reusable, root, numbers)
+    are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers)]
+    is_reusable = found is not None and tracer.captures.is_reusable and all(are_known)
+    return Region(captures, tuple(map(_type_of, captures)), sources, is_reusable, root, numbers)
+
+
+def _type_of(array: Any) -> str:
+    return f"tensor<{'?x' * array.ndim}{STORED[dtype_name(array)]}>"
 
 
 def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
@@ -117,7 +123,8 @@ def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
         raise TraceError(f"{subject.title} returns {found}, wanted {wanted}")
     if subject.role == "mask":
         if node.kind == FLOAT:
-            raise TraceError(f"{subject.title} returns a {node.dtype}, wanted {wanted}: what is added to scores is a score")
+            hint = "what is added to scores is a score"
+            raise TraceError(f"{subject.title} returns a {node.dtype}, wanted {wanted}: {hint}")
         return builder.convert(node, "bool")
     if node.kind == BOOL:
         raise TraceError(f"{subject.title} returns a boolean, wanted {wanted}: what hides keys is a mask")

@@ -1,6 +1,6 @@
 """Quotients and remainders with Python's signs.
 
-Integers are never divided by zero: torch and NumPy would have raised, and a lane whose result `where` drops must not trap.
+Integers are never divided by zero: torch would have raised, and a lane whose result `where` drops must not trap.
 """
 
 from __future__ import annotations

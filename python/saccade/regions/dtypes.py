@@ -6,6 +6,8 @@ Integers are exact: int64 is MLIR's `index`, the type of positions, so that mask
 
 from __future__ import annotations
 
+from typing import Any
+
 BOOL, INTEGER, FLOAT = range(3)
 """The kinds of numbers, in the order in which one gives way to the next."""
 
@@ -53,3 +55,8 @@ def promote(a: str, b: str) -> str:
 def kind_of_number(number: bool | int | float) -> int:
     """The kind of a Python number."""
     return BOOL if isinstance(number, bool) else INTEGER if isinstance(number, int) else FLOAT
+
+
+def dtype_name(array: Any) -> str:
+    """The name of a tensor's or an array's element type."""
+    return str(array.dtype).removeprefix("torch.")

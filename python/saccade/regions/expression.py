@@ -1,8 +1,8 @@
 """Scalar expressions: the small typed graph between the tracers and the text.
 
-A node is one value of one element type. Equal nodes are one node, so that identical subexpressions are computed once; what
-the result does not reach is never written. Integer nodes know between which numbers they lie, positions included: that
-saves the wrap-around of indices that cannot be negative, and lets divisions of positions run in 32 bits.
+A node is one value of one element type. Equal nodes are one node, so that identical subexpressions are computed once;
+what the result does not reach is never written. Integer nodes know between which numbers they lie, positions included:
+that saves the wrap-around of indices that cannot be negative, and lets divisions of positions run in 32 bits.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _LARGEST = {
 
 
 class Builder:
-    """Makes the nodes of one function. `precision` is "float32" or "float64"; `default` the type that a division of
-    integers has."""
+    """Makes the nodes of one function. `precision` is "float32" or "float64": the type of the score, and that in which
+    integers meet a Python float. torch has a global default for the latter; a float64 kernel shall not lose digits."""
 
-    def __init__(self, precision: str, default: str, error: Wording):
-        self.precision, self.default, self.error = precision, default, error
+    def __init__(self, precision: str, error: Wording):
+        self.precision, self.error = precision, error
         self._known: dict[tuple, Node] = {}
 
     # --- leaves ---------------------------------------------------------------------------------------------------
@@ -89,7 +89,8 @@ class Builder:
 
     def make(self, op: str, operands: tuple[Node, ...], attribute: Any, dtype: str,
              limits: tuple[int, int] | None = None) -> Node:
-        """The node of that op; an integer lies within `limits`, or anywhere where these are None or not representable."""
+        """The node of that op; an integer lies within `limits`, or anywhere where these are None or not
+        representable."""
         is_float = KIND[dtype] == FLOAT
         exact = struct.pack("d", attribute) if is_float and op == "constant" else attribute
         key = (op, tuple(map(id, operands)), exact, dtype)
@@ -132,7 +133,7 @@ class Builder:
             dtype = promote(dtype, other)
         for kind in [kind_of_number(x) for x in operands if not isinstance(x, Node)]:
             if kind > KIND[dtype]:
-                dtype = self.default if kind == FLOAT else "int64"
+                dtype = self.precision if kind == FLOAT else "int64"
         return dtype
 
     def to(self, operand: Operand, dtype: str) -> Node:
@@ -147,7 +148,7 @@ class Builder:
     def floating(self, *operands: Operand) -> tuple[Node, ...]:
         """The same, but as floats."""
         dtype = self.meet(*operands)
-        dtype = dtype if KIND[dtype] == FLOAT else self.default
+        dtype = dtype if KIND[dtype] == FLOAT else self.precision
         return tuple([self.to(operand, dtype) for operand in operands])
 
     # --- conversions ----------------------------------------------------------------------------------------------

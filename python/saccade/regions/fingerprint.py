@@ -1,8 +1,8 @@
 """What a function computes, as a key: so that one made anew for every call finds its kernel without being traced.
 
 A function's code and everything it reaches decide what it computes. Numbers count by value, captured tensors by element
-type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity. Of anything
-else, an object or a class of the user's, it cannot be told whether it changed, and there is no key.
+type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity. Of
+anything else, an object or a class of the user's, it cannot be told whether it changed, and there is no key.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class Fingerprint:
 
 def fingerprint(function: Any) -> Fingerprint | None:
     """The fingerprint of a function as it is now, or None where it cannot be told: then it must be traced each time."""
+    if type(function) is not types.FunctionType and type(function) is not functools.partial:
+        return None
     parts: list = []
     tensors: list = []
     try:
@@ -43,8 +45,8 @@ class _Opaque(Exception):
 
 
 class _Plan:
-    """What to look at for one code object. The plan stands for the code in keys: it keeps it, and is compared by identity,
-    which costs less than comparing code."""
+    """What to look at for one code object. The plan stands for the code in keys: it keeps it, and is compared by
+    identity, which costs less than comparing code."""
 
     __slots__ = ("code", "globals", "attributes", "is_opaque")
 
@@ -201,7 +203,8 @@ _HANDLERS: dict[type, Callable[[Any, list, list, Any], None]] = {
 def _unusual(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
     """Types that are met for the first time."""
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
-        _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor, torch.dtype: _number, torch.Size: _sequence})
+        _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor})
+        _HANDLERS.update({torch.dtype: _number, torch.Size: _sequence})
     if (numpy := sys.modules.get("numpy")) is not None and hasattr(numpy, "ufunc"):
         _HANDLERS.update({numpy.ndarray: _tensor, numpy.ufunc: _number})
         _HANDLERS.update({kind: _number for kind in (numpy.bool_, *numpy.sctypeDict.values())

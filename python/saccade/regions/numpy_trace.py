@@ -1,11 +1,12 @@
 """Traces a function over NumPy arrays: scalars of our own stand for the score and the positions.
 
-They take part in operators and in NumPy's functions through its protocols. An array cannot be indexed by them, so that the
-function runs with stand-ins in place of the arrays, too; see rebuild.py.
+They take part in operators and in NumPy's functions through its protocols. An array cannot be indexed by them, so that
+the function runs with stand-ins in place of the arrays, too; see rebuild.py.
 """
 
 from __future__ import annotations
 
+import operator
 from typing import Any, Iterable, NoReturn
 
 import numpy as np
@@ -24,7 +25,7 @@ class Tracer:
 
     def __init__(self, subject: Subject, precision: str):
         self.subject = subject
-        self.builder = Builder(precision, precision, subject.error)
+        self.builder = Builder(precision, subject.error)
         self.captures = Captures(self.builder, subject)
 
     def run(self) -> Any:
@@ -61,9 +62,9 @@ class Tracer:
 
     def refuse_value(self) -> NoReturn:
         raise self.subject.error(
-            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() and "
-            "max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of int(), float() and "
-            "functions of math use .astype(dtype) and functions of NumPy; arrays to be indexed are to be captured by "
+            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() "
+            "and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of int(), float() "
+            "and functions of math use .astype(dtype) and functions of NumPy; arrays to be indexed are to be captured by "
             "name, not made inside")
 
 
@@ -77,7 +78,8 @@ class Traced(NDArrayOperatorsMixin):
         if not any(_is_scalar(x) for x in inputs):
             return tracer_result(tracer, getattr(ufunc, method)(*map(_real, inputs), **options))
         if method != "__call__" or options:
-            raise tracer.subject.error(f"calls np.{ufunc.__name__} with {', '.join(options) or method}, wanted scalars only")
+            extra = ", ".join(options) or method
+            raise tracer.subject.error(f"calls np.{ufunc.__name__} with {extra}, wanted scalars only")
         return tracer.apply(ufunc.__name__, inputs)
 
     def __array_function__(self, function, types, args, kwargs):
@@ -150,11 +152,29 @@ class Value(Traced):
     def __getitem__(self, index: Any) -> NoReturn:
         raise self._tracer.subject.error("indexes a number")
 
+    def item(self) -> Any:
+        """The number, where it is one."""
+        number = self._tracer.captures.number(self._node)
+        if number is None:
+            self._tracer.refuse_value()
+        return number
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __index__(self) -> int:
+        return operator.index(self.item())
+
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:
         self._tracer.refuse_value()
 
-    __bool__ = __int__ = __float__ = __index__ = __complex__ = __len__ = __iter__ = __array__ = item = tolist = _refuse
-    __format__ = __contains__ = _refuse
+    __complex__ = __len__ = __iter__ = __array__ = tolist = __format__ = __contains__ = _refuse
 
 
 class Table(Traced):
@@ -182,8 +202,7 @@ class Table(Traced):
             return item
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             return int(item)
-        raise subject.error(f"indexes {subject.name_of(self._array)} with {_describe(item)} beside a position: wanted one "
-                            f"integer for each of its {self._array.ndim} dimensions")
+        raise self._tracer.captures.index_error(self._array, _describe(item))
 
     def _element(self) -> Node:
         if len(self._indices) != self._array.ndim:
@@ -192,9 +211,7 @@ class Table(Traced):
         return self._tracer.captures.load(self._array, nodes, self._is_made, is_stale=self._is_made)
 
     def _rank_error(self) -> Exception:
-        subject, count, rank = self._tracer.subject, len(self._indices), self._array.ndim
-        return subject.error(f"reads {subject.name_of(self._array)} with {count} ind{'ex' if count == 1 else 'ices'}, but it "
-                             f"has {rank} dimension{'' if rank == 1 else 's'}")
+        return self._tracer.captures.rank_error(self._array, len(self._indices))
 
     @property
     def dtype(self) -> np.dtype:

@@ -1,7 +1,7 @@
 """What the operations of torch and NumPy are in terms of expressions.
 
-Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's do.
-The tables at the end name them as aten and NumPy's ufuncs do.
+Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's
+do. The tables at the end name them as aten and NumPy's ufuncs do.
 """
 
 from __future__ import annotations
@@ -191,7 +191,8 @@ def _compare(predicate: str, b: Builder, x: Operand, y: Operand) -> Node:
     if predicate in ("lt", "le") and x.dtype == "int64" and x.op == "arith.maxsi":
         inner, negated = x.operands
         if negated.op == "arith.subi" and negated.operands[0].constant == 0 and negated.operands[1] is inner:
-            return b.arithmetic("arith.andi", _compare(predicate, b, inner, y), _compare(predicate, b, neg(b, y), inner))
+            below, above = _compare(predicate, b, inner, y), _compare(predicate, b, neg(b, y), inner)
+            return b.arithmetic("arith.andi", below, above)
     x, y = _narrow(b, x, y)
     if predicate in ("lt", "le"):
         predicate = ("u" if x.dtype in ("bool", "uint8") else "s") + predicate
@@ -262,7 +263,7 @@ def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
 
 
 def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
-    dtype = ("bool", "int64", b.default)[max(kind_of_number(x), kind_of_number(y))]
+    dtype = ("bool", "int64", b.precision)[max(kind_of_number(x), kind_of_number(y))]
     return b.number(x, dtype), b.number(y, dtype)
 
 

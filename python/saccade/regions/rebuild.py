@@ -58,7 +58,8 @@ class _Rebuilder:
 
     def _attributes(self, x: Any, new: Any) -> None:
         self.done[id(x)] = (x, new)
-        vars(new).update({key: self.visit(value) if key in self.attributes else value for key, value in vars(x).items()})
+        for key, value in vars(x).items():
+            vars(new)[key] = self.visit(value) if key in self.attributes else value
 
     def _function(self, x: types.FunctionType) -> types.FunctionType:
         global_names, attributes = names_in(x.__code__)

@@ -26,7 +26,7 @@ class Subject:
 
     def __init__(self, function: Callable, role: str):
         self.function, self.role = function, role
-        self.refused: TraceError | None = None
+        self.refused: TypeError | None = None
         """The last error: a caller that swallowed it can still raise it."""
 
     @property
@@ -51,7 +51,8 @@ class Subject:
         """Raises where the function surely does not take its arguments."""
         wanted = PARAMETERS[self.role]
         if not callable(self.function):
-            raise TraceError(f"{self.role} is a {type(self.function).__name__}, wanted a function of ({', '.join(wanted)})")
+            found = type(self.function).__name__
+            raise TraceError(f"{self.role} is a {found}, wanted a function of ({', '.join(wanted)})")
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):

@@ -1,8 +1,9 @@
 """Traces a function of torch scalars.
 
 The function runs once, on 0-d tensors that stand for the score and the positions. A function mode sees `table[h]`, a
-dispatch mode every aten op below it: what a stand-in takes part in becomes an expression and is never computed, all else
-is computed as usual. So a Python `if` on a position is caught where it happens, and constants are found by themselves.
+dispatch mode every aten op below it: what a stand-in takes part in becomes an expression and is never computed, all
+else is computed as usual. So a Python `if` on a position is caught where it happens, and constants are found by
+themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from saccade.regions import operations
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node
 from saccade.regions.subject import PARAMETERS, Subject, TraceError
-from saccade.regions.dtypes import KIND
+from saccade.regions.dtypes import KIND, dtype_name
 
 try:  # Not promised to stay where it is.
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -42,8 +43,7 @@ class Tracer:
 
     def __init__(self, subject: Subject, precision: str):
         self.subject = subject
-        default = str(torch.get_default_dtype()).removeprefix("torch.")
-        self.builder = Builder(precision, default, subject.error)
+        self.builder = Builder(precision, subject.error)
         self.captures = Captures(self.builder, subject, torch.is_grad_enabled())
         self.is_busy = False  # with work of our own, which is not to be traced
         # By id; the tensors are kept so that ids stay theirs.
@@ -93,7 +93,7 @@ class Tracer:
             return self.nodes[id(x)][1]
         if id(x) in self.rows:
             raise self._row_error(x)
-        dtype = str(x.dtype).removeprefix("torch.")
+        dtype = dtype_name(x)
         if self.is_given(x):
             if x.dim() != 0:
                 raise self.subject.error(
@@ -124,7 +124,7 @@ class Tracer:
             _, source, before = self.rows[id(table)]
         indices = before + tuple([self._index_item(source, item) for item in items])
         if len(indices) > source.dim():
-            raise self._rank_error(source, len(indices))
+            raise self.captures.rank_error(source, len(indices))
         if len(indices) < source.dim():
             row = torch.empty((), dtype=source.dtype).expand(source.shape[len(indices):])
             self.rows[id(row)] = (row, source, indices)
@@ -142,18 +142,12 @@ class Tracer:
             if node.dtype in ("int8", "int16", "int32", "int64"):
                 return node
             raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, wanted an integer")
-        what = "a slice" if isinstance(item, slice) else f"a tensor of {item.dim()} dimensions" if isinstance(
-            item, torch.Tensor) else repr(item)
-        raise self.subject.error(f"indexes {self.subject.name_of(table)} with {what} beside a position: wanted one integer "
-                                 f"for each of its {table.dim()} dimensions")
-
-    def _rank_error(self, table: torch.Tensor, count: int) -> Exception:
-        return self.subject.error(f"reads {self.subject.name_of(table)} with {count} ind{'ex' if count == 1 else 'ices'}, but "
-                                  f"it has {table.dim()} dimension{'' if table.dim() == 1 else 's'}")
+        found = f"a tensor of {item.dim()} dimensions" if isinstance(item, torch.Tensor) else repr(item)
+        raise self.captures.index_error(table, "a slice" if isinstance(item, slice) else found)
 
     def _row_error(self, row: torch.Tensor) -> Exception:
         _, table, indices = self.rows[id(row)]
-        return self._rank_error(table, len(indices))
+        return self.captures.rank_error(table, len(indices))
 
     # --- what the modes see -----------------------------------------------------------------------------------------
 
@@ -190,15 +184,28 @@ class Tracer:
             given = [x for x in tensors if self.is_given(x)]
             for x in given:
                 self.captures.check(x)
-            if op._schema.is_mutable and tensors and any(tensors[0] is x for x in given):
-                raise self.subject.error(f"changes {self.subject.name_of(tensors[0])}: it may only read what it captures")
+            if op._schema.is_mutable and tensors:
+                self._check_change(tensors[0])
             if not any(id(x) in self.nodes or id(x) in self.rows for x in tensors):
                 return self._compute(op, args, kwargs, tensors, bool(given))
+            if _name(op) == "_local_scalar_dense":
+                number = self.captures.number(self.scalar(args[0]))
+                if number is None:
+                    raise self._value_error()
+                return number
             node = self._record(op, args, kwargs)
             if not op._schema.is_mutable:
                 return self.stand_in(node)
-            self.nodes[id(args[0])] = (args[0], self.builder.convert(node, str(args[0].dtype).removeprefix("torch.")))
+            self.nodes[id(args[0])] = (args[0], self.builder.convert(node, dtype_name(args[0])))
             return args[0]
+
+    def _check_change(self, x: torch.Tensor) -> None:
+        """Refuses to change a captured tensor, or a view of one."""
+        if id(x) in self.nodes:
+            return
+        for given in self.captures.checked:
+            if given.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and x.numel():
+                raise self.subject.error(f"changes {self.subject.name_of(given)}: it may only read what it captures")
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -223,8 +230,6 @@ class Tracer:
     def _record(self, op: Any, args: tuple, kwargs: dict) -> Node:
         """The expression of an op on positions."""
         name, b = _name(op), self.builder
-        if name in ("_local_scalar_dense", "is_nonzero", "equal"):
-            raise self._value_error()
         if name == "index" and len(args) == 2 and None not in args[1]:
             read = self.index(args[0], tuple(args[1]))
             return self.nodes[id(read)][1]
@@ -257,7 +262,7 @@ class Tracer:
         value = {"o": 1, "z": 0}.get(name.removeprefix("new_")[0])
         if value is None:
             value = args[2 if name == "new_full" else 1]
-        return self._convert_number(value, dtype or str(args[0].dtype).removeprefix("torch."))
+        return self._convert_number(value, dtype or dtype_name(args[0]))
 
     def _convert_number(self, value: Any, dtype: str) -> Node:
         if isinstance(value, torch.Tensor):
@@ -280,8 +285,8 @@ class Tracer:
 
     def _value_error(self) -> Exception:
         return self.subject.error(
-            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() and "
-            "max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; instead of int(), "
+            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() "
+            "and max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; instead of int(), "
             "float(), .item() and functions of math use the tensor itself, .to(dtype) and functions of torch")
 
 
