@@ -1,157 +1,214 @@
-"""Paired benchmark on this machine's CPU: our code against PyTorch, memory beyond inputs and output, compile time.
+"""Paired benchmark on this machine's CPU: our code against its peers, memory beyond inputs and output, compile time.
 
-Every implementation works in a process of its own, one at a time, in rounds whose order rotates; the machine's own
-peak and bandwidth are measured in the same rounds. A result far from float64 ends the run with exit code 5.
+Every contender works in a process of its own, one at a time, in rounds whose order rotates; the machine's own peak and
+bandwidth are measured in the same rounds. A result of ours that is far from float64 ends the run with exit code 5.
 """
 
 import argparse
 import datetime
 import importlib.metadata
-import importlib.util
 import os
 import pathlib
 import sys
+import time
+
+from saccade_bench import (artifact, cases, compile_time, memory, peaks, peers, plot, report, rounds, rows, workers,
+                           yardstick)
+from saccade_bench.progress import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-OURS, PARTS = "saccade", ("speed", "memory", "compile")
+TABLE = pathlib.Path(__file__).with_name("cpu.toml")
+OURS, PARTS = workers.SaccadeWorker.name, ("speed", "memory", "compile")
+GROUPS = ("prefill", "layout", "decode", "gemm")
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("device", nargs="?", default="cpu", choices=["cpu"])
-    parser.add_argument("--quick", action="store_true", help="three cases, in less than two minutes")
-    parser.add_argument("--case", action="append", metavar="TEXT", help="a case of your own: '1x32(8)x2048x128 causal f32'")
-    parser.add_argument("--type", choices=["f32", "f64", "f16", "bf16"], help="the type of every case")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--quick", action="store_true", help="some rows, the main peers, few rounds: less than two minutes")
+    parser.add_argument("--case", action="append", metavar="TEXT",
+                        help="this case instead of the table's: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias bshd', "
+                             "'1x8x8192x64 window512', '6272x768x3072 gemm'; without a type f32")
+    parser.add_argument("--group", action="append", choices=GROUPS, help="these rows of the table only")
+    parser.add_argument("--type", choices=list(cases.TYPES), help="rows of this type only; the type of every --case")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="also N shapes drawn between the prefill rows")
+    parser.add_argument("--seed", type=int, help="of the random shapes; without one another at each run")
+    parser.add_argument("--rounds", type=int, help="15, with --quick 5")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="start all workers anew N times")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compiles", type=int, default=20, metavar="N", help="compilations for the compile time")
-    parser.add_argument("--target", default="host", help="ISA level to compile for")
+    parser.add_argument("--target", default="host", help="ISA level to compile for; v3 has rows of its own")
     parser.add_argument("--part", action="append", choices=PARTS, help="one part only")
-    parser.add_argument("--no-peers", action="store_true", help="ours alone: needs no PyTorch, gives no ratio")
+    parser.add_argument("--peer", action="append", choices=list(peers.PEERS), help="this peer only")
+    parser.add_argument("--no-peers", action="store_true", help="ours alone: needs no peer installed, gives no ratio")
+    parser.add_argument("--yardstick", type=pathlib.Path, metavar="DIR", help="a folder with hand-written kernels")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the tools")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.build, options.out = options.build.resolve(), options.out.resolve()
+    options.artifacts = options.out / "artifacts"
+    options.rounds = options.rounds or (5 if options.quick else 15)
+    options.seed = time.time_ns() % 10**6 if options.seed is None else options.seed
+    if not 1 <= options.threads <= len(os.sched_getaffinity(0)):
+        parser.error(f"there are {len(os.sched_getaffinity(0))} processors, not {options.threads}")
+    if min(options.rounds, options.processes) < 1:
+        parser.error("at least one round in one process")
+    return options
 
 
-def choose_cases(options):
-    from saccade_bench import cases
-
-    chosen = cases.QUICK_CASES if options.quick else cases.CPU_CASES
+def choose_rows(table, options):
     if options.case:
-        chosen = [cases.Case.parse(text) for text in options.case]
-    if options.type:
-        chosen = [cases.dataclasses.replace(case, type=options.type) for case in chosen]
-    return chosen
+        parsed = [cases.parse(text) for text in options.case]
+        chosen = [table.row(cases.with_type(case, options.type) if options.type else case) for case in parsed]
+    else:
+        chosen = [row for row in table.rows
+                  if (row.is_quick or not options.quick) and row.group in (options.group or GROUPS)
+                  and row.case.type in (options.type or row.case.type)]
+        if not chosen:
+            raise cases.BadCase(f"the table has no such row for --target {options.target}; --case names one")
+    return chosen + rows.draw(chosen, options.random, options.seed)
 
 
-def compile_kinds(report, chosen, options):
-    """One artifact for every kind among the cases."""
-    from saccade_bench.artifact import Artifact
-    from saccade_bench.progress import progress
-
-    kinds = list(dict.fromkeys(case.kind for case in chosen))
-    artifacts = {}
-    with progress(len(kinds), "compiling") as tick:
-        for kind in kinds:
-            artifacts[kind] = Artifact(kind, options.build, options.out / "artifacts", options.target)
-            report.compilations.append((kind, artifacts[kind].seconds))
-            tick()
-    print(f"{len(kinds)} compilations ({', '.join(map(str, kinds))}) for {len(chosen)} cases", flush=True)
-    return {kind: artifact.library for kind, artifact in artifacts.items()}
-
-
-def measure_speed(report, chosen, options):
-    from saccade_bench import peaks, rounds, workers
-    from saccade_bench.progress import progress
-
-    libraries = compile_kinds(report, chosen, options)
-    limits = peaks.compile_peaks(options.build, options.out / "artifacts")
-    measured = {case: [] for case in chosen}
-    errors = {}
-    for process in range(options.processes):
-        with workers.environment(workers.STEADY_ALLOCATOR):
-            ours = workers.Remote(OURS, workers.SaccadeWorker, libraries, options.threads)
-            peers = [] if options.no_peers else [workers.Remote("torch", workers.TorchWorker, options.threads)]
-            machine = workers.Remote("machine", workers.MachineWorker, limits, options.threads)
-        for case in chosen:
-            with progress(options.rounds, str(case)) as tick:
-                found, errors[case] = rounds.measure(case, [ours, *peers], machine, options.rounds, process, tick)
-            measured[case] += found
-            summary = rounds.Summary.of(case, found, errors[case], OURS)
-            words = [f"{name} {rate / 1e9:.1f} GFLOP/s" for name, rate in summary.rate.items()]
-            words += ["ratio {:.2f} ({:.2f}–{:.2f})".format(*ratio) for ratio in summary.ratio.values()]
-            print(f"{case}: {', '.join(words)}; peak {summary.peak / 1e9:.0f}", flush=True)
-        for worker in (ours, *peers, machine):
-            worker.close()
-    report.summaries = [rounds.Summary.of(case, measured[case], errors[case], OURS) for case in chosen]
-
-
-def measure_memory(report, options):
-    from saccade_bench import artifact, memory, workers
-
-    for case in memory.MEMORY_CASES:
-        library = artifact.Artifact(case.kind, options.build, options.out / "artifacts", options.target).library
-        with workers.Remote("memory", memory.MemoryWorker) as fresh:
-            report.memory.append((case, fresh.call("measure", library, case, options.threads)))
-
-
-def measure_compile_time(report, options):
-    from saccade_bench import artifact, cases, compile_time
-
-    kind = cases.Kind("f32", 64, "causal")
-    program = artifact.Artifact(kind, options.build, options.out / "artifacts", options.target).program
-    report.compile_time = compile_time.measure(options.build, program, options.compiles)
-    report.compile_count = options.compiles
+def chosen_peers(options):
+    names = options.peer or (peers.QUICK if options.quick else list(peers.PEERS))
+    return [] if options.no_peers else [peers.PEERS[name] for name in names]
 
 
 def versions(options):
-    names = ["numpy"] if options.no_peers else ["torch", "numpy"]
-    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    """Of NumPy and the chosen peers; raises PackageNotFoundError where one is missing."""
+    packages = dict.fromkeys([peer.package for peer in chosen_peers(options)] + ["numpy"])
+    if "onnxruntime" in packages:
+        importlib.metadata.version("onnx")
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
 
 
-def write(report, options):
+def compile_kinds(found, chosen, options):
+    """The library of every kind among the rows; one compilation each."""
+    kinds = list(dict.fromkeys(case.kind for row in chosen for case in (row.case, row.base) if case))
+    libraries = {}
+    with progress(len(kinds), "compiling") as tick:
+        for kind in kinds:
+            made = artifact.Artifact(kind, options.build, options.artifacts, options.target)
+            libraries[kind] = made.library
+            found.compilations.append((kind, made.seconds))
+            tick()
+    print(f"{len(kinds)} compilations ({', '.join(map(str, kinds))}) for {len(chosen)} rows", flush=True)
+    return libraries
+
+
+def contenders(libraries, options):
+    """Ours first; everybody is started when a row first needs them."""
+    def started(name, factory, *arguments):
+        def start(variables=workers.STEADY_ALLOCATOR):
+            # What FlexAttention compiles stays in the folder of the results.
+            own = {"TORCHINDUCTOR_CACHE_DIR": str(options.out / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+            return workers.Remote(name, factory, options.threads, *arguments, variables=variables | own)
+        return start
+
+    def who_supports(factory):
+        return lambda row: row.case if factory.supports(row.case) else None
+
+    ours = started(OURS, workers.SaccadeWorker, libraries)
+    made = [rounds.Contender(OURS, ours, lambda row: row.case, is_peer=False),
+            rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base, is_peer=False)]
+    if options.yardstick:
+        start = started("yardstick", yardstick.Yardstick, options.yardstick.resolve(), options.out / "yardstick", options.threads)
+        made.append(rounds.Contender("yardstick", start, who_supports(yardstick.Yardstick)))
+    for peer in chosen_peers(options):
+        made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), who_supports(peer)))
+    return made
+
+
+def describe(summary, number, total):
+    """A line for whoever waits."""
+    words = [f"{name} {rate / 1e9:.1f}" for name, rate in summary.rate.items()]
+    words += [f"{name} failed" for name in summary.found.failures]
+    return (f"[{number}/{total}] {summary.row.case}: {', '.join(words)} {report.unit_of(summary)}; "
+            f"peak {summary.peak / 1e9:.0f}, read {summary.bandwidth / 1e9:.0f} GB/s")
+
+
+def measure_speed(found, chosen, options):
+    libraries = compile_kinds(found, chosen, options)
+    limits = peaks.compile_peaks(options.build, options.artifacts, options.target)
+    measured = [rounds.Measurement() for _ in chosen]
+    references = rounds.References()
+    names = [peer.name for peer in chosen_peers(options)]
+    for process in range(options.processes):
+        working = contenders(libraries, options)
+        machine = workers.Remote("machine", workers.MachineWorker, options.threads, limits, options.threads)
+        for number, (row, each) in enumerate(zip(chosen, measured), 1):
+            before = len(each.rounds)
+            with progress(options.rounds, f"[{number}/{len(chosen)}] {row.case}") as tick:
+                rounds.measure(row, working, machine, options.rounds, each, references, process, tick)
+            now = rounds.Measurement(each.rounds[before:], each.errors, each.notes, each.failures)
+            print(describe(rounds.Summary.of(row, now, OURS, names), number, len(chosen)), flush=True)
+        for worker in (*working, machine):
+            worker.close()
+        found.processes = process + 1
+        found.summaries = [rounds.Summary.of(row, each, OURS, names) for row, each in zip(chosen, measured)]
+        if found.processes < options.processes:
+            write(found, options)  # a long run that is stopped leaves what it has
+
+
+def measure_memory(found, options):
+    for case in memory.MEMORY_CASES:
+        library = artifact.Artifact(case.kind, options.build, options.artifacts, options.target).library
+        with workers.Remote("memory", memory.MemoryWorker, options.threads) as fresh:
+            found.memory.append((case, fresh.call("measure", library, case)))
+
+
+def measure_compile_time(found, options):
+    kind = cases.Kind("attention", "f32", 64, "causal")
+    program = artifact.Artifact(kind, options.build, options.artifacts, options.target).program
+    found.compile_time = compile_time.measure(options.build, program, options.compiles)
+    found.compile_count = options.compiles
+
+
+def write(found, options):
+    """Writes the files of the results; the path without their suffixes."""
     folder = ROOT / "benchmarks" / "results" if options.save else options.out
     folder.mkdir(parents=True, exist_ok=True)
-    stem = folder / f"{datetime.date.today().isoformat()}-{options.device}"
-    stem.with_suffix(".md").write_text(report.markdown())
-    if report.summaries:
-        stem.with_suffix(".csv").write_text(report.csv())
-        report.plot(stem.with_suffix(".png"))
-    print(f"\nThe results: {os.path.relpath(stem)}.md, .csv, .png" if report.summaries else
-          f"\nThe results: {os.path.relpath(stem)}.md")
+    level = "" if options.target == "host" else f"-{options.target}"
+    stem = folder / f"{datetime.date.today().isoformat()}-{options.device}{level}"
+    stem.with_suffix(".md").write_text(found.markdown())
+    if found.summaries:
+        stem.with_suffix(".csv").write_text(found.csv())
+        plot.plot(found.summaries, OURS, options.threads, stem.with_suffix(".png"))
+    return stem
+
+
+def run(options):
+    table = rows.load(TABLE, options.target)
+    found = report.Report(OURS, versions(options), options.threads, options.target, table)
+    parts = options.part or PARTS
+    chosen = choose_rows(table, options)
+    if options.random:
+        print(f"random shapes of seed {options.seed}")
+    if "speed" in parts:
+        measure_speed(found, chosen, options)
+    if "memory" in parts:
+        measure_memory(found, options)
+    if "compile" in parts:
+        measure_compile_time(found, options)
+    print("\n" + found.markdown(), end="")
+    stem = write(found, options)
+    print(f"\nThe results: {os.path.relpath(stem)}.md" + (", .csv, .png" if found.summaries else ""))
 
 
 def main():
     options = parse_arguments()
-    options.build, options.out = options.build.resolve(), options.out.resolve()
-    if not options.no_peers and importlib.util.find_spec("torch") is None:
-        print("bench: PyTorch is missing; `./dev bench` installs it, --no-peers goes without", file=sys.stderr)
-        return 2
-    from saccade_bench import artifact, report, rounds, workers
-
-    found = report.Report(OURS, versions(options), options.threads, options.processes)
-    parts = options.part or PARTS
+    failed = lambda error, code: print(f"bench: {error}", file=sys.stderr) or code
     try:
-        chosen = choose_cases(options)
-        if "speed" in parts:
-            measure_speed(found, chosen, options)
-        if "memory" in parts:
-            measure_memory(found, options)
-        if "compile" in parts:
-            measure_compile_time(found, options)
-    except ValueError as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 2
+        run(options)
+    except importlib.metadata.PackageNotFoundError as error:
+        return failed(f"{error.name} is missing; `./dev bench` installs it, --no-peers goes without", 2)
+    except cases.BadCase as error:
+        return failed(error, 2)
     except rounds.Disagreement as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 5
+        return failed(error, 5)
     except (artifact.BuildFailed, workers.WorkerFailed, RuntimeError) as error:
-        print(f"bench: {error}", file=sys.stderr)
-        return 1
-    print("\n" + found.markdown(), end="")
-    write(found, options)
+        return failed(error, 1)
     return 0
 
 

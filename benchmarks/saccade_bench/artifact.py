@@ -1,4 +1,4 @@
-"""Our side: a program with sizes known at run time only, compiled once for all cases of its kind, and called."""
+"""Our side: the program of a kind in a shared library, compiled once for all cases of the kind, and called."""
 
 import ctypes
 import pathlib
@@ -6,22 +6,11 @@ import re
 import subprocess
 import time
 
-ENTRY = "attention"
-MASKS = {"full": "", "causal": "mask causal<top_left> "}
+from .programs import ENTRY, source
 
 
 class BuildFailed(RuntimeError):
     """A tool refused; the message is what it said."""
-
-
-def source(kind):
-    """The program of a kind: batch, heads and length are all `?`."""
-    tensor = f"tensor<?x?x?x{kind.depth}x{kind.type}>"
-    return f"""func.func @{ENTRY}(%q: {tensor}, %k: {tensor}, %v: {tensor}) -> {tensor} {{
-  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] {MASKS[kind.mask]}: ({tensor}, {tensor}, {tensor}) -> {tensor}
-  return %o : {tensor}
-}}
-"""
 
 
 def run(command):
@@ -46,14 +35,9 @@ class Artifact:
         self.program = folder / f"{kind}.mlir"
         self.library = folder / f"{kind}.so"
         self.program.write_text(source(kind))
-        code = folder / f"{kind}.o"
         start = time.perf_counter()
-        run([build / "bin" / "saccade-compile", self.program, f"--target={target}", "--emit=obj", "-o", code])
+        run([build / "bin" / "saccade-compile", self.program, f"--target={target}", "--emit=so", "-o", self.library])
         self.seconds = time.perf_counter() - start
-        # All of the runtime, not just what the code calls: the harness sets the number of threads.
-        runtime = build / "lib" / "libSaccadeRuntime.a"
-        run([*toolchain(build), "-shared", "-o", self.library, code, "-Wl,--whole-archive", runtime,
-             "-Wl,--no-whole-archive", "-pthread"])
 
 
 class DLDevice(ctypes.Structure):
@@ -80,13 +64,12 @@ def tensor(array, kind):
 
 
 class Program:
-    """A loaded library of a kind."""
+    """A loaded library of a kind. It works with as many threads as this process has processors."""
 
-    def __init__(self, library, threads, kind):
-        self.library, self.kind = ctypes.CDLL(str(library)), kind
-        self.entry = getattr(self.library, f"saccade_{ENTRY}")
+    def __init__(self, library, kind):
+        self.kind = kind
+        self.entry = getattr(ctypes.CDLL(str(library)), f"saccade_{ENTRY}")
         self.entry.restype = ctypes.c_char_p
-        self.library.saccade_set_threads(ctypes.c_int32(threads))
 
     def bind(self, inputs, output):
         """A function without arguments that computes `output` of `inputs`; both must outlive it. Every call checks its

@@ -1,141 +1,211 @@
-"""What is measured: sizes, inputs, and the float64 results that every implementation must agree with."""
+"""What is measured: problems, as a line of text names them, and what each of them amounts to."""
 
 import dataclasses
 import re
 
-import numpy as np
+TYPES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}  # with bytes an element
+LAYOUTS = ("bhsd", "bshd")
 
-# numpy has no bfloat16: such tensors are arrays of their bits.
-NUMPY_TYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16}
-# Largest absolute error of an output element for standard normal inputs. Values reach 4 where a row sees few keys.
-TOLERANCE = {"f64": 1e-12, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
+
+class BadCase(ValueError):
+    """A text that names no problem; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What makes another program: everything else is known at run time only."""
+    """What makes another program: all else is known at run time only."""
 
+    operation: str
     type: str
-    depth: int
-    mask: str
+    depth: int = 0
+    mask: str = "full"
+    has_bias: bool = False
+    layout: str = "bhsd"
 
     def __str__(self):
-        return f"{self.type}-d{self.depth}-{self.mask}"
+        if self.operation == "gemm":
+            return f"{self.type}-gemm"
+        words = [self.type, f"d{self.depth}", self.mask, *["bias"] * self.has_bias, *[self.layout] * (self.layout != "bhsd")]
+        return "-".join(words)
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """One problem: `length` queries and keys for each of batch × heads; key heads are shared evenly."""
+class Attention:
+    """Attention of `queries` × `keys` for each of batch × heads; key heads are shared evenly.
+
+    `mask` is full, causal, or windowN: a query sees itself and the N − 1 keys before it. With `has_bias` a table
+    [heads, queries, keys] is added to the scores.
+    """
 
     batch: int
     heads: int
     key_heads: int
-    length: int
+    queries: int
+    keys: int
     depth: int
     mask: str = "full"
+    has_bias: bool = False
+    layout: str = "bhsd"
     type: str = "f32"
 
-    @classmethod
-    def parse(cls, text):
-        """"1x32(8)x2048x128 causal bf16": batch × heads (key heads) × length × head size, mask, type."""
-        shape, *words = text.split()
-        match = re.fullmatch(r"(\d+)x(\d+)(?:\((\d+)\))?x(\d+)x(\d+)", shape)
-        options = {}
-        for word in words:
-            options["type" if word in NUMPY_TYPES else "mask"] = word
-        sizes = [int(size) for size in match.groups(default=0)] if match else []
-        if not all(sizes[:2] + sizes[3:]) or options.get("mask", "full") not in ("full", "causal"):
-            raise ValueError(f"'{text}' is no case; one is '1x32(8)x2048x128 causal bf16'")
-        batch, heads, key_heads, length, depth = sizes
-        if heads % (key_heads or heads):
-            raise ValueError(f"'{text}': {heads} heads cannot share {key_heads} key heads evenly")
-        return cls(batch, heads, key_heads or heads, length, depth, **options)
-
-    @property
-    def shape(self):
-        shared = f"({self.key_heads})" if self.key_heads != self.heads else ""
-        return f"{self.batch}x{self.heads}{shared}x{self.length}x{self.depth}"
+    def __post_init__(self):
+        if min(self.batch, self.heads, self.key_heads, self.queries, self.keys, self.depth) < 1:
+            raise BadCase(f"'{self}': sizes are 1 or more")
+        if self.heads % self.key_heads:
+            raise BadCase(f"'{self}': {self.heads} heads cannot share {self.key_heads} key heads evenly")
+        if self.mask != "full" and self.queries != self.keys:
+            raise BadCase(f"'{self}': with a mask there are as many keys as queries")
 
     def __str__(self):
-        return f"{self.shape} {self.mask} {self.type}"
+        shared = f"({self.key_heads})" if self.key_heads != self.heads else ""
+        lengths = f"{self.queries}" if self.queries == self.keys else f"{self.queries}x{self.keys}"
+        words = [f"{self.batch}x{self.heads}{shared}x{lengths}x{self.depth}", self.mask]
+        return " ".join(words + ["bias"] * self.has_bias + ["bshd"] * (self.layout == "bshd") + [self.type])
 
     @property
     def kind(self):
-        return Kind(self.type, self.depth, self.mask)
+        return Kind("attention", self.type, self.depth, self.mask, self.has_bias, self.layout)
+
+    @property
+    def window(self):
+        """How many keys a query sees at most, where the mask is a window; else None."""
+        return int(self.mask[len("window"):]) if self.mask.startswith("window") else None
+
+    def seen(self, query):
+        """The range of keys that a query sees."""
+        if self.mask == "full":
+            return 0, self.keys
+        return max(0, query + 1 - (self.window or self.keys)), query + 1
+
+    @property
+    def pairs(self):
+        """Pairs of a query and a key that it sees, in one head: exactly under a window, half of all under a causal mask."""
+        if self.window:
+            inside = min(self.window, self.keys)
+            return inside * (inside + 1) // 2 + (self.queries - inside) * inside
+        return self.queries * self.keys // (2 if self.mask == "causal" else 1)
 
     @property
     def flops(self):
-        """Of the two matrix products; under a causal mask half of them."""
-        full = 4 * self.batch * self.heads * self.length**2 * self.depth
-        return full // 2 if self.mask == "causal" else full
+        """Of the two matrix products."""
+        return 4 * self.batch * self.heads * self.pairs * self.depth
 
+    @property
+    def is_decode(self):
+        """With one query a head the reading of keys and values decides."""
+        return self.queries == 1
+
+    @property
+    def work(self):
+        """Bytes of keys and values in decode, else FLOPs."""
+        if self.is_decode:
+            return 2 * self.batch * self.key_heads * self.keys * self.depth * TYPES[self.type]
+        return self.flops
+
+    @property
+    def score_bytes(self):
+        """Of all scores in f32, for those who write them down."""
+        return 4 * self.batch * self.heads * self.queries * self.keys
+
+    def arranged(self, heads, length):
+        """The extents of a tensor with these heads and this length."""
+        middle = (heads, length) if self.layout == "bhsd" else (length, heads)
+        return (self.batch, *middle, self.depth)
+
+    @property
+    def input_shapes(self):
+        table = [(self.heads, self.queries, self.keys)] if self.has_bias else []
+        keys = self.arranged(self.key_heads, self.keys)
+        return [self.arranged(self.heads, self.queries), keys, keys, *table]
+
+    @property
     def output_shape(self):
-        return (self.batch, self.heads, self.length, self.depth)
+        return self.arranged(self.heads, self.queries)
+
+    @property
+    def rows(self):
+        """Extents of the index (batch, head, query) of a row."""
+        return self.batch, self.heads, self.queries
+
+    def by_row(self, array):
+        """A tensor of queries, keys or results as [b, h, s, d], whatever its layout."""
+        return array if self.layout == "bhsd" else array.swapaxes(1, 2)
 
 
-# No row of a schedule may name one of these; the last one is there to catch cliffs at odd sizes.
-CPU_CASES = [
-    Case.parse(text)
-    for text in (
-        "32x12x196x64 full",
-        "16x12x512x64 full",
-        "1x8x8192x64 causal",
-        "1x32(8)x2048x128 causal",
-        "16x12x509x64 full",
-    )
-]
-QUICK_CASES = CPU_CASES[:3]
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A projection with bias: `outer` rows of `inner` elements times inner × columns, plus a row."""
+
+    outer: int
+    inner: int
+    columns: int
+    type: str = "f32"
+
+    is_decode = False
+
+    def __post_init__(self):
+        if min(self.outer, self.inner, self.columns) < 1:
+            raise BadCase(f"'{self}': sizes are 1 or more")
+
+    def __str__(self):
+        return f"{self.outer}x{self.inner}x{self.columns} gemm {self.type}"
+
+    @property
+    def kind(self):
+        return Kind("gemm", self.type)
+
+    @property
+    def flops(self):
+        return 2 * self.outer * self.inner * self.columns
+
+    work = flops
+
+    @property
+    def input_shapes(self):
+        return [(self.outer, self.inner), (self.inner, self.columns), (self.columns,)]
+
+    @property
+    def output_shape(self):
+        return self.outer, self.columns
+
+    @property
+    def rows(self):
+        return (self.outer,)
+
+    def by_row(self, array):
+        return array
 
 
-def aligned_empty(shape, dtype):
-    """An array at a multiple of 64 bytes, as an application's tensors are."""
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size].view(dtype).reshape(shape)
+def parse(text):
+    """"1x32(8)x2048x128 causal bf16": batch × heads (key heads) × length × head size; two lengths are those of queries
+    and keys. Then in any order: causal or window512, bias, bshd, a type. "6272x768x3072 gemm": rows × inner × columns."""
+    shape, *words = re.sub(r"\bwindow +(?=\d)", "window", text).split() or [""]
+    options, is_product = {}, False
+    for word in words:
+        if word in TYPES:
+            options["type"] = word
+        elif word == "gemm":
+            is_product = True
+        elif word in ("full", "causal") or re.fullmatch(r"window[1-9]\d*", word):
+            options["mask"] = word
+        elif word in LAYOUTS:
+            options["layout"] = word
+        elif word == "bias":
+            options["has_bias"] = True
+        else:
+            raise BadCase(f"'{text}': what is '{word}'? A case is '1x32(8)x2048x128 causal bf16' or '6272x768x768 gemm'")
+    if is_product:
+        match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", shape)
+        if not match or options.keys() - {"type"}:
+            raise BadCase(f"'{text}' is no product; one is '6272x768x3072 gemm bf16'")
+        return Product(*map(int, match.groups()), **options)
+    match = re.fullmatch(r"(\d+)x(\d+)(?:\((\d+)\))?x(\d+)(?:x(\d+))?x(\d+)", shape)
+    if not match:
+        raise BadCase(f"'{text}' is no case; one is '1x32(8)x2048x128 causal bf16'")
+    batch, heads, key_heads, queries, keys, depth = (int(size) if size else None for size in match.groups())
+    return Attention(batch, heads, heads if key_heads is None else key_heads, queries, queries if keys is None else keys,
+                     depth, **options)
 
 
-def to_bf16(values):
-    """The bits of the nearest bfloat16, ties to even; finite values only."""
-    bits = values.astype(np.float32).view(np.uint32)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-
-
-def to_float64(array):
-    """The values of an array, whose bits may be those of bfloat16."""
-    if array.dtype == np.uint16:
-        array = (array.astype(np.uint32) << 16).view(np.float32)
-    return array.astype(np.float64)
-
-
-def make_inputs(case):
-    """Query, key and value as [b, h, s, d], compact; the same in every process."""
-    random = np.random.default_rng(7)
-    inputs = []
-    for heads in (case.heads, case.key_heads, case.key_heads):
-        array = aligned_empty((case.batch, heads, case.length, case.depth), NUMPY_TYPES[case.type])
-        values = random.standard_normal(array.shape, np.float64 if case.type == "f64" else np.float32)
-        array[...] = to_bf16(values) if case.type == "bf16" else values
-        inputs.append(array)
-    return inputs
-
-
-def sample_rows(case, count=48):
-    """Indices (b, h, query) of rows to compare: the corners of the problem and some at random."""
-    last = (case.batch - 1, case.heads - 1, case.length - 1)
-    random = np.random.default_rng(11)
-    drawn = {tuple(int(random.integers(0, end + 1)) for end in last) for _ in range(count)}
-    return sorted(drawn | {(0, 0, 0), (0, 0, last[2]), (last[0], last[1], 0), last})
-
-
-def reference_rows(case, inputs, rows):
-    """The output's rows in float64."""
-    query, key, value = inputs
-    expected = []
-    for b, h, i in rows:
-        shared = h * case.key_heads // case.heads
-        seen = i + 1 if case.mask == "causal" else case.length
-        scores = to_float64(key[b, shared, :seen]) @ to_float64(query[b, h, i]) / np.sqrt(case.depth)
-        weights = np.exp(scores - scores.max())
-        expected.append(weights @ to_float64(value[b, shared, :seen]) / weights.sum())
-    return np.array(expected)
+def with_type(case, type):
+    return dataclasses.replace(case, type=type)

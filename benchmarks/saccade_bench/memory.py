@@ -2,10 +2,10 @@
 
 import pathlib
 
-from . import cases
+from . import cases, problems
 from .artifact import Program
 
-MEMORY_CASES = [cases.Case.parse("1x1x16384x64 full"), cases.Case.parse("1x1x16384x64 causal")]
+MEMORY_CASES = [cases.parse("1x1x16384x64 full"), cases.parse("1x1x16384x64 causal")]
 
 
 def status(key):
@@ -19,11 +19,9 @@ def status(key):
 class MemoryWorker:
     """Calls a program once and looks at the peak of resident memory. To be used for one measurement only."""
 
-    def measure(self, library, case, threads):
-        inputs = cases.make_inputs(case)
-        output = cases.aligned_empty(case.output_shape(), cases.NUMPY_TYPES[case.type])
-        output[...] = 0
-        call = Program(library, threads, case.kind).bind(inputs, output)
+    def measure(self, library, case):
+        inputs, output = problems.make_inputs(case), problems.make_output(case)
+        call = Program(library, case.kind).bind(inputs, output)
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak falls back to what is resident now
         before = status("VmHWM")
         call()

@@ -4,17 +4,21 @@ import ctypes
 import pathlib
 
 from .artifact import run, toolchain
-from .cases import aligned_empty
+from .problems import aligned_empty
 
 TYPES = ("f32", "f64", "bf16")
+# What the limits of an ISA level are measured with; the others take all that this processor has.
+LEVELS = {"portable": "x86-64-v3", "v3": "x86-64-v3", "v4": "x86-64-v4"}
 
 
-def compile_peaks(build, folder):
-    """The shared library of peaks.c, for the processor at hand."""
-    library = folder / "peaks.so"
+def compile_peaks(build, folder, target="host"):
+    """The shared library of peaks.c, for the processor at hand or for an ISA level of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    level = LEVELS.get(target, "native")
+    library = folder / f"peaks-{level}.so"
     compiler, *flags = toolchain(build)
     source = pathlib.Path(__file__).with_name("peaks.c")
-    run([compiler, *flags, "-x", "c", "-O3", "-march=native", "-mprefer-vector-width=512", "-shared", "-fPIC", "-pthread",
+    run([compiler, *flags, "-x", "c", "-O3", f"-march={level}", "-mprefer-vector-width=512", "-shared", "-fPIC", "-pthread",
          source, "-o", library])
     return library
 

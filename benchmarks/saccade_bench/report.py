@@ -1,4 +1,4 @@
-"""What a run found, as a table, as CSV, and as a plot."""
+"""What a run found, as tables and as CSV."""
 
 import csv
 import dataclasses
@@ -8,7 +8,8 @@ import platform
 import re
 import statistics
 
-from .cases import Case
+from . import bars
+from .rows import Table
 
 
 def processor():
@@ -31,6 +32,8 @@ class Report:
     ours: str
     versions: str
     threads: int
+    target: str
+    table: Table
     processes: int = 1
     compilations: list = dataclasses.field(default_factory=list)  # (kind, seconds)
     summaries: list = dataclasses.field(default_factory=list)
@@ -39,9 +42,12 @@ class Report:
     compile_count: int = 0
 
     def markdown(self):
-        parts = [f"{processor()}; {self.threads} threads. {self.versions}.\n"]
+        level = "" if self.target == "host" else f" Our code is for the level {self.target}, and so is the peak."
+        parts = [f"{processor()}; {self.threads} threads. {self.versions}.{level}\n"]
         if self.summaries:
-            parts += [self.speed_table(), self.remarks()]
+            for type in dict.fromkeys(each.row.case.type for each in self.summaries):
+                parts.append(self.speed_table([each for each in self.summaries if each.row.case.type == type]))
+            parts += [self.bar_table(), self.remarks()]
         if self.memory:
             parts.append(self.memory_table())
         if self.compile_time:
@@ -49,90 +55,121 @@ class Report:
             parts.append(f"Compile time of one attention in process, median of {self.compile_count}: {stages}.\n")
         return "\n".join(parts)
 
-    def speed_table(self):
-        names = list(self.summaries[0].rate)
-        peers = list(self.summaries[0].ratio)
-        header = ["case"] + [title for name in names for title in (f"{name} GFLOP/s", "of peak")]
-        header += [f"{self.ours} / {peer} (min–max)" for peer in peers] + ["peak GFLOP/s", "read GB/s"]
+    def contenders(self, summaries):
+        names = dict.fromkeys(name for each in summaries for name in each.rate)
+        return [name for name in names if name != self.ours]
+
+    def speed_table(self, summaries):
+        others = self.contenders(summaries)
+        header = ["case", self.ours, "of limit", *others, "best peer", "limit", "peak GFLOP/s", "read GB/s"]
         rows = []
-        for each in self.summaries:
-            row = [str(each.case)]
-            for name in names:
-                row += [f"{each.rate[name] / 1e9:.1f}", f"{each.fraction[name]:.2f}"]
-            row += ["{:.2f} ({:.2f}–{:.2f})".format(*each.ratio[peer]) for peer in peers]
-            rows.append(row + [f"{each.peak / 1e9:.0f}", f"{each.bandwidth / 1e9:.0f}"])
+        for each in summaries:
+            unit = unit_of(each)
+            row = [str(each.row.case), f"{each.rate[self.ours] / 1e9:.1f} {unit}", f"{each.fraction[self.ours]:.2f}"]
+            row += [f"{each.ratio[name][0]:.2f}× of {each.rate[name] / 1e9:.0f}" if name in each.ratio else ""
+                    for name in others]
+            best = each.best_peer
+            row.append(f"{each.ratio[best][0]:.2f}× {best}" if best else "")
+            rows.append([*row, "read" if each.row.case.is_decode else "peak", f"{each.peak / 1e9:.0f}",
+                         f"{each.bandwidth / 1e9:.0f}"])
         return table(header, rows)
 
+    def bar_table(self):
+        """Every bar and whether it is met; empty where no row has one."""
+        lines, checks = [], []
+        for each in self.summaries:
+            mine = bars.of_row(each, self.summaries, self.table, self.ours)
+            checks += mine
+            if mine:
+                lines.append([str(each.row.case), "; ".join(map(str, mine))])
+        means = bars.of_means(self.summaries, self.table)
+        lines += [["all", str(check)] for check in means]
+        if not lines:
+            return ""
+        met = [check.is_met for check in checks + means]
+        count = f"{met.count(True)} bars met, {met.count(False)} missed, {met.count(None)} not measured.\n"
+        return table(["case", "bars"], lines) + "\n" + count
+
     def remarks(self):
-        rounds = self.summaries[0].rounds
+        rounds = len(self.summaries[0].found.rounds)
         kinds = ", ".join(str(kind) for kind, _ in self.compilations)
         lines = [
             f"{len(self.compilations)} compilations with sizes known at run time only ({kinds}) serve "
-            f"{len(self.summaries)} cases. FLOPs are 4·B·H·S²·D, half of it under a causal mask. Medians of "
-            f"{rounds} rounds in {self.processes} set{'s' if self.processes > 1 else ''} of processes; peak (fused "
-            "multiply-adds in registers) and read bandwidth are measured in the same rounds."
+            f"{len(self.summaries)} rows. FLOPs are those of the matrix products, half of them under a causal mask, of the "
+            "visited keys under a window; decode is in GB/s of keys and values. \"2.00× of 50\" is ours relative to 50 "
+            f"GFLOP/s or GB/s. Medians of {rounds} rounds in {self.processes} set{'s' if self.processes > 1 else ''} of "
+            "processes; peak (multiply-adds in registers) and read bandwidth are measured in the same rounds."
         ]
-        for name in self.summaries[0].rate:
-            worst = max(self.summaries, key=lambda each: each.errors[name])
-            lines.append(f"Largest error of {name} against float64: {worst.errors[name]:.1e} ({worst.case}).")
-        for peer in self.summaries[0].ratio:
-            mean = statistics.geometric_mean(each.ratio[peer][0] for each in self.summaries)
-            lines.append(f"Geometric mean of {self.ours} / {peer}: {mean:.2f}.")
+        for name in [self.ours, *self.contenders(self.summaries)]:
+            mine = [each for each in self.summaries if name in each.found.errors]
+            for type in dict.fromkeys(each.row.case.type for each in mine):
+                worst = max((each for each in mine if each.row.case.type == type), key=lambda each: each.found.errors[name])
+                lines.append(f"Largest error of {name} against float64 in {type}: {worst.found.errors[name]:.1e} "
+                             f"({worst.row.case}).")
+        lines += self.mean_lines() + self.note_lines() + self.failure_lines()
         busy = [each for each in self.summaries if min(each.processors.values()) < 0.9 * self.threads]
         if busy:
             used = ", ".join(
-                f"{each.case}: " + " ".join(f"{name} {value:.1f}" for name, value in each.processors.items())
+                f"{each.row.case}: " + " ".join(f"{name} {value:.1f}" for name, value in each.processors.items())
                 for each in busy)
             lines.append(f"**Not all {self.threads} threads were running** (processors in use by median: {used}): the "
                          "machine was busy, or the work did not fill it.")
-        return "\n".join(lines) + "\n"
+        return "\n\n".join(lines) + "\n"
+
+    def mean_lines(self):
+        lines = []
+        for name in self.contenders(self.summaries):
+            for type in dict.fromkeys(each.row.case.type for each in self.summaries):
+                ratios = [each.ratio[name][0] for each in self.summaries
+                          if name in each.ratio and each.row.case.type == type and each.row.group in ("prefill", "own")]
+                if ratios:
+                    lines.append(f"Geometric mean of {self.ours} / {name} over {len(ratios)} rows in {type}: "
+                                 f"{statistics.geometric_mean(ratios):.2f}.")
+        return lines
+
+    def note_lines(self):
+        """What contenders do once for a case, outside the timing."""
+        seconds = {}
+        for each in self.summaries:
+            for name, notes in each.found.notes.items():
+                for what, value in notes.items():
+                    seconds.setdefault((name, what), []).append(value)
+        return [f"Not counted: {what} of {name}, {min(values):.2g} to {max(values):.2g} s a case."
+                for (name, what), values in seconds.items()]
+
+    def failure_lines(self):
+        """Who has no figure where, and why."""
+        cases = {}
+        for each in self.summaries:
+            for failure in each.found.failures.items():
+                cases.setdefault(failure, []).append(str(each.row.case))
+        return [f"No figure of {name} for {', '.join(failed)}: {reason}" for (name, reason), failed in cases.items()]
 
     def memory_table(self):
         rows = [[str(case), f"{size / 2**20:.1f}"] for case, size in self.memory]
         return table(["case", "MiB beyond inputs and output"], rows)
 
     def csv(self):
-        names, peers = list(self.summaries[0].rate), list(self.summaries[0].ratio)
+        """One line for every row and contender."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        header = [field.name for field in dataclasses.fields(Case)] + ["rounds", "peak_gflops", "read_gbs"]
-        header += [f"{name}_{what}" for name in names for what in ("gflops", "fraction", "processors", "error")]
-        header += [f"ratio_{peer}_{what}" for peer in peers for what in ("median", "min", "max")]
-        writer.writerow(header)
+        writer.writerow(["case", "type", "group", "contender", "rate", "unit", "fraction_of_limit", "processors", "error",
+                         "ours_to_it", "ours_to_it_min", "ours_to_it_max", "rounds", "peak_gflops", "read_gbs", "bars"])
         for each in self.summaries:
-            row = [*dataclasses.astuple(each.case), each.rounds, f"{each.peak / 1e9:.2f}", f"{each.bandwidth / 1e9:.2f}"]
-            for name in names:
-                row += [f"{each.rate[name] / 1e9:.2f}", f"{each.fraction[name]:.4f}", f"{each.processors[name]:.2f}",
-                        f"{each.errors[name]:.2e}"]
-            writer.writerow(row + [f"{value:.4f}" for peer in peers for value in each.ratio[peer]])
+            case = each.row.case
+            checks = "; ".join(map(str, bars.of_row(each, self.summaries, self.table, self.ours))).replace("*", "")
+            for name in each.rate:
+                count = sum(name in one.rate for one in each.found.rounds)
+                ratio = [f"{value:.4f}" for value in each.ratio[name]] if name in each.ratio else [""] * 3
+                writer.writerow([case, case.type, each.row.group, name, f"{each.rate[name] / 1e9:.2f}", unit_of(each),
+                                 f"{each.fraction[name]:.4f}", f"{each.processors[name]:.2f}",
+                                 f"{each.found.errors[name]:.2e}", *ratio, count, f"{each.peak / 1e9:.2f}",
+                                 f"{each.bandwidth / 1e9:.2f}", checks if name == self.ours else ""])
         return text.getvalue()
 
-    def plot(self, path):
-        import matplotlib
 
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-
-        names = list(self.summaries[0].rate)
-        figure, axes = plt.subplots(figsize=(9, 1.2 + 0.8 * len(self.summaries)))
-        height = 0.8 / len(names)
-        for number, name in enumerate(names):
-            places = [row + number * height for row in range(len(self.summaries))]
-            bars = axes.barh(places, [each.rate[name] / 1e9 for each in self.summaries], height, label=name,
-                             color="#1f6f8b" if name == self.ours else "#d9a05b")
-            axes.bar_label(bars, [f"{each.rate[name] / 1e9:.0f}" for each in self.summaries], padding=3, fontsize=8)
-        for row, each in enumerate(self.summaries):
-            ends = (row - height / 2, row + (len(names) - 0.5) * height)
-            label = "peak measured in the same rounds" if row == 0 else None
-            axes.plot([each.peak / 1e9] * 2, ends, color="black", linewidth=1.5, label=label)
-        axes.set_yticks([row + (len(names) - 1) * height / 2 for row in range(len(self.summaries))],
-                        [str(each.case) for each in self.summaries])
-        axes.invert_yaxis()
-        axes.set_xlabel(f"GFLOP/s, {self.threads} threads")
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncol=len(names) + 1, frameon=False)
-        figure.savefig(path, dpi=150, bbox_inches="tight")
-        plt.close(figure)
+def unit_of(summary):
+    return "GB/s" if summary.row.case.is_decode else "GFLOP/s"
 
 
 def table(header, rows):

@@ -9,30 +9,51 @@ import traceback
 
 import numpy as np
 
-from . import cases
+from . import problems
 from .artifact import Program
 from .peaks import Machine
 
 # A turn is long enough that one interruption does not decide it, and short enough that many rounds fit.
 TURN_SECONDS, MOST_CALLS = 0.06, 5
-
+LONG_SECONDS = 1.0  # calls that take longer need no further warming up
 
 # A peer that allocates its output must not pay for the system's page faults at every call.
 STEADY_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 class WorkerFailed(RuntimeError):
-    """A worker raised an error or died; the message says which and how."""
+    """A worker raised an error or died; the message says which and how, `reason` in one line."""
+
+    def __init__(self, message, reason):
+        super().__init__(message)
+        self.reason = reason
 
 
-class Attention:
-    """Base of the workers that compute attention: `bind` gives a call without arguments for a case."""
+class Worker:
+    """Base of those who compute: `bind` gives a call without arguments for a case, and a function for the output."""
+
+    name: str
+    package: str | None = None  # whose version the report tells
+
+    @staticmethod
+    def supports(case):
+        return True
 
     def prepare(self, case):
-        """Makes inputs and warms up; the seconds of one call."""
-        self.case, self.inputs = case, cases.make_inputs(case)
+        """Makes inputs and warms up; (the seconds of one call, seconds of what is outside the timing by its name)."""
+        self.case, self.inputs, self.notes = case, problems.make_inputs(case), {}
         self.call, self.output = self.bind(case, self.inputs)
-        return min(self.timed() for _ in range(3))
+        seconds = self.timed()
+        if seconds < LONG_SECONDS:
+            seconds = min(self.timed() for _ in range(2))
+        return seconds, self.notes
+
+    @contextlib.contextmanager
+    def outside_timing(self, name):
+        """Notes the seconds of what a contender does once for a case."""
+        start = time.perf_counter()
+        yield
+        self.notes[name] = time.perf_counter() - start
 
     def timed(self):
         start = time.perf_counter()
@@ -49,50 +70,25 @@ class Attention:
         return seconds, (time.process_time() - used) / (time.perf_counter() - start)
 
     def rows(self, rows):
-        """The output's rows (b, h, query) as float64."""
-        output = self.output()
-        return np.array([cases.to_float64(output[row]) for row in rows])
+        """The output's rows as float64."""
+        output = self.case.by_row(self.output())
+        return np.array([problems.to_float64(output[row]) for row in rows])
 
     def release(self):
         self.call = self.output = self.inputs = None
 
 
-class SaccadeWorker(Attention):
+class SaccadeWorker(Worker):
     """Calls the artifact of a case's kind."""
 
-    def __init__(self, libraries, threads):
-        self.programs = {kind: Program(library, threads, kind) for kind, library in libraries.items()}
+    name = "saccade"
+
+    def __init__(self, libraries):
+        self.programs = {kind: Program(library, kind) for kind, library in libraries.items()}
 
     def bind(self, case, inputs):
-        output = cases.aligned_empty(case.output_shape(), cases.NUMPY_TYPES[case.type])
-        output[...] = 0
+        output = problems.make_output(case)
         return self.programs[case.kind].bind(inputs, output), lambda: output
-
-
-class TorchWorker(Attention):
-    """PyTorch's scaled_dot_product_attention in its best form: compact inputs, inference mode, no explicit mask."""
-
-    def __init__(self, threads):
-        import torch
-
-        torch.set_num_threads(threads)
-        self.torch = torch
-
-    def bind(self, case, inputs):
-        torch = self.torch
-        tensor = lambda a: torch.from_numpy(a.view(np.int16)).view(torch.bfloat16) if case.type == "bf16" else torch.from_numpy(a)
-        query, key, value = map(tensor, inputs)
-        options = {"is_causal": case.mask == "causal"}
-        if case.key_heads != case.heads:
-            options["enable_gqa"] = True
-        result = None
-
-        def call():
-            nonlocal result
-            with torch.inference_mode():
-                result = torch.nn.functional.scaled_dot_product_attention(query, key, value, **options)
-
-        return call, lambda: result.double().numpy()
 
 
 class MachineWorker:
@@ -105,30 +101,47 @@ class MachineWorker:
         return self.machine.peak(type), self.machine.bandwidth()
 
 
-def serve(connection, factory, arguments):
+def limit_processors(count):
+    """Lets this process run on `count` of its processors: every runtime takes its number of threads from there."""
+    mine = sorted(os.sched_getaffinity(0))
+    if count < len(mine):
+        os.sched_setaffinity(0, mine[:count])
+
+
+def serve(connection, factory, threads, arguments):
+    limit_processors(threads)
     worker = None
     while True:
         try:
             method, values = connection.recv()
-        except EOFError:
+        except (EOFError, KeyboardInterrupt):
             return
         try:
             if worker is None:
                 worker = factory(*arguments)
             connection.send((True, getattr(worker, method)(*values) if method else None))
-        except Exception:  # the coordinator reports it
-            connection.send((False, traceback.format_exc()))
+        except KeyboardInterrupt:
+            return
+        except BaseException as error:  # the coordinator reports it
+            connection.send((False, (traceback.format_exc(), in_one_line(error))))
+
+
+def in_one_line(error, most=200):
+    """Beginning and end of what an error says."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= most else f"{text[:most // 2]} ... {text[-most // 2:]}"
 
 
 class Remote:
     """A worker in a process of its own; its methods are called by name and answer before anything else happens."""
 
-    def __init__(self, name, factory, *arguments):
+    def __init__(self, name, factory, threads, *arguments, variables=STEADY_ALLOCATOR):
         self.name = name
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self.process = context.Process(target=serve, args=(other, factory, arguments), daemon=True)
-        self.process.start()
+        self.process = context.Process(target=serve, args=(other, factory, threads, arguments), daemon=True)
+        with environment(variables):
+            self.process.start()
         other.close()
         self.call(None)
 
@@ -138,9 +151,10 @@ class Remote:
             done, result = self.connection.recv()
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.process.join(5)
-            raise WorkerFailed(f"the process of {self.name} died with exit code {self.process.exitcode}") from None
+            reason = f"the process died with exit code {self.process.exitcode}"
+            raise WorkerFailed(f"{self.name}: {reason}", reason) from None
         if not done:
-            raise WorkerFailed(f"{self.name}: {result}")
+            raise WorkerFailed(f"{self.name}: {result[0]}", result[1])
         return result
 
     def close(self):
@@ -161,6 +175,8 @@ def environment(variables):
     """For the processes that are started meanwhile."""
     before = dict(os.environ)
     os.environ.update(variables)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,43 @@
+"""The picture of a run: how much of the machine's limit each contender reached."""
+
+OURS_COLOR, YARDSTICK_COLOR = "#1f6f8b", "#444444"
+PEER_COLORS = ["#d9a05b", "#b5544a", "#7a9e5f", "#8a6fa8", "#c98fa9", "#9b8b6e"]
+HIDDEN = ("base",)  # ours again, on another case
+
+
+def plot(summaries, ours, threads, path):
+    """A panel for each type, a group of bars for each row; 1 is the peak of the same rounds, in decode the bandwidth."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    types = list(dict.fromkeys(each.row.case.type for each in summaries))
+    names = [name for name in dict.fromkeys(name for each in summaries for name in each.rate) if name not in HIDDEN]
+    peers = iter(PEER_COLORS * 2)
+    colors = {name: OURS_COLOR if name == ours else YARDSTICK_COLOR if name == "yardstick" else next(peers) for name in names}
+    most = max(sum(each.row.case.type == type for each in summaries) for type in types)
+    figure, panels = plt.subplots(1, len(types), figsize=(1 + 7 * len(types), 1.5 + 0.16 * (len(names) + 1) * most),
+                                  squeeze=False)
+    for axes, type in zip(panels[0], types):
+        mine = [each for each in summaries if each.row.case.type == type]
+        height = 0.85 / len(names)
+        for number, name in enumerate(names):
+            rows = [(row, each) for row, each in enumerate(mine) if name in each.rate]
+            places = [row + number * height for row, _ in rows]
+            drawn = axes.barh(places, [each.fraction[name] for _, each in rows], height, label=name, color=colors[name])
+            axes.bar_label(drawn, [f"{each.rate[name] / 1e9:.0f}" for _, each in rows], padding=2, fontsize=6)
+        axes.axvline(1, color="black", linewidth=1)
+        axes.set_yticks([row + 0.42 for row in range(len(mine))], [str(each.row.case) for each in mine], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1.12)
+        axes.set_xlabel(f"fraction of the peak (decode: of the read bandwidth), {threads} threads; bars carry GFLOP/s or GB/s",
+                        fontsize=8)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles = {}
+    for axes in panels[0]:
+        handles |= dict(zip(*reversed(axes.get_legend_handles_labels())))
+    figure.legend(handles.values(), handles.keys(), loc="upper center", ncol=len(names), frameon=False, fontsize=8)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.4 / figure.get_figheight()))
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
