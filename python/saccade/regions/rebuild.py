@@ -13,6 +13,9 @@ def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Ca
     """`function` with `replace(x)` for every `x` of type `kind` in its closure, globals and defaults, in those of the
     functions that it calls, in tuples, lists and dicts, and in attributes of objects and modules that it names. The
     original stays as it is."""
+    if not isinstance(function, (types.FunctionType, types.MethodType, functools.partial)):
+        call = getattr(type(function), "__call__", None)
+        function = types.MethodType(call, function) if isinstance(call, types.FunctionType) else function
     return _Rebuilder(kind, replace).visit(function)
 
 
@@ -33,18 +36,15 @@ class _Rebuilder:
             new = functools.partial(self.visit(x.func), *map(self.visit, x.args),
                                     **{key: self.visit(value) for key, value in x.keywords.items()})
         elif isinstance(x, types.MethodType):
-            function = self.visit(x.__func__)  # first: it says which attributes matter
-            new = types.MethodType(function, self.visit(x.__self__))
+            new = types.MethodType(self.visit(x.__func__), self.visit(x.__self__))
         elif type(x) in (tuple, list):
             new = type(x)([self.visit(item) for item in x])
         elif type(x) is dict:
             new = {key: self.visit(value) for key, value in x.items()}
         elif isinstance(x, types.ModuleType) and not is_library(x):
-            new = types.ModuleType(x.__name__)
-            self._attributes(x, new)
+            new = self._module(x)
         elif self._holds(x):
-            new = object.__new__(type(x))
-            self._attributes(x, new)
+            new = self._object(x)
         else:
             new = x
         self.done[id(x)] = (x, new)
@@ -56,10 +56,24 @@ class _Rebuilder:
         return (type(held) is dict and not isinstance(x, type) and not is_library(type(x))
                 and any(isinstance(value, self.kind) for value in held.values()))
 
-    def _attributes(self, x: Any, new: Any) -> None:
+    def _object(self, x: Any) -> Any:
+        """A copy of an object; itself where its class cannot make one from nothing."""
+        try:
+            new = type(x).__new__(type(x))
+        except TypeError:
+            return x
+        self.done[id(x)] = (x, new)
+        for key, value in vars(x).items():
+            vars(new)[key] = self.visit(value) if isinstance(value, self.kind) else value
+        return new
+
+    def _module(self, x: types.ModuleType) -> types.ModuleType:
+        """A copy of a module, as far as code asks for what it holds."""
+        new = types.ModuleType(x.__name__)
         self.done[id(x)] = (x, new)
         for key, value in vars(x).items():
             vars(new)[key] = self.visit(value) if key in self.attributes else value
+        return new
 
     def _function(self, x: types.FunctionType) -> types.FunctionType:
         global_names, attributes = names_in(x.__code__)

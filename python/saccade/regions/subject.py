@@ -97,20 +97,24 @@ def enumerate_as(name: str, values: Any) -> Iterator[tuple[str, object]]:
 
 
 def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    """What the names in a function's code mean, as far as they are bound outside of it."""
+    """What the names in a function's code mean, as far as they are bound outside of it; those of modules of the user's
+    with the attributes that it asks for."""
     code = function.__code__
+    names, attributes = names_in(code)
+    bound = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         try:
-            yield name, cell.cell_contents
+            bound[name] = cell.cell_contents
         except ValueError:  # not bound yet
             pass
-    for name in names_in(code)[0]:
-        if name in function.__globals__:
-            yield name, function.__globals__[name]
     parameters = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
-    yield from zip(parameters[len(parameters) - len(defaults):], defaults)
-    yield from (function.__kwdefaults__ or {}).items()
+    bound.update(zip(parameters[len(parameters) - len(defaults):], defaults))
+    bound.update(function.__kwdefaults__ or {})
+    for name, value in bound.items():
+        yield name, value
+        if isinstance(value, types.ModuleType) and not is_library(value):
+            yield from ((f"{name}.{asked}", vars(value)[asked]) for asked in attributes if asked in vars(value))
 
 
 def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:

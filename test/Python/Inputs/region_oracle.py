@@ -93,8 +93,18 @@ def inputs():
     return query.astype(np.float64), key.astype(np.float64), value
 
 
+_results = {}  # by text and captured numbers: both tracers give the same text for many functions
+
+
 def run(cases):
     """(softmax, log-sum-exp) of every case by the compiled program."""
+    keys = [(case.attention(0)[0], *[to_numpy(capture)[0].tobytes() for capture in case.captures]) for case in cases]
+    new = {key: case for key, case in zip(keys, cases) if key not in _results}
+    _results.update(zip(new, compile_and_run(list(new.values())) if new else ()))
+    return [_results[key] for key in keys]
+
+
+def compile_and_run(cases):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         (folder / "all.mlir").write_text(program(cases))
