@@ -25,13 +25,13 @@ GROUPS = ("prefill", "layout", "decode", "gemm")
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("device", nargs="?", default="cpu", choices=["cpu"])
-    parser.add_argument("--quick", action="store_true", help="some rows, the main peers, few rounds: less than two minutes")
+    parser.add_argument("--quick", action="store_true", help="ten rows, the main peers, five rounds: under two minutes")
     parser.add_argument("--case", action="append", metavar="TEXT",
-                        help="this case instead of the table's: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias bshd', "
-                             "'1x8x8192x64 window512', '6272x768x3072 gemm'; without a type f32")
+                        help="this case instead of the table's: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias "
+                             "bshd', '1x8x8192x64 window512', '6272x768x3072 gemm'; without a type f32")
     parser.add_argument("--group", action="append", choices=GROUPS, help="these rows of the table only")
     parser.add_argument("--type", choices=list(cases.TYPES), help="rows of this type only; the type of every --case")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="also N shapes drawn between the prefill rows")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="also N shapes between the prefill rows")
     parser.add_argument("--seed", type=int, help="of the random shapes; without one another at each run")
     parser.add_argument("--rounds", type=int, help="15, with --quick 5")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="start all workers anew N times")
@@ -44,7 +44,7 @@ def parse_arguments():
     parser.add_argument("--yardstick", type=pathlib.Path, metavar="DIR", help="a folder with hand-written kernels")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the tools")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the tree with the tools")
     options = parser.parse_args()
     options.build, options.out = options.build.resolve(), options.out.resolve()
     options.artifacts = options.out / "artifacts"
@@ -111,9 +111,11 @@ def contenders(libraries, options):
 
     ours = started(OURS, workers.SaccadeWorker, libraries)
     made = [rounds.Contender(OURS, ours, lambda row: row.case, is_peer=False),
-            rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base, is_peer=False)]
+            rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base,
+                             is_peer=False)]
     if options.yardstick:
-        start = started("yardstick", yardstick.Yardstick, options.yardstick.resolve(), options.out / "yardstick", options.threads)
+        start = started("yardstick", yardstick.Yardstick, options.yardstick.resolve(), options.out / "yardstick",
+                        options.threads)
         made.append(rounds.Contender("yardstick", start, who_supports(yardstick.Yardstick)))
     for peer in chosen_peers(options):
         made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), who_supports(peer)))
@@ -209,6 +211,8 @@ def main():
         return failed(error, 5)
     except (artifact.BuildFailed, workers.WorkerFailed, RuntimeError) as error:
         return failed(error, 1)
+    except KeyboardInterrupt:
+        return failed("stopped", 130)
     return 0
 
 

@@ -25,8 +25,8 @@ class Kind:
     def __str__(self):
         if self.operation == "gemm":
             return f"{self.type}-gemm"
-        words = [self.type, f"d{self.depth}", self.mask, *["bias"] * self.has_bias, *[self.layout] * (self.layout != "bhsd")]
-        return "-".join(words)
+        words = [self.type, f"d{self.depth}", self.mask] + ["bias"] * self.has_bias
+        return "-".join(words + [self.layout] * (self.layout != "bhsd"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Attention:
 
     @property
     def pairs(self):
-        """Pairs of a query and a key that it sees, in one head: exactly under a window, half of all under a causal mask."""
+        """Pairs of a query and a key that it sees, in one head: exactly under a window, half of all if causal."""
         if self.window:
             inside = min(self.window, self.keys)
             return inside * (inside + 1) // 2 + (self.queries - inside) * inside
@@ -177,8 +177,9 @@ class Product:
 
 
 def parse(text):
-    """"1x32(8)x2048x128 causal bf16": batch × heads (key heads) × length × head size; two lengths are those of queries
-    and keys. Then in any order: causal or window512, bias, bshd, a type. "6272x768x3072 gemm": rows × inner × columns."""
+    """"1x32(8)x2048x128 causal bf16": batch × heads (key heads) × length × head size; two lengths are those of
+    queries and keys. Then in any order: causal or window512, bias, bshd, a type. "6272x768x3072 gemm": rows × inner ×
+    columns."""
     shape, *words = re.sub(r"\bwindow +(?=\d)", "window", text).split() or [""]
     options, is_product = {}, False
     for word in words:
@@ -193,7 +194,8 @@ def parse(text):
         elif word == "bias":
             options["has_bias"] = True
         else:
-            raise BadCase(f"'{text}': what is '{word}'? A case is '1x32(8)x2048x128 causal bf16' or '6272x768x768 gemm'")
+            raise BadCase(f"'{text}': what is '{word}'? A case is '1x32(8)x2048x128 causal bf16' or '6272x768x768 "
+                          "gemm'")
     if is_product:
         match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", shape)
         if not match or options.keys() - {"type"}:
@@ -203,8 +205,8 @@ def parse(text):
     if not match:
         raise BadCase(f"'{text}' is no case; one is '1x32(8)x2048x128 causal bf16'")
     batch, heads, key_heads, queries, keys, depth = (int(size) if size else None for size in match.groups())
-    return Attention(batch, heads, heads if key_heads is None else key_heads, queries, queries if keys is None else keys,
-                     depth, **options)
+    return Attention(batch, heads, heads if key_heads is None else key_heads, queries,
+                     queries if keys is None else keys, depth, **options)
 
 
 def with_type(case, type):

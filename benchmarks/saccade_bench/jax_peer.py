@@ -30,12 +30,14 @@ class Jax(Worker):
         return self.jax.numpy.array(array.view(self.bfloat16) if array.dtype == np.uint16 else array)
 
     def bind(self, case, inputs):
-        query, key, value = (self.array(np.ascontiguousarray(case.by_row(array).swapaxes(1, 2))) for array in inputs[:3])
+        compact = [np.ascontiguousarray(case.by_row(array).swapaxes(1, 2)) for array in inputs[:3]]
+        query, key, value = map(self.array, compact)
         bias = self.array(inputs[3])[None] if case.has_bias else None
         options = {"is_causal": case.mask == "causal"}
         if case.window:
             options["local_window_size"] = (case.window - 1, 0)
-        attention = self.jax.jit(lambda q, k, v, table: self.jax.nn.dot_product_attention(q, k, v, bias=table, **options))
+        function = self.jax.nn.dot_product_attention
+        attention = self.jax.jit(lambda q, k, v, table: function(q, k, v, bias=table, **options))
         with self.outside_timing("first call"):
             attention(query, key, value, bias).block_until_ready()
         result = None

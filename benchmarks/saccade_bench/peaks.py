@@ -18,8 +18,8 @@ def compile_peaks(build, folder, target="host"):
     library = folder / f"peaks-{level}.so"
     compiler, *flags = toolchain(build)
     source = pathlib.Path(__file__).with_name("peaks.c")
-    run([compiler, *flags, "-x", "c", "-O3", f"-march={level}", "-mprefer-vector-width=512", "-shared", "-fPIC", "-pthread",
-         source, "-o", library])
+    run([compiler, *flags, "-x", "c", "-O3", f"-march={level}", "-mprefer-vector-width=512", "-shared", "-fPIC",
+         "-pthread", source, "-o", library])
     return library
 
 

@@ -6,7 +6,7 @@ HIDDEN = ("base",)  # ours again, on another case
 
 
 def plot(summaries, ours, threads, path):
-    """A panel for each type, a group of bars for each row; 1 is the peak of the same rounds, in decode the bandwidth."""
+    """A panel for each type, a group of bars for each row; 1 is the peak of the rounds, in decode the bandwidth."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -15,7 +15,8 @@ def plot(summaries, ours, threads, path):
     types = list(dict.fromkeys(each.row.case.type for each in summaries))
     names = [name for name in dict.fromkeys(name for each in summaries for name in each.rate) if name not in HIDDEN]
     peers = iter(PEER_COLORS * 2)
-    colors = {name: OURS_COLOR if name == ours else YARDSTICK_COLOR if name == "yardstick" else next(peers) for name in names}
+    fixed = {ours: OURS_COLOR, "yardstick": YARDSTICK_COLOR}
+    colors = {name: fixed.get(name) or next(peers) for name in names}
     most = max(sum(each.row.case.type == type for each in summaries) for type in types)
     figure, panels = plt.subplots(1, len(types), figsize=(1 + 7 * len(types), 1.5 + 0.16 * (len(names) + 1) * most),
                                   squeeze=False)
@@ -31,8 +32,8 @@ def plot(summaries, ours, threads, path):
         axes.set_yticks([row + 0.42 for row in range(len(mine))], [str(each.row.case) for each in mine], fontsize=8)
         axes.invert_yaxis()
         axes.set_xlim(0, 1.12)
-        axes.set_xlabel(f"fraction of the peak (decode: of the read bandwidth), {threads} threads; bars carry GFLOP/s or GB/s",
-                        fontsize=8)
+        axes.set_xlabel(f"fraction of the peak (decode: of the read bandwidth), {threads} threads; labels are "
+                        "GFLOP/s or GB/s", fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
     handles = {}
     for axes in panels[0]:

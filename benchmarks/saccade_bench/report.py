@@ -66,7 +66,7 @@ class Report:
         for each in summaries:
             unit = unit_of(each)
             row = [str(each.row.case), f"{each.rate[self.ours] / 1e9:.1f} {unit}", f"{each.fraction[self.ours]:.2f}"]
-            row += [f"{each.ratio[name][0]:.2f}× of {each.rate[name] / 1e9:.0f}" if name in each.ratio else ""
+            row += [f"{each.ratio[name][0]:.2f}× of {each.rate[name] / 1e9:.3g}" if name in each.ratio else ""
                     for name in others]
             best = each.best_peer
             row.append(f"{each.ratio[best][0]:.2f}× {best}" if best else "")
@@ -93,19 +93,20 @@ class Report:
     def remarks(self):
         rounds = len(self.summaries[0].found.rounds)
         kinds = ", ".join(str(kind) for kind, _ in self.compilations)
+        sets = f"{self.processes} set{'s' if self.processes > 1 else ''} of processes"
         lines = [
             f"{len(self.compilations)} compilations with sizes known at run time only ({kinds}) serve "
-            f"{len(self.summaries)} rows. FLOPs are those of the matrix products, half of them under a causal mask, of the "
-            "visited keys under a window; decode is in GB/s of keys and values. \"2.00× of 50\" is ours relative to 50 "
-            f"GFLOP/s or GB/s. Medians of {rounds} rounds in {self.processes} set{'s' if self.processes > 1 else ''} of "
-            "processes; peak (multiply-adds in registers) and read bandwidth are measured in the same rounds."
+            f"{len(self.summaries)} rows. FLOPs are those of the matrix products, half of them under a causal mask, "
+            "of the visited keys under a window; decode is in GB/s of keys and values. \"2.00× of 50\" is ours "
+            f"relative to 50 GFLOP/s or GB/s. Medians of {rounds} rounds in {sets}; "
+            "peak (multiply-adds in registers) and read bandwidth are measured in the same rounds."
         ]
         for name in [self.ours, *self.contenders(self.summaries)]:
             mine = [each for each in self.summaries if name in each.found.errors]
             for type in dict.fromkeys(each.row.case.type for each in mine):
-                worst = max((each for each in mine if each.row.case.type == type), key=lambda each: each.found.errors[name])
-                lines.append(f"Largest error of {name} against float64 in {type}: {worst.found.errors[name]:.1e} "
-                             f"({worst.row.case}).")
+                error, case = max((each.found.errors[name], str(each.row.case)) for each in mine
+                                  if each.row.case.type == type)
+                lines.append(f"Largest error of {name} against float64 in {type}: {error:.1e} ({case}).")
         lines += self.mean_lines() + self.note_lines() + self.failure_lines()
         busy = [each for each in self.summaries if min(each.processors.values()) < 0.9 * self.threads]
         if busy:
@@ -153,8 +154,9 @@ class Report:
         """One line for every row and contender."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["case", "type", "group", "contender", "rate", "unit", "fraction_of_limit", "processors", "error",
-                         "ours_to_it", "ours_to_it_min", "ours_to_it_max", "rounds", "peak_gflops", "read_gbs", "bars"])
+        writer.writerow(["case", "type", "group", "contender", "rate", "unit", "fraction_of_limit", "processors",
+                         "error", "ours_to_it", "ours_to_it_min", "ours_to_it_max", "rounds", "peak_gflops", "read_gbs",
+                         "bars"])
         for each in self.summaries:
             case = each.row.case
             checks = "; ".join(map(str, bars.of_row(each, self.summaries, self.table, self.ours))).replace("*", "")

@@ -82,7 +82,8 @@ def check(case, contender, reference):
     error, allowed = float(difference.max()), problems.TOLERANCE[case.type]
     if not error <= allowed:  # a NaN must not pass
         at = rows[int(np.argmax(np.nan_to_num(difference, nan=np.inf).max(axis=1)))]
-        raise Disagreement(f"{contender.name} is wrong in {case}: row {at} is off by {error:.2g}, {allowed:.2g} allowed")
+        raise Disagreement(f"{contender.name} is wrong in {case}: row {at} is off by {error:.2g}, "
+                           f"{allowed:.2g} allowed")
     return error
 
 
@@ -145,7 +146,8 @@ class Summary:
     @property
     def best_peer(self):
         """The name of the peer that is nearest to ours, or None."""
-        return min((name for name in self.ratio if name in self.peers), key=lambda name: self.ratio[name][0], default=None)
+        return min((name for name in self.ratio if name in self.peers), default=None,
+                   key=lambda name: self.ratio[name][0])
 
     @classmethod
     def of(cls, row, found, ours, peers):

@@ -51,7 +51,8 @@ def load(path, target):
             base = cases.with_type(cases.parse(entry["base"]), type) if "base" in entry else None
             case = cases.with_type(cases.parse(entry["case"]), type)
             rows.append(Row(case, entry["group"], entry[type], base, entry.get("quick", False)))
-    means = [Mean(entry["peer"], type, entry[type]) for entry in data["mean"] for type in ("f32", "bf16") if type in entry]
+    means = [Mean(entry["peer"], type, entry[type]) for entry in data["mean"] for type in ("f32", "bf16")
+             if type in entry]
     return Table(rows, means, data["every"])
 
 
@@ -81,8 +82,8 @@ def draw(rows, count, seed):
         key_heads = between(one.key_heads, max(1, other.heads // group), share)
         queries, keys = between(one.queries, other.queries, share), between(one.keys, other.keys, share)
         case = dataclasses.replace(
-            one, batch=between(one.batch, other.batch, share), heads=group * key_heads, key_heads=key_heads, queries=queries,
-            keys=queries if one.queries == one.keys and other.queries == other.keys else keys)
+            one, batch=between(one.batch, other.batch, share), heads=group * key_heads, key_heads=key_heads,
+            queries=queries, keys=queries if one.queries == one.keys and other.queries == other.keys else keys)
         if all(case != row.case for row in rows):
             shapes[case] = near
     if len(shapes) < count:

@@ -62,7 +62,7 @@ class TorchWorker(Worker):
 
 
 class BestTorch(TorchWorker):
-    """scaled_dot_product_attention with flags where it has them and else a mask that is made beforehand; addmm(out=)."""
+    """scaled_dot_product_attention with flags where it has them, else a mask that is made beforehand; addmm(out=)."""
 
     name = "torch"
 
@@ -127,7 +127,7 @@ class NaiveTorch(TorchWorker):
 
 
 class FlexTorch(TorchWorker):
-    """FlexAttention, compiled for each case; its block mask and its compilation are told apart from the time of a call."""
+    """FlexAttention, compiled for each case; its block mask and its compilation are told apart from a call."""
 
     name = "flex"
 
@@ -149,7 +149,8 @@ class FlexTorch(TorchWorker):
             window = case.window or case.keys
             sees = lambda b, h, i, j: (j <= i) & (i - j < window) if case.window else j <= i
             with self.outside_timing("block mask"):
-                options["block_mask"] = self.flex.create_block_mask(sees, None, None, case.queries, case.keys, device="cpu")
+                options["block_mask"] = self.flex.create_block_mask(sees, None, None, case.queries, case.keys,
+                                                                    device="cpu")
         if case.has_bias:
             table = self.tensor(inputs[3])
             options["score_mod"] = lambda score, b, h, i, j: score + table[h, i, j]

@@ -15,7 +15,8 @@ import numpy as np
 from . import problems
 from .workers import Worker
 
-PREFILL = {"32x12x196x64 full": "a", "16x12x512x64 full": "b", "1x8x8192x64 causal": "c", "1x32(8)x2048x128 causal": "d"}
+PREFILL = {"32x12x196x64 full": "a", "16x12x512x64 full": "b", "1x8x8192x64 causal": "c",
+           "1x32(8)x2048x128 causal": "d"}
 DECODE = ("8x32(8)x1x4096x128 full",)
 GEMM = ("6272x768x768 gemm", "6272x768x3072 gemm", "6272x3072x768 gemm")
 

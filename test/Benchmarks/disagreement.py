@@ -1,4 +1,4 @@
-"""A result that is wrong, or no number at all, counts for nothing: ours ends a benchmark, a peer's leaves the row blank.
+"""A result that is wrong, or no number at all, counts for nothing: ours ends a benchmark, a peer's stays blank.
 
 REQUIRES: numpy
 RUN: %python %s %src
@@ -62,7 +62,8 @@ def measured(case, ours, peer):
 
 
 # The reference agrees with the formula written out, whatever the mask, the layout and the number of heads.
-for text in ("2x4(2)x21x16 causal", "1x2x9x33x8 bias", "2x4(1)x21x16 window5 bshd", "3x2x17x8 causal bias bshd", "2x4(2)x1x19x8"):
+for text in ("2x4(2)x21x16 causal", "1x2x9x33x8 bias", "2x4(1)x21x16 window5 bshd", "3x2x17x8 causal bias bshd",
+             "2x4(2)x1x19x8"):
     found = measured(text, 0, 0)
     assert max(found.errors.values()) < 1e-6, (text, found.errors)
     assert [sorted(each.rate) for each in found.rounds] == [["peer", "saccade"]] * 2

@@ -1,5 +1,5 @@
-"""The benchmark's cases and bars: texts are read and written back, work is counted right, bars are held against what was
-measured, and random shapes lie between two rows.
+"""The benchmark's cases and bars: texts are read and written back, work is counted right, bars are held against what
+was measured, and random shapes lie between two rows.
 
 REQUIRES: numpy
 RUN: %python %s %src
@@ -19,7 +19,8 @@ assert (case.batch, case.heads, case.key_heads, case.queries, case.keys, case.de
 assert case.input_shapes == [(2, 7, 8, 40), (2, 19, 4, 40), (2, 19, 4, 40), (8, 7, 19)]
 assert str(cases.parse("1x8x64x64 bshd window 16")) == "1x8x64x64 window16 bshd f32"
 assert str(cases.parse("12x34x56 bf16 gemm")) == "12x34x56 gemm bf16"
-for text in ("", "2x8x64", "4x3(2)x19x64", "0x2x3x4", "1x8(0)x4x4", "1x8x4x4 causal f33", "1x8x4x5x4 causal", "2x3 gemm", "2x3x4 gemm bias"):
+for text in ("", "2x8x64", "4x3(2)x19x64", "0x2x3x4", "1x8(0)x4x4", "1x8x4x4 causal f33", "1x8x4x5x4 causal",
+             "2x3 gemm", "2x3x4 gemm bias"):
     try:
         cases.parse(text)
     except cases.BadCase as error:
@@ -61,13 +62,15 @@ for row in drawn:
 
 # Bars: of the limit, relative to others in the same rounds, of the best peer, of the neighbour, of means.
 def summary(row, rates, processes=1):
-    found = rounds.Measurement([rounds.Round(p, 100.0, 10.0, dict(rates), dict.fromkeys(rates, 2.0)) for p in range(processes)])
+    found = rounds.Measurement([rounds.Round(process, 100.0, 10.0, dict(rates), dict.fromkeys(rates, 2.0))
+                                for process in range(processes)])
     return rounds.Summary.of(row, found, "saccade", ["torch", "jax"])
 
 
 fast = table.row(cases.parse("32x12x196x64"))
 near = rows.Row(cases.parse("30x12x200x64"), "random", neighbour=fast)
-every = [summary(fast, {"saccade": 75.0, "yardstick": 80.0, "torch": 30.0, "jax": 60.0}, 3), summary(near, {"saccade": 68.0})]
+rates = {"saccade": 75.0, "yardstick": 80.0, "torch": 30.0, "jax": 60.0}
+every = [summary(fast, rates, 3), summary(near, {"saccade": 68.0})]
 checks = bars.of_row(every[0], every, table, "saccade")
 assert [(check.what, check.bar, check.is_met) for check in checks] == [
     ("yardstick", 0.95, False), ("best peer (jax)", 0.97, True)], checks
