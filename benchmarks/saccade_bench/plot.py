@@ -31,7 +31,7 @@ def plot(summaries, ours, threads, path):
         axes.axvline(1, color="black", linewidth=1)
         axes.set_yticks([row + 0.42 for row in range(len(mine))], [str(each.row.case) for each in mine], fontsize=8)
         axes.invert_yaxis()
-        axes.set_xlim(0, 1.12)
+        axes.set_xlim(0, 1.08 * max(1.05, *(value for each in mine for value in each.fraction.values())))
         axes.set_xlabel(f"fraction of the peak (decode: of the read bandwidth), {threads} threads; labels are "
                         "GFLOP/s or GB/s", fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
