@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import sys
 from typing import Any
 
 from saccade import _arrays
@@ -54,7 +53,7 @@ def check_causal(causal: Any) -> int:
     if isinstance(causal, bool):
         raise TypeError(
             f'causal is {causal}, wanted an alignment: {_ALIGNMENTS}. "top_left" lets query i see keys up to key i, '
-            '"bottom_right" the last query up to the last key; where there are as many queries as keys, they are the same'
+            '"bottom_right" the last query up to the last key; with as many queries as keys they are the same'
         )
     if isinstance(causal, str):
         raise ValueError(f"causal is {causal!r}, wanted {_ALIGNMENTS}")
@@ -69,7 +68,7 @@ def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
     if not isinstance(window, (tuple, list)):
         count = _integer(window)
         if count is None:
-            raise TypeError(f"window is {window!r:.80}, wanted None, an int n (the last n keys) or a pair (left, right)")
+            raise TypeError(f"window is {window!r:.80}, wanted None, an int n (the last n keys) or (left, right)")
         if count < 1:
             raise ValueError(f"window is {count}, wanted at least 1: the number of keys up to a query's own")
         left, right = count - 1, 0
@@ -100,7 +99,7 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     if type(kv_len) is not int and getattr(kv_len, "ndim", 0) == 0:
         length = _integer(kv_len)
         if length is None:
-            raise TypeError(f"kv_len is {kv_len!r:.80}, wanted an int, or an int32 or int64 tensor of one number a batch")
+            raise TypeError(f"kv_len is {kv_len!r:.80}, wanted an int, or an int32 or int64 tensor [batch]")
         kv_len = length
     if type(kv_len) is int:
         return "index", kv_len
@@ -116,8 +115,8 @@ def check_layout(layout: Any) -> int:
     if not isinstance(layout, str):
         raise TypeError(f'layout is {layout!r:.80}, wanted a string such as "bhsd"')
     if not {"s", "d"} <= set(layout) <= set("bhsd") or len(set(layout)) != len(layout):
-        raise ValueError(f'layout is {layout!r:.80}, wanted the letters s, d and, where there are any, b and h, each once: '
-                         'as "bhsd", "bshd" or "sd"')
+        raise ValueError(f"layout is {layout!r:.80}, wanted the letters s, d and, where there are any, b and h, each "
+                         'once: as "bhsd", "bshd" or "sd"')
     return layout.index("d")
 
 
@@ -144,7 +143,8 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, out: An
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
         if len(x.shape) != len(layout):
-            raise TypeError(f'{name} has {len(x.shape)} dimensions, {tuple(x.shape)}, wanted {len(layout)}: layout "{layout}"')
+            found = f"{len(x.shape)} dimensions, {tuple(x.shape)}"
+            raise TypeError(f'{name} has {found}, wanted {len(layout)}: layout "{layout}"')
         if dtype_name(x) not in ELEMENTS:
             raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {', '.join(ELEMENTS)}")
         if dtype_name(x) != dtype_name(q):
@@ -179,35 +179,3 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, out: An
             raise ValueError(f"out has shape {tuple(out.shape)}, wanted {wanted}")
         if dtype_name(out) != dtype_name(q):
             raise TypeError(f"out has element type {dtype_name(out)}, wanted {dtype_name(q)}, that of q")
-
-
-def check_out(out: Array, inputs: tuple[Array, ...], is_torch: bool) -> None:
-    """Refuses what cannot be written to: another kind, read-only, elements that lie on one another or on an input's."""
-    _arrays.check_result("out", out)
-    check_kind("out", out, is_torch)
-    if any(stride == 0 and extent > 1 for stride, extent in zip(out.stride() if is_torch else out.strides, out.shape)):
-        raise ValueError("out has several elements at one place in memory (a stride of 0), wanted a place for each")
-    if is_torch:
-        storage = out.untyped_storage().data_ptr()
-        inputs = tuple(x for x in inputs if _arrays.is_torch(x) and x.untyped_storage().data_ptr() == storage)
-    if any(_overlap(out, x) for x in inputs):
-        raise ValueError("out lies on an input in memory, wanted a place of its own")
-
-
-def _overlap(x: Any, y: Any) -> bool:
-    """Whether two arrays of a kind have an element in common; where that is hard to tell, whether they may have."""
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return True
-    x, y = (_bytes(z) if _arrays.is_torch(z) else z for z in (x, y))
-    try:
-        return numpy.shares_memory(x, y, max_work=100_000)
-    except numpy.exceptions.TooHardError:
-        return True
-
-
-def _bytes(x: Any) -> Any:
-    """A torch tensor's elements as a NumPy array of integers: NumPy has no bfloat16."""
-    torch = _arrays.torch_module()
-    integers = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return x.detach().view(integers[x.element_size()]).numpy()

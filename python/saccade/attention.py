@@ -1,12 +1,14 @@
 """`saccade.attention`: attention on torch tensors and NumPy arrays.
 
-A call finds its plan, a compiled function and how to make its results, under a key of types, head sizes, layout, kinds of
-arguments and what the Python functions compute; lengths, batch, heads and numbers are not in it. Whether tensors fit one
-another is checked by the compiled code; only when it refuses does Python look closer, to say it in the caller's terms.
+A call finds its plan, a compiled function and how to make its results, under a key of types, head sizes, layout, kinds
+of arguments and what the Python functions compute; lengths, batch, heads and numbers are not in it. Whether tensors fit
+one another is checked by the compiled code; only when it refuses does Python look closer, to say it in the caller's
+terms.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
@@ -26,7 +28,8 @@ _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> boo
 class _Plan:
     """How calls of one kind are done."""
 
-    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "lse_axes", "lse_dtype", "empty_like", "was_used")
+    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "lse_axes", "lse_dtype", "empty_like",
+                 "was_used")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function, is_torch: bool, may_use_tvm_ffi: bool):
         self.is_torch, self.was_used = is_torch, False
@@ -80,21 +83,22 @@ def attention(
     Args:
         q: queries, [batch, heads, queries, head size] in the default layout: a torch CPU tensor or a NumPy array of
             float64, float32, float16 or bfloat16, with any strides.
-        k: keys, [batch, key heads, keys, head size], of q's kind and element type. `heads` is a multiple of `key heads`:
-            query head h reads key head h // (heads // key heads).
+        k: keys, [batch, key heads, keys, head size], of q's kind and element type. `heads` is a multiple of
+            `key heads`: query head h reads key head h // (heads // key heads).
         v: values, [batch, key heads, keys, value head size]; that head size may differ from q's.
         score: a function (s, b, h, i, j) from the scaled score s of query i and key j to the score, in float32 (float64
             where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
             over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call.
-        mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all must hold.
+        mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all
+            must hold.
         scale: the factor of q k^T; 1/sqrt(head size) without it.
         causal: a query sees no key behind its own. Its own is key i for query i ("top_left"); counted from the ends, so
             that the last query owns the last key within kv_len ("bottom_right"); or key i + n for an int n.
         window: an int n: the last n keys up to a query's own (own - n < key <= own). Or (left, right): from `left` keys
             before its own to `right` keys behind it; None or -1 leaves a side open. Without causal, key i is query i's.
-        kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies beyond
-            is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than there are
-            means all (but "bottom_right" then counts from where that many would end).
+        kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies
+            beyond is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than
+            there are means all (but "bottom_right" then counts from where that many would end).
         return_lse: also returns the natural logarithm of the sum of the exponentials of the scores, [batch, heads,
             queries] (those that the layout has, in this order), float32 (float64 where the inputs are).
         layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order.
@@ -107,12 +111,14 @@ def attention(
 
     Raises:
         TypeError: an argument of the wrong kind, element type, device or number of dimensions; torch beside NumPy.
-        ValueError: batch, heads, lengths or head sizes that do not fit; a value that is not one of those above; a tensor
-            that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit set.
-        saccade.TraceError: `score` or `mask` does what cannot be traced.
+        ValueError: batch, heads, lengths or head sizes that do not fit; a value that is not one of those above; a
+            tensor that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit
+            set.
+        saccade.TraceError: a TypeError: `score` or `mask` does what cannot be traced.
+        NotImplementedError: this machine cannot run code of that level.
 
-    One kernel is compiled for each combination of element type, head sizes, layout, options given and what the functions
-    compute. Other lengths, batches, head counts, scales, offsets and windows use it again.
+    One kernel is compiled for each combination of element type, head sizes, layout, options given and what the
+    functions compute. Other lengths, batches, head counts, scales, offsets and windows use it again.
 
     Example:
         >>> slopes = torch.tensor([0.5, 0.25])
@@ -158,7 +164,8 @@ def attention(
     ):  # fmt: skip
         _operands.check_kinds(q, k, v)
     if out is not None:
-        _operands.check_out(out, (q, k, v, *tensors), plan.is_torch)
+        _arrays.check_result("out", out)
+        _operands.check_kind("out", out, plan.is_torch)
     try:
         if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:
             raise ValueError(f"kv_len is {kv_len}, wanted 0 to {k.shape[plan.key_axis]}, the length of k")
@@ -182,7 +189,7 @@ def attention(
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
         _operands.check_shapes(q, k, v, layout, kv_len, out)
-        _check_captures(error, tensors, (("score", score), ("mask", mask)))
+        _reword(error, tensors, (("score", score), ("mask", mask)))
         raise
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)
@@ -207,7 +214,9 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
         if found and region.is_reusable:
             if len(_regions) >= _MOST_PLANS:
                 _regions.clear()
-            _regions[role, precision, found.key] = region, text
+            # Without the tensors of this call: they may be large, and others will come.
+            made = [None if source is not None else made for source, made in zip(region.capture_sources, captures)]
+            _regions[role, precision, found.key] = dataclasses.replace(region, captures=tuple(made)), text
     try:
         are_torch = tuple([_arrays.check_tensor(role, capture) for capture in captures])
     except (TypeError, ValueError):
@@ -216,16 +225,17 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
     return region, (text, are_torch), captures
 
 
-def _check_captures(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...]) -> None:
-    """Calls a captured tensor that is too small what the function calls it."""
-    found = re.search(r"capture #(\d+) is read by (.*) and is too small for it: (.*)", str(error))
-    if not found:
-        return
-    number, reader, rest = found.groups()
-    for role, function in functions:
-        for name, value in variables(function):
-            if value is tensors[int(number)]:
-                raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
+def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...]) -> None:
+    """Raises what the compiled code said with our names for its arguments, where there are some."""
+    if found := re.search(r"capture #(\d+) is read by (.*) and is too small for it: (.*)", str(error)):
+        number, reader, rest = found.groups()
+        for role, function in functions:
+            for name, value in variables(function):
+                if value is tensors[int(number)]:
+                    raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
+    if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
+        name, problem = found.groups()
+        raise type(error)(f"{'out' if name == 'output' else name}: {problem}") from None
 
 
 def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, tensors: tuple, kind: tuple,
@@ -239,8 +249,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, ten
     is_torch = _operands.check_kinds(q, k, v)
     _operands.check_shapes(q, k, v, layout, kv_len, out)
     spec = _program.Spec(
-        element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis], layout=layout,
-        causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
+        element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis],
+        layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
         lse=return_lse, score=score, mask=mask,
     )  # fmt: skip
     function = compile(_program.program(spec), target=level or "host").attention
@@ -254,7 +264,8 @@ def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, ten
 
 def _remember(key: tuple, plan: _Plan) -> None:
     """Keeps a plan, and forgets some where there are too many: those that no call used since the last time, else the
-    older half. Compiling the same program again finds it in the compiler's own cache. Every step is atomic under the GIL."""
+    older half. Compiling the same program again finds it in the compiler's own cache. Every step is atomic under the
+    GIL."""
     if len(_plans) >= _MOST_PLANS:
         known = list(_plans.items())
         for old, _ in [item for item in known if not item[1].was_used] or known[: _MOST_PLANS // 2]:

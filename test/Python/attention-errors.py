@@ -1,5 +1,5 @@
-"""What `saccade.attention` cannot take is refused with the usual exception, which names the argument, what was found and
-what was wanted. Every case is tried twice: when nothing is compiled yet, and when a kernel of its kind is.
+"""What `saccade.attention` cannot take is refused with the usual exception, which names the argument, what was found
+and what was wanted. Every case is tried twice: when nothing is compiled yet, and when a kernel of its kind is.
 
 REQUIRES: numpy
 RUN: %python %s
@@ -99,9 +99,10 @@ def refuse_options():
     refuse(ValueError, "kv_len has shape (3,) | wanted (2,)", kv_len=torch.tensor([3, 4, 5]))
     refuse(ValueError, "kv_len has shape (1, 2) | wanted (2,)", kv_len=torch.tensor([[3, 4]]))
     refuse(TypeError, "return_lse is 'yes' | True or False", return_lse="yes")
-    for layout, kind in (("bhs", ValueError), ("bhsdd", ValueError), ("bhsx", ValueError), ("", ValueError), (4, TypeError)):
-        refuse(kind, f"layout is {layout!r} | \"bhsd\"", layout=layout)
-    refuse(TypeError, "layout is ['b', 'h'] | a string", layout=["b", "h"])
+    for layout in ("bhs", "bhsdd", "bhsx", ""):
+        refuse(ValueError, f"layout is {layout!r} | \"bhsd\"", layout=layout)
+    for layout in (4, None, ["b", "h"]):
+        refuse(TypeError, f"layout is {layout!r} | a string", layout=layout)
     refuse(ValueError, "'v9' | portable", level="v9")
 
 
@@ -114,9 +115,9 @@ def refuse_results():
     refuse(TypeError, "out is a NumPy array | wanted a torch tensor", out=out.numpy())
     refuse(TypeError, "out is a tuple", out=(out,))
     refuse(ValueError, "out requires grad", out=out.clone().requires_grad_())
-    refuse(ValueError, "out has several elements at one place", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
-    refuse(ValueError, "out lies on an input", q, k, torch.cat([v, v], -1), out=q)
-    refuse(ValueError, "out lies on an input", q, k, v, out=q[..., 4:12])
+    refuse(ValueError, "out | stride 0 | wanted a positive one", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
+    refuse(ValueError, "out | overlaps with argument 'q'", q, k, torch.cat([v, v], -1), out=q)
+    refuse(ValueError, "out | overlaps with argument 'q'", q, k, v, out=q[..., 4:12])
     frozen = out.numpy()
     frozen.flags.writeable = False
     refuse(ValueError, "out is a read-only NumPy array", *arrays, out=frozen)

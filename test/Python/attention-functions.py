@@ -5,8 +5,10 @@ REQUIRES: numpy
 RUN: %python %s %S/Inputs
 """
 
+import gc
 import math
 import sys
+import weakref
 
 import torch
 
@@ -62,9 +64,24 @@ check(score=biased(table, 2.0))
 assert saccade.cache_info() == before, (saccade.cache_info(), before)
 check(score=biased(slopes, 3.0))
 assert saccade.cache_info().compilations == before.compilations + 1
+table = torch.randn(4)
+check(score=biased(table, 3.0))
+gone = weakref.ref(table)
+del table
+gc.collect()
+assert gone() is None, "a captured tensor is kept after the call"
 # Another element type or rank is another kernel too.
 check(score=biased(slopes.double(), 3.0))
 assert saccade.cache_info().compilations == before.compilations + 2
+
+# An array of NumPy's will do, too, in a kernel that torch's tensors use.
+def added(table):
+    return lambda s, b, h, i, j: s + table[h]
+
+constant = slopes.numpy().copy()
+constant.flags.writeable = False
+wanted = saccade.attention(q, k, v, score=added(slopes))
+assert torch.equal(saccade.attention(q, k, v, score=added(constant)), wanted)
 
 
 # What cannot be told without tracing is traced at each call, and compiled again only where it gives something else.
@@ -84,6 +101,13 @@ assert saccade.cache_info().compilations == before
 scorer.factor = 4.0
 check(score=scorer)
 assert saccade.cache_info().compilations == before + 1
+
+# A number that is read of a tensor while the function is traced is a number of that call.
+def shifted(table):
+    return lambda s, b, h, i, j: s * float(table[0]) + table.shape[0]
+
+for table in (torch.tensor([2.0]), torch.tensor([3.0]), torch.tensor([2.0, 0.0])):
+    check(score=shifted(table))
 
 # A table too short for the keys is refused where all of it is read.
 short = torch.randn(4, 13, 20)

@@ -45,7 +45,7 @@ def check(found, wanted, tolerance=5e-6):
 i, j = np.ogrid[:5, :9]
 q, k, v = operands()
 lengths = np.array([7, 3])
-within = j < lengths[:, None, None, None]
+ends = lengths[:, None, None, None]
 for options, sees, scale in [
     ({}, True, None),
     ({"scale": 0.4}, True, 0.4),
@@ -54,8 +54,8 @@ for options, sees, scale in [
     ({"causal": np.int64(2), "window": 3}, (j <= i + 2) & (i - 1 < j), None),
     ({"window": (1, 2)}, (i - 1 <= j) & (j <= i + 2), None),
     ({"kv_len": 4}, j < 4, None),
-    ({"kv_len": lengths}, within, None),
-    ({"kv_len": lengths.astype(np.int32), "causal": "bottom_right"}, within & (j <= i + lengths[:, None, None, None] - 5), None),
+    ({"kv_len": lengths}, j < ends, None),
+    ({"kv_len": lengths.astype(np.int32), "causal": "bottom_right"}, (j < ends) & (j <= i + ends - 5), None),
     ({"kv_len": 0}, j < 0, None),
 ]:
     check(saccade.attention(q, k, v, return_lse=True, **options), plain(q, k, v, sees=sees, scale=scale))
@@ -63,7 +63,8 @@ for options, sees, scale in [
 for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 5e-6), (np.float16, 2e-3)):
     q, k, v = operands(dtype, value_depth=24)
     output, lse = saccade.attention(q, k, v, return_lse=True)
-    assert type(output) is np.ndarray and output.dtype == dtype and lse.dtype == (np.float64 if dtype == np.float64 else np.float32)
+    assert type(output) is np.ndarray and output.dtype == dtype
+    assert lse.dtype == (np.float64 if dtype == np.float64 else np.float32)
     check((output, lse), plain(q, k, v), tolerance)
 
 # Layouts, strides that step back, lists of arrays cut out of others; the caller's memory.

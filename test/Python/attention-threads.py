@@ -1,5 +1,5 @@
-"""`saccade.attention` from several Python threads at once: the same kinds of calls, first met at the same time, give each
-thread its own results, and each program is compiled once.
+"""`saccade.attention` from several Python threads at once: the same kinds of calls, first met at the same time, give
+each thread its own results, and each program is compiled once.
 
 REQUIRES: numpy
 RUN: %python %s

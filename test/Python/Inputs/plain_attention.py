@@ -8,7 +8,8 @@ import torch
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
-def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, window=None, kv_len=None, layout="bhsd"):
+def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, window=None, kv_len=None,
+                    layout="bhsd"):  # fmt: skip
     """(output in q's layout, log-sum-exp), both float64."""
     q, k, v = (canonical(x, layout).double() for x in (q, k, v))
     batch, heads, queries, depth = q.shape
@@ -20,13 +21,13 @@ def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, 
     if score is not None:
         scores = score(scores, b, h, i, j)
     sees = (j < length).expand(batch, heads, queries, keys)
-    own = i + (length - queries if causal == "bottom_right" else causal if isinstance(causal, int) else 0)
+    own = i + (length - queries if causal == "bottom_right" else _near(causal) if isinstance(causal, int) else 0)
     if causal is not None:
         sees = sees & (j <= own)
     if isinstance(window, int):
         sees = sees & (own - window < j) & (j <= own)
     elif window is not None:
-        left, right = (math.inf if side in (None, -1) else side for side in window)
+        left, right = (math.inf if side in (None, -1) else _near(side) for side in window)
         sees = sees & (own - left <= j) & (j <= own + right)
     if mask is not None:
         sees = sees & mask(b, h, i, j)
@@ -34,12 +35,18 @@ def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, 
     lse = torch.logsumexp(scores, -1) if keys else torch.full(scores.shape[:3], -math.inf, dtype=torch.float64)
     weights = torch.where(sees, (scores - lse[..., None]).exp(), 0)
     # What lies beyond the length does not count, be it NaN.
-    output = weights @ v.masked_fill(~(j < length)[:, :, :1].transpose(2, 3), 0) if queries else q.new_zeros(*q.shape[:3], v.shape[3])
+    within = torch.arange(keys).reshape(-1, 1) < length
+    output = weights @ v.where(within, 0)
     missing = [axis for axis, dim in enumerate("bhs") if dim not in layout]
     for axis in reversed(missing):
         output, lse = output.squeeze(axis), lse.squeeze(axis)
     kept = [dim for dim in "bhsd" if dim in layout]
     return output.permute([kept.index(dim) for dim in layout]), lse
+
+
+def _near(number):
+    """The number, or one that is as good and fits into a tensor of integers."""
+    return max(-(10**9), min(10**9, number))
 
 
 def canonical(x, layout):
@@ -57,4 +64,5 @@ def expect_close(found, wanted, what=""):
     included."""
     assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
     found, tolerance = found.double(), TOLERANCES[found.dtype]
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True,
+                               msg=lambda text: f"{what}: {text}")  # fmt: skip
