@@ -17,8 +17,9 @@ import numpy as np
 class RandomFunctions:
     """One pair of functions; `text` is the source of a function `make` that returns them, `captures` its arguments."""
 
-    def __init__(self, seed, shape, wants_score=None, wants_mask=None):
-        self.shape, self.random, self.captures = shape, random.Random(seed), {}
+    def __init__(self, seed, shape, wants_score=None, wants_mask=None, floats=(np.float32, np.float64)):
+        """`floats` are the types of captured tables: where one is float32, some of a float64 score is rounded to it."""
+        self.floats, self.shape, self.random, self.captures = floats, shape, random.Random(seed), {}
         self.numbers = np.random.default_rng(seed)
         kinds = self.random.choice(["both", "both", "score", "mask"])
         score = self.score() if (wants_score if wants_score is not None else kinds != "mask") else None
@@ -86,7 +87,7 @@ class RandomFunctions:
     def table(self, *extents):
         """A captured table of floats, sometimes longer than it must be."""
         extents = [extent + self.random.choice([0, 0, 3]) for extent in extents]
-        return self.capture("table", (self.numbers.random(extents) - 0.5).astype(self.random.choice([np.float32, np.float64])))
+        return self.capture("table", (self.numbers.random(extents) - 0.5).astype(self.random.choice(self.floats)))
 
     def words(self, extent, kinds=(np.int32, np.int64, np.int16, np.uint8)):
         """A captured table of integers from 0 to 3."""
