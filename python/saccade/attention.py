@@ -47,7 +47,7 @@ class _Plan:
             self.empty_like = functools.partial(library.empty_like, subok=False)
         self.lse_dtype = library.float64 if spec.precision == "f64" else library.float32
 
-    def empty(self, q: Array, shape: list[int], dtype: Any) -> Array:
+    def empty(self, q: Array, shape: tuple[int, ...], dtype: Any) -> Array:
         """A new array of q's kind."""
         if self.is_torch:
             return q.new_empty(shape, dtype=dtype)
@@ -176,13 +176,13 @@ def attention(
         else:
             shape = list(q.shape)
             shape[plan.axis] = plan.value_depth
-            output = plan.empty(q, shape, q.dtype)
+            output = plan.empty(q, tuple(shape), q.dtype)
         if plan.lse_axes is None:
             plan.call(q, k, v, *tensors, *numbers, output)
             result = output
         else:
             extents = q.shape
-            lse = plan.empty(q, [extents[axis] for axis in plan.lse_axes], plan.lse_dtype)
+            lse = plan.empty(q, tuple([extents[axis] for axis in plan.lse_axes]), plan.lse_dtype)
             plan.call(q, k, v, *tensors, *numbers, output, lse)
             result = output, lse
     except Exception as error:
