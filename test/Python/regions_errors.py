@@ -37,6 +37,12 @@ def store(s, b, h, i, j):
     return s
 
 
+def one_of_many(s, b, h, i, j):
+    x = torch.zeros(3)
+    x[1] = s
+    return x[1]
+
+
 # (role, function, exception, what the message must say)
 CASES = [
     # Values of positions.
@@ -73,6 +79,8 @@ CASES = [
     ("score", lambda s, b, h, i, j: s + array[:, j], TraceError, ["'array'", "a slice"]),
     ("score", lambda s, b, h, i, j: s + array[h, s], TraceError, ["'array'", "float32"]),
     ("score", lambda s, b, h, i, j: s + array, TraceError, ["'array'", "0 indices", "2 dimensions"]),
+    ("score", one_of_many, TraceError, ["writes a position or a score into an element", "torch.where", "x[1] = s"]),
+    ("score", lambda s, b, h, i, j: torch.zeros(1).add_(s)[0], TraceError, ["writes a position or a score"]),
     # What is called.
     ("score", lambda s, b, h, i, j: torch.lgamma(s), TraceError, ["calls 'lgamma'", "regions do not know"]),
     ("score", lambda s, b, h, i, j: torch.stack([s, s]).sum(), TraceError, ["calls 'stack'"]),

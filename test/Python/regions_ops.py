@@ -77,13 +77,16 @@ TORCH_ONLY = {
     "changed in place": "s.clone().add_(j).mul_(0.5)", "sum in place": "torch.zeros(()).add_(s)", "bfloat16": "s + brain[j]", "int8 wraps": "s + (small[j] * 2) / 64", "parameter": "s + parameter[h]",
     "uint8 wraps": "s + (bytes_[j] + 100) / 64", "detached": "s.detach() + j.view(()) + i.squeeze()", "transposed": "s + table.T[j, h] + table[:, 2][h]",
     "extents": "s + j / table.shape[1] + len(vector) * 0.01", "computed": "s + (table * 2)[h, j] + float(number)", "default": "s",
+    "narrowed and widened": "s + (j * 30).to(torch.int8).long() * 0.01 + (j * 2**30).int().long() * 1e-9 + (longs[j] * 99).to(torch.uint8).long()",
+    "shifted bytes": "s + (bytes_[j] >> 9) + (bytes_[j] >> (j % 12)) + (bytes_[j] << (j % 12))", "sign of nan": "s + torch.sign(s * float('nan'))",
+    "infinite power": "torch.where((abs(s) + 1.5) ** float('inf') > 9, s, 2.0)",
 }  # fmt: skip
 NUMPY_ONLY = {
     "inverse functions": "np.arcsin(np.sin(s)) + np.arccos(np.cos(s)) + np.arctan(s) + np.arctan2(s, j - 2.5)",
     "inverse hyperbolic": "np.arcsinh(s) + np.arccosh(j + 1.5) + np.arctanh(np.tanh(s * .3))", "rint": "np.rint(s * 2) + np.round(j / 2)",
     "casts": "s + (s * 3).astype(np.int64) + j.astype(np.float32) + j.astype(int) // 2", "ufuncs": "np.add(s, j) - np.subtract(s, i) * np.true_divide(j, 3) + np.float32(2) * s + np.int64(2) * j",
     "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
-    "computed": "s + (table * 2)[h, j] + float(number)", "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
+    "sign of nan": "s + np.isnan(np.sign(s * np.nan))", "computed": "s + (table * 2)[h, j] + float(number)", "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip
 
 

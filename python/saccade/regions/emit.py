@@ -69,6 +69,10 @@ def _write(node: Node, name: str, operands: list[str], captures: Sequence[str], 
     elif op == "widen":
         yield f"{name}_i64 = arith.index_cast {listed} : index to i64"
         yield f"{name} = arith.sitofp {name}_i64 : i64 to {type}"
+    elif op == "narrow":
+        # Two casts of an index that only change its width would be taken for none.
+        yield f"{name}_i64 = arith.index_cast {listed} : index to i64"
+        yield f"{name} = arith.trunci {name}_i64 : i64 to {type}"
     elif op == "arith.fptosi" and type == "index":
         yield f"{name}_i64 = arith.fptosi {listed} : {COMPUTED[node.operands[0].dtype]} to i64"
         yield f"{name} = arith.index_cast {name}_i64 : i64 to index"

@@ -14,7 +14,7 @@ from saccade.regions.dtypes import BITS, BOOL, COMPUTED, FLOAT, INTEGER, KIND, L
 
 
 class Node:
-    """One value. `op` is an MLIR op, or one of our own: argument, constant, load, extent, relabel, round, widen."""
+    """One value. `op` is an MLIR op, or one of our own: argument, constant, load, extent, relabel, round, widen, narrow."""
 
     __slots__ = ("op", "operands", "attribute", "dtype", "low", "high")
 
@@ -205,11 +205,14 @@ class Builder:
             return self.select(node, self.number(1, dtype), self.number(0, dtype))
         if COMPUTED[node.dtype] == COMPUTED[dtype]:
             return self.make("relabel", (node,), None, dtype, limits)
-        # Back to where it came from.
-        if node.op in ("arith.index_cast", "arith.extsi") and node.operands[0].dtype == dtype:
-            return node.operands[0]
+        # Back to where it came from, if nothing was lost on the way.
+        if node.op in ("arith.index_cast", "arith.extsi") and (source := node.operands[0]).dtype == dtype:
+            if fits(source, node.dtype):
+                return source
         is_unsigned = node.dtype == "uint8"
-        if "int64" in (node.dtype, dtype):
+        if node.dtype == "int64" and not fits(node, dtype):
+            op = "narrow"
+        elif "int64" in (node.dtype, dtype):
             op = "arith.index_castui" if is_unsigned else "arith.index_cast"
         elif BITS[dtype] < BITS[node.dtype]:
             op = "arith.trunci"

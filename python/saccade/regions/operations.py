@@ -82,13 +82,21 @@ def absolute(b: Builder, x: Node) -> Node:
 
 
 def sign(b: Builder, x: Node) -> Node:
+    """As torch has it: that of NaN is 0."""
+    return _sign(b, x, b.number(0, x.dtype))
+
+
+def numpy_sign(b: Builder, x: Node) -> Node:
+    """As NumPy has it: that of NaN is NaN."""
+    return _sign(b, x, x if x.kind == FLOAT else b.number(0, x.dtype))
+
+
+def _sign(b: Builder, x: Node, neither: Node) -> Node:
     if x.kind == BOOL:
         return x
     is_negative, is_positive = lt(b, x, 0), gt(b, x, 0)
-    # NaN is neither and stays.
-    zero = x if x.kind == FLOAT else b.number(0, x.dtype)
     one, minus_one = b.number(1, x.dtype), b.number(-1, x.dtype)
-    return b.select(is_positive, one, b.select(is_negative, minus_one, zero))
+    return b.select(is_positive, one, b.select(is_negative, minus_one, neither))
 
 
 def power(b: Builder, x: Operand, y: Operand) -> Node:
@@ -96,7 +104,7 @@ def power(b: Builder, x: Operand, y: Operand) -> Node:
     exponent = y if not isinstance(y, Node) else y.constant
     dtype = b.meet(x, y)
     is_float = dtype not in LIMITS
-    if exponent is not None and exponent == int(exponent) and abs(exponent) <= _LARGEST_EXPONENT:
+    if exponent is not None and abs(exponent) <= _LARGEST_EXPONENT and exponent == int(exponent):
         if exponent < 0 and not is_float:
             raise b.error(f"raises an integer to the power {exponent}: write {float(exponent)}")
         product = _product(b, b.to(x, dtype), abs(int(exponent)))
@@ -235,9 +243,10 @@ def _shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
         raise b.error("shifts what is no integer")
     bits = 8 if x.dtype == "uint8" else len(bin(LIMITS[x.dtype][1])) - 1
     is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
-    amount = b.select(is_in, y, b.number(0 if op == "arith.shli" else bits - 1, x.dtype))
+    keeps_sign = op == "arith.shrsi" and x.dtype != "uint8"
+    amount = b.select(is_in, y, b.number(bits - 1 if keeps_sign else 0, x.dtype))
     shifted = b.make("arith.shrui" if x.dtype == "uint8" and op == "arith.shrsi" else op, (x, amount), None, x.dtype)
-    return b.select(is_in, shifted, b.number(0, x.dtype)) if op == "arith.shli" else shifted
+    return shifted if keeps_sign else b.select(is_in, shifted, b.number(0, x.dtype))
 
 
 def truth(b: Builder, x: Operand) -> Node:
@@ -293,7 +302,7 @@ _SHARED: dict[str, Operation] = {
     "ceil": functools.partial(_rounding, "math.ceil"),
     "trunc": functools.partial(_rounding, "math.trunc"),
     "minimum": minimum, "maximum": maximum, "fmod": truncated_remainder, "remainder": remainder,
-    "floor_divide": floor_divide, "reciprocal": reciprocal, "sign": sign, "square": square,
+    "floor_divide": floor_divide, "reciprocal": reciprocal, "square": square,
     "bitwise_and": functools.partial(_bitwise, "arith.andi"),
     "bitwise_or": functools.partial(_bitwise, "arith.ori"),
     "bitwise_xor": functools.partial(_bitwise, "arith.xori"),
@@ -307,7 +316,7 @@ ATEN: dict[str, Operation] = {
     **_SHARED,
     "add": add, "sub": sub, "rsub": rsub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "clamp": clamp,
     "clamp_min": lambda b, x, min: clamp(b, x, min), "clamp_max": lambda b, x, max: clamp(b, x, None, max),
-    "pow": power, "sgn": sign, "round": functools.partial(_rounding, "math.roundeven"),
+    "pow": power, "sign": sign, "sgn": sign, "round": functools.partial(_rounding, "math.roundeven"),
     "atan2": functools.partial(_math2, "math.atan2"), "rsqrt": rsqrt, "sigmoid": sigmoid, "silu": silu, "relu": relu,
     "softplus": softplus, "where": where, "bitwise_not": bitwise_not,
     "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
@@ -320,7 +329,7 @@ ATEN: dict[str, Operation] = {
 NUMPY: dict[str, Operation] = {
     **_SHARED,
     "add": add, "subtract": sub, "multiply": mul, "divide": divide, "true_divide": divide, "mod": remainder,
-    "negative": neg, "positive": lambda b, x: x, "absolute": absolute, "fabs": absolute, "power": power,
+    "negative": neg, "sign": numpy_sign, "positive": lambda b, x: x, "absolute": absolute, "fabs": absolute, "power": power,
     "float_power": power, "rint": functools.partial(_rounding, "math.roundeven"),
     "arctan2": functools.partial(_math2, "math.atan2"),
     "arcsin": _MATH["asin"], "arccos": _MATH["acos"], "arctan": _MATH["atan"], "arcsinh": _MATH["asinh"],

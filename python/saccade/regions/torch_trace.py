@@ -50,6 +50,7 @@ class Tracer:
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
         self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple]] = {}  # placeholder, table, indices so far
         self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed while tracing; whether from captured numbers
+        self.views: set[int] = set()  # those among them that are parts of others
 
     def run(self) -> Any:
         """What the function returns: a node, or whatever else it is."""
@@ -193,6 +194,8 @@ class Tracer:
                 if number is None:
                     raise self._value_error()
                 return number
+            if op._schema.is_mutable and id(args[0]) not in self.nodes:
+                self._check_place(args[0])
             node = self._record(op, args, kwargs)
             if not op._schema.is_mutable:
                 return self.stand_in(node)
@@ -206,6 +209,12 @@ class Tracer:
         for given in self.captures.checked:
             if given.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and x.numel():
                 raise self.subject.error(f"changes {self.subject.name_of(given)}: it may only read what it captures")
+
+    def _check_place(self, x: torch.Tensor) -> None:
+        """Refuses to write what depends on positions into elements of a tensor: only a number can become a node."""
+        if x.dim() or id(x) in self.views:
+            raise self.subject.error("writes a position or a score into an element of a tensor, wanted numbers only: "
+                                     "choose with torch.where")
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
@@ -222,9 +231,12 @@ class Tracer:
             raise self.subject.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
         is_stale = is_given or any(self.made[id(x)][1] for x in tensors)
         result = op(*args, **kwargs)
+        returns = [given.alias_info for given in op._schema.returns]
+        is_view = any(alias and not alias.is_write for alias in returns) and _name(op) not in _AS_THEY_ARE
         for x in _flat((result,)):
             if isinstance(x, torch.Tensor) and not (self.is_given(x) and any(x is other for other in tensors)):
                 self.made[id(x)] = (x, is_stale)
+                self.views.update({id(x)} if is_view else ())
         return result
 
     def _record(self, op: Any, args: tuple, kwargs: dict) -> Node:
