@@ -8,6 +8,7 @@ import functools
 import math
 import operator
 import sys
+import time
 import timeit
 import types
 
@@ -114,6 +115,20 @@ unchanged = lambda b, h, i, j: i < settings.reach  # noqa: E731
 before = key(unchanged)
 settings.other = 2
 assert key(unchanged) == before, "an attribute that is not named"
+read_reach = lambda module: module.reach  # noqa: E731
+changes(lambda b, h, i, j: i < read_reach(settings), lambda: setattr(settings, "reach", 8), "a module handed over")
+settings.inner = types.ModuleType("inner")
+settings.inner.depth = 1
+changes(lambda b, h, i, j: i < settings.inner.depth, lambda: setattr(settings.inner, "depth", 2), "a module in a module")
+
+
+@functools.wraps(math.exp)
+def looks_like_a_library(x):
+    return x * window
+
+
+looks_like_a_library.__dict__.clear()
+changes(lambda s, b, h, i, j: looks_like_a_library(s), lambda: globals().update(window=window + 1), "what a wrapper reads")
 
 
 def counter():
@@ -159,12 +174,20 @@ def with_attribute(b, h, i, j):
 
 
 with_attribute.reach = 3
+marked = torch.rand(8)
+marked.reach = 3
+lazy = types.ModuleType("lazy")
+lazy.__getattr__ = lambda name: 3
 endless = []
 endless.append(endless)
 unbound = (lambda: (lambda b, h, i, j: later)())  # noqa: E731, F821
 for opaque in (masker, masker.mask, lambda b, h, i, j: i < masker.reach, lambda b, h, i, j: i < Masker.reach, with_effect,
                with_attribute, bias(endless), bias(object()), bias([].append), bias(iter([1])), bias(torch.nn.Linear(2, 2)),
-               functools.lru_cache(bias), bias(functools.lru_cache(bias)), bias({1, 2}), 3, None):  # fmt: skip
+               functools.lru_cache(bias), bias(functools.lru_cache(bias)), bias({1, 2}), 3, None,
+               lambda b, h, i, j: i < read_reach(with_attribute), lambda b, h, i, j: i < read_reach(marked), bias(getattr),
+               lambda b, h, i, j: i < lazy.reach, lambda b, h, i, j: i < getattr(settings, "reach"),
+               lambda b, h, i, j: i < globals()["window"], lambda b, h, i, j: i < eval("window"), bias(time.time),
+               lambda s, b, h, i, j: s * time.time()):  # fmt: skip
     assert fingerprint(opaque) is None, opaque
 assert not trace(masker.mask, "mask", "f32").is_reusable
 assert fingerprint(lambda b, h, i, j: missing(i)) is not None  # noqa: F821

@@ -1,8 +1,9 @@
 """What a function computes, as a key: so that one made anew for every call finds its kernel without being traced.
 
 A function's code and everything it reaches decide what it computes. Numbers count by value, captured tensors by element
-type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity. Of
-anything else, an object or a class of the user's, it cannot be told whether it changed, and there is no key.
+type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity, other
+modules by the attributes that any of the code asks for, since one function may hand them to another. Of anything else,
+an object or a class of the user's, it cannot be told whether it changed, and there is no key.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ def fingerprint(function: Any) -> Fingerprint | None:
     """The fingerprint of a function as it is now, or None where it cannot be told: then it must be traced each time."""
     if type(function) is not types.FunctionType and type(function) is not functools.partial:
         return None
-    parts: list = []
+    parts = _Parts()
     tensors: list = []
     try:
-        _value(function, parts, tensors, _nothing)
+        _value(function, parts, tensors)
+        if parts.holders:
+            _attributes(parts, tensors)
         return Fingerprint(tuple(parts), tuple(tensors))
     except (_Opaque, RecursionError, ValueError):  # ValueError: a variable of the closure that is not bound yet
         return None
@@ -42,6 +45,20 @@ def fingerprint(function: Any) -> Fingerprint | None:
 
 class _Opaque(Exception):
     """Something that may change without our seeing it."""
+
+
+class _Parts(list):
+    """What a key is made of."""
+
+    __slots__ = ("holders",)
+
+    def __init__(self):
+        self.holders: list = []  # modules of the user's, and functions and tensors that were given attributes
+
+
+# What reaches things by names that are not in the code, or asks the world outside.
+_REFLECTIVE = {"getattr", "hasattr", "setattr", "delattr", "vars", "dir", "globals", "locals", "eval", "exec", "compile",
+               "__import__", "open", "input"}  # fmt: skip
 
 
 class _Plan:
@@ -53,7 +70,7 @@ class _Plan:
     def __init__(self, code: types.CodeType):
         self.code = code
         self.globals, self.attributes = names_in(code)
-        self.is_opaque = _has_effects(code)
+        self.is_opaque = _has_effects(code) or not _REFLECTIVE.isdisjoint(self.globals)
 
 
 def _has_effects(code: types.CodeType) -> bool:
@@ -82,52 +99,70 @@ def _plan_of(code: types.CodeType) -> _Plan:
     return plan
 
 
-_nothing = _Plan((lambda: None).__code__)  # what stands around the function itself
+def _attributes(parts: _Parts, tensors: list) -> None:
+    """Adds the attributes that the code asks for of its modules: until there are no more, for what they hold may have
+    code and modules of its own. Those of functions and tensors are too rare to be followed."""
+    done: set[tuple[int, str]] = set()
+    while True:
+        asked = {name for part in parts if type(part) is _Plan for name in part.attributes}
+        todo = [(holder, name) for holder in parts.holders for name in sorted(asked) if (id(holder), name) not in done]
+        if not todo:
+            return
+        for holder, name in todo:
+            done.add((id(holder), name))
+            held = vars(holder)
+            if name in held and isinstance(holder, types.ModuleType):
+                parts += (holder, name)
+                _value(held[name], parts, tensors)
+            elif name in held or "__getattr__" in held:
+                raise _Opaque
 
 
-def _function(x: types.FunctionType, parts: list, tensors: list, plan: _Plan) -> None:
+def _function(x: types.FunctionType, parts: _Parts, tensors: list) -> None:
     code = x.__code__
-    caller, plan = plan, _plans.get(id(code)) or _plan_of(code)
-    if caller is not _nothing and is_library(x):
+    plan = _plans.get(id(code)) or _plan_of(code)
+    if parts and is_library(x):
         parts.append(x)
         return
-    if plan.is_opaque or (caller.attributes or plan.attributes) and x.__dict__:
+    if plan.is_opaque:
         raise _Opaque
+    if x.__dict__:
+        parts.holders.append(x)
     parts.append(plan)
     if x.__closure__ is not None:
         for cell in x.__closure__:
             value = cell.cell_contents
-            _HANDLERS.get(type(value), _unusual)(value, parts, tensors, plan)
+            _HANDLERS.get(type(value), _unusual)(value, parts, tensors)
     if plan.globals:
         names = x.__globals__
         for name in plan.globals:
             if name not in names:
                 parts.append(getattr(builtins, name, None))
             elif (value := names[name]) is not x:  # recursion ends here: what a function is, it says once
-                _HANDLERS.get(type(value), _unusual)(value, parts, tensors, plan)
+                _HANDLERS.get(type(value), _unusual)(value, parts, tensors)
     if x.__defaults__:
-        _sequence(x.__defaults__, parts, tensors, plan)
+        _sequence(x.__defaults__, parts, tensors)
     if x.__kwdefaults__:
-        _dict(x.__kwdefaults__, parts, tensors, plan)
+        _dict(x.__kwdefaults__, parts, tensors)
 
 
-def _value(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
-    _HANDLERS.get(type(x), _unusual)(x, parts, tensors, plan)
+def _value(x: Any, parts: _Parts, tensors: list) -> None:
+    _HANDLERS.get(type(x), _unusual)(x, parts, tensors)
 
 
-def _number(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+def _number(x: Any, parts: _Parts, tensors: list) -> None:
     parts.append(type(x))
     parts.append(x)
 
 
-def _float(x: float, parts: list, tensors: list, plan: _Plan) -> None:
+def _float(x: float, parts: _Parts, tensors: list) -> None:
     parts.append(type(x))
     # 0.0 and -0.0 are equal, but not the same.
     parts.append(x if x else math.copysign(1.0, x))
     parts.append(x)
 
 
-def _tensor(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+def _tensor(x: Any, parts: _Parts, tensors: list) -> None:
     number = 0
     for known in tensors:
         if known is x:
@@ -135,64 +170,64 @@ def _tensor(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
         number += 1
     else:
         tensors.append(x)
+        if getattr(x, "__dict__", None):
+            parts.holders.append(x)
     parts += (type(x), x.dtype, x.ndim, number)
 
 
-def _sequence(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+def _sequence(x: Any, parts: _Parts, tensors: list) -> None:
     parts.append(type(x))
     parts.append(len(x))
     for item in x:
-        _value(item, parts, tensors, plan)
+        _value(item, parts, tensors)
 
 
-def _dict(x: dict, parts: list, tensors: list, plan: _Plan) -> None:
+def _dict(x: dict, parts: _Parts, tensors: list) -> None:
     parts.append(dict)
     parts.append(len(x))
     for key, value in x.items():
-        _value(key, parts, tensors, plan)
-        _value(value, parts, tensors, plan)
+        _value(key, parts, tensors)
+        _value(value, parts, tensors)
 
 
-def _partial(x: functools.partial, parts: list, tensors: list, plan: _Plan) -> None:
+def _partial(x: functools.partial, parts: _Parts, tensors: list) -> None:
     if x.__dict__:
         raise _Opaque
     parts.append(functools.partial)
-    _value(x.func, parts, tensors, plan)
-    _sequence(x.args, parts, tensors, plan)
-    _dict(x.keywords, parts, tensors, plan)
+    _value(x.func, parts, tensors)
+    _sequence(x.args, parts, tensors)
+    _dict(x.keywords, parts, tensors)
 
 
 _libraries: set[types.ModuleType] = set()
 
 
-def _module(x: types.ModuleType, parts: list, tensors: list, plan: _Plan) -> None:
+def _module(x: types.ModuleType, parts: _Parts, tensors: list) -> None:
     parts.append(x)
     if x in _libraries:
         return
     if is_library(x):
         _libraries.add(x)
         return
-    held = vars(x)
-    for name in plan.attributes:
-        if name in held:
-            parts.append(name)
-            _value(held[name], parts, tensors, plan)
+    parts.holders.append(x)
 
 
-def _builtin(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+def _builtin(x: Any, parts: _Parts, tensors: list) -> None:
     owner = getattr(x, "__self__", None)
     if owner is not None and not isinstance(owner, (types.ModuleType, type)):
         raise _Opaque  # a method bound to something that may change
+    if not is_library(x) and (owner is None or not is_library(owner)) or x.__name__ in _REFLECTIVE:
+        raise _Opaque
     parts.append(x)
 
 
-def _class(x: type, parts: list, tensors: list, plan: _Plan) -> None:
+def _class(x: type, parts: _Parts, tensors: list) -> None:
     if not is_library(x):
         raise _Opaque
     parts.append(x)
 
 
-_HANDLERS: dict[type, Callable[[Any, list, list, Any], None]] = {
+_HANDLERS: dict[type, Callable[[Any, _Parts, list], None]] = {
     int: _number, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number, float: _float,
     complex: _number, range: _number, tuple: _sequence, list: _sequence, dict: _dict,
     types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
@@ -200,7 +235,7 @@ _HANDLERS: dict[type, Callable[[Any, list, list, Any], None]] = {
 }  # fmt: skip
 
 
-def _unusual(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
+def _unusual(x: Any, parts: _Parts, tensors: list) -> None:
     """Types that are met for the first time."""
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
         _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor})
@@ -212,9 +247,9 @@ def _unusual(x: Any, parts: list, tensors: list, plan: _Plan) -> None:
         _HANDLERS.update({kind: _float for kind in numpy.sctypeDict.values() if issubclass(kind, numpy.floating)})
     kind = type(x)
     if kind in _HANDLERS:
-        _HANDLERS[kind](x, parts, tensors, plan)
+        _HANDLERS[kind](x, parts, tensors)
     elif isinstance(x, type):
-        _class(x, parts, tensors, plan)
+        _class(x, parts, tensors)
     elif kind.__module__ == "torch._ops" or numpy is not None and isinstance(x, numpy.dtype):
         parts.append(x)
     elif kind.__name__ == "_ArrayFunctionDispatcher" and kind.__module__.startswith("numpy"):

@@ -134,13 +134,17 @@ def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(attributes)
 
 
-_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath"}
+_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath", "_operator",
+              "_functools"}  # fmt: skip
 
 
 def is_library(x: Any) -> bool:
     """Whether a module, function or class is one that nobody changes: of Python, torch or NumPy. Functions that these
     make around the user's have a closure, and are not."""
-    name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None) or ""
+    if isinstance(x, types.FunctionType):
+        name = x.__globals__.get("__name__") or ""  # wrappers may say that they are of the module of what they wrap
+    else:
+        name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None) or ""
     return name.partition(".")[0] in _LIBRARIES and not getattr(x, "__closure__", None)
 
 
