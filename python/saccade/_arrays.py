@@ -96,9 +96,14 @@ def check_result(name: str, x: Any) -> bool:
         if x.is_nested:
             check_torch(name, x)
         return True
-    if not x.flags.writeable:
-        raise ValueError(f"{name} is a read-only NumPy array, wanted one to write to")
+    check_writable(name, x)
     return False
+
+
+def check_writable(name: str, x: Any) -> None:
+    """Refuses a read-only NumPy array, a ValueError, and says nothing of anything else."""
+    if is_numpy(x) and not x.flags.writeable:
+        raise ValueError(f"{name} is a read-only NumPy array, wanted one to write to")
 
 
 def _refuse(name: str, x: object) -> NoReturn:
@@ -175,7 +180,8 @@ def _truth(x: Any) -> bool | int:
 
 
 def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """Address of element 0, DLDataType, extents and strides in elements of an array that check_tensor let pass."""
+    """Address of element 0, DLDataType, extents and strides in elements of an array. Its type is checked here, the rest
+    of check_tensor is not."""
     if is_torch(x):
         try:
             return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
@@ -184,6 +190,8 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
         except RuntimeError:
             check_torch(name, x)
             raise
+    if not is_numpy(x) or x.dtype not in _codes:
+        check_tensor(name, x)
     size, strides = x.itemsize, x.strides
     if not x.flags.c_contiguous and any(stride % size for stride in strides):
         raise ValueError(f"{name} has strides of {strides} bytes, wanted multiples of its {size}-byte elements")

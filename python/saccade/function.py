@@ -55,6 +55,7 @@ class Function:
         """What it takes, in order."""
         self.results: tuple[Value, ...] = values[count:]
         """What it gives, in order; all are tensors."""
+        self._names = [value.name for value in values]
         self._tensors = [(i, value.name) for i, value in enumerate(self.inputs) if value.shape is not None]
         self._scalars = [
             (i, value.name, value.type, (info.dtype.code, info.dtype.bits))
@@ -121,8 +122,16 @@ class Function:
 
     def into(self, *values: Any) -> None:
         """Calls it on inputs, then results, which are the caller's memory, as `tvm_ffi` does but for NumPy arrays too,
-        and without importing tvm_ffi. Shapes, types and strides are checked; the rest is as in `tvm_ffi`."""
-        self._run([_describe(f"argument #{i}", value) for i, value in enumerate(values)])
+        and without importing tvm_ffi. Numbers, shapes, types and strides are checked, and that results may be written
+        to; the rest is as in `tvm_ffi`."""
+        names = self._names
+        if len(values) == len(names):  # else the number is refused below
+            values = self._with_numbers(values)
+            for i in range(len(self.inputs), len(names)):
+                _arrays.check_writable(names[i], values[i])
+        else:
+            names = [f"argument #{i}" for i in range(len(values))]
+        self._run([_describe(name, value) for name, value in zip(names, values)])
 
     def result_shapes(self, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
         """The shapes of the results for these inputs, which it checks; nothing is computed."""
@@ -152,7 +161,7 @@ class Function:
         return tuple(bound[name] for name in names)
 
     def _with_numbers(self, inputs: tuple) -> tuple:
-        """The inputs with Python's numbers as scalars."""
+        """The inputs (and what follows them) with Python's numbers as scalars."""
         converted = list(inputs)
         for i, name, type, encoded in self._scalars:
             converted[i] = _arrays.check_scalar(name, type, encoded, converted[i])
@@ -232,6 +241,8 @@ class Function:
         described = self._describe_inputs(inputs)
         if results is not None:
             self._run(described + [_describe(value.name, result) for value, result in zip(self.results, results)])
+            if written := tuple(filter(_arrays.is_torch, results)):
+                _arrays.torch_module().autograd.graph.increment_version(written)
             return results
         shapes, key = self._find_shapes(inputs, described)
         empty = self._empty_torch if is_torch else self._empty_numpy

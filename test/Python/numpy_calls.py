@@ -18,7 +18,10 @@ import saccade
 random = np.random.default_rng(3)
 attend = saccade.compile(programs.attention()).attend
 q, k, v = random.standard_normal((3, 2, 3, 7, 16)).astype(np.float32)
+first = np.empty_like(q)
+attend.into(q, k, v, first)  # before anything else has seen an array
 wanted = attend(q, k, v)
+assert np.array_equal(first, wanted)
 assert type(wanted) is np.ndarray and wanted.dtype == np.float32 and wanted.flags.c_contiguous
 assert np.abs(wanted - expected_attention(q, k, v)).max() < 1e-5
 assert "torch" not in sys.modules and "tvm_ffi" not in sys.modules, "NumPy arrays need neither"
@@ -101,6 +104,15 @@ assert capped(q1, k1, v1, 5, 2.5, True, out=outs) is outs
 assert np.array_equal(outs[0], capped(q1, k1, v1, 5, 2.5, True)[0])
 into = np.empty_like(q)
 assert attend.into(q, k, v, into) is None and np.array_equal(into, wanted)
+outs[0].fill(np.nan)
+for numbers in ((5, 2, True), (np.int32(5), np.float64(2), 1)):  # an int serves for a float, and not the other way round
+    capped.into(q1, k1, v1, *numbers, *outs)
+    assert np.array_equal(outs[0], capped(q1, k1, v1, 5, 2.0, True)[0]), numbers
+refused(TypeError, ["n is 5.0, wanted an integer (index)"], capped.into, q1, k1, v1, 5.0, 2.5, True, *outs)
+refused(TypeError, ["found 5 arguments, wanted 6 inputs"], capped.into, q1, k1, v1, 5, 2.5)
+refused(TypeError, ["k is a list, wanted"], attend.into, q, [1.0], v, into)
+refused(TypeError, ["k has dtype >f4", "other byte order"], attend.into, q, k.astype(">f4"), v, into)
+refused(ValueError, ["output is a read-only NumPy array"], attend.into, q, k, v, frozen[0])
 
 refused(ValueError, ["result 'output'", "found extent 6 in dimension 2, wanted 7"], attend, q, k, v, out=out[:, :, :6])
 refused(TypeError, ["result 'output'", "element type f64, wanted f32"], attend, q, k, v, out=out.astype(float))
