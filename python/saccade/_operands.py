@@ -123,16 +123,24 @@ def check_layout(layout: Any) -> int:
 # --- tensors ----------------------------------------------------------------------------------------------------------
 
 
+def _check_tensor(name: str, x: Any) -> bool:
+    """The usual check, and one for tensors whose extents cannot even be asked for."""
+    is_torch = _arrays.check_tensor(name, x)
+    if is_torch and x.is_nested:
+        _arrays.check_torch(name, x)
+    return is_torch
+
+
 def check_kind(name: str, x: Any, is_torch: bool) -> None:
     """Refuses what compiled code cannot read, and another kind than q's."""
-    if _arrays.check_tensor(name, x) != is_torch:
+    if _check_tensor(name, x) != is_torch:
         found, wanted = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
         raise TypeError(f"{name} is a {found}, wanted a {wanted}, as q is")
 
 
 def check_kinds(q: Array, k: Array, v: Array) -> bool:
     """The same for q, k and v. Returns whether they are torch tensors."""
-    is_torch = _arrays.check_tensor("q", q)
+    is_torch = _check_tensor("q", q)
     check_kind("k", k, is_torch)
     check_kind("v", v, is_torch)
     return is_torch

@@ -152,7 +152,7 @@ def attention(
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
         plan.was_used = True
-    except (KeyError, IndexError, TypeError, AttributeError):
+    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # a nested tensor has no extents
         plan = None
     if plan is None:
         plan = _make_plan(q, k, v, out, kv_len, tensors, kind, score_region, mask_region)

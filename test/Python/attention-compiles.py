@@ -1,6 +1,7 @@
 """What makes a new kernel of `saccade.attention` and what does not, as the counters of `saccade.cache_info` tell.
 
-REQUIRES: numpy
+REQUIRES: numpy, torch
+UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 

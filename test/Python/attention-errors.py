@@ -1,7 +1,8 @@
 """What `saccade.attention` cannot take is refused with the usual exception, which names the argument, what was found
 and what was wanted. Every case is tried twice: when nothing is compiled yet, and when a kernel of its kind is.
 
-REQUIRES: numpy
+REQUIRES: numpy, torch
+UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 
@@ -34,6 +35,7 @@ def refuse(kind, words, *operands, **options):
 def refuse_operands():
     """q, k and v that do not fit, with torch."""
     fake = FakeTensorMode()
+    nested = torch.nested.nested_tensor([torch.ones(2, 7, 16), torch.ones(2, 5, 16)])
     cases = [
         (TypeError, "q is None | torch CPU tensor or a NumPy array", (None, k, v)),
         (TypeError, "q is a list", (q.tolist(), k, v)),
@@ -64,6 +66,8 @@ def refuse_operands():
         (TypeError, "k is on meta | wanted cpu", (q, k.to("meta"), v)),
         (TypeError, "v is a FakeTensor", (q, k, fake.from_tensor(v))),
         (TypeError, "k is a sparse_coo tensor | wanted a dense one", (q, k.to_sparse(), v)),
+        (TypeError, "q is a nested tensor | wanted a dense one", (nested, k, v)),
+        (TypeError, "v is a nested tensor | wanted a dense one", (q, k, nested)),
     ]
     for kind, words, operands in cases:
         refuse(kind, words, *operands)

@@ -1,7 +1,8 @@
 """`score` and `mask` of `saccade.attention` are Python functions of index scalars; what they close over is read anew at
 each call, and a function made anew is compiled again only where it computes something else.
 
-REQUIRES: numpy
+REQUIRES: numpy, torch
+UNSUPPORTED: asan, tsan
 RUN: %python %s %S/Inputs
 """
 

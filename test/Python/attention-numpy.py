@@ -1,6 +1,7 @@
 """`saccade.attention` on NumPy arrays, in a process that has no torch: options, layouts, types, strides, functions.
 
 REQUIRES: numpy
+UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 

@@ -1,7 +1,8 @@
 """`saccade.attention` from several Python threads at once: the same kinds of calls, first met at the same time, give
 each thread its own results, and each program is compiled once.
 
-REQUIRES: numpy
+REQUIRES: numpy, torch
+UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 

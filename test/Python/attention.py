@@ -1,6 +1,7 @@
 """`saccade.attention` on torch tensors equals the formula in float64, for every option, layout, type and stride.
 
-REQUIRES: numpy
+REQUIRES: numpy, torch
+UNSUPPORTED: asan, tsan
 RUN: %python %s %S/Inputs
 """
 
