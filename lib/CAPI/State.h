@@ -5,14 +5,14 @@
 #include "saccade-c/saccade.h"
 #include "saccade/JIT/KernelCache.h"
 #include "saccade/Runtime/Entry.h"
+#include "saccade/Support/ForkSafeMutex.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <atomic>
-#include <mutex>
 #include <optional>
 
 struct SaccadeContext {
   saccade::KernelCache cache;
-  std::mutex lock; ///< of what follows
+  saccade::ForkSafeMutex lock; ///< of what follows
   SaccadeDiagnosticHandler handler = nullptr;
   void *user = nullptr;
 };

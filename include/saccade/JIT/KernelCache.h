@@ -8,8 +8,8 @@
 #define SACCADE_JIT_KERNELCACHE_H
 
 #include "saccade/JIT/Executable.h"
+#include "saccade/Support/ForkSafeMutex.h"
 #include "llvm/ADT/StringMap.h"
-#include <mutex>
 
 namespace saccade {
 
@@ -40,7 +40,7 @@ public:
 private:
   struct Slot;
 
-  mutable std::mutex lock; ///< of all below; never held while compiling
+  mutable ForkSafeMutex lock; ///< of all below; never held while compiling
   llvm::StringMap<std::shared_ptr<Slot>> slots;
   uint64_t hits = 0, compilations = 0;
 };

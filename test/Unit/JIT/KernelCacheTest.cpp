@@ -160,4 +160,28 @@ TEST(KernelCache, ChildrenOfAForkDoNotWaitForThreadsOfTheParent) {
   EXPECT_EQ("", slow.end());
 }
 
+TEST(KernelCache, ChildrenOfAForkFindItsLockFree) {
+  KernelCache cache;
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop)
+      (void)cache.info();
+  });
+  int hanging = 0;
+  for (int i = 0; i < 100 && hanging == 0; ++i) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(5);
+      (void)cache.info();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(child, waitpid(child, &status, 0));
+    hanging += !WIFEXITED(status);
+  }
+  stop = true;
+  busy.join();
+  EXPECT_EQ(0, hanging);
+}
+
 } // namespace
