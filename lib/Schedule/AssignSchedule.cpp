@@ -18,17 +18,19 @@ using namespace saccade;
 /// The part of a core's second-level cache (1 MiB on current servers) that the operands of a task may fill.
 static constexpr int64_t cacheBytes = 640 * 1024;
 
-attn::ScheduleAttr saccade::scheduleAttention(MLIRContext *context, unsigned scoreBits, int64_t depth,
-                                              int64_t valueDepth, const CPUTarget &target) {
+attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth,
+                                              const CPUTarget &target) {
   // A step holds the packed keys and values; a task also its queries and its accumulator. Steps of 512 keys are
-  // where rescaling and packing stop to show; halve both until they fit.
-  int64_t rows = 384, cols = 512;
-  int64_t columnBytes = (depth + valueDepth) * scoreBits / 8;
+  // where rescaling and packing stop to show, twice as many where products of pairs are twice as fast; halve both until
+  // they fit.
+  int64_t step = target.productStep(element, element);
+  int64_t rows = 384, cols = 512 * step;
+  int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / step / 8;
   while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
-    rows = rows > 96 ? rows / 2 : rows;
+    rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
     cols /= 2;
   }
-  return attn::ScheduleAttr::get(context, rows, cols, 0);
+  return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }
 
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
@@ -53,8 +55,7 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
         return;
       int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
       int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
-      unsigned bits = attn::getScoreType(getElementTypeOrSelf(op.getQuery())).getWidth();
-      op.setScheduleAttr(scheduleAttention(&getContext(), bits, depth, valueDepth, *cpu));
+      op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (!isMatrixProduct(op) || op->hasAttr("schedule"))

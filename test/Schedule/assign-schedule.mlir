@@ -1,4 +1,5 @@
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4 | FileCheck %s
+// RUN: saccade-opt %s --attn-assign-schedule=target=v4-bf16 | FileCheck %s --check-prefix=PAIRS
 
 // Sequence lengths do not enter: a short static problem gets the tiles of any length.
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
@@ -15,6 +16,19 @@ func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256x
   // CHECK: {schedule = #attn.schedule<rows = 96, cols = 64>}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x256xf64>, tensor<?x256xf64>, tensor<?x256xf64>) -> tensor<?x256xf64>
   return %a : tensor<?x256xf64>
+}
+
+// Pairs of bf16 are half as large as what is widened.
+// CHECK-LABEL: @pairs_get_larger_tiles
+// PAIRS-LABEL: @pairs_get_larger_tiles
+func.func @pairs_get_larger_tiles(%x: tensor<?x64xbf16>, %y: tensor<?x128xbf16>) -> (tensor<?x64xbf16>, tensor<?x128xbf16>) {
+  // CHECK: {schedule = #attn.schedule<rows = 384, cols = 512>}
+  // PAIRS: {schedule = #attn.schedule<rows = 384, cols = 1024>}
+  %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
+  // CHECK: {schedule = #attn.schedule<rows = 192, cols = 256>}
+  // PAIRS: {schedule = #attn.schedule<rows = 384, cols = 512>}
+  %b = attn.attention %y[s,d], %y[s,d], %y[s,d] : (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
+  return %a, %b : tensor<?x64xbf16>, tensor<?x128xbf16>
 }
 
 // CHECK-LABEL: @a_given_schedule_is_kept

@@ -14,9 +14,8 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Schedule/Passes.h.inc"
 
-/// The tiles of attention over scores of `scoreBits` bits with `depth` key and `valueDepth` value columns.
-attn::ScheduleAttr scheduleAttention(mlir::MLIRContext *context, unsigned scoreBits, int64_t depth, int64_t valueDepth,
-                                     const CPUTarget &target);
+/// The tiles of attention over operands of type `element` with `depth` key and `valueDepth` value columns.
+attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
 /// The tiles of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
