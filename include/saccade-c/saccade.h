@@ -62,7 +62,8 @@ SACCADE_API const char *saccade_option_names(void);
 
 /* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics (NULL:
  * "program"). The same program with the same options is compiled once in a context and then found again, without
- * diagnostics; a thread that asks for what another one is compiling waits for it. The caller owns one reference to
+ * diagnostics; a thread that asks for what another one is compiling waits for it. The cache keeps 1024 modules and
+ * then forgets the one asked for longest ago. The caller owns one reference to
  * *module, which is NULL unless the result is SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                                           const SaccadeOption *options, size_t num_options, SaccadeModule **module);

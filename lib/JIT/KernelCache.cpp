@@ -14,7 +14,8 @@ struct KernelCache::Slot {
   /// Waited on without a condition variable, whose waiters of before a fork could never be joined after it.
   std::atomic<int> state{Compiling};
   const pid_t process = getpid();
-  Program program; ///< set before `state` is Done
+  Program program;      ///< set before `state` is Done
+  uint64_t lastUse = 0; ///< by the cache's clock; read and written with its lock held
 
   /// In the child of a fork nobody is left to finish what a thread of the parent was compiling.
   bool isAbandoned() const { return state.load() == Compiling && process != getpid(); }
@@ -57,22 +58,46 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
     if (other->state.load() == Slot::Done) {
       guard.lock();
       ++hits;
+      other->lastUse = ++clock;
       return other->program;
     }
   }
 
   llvm::Expected<Program> compiled = compile();
+  std::vector<std::shared_ptr<Slot>> forgotten; // code is unmapped after the lock is free
   {
     std::lock_guard guard(lock);
     auto place = slots.find(key);
     if (!compiled && place != slots.end() && place->second == mine)
       slots.erase(place);
+    if (compiled) {
+      mine->program = *compiled;
+      mine->lastUse = ++clock;
+    }
+    mine->state.store(compiled ? Slot::Done : Slot::Failed);
+    forgotten = takeOldest();
   }
-  if (compiled)
-    mine->program = *compiled;
-  mine->state.store(compiled ? Slot::Done : Slot::Failed);
   mine->state.notify_all();
   return compiled;
+}
+
+std::vector<std::shared_ptr<KernelCache::Slot>> KernelCache::takeOldest() {
+  std::vector<std::shared_ptr<Slot>> oldest;
+  while (true) {
+    // A look at every program is nothing beside the compilation that went before.
+    auto first = slots.end();
+    size_t done = 0;
+    for (auto place = slots.begin(); place != slots.end(); ++place)
+      if (place->second->state.load() == Slot::Done) {
+        ++done;
+        if (first == slots.end() || place->second->lastUse < first->second->lastUse)
+          first = place;
+      }
+    if (done <= std::max<size_t>(limit, 1))
+      return oldest;
+    oldest.push_back(std::move(first->second));
+    slots.erase(first);
+  }
 }
 
 KernelCache::Info KernelCache::info() const {

@@ -16,6 +16,9 @@ namespace saccade {
 /// Every function may be called from several threads at once.
 class KernelCache {
 public:
+  /// Keeps up to `limit` programs, at least one; beyond it forgets the one asked for longest ago.
+  explicit KernelCache(size_t limit = 1024) : limit(limit) {}
+
   /// Whoever holds one keeps the code alive, also after the cache is gone.
   using Program = std::shared_ptr<const Executable>;
 
@@ -40,9 +43,15 @@ public:
 private:
   struct Slot;
 
+  /// Takes programs beyond the limit out of the map. To be called with the lock held; what is returned goes after it.
+  std::vector<std::shared_ptr<Slot>> takeOldest();
+
+  const size_t limit;
+
   mutable ForkSafeMutex lock; ///< of all below; never held while compiling
   llvm::StringMap<std::shared_ptr<Slot>> slots;
   uint64_t hits = 0, compilations = 0;
+  uint64_t clock = 0; ///< goes on with every request
 };
 
 } // namespace saccade

@@ -71,6 +71,36 @@ TEST(KernelCache, FindsWhatItHas) {
   expectInfo(cache, 1, 2, 2);
 }
 
+TEST(KernelCache, ForgetsWhatWasAskedForLongestAgo) {
+  KernelCache cache(2);
+  Result a = cache.get("a", make), b = cache.get("b", make);
+  ASSERT_TRUE(a && b);
+  ASSERT_EQ("", errorOf(cache.get("a", mustNotRun))); // so b is the oldest
+  ASSERT_EQ("", errorOf(cache.get("c", make)));
+  expectInfo(cache, 1, 3, 2);
+  EXPECT_EQ(2, a->use_count());
+  EXPECT_EQ(1, b->use_count()) << "the cache holds what it has forgotten";
+  EXPECT_EQ("", errorOf(cache.get("a", mustNotRun)));
+  EXPECT_EQ("", errorOf(cache.get("c", mustNotRun)));
+  EXPECT_EQ("", errorOf(cache.get("b", make)));
+  expectInfo(cache, 3, 4, 2);
+}
+
+TEST(KernelCache, CodeThatIsForgottenMayUseTheCache) {
+  KernelCache cache(1);
+  uint64_t modules = 0;
+  auto makeLooking = [&]() -> Result {
+    std::shared_ptr<int> owner(new int, [&](int *number) {
+      delete number;
+      modules = cache.info().modules; // hangs where the lock is held
+    });
+    return Program(owner, reinterpret_cast<const Executable *>(owner.get()));
+  };
+  EXPECT_EQ("", errorOf(cache.get("a", makeLooking)));
+  EXPECT_EQ("", errorOf(cache.get("b", make)));
+  EXPECT_EQ(1u, modules);
+}
+
 TEST(KernelCache, KeepsNoFailures) {
   KernelCache cache;
   EXPECT_EQ("refused", errorOf(cache.get("a", fail)));
@@ -131,6 +161,18 @@ TEST(KernelCache, WhoWaitedForAFailureTriesForItself) {
   EXPECT_EQ("refused", slow.end());
   EXPECT_EQ("", waiting.get());
   expectInfo(cache, 0, 2, 1);
+}
+
+TEST(KernelCache, ForgetsNothingThatIsBeingMade) {
+  KernelCache cache(1);
+  SlowCompilation slow(cache, "a", make);
+  EXPECT_EQ("", errorOf(cache.get("b", make)));
+  EXPECT_EQ("", errorOf(cache.get("c", make)));
+  std::future<std::string> waiting = askMeanwhile(cache, mustNotRun);
+  EXPECT_EQ("", slow.end());
+  EXPECT_EQ("", waiting.get());
+  EXPECT_EQ("", errorOf(cache.get("a", mustNotRun)));
+  expectInfo(cache, 2, 3, 1);
 }
 
 TEST(KernelCache, ForgetsAlsoWhatIsBeingMade) {
