@@ -25,6 +25,7 @@ typedef struct SaccadeValueType {
   uint16_t reserved;
 } SaccadeValueType;
 
+/* Of the table's layout and meaning; `version` and `name` stay where they are in all of them. */
 #define SACCADE_ENTRY_VERSION 1
 
 /* The x86-64 ISA levels of --target, each with all before it. */
@@ -36,7 +37,7 @@ typedef enum SaccadeLevel {
 } SaccadeLevel;
 
 typedef struct SaccadeEntry {
-  int32_t version; /* SACCADE_ENTRY_VERSION */
+  int32_t version; /* SACCADE_ENTRY_VERSION; calls of any other are refused */
   int32_t num_inputs, num_results;
   int32_t level;                  /* SaccadeLevel that the processor must have */
   const char *name;               /* of the function in the program, without '@' */
@@ -75,7 +76,7 @@ typedef enum SaccadeStatus {
   SaccadeTypeError = 1,   /* kind or number of arguments, element type, number of dimensions, device */
   SaccadeValueError = 2,  /* extents, missing data */
   SaccadeOutOfMemory = 3, /* the results hold anything; what the call allocated is released */
-  SaccadeUnsupported = 5, /* the processor has not what the code was compiled for */
+  SaccadeUnsupported = 5, /* the processor, or this runtime, is not what the code was compiled for */
 } SaccadeStatus;
 
 /* Checks the arguments and runs the entry: inputs, then results, which are the caller's memory, must have the extents

@@ -70,7 +70,14 @@ static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
   return refuse(SaccadeOutOfMemory, entry, "out of memory");
 }
 
-static SaccadeStatus refuseLevel(const SaccadeEntry &entry) {
+/// Whether this runtime can read the table and this processor run the code behind it, the shape function too. Nothing
+/// else of the table may be read before; its name stands where it always will.
+static SaccadeStatus checkTable(const SaccadeEntry &entry) {
+  if (entry.version != SACCADE_ENTRY_VERSION)
+    return refuse(SaccadeUnsupported, entry, "compiled for version %d of the runtime, this is version %d",
+                  entry.version, SACCADE_ENTRY_VERSION);
+  if (entry.level <= machineLevel())
+    return SaccadeDone;
   return refuse(SaccadeUnsupported, entry, "compiled for target %s, this processor has %s",
                 nameOf(static_cast<SaccadeLevel>(entry.level)), nameOf(machineLevel()));
 }
@@ -139,10 +146,10 @@ static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgumen
 }
 
 SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count) {
+  if (SaccadeStatus status = checkTable(*entry))
+    return status;
   if (count != entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/true);
-  if (entry->level > machineLevel())
-    return refuseLevel(*entry);
   Frame frame(*entry);
   if (!frame.pointers)
     return refuseMemory(*entry);
@@ -157,10 +164,10 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
 
 SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
                                    int64_t *sizes) {
+  if (SaccadeStatus status = checkTable(*entry))
+    return status;
   if (count < entry->num_inputs || count > entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/false);
-  if (entry->level > machineLevel()) // the shape function is compiled for it too
-    return refuseLevel(*entry);
   Frame frame(*entry);
   if (!frame.pointers)
     return refuseMemory(*entry);

@@ -169,6 +169,19 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
   EXPECT_EQ(saccade_entry_shapes(&entry, nullptr, 0, nullptr), SaccadeUnsupported);
 }
 
+TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
+  // Nothing but the name may be read where the layout is another one: the counts are beyond any memory.
+  for (int32_t version : {SACCADE_ENTRY_VERSION - 1, SACCADE_ENTRY_VERSION + 1}) {
+    SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other", nullptr, nullptr, nullptr};
+    std::string wanted = "other: compiled for version " + std::to_string(version) +
+                         " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
+    EXPECT_EQ(SaccadeUnsupported, saccade_entry_call(&entry, nullptr, INT32_MAX / 2 * 2));
+    EXPECT_EQ(wanted, saccade_entry_message());
+    EXPECT_EQ(SaccadeUnsupported, saccade_entry_shapes(&entry, nullptr, INT32_MAX / 2, nullptr));
+    EXPECT_EQ(wanted, saccade_entry_message());
+  }
+}
+
 TEST(Entry, LevelOfThisProcessorIsWhatTheCompilerSees) {
   // The compiler asks LLVM; a table of the level that it calls "host" must run here, and none above.
   std::string words;
