@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
+#include "Strides.h"
 #include "saccade/Runtime/Conversions.h"
 #include <cstring>
 
@@ -174,26 +175,6 @@ SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32
   return isReal ? convertReal(place, argument, words) : convertInteger(place, argument, words);
 }
 
-/// Whether steps along two dimensions lead to one element: a steps of `left` are as long as b of `right`.
-static bool stepsMeet(int64_t leftExtent, int64_t left, int64_t rightExtent, int64_t right) {
-  int64_t small = left, large = right;
-  if (small > large) {
-    small = right, large = left;
-    int64_t extent = leftExtent;
-    leftExtent = rightExtent, rightExtent = extent;
-  }
-  int64_t reach;
-  if (!__builtin_mul_overflow(small, leftExtent - 1, &reach) && reach < large)
-    return false; // nested, as nearly always
-  int64_t a = large, b = small;
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return large / a < leftExtent && small / a < rightExtent;
-}
-
 SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words,
                                             const int64_t *extents, const Span &span) {
   Place place{entry, index};
@@ -205,16 +186,24 @@ SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t i
              static_cast<long long>(extents[i]));
   if (span.isEmpty)
     return SaccadeDone;
-  for (int32_t i = 0; i < rank; ++i) {
-    if (sizes[i] == 1)
-      continue;
-    if (strides[i] <= 0)
+  for (int32_t i = 0; i < rank; ++i)
+    if (sizes[i] != 1 && strides[i] <= 0)
       REFUSE(SaccadeValueError, "found stride %lld in dimension %d, wanted a positive one",
              static_cast<long long>(strides[i]), i);
-    for (int32_t j = 0; j < i; ++j)
-      if (sizes[j] > 1 && stepsMeet(sizes[j], strides[j], sizes[i], strides[i]))
-        REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d put two elements in one place",
-               static_cast<long long>(strides[j]), static_cast<long long>(strides[i]), j, i);
+  Strides layout{rank, sizes, strides};
+  if (layout.areNested())
+    return SaccadeDone;
+  int32_t left, right;
+  if (layout.findMeeting(left, right))
+    REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d put two elements in one place",
+           static_cast<long long>(strides[left]), static_cast<long long>(strides[right]), left, right);
+  switch (layout.elementsMeet()) {
+  case Strides::No:
+    return SaccadeDone;
+  case Strides::Yes:
+    REFUSE(SaccadeValueError, "its strides put two elements in one place");
+  case Strides::TooLarge:
+    REFUSE(SaccadeValueError, "its strides are too entangled to see that every element has a place of its own");
   }
   return SaccadeDone;
 }
