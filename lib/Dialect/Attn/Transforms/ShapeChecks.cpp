@@ -99,8 +99,9 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
     return;
   unsigned position = capture.getArgNumber() - arguments.captures.front().getArgNumber();
   Value tensor = op.getCaptures()[position];
-  // Where lengths or a mask hold some positions back, the table may legitimately end before them.
-  bool isBounded = op.getQLen() || op.getKvLen() || !op.getMask().empty();
+  // Where lengths hold some positions back, the table may legitimately end before them; so do masks for what a score
+  // reads, but a mask itself is asked about every pair.
+  bool isBounded = op.getQLen() || op.getKvLen() || (isScore && !op.getMask().empty());
   for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
     struct Role {
       Value argument;
