@@ -103,7 +103,8 @@ static llvm::LogicalResult keepOnly(mlir::ModuleOp module, llvm::StringRef entry
     if (function.getName() != entry)
       function.setPrivate();
   mlir::PassManager passes(module.getContext());
-  passes.addPass(mlir::createInlinerPass());
+  // Nothing is simplified on the way: what is compiled is what was written.
+  passes.addPass(mlir::createInlinerPass({}, [](mlir::OpPassManager &) {}));
   passes.addPass(mlir::createSymbolDCEPass());
   return passes.run(module);
 }

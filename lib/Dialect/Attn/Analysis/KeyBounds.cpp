@@ -118,7 +118,7 @@ private:
   }
 
   std::optional<AffineConstraint> combine(Operation *op) {
-    if (isa<arith::IndexCastOp, arith::ExtSIOp>(op)) {
+    if (isa<arith::IndexCastOp, arith::ExtSIOp, arith::TruncIOp>(op)) {
       std::optional<AffineConstraint> operand = read(op->getOperand(0));
       return operand && fitsType(*operand, op->getResult(0)) ? operand : std::nullopt;
     }

@@ -8,6 +8,8 @@ using namespace mlir;
 
 void saccade::buildTransformsPipeline(OpPassManager &pm) {
   pm.addPass(attn::createVerifyInput());
+  // Inlining folds and canonicalizes as well.
+  pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
   // Arithmetic on tensors is a structured op in all but name, and its shapes are checked like those of any other.
   pm.addPass(createConvertElementwiseToLinalgPass());
   // An entry must see through its calls to know its results' extents.

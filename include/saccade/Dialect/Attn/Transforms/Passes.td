@@ -45,6 +45,16 @@ def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
   }];
 }
 
+def SplitIndexCasts : Pass<"attn-split-index-casts", "::mlir::func::FuncOp"> {
+  let summary = "split casts of positions to few bits";
+  let description = [{
+    `arith.index_cast` and `arith.index_castui` from index to fewer than 64 bits become `arith.index_cast` to i64 and
+    `arith.trunci`, for scalars and tensors. MLIR folds a cast from index to i8 and back to its operand, which is wrong
+    for 300; it does not fold these. Casts to index stay: two of them never stand around a type that is too narrow.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let summary = "bring what surrounds attention into few structured ops";
   let description = [{

@@ -238,14 +238,23 @@ std::string region(const std::string &body, const std::string &captures = "") {
 
 const std::string narrow = "%q = arith.index_cast %i : index to i32\n%k = arith.index_cast %j : index to i32\n";
 
+// As the compiler splits such casts.
+const std::string narrowInSteps = "%q64 = arith.index_cast %i : index to i64\n%q = arith.trunci %q64 : i64 to i32\n"
+                                  "%k64 = arith.index_cast %j : index to i64\n%k = arith.trunci %k64 : i64 to i32\n";
+
 const Case cases[] = {
     {"causal", "mask causal<top_left>", {}},
     {"causalWithOffset", "mask causal<-5>", {}},
     {"causalBottomRight", "mask causal<bottom_right>", {}},
     {"window", "mask window<3, 1>", {}},
     {"windowAndCausal", "mask window<6, *> mask causal<top_left>", {}},
-    {"emptyWindow", "mask window<*, *>", {}},
     {"i32Casts", region(narrow + "%r = arith.cmpi sle, %k, %q : i32"), {}},
+    {"i32CastsInSteps", region(narrowInSteps + "%r = arith.cmpi sle, %k, %q : i32"), {}},
+    {"i32WindowInSteps",
+     region(narrowInSteps + "%w = arith.constant 3 : i32\n%s = arith.addi %k, %w : i32\n"
+                            "%r = arith.cmpi sge, %s, %q : i32"),
+     {}},
+    {"emptyWindow", "mask window<*, *>", {}},
     {"capturedLength",
      region("%k = arith.index_cast %j : index to i32\n%r = arith.cmpi slt, %k, %c0 : i32", ", %c0"),
      {{"i32", 9}}},
@@ -329,6 +338,17 @@ const Case cases[] = {
     {"capturedSumOverI32",
      region(narrow + "%l = arith.addi %q, %c0 : i32\n%r = arith.cmpi sle, %k, %l : i32", ", %c0"),
      {{"i32", std::numeric_limits<int32_t>::max()}}},
+    {"truncatedTerm",
+     region("%t = arith.trunci %c0 : i64 to i32\n" + narrow +
+                "%l = arith.addi %q, %t : i32\n"
+                "%r = arith.cmpi sle, %k, %l : i32",
+            ", %c0"),
+     {{"i64", (int64_t(5) << 32) + 2}}},
+    {"truncatedSum",
+     region("%k = arith.index_cast %j : index to i64\n%s = arith.addi %k, %c0 : i64\n"
+            "%t = arith.trunci %s : i64 to i32\n%z = arith.constant 30 : i32\n%r = arith.cmpi sle, %t, %z : i32",
+            ", %c0"),
+     {{"i64", (int64_t(5) << 32) + 2}}},
     {"truncated",
      region("%k = arith.index_cast %j : index to i64\n%t = arith.trunci %k : i64 to i4\n"
             "%z = arith.constant 3 : i4\n%r = arith.cmpi sle, %t, %z : i4"),
@@ -351,7 +371,7 @@ TEST_P(ExactKeyBoundsTest, IsExact) {
   EXPECT_TRUE(KeyBounds(cast<ScoringOpInterface>(op.getOperation())).isExact());
 }
 
-INSTANTIATE_TEST_SUITE_P(Masks, ExactKeyBoundsTest, testing::ValuesIn(llvm::ArrayRef(cases).take_front(5).vec()),
+INSTANTIATE_TEST_SUITE_P(Masks, ExactKeyBoundsTest, testing::ValuesIn(llvm::ArrayRef(cases).take_front(8).vec()),
                          [](const testing::TestParamInfo<Case> &info) { return info.param.name; });
 
 } // namespace
