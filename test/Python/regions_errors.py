@@ -15,7 +15,7 @@ from saccade.regions import TraceError, trace
 
 table = torch.rand(4, 8)
 vector = torch.rand(8)
-array = table.numpy().copy()
+array, point = table.numpy().copy(), np.array(2.0)
 holder = [torch.rand(2, 2)]
 with FakeTensorMode():
     fake = torch.rand(8)
@@ -35,6 +35,12 @@ def in_place(s, b, h, i, j):
 def store(s, b, h, i, j):
     array[h] = s
     return s
+
+
+def grow(s, b, h, i, j):
+    x = array
+    x += 1
+    return s + x[h, j]
 
 
 def one_of_many(s, b, h, i, j):
@@ -100,6 +106,20 @@ CASES = [
     ("score", in_place, TraceError, ["changes 'vector'"]),
     ("score", lambda s, b, h, i, j: vector.mul_(2)[h], TraceError, ["changes 'vector'"]),
     ("score", store, TraceError, ["changes 'array'"]),
+    ("score", lambda s, b, h, i, j: array.fill(3), TraceError, ["changes 'array'"]),
+    ("score", lambda s, b, h, i, j: array[0].sort(), TraceError, ["changes"]),
+    ("score", lambda s, b, h, i, j: np.copyto(array, 3), TraceError, ["read-only", "it may only read", "np.copyto"]),
+    ("score", lambda s, b, h, i, j: np.copyto(array[1:, ::2], 3), TraceError, ["it may only read"]),
+    ("score", lambda s, b, h, i, j: np.multiply(array, 2, out=array), TraceError, ["it may only read"]),
+    ("score", lambda s, b, h, i, j: np.add(array, 2, out=s), TraceError, ["np.add with out"]),
+    ("score", lambda s, b, h, i, j: np.add.at(array, (0, 0), 1), TraceError, ["changes 'array'"]),
+    ("score", lambda s, b, h, i, j: np.add.at(array[1:], (0, 0), 1), TraceError, ["changes"]),
+    ("score", lambda s, b, h, i, j: np.put(array, 0, 1), TraceError, ["it may only read"]),
+    ("score", lambda s, b, h, i, j: np.asarray(array).fill(1), TraceError, ["it may only read"]),
+    ("score", lambda s, b, h, i, j: array.T.base.fill(1), TraceError, ["it may only read"]),
+    ("score", lambda s, b, h, i, j: [row.fill(1) for row in array], TraceError, ["it may only read"]),
+    ("score", grow, TraceError, ["it may only read", "regions_errors.py, line 42: x += 1"]),
+    ("score", lambda s, b, h, i, j: point.fill(1), TraceError, ["changes 'point'"]),
     ("score", lambda s, b, h, i, j: s + vector[h] + array[h, j], TraceError, ["both", "'vector'", "'array'"]),
     # Arguments and results.
     ("mask", lambda b, h, i: True, TraceError, ["takes (b, h, i)", "wanted (b, h, i, j)"]),
@@ -153,10 +173,12 @@ def refused(role, function, kind, words):
 
 
 wrong = []
+unchanged = [x.copy() for x in (table.numpy(), vector.numpy(), array, point)]
 for role, function, kind, words in CASES + [("score", captured(x), kind, words) for x, kind, words in CAPTURES]:
     if problem := refused(role, function, kind, words):
         wrong.append(f"{getattr(function, '__code__', None)}: {problem}")
 assert not wrong, "\n".join(wrong)
+assert all(map(np.array_equal, (table.numpy(), vector.numpy(), array, point), unchanged)), "tracing changed a table"
 
 # Without grad mode a parameter is a tensor like any other, and reading it is no matter of autograd.
 with torch.no_grad():

@@ -30,63 +30,92 @@ extremes = torch.tensor([float("inf"), float("-inf"), float("nan"), 1e30, -1e30,
 number = torch.tensor(0.75)
 parameter = torch.nn.Parameter(torch.tensor([0.1, 0.2, 0.3]), requires_grad=False)
 
+
+def grown(x, y):
+    x += y
+    x *= 0.5
+    return x
+
+
 # Both say what the same arguments mean; `x` is the module of functions.
 SCORES = {
-    "add": "s + 0.5 * h + j", "subtract": "2 - s - 0.1 * i", "multiply": "s * (h + 1) * 0.5", "divide": "s + j / (h + 2)",
-    "negate": "-s + -h", "abs": "abs(s) + abs(i - j)", "exp": "x.exp(s) * 0.1", "exp2": "x.exp2(s)", "expm1": "x.expm1(s)",
-    "log": "x.log(abs(s) + 1) + x.log(j + 1)", "log2": "x.log2(j + 1.5)", "log10": "x.log10(j + 1.5)",
-    "log1p": "x.log1p(abs(s))", "sqrt": "x.sqrt(j + 0.5)", "sin": "x.sin(s)", "cos": "x.cos(j - i)", "tan": "x.tan(s * 0.3)",
-    "sinh": "x.sinh(s)", "cosh": "x.cosh(s)", "tanh": "5 * x.tanh(s / 5)", "square": "x.square(s)", "sign": "x.sign(s) + x.sign(i - j)",
-    "reciprocal": "x.reciprocal(j + 1.5)", "floor": "x.floor(s) + x.floor(j / 3)", "ceil": "x.ceil(s)", "trunc": "x.trunc(s * 3)",
-    "minimum": "x.minimum(s, j * 0.1) + x.minimum(i, j)", "maximum": "x.maximum(s, j * 0.1) + x.maximum(i, j)",
-    "clip": "x.clip(s, -0.5, 0.5) + x.clip(j - i, -2, 2)", "where": "x.where(i > j, s, s * 0.5) + x.where(j > 3, 1, 0)",
+    "add": "s + 0.5 * h + j", "subtract": "2 - s - 0.1 * i", "multiply": "s * (h + 1) * 0.5",
+    "divide": "s + j / (h + 2)", "negate": "-s + -h", "abs": "abs(s) + abs(i - j)", "exp": "x.exp(s) * 0.1",
+    "exp2": "x.exp2(s)", "expm1": "x.expm1(s)", "log": "x.log(abs(s) + 1) + x.log(j + 1)", "log2": "x.log2(j + 1.5)",
+    "log10": "x.log10(j + 1.5)", "log1p": "x.log1p(abs(s))", "sqrt": "x.sqrt(j + 0.5)", "sin": "x.sin(s)",
+    "cos": "x.cos(j - i)", "tan": "x.tan(s * 0.3)", "sinh": "x.sinh(s)", "cosh": "x.cosh(s)",
+    "tanh": "5 * x.tanh(s / 5)", "square": "x.square(s)", "sign": "x.sign(s) + x.sign(i - j)",
+    "reciprocal": "x.reciprocal(j + 1.5)", "floor": "x.floor(s) + x.floor(j / 3)", "ceil": "x.ceil(s)",
+    "trunc": "x.trunc(s * 3)", "minimum": "x.minimum(s, j * 0.1) + x.minimum(i, j)",
+    "maximum": "x.maximum(s, j * 0.1) + x.maximum(i, j)", "clip": "x.clip(s, -0.5, 0.5) + x.clip(j - i, -2, 2)",
+    "where": "x.where(i > j, s, s * 0.5) + x.where(j > 3, 1, 0)",
     "floor_divide": "s + j // 3 + (j - i) // 4 - j // (h + 1)", "remainder": "s + j % 3 + (j - i) % 4 + (i - j) % -3",
-    "remainder of floats": "s + (j * 0.3 - 2) % 1.5 + (s * 2) % -0.7", "floor_divide of floats": "s + (j * 0.3 - 2) // 0.5 + 1.0 // (s + 10)",
-    "fmod": "x.fmod(j - i, 3) + x.fmod(s, 0.3)", "power": "s ** 2 + s ** 3 + j ** 2 * 0.01", "negative power": "(j + 1.0) ** -2",
+    "remainder of floats": "s + (j * 0.3 - 2) % 1.5 + (s * 2) % -0.7",
+    "floor_divide of floats": "s + (j * 0.3 - 2) // 0.5 + 1.0 // (s + 10)", "fmod": "x.fmod(j - i, 3) + x.fmod(s, 0.3)",
+    "power": "s ** 2 + s ** 3 + j ** 2 * 0.01", "negative power": "(j + 1.0) ** -2",
     "root": "(j + 0.5) ** 0.5 + (j + 0.5) ** -0.5", "power of floats": "(abs(s) + 0.1) ** 1.3 + (j + 1) ** 0.25",
-    "power of two": "2.0 ** (-0.5 * (h + 1)) * j + 2 ** h", "exponent": "1.7 ** s + 3.0 ** (h * 0.5)", "constant": "2.5 + 0 * s",
+    "power of two": "2.0 ** (-0.5 * (h + 1)) * j + 2 ** h", "exponent": "1.7 ** s + 3.0 ** (h * 0.5)",
+    "constant": "2.5 + 0 * s",
     "nan and inf": "x.where(x.isnan(s * float('nan')) & ~x.isinf(s) & x.isfinite(s), s, 0.0)", "plain number": "1",
-    "dead": "(x.log(s - 100), s)[1]", "read": "s + table[h, j]", "chained": "s + table[h][j]", "cube": "s + cube[b, i, j] + cube[b][i, j]",
-    "negative constant": "s + table[-1, j] + table[0][-2]", "negative computed": "s + vector[j - i] + table[h - 2, i - j]",
-    "scalar capture": "s * number", "double": "s + double[j]", "read twice": "s + vector[j] * vector[j] + vector[i]",
-    "bool": "s + flags[j]", "uint8": "s + bytes_[j] / 64 + (bytes_[j] // 7) * 0.01 + (bytes_[j] > 127)", "int8": "s + small[j] / 64",
+    "dead": "(x.log(s - 100), s)[1]", "read": "s + table[h, j]", "chained": "s + table[h][j]",
+    "cube": "s + cube[b, i, j] + cube[b][i, j]", "negative constant": "s + table[-1, j] + table[0][-2]",
+    "negative computed": "s + vector[j - i] + table[h - 2, i - j]", "scalar capture": "s * number",
+    "double": "s + double[j]", "read twice": "s + vector[j] * vector[j] + vector[i]", "bool": "s + flags[j]",
+    "uint8": "s + bytes_[j] / 64 + (bytes_[j] // 7) * 0.01 + (bytes_[j] > 127)", "int8": "s + small[j] / 64",
     "int16": "s + short[j]", "int32": "s + words[j] % 4 + words[j] * 0.5", "int64": "s + longs[j] // 2",
     "index from a table": "s + vector[words[j]] + vector[longs[i]]", "half": "s + half[j]",
 }  # fmt: skip
 MASKS = {
-    "less": "j <= i", "compare all": "(i < j) | (i <= h) | (i > j + 3) | (i >= 4) | (i == j) | (h != 1)", "bits": "((i ^ j) & 3 | h) != 0",
-    "not": "~(i > j)", "integer": "(i + j) % 3", "number of bits": "(i ^ j) & 4", "true": "True", "zero": "0",
+    "less": "j <= i", "compare all": "(i < j) | (i <= h) | (i > j + 3) | (i >= 4) | (i == j) | (h != 1)",
+    "bits": "((i ^ j) & 3 | h) != 0", "not": "~(i > j)", "integer": "(i + j) % 3", "number of bits": "(i ^ j) & 4",
+    "true": "True", "zero": "0",
     "logic": "x.logical_and(i > 1, x.logical_or(j > 3, x.logical_not(h > 0))) | x.logical_xor(i > 3, j > 9)",
-    "band": "abs(i - j) <= 3", "open band": "abs(i - j) < h + 1", "reversed": "3 >= abs(j - i)", "floats": "j * 0.5 < i + 0.25",
-    "documents": "words[i] == words[j]", "lengths": "j < longs[b] + 9", "flags": "flags[j] & (words[j] > -3)",
-    "bytes": "bytes_[j] >= bytes_[i]", "blocks": "i // 2 == j // 4", "product of booleans": "(i > 1) * (j > 2) * (h + 1)",
-    "shifts": "((1 << (j % 8)) & 85) | (j >> 2 == i)", "choice": "x.where(h == 1, i >= j, j % 2 == 0)", "nothing": "j < 0",
-    "equal floats": "vector[j] != vector[i]", "nothing captured": "h < 2"
+    "band": "abs(i - j) <= 3", "open band": "abs(i - j) < h + 1", "reversed": "3 >= abs(j - i)",
+    "floats": "j * 0.5 < i + 0.25", "documents": "words[i] == words[j]", "lengths": "j < longs[b] + 9",
+    "flags": "flags[j] & (words[j] > -3)", "bytes": "bytes_[j] >= bytes_[i]", "blocks": "i // 2 == j // 4",
+    "product of booleans": "(i > 1) * (j > 2) * (h + 1)", "shifts": "((1 << (j % 8)) & 85) | (j >> 2 == i)",
+    "choice": "x.where(h == 1, i >= j, j % 2 == 0)", "nothing": "j < 0", "equal floats": "vector[j] != vector[i]",
+    "nothing captured": "h < 2",
 }  # fmt: skip
 NUMPY_MASKS = {"division by nothing": "np.where(i > 0, j // i, 5) > 2"}  # torch raises
 TORCH_ONLY = {
-    "rsqrt": "torch.rsqrt(j + 0.5)", "sigmoid": "torch.sigmoid(s) + s.sigmoid()", "relu": "F.relu(s)", "silu": "F.silu(s)",
-    "softplus": "F.softplus(s * 9)", "asin": "torch.asin(torch.sin(s)) + torch.acos(torch.cos(s))", "atan": "torch.atan(s)",
-    "erf": "torch.erf(s) + torch.erfc(s)", "asinh": "torch.asinh(s) + torch.acosh(j + 1.5) + torch.atanh(torch.tanh(s * .3))",
-    "atan2": "torch.atan2(s, j - 2.5)", "round": "torch.round(s * 2) + (j / 2).round()", "alpha": "torch.add(s, j, alpha=0.5) - torch.sub(s, i, alpha=2)",
-    "rounding modes": "s + torch.div(j - i, 3, rounding_mode='floor') + torch.div(j - i, 3, rounding_mode='trunc') + torch.div(s, 0.3, rounding_mode='trunc')",
-    "casts": "s + (s * 3).to(torch.int64) + (s * 3).int() + j.float() + j.to(torch.int32) // 2 + (s * 9).to(torch.int8) + (j > 3).to(torch.long)",
-    "rounded cast": "s.to(torch.bfloat16).float() + s.half()", "log of zero": "s + torch.where(j > 2, torch.log((j - 2.0).clamp(min=0)).to(torch.long), 7)",
-    "from what no integer is": "s + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8], 2.0).long() + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8].long(), 3)", "clamps": "s.clamp(min=0) + j.clamp_max(4) + torch.clamp(s, number, j)",
-    "made inside": "s + torch.tensor([0.5, 1.5, 2.5])[h] + torch.tensor(0.25) * j", "filled": "s + torch.full_like(s, 2) * i.new_ones(()) + torch.zeros_like(j) + s.new_full((), 3)",
-    "changed in place": "s.clone().add_(j).mul_(0.5)", "sum in place": "torch.zeros(()).add_(s)", "bfloat16": "s + brain[j]", "int8 wraps": "s + (small[j] * 2) / 64", "parameter": "s + parameter[h]",
-    "uint8 wraps": "s + (bytes_[j] + 100) / 64", "detached": "s.detach() + j.view(()) + i.squeeze()", "transposed": "s + table.T[j, h] + table[:, 2][h]",
-    "extents": "s + j / table.shape[1] + len(vector) * 0.01", "computed": "s + (table * 2)[h, j] + float(number)", "default": "s",
-    "narrowed and widened": "s + (j * 30).to(torch.int8).long() * 0.01 + (j * 2**30).int().long() * 1e-9 + (longs[j] * 99).to(torch.uint8).long()",
-    "shifted bytes": "s + (bytes_[j] >> 9) + (bytes_[j] >> (j % 12)) + (bytes_[j] << (j % 12))", "sign of nan": "s + torch.sign(s * float('nan'))",
+    "rsqrt": "torch.rsqrt(j + 0.5)", "sigmoid": "torch.sigmoid(s) + s.sigmoid()", "relu": "F.relu(s)",
+    "silu": "F.silu(s)", "softplus": "F.softplus(s * 9)", "asin": "torch.asin(torch.sin(s)) + torch.acos(torch.cos(s))",
+    "atan": "torch.atan(s)", "erf": "torch.erf(s) + torch.erfc(s)",
+    "asinh": "torch.asinh(s) + torch.acosh(j + 1.5) + torch.atanh(torch.tanh(s * .3))",
+    "atan2": "torch.atan2(s, j - 2.5)", "round": "torch.round(s * 2) + (j / 2).round()",
+    "alpha": "torch.add(s, j, alpha=0.5) - torch.sub(s, i, alpha=2)",
+    "rounding modes": "s + torch.div(j - i, 3, rounding_mode='floor') "
+        "+ torch.div(j - i, 3, rounding_mode='trunc') + torch.div(s, 0.3, rounding_mode='trunc')",
+    "casts": "s + (s * 3).to(torch.int64) + (s * 3).int() + j.float() + j.to(torch.int32) // 2 "
+        "+ (s * 9).to(torch.int8) + (j > 3).to(torch.long)", "rounded cast": "s.to(torch.bfloat16).float() + s.half()",
+    "log of zero": "s + torch.where(j > 2, torch.log((j - 2.0).clamp(min=0)).to(torch.long), 7)",
+    "from what no integer is": "s + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8], 2.0).long() "
+        "+ torch.where(extremes[j % 8].abs() < 9, extremes[j % 8].long(), 3)",
+    "clamps": "s.clamp(min=0) + j.clamp_max(4) + torch.clamp(s, number, j)",
+    "made inside": "s + torch.tensor([0.5, 1.5, 2.5])[h] + torch.tensor(0.25) * j",
+    "filled": "s + torch.full_like(s, 2) * i.new_ones(()) + torch.zeros_like(j) + s.new_full((), 3)",
+    "changed in place": "s.clone().add_(j).mul_(0.5)", "sum in place": "torch.zeros(()).add_(s)",
+    "bfloat16": "s + brain[j]", "int8 wraps": "s + (small[j] * 2) / 64", "parameter": "s + parameter[h]",
+    "uint8 wraps": "s + (bytes_[j] + 100) / 64", "detached": "s.detach() + j.view(()) + i.squeeze()",
+    "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
+    "computed": "s + (table * 2)[h, j] + float(number)", "default": "s",
+    "narrowed and widened": "s + (j * 30).to(torch.int8).long() * 0.01 + (j * 2**30).int().long() * 1e-9 "
+        "+ (longs[j] * 99).to(torch.uint8).long()",
+    "shifted bytes": "s + (bytes_[j] >> 9) + (bytes_[j] >> (j % 12)) + (bytes_[j] << (j % 12))",
+    "sign of nan": "s + torch.sign(s * float('nan'))",
     "infinite power": "torch.where((abs(s) + 1.5) ** float('inf') > 9, s, 2.0)",
 }  # fmt: skip
 NUMPY_ONLY = {
     "inverse functions": "np.arcsin(np.sin(s)) + np.arccos(np.cos(s)) + np.arctan(s) + np.arctan2(s, j - 2.5)",
-    "inverse hyperbolic": "np.arcsinh(s) + np.arccosh(j + 1.5) + np.arctanh(np.tanh(s * .3))", "rint": "np.rint(s * 2) + np.round(j / 2)",
-    "casts": "s + (s * 3).astype(np.int64) + j.astype(np.float32) + j.astype(int) // 2", "ufuncs": "np.add(s, j) - np.subtract(s, i) * np.true_divide(j, 3) + np.float32(2) * s + np.int64(2) * j",
+    "inverse hyperbolic": "np.arcsinh(s) + np.arccosh(j + 1.5) + np.arctanh(np.tanh(s * .3))",
+    "rint": "np.rint(s * 2) + np.round(j / 2)",
+    "casts": "s + (s * 3).astype(np.int64) + j.astype(np.float32) + j.astype(int) // 2",
+    "ufuncs": "np.add(s, j) - np.subtract(s, i) * np.true_divide(j, 3) + np.float32(2) * s + np.int64(2) * j",
     "transposed": "s + table.T[j, h] + table[:, 2][h]", "extents": "s + j / table.shape[1] + len(vector) * 0.01",
-    "sign of nan": "s + np.isnan(np.sign(s * np.nan))", "computed": "s + (table * 2)[h, j] + float(number)", "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
+    "added in place": "grown(s, j)", "sign of nan": "s + np.isnan(np.sign(s * np.nan))",
+    "computed": "s + (table * 2)[h, j] + float(number)",
+    "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip
 
 
@@ -99,13 +128,15 @@ def with_torch():
     names = {**globals(), "x": torch}
     for role, table in (("score", SCORES), ("score", TORCH_ONLY), ("mask", MASKS)):
         yield [Case(f"torch: {name}", **{role: make(role, text, names)}) for name, text in table.items()]
-    wide = ["exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8", "read"]
+    wide = ["exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8",
+            "read"]
     yield [Case(f"torch, f64: {name}", make("score", SCORES[name], names), precision="f64") for name in wide]
 
 
 def with_numpy():
-    arrays = {name: x.detach().numpy() for name, x in globals().items() if isinstance(x, torch.Tensor) and name != "brain"}
-    names = {**arrays, "np": np, "x": np}
+    arrays = {name: x.detach().numpy() for name, x in globals().items()
+              if isinstance(x, torch.Tensor) and name != "brain"}
+    names = {**arrays, "np": np, "x": np, "grown": grown}
     for role, table in (("score", SCORES), ("score", NUMPY_ONLY), ("mask", {**MASKS, **NUMPY_MASKS})):
         yield [Case(f"numpy: {name}", **{role: make(role, text, names)}) for name, text in table.items()]
 

@@ -34,7 +34,13 @@ class Tracer:
         for number, name in enumerate(PARAMETERS[self.subject.role]):
             dtype = self.builder.precision if name == "s" else "int64"
             arguments.append(Value(self, self.builder.argument(number, dtype)))
-        result = rebuild(self.subject.function, np.ndarray, lambda array: Table(self, array))(*arguments)
+        function = rebuild(self.subject.function, np.ndarray, lambda array: Table(self, array))
+        try:
+            result = function(*arguments)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise self.subject.error(f"changes an array ({error}): it may only read what it captures", error) from error
         if isinstance(result, (Value, Table)):
             return self.operand(result)
         return result.item() if isinstance(result, np.generic) else result
@@ -75,8 +81,12 @@ class Traced(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         tracer = self._tracer
-        if not any(_is_scalar(x) for x in inputs):
-            return tracer_result(tracer, getattr(ufunc, method)(*map(_real, inputs), **options))
+        if method == "at" and isinstance(inputs[0], Table) and not _real(inputs[0]).flags.writeable:
+            inputs[0]._refuse_change()  # NumPy does not look
+        if isinstance(self, Value) and options.keys() == {"out"} and options["out"][0] is inputs[0] is self:
+            options = {}  # s += 1 gives s another value, as for NumPy's own scalars
+        if not any(_is_scalar(x) for x in _flat((inputs, options))):
+            return _computed(tracer, getattr(ufunc, method)(*_real(inputs), **_real(options)))
         if method != "__call__" or options:
             extra = ", ".join(options) or method
             raise tracer.subject.error(f"calls np.{ufunc.__name__} with {extra}, wanted scalars only")
@@ -85,7 +95,7 @@ class Traced(NDArrayOperatorsMixin):
     def __array_function__(self, function, types, args, kwargs):
         tracer, b = self._tracer, self._tracer.builder
         if not any(_is_scalar(x) for x in _flat((args, kwargs))):
-            return tracer_result(tracer, function(*_real(args), **_real(kwargs)))
+            return _computed(tracer, function(*_real(args), **_real(kwargs)))
         if function not in _SCALAR_FUNCTIONS:
             return tracer.apply(function.__name__, ())
         options = {{"a_min": "min", "a_max": "max"}.get(name, name): x for name, x in kwargs.items()}
@@ -177,6 +187,10 @@ class Value(Traced):
     __complex__ = __len__ = __iter__ = __array__ = tolist = __format__ = __contains__ = _refuse
 
 
+# Methods that change an array. Numbers have them, too, where they do nothing.
+_CHANGING = {"fill", "itemset", "partition", "put", "resize", "setfield", "sort"}
+
+
 class Table(Traced):
     """A captured array, with the indices of its first dimensions where it was indexed before."""
 
@@ -187,7 +201,7 @@ class Table(Traced):
         items = index if isinstance(index, tuple) else (index,)
         is_plain = all(type(item) is int for item in items)
         if not any(_is_scalar(item) for item in _flat(items)) and not is_plain:
-            return tracer_result(self._tracer, _real(self)[index])
+            return _computed(self._tracer, _real(self)[index])
         table = Table(self._tracer, self._array, self._indices + tuple([self._item(x) for x in items]), self._is_made)
         if len(table._indices) > self._array.ndim:
             raise table._rank_error()
@@ -222,10 +236,14 @@ class Table(Traced):
         return self._array.ndim - len(self._indices)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _CHANGING and not self._is_made:
+            self._refuse_change()
         found = getattr(_real(self), name)
         if not callable(found):
-            return tracer_result(self._tracer, found)
-        return lambda *args, **options: tracer_result(self._tracer, found(*_real(args), **_real(options)))
+            if name == "base" and isinstance(found, np.ndarray):
+                found = _read_only(found)  # may be the caller's own
+            return _computed(self._tracer, found)
+        return lambda *args, **options: _computed(self._tracer, found(*_real(args), **_real(options)))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.array(_real(self), dtype, copy=copy)
@@ -249,11 +267,14 @@ class Table(Traced):
         return _real(self).__index__()
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
+        self._refuse_change()
+
+    def _refuse_change(self) -> NoReturn:
         subject = self._tracer.subject
         raise subject.error(f"changes {subject.name_of(self._array)}: it may only read what it captures")
 
 
-def tracer_result(tracer: Tracer, result: Any) -> Any:
+def _computed(tracer: Tracer, result: Any) -> Any:
     """What NumPy computed from captured arrays alone: right for this call, but not for the next one."""
     tracer.captures.is_reusable = False
     return Table(tracer, result, is_made=True) if isinstance(result, np.ndarray) else result
@@ -265,17 +286,24 @@ def _is_scalar(x: Any) -> bool:
 
 
 def _real(x: Any) -> Any:
-    """`x` with arrays in place of what stands for them."""
+    """`x` with arrays in place of what stands for them; those of the caller cannot be written to."""
     if isinstance(x, Table):
         x._tracer.captures.is_reusable = False
         if any(isinstance(index, Node) and index.constant is None for index in x._indices):
             raise x._rank_error()
-        return x._array[tuple([index.constant if isinstance(index, Node) else index for index in x._indices])]
+        part = x._array[tuple([index.constant if isinstance(index, Node) else index for index in x._indices])]
+        return part if x._is_made or not isinstance(part, np.ndarray) else _read_only(part)
     if isinstance(x, (tuple, list)):
         return type(x)([_real(item) for item in x])
     if isinstance(x, dict):
         return {key: _real(item) for key, item in x.items()}
     return x
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _flat(values: Any) -> list:

@@ -8,6 +8,7 @@ import inspect
 import linecache
 import os
 import sys
+import traceback
 import types
 from typing import Any, Callable, Iterator
 
@@ -35,9 +36,14 @@ class Subject:
         name = getattr(self.function, "__name__", None) or type(self.function).__name__
         return f"{self.role} function" + ("" if name == "<lambda>" else f" '{name}'")
 
-    def error(self, problem: str) -> TraceError:
-        """The exception for what the function does at this moment: call it from below the function's frame."""
-        self.refused = TraceError(f"{self.title} {problem}{_place()}")
+    def error(self, problem: str, cause: BaseException | None = None) -> TraceError:
+        """The exception for what the function did to raise `cause`, or without one does at this moment: then call it
+        from below the function's frame."""
+        if cause is None:
+            frames = list(traceback.walk_stack(sys._getframe(1)))
+        else:
+            frames = list(traceback.walk_tb(cause.__traceback__))[::-1]
+        self.refused = TraceError(f"{self.title} {problem}{_place(frames)}")
         return self.refused
 
     def name_of(self, x: object) -> str:
@@ -148,14 +154,13 @@ def is_library(x: Any) -> bool:
     return name.partition(".")[0] in _LIBRARIES and not getattr(x, "__closure__", None)
 
 
-def _place() -> str:
-    """Where in the user's code we are: the innermost frame that is neither ours nor torch's nor NumPy's."""
-    frame = sys._getframe(1)
-    while frame is not None:
+def _place(frames: list[tuple[types.FrameType, int]]) -> str:
+    """Where in the user's code we are: the first of the frames, innermost first, that is neither ours nor torch's nor
+    NumPy's."""
+    for frame, number in frames:
         file = frame.f_code.co_filename
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
         if not file.startswith(_OWN) and package not in ("torch", "numpy"):
-            line = linecache.getline(file, frame.f_lineno).strip()
-            return f" ({os.path.basename(file)}, line {frame.f_lineno}{f': {line}' if line else ''})"
-        frame = frame.f_back
+            line = linecache.getline(file, number).strip()
+            return f" ({os.path.basename(file)}, line {number}{f': {line}' if line else ''})"
     return ""
