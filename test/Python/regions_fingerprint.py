@@ -7,6 +7,7 @@ RUN: %python %s
 import functools
 import math
 import operator
+import random
 import sys
 import time
 import timeit
@@ -145,6 +146,11 @@ counted, advance = counter()
 changes(counted, advance, "a variable of a closure")
 helper = lambda i, j: i < j  # noqa: E731
 changes(lambda b, h, i, j: helper(i, j), lambda: globals().update(helper=lambda i, j: i > j), "a helper")
+tenth = lambda s, b, h, i, j: s + torch.tensor(0.1)  # noqa: E731
+torch.set_default_dtype(torch.float64)
+wide = key(tenth)
+torch.set_default_dtype(torch.float32)
+assert wide is not None and wide != key(tenth), "torch's default type"
 changes(by_global, lambda: setattr(by_global, "__code__", by_inner.__code__), "the code of a function")
 
 # --- what cannot be told ----------------------------------------------------------------------------------------------------
@@ -173,6 +179,12 @@ def with_attribute(b, h, i, j):
     return i < with_attribute.reach
 
 
+def draws_inside(s, b, h, i, j):
+    from numpy import random as drawn
+
+    return s * drawn.rand()
+
+
 with_attribute.reach = 3
 marked = torch.rand(8)
 marked.reach = 3
@@ -187,7 +199,9 @@ for opaque in (masker, masker.mask, lambda b, h, i, j: i < masker.reach, lambda 
                lambda b, h, i, j: i < read_reach(with_attribute), lambda b, h, i, j: i < read_reach(marked), bias(getattr),
                lambda b, h, i, j: i < lazy.reach, lambda b, h, i, j: i < getattr(settings, "reach"),
                lambda b, h, i, j: i < globals()["window"], lambda b, h, i, j: i < eval("window"), bias(time.time),
-               lambda s, b, h, i, j: s * time.time()):  # fmt: skip
+               lambda s, b, h, i, j: s * time.time(), lambda s, b, h, i, j: s * np.random.rand(), draws_inside,
+               lambda s, b, h, i, j: s * random.random(), bias(np.random), bias(np.random.rand), bias(random.gauss),
+               bias(np.random.RandomState), lambda s, b, h, i, j: s + (lambda: np.random.rand())()):  # fmt: skip
     assert fingerprint(opaque) is None, opaque
 assert not trace(masker.mask, "mask", "f32").is_reusable
 assert fingerprint(lambda b, h, i, j: missing(i)) is not None  # noqa: F821

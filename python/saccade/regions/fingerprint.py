@@ -16,6 +16,7 @@ import sys
 import types
 from typing import Any, Callable, Hashable
 
+from saccade import _arrays
 from saccade.regions.subject import is_library, names_in
 
 
@@ -38,6 +39,9 @@ def fingerprint(function: Any) -> Fingerprint | None:
         _value(function, parts, tensors)
         if parts.holders:
             _attributes(parts, tensors)
+        # Decides what torch makes of Python's numbers.
+        if (torch := _arrays.torch_module()) is not None:
+            parts.append(torch.get_default_dtype())
         return Fingerprint(tuple(parts), tuple(tensors))
     except (_Opaque, RecursionError, ValueError):  # ValueError: a variable of the closure that is not bound yet
         return None
@@ -61,8 +65,8 @@ _REFLECTIVE = {"getattr", "hasattr", "setattr", "delattr", "vars", "dir", "globa
                "__import__", "open", "input"}  # fmt: skip
 
 
-class _Plan:
-    """What to look at for one code object. The plan stands for the code in keys: it keeps it, and is compared by
+class _Code:
+    """What to look at for one code object. It stands for the code in keys: it keeps it, and is compared by
     identity, which costs less than comparing code."""
 
     __slots__ = ("code", "globals", "attributes", "is_opaque")
@@ -74,29 +78,36 @@ class _Plan:
 
 
 def _has_effects(code: types.CodeType) -> bool:
-    """Whether the code changes something outside of it, or imports what we cannot see."""
+    """Whether the code changes something outside of it, imports what we cannot see, or draws random numbers: np.random
+    is part of a library, and those are not looked into."""
     for instruction in dis.get_instructions(code):
         name, argument = instruction.opname, instruction.argval
         if name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR"):
             return True
         if name in ("STORE_DEREF", "DELETE_DEREF") and argument in code.co_freevars:
             return True
-        if name == "IMPORT_NAME" and not is_library(types.ModuleType(argument)):
+        if name == "IMPORT_NAME" and (not is_library(types.ModuleType(argument)) or _is_random(argument)):
+            return True
+        if name in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") and argument == "random":
             return True
     return any(_has_effects(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
 
 
-_plans: dict[int, _Plan] = {}
-_most_plans = 4096
+def _is_random(module: str) -> bool:
+    return module.startswith("numpy.random")
 
 
-def _plan_of(code: types.CodeType) -> _Plan:
-    plan = _plans.get(id(code))
-    if plan is None:
-        if len(_plans) >= _most_plans:
-            _plans.clear()  # keys with the old plans are not found again, and that is all
-        plan = _plans[id(code)] = _Plan(code)
-    return plan
+_codes: dict[int, _Code] = {}
+_MOST_CODES = 4096
+
+
+def _code_of(code: types.CodeType) -> _Code:
+    known = _codes.get(id(code))
+    if known is None:
+        if len(_codes) >= _MOST_CODES:
+            _codes.clear()  # keys with the old ones are not found again, and that is all
+        known = _codes[id(code)] = _Code(code)
+    return known
 
 
 def _attributes(parts: _Parts, tensors: list) -> None:
@@ -104,7 +115,7 @@ def _attributes(parts: _Parts, tensors: list) -> None:
     code and modules of its own. Those of functions and tensors are too rare to be followed."""
     done: set[tuple[int, str]] = set()
     while True:
-        asked = {name for part in parts if type(part) is _Plan for name in part.attributes}
+        asked = {name for part in parts if type(part) is _Code for name in part.attributes}
         todo = [(holder, name) for holder in parts.holders for name in sorted(asked) if (id(holder), name) not in done]
         if not todo:
             return
@@ -120,22 +131,22 @@ def _attributes(parts: _Parts, tensors: list) -> None:
 
 def _function(x: types.FunctionType, parts: _Parts, tensors: list) -> None:
     code = x.__code__
-    plan = _plans.get(id(code)) or _plan_of(code)
+    known = _codes.get(id(code)) or _code_of(code)
     if parts and is_library(x):
         parts.append(x)
         return
-    if plan.is_opaque:
+    if known.is_opaque:
         raise _Opaque
     if x.__dict__:
         parts.holders.append(x)
-    parts.append(plan)
+    parts.append(known)
     if x.__closure__ is not None:
         for cell in x.__closure__:
             value = cell.cell_contents
             _HANDLERS.get(type(value), _unusual)(value, parts, tensors)
-    if plan.globals:
+    if known.globals:
         names = x.__globals__
-        for name in plan.globals:
+        for name in known.globals:
             if name not in names:
                 parts.append(getattr(builtins, name, None))
             elif (value := names[name]) is not x:  # recursion ends here: what a function is, it says once
@@ -206,6 +217,8 @@ def _module(x: types.ModuleType, parts: _Parts, tensors: list) -> None:
     parts.append(x)
     if x in _libraries:
         return
+    if _is_random(x.__name__):
+        raise _Opaque
     if is_library(x):
         _libraries.add(x)
         return
@@ -222,7 +235,7 @@ def _builtin(x: Any, parts: _Parts, tensors: list) -> None:
 
 
 def _class(x: type, parts: _Parts, tensors: list) -> None:
-    if not is_library(x):
+    if not is_library(x) or _is_random(x.__module__):
         raise _Opaque
     parts.append(x)
 
