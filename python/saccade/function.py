@@ -185,7 +185,7 @@ class Function:
 
     def _compute_shapes(self, described: list[Any]) -> tuple[Shape, ...]:
         ranks = [len(value.shape) for value in self.results]
-        sizes = (ctypes.c_int64 * max(sum(ranks), 2))()
+        sizes = (ctypes.c_int64 * sum(ranks))()
         memory = _arrays.pack(described)
         compute = library().saccade_function_result_sizes
         if error := compute(self._pointer, ctypes.addressof(memory), len(described), sizes):
