@@ -42,6 +42,9 @@ def check_scale(scale: Any) -> float:
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", 0):
         raise TypeError(f"scale is {scale!r:.80}, wanted a number")
+    if getattr(scale, "requires_grad", False):  # a number has no gradient
+        _arrays.check_tensor("scale", scale)
+        scale = scale.detach()
     try:
         return float(scale)
     except (TypeError, ValueError):

@@ -88,7 +88,10 @@ def attention(
         v: values, [batch, key heads, keys, value head size]; that head size may differ from q's.
         score: a function (s, b, h, i, j) from the scaled score s of query i and key j to the score, in float32 (float64
             where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
-            over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call.
+            over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
+            Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
+            in its place does not. Indices are not checked, except that a table too short for all of a read is refused
+            where nothing is masked: what is read beyond the end is unspecified. Negative ones count from the end.
         mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all
             must hold.
         scale: the factor of q k^T; 1/sqrt(head size) without it.
@@ -147,6 +150,8 @@ def attention(
     if kv_len is not None:
         length, kv_len = _operands.check_length(kv_len, q)
         numbers += (kv_len,)
+    if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan
+        raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
     kind = (layout, alignment, sides, length, scale is not None, return_lse, score_key, mask_key, level)
     try:
         axis = _axes[layout]
@@ -243,8 +248,6 @@ def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, ten
     """Checks everything, compiles, and remembers the plan for calls of its kind."""
     global _Tensor
     layout, alignment, sides, length, has_scale, return_lse, _, _, level = kind
-    if not isinstance(return_lse, bool):
-        raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
     axis = _operands.check_layout(layout)
     is_torch = _operands.check_kinds(q, k, v)
     _operands.check_shapes(q, k, v, layout, kv_len, out)

@@ -88,6 +88,10 @@ def refuse_options():
     refuse(TypeError, "scale is True | wanted a number", scale=True)
     refuse(TypeError, "scale is '1' | wanted a number", scale="1")
     refuse(TypeError, "scale is | wanted a number", scale=torch.tensor([0.1, 0.2]))
+    learned = torch.tensor(0.1, requires_grad=True)
+    refuse(ValueError, "scale requires grad | no backward | torch.no_grad()", scale=learned)
+    with torch.no_grad():
+        saccade.attention(q, k, v, scale=learned)
     refuse(TypeError, "window is True | (left, right)", window=True)
     refuse(TypeError, "window is 2.5", window=2.5)
     refuse(ValueError, "window is 0 | at least 1", window=0)
@@ -102,7 +106,8 @@ def refuse_options():
     refuse(TypeError, "kv_len is a NumPy array | wanted a torch tensor", kv_len=np.array([3, 4]))
     refuse(ValueError, "kv_len has shape (3,) | wanted (2,)", kv_len=torch.tensor([3, 4, 5]))
     refuse(ValueError, "kv_len has shape (1, 2) | wanted (2,)", kv_len=torch.tensor([[3, 4]]))
-    refuse(TypeError, "return_lse is 'yes' | True or False", return_lse="yes")
+    for wrong in ("yes", 1, 0, None, np.True_):
+        refuse(TypeError, f"return_lse is {wrong!r} | True or False", return_lse=wrong)
     for layout in ("bhs", "bhsdd", "bhsx", ""):
         refuse(ValueError, f"layout is {layout!r} | \"bhsd\"", layout=layout)
     for layout in (4, None, ["b", "h"]):
