@@ -11,6 +11,7 @@ import math
 import sys
 import weakref
 
+import numpy as np
 import torch
 
 import saccade
@@ -74,6 +75,12 @@ assert gone() is None, "a captured tensor is kept after the call"
 # Another element type or rank is another kernel too.
 check(score=biased(slopes.double(), 3.0))
 assert saccade.cache_info().compilations == before.compilations + 2
+# A number is compiled in, but not one in a tensor.
+check(score=biased(slopes, torch.tensor(2.0)))
+before = saccade.cache_info()
+for factor in (0.5, 3.0):
+    check(score=biased(slopes, torch.tensor(factor)))
+assert saccade.cache_info() == before
 
 # An array of NumPy's will do, too, in a kernel that torch's tensors use.
 def added(table):
@@ -102,6 +109,10 @@ assert saccade.cache_info().compilations == before
 scorer.factor = 4.0
 check(score=scorer)
 assert saccade.cache_info().compilations == before + 1
+
+# Random numbers are drawn anew at each call.
+drawn = lambda s, b, h, i, j: s + np.random.uniform(1, 9) * (j % 3)
+assert not torch.equal(saccade.attention(q, k, v, score=drawn), saccade.attention(q, k, v, score=drawn))
 
 # A number that is read of a tensor while the function is traced is a number of that call.
 def shifted(table):
