@@ -37,7 +37,10 @@ private:
   llvm::raw_string_ostream os{text};
 };
 
-Source::Source() : mlir(makeRegistry(), MLIRContext::Threading::DISABLED) {}
+Source::Source() : mlir(makeRegistry(), MLIRContext::Threading::DISABLED) {
+  // The line of source says more to a user than the op in its generic form does.
+  mlir.printOpOnDiagnostic(false);
+}
 Source::~Source() = default;
 
 LogicalResult Source::parse(std::unique_ptr<llvm::MemoryBuffer> text, DiagnosticSink sink) {
