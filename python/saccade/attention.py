@@ -90,8 +90,9 @@ def attention(
             where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
             over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
             Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
-            in its place does not. Indices are not checked, except that a table too short for all of a read is refused
-            where nothing is masked: what is read beyond the end is unspecified. Negative ones count from the end.
+            in its place does not. Negative indices count from the end. What is read beyond the end of a tensor is
+            unspecified, never a fault; only one indexed by b, h, i or j itself is refused where it is too short, unless
+            kv_len, or for a score what masks, may hold back the rest.
         mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all
             must hold.
         scale: the factor of q k^T; 1/sqrt(head size) without it.
