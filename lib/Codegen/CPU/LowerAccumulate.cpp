@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "Pack.h"
+#include "Prefetch.h"
 #include "ScoreTile.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -43,6 +44,11 @@ private:
   unsigned step;
   // Packed operands and the scores of a row group.
   Value query, key, value, scores, factors;
+  // What the next step reads of an operand, as positions × depth, and how many of its rows a row of this tile asks for.
+  struct Ahead {
+    Value matrix, rows, share;
+  };
+  SmallVector<Ahead> ahead;
 
   LogicalResult check();
   Value view(Value operand, DimsAttr dims);
@@ -53,6 +59,8 @@ private:
   Scale splitScale();
   void pack(int64_t maxQueries, int64_t maxKeys, Value flip);
   Exp2Error weightError();
+  void lookAhead();
+  void prefetch(Value tileRow);
   void computeGroup(ScoreTile &tile, Value row);
   void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
   void computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
@@ -120,6 +128,35 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
   emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
   emitPackColumns(e, view(op.getValue(), op.getValueDims()), value, step);
+}
+
+/// Finds what the next step reads: its keys and values, and its queries where they are others.
+void Lowering::lookAhead() {
+  NextStep next(e, op);
+  auto add = [&](Value operand, DimsAttr dims, Value isWanted) {
+    Value matrix = next.view(operand);
+    if (!matrix)
+      return;
+    matrix = view(matrix, dims);
+    if (ShapedType::isDynamic(cast<MemRefType>(matrix.getType()).getDimSize(1)))
+      return;
+    Value rows = e.select(isWanted, e.size(matrix, 0), e.index(0));
+    Value share = e.b.createOrFold<arith::DivUIOp>(e.loc, e.add(e.sub(rows, e.index(1)), queries), e.max(queries, e.index(1)));
+    ahead.push_back({matrix, rows, e.select(isWanted, share, e.index(0))});
+  };
+  if (!next.exists)
+    return;
+  add(op.getKey(), op.getKeyDims(), next.exists);
+  add(op.getValue(), op.getValueDims(), next.exists);
+  add(op.getQuery(), op.getQueryDims(), e.b.createOrFold<arith::AndIOp>(e.loc, next.exists, next.isNewItem));
+}
+
+/// Row `tileRow`'s share of it.
+void Lowering::prefetch(Value tileRow) {
+  for (const Ahead &each : ahead) {
+    Value begin = e.b.createOrFold<arith::MulIOp>(e.loc, tileRow, each.share);
+    emitPrefetchRows(e, each.matrix, begin, e.min(e.add(begin, each.share), each.rows));
+  }
 }
 
 /// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
@@ -193,6 +230,7 @@ void Lowering::computeGroup(ScoreTile &tile, Value row) {
   e.ifElse(e.isLess(reach.begin, reach.end), [&] {
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { computeScores(row, first, count, isTail, reach); });
     e.loop(e.index(0), rows, 1, [&](Value r) {
+      prefetch(e.add(row, r));
       e.store(tile.softmaxRow(r, e.add(row, r), reach, keys), factors, {r});
     });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
@@ -212,6 +250,7 @@ LogicalResult Lowering::run() {
   Type element = getElementTypeOrSelf(op.getQuery());
   step = e.target.productStep(element, element);
   auto [flip, scale] = splitScale();
+  lookAhead();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
   ScoreTile tile(e, op, scores, scale, step, weightError());
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });

@@ -20,19 +20,27 @@ static std::atomic<saccade_host_parallel_for> hostParallelFor{nullptr};
 static std::atomic<void *> hostUser{nullptr};
 
 namespace {
-/// One call. Its workers take items from one counter, however many of them come and whenever.
+/// One call. Its workers take items from one counter, however many of them come and whenever: at first many, an even share
+/// of a quarter of what is left, at the end one by one. A task that has the next item, too, can fetch its operands ahead.
 struct Job {
   saccade_task task;
   void *context;
   int64_t count;
   int64_t scratchBytes;
+  int64_t workers;
   const void *caller; ///< its thread, whose scratch is taken already
   void *callerScratch;
   alignas(64) std::atomic<int64_t> next{0};
 
   void runItems(void *scratch) {
-    for (int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < count;)
-      task(context, item, item + 1, scratch);
+    int64_t begin = next.load(std::memory_order_relaxed);
+    while (begin < count) {
+      int64_t end = begin + std::max<int64_t>(1, (count - begin) / (4 * workers));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed))
+        continue;
+      task(context, begin, end, scratch);
+      begin = next.load(std::memory_order_relaxed);
+    }
   }
 
   static void work(void *data) {
@@ -76,6 +84,7 @@ static bool runOnThreads(Job &job) {
   auto workers = static_cast<int32_t>(std::min<int64_t>(threadsWith(torch), job.count));
   if (workers < 2)
     return false;
+  job.workers = workers;
   if (host) {
     host(hostUser.load(std::memory_order_relaxed), workers, Job::work, &job);
   } else if (torch && torch->isAlive()) {
@@ -97,7 +106,7 @@ static int32_t parallelFor(saccade_task task, void *context, int64_t count, int6
   if (!scratch.get())
     return 1;
   if (count > 1 && scratch.isOutermost() && requestedThreads.load(std::memory_order_relaxed) != 1) {
-    Job job{task, context, count, scratchBytes, ScratchScope::thread(), scratch.get()};
+    Job job{task, context, count, scratchBytes, /*workers=*/1, ScratchScope::thread(), scratch.get()};
     if (runOnThreads(job))
       return 0;
   }

@@ -1,5 +1,6 @@
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
+// RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=AHEAD
 
 #tile = strided<[?, ?], offset: ?>
 
@@ -117,5 +118,63 @@ func.func @a_negative_scale_turns_queries(%q: memref<?x64xbf16, #tile>, %k: memr
   // PAIRS: arith.constant dense<-2147450880> : vector<16xi32>
   attn.accumulate %q[s,d], %k[s,d], %v[s,d] scale(-0.125) into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
       {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>, memref<?x64xbf16, #tile>)
+  return
+}
+
+// The next step is the next tile of keys or the first one of the next work item; each row of queries asks for a share of
+// its rows. Behind the last item of the task there is none, and its views are those of the last.
+// AHEAD-LABEL: @a_task_asks_for_the_next_step
+// AHEAD-SAME: %[[K:[^:]*]]: memref<?x?x64xf32, {{.*}}%[[FIRST:[^:]*]]: index, %[[LAST:[^:]*]]: index
+func.func private @a_task_asks_for_the_next_step(%k: memref<?x?x64xf32, strided<[?, ?, ?]>>, %q: memref<?x64xf32, #tile>, %n: index,
+    %first: index, %last: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c512 = arith.constant 512 : index
+  %acc = memref.alloc() : memref<384x64xf32>
+  %max = memref.alloc() : memref<384xf32>
+  %sum = memref.alloc() : memref<384xf32>
+  // AHEAD: scf.for %[[ITEM:.*]] = %[[FIRST]] to %[[LAST]]
+  scf.for %item = %first to %last step %c1 {
+    // AHEAD: scf.for %[[TILE:.*]] = %{{.*}} to %[[END:.*]] step %{{.*}} {
+    scf.for %tile = %c0 to %n step %c512 {
+      // AHEAD: %[[NEXTTILE:.*]] = arith.addi %[[TILE]], %c512
+      // AHEAD: %[[HASTILE:.*]] = arith.cmpi slt, %[[NEXTTILE]], %[[END]]
+      // AHEAD: %[[NEXTITEM:.*]] = arith.addi %[[ITEM]], %c1
+      // AHEAD: %[[HASITEM:.*]] = arith.cmpi slt, %[[NEXTITEM]], %[[LAST]]
+      // AHEAD: %[[ISNEXT:.*]] = arith.andi
+      // AHEAD: %[[I:.*]] = arith.select %[[ISNEXT]], %[[NEXTITEM]], %[[ITEM]]
+      // AHEAD: %[[T:.*]] = arith.select %[[HASTILE]], %[[NEXTTILE]], %c0
+      // AHEAD: %[[NEXT:.*]] = memref.subview %[[K]][%[[I]], %[[T]], 0]
+      // One row is four lines; the queries stay, and the values are the keys.
+      // AHEAD-COUNT-4: memref.prefetch %[[NEXT]][{{.*}}], read, locality<3>, data
+      %count = arith.minsi %n, %c512 : index
+      %rows = memref.subview %k[%item, %tile, 0] [1, %count, 64] [1, 1, 1] : memref<?x?x64xf32, strided<[?, ?, ?]>> to memref<?x64xf32, #tile>
+      attn.accumulate %q[s,d], %rows[s,d], %rows[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+        {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+    }
+  }
+  return
+}
+
+// What a step computes itself cannot be asked for; the keys beside it can.
+// AHEAD-LABEL: @what_is_computed_is_not_asked_for
+func.func private @what_is_computed_is_not_asked_for(%k: memref<?x?x64xf32>, %q: memref<?x64xf32, #tile>,
+    %first: index, %last: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c1 = arith.constant 1 : index
+  %n = memref.dim %k, %c1 : memref<?x?x64xf32>
+  scf.for %item = %first to %last step %c1 {
+    %acc = memref.alloc() : memref<384x64xf32>
+    %max = memref.alloc() : memref<384xf32>
+    %sum = memref.alloc() : memref<384xf32>
+    %value = memref.alloc(%n) : memref<?x64xf32>
+    %v = memref.cast %value : memref<?x64xf32> to memref<?x64xf32, #tile>
+    %rows = memref.subview %k[%item, 0, 0] [1, %n, 64] [1, 1, 1] : memref<?x?x64xf32> to memref<?x64xf32, strided<[64, 1], offset: ?>>
+    %keys = memref.cast %rows : memref<?x64xf32, strided<[64, 1], offset: ?>> to memref<?x64xf32, #tile>
+    // AHEAD-COUNT-4: memref.prefetch
+    // AHEAD-NOT: memref.prefetch
+    // AHEAD: return
+    attn.accumulate %q[s,d], %keys[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+  }
   return
 }

@@ -89,6 +89,24 @@ TEST_F(ParallelFor, ItemsAreHandedOutInAscendingOrder) {
     EXPECT_TRUE(std::is_sorted(items.begin(), items.end()));
 }
 
+TEST_F(ParallelFor, NeighboursStayTogetherUntilFewAreLeft) {
+  std::mutex lock;
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  parallelFor(1000, 0, [&](int64_t begin, int64_t end, void *) {
+    std::lock_guard guard(lock);
+    ranges.emplace_back(begin, end);
+  });
+  std::sort(ranges.begin(), ranges.end());
+  int64_t done = 0;
+  for (auto [begin, end] : ranges) {
+    EXPECT_EQ(done, begin);
+    // Four threads: a sixteenth of what is left.
+    EXPECT_EQ(std::max<int64_t>(1, (1000 - begin) / 16), end - begin);
+    done = end;
+  }
+  EXPECT_EQ(1000, done);
+}
+
 TEST_F(ParallelFor, ScratchIsAlignedLargeEnoughAndPrivate) {
   for (int64_t bytes : {0, 1, 100, 1 << 20}) {
     EXPECT_EQ(0, parallelFor(64, bytes, [&](int64_t begin, int64_t, void *scratch) {

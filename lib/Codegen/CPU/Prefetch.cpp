@@ -1,0 +1,99 @@
+//===- Prefetch.cpp - What a task reads next ----------------------------------===//
+//
+// The operands of the next step are the computation of this step's, written once more with other loop counters.
+//
+//===----------------------------------------------------------------------===//
+#include "Prefetch.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+using namespace mlir;
+using namespace saccade::cpu;
+
+static constexpr int64_t cacheLine = 64;
+
+/// The loop over the work items of the task around `op`, or null.
+static scf::ForOp findItems(Operation *op) {
+  auto task = op->getParentOfType<func::FuncOp>();
+  if (!task || !task->hasAttr("attn.task") || task.getNumArguments() < 3)
+    return nullptr;
+  // Its last arguments are begin, end and scratch memory.
+  Value begin = task.getArguments().drop_back(2).back();
+  for (auto loop = op->getParentOfType<scf::ForOp>(); loop; loop = loop->getParentOfType<scf::ForOp>())
+    if (loop.getLowerBound() == begin)
+      return loop;
+  return nullptr;
+}
+
+NextStep::NextStep(Emitter &e, Operation *op) : e(e) {
+  items = findItems(op);
+  tiles = op->getParentOfType<scf::ForOp>();
+  if (!tiles)
+    return;
+  if (tiles == items)
+    tiles = nullptr;
+  else if (items && tiles->getParentOfType<scf::ForOp>() != items)
+    return;
+  Value yes = arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(true));
+  Value no = arith::ConstantOp::create(e.b, e.loc, e.b.getBoolAttr(false));
+  auto advanced = [&](scf::ForOp loop) {
+    return e.b.createOrFold<arith::AddIOp>(e.loc, loop.getInductionVar(), loop.getStep());
+  };
+  Value hasTile = no, hasItem = no, nextTile;
+  if (tiles) {
+    nextTile = advanced(tiles);
+    hasTile = e.isLess(nextTile, tiles.getUpperBound());
+  }
+  isNewItem = e.select(hasTile, no, yes);
+  if (items) {
+    // Behind the last item there is none that a view could be made of.
+    Value item = advanced(items);
+    hasItem = e.isLess(item, items.getUpperBound());
+    Value isNext = e.b.createOrFold<arith::AndIOp>(e.loc, isNewItem, hasItem);
+    next.map(items.getInductionVar(), e.select(isNext, item, items.getInductionVar()));
+  }
+  if (tiles) {
+    Value first = clone(tiles.getLowerBound()), end = clone(tiles.getUpperBound());
+    if (!first || !end)
+      return;
+    next.map(tiles.getInductionVar(), e.select(hasTile, nextTile, first));
+  }
+  exists = e.b.createOrFold<arith::OrIOp>(e.loc, hasTile, hasItem);
+}
+
+/// The value in the next step; null where it is more than arithmetic, views and numbers read from outside.
+Value NextStep::clone(Value value) {
+  if (Value known = next.lookupOrNull(value))
+    return known;
+  Operation *outermost = items ? items : tiles;
+  Operation *op = value.getDefiningOp();
+  if (!outermost->isAncestor(value.getParentBlock()->getParentOp()))
+    return value;
+  if (!op || op->getNumRegions() != 0)
+    return nullptr;
+  auto load = dyn_cast<memref::LoadOp>(op);
+  if (load ? outermost->isAncestor(load.getMemRef().getParentBlock()->getParentOp()) : !isMemoryEffectFree(op))
+    return nullptr;
+  for (Value operand : op->getOperands())
+    if (!clone(operand))
+      return nullptr;
+  Operation *copy = e.b.clone(*op, next);
+  for (auto [old, fresh] : llvm::zip(op->getResults(), copy->getResults()))
+    next.map(old, fresh);
+  return next.lookup(value);
+}
+
+Value NextStep::view(Value operand) {
+  Value result = exists ? clone(operand) : Value();
+  return result == operand ? Value() : result;
+}
+
+void saccade::cpu::emitPrefetchRows(Emitter &e, Value matrix, Value begin, Value end) {
+  auto type = cast<MemRefType>(matrix.getType());
+  int64_t width = cacheLine * 8 / type.getElementTypeBitWidth();
+  e.loop(begin, end, 1, [&](Value row) {
+    for (int64_t column = 0; column < type.getDimSize(1); column += width)
+      memref::PrefetchOp::create(e.b, e.loc, matrix, ValueRange{row, e.index(column)}, /*isWrite=*/false,
+                                 /*localityHint=*/3, /*isDataCache=*/true);
+  });
+}
