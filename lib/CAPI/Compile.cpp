@@ -144,7 +144,7 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
     return refuse(SACCADE_UNSUPPORTED,
                   "this machine cannot run code for target '" + request->options.target->name + "'");
   bool hasStack = true;
-  std::string key = KernelCache::makeKey(request->source, request->options);
+  std::string key = KernelCache::makeKey(request->source, request->name, request->options);
   llvm::Expected<KernelCache::Program> program = context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
     std::optional<llvm::Expected<KernelCache::Program>> compiled;
     hasStack = runOnLargeStack(request->source.size(), [&] {

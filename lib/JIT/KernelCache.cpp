@@ -21,7 +21,7 @@ struct KernelCache::Slot {
   bool isAbandoned() const { return state.load() == Compiling && process != getpid(); }
 };
 
-std::string KernelCache::makeKey(llvm::StringRef source, const CompileOptions &options) {
+std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options) {
   std::string key;
   llvm::raw_string_ostream os(key);
   // Every part goes with its length, so that no two lists of parts make one key.
@@ -37,6 +37,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, const CompileOptions &o
   os << ';';
   add(dumpStages);
   os << lint << verifyEach;
+  add(name);
   add(source);
   return key;
 }

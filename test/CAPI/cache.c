@@ -113,6 +113,33 @@ static void countersTellWhatHappened(void) {
   saccade_module_release(again);
 }
 
+/* Messages of calls name places in the file, so the same text from another file is another program. */
+static void messagesNameTheFileOfTheirOwn(void) {
+  static const char *const names[2] = {"first.mlir", "second.mlir"};
+  static float memory[3][16];
+  static int64_t rows[3][2] = {{2, 4}, {3, 4}, {2, 4}};
+  const char *text = "func.func @attend(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>) -> tensor<?x4xf32> {\n"
+                     "  %o = attn.attention %q[s,d], %k[s,d], %q[s,d]\n"
+                     "    : (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>\n"
+                     "  return %o : tensor<?x4xf32>\n"
+                     "}\n";
+  DLTensor tensors[3];
+  SaccadeValue values[3];
+  int i;
+  for (i = 0; i < 3; ++i) {
+    tensors[i] = floats(memory[i], 2, rows[i], NULL);
+    values[i] = tensorValue(&tensors[i]);
+  }
+  for (i = 0; i < 2; ++i) {
+    SaccadeModule *module;
+    CHECK(saccade_compile(context, text, strlen(text), names[i], NULL, 0, &module) == SACCADE_OK);
+    CHECK(saccade_function_call(saccade_module_function(module, "attend"), values, 3) == SACCADE_VALUE_ERROR);
+    CHECK(strstr(saccade_message(), names[i]) != NULL);
+    saccade_module_release(module);
+  }
+  saccade_cache_clear(context);
+}
+
 static void modulesOutliveTheirContext(void) {
   char text[1024];
   SaccadeModule *module;
@@ -132,6 +159,7 @@ static void modulesOutliveTheirContext(void) {
 int main(void) {
   context = saccade_context_create();
   countersTellWhatHappened();
+  messagesNameTheFileOfTheirOwn();
   threadsShareWhatIsTheSame();
   modulesOutliveTheirContext();
   return 0;

@@ -28,8 +28,9 @@ public:
     uint64_t modules = 0;      ///< programs in the cache now
   };
 
-  /// What a program is found by: its text or bytecode and every option.
-  static std::string makeKey(llvm::StringRef source, const CompileOptions &options);
+  /// What a program is found by: its text or bytecode, every option, and its name, for messages of calls name places
+  /// in the file.
+  static std::string makeKey(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options);
 
   /// The program of `key`, made by `compile` on this thread where there is none. A thread that asks for what another
   /// one is compiling waits for it; other programs are compiled meanwhile. Failures are not kept: who waited for one

@@ -53,13 +53,17 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
     for (size_t j = 0; j < options.size(); ++j)
       // Where the machine's own level is "portable", the first two are the same.
       if (i == j || i > 1 || j > 1)
-        EXPECT_EQ(i == j, KernelCache::makeKey("p", options[i]) == KernelCache::makeKey("p", options[j])) << i << j;
-  EXPECT_NE(KernelCache::makeKey("p", plain), KernelCache::makeKey("q", plain));
+        EXPECT_EQ(i == j,
+                  KernelCache::makeKey("p", "file", options[i]) == KernelCache::makeKey("p", "file", options[j]))
+            << i << j;
+  EXPECT_NE(KernelCache::makeKey("p", "file", plain), KernelCache::makeKey("q", "file", plain));
+  EXPECT_NE(KernelCache::makeKey("p", "other", plain), KernelCache::makeKey("p", "file", plain));
+  EXPECT_NE(KernelCache::makeKey("ep", "fil", plain), KernelCache::makeKey("p", "file", plain));
   CompileOptions left, right;
   left.insertAfter = {{"a", "bc"}};
   right.insertAfter = {{"ab", "c"}};
-  EXPECT_NE(KernelCache::makeKey("p", left), KernelCache::makeKey("p", right));
-  EXPECT_EQ(KernelCache::makeKey("p", plain), KernelCache::makeKey("p", CompileOptions()));
+  EXPECT_NE(KernelCache::makeKey("p", "file", left), KernelCache::makeKey("p", "file", right));
+  EXPECT_EQ(KernelCache::makeKey("p", "file", plain), KernelCache::makeKey("p", "file", CompileOptions()));
 }
 
 TEST(KernelCache, FindsWhatItHas) {
