@@ -27,7 +27,7 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 constexpr llvm::StringLiteral runtimeSymbols[] = {
     "saccade_parallel_for",  "saccade_allocate",           "saccade_release",    "saccade_set_threads",
     "saccade_threads",       "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
-    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1", "saccade_set_parallel_for"};
+    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1"};
 
 /// The symbols that an entry exports.
 struct Exports {

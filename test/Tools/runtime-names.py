@@ -1,6 +1,6 @@
-"""No entry may take the name of a function of the runtime, whatever the runtime's archive comes to hold.
+"""No entry may take the name of a function of the runtime: the compiler's list of them is that of the archive.
 
-RUN: %python %s %build %t
+RUN: %python %s %src %build %t
 """
 
 import pathlib
@@ -9,13 +9,16 @@ import shutil
 import subprocess
 import sys
 
-build, folder = map(pathlib.Path, sys.argv[1:3])
+source, build, folder = map(pathlib.Path, sys.argv[1:4])
 shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
 listed = subprocess.run(["llvm-nm", "--defined-only", "--extern-only", build / "lib" / "libSaccadeRuntime.a"],
                         check=True, stdout=subprocess.PIPE, text=True).stdout
 symbols = set(re.findall(r"\b(saccade_\w+)", listed))
 assert "saccade_parallel_for" in symbols, symbols
+text = (source / "lib" / "Target" / "EmitEntryPoints.cpp").read_text()
+names = re.findall(r'"(\w+)"', re.search(r"runtimeSymbols\[\] = {([^}]*)}", text)[1])
+assert sorted(names) == sorted(symbols), (names, symbols)
 
 
 def compile_entry(name):
