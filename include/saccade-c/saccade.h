@@ -1,7 +1,8 @@
 /*===- saccade.h - The compiler as a C library -------------------------*- C -*-===
  *
  * Compile a program, look a function up, call it on DLTensors; docs/c-api.md shows it. Every function may be called
- * from several threads at once, and after fork. Strings are UTF-8 and end in 0. Nothing here throws or aborts on bad
+ * from several threads at once, and after fork; but a child may compile only if no other thread was compiling when it was
+ * forked, for LLVM's own locks stay as they were. Strings are UTF-8 and end in 0. Nothing here throws or aborts on bad
  * input; handles must be valid, and no signal handler is ever installed. Programs are compiled on a thread with a
  * large stack of their own, so a caller with a small one is well.
  *
@@ -60,9 +61,9 @@ typedef struct SaccadeOption {
 /* The options with what they mean, one a line. */
 SACCADE_API const char *saccade_option_names(void);
 
-/* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics (NULL:
- * "program"). The same program with the same options is compiled once in a context and then found again, without
- * diagnostics; a thread that asks for what another one is compiling waits for it. The cache keeps 1024 modules and
+/* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics and in
+ * messages of calls (NULL: "program"). The same program of the same name with the same options is compiled once in a
+ * context and then found again, without diagnostics; a thread that asks for what another one is compiling waits for it. The cache keeps 1024 modules and
  * then forgets the one asked for longest ago. The caller owns one reference to
  * *module, which is NULL unless the result is SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
