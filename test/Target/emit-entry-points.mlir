@@ -25,7 +25,7 @@ llvm.func @saccade_scale_by() {
 }
 
 llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %factor: f32, %flag: i1)
-    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small", "", "too large"]} {
+    attributes {attn.shapes_of = "scale_by", attn.messages = ["too small\00at least ", "", "too large\00at most "]} {
   llvm.return
 }
 
@@ -89,10 +89,10 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 1, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
+// Version 2, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
 // TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr)>
-// TABLE:         constant(1 : i32)
+// TABLE:         constant(2 : i32)
 // TABLE-NEXT:    constant(3 : i32)
 // TABLE-NEXT:    constant(1 : i32)
 // TABLE-NEXT:    constant(1 : i32)

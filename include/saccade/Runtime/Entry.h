@@ -26,7 +26,7 @@ typedef struct SaccadeValueType {
 } SaccadeValueType;
 
 /* Of the table's layout and meaning; `version` and `name` stay where they are in all of them. */
-#define SACCADE_ENTRY_VERSION 1
+#define SACCADE_ENTRY_VERSION 2
 
 /* The x86-64 ISA levels of --target, each with all before it. */
 typedef enum SaccadeLevel {
@@ -45,7 +45,8 @@ typedef struct SaccadeEntry {
   /* Both take pointers to MLIR's memref descriptors {allocated, aligned, offset, sizes[rank], strides[rank]} or to
    * scalars: inputs, then (call only) results. They return NULL or a message, a constant of the object.
    * `shapes` writes the extents of all results, one after the other, into `sizes`, which has room for two in any
-   * case: beside a message sizes[0] is what was found and sizes[1] what was wanted. */
+   * case: beside a message sizes[0] is what was found and sizes[1] what was wanted. Such a message is followed, behind
+   * its 0, by the words that stand before what was wanted: "", "at least ". */
   const char *(*call)(void **args);
   const char *(*shapes)(void **args, int64_t *sizes);
 } SaccadeEntry;

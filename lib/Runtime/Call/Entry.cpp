@@ -95,25 +95,15 @@ static SaccadeStatus convert(const SaccadeEntry &entry, const SaccadeArgument *a
   return SaccadeDone;
 }
 
-/// How the extent that a message asks for relates to the one found, where they need not be equal.
-static const char *relationOf(const char *message) {
-  auto endsWith = [&](const char *words) {
-    size_t length = strlen(message), tail = strlen(words);
-    return length >= tail && strcmp(message + length - tail, words) == 0;
-  };
-  if (endsWith("no multiple of that of key heads"))
-    return "a multiple of ";
-  return endsWith("is too small for it") ? "at least " : "";
-}
-
 /// Converts the inputs and asks the program whether they fit together.
 static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgument *args, Frame &frame) {
   if (SaccadeStatus status = convert(entry, args, 0, entry.num_inputs, frame.words, frame))
     return status;
-  if (const char *message = entry.shapes(frame.pointers, frame.extents))
+  if (const char *message = entry.shapes(frame.pointers, frame.extents)) {
+    const char *relation = message + strlen(message) + 1;
     return refuse(SaccadeValueError, entry, "%s: found %lld, wanted %s%lld", message,
-                  static_cast<long long>(frame.extents[0]), relationOf(message),
-                  static_cast<long long>(frame.extents[1]));
+                  static_cast<long long>(frame.extents[0]), relation, static_cast<long long>(frame.extents[1]));
+  }
   const int64_t *extent = frame.extents;
   for (int32_t i = entry.num_inputs; i < entry.num_inputs + entry.num_results; ++i)
     for (int32_t j = 0; j < entry.values[i].rank; ++j, ++extent)

@@ -21,12 +21,12 @@ Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateCons
 
 OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::getMixedSize(builder, loc, tensor, dim); }
 
-void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message) {
+void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message, StringRef relation) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (auto place = dyn_cast<FileLineColLoc>(current->getLoc()))
     os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
-  os << '\'' << current->getName() << "' op " << message;
+  os << '\'' << current->getName() << "' op " << message << '\0' << relation;
   messages.push_back(text);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);
   Value isTrue = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
@@ -81,7 +81,7 @@ void ShapeChecks::addForAttention(AttentionOp op) {
     Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
     Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
     Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
-    require(fine, heads, groups, "the number of query heads is no multiple of that of key heads");
+    require(fine, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
   }
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
@@ -128,7 +128,7 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
       Value there = materialize(extent(tensor, dim));
       Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, needed);
       require(fine, there, needed,
-              "capture #" + Twine(position) + " is read by " + role.name + " and is too small for it");
+              "capture #" + Twine(position) + " is read by " + role.name + " and is too small for it", "at least ");
     }
   }
 }

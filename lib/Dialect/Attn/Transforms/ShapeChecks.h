@@ -26,6 +26,7 @@ public:
   mlir::Value getNumber() const { return number; } ///< 0 where all is well, else 1 + the index of a message
   mlir::Value getFound() const { return found; }
   mlir::Value getWanted() const { return wanted; }
+  /// Each is followed by a 0 and the words that stand before the extent wanted, as the runtime reads it.
   llvm::ArrayRef<llvm::StringRef> getMessages() {
     views.assign(messages.begin(), messages.end());
     return views;
@@ -40,8 +41,9 @@ private:
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);
-  /// Unless `fine` (an i1), `message` applies.
-  void require(mlir::Value fine, mlir::Value found, mlir::Value wanted, const llvm::Twine &message);
+  /// Unless `fine` (an i1), `message` applies. `relation` stands before the extent wanted: "at least ".
+  void require(mlir::Value fine, mlir::Value found, mlir::Value wanted, const llvm::Twine &message,
+               llvm::StringRef relation = "");
   mlir::Value materialize(mlir::OpFoldResult value);
   mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
 

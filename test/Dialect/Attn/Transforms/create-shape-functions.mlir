@@ -27,7 +27,7 @@ func.func @output_has_query_rows_and_value_depth(%q: tensor<2x?x64xf32>, %k: ten
 
 // The remainder by no key heads at all is not asked for.
 // CHECK-LABEL: func.func @query_heads_are_a_multiple_of_key_heads.shapes(
-// CHECK-SAME:    the number of query heads is no multiple of that of key heads
+// CHECK-SAME:    the number of query heads is no multiple of that of key heads\00a multiple of "
 // CHECK:         %[[DIVISOR:.*]] = arith.maxsi %{{.*}}, %c1
 // CHECK:         arith.remsi %{{.*}}, %[[DIVISOR]]
 func.func @query_heads_are_a_multiple_of_key_heads(%q: tensor<?x8x64xf32>, %k: tensor<?x8x64xf32>) -> tensor<?x8x64xf32> {
