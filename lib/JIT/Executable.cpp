@@ -206,7 +206,7 @@ Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) cons
   size_t count = 0;
   for (const ValueType &result : entry.results)
     count += result.shape.size();
-  llvm::SmallVector<int64_t> sizes(std::max<size_t>(count, 2), 0);
+  llvm::SmallVector<int64_t> sizes(count, 0);
   ArgumentList arguments(entry, border, inputs, {});
   if (llvm::Error error = errorOf(saccade_entry_shapes(&border, arguments.data(), arguments.size(), sizes.data())))
     return error;

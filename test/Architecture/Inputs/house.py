@@ -1,4 +1,4 @@
-"""The rules of the house that a compiler cannot check: edges, names, sizes, symbols, coverage, text.
+"""The rules of the house that a compiler cannot check: edges, names, sizes, symbols, stub, coverage, text.
 
     house.py CHECK --root SOURCE [--build BUILD]   prints every violation; exit code 1 where there is one
     house.py CHECK --self-test                     plants one violation of each kind and sees that it is found
@@ -174,6 +174,21 @@ def symbols(tree):
             yield f"the runtime needs more than libc to be linked: {name}"
 
 
+def stub(tree):
+    """The stub of libc that artifacts are linked against offers what their runtime needs, and nothing else."""
+    library = pathlib.Path(tree.build) / "lib"
+    lines = nm(str(library / "libSaccadeRuntimeEmbedded.a"))
+    symbols = [found.groups() for line in lines if (found := re.fullmatch(r"[0-9a-f]* *([A-Za-z]) (.*)", line))]
+    defined = {name for kind, name in symbols if kind != "U"}
+    needed = {name for kind, name in symbols if kind == "U"} - defined - {"_GLOBAL_OFFSET_TABLE_"}
+    offered = {line.split()[-1] for line in nm("--dynamic", "--defined-only", str(library / "libSaccadeLibcStub.so"))}
+    for name in sorted(needed - offered):
+        yield f"the runtime needs what the stub of libc lacks: {name}"
+    # Compilers call these of their own accord.
+    for name in sorted(offered - needed - {"memcpy", "memmove", "memset", "memcmp", "bcmp", "fputs", "fwrite"}):
+        yield f"the stub of libc offers what the runtime does not use: {name}"
+
+
 def nm(*arguments):
     return subprocess.run(["llvm-nm", *arguments], capture_output=True, text=True, check=True).stdout.splitlines()
 
@@ -298,7 +313,7 @@ def self_test(check):
 
 
 def main():
-    checks = {check.__name__: check for check in (edges, names, sizes, symbols, coverage, text)}
+    checks = {check.__name__: check for check in (edges, names, sizes, symbols, stub, coverage, text)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("check", choices=checks)
     parser.add_argument("--root")
