@@ -99,6 +99,7 @@ def overhead(options):
     arrays = [tensor.numpy() for tensor in (query, key, value)]
     compiled = saccade.compile(PROGRAM.format(depth=TINY[-1])).attention
     direct, empty = compiled.tvm_ffi, nothing(options)
+    one, one_out = query[:, :, :1], out[:, :, :1]
     slope = torch.tensor([0.5])
 
     def with_score():
@@ -108,6 +109,7 @@ def overhead(options):
     calls = {
         "a TVM-FFI call that does nothing, 4 torch tensors": lambda: empty(query, key, value, out),
         "compiled function object (TVM-FFI), 4 torch tensors": lambda: direct(query, key, value, out),
+        "compiled function object (TVM-FFI), one query of these": lambda: direct(one, key, value, one_out),
         "torch.empty_like": lambda: torch.empty_like(query),
         "module.attention(q, k, v), torch": lambda: compiled(query, key, value),
         "saccade.attention(q, k, v), torch": lambda: saccade.attention(query, key, value),
@@ -122,36 +124,40 @@ def overhead(options):
 
 
 def alternating(options):
-    """(ours alone, ours alternating, torch alone, torch alternating): median microseconds a call."""
+    """Rows (kernel, alone, alternating, loss %, the loss % of the product beside it): median microseconds a call."""
     import saccade
     import torch
 
     torch.set_num_threads(options.threads)
-    query, key, value = (torch.randn(1, HEADS, LENGTH, DEPTH) for _ in range(3))
-    out, left, right, product = torch.empty_like(query), torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
-    direct = saccade.compile(PROGRAM.format(depth=DEPTH)).attention.tvm_ffi
-    ours, theirs = lambda: direct(query, key, value, out), lambda: torch.mm(left, right, out=product)
+    left, right, product = torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
+    values, results = torch.rand(40_000), torch.empty(40_000)
+    attend = saccade.compile(PROGRAM.format(depth=DEPTH)).attention.tvm_ffi
+
+    def attention(heads, length):
+        query, key, value, out = (torch.randn(1, heads, length, DEPTH) for _ in range(4))
+        return f"attention 1×{heads}×{length}×{DEPTH}", lambda: attend(query, key, value, out)
+
+    kernels = [attention(HEADS, LENGTH), attention(2, 64),
+               ("PyTorch's own exp of 40,000 numbers", lambda: torch.exp(values, out=results))]  # fmt: skip
+    matrices = lambda: torch.mm(left, right, out=product)
 
     def timed(call):
         start = time.perf_counter()
         call()
         return (time.perf_counter() - start) * 1e6
 
-    def round_of(calls, count=60):
+    def turns(*calls, count=60):
         """Median of each call while they take turns."""
-        samples = [[] for _ in calls]
-        for _ in range(count):
-            for call, into in zip(calls, samples):
-                into.append(timed(call))
-        return [statistics.median(each) for each in samples]
+        samples = [[timed(call) for call in calls] for _ in range(count)]
+        return [statistics.median(column) for column in zip(*samples)]
 
-    results = []
-    for _ in range(options.rounds * 3):
-        (alone,), (torch_alone,), (mixed, torch_mixed) = round_of([ours]), round_of([theirs]), round_of([ours, theirs])
-        results.append((alone, mixed, torch_alone, torch_mixed))
-    loss = [(after / before - 1) * 100 for before, after in ((r[0], r[1]) for r in results)]
-    torch_loss = [(after / before - 1) * 100 for before, after in ((r[2], r[3]) for r in results)]
-    return tuple(statistics.median(column) for column in zip(*results)), statistics.median(loss), statistics.median(torch_loss)
+    rows = []
+    for name, kernel in kernels:
+        found = [(*turns(kernel), *turns(matrices), *turns(kernel, matrices)) for _ in range(options.rounds * 2)]
+        loss = lambda before, after: statistics.median((row[after] / row[before] - 1) * 100 for row in found)
+        alone, mixed = (statistics.median(row[column] for row in found) for column in (0, 2))
+        rows.append([name, f"{alone:.1f}", f"{mixed:.1f}", f"{loss(0, 2):+.1f}", f"{loss(1, 3):+.1f}"])
+    return rows
 
 
 def markdown(options):
@@ -161,7 +167,7 @@ def markdown(options):
 
     bare, importing = import_milliseconds(options.rounds)
     split = overhead(options)
-    (ours, mixed, theirs, torch_mixed), loss, torch_loss = alternating(options)
+    rows = alternating(options)
     calibrated = threads.measure(options.build, options.threads, options.rounds)
     shape = "×".join(map(str, TINY))
     parts = [
@@ -169,10 +175,8 @@ def markdown(options):
         f"`import saccade` takes {importing - bare:.0f} ms (a bare interpreter {bare:.0f} ms, with the import {importing:.0f} ms).\n",
         f"A warm call on {shape} f32:\n",
         table(["route", "µs"], [[name, f"{value:.2f}"] for name, value in split.items()]),
-        f"Alternating attention 1×{HEADS}×{LENGTH}×{DEPTH} with a 256×256×256 product of PyTorch's:\n",
-        table(["kernel", "alone µs", "alternating µs", "loss %"],
-              [["attention", f"{ours:.1f}", f"{mixed:.1f}", f"{loss:+.1f}"],
-               ["torch.mm", f"{theirs:.1f}", f"{torch_mixed:.1f}", f"{torch_loss:+.1f}"]]),
+        "Alternating with a 256×256×256 product of PyTorch's (the last row is PyTorch alone, for comparison):\n",
+        table(["kernel", "alone µs", "alternating µs", "loss %", "the product's loss %"], rows),
         "Alternating a task of known serial cost on the runtime's hook with a product and a sum of PyTorch's:\n",
         "\n".join([threads.HEADER, *map(str, calibrated)]) + "\n",
     ]
