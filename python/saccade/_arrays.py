@@ -11,6 +11,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
+from saccade._opaque import tell_torch
+
 if TYPE_CHECKING:
     import numpy
     import torch
@@ -43,6 +45,7 @@ def torch_module() -> Any:
             if hasattr(torch, name):
                 _codes[getattr(torch, name)] = code | bits << 8 | 1 << 16
         _torch = torch
+        tell_torch()
         _plain.update((torch.Tensor, torch.nn.Parameter))
     return _torch
 
@@ -62,6 +65,16 @@ def is_numpy(x: object) -> bool:
     if _ndarray is None:
         _ndarray = getattr(sys.modules.get("numpy"), "ndarray", None)
     return _ndarray is not None and isinstance(x, _ndarray)
+
+
+def kind_of(x: object) -> str | None:
+    """"a torch tensor", "a NumPy array", or None for anything else."""
+    return "a torch tensor" if is_torch(x) else "a NumPy array" if is_numpy(x) else None
+
+
+def dimensions(count: int) -> str:
+    """"1 dimension", "2 dimensions"."""
+    return f"{count} dimension{'' if count == 1 else 's'}"
 
 
 # --- guards -----------------------------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import operator
 import os
 import pathlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import NamedTuple, NoReturn
 
+from saccade._opaque import opaque
 from saccade.errors import CompileError, Diagnostic
 
 PATH = pathlib.Path(__file__).with_name("lib") / "libsaccade.so"
@@ -52,10 +54,11 @@ class _CacheCounts(ctypes.Structure):
 
 
 class CacheInfo(NamedTuple):
-    """What the compilations of this process came to."""
+    """What the compilations of this process came to, since the last `cache_clear`. Programs count where one is asked for:
+    by `compile`, and by the first call of its kind of `attention`. Calls after that ask for none, and count nowhere."""
 
     hits: int
-    """Programs that were found already compiled."""
+    """Programs asked for that were found already compiled."""
     compilations: int
     """Programs that were compiled."""
     modules: int
@@ -160,27 +163,47 @@ def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
         _of_thread.diagnostics = None
 
 
+@opaque
 def cache_info() -> CacheInfo:
-    """How often programs were compiled, and found again, in this process."""
+    """How often programs were compiled, and found again, in this process. Not how often they were called: a call of
+    `attention` that finds its kernel by its arguments asks for no program."""
     counts = library().saccade_cache_info(context())
     return CacheInfo(counts.hits, counts.compilations, counts.modules)
 
 
+_caches: list[Callable[[], None]] = []
+
+
+def on_cache_clear(clear: Callable[[], None]) -> None:
+    """Has `cache_clear` call `clear`, too: it drops what keeps programs elsewhere."""
+    _caches.append(clear)
+
+
+@opaque
 def cache_clear() -> None:
-    """Forgets all compiled programs (those in use live on) and counts from 0 again."""
+    """Forgets all compiled programs, those of `attention` too, and counts from 0 again. Memory goes back with the last
+    module or function that is still held elsewhere."""
     library().saccade_cache_clear(context())
+    for clear in _caches:
+        clear()
 
 
+@opaque
 def set_num_threads(threads: int) -> None:
     """Sets how many threads a call may use, the calling one included; 0 is the machine's count.
 
     Where PyTorch is in the process its own pool serves, with `torch.set_num_threads`.
     """
+    try:
+        threads = operator.index(threads)
+    except TypeError:
+        raise TypeError(f"threads is {threads!r:.80}, wanted an int: 0 (the machine's count) or more") from None
     if threads < 0:
         raise ValueError(f"found {threads} threads, wanted 0 (the machine's count) or more")
     library().saccade_set_num_threads(threads)
 
 
+@opaque
 def num_threads() -> int:
     """How many threads a call may use, the calling one included."""
     return library().saccade_num_threads()

@@ -149,12 +149,46 @@ def check_kinds(q: Array, k: Array, v: Array) -> bool:
     return is_torch
 
 
-def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, out: Any) -> None:
+def check_sizes(q: Array, k: Array, v: Array) -> None:
+    """Refuses tensors whose extents are none of Python's numbers: those of torch.jit.trace are tensors, too."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not all(isinstance(extent, int) for extent in x.shape):
+            raise TypeError(f"{name} is traced by torch.jit.trace, which cannot look into saccade.attention: call it "
+                            "outside of what is traced")
+
+
+def split_out(out: Any, return_lse: bool) -> tuple[Any, Any]:
+    """Where the output goes and where the log-sum-exp does, None for new arrays."""
+    if not isinstance(out, tuple):
+        return out, None
+    if not return_lse:
+        raise TypeError("out is a tuple, wanted one array; with return_lse=True it may be (output, lse)")
+    if len(out) != 2:
+        raise TypeError(f"out has {len(out)} array{'' if len(out) == 1 else 's'}, wanted 2: (output, lse)")
+    for i, x in enumerate(out):
+        if x is None:
+            raise TypeError(f"out[{i}] is None, wanted an array")
+    return out
+
+
+def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
+    """Refuses what cannot be written to, and another kind than q's."""
+    if output is None:
+        return
+    if isinstance(output, list):
+        raise TypeError(f"out is a {type(output).__name__}, wanted an array, or with return_lse=True the tuple "
+                        "(output, lse)")
+    for name, x in (("out", output),) if lse is None else (("out[0]", output), ("out[1]", lse)):
+        _arrays.check_result(name, x)
+        check_kind(name, x, is_torch)
+
+
+def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, output: Any, lse: Any) -> None:
     """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
         if len(x.shape) != len(layout):
-            found = f"{len(x.shape)} dimensions, {tuple(x.shape)}"
+            found = f"{_arrays.dimensions(len(x.shape))}, {tuple(x.shape)}"
             raise TypeError(f'{name} has {found}, wanted {len(layout)}: layout "{layout}"')
         if dtype_name(x) not in ELEMENTS:
             raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {', '.join(ELEMENTS)}")
@@ -183,10 +217,17 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, out: An
         batch = size.get("b", 1)
         if tuple(kv_len.shape) != (batch,):
             raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, wanted ({batch},): one number a batch")
-    if out is not None:
+    name = "out" if lse is None else "out[0]"
+    if output is not None:
         size["d"] = v.shape[axes["d"]]
-        wanted = tuple(size[dim] for dim in layout)
-        if tuple(out.shape) != wanted:
-            raise ValueError(f"out has shape {tuple(out.shape)}, wanted {wanted}")
-        if dtype_name(out) != dtype_name(q):
-            raise TypeError(f"out has element type {dtype_name(out)}, wanted {dtype_name(q)}, that of q")
+        _check_out(name, output, tuple(size[dim] for dim in layout), dtype_name(q), ", that of q")
+    if lse is not None:
+        element = "float64" if dtype_name(q) == "float64" else "float32"
+        _check_out("out[1]", lse, tuple(size[dim] for dim in "bhs" if dim in layout), element, "")
+
+
+def _check_out(name: str, x: Any, shape: tuple[int, ...], element: str, why: str) -> None:
+    if tuple(x.shape) != shape:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted {shape}")
+    if dtype_name(x) != element:
+        raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {element}{why}")

@@ -16,6 +16,8 @@ from typing import Any
 
 from saccade import _arrays, _operands, _program
 from saccade._arrays import Array
+from saccade._library import on_cache_clear
+from saccade._opaque import opaque
 from saccade.function import Function
 from saccade.module import compile
 from saccade.regions import Region, fingerprint, trace
@@ -60,8 +62,11 @@ _plans: dict[tuple, _Plan] = {}
 _regions: dict[tuple, tuple[Region, str]] = {}  # by role, precision and fingerprint: what was traced, and its text
 _axes: dict[str, int] = {}  # of the head size, in every layout seen
 _Tensor: type | None = None  # torch's, once it was met
+for _cache in (_plans, _regions):
+    on_cache_clear(_cache.clear)
 
 
+@opaque
 def attention(
     q: Array,
     k: Array,
@@ -76,7 +81,7 @@ def attention(
     return_lse: bool = False,
     layout: str = "bhsd",
     level: str | None = None,
-    out: Array | None = None,
+    out: Array | tuple[Array, Array] | None = None,
 ) -> Array | tuple[Array, Array]:
     """softmax(mask(score(scale * q k^T))) v, for every batch and head.
 
@@ -107,11 +112,12 @@ def attention(
             queries] (those that the layout has, in this order), float32 (float64 where the inputs are).
         layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order.
         level: the ISA level to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
-        out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs.
+        out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs. With
+            return_lse also (output, lse), for both.
 
     Returns:
         The output, shaped as q but with v's head size, of q's kind and element type; with return_lse (output, lse).
-        A query that sees no key gets 0, and -inf as its lse.
+        Arrays given as `out` are returned. A query that sees no key gets 0, and -inf as its lse.
 
     Raises:
         TypeError: an argument of the wrong kind, element type, device or number of dimensions; torch beside NumPy.
@@ -162,6 +168,7 @@ def attention(
         plan = None
     if plan is None:
         plan = _make_plan(q, k, v, out, kv_len, tensors, kind, score_region, mask_region)
+    output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
     if (
@@ -170,13 +177,12 @@ def attention(
     ):  # fmt: skip
         _operands.check_kinds(q, k, v)
     if out is not None:
-        _arrays.check_result("out", out)
-        _operands.check_kind("out", out, plan.is_torch)
+        _operands.check_outs(output, lse, plan.is_torch)
     try:
         if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:
             raise ValueError(f"kv_len is {kv_len}, wanted 0 to {k.shape[plan.key_axis]}, the length of k")
-        if out is not None:
-            output = out
+        if output is not None:
+            pass
         elif plan.value_depth is None:
             output = plan.empty_like(q)
         else:
@@ -187,25 +193,27 @@ def attention(
             plan.call(q, k, v, *tensors, *numbers, output)
             result = output
         else:
-            extents = q.shape
-            lse = plan.empty(q, tuple([extents[axis] for axis in plan.lse_axes]), plan.lse_dtype)
+            if lse is None:
+                extents = q.shape
+                lse = plan.empty(q, tuple([extents[axis] for axis in plan.lse_axes]), plan.lse_dtype)
             plan.call(q, k, v, *tensors, *numbers, output, lse)
             result = output, lse
     except Exception as error:
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, out)
-        _reword(error, tensors, (("score", score), ("mask", mask)))
+        _operands.check_shapes(q, k, v, layout, kv_len, *_operands.split_out(out, return_lse))
+        _reword(error, tensors, (("score", score), ("mask", mask)), type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
-        _arrays.torch_module().autograd.graph.increment_version(out)
+        _arrays.torch_module().autograd.graph.increment_version(out)  # one or both
     return result
 
 
 def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple]:
     """What `function` computes, that as a part of a plan's key, and the tensors it reads, as they are now."""
     if not callable(function):
-        raise TypeError(f"{role} is {function!r:.80}, wanted a function {_SIGNATURES[role]}, or None")
+        found = _arrays.kind_of(function) or f"{function!r:.80}"
+        raise TypeError(f"{role} is {found}, wanted a function {_SIGNATURES[role]}, or None")
     if not hasattr(q, "dtype"):
         _arrays.check_tensor("q", q)
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
@@ -231,8 +239,10 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
     return region, (text, are_torch), captures
 
 
-def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...]) -> None:
-    """Raises what the compiled code said with our names for its arguments, where there are some."""
+def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...],
+            is_pair: bool) -> None:
+    """Raises what the compiled code said with our names for its arguments, where there are some. `is_pair`: whether out
+    has two arrays."""
     if found := re.search(r"capture #(\d+) is read by (.*) and is too small for it: (.*)", str(error)):
         number, reader, rest = found.groups()
         for role, function in functions:
@@ -241,29 +251,44 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
                     raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
-        raise type(error)(f"{'out' if name == 'output' else name}: {problem}") from None
+        names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
+        raise type(error)(f"{names.get(name, name)}: {problem}") from None
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Array | None, kv_len: Any, tensors: tuple, kind: tuple,
+def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, tensors: tuple, kind: tuple,
                score: Region | None, mask: Region | None) -> _Plan:
     """Checks everything, compiles, and remembers the plan for calls of its kind."""
     global _Tensor
     layout, alignment, sides, length, has_scale, return_lse, _, _, level = kind
     axis = _operands.check_layout(layout)
     is_torch = _operands.check_kinds(q, k, v)
-    _operands.check_shapes(q, k, v, layout, kv_len, out)
+    _operands.check_sizes(q, k, v)
+    output, lse = _operands.split_out(out, return_lse)
+    _operands.check_outs(output, lse, is_torch)
+    _operands.check_shapes(q, k, v, layout, kv_len, output, lse)
     spec = _program.Spec(
         element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
         lse=return_lse, score=score, mask=mask,
     )  # fmt: skip
-    function = compile(_program.program(spec), target=level or "host").attention
+    function = _compile(_program.program(spec), level)
     plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))
     if is_torch:
         _Tensor = _arrays.torch_module().Tensor
     _axes[layout] = axis
     _remember((q.dtype, q.shape[axis], v.shape[axis], kind), plan)
     return plan
+
+
+def _compile(program: str, level: Any) -> Function:
+    if level is not None and not isinstance(level, str):
+        raise TypeError(f"level is {level!r:.80}, wanted a string, or None for this machine's")
+    try:
+        return compile(program, target="host" if level is None else level).attention
+    except ValueError as error:  # we name the option otherwise
+        if type(error) is ValueError:
+            raise ValueError(str(error).replace("option 'target' has the value", "level is")) from None
+        raise
 
 
 def _remember(key: tuple, plan: _Plan) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from saccade import _arrays
 from saccade._arrays import Array
 from saccade._library import library, raise_error
+from saccade._opaque import opaque
 
 if TYPE_CHECKING:
     import tvm_ffi
@@ -18,11 +19,11 @@ _MOST_SHAPES = 1024
 
 
 class Handle:
-    """One reference to a compiled module, given back when nothing in Python holds it. ctypes pointers refuse to be
-    pickled or copied, and so does whatever holds one."""
+    """One reference to a compiled module, given back when nothing in Python holds it. `recipe` is what to compile where
+    code does not travel to: the arguments of Module."""
 
-    def __init__(self, pointer: ctypes.c_void_p):
-        self.pointer = pointer
+    def __init__(self, pointer: ctypes.c_void_p, recipe: tuple):
+        self.pointer, self.recipe = pointer, recipe
         weakref.finalize(self, library().saccade_module_release, pointer.value).atexit = False
 
 
@@ -40,7 +41,8 @@ class Value(NamedTuple):
 
 
 class Function:
-    """A function of a compiled program. It may be called from several threads at once, and releases the GIL."""
+    """A function of a compiled program. It may be called from several threads at once, and releases the GIL. A copy is
+    the same function; one that is pickled is compiled again where it arrives."""
 
     def __init__(self, handle: Handle, pointer: int):
         c = library()
@@ -76,6 +78,15 @@ class Function:
     def __repr__(self) -> str:
         return f"<saccade.Function {self.signature}>"
 
+    def __copy__(self) -> Function:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Function:
+        return self
+
+    def __reduce__(self):
+        return _load, (self._handle.recipe, self.name)
+
     @property
     def tvm_ffi(self) -> tvm_ffi.Function:
         """The same function in TVM-FFI's form, the cheapest to call: inputs, then results, which are the caller's
@@ -88,6 +99,7 @@ class Function:
             self._tvm_ffi = tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=self._handle)
         return self._tvm_ffi
 
+    @opaque
     def __call__(self, *inputs: Any, out: Array | tuple[Array, ...] | None = None, **named: Any) -> Any:
         """Calls the function.
 
@@ -111,6 +123,9 @@ class Function:
         torch_tensors = 0
         for i, name in self._tensors:
             torch_tensors += _arrays.check_tensor(name, inputs[i])
+        if torch_tensors and _arrays.torch_module()._C._is_tracing():
+            raise TypeError(f"{self.name} is called in what torch.jit.trace traces, which cannot look into it: call it "
+                            "outside")
         if self._scalars:
             inputs = self._with_numbers(inputs)
         results, is_torch = (None, True) if out is None else self._check_out(out)
@@ -120,6 +135,7 @@ class Function:
             results = self._call_described(inputs, results, torch_tensors > 0)
         return out if out is not None else results[0] if len(results) == 1 else results
 
+    @opaque
     def into(self, *values: Any) -> None:
         """Calls it on inputs, then results, which are the caller's memory, as `tvm_ffi` does but for NumPy arrays too,
         and without importing tvm_ffi. Numbers, shapes, types and strides are checked, and that results may be written
@@ -133,6 +149,7 @@ class Function:
             names = [f"argument #{i}" for i in range(len(values))]
         self._run([_describe(name, value) for name, value in zip(names, values)])
 
+    @opaque
     def result_shapes(self, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
         """The shapes of the results for these inputs, which it checks; nothing is computed."""
         if named or len(inputs) != len(self.inputs):
@@ -268,6 +285,13 @@ class Function:
 
     def _empty_numpy(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
         return tuple([_arrays.empty_numpy(shape, value.dtype) for shape, value in zip(shapes, self.results)])
+
+
+def _load(recipe: tuple, name: str) -> Function:
+    """A pickled function."""
+    from saccade.module import Module
+
+    return Module(*recipe)[name]
 
 
 def _value(info: Any) -> Value:

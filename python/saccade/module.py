@@ -11,9 +11,11 @@ from typing import Any
 
 from saccade import errors
 from saccade._library import Option, compiling, library, raise_error
+from saccade._opaque import opaque
 from saccade.function import Function, Handle
 
 
+@opaque
 def compile(program: str | bytes | os.PathLike[str], target: str = "host", **options: Any) -> Module:
     """Compiles a program for this machine.
 
@@ -31,7 +33,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     Raises:
         CompileError: the program was refused; the message and `diagnostics` say where and why.
         TypeError: an unknown option, or a program of another type.
-        ValueError: a value that an option does not have.
+        ValueError: a value that an option does not have, or an empty program.
         NotImplementedError: this machine cannot run code for that target.
         OSError: the file could not be read.
         ImportError: the compiler's library is missing, or the LLVM that it needs.
@@ -50,7 +52,7 @@ class Module:
         with compiling() as (context, diagnostics):
             if error := library().saccade_compile(*self._arguments(context), ctypes.byref(pointer)):
                 raise_error(error, tuple(diagnostics))
-        handle = Handle(pointer)
+        handle = Handle(pointer, (source, name, options))
         count = library().saccade_module_num_functions(pointer)
         functions = (Function(handle, library().saccade_module_function_at(pointer, i)) for i in range(count))
         self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})
@@ -67,6 +69,7 @@ class Module:
         """The ISA level that it was compiled for, as it was asked for."""
         return dict(self._options)["target"]
 
+    @opaque
     def ir(self, stage: str) -> str:
         """The program after a stage of the compiler, as text: "transforms", "schedule", "tiling", ..., then "llvm" and
         "asm". ValueError for another name, with all that there are."""
@@ -120,6 +123,8 @@ class Module:
 
 def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
     """The program's bytes, and what stands for its file in diagnostics."""
+    if isinstance(program, (str, bytes, bytearray)) and not program.strip():
+        raise ValueError("program is empty, wanted MLIR as text or bytes, or a path")
     if isinstance(program, (bytes, bytearray, memoryview)):
         return bytes(program), "<program>"
     if isinstance(program, str) and ("\n" in program or "func.func" in program):

@@ -5,6 +5,7 @@ UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 
+import gc
 import sys
 
 import torch
@@ -63,6 +64,22 @@ compiles(1, lambda: saccade.attention(*operands(queries=6), layout="bshd"))
 before = saccade.cache_info()
 saccade.attention(*(x.numpy() for x in operands()))
 assert saccade.cache_info()[:2] == (before.hits + 1, before.compilations)
+
+
+def handles():
+    """How many compiled modules Python holds."""
+    return sum(type(x).__name__ == "Handle" and type(x).__module__ == "saccade.function" for x in gc.get_objects())
+
+
+# Clearing forgets plans and what was traced, too: kernels go, tables that functions made go, and the same call compiles.
+saccade.cache_clear()
+assert saccade.cache_info() == (0, 0, 0) and not plans and not sys.modules["saccade.attention"]._regions
+for compilations in (1, 2):
+    saccade.attention(*operands(), score=lambda s, b, h, i, j: s + torch.tensor([0.5, 0.25])[h])
+    assert saccade.cache_info()[1:] == (1, 1), saccade.cache_info()
+    assert handles() == 1
+    saccade.cache_clear()
+    assert handles() == 0, "a kernel is kept after it was forgotten"
 
 # A call that is refused before anything can be compiled costs nothing.
 q, k, v = operands(depth=40)

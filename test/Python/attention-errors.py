@@ -47,6 +47,7 @@ def refuse_operands():
         (TypeError, "v has element type float64 | wanted float32 | q", (q, k, v.double())),
         (TypeError, "q has 3 dimensions | (4, 5, 16) | wanted 4 | bhsd", (q[0], k, v)),
         (TypeError, "k has 5 dimensions | wanted 4 | bhsd", (q, k[None], v)),
+        (TypeError, "v has 1 dimension, (16,), wanted 4", (q, k, torch.ones(16))),
         (TypeError, "v has 0 dimensions | wanted 4 | bhsd", (q, k, torch.tensor(1.0))),
         (ValueError, "k has head size 8 | wanted 16 | q", (q, k[..., :8], v)),
         (ValueError, "q has head size 0 | wanted at least 1", (q[..., :0], k[..., :0], v)),
@@ -112,7 +113,10 @@ def refuse_options():
         refuse(ValueError, f"layout is {layout!r} | \"bhsd\"", layout=layout)
     for layout in (4, None, ["b", "h"]):
         refuse(TypeError, f"layout is {layout!r} | a string", layout=layout)
-    refuse(ValueError, "'v9' | portable", level="v9")
+    for level in ("v9", ""):
+        refuse(ValueError, f"level is {level!r}: wanted one of | portable", level=level)
+    for level in (3, ["v3"], True):
+        refuse(TypeError, f"level is {level!r} | a string", level=level)
 
 
 def refuse_results():
@@ -122,7 +126,27 @@ def refuse_results():
     refuse(ValueError, "out has shape (4, 5, 8) | wanted (2, 4, 5, 8)", out=out[0])
     refuse(TypeError, "out has element type float16 | wanted float32", out=out.half())
     refuse(TypeError, "out is a NumPy array | wanted a torch tensor", out=out.numpy())
-    refuse(TypeError, "out is a tuple", out=(out,))
+    refuse(TypeError, "out is a tuple | return_lse=True | (output, lse)", out=(out,))
+    refuse(TypeError, "out is a tuple | return_lse=True", out=(out, torch.empty(2, 4, 5)))
+    refuse(TypeError, "out is a list | with return_lse=True the tuple (output, lse)", out=[out])
+    for wrong in ({"out": out}, 3, "out"):
+        refuse(TypeError, "out is a", out=wrong)
+    lse = torch.empty(2, 4, 5)
+
+    def both(*wrong):
+        return {"return_lse": True, "out": wrong}
+
+    refuse(TypeError, "out has 1 array, wanted 2: (output, lse)", **both(out))
+    refuse(TypeError, "out has 3 arrays, wanted 2", **both(out, lse, lse))
+    refuse(TypeError, "out[1] is None", **both(out, None))
+    refuse(TypeError, "out is a list", return_lse=True, out=[out, lse])
+    refuse(ValueError, "out[0] has shape (2, 4, 5) | wanted (2, 4, 5, 8)", **both(lse, out))
+    refuse(ValueError, "out[1] has shape (2, 5, 4) | wanted (2, 4, 5)", **both(out, lse.transpose(1, 2)))
+    refuse(TypeError, "out[1] has element type float64 | wanted float32", **both(out, lse.double()))
+    refuse(TypeError, "out[1] is a NumPy array | wanted a torch tensor", **both(out, lse.numpy()))
+    refuse(ValueError, "out[1] requires grad", **both(out, lse.clone().requires_grad_()))
+    refuse(ValueError, "out[1] | overlaps", **both(out, out[..., 0]))
+    refuse(ValueError, "out[1] | stride 0", **both(out, torch.empty(4, 5).expand(2, 4, 5)))
     refuse(ValueError, "out requires grad", out=out.clone().requires_grad_())
     refuse(ValueError, "out | stride 0 | wanted a positive one", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
     refuse(ValueError, "out | overlaps with argument 'q'", q, k, torch.cat([v, v], -1), out=q)
@@ -135,7 +159,8 @@ def refuse_results():
 def refuse_functions():
     """Functions that cannot be traced, and what they capture."""
     refuse(TypeError, "score is 'relu' | (s, b, h, i, j)", score="relu")
-    refuse(TypeError, "mask is | (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
+    refuse(TypeError, "mask is a torch tensor, wanted a function (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
+    refuse(TypeError, "score is a NumPy array, wanted a function", score=np.ones((5, 7)))
     refuse(saccade.TraceError, "score function takes | wanted (s, b, h, i, j)", score=lambda s, i, j: s)
     refuse(saccade.TraceError, "mask function", mask=lambda b, h, i, j: i >= j and j > 2)
     refuse(saccade.TraceError, "score function", score=lambda s, b, h, i, j: s if i > j else 0.0)

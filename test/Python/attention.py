@@ -100,6 +100,14 @@ assert saccade.attention(q, k, v, out=out) is out and torch.equal(out, wanted)
 assert out._version > version and (memory[..., :3] == 7).all() and (memory[..., 27:] == 7).all()
 result, lse = saccade.attention(q, k, v, out=out, return_lse=True)
 assert result is out and torch.equal(lse, saccade.attention(q, k, v, return_lse=True)[1])
+outs = (out.fill_(0), torch.full((13, 2, 4), 7.0).permute(1, 2, 0))
+versions = [x._version for x in outs]
+results = saccade.attention(q, k, v, out=outs, return_lse=True)
+assert all(x is y for x, y in zip(results, outs, strict=True)) and all(x._version > n for x, n in zip(outs, versions))
+for found, new in zip(outs, saccade.attention(q, k, v, return_lse=True)):
+    assert torch.equal(found, new)
+found, new = saccade.attention(q, k, v, out=out.fill_(0), return_lse=True)  # of the two only the output
+assert found is out and torch.equal(out, wanted) and torch.equal(new, outs[1])
 halves = torch.zeros(2, 4, 13, 32)
 halves[..., :16] = q
 assert torch.equal(saccade.attention(halves[..., :16], k, v[..., :16], out=halves[..., 16:]), wanted[..., :16])

@@ -40,6 +40,8 @@ for program in (line, text.encode(), str(file), file, bytecode, bytecode.read_by
 
 refused(FileNotFoundError, ["nowhere.mlir", 'without "func.func" is taken for a path'], saccade.compile, "nowhere.mlir")
 refused(FileNotFoundError, ["func.func"], saccade.compile, pathlib.Path("func.func"))
+for empty in ("", b"", "  ", "\n", bytearray()):
+    refused(ValueError, ["program is empty"], saccade.compile, empty)
 refused(TypeError, ["program is a list", "wanted MLIR as text or bytes, or a path"], saccade.compile, [text])
 
 # --- a module
@@ -57,7 +59,9 @@ refused(AttributeError, ["no public function 'third'", "it has: first, second"],
 refused(KeyError, ["no public function 'third'", "it has: first, second"], lambda: module["third"])
 for twin in (pickle.loads(pickle.dumps(module)), copy.deepcopy(module)):
     assert np.array_equal(twin.first(q, k, v), module.first(q, k, v))
-refused(ValueError, ["pointers cannot be pickled"], pickle.dumps, module.first)
+first, second = pickle.loads(pickle.dumps((module.first, module.second)))
+assert first.signature == signature and second.name == "second" and np.array_equal(first(q, k, v), module.first(q, k, v))
+assert copy.deepcopy({"f": module.first})["f"] is copy.copy(module.first) is module.first
 
 # Functions outlive their module, and give its code back when they go.
 function = saccade.compile(text).attend
@@ -128,3 +132,5 @@ assert saccade.num_threads() == 1
 saccade.set_num_threads(0)
 assert saccade.num_threads() == before
 refused(ValueError, ["found -1 threads", "0 (the machine's count)"], saccade.set_num_threads, -1)
+for wrong in ("x", None, 1.5):
+    refused(TypeError, [f"threads is {wrong!r}", "wanted an int"], saccade.set_num_threads, wrong)
