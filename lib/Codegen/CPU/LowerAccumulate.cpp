@@ -43,7 +43,8 @@ private:
   // Elements of a word.
   unsigned step;
   // Packed operands and the scores of a row group.
-  Value query, key, value, scores, factors;
+  Value query, key, value, scores;
+  std::optional<GroupState> state;
   // What the next step reads of an operand, as positions × depth, and how many of its rows a row of this tile asks for.
   struct Ahead {
     Value matrix, rows, share;
@@ -63,7 +64,10 @@ private:
   void prefetch(Value tileRow);
   void computeGroup(ScoreTile &tile, Value row);
   void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
-  void computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
+  struct Block;
+  void computePanel(const Block &rows, unsigned vectors, Value panel);
+  void keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
+  void computeScores(const Block &rows);
   void addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
   void addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach);
 };
@@ -124,7 +128,7 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
-  factors = e.alloc({rowGroup});
+  state.emplace(e);
   emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
   emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
   emitPackColumns(e, view(op.getValue(), op.getValueDims()), value, step);
@@ -167,24 +171,69 @@ void Lowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t c
       [&] { e.loop(e.index(0), rows, rowTail, [&](Value first) { body(first, rowTail, /*isTail=*/true); }); });
 }
 
-/// scores[first + i][c] = query[row + first + i] · key[c] for i < count and the panels that hold the columns of `reach`.
-void Lowering::computeScores(Value row, Value first, int64_t count, bool isTail, KeyRange reach) {
-  RegisterBlock block = panelBlock(e.target, isTail);
+/// Rows of a group that are computed together, and what they see.
+struct Lowering::Block {
+  ScoreTile &tile;
+  Value row, first; ///< of the tile, where the group begins; of the group
+  int64_t count;
+  bool isTail;
+  KeyRange reach, common; ///< columns that some and that all rows of the group see
+};
+
+/// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
+void Lowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
+  RegisterBlock block = panelBlock(e.target, rows.isTail);
+  block.vectors = vectors;
+  Value column = e.mul(panel, 2 * e.lanes());
+  for (int64_t offset = 0; offset < rows.count; offset += block.rows) {
+    Value scratchRow = e.add(rows.first, offset), tileRow = e.add(rows.row, scratchRow);
+    SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
+    acc = emitMicrokernel(
+        e, block, step, e.index(0), e.index(llvm::divideCeil(depth, step)), acc,
+        [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
+        [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
+    for (unsigned i = 0; i < block.rows; ++i)
+      for (unsigned j = 0; j < block.vectors; ++j)
+        e.storeVector(acc[i * block.vectors + j], scores, {e.add(scratchRow, i), e.add(column, j * e.lanes())});
+    if (rows.tile.isPlain())
+      keepMaxima(rows, block, scratchRow, column, acc);
+  }
+}
+
+/// The maxima of scores while they are in registers. Where a row does not see them all, they are read again and masked.
+void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc) {
+  int64_t width = block.vectors * e.lanes();
+  Value isSeen = arith::AndIOp::create(
+      e.b, e.loc, arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, rows.common.begin, column),
+      arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, e.add(column, width), rows.common.end));
+  auto update = [&](Value row, function_ref<Value(Value max)> larger) {
+    e.storeVector(larger(e.loadVector(state->lanesOf, {row, e.index(0)})), state->lanesOf, {row, e.index(0)});
+  };
+  e.ifElse(
+      isSeen,
+      [&] {
+        for (unsigned i = 0; i < block.rows; ++i)
+          update(e.add(first, i), [&](Value max) {
+            for (unsigned j = 0; j < block.vectors; ++j)
+              max = e.maxf(acc[i * block.vectors + j], max);
+            return max;
+          });
+      },
+      [&] {
+        e.loop(first, e.add(first, block.rows), 1, [&](Value r) {
+          update(r, [&](Value max) {
+            return rows.tile.maskColumns(r, e.add(rows.row, r), column, width, rows.reach, keys, max);
+          });
+        });
+      });
+}
+
+/// All panels that hold columns of the reach; half a panel at the end where that is enough.
+void Lowering::computeScores(const Block &rows) {
   int64_t panel = 2 * e.lanes();
-  e.loop(e.div(reach.begin, panel), e.ceilDiv(reach.end, panel), 1, [&](Value p) {
-    for (int64_t offset = 0; offset < count; offset += block.rows) {
-      Value scratchRow = e.add(first, offset), tileRow = e.add(row, scratchRow);
-      SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
-      acc = emitMicrokernel(
-          e, block, step, e.index(0), e.index(llvm::divideCeil(depth, step)), acc,
-          [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
-          [&](Value d, unsigned j) { return e.loadVector(key, {p, d, e.index(j * e.lanes())}); });
-      Value column = e.mul(p, panel);
-      for (unsigned i = 0; i < block.rows; ++i)
-        for (unsigned j = 0; j < block.vectors; ++j)
-          e.storeVector(acc[i * block.vectors + j], scores, {e.add(scratchRow, i), e.add(column, j * e.lanes())});
-    }
-  });
+  Value begin = e.div(rows.reach.begin, panel), end = e.div(e.add(rows.reach.end, e.lanes() - 1), panel);
+  e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
+  e.ifElse(e.isLess(e.mul(end, panel), rows.reach.end), [&] { computePanel(rows, 1, end); });
 }
 
 /// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either end
@@ -195,7 +244,7 @@ void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value 
   };
   SmallVector<Value> acc;
   for (unsigned i = 0; i < block.rows; ++i) {
-    Value factor = e.broadcast(e.load(factors, {e.add(first, i)}));
+    Value factor = e.broadcast(e.load(state->factors, {e.add(first, i)}));
     for (unsigned j = 0; j < block.vectors; ++j)
       acc.push_back(e.mulf(e.loadVector(op.getAcc(), at(i, j)), factor));
   }
@@ -226,13 +275,21 @@ void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, Key
 /// Folds the whole tile into the rows [row, row + rowGroup) of the state.
 void Lowering::computeGroup(ScoreTile &tile, Value row) {
   Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
-  KeyRange reach = tile.reach(row, rows, keys);
+  KeyRange reach = tile.reach(row, rows, keys), common = reach;
+  if (tile.isPlain())
+    common = tile.commonReach(row, rows, reach, keys);
   e.ifElse(e.isLess(reach.begin, reach.end), [&] {
-    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { computeScores(row, first, count, isTail, reach); });
-    e.loop(e.index(0), rows, 1, [&](Value r) {
-      prefetch(e.add(row, r));
-      e.store(tile.softmaxRow(r, e.add(row, r), reach, keys), factors, {r});
+    if (tile.isPlain())
+      for (int64_t r = 0; r < rowGroup; ++r)
+        e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->lanesOf, {e.index(r), e.index(0)});
+    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
+      computeScores({tile, row, first, count, isTail, reach, common});
     });
+    if (!tile.isPlain())
+      e.loop(e.index(0), rows, 1, [&](Value r) {
+        e.storeVector(tile.scoreRow(r, e.add(row, r), reach, keys), state->lanesOf, {r, e.index(0)});
+      });
+    tile.softmaxGroup(*state, row, rows, tile.columnsOf(reach), [&](Value r) { prefetch(e.add(row, r)); });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
   });
 }

@@ -1,7 +1,7 @@
 //===- ScoreTile.cpp - The scores of a few queries, made into weights ---------===//
 //
-// Two sweeps over a row that lies in the first-level cache: regions, mask and maximum, then
-// exponential and sum. Columns that every row sees whole take a path without any mask.
+// Two sweeps over a row that lies in the first-level cache: regions, mask and maximum, then exponential and sum. Without
+// regions the first one is left to whoever computes scores. What is one number a row is computed for many rows at once.
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
@@ -87,10 +87,10 @@ static Value lanesBelow(Emitter &e, Value limit) {
   return vector::CreateMaskOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI1Type()), clamped);
 }
 
-/// One chunk of the first sweep. With `within`, only the columns in it count and the mask region is asked where it
+/// Some columns of the first sweep. With `within`, only the columns in it count and the mask region is asked where it
 /// says more than the bounds. Returns the running maximum.
-Value ScoreTile::scoreChunk(Value row, Value column, Value query, KeyRange *within, Value max) {
-  for (int64_t offset = 0; offset < chunk(e); offset += e.lanes()) {
+Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value query, const KeyRange *within, Value max) {
+  for (int64_t offset = 0; offset < count; offset += e.lanes()) {
     Value first = e.add(column, offset);
     Value score = e.loadVector(scores, {row, first});
     Value active;
@@ -116,6 +116,26 @@ Value ScoreTile::scoreChunk(Value row, Value column, Value query, KeyRange *with
   return max;
 }
 
+Value saccade::cpu::emitReduceLines(Emitter &e, ArrayRef<Value> vectors, function_ref<Value(Value, Value)> combine) {
+  SmallVector<Value> lines(vectors);
+  int64_t lanes = lines.size();
+  // Halves change places between two lines, which are then combined: half the lines, each of two rows. And so on.
+  for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
+    SmallVector<int64_t> left, right;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      bool fromSecond = lane & distance;
+      left.push_back(fromSecond ? lanes + lane - distance : lane);
+      right.push_back(fromSecond ? lanes + lane : lane + distance);
+    }
+    for (int64_t i = 0; i < distance; ++i) {
+      Value first = lines[i], second = lines[i + distance];
+      lines[i] = combine(vector::ShuffleOp::create(e.b, e.loc, first, second, left),
+                         vector::ShuffleOp::create(e.b, e.loc, first, second, right));
+    }
+  }
+  return lines[0];
+}
+
 /// The largest element, in all lanes.
 static Value maxOfLanes(Emitter &e, Value vector) {
   for (unsigned distance = e.lanes() / 2; distance > 0; distance /= 2) {
@@ -127,8 +147,8 @@ static Value maxOfLanes(Emitter &e, Value vector) {
   return vector;
 }
 
-/// Leaves the weights of a chunk in the place of its scores, or, as pairs, in half of it further left: there all scores
-/// have been read.
+/// Leaves the weights of some columns in the place of their scores, or, as pairs, in half of it further left: there all
+/// scores have been read.
 void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   if (step == 1) {
     for (auto [i, weight] : llvm::enumerate(weights))
@@ -138,26 +158,50 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   // One instruction rounds two registers; the truncation of a vector of twice the size would be three.
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   for (unsigned i = 0; i < weights.size(); i += 2) {
+    Value upper = i + 1 < weights.size() ? weights[i + 1] : e.splat(0.0);
     Value rounded =
         LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
-                                      ValueRange{weights[i + 1], weights[i]})
+                                      ValueRange{upper, weights[i]})
             .getResult(0);
     Value words = vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
     e.storeVector(words, scores, {row, e.add(e.div(column, step), i / 2 * e.lanes())});
   }
 }
 
-Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys) {
+KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group, Value keys) {
+  if (op.getMask().empty())
+    return group;
+  Value query = e.add(at[2], tileRow);
+  KeyRange absolute = reachAbsolute(query, query, keys);
+  return {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
+}
+
+bool ScoreTile::isPlain() { return op.getScore().empty() && bounds.isExact(); }
+
+KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group, Value keys) {
+  // What a row sees is bounded by straight lines, so that the first and the last row decide.
+  return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group, keys), keys);
+}
+
+Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, KeyRange group, Value keys,
+                             Value max) {
+  KeyRange own = reachOfRow(tileRow, group, keys);
+  return scoreColumns(row, column, count, e.add(at[2], tileRow), &own, max);
+}
+
+KeyRange ScoreTile::columnsOf(KeyRange group) {
+  if (isPlain())
+    return {e.roundDown(group.begin, 2 * e.lanes()), e.roundUp(group.end, e.lanes())};
+  return {e.roundDown(group.begin, chunk(e)), e.roundUp(group.end, chunk(e))};
+}
+
+Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group, Value keys) {
   int64_t width = chunk(e);
   Value query = e.add(at[2], tileRow);
   Value begin = e.roundDown(group.begin, width), end = e.roundUp(group.end, width);
 
   // What this very row sees; where the constraints are the whole mask, columns inside need no test.
-  KeyRange own = group;
-  if (!op.getMask().empty()) {
-    KeyRange absolute = reachAbsolute(query, query, keys);
-    own = {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
-  }
+  KeyRange own = reachOfRow(tileRow, group, keys);
   Value fullBegin = end, fullEnd = end;
   if (bounds.isExact()) {
     Value first = e.min(e.roundUp(e.max(own.begin, e.index(0)), width), end);
@@ -167,31 +211,30 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
     fullEnd = e.select(hasFull, last, end);
   }
 
-  // First sweep. The parts before and after the full columns share one loop body.
+  // The parts before and after the full columns share one loop body.
   Value max = e.splat(minusInfinity);
   max = e.loop(fullBegin, fullEnd, width, max, [&](Value column, ValueRange carried) -> SmallVector<Value> {
-    return {scoreChunk(row, column, query, nullptr, carried[0])};
+    return {scoreColumns(row, column, width, query, nullptr, carried[0])};
   })[0];
-  max = e.loop(e.index(0), e.index(2), 1, max, [&](Value part, ValueRange carried) {
+  return e.loop(e.index(0), e.index(2), 1, max, [&](Value part, ValueRange carried) {
     Value isFirst = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, part, e.index(0));
     Value from = e.select(isFirst, begin, fullEnd), to = e.select(isFirst, fullBegin, end);
     return e.loop(from, to, width, carried, [&](Value column, ValueRange inner) -> SmallVector<Value> {
-      return {scoreChunk(row, column, query, &own, inner[0])};
+      return {scoreColumns(row, column, width, query, &own, inner[0])};
     });
   })[0];
+}
 
-  Value oldMax = e.load(op.getMax(), tileRow);
-  Value factorToBase2 = e.broadcast(toBase2);
-  Value tileMax = maxOfLanes(e, max);
-  Value scaledMax = e.mulf(tileMax, factorToBase2);
-  Value newMax = e.maxf(scaledMax, e.broadcast(oldMax));
+ScoreTile::Exponent ScoreTile::joinMax(Value tileMax, Value oldMax) {
+  Value scaledMax = e.mulf(tileMax, e.broadcast(toBase2));
+  Value newMax = e.maxf(scaledMax, oldMax);
   Value base = e.zeroIfMinusInfinity(newMax);
-  Value factor = emitExp2(e, e.subf(e.broadcast(oldMax), base));
+  Value factor = emitExp2(e, e.subf(oldMax, base));
 
-  // Second sweep: weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels:
-  // weights and sum are taken relative to the same one. Only a base so large that its rounding is a factor of two or
-  // more is taken off before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the
-  // largest one is exactly 1, they are taken relative to the maximum itself in the tile that has it.
+  // weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels: weights and sum
+  // are taken relative to the same one. Only a base so large that its rounding is a factor of two or more is taken off
+  // before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the largest one is exactly
+  // 1, they are taken relative to the maximum itself in the tile that has it.
   Value isShifted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
                                           e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
   Value zero = e.splat(0.0);
@@ -201,22 +244,101 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
   Value shift = e.select(isShifted, e.zeroIfMinusInfinity(tileMax), zero);
   Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
   Value rest = e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base));
-  SmallVector<Value> sums(chunk(e) / e.lanes(), e.splat(0.0));
-  sums = e.loop(begin, end, width, sums, [&](Value column, ValueRange carried) {
-    SmallVector<Value> weights, next(carried);
-    for (unsigned u = 0; u < next.size(); ++u) {
-      Value score = e.subf(e.loadVector(scores, {row, e.add(column, u * e.lanes())}), shift);
-      weights.push_back(emitExp2(e, e.fma(score, factorToBase2, rest), error));
-      next[u] = e.addf(next[u], weights[u]);
-    }
-    storeWeights(weights, row, column);
-    return next;
-  });
-  Value total = e.addf(e.addf(sums[0], sums[1]), e.addf(sums[2], sums[3]));
+  return {newMax, factor, shift, rest};
+}
+
+Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) {
+  Value factorToBase2 = e.broadcast(toBase2);
+  // Two sums, for the two registers of a panel: which columns are in one does not depend on where the others end.
+  SmallVector<Value> sums(2, e.splat(0.0));
+  Value from = columns.begin;
+  for (int64_t vectors : {4, 2, 1}) {
+    // A register that is alone gives up half of a vector of pairs.
+    if (vectors == 2 && step == 1)
+      continue;
+    Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
+    Value to = e.add(from, length);
+    sums = e.loop(from, to, vectors * e.lanes(), sums, [&](Value column, ValueRange carried) {
+      SmallVector<Value> weights, next(carried);
+      for (int64_t u = 0; u < vectors; ++u) {
+        Value score = e.subf(e.loadVector(scores, {row, e.add(column, u * e.lanes())}), shift);
+        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, rest), error));
+        next[u % 2] = e.addf(next[u % 2], weights[u]);
+      }
+      storeWeights(weights, row, column);
+      if (vectors % 2)
+        std::swap(next[0], next[1]);
+      return next;
+    });
+    from = to;
+  }
+  return e.addf(sums[0], sums[1]);
+}
+
+Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys) {
+  Value max = maxOfLanes(e, scoreRow(row, tileRow, group, keys));
+  KeyRange columns = {e.roundDown(group.begin, chunk(e)), e.roundUp(group.end, chunk(e))};
+  Exponent exponent = joinMax(max, e.broadcast(e.load(op.getMax(), tileRow)));
+  Value total = weighRow(row, columns, exponent.shift, exponent.rest);
   total = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, total, arith::FastMathFlags::reassoc);
-  Value scalarFactor = vector::ExtractOp::create(e.b, e.loc, factor, ArrayRef<int64_t>{0});
-  Value oldSum = e.load(op.getSum(), tileRow);
-  e.store(e.addf(e.mulf(oldSum, scalarFactor), total), op.getSum(), tileRow);
-  e.store(vector::ExtractOp::create(e.b, e.loc, newMax, ArrayRef<int64_t>{0}), op.getMax(), tileRow);
-  return scalarFactor;
+  auto scalarOf = [&](Value vector) -> Value {
+    return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
+  };
+  Value factor = scalarOf(exponent.factor);
+  e.store(e.addf(e.mulf(e.load(op.getSum(), tileRow), factor), total), op.getSum(), tileRow);
+  e.store(scalarOf(exponent.max), op.getMax(), tileRow);
+  return factor;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups of rows
+//===----------------------------------------------------------------------===//
+
+GroupState::GroupState(Emitter &e)
+    : lanesOf(e.alloc({rows(e), e.lanes()})), factors(e.alloc({rows(e)})), shifts(e.alloc({rows(e)})),
+      rests(e.alloc({rows(e)})) {}
+
+int64_t GroupState::rows(const Emitter &e) { return llvm::alignTo(rowGroup, e.lanes()); }
+
+/// Lane r: all lanes of row first + r combined.
+static Value reduceRows(Emitter &e, Value lanesOf, int64_t first, double neutral,
+                        function_ref<Value(Value, Value)> combine) {
+  SmallVector<Value> lines;
+  for (int64_t row = first; row < first + e.lanes(); ++row)
+    lines.push_back(row < rowGroup ? e.loadVector(lanesOf, {e.index(row), e.index(0)}) : e.splat(neutral));
+  return emitReduceLines(e, lines, combine);
+}
+
+void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, KeyRange columns,
+                             function_ref<void(Value row)> besides) {
+  auto load = [&](Value of, int64_t first, Value mask) -> Value {
+    return vector::MaskedLoadOp::create(e.b, e.loc, e.vectorType(), of, ValueRange{e.add(firstRow, first)}, mask,
+                                        e.splat(0.0));
+  };
+  auto store = [&](Value value, Value to, int64_t first, Value mask) {
+    vector::MaskedStoreOp::create(e.b, e.loc, to, ValueRange{e.add(firstRow, first)}, mask, value);
+  };
+  // The state of rows behind the last one, which no query has, stays: they are finished like rows without keys.
+  auto forLanesOfRows = [&](function_ref<void(int64_t first, Value mask)> body) {
+    for (int64_t first = 0; first < rowGroup; first += e.lanes())
+      body(first, lanesBelow(e, e.sub(rows, e.index(first))));
+  };
+  forLanesOfRows([&](int64_t first, Value mask) {
+    Value tileMax = reduceRows(e, state.lanesOf, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
+    Exponent exponent = joinMax(tileMax, load(op.getMax(), first, mask));
+    store(exponent.max, op.getMax(), first, mask);
+    e.storeVector(exponent.factor, state.factors, e.index(first));
+    e.storeVector(exponent.shift, state.shifts, e.index(first));
+    e.storeVector(exponent.rest, state.rests, e.index(first));
+  });
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    besides(row);
+    Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.rests, row));
+    e.storeVector(weighRow(row, columns, shift, rest), state.lanesOf, {row, e.index(0)});
+  });
+  forLanesOfRows([&](int64_t first, Value mask) {
+    Value total = reduceRows(e, state.lanesOf, first, 0.0, [&](Value x, Value y) { return e.addf(x, y); });
+    Value factor = e.loadVector(state.factors, e.index(first));
+    store(e.addf(e.mulf(load(op.getSum(), first, mask), factor), total), op.getSum(), first, mask);
+  });
 }

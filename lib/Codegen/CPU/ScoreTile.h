@@ -13,6 +13,22 @@
 
 namespace saccade::cpu {
 
+/// Lane r of the result is all lanes of vector r combined; as many vectors as lanes. Every row's lanes are combined in the
+/// same order.
+mlir::Value emitReduceLines(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
+                            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
+/// Scratch memory for what is one number for each row of a group.
+struct GroupState {
+  explicit GroupState(Emitter &e);
+  /// A group's rows in whole registers.
+  static int64_t rows(const Emitter &e);
+
+  mlir::Value lanesOf; ///< one vector a row, to be reduced: maxima, then sums
+  mlir::Value factors; ///< for the rows of the accumulator
+  mlir::Value shifts, rests;
+};
+
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
@@ -32,10 +48,35 @@ public:
   /// factor for the accumulator's row.
   mlir::Value softmaxRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
 
+  //===--- The same for a group of rows at once ---===//
+  /// Whether there is nothing to do for a score but to mask it by its column.
+  bool isPlain();
+  /// The part of `group` that all of its rows see, where `isPlain`.
+  attn::KeyRange commonReach(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group, mlir::Value keys);
+  /// Masks `count` columns of a row from `column` on; returns the running maximum, in lanes.
+  mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count, attn::KeyRange group,
+                          mlir::Value keys, mlir::Value max);
+  /// Regions and mask on all columns of a row; returns the maximum, in lanes.
+  mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
+  /// The columns that become weights: those of `group`, rounded to registers.
+  attn::KeyRange columnsOf(attn::KeyRange group);
+  /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into weights.
+  /// `state.lanesOf` holds their maxima before. Does `besides` once for each row.
+  void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, attn::KeyRange columns,
+                    llvm::function_ref<void(mlir::Value row)> besides);
+
 private:
+  /// Of one row (in all lanes) or of many (in a lane each).
+  struct Exponent {
+    mlir::Value max, factor, shift, rest;
+  };
+  Exponent joinMax(mlir::Value tileMax, mlir::Value oldMax);
+  /// Makes the weights of a row and returns their sum, in lanes.
+  mlir::Value weighRow(mlir::Value row, attn::KeyRange columns, mlir::Value shift, mlir::Value rest);
   attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery, mlir::Value keys);
-  mlir::Value scoreChunk(mlir::Value row, mlir::Value column, mlir::Value query, attn::KeyRange *bounds,
-                         mlir::Value max);
+  attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
+  mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
+                           const attn::KeyRange *within, mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,
                           mlir::Value active);
   void storeWeights(llvm::ArrayRef<mlir::Value> weights, mlir::Value row, mlir::Value column);

@@ -2,7 +2,8 @@
 
     loop: N multiply-adds, I instructions, V vector spills
     loop: N dot products, I instructions, V vector spills
-and then every function that is called. A vector spill is a vector register moved to or from the stack.
+and then every function that is called. A vector spill is a vector register moved to or from the stack; %rbp is a register
+like any other in a function that makes no frame of it.
 """
 
 import re
@@ -21,7 +22,10 @@ for first, last in sorted(set(loops)):
     body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
     count = lambda names: sum(bool(re.match(names, l)) for l in body)
     work = {"dot products": count("vdpbf16ps"), "multiply-adds": count(r"vfn?madd|mulp[sd]")}
-    spills = sum(bool(re.search(r"\(%rsp\)|\(%rbp\)", l) and re.search(r"%[xyz]mm", l)) for l in body)
+    function = next((i for i in range(first, 0, -1) if re.match(r"[^.\s#]\S*:", lines[i])), 0)
+    has_frame = any(re.match(r"\s+movq\s+%rsp, %rbp", l) for l in lines[function:first])
+    stack = r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp"
+    spills = sum(bool(re.search(stack, l) and re.search(r"%[xyz]mm", l)) for l in body)
     for name, products in work.items():
         if products:
             print(f"loop: {products} {name}, {len(body)} instructions, {spills} vector spills")
