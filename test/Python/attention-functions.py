@@ -129,3 +129,10 @@ except ValueError as error:
     assert "20" in str(error) and "21" in str(error), error
 else:
     raise AssertionError("a table too short was not refused")
+padding = torch.ones(2, 20).bool()
+try:
+    saccade.attention(q, k, v, mask=lambda b, h, i, j: padding[b, j])
+except ValueError as error:
+    assert "'padding', which mask reads" in str(error) and "20" in str(error) and "21" in str(error), error
+else:
+    raise AssertionError("a mask's table too short was not refused")

@@ -4,7 +4,11 @@ REQUIRES: numpy, torch
 RUN: %python %s
 """
 
+import contextlib
+import functools
+import io
 import math
+import pickle
 import random
 
 import numpy as np
@@ -17,6 +21,7 @@ table = torch.rand(4, 8)
 vector = torch.rand(8)
 array, point = table.numpy().copy(), np.array(2.0)
 holder = [torch.rand(2, 2)]
+scale, parameter = torch.tensor(2.0), torch.nn.Parameter(torch.rand(8))
 with FakeTensorMode():
     fake = torch.rand(8)
 
@@ -49,11 +54,55 @@ def one_of_many(s, b, h, i, j):
     return x[1]
 
 
+def swallows(s, b, h, i, j):
+    try:
+        if i > j:
+            return s * b
+        return s
+    except Exception:
+        return s - 1
+
+
+def swallows_capture(s, b, h, i, j):
+    try:
+        return s + parameter[h]
+    except Exception:
+        return s
+
+
+def raises_instead(s, b, h, i, j):
+    try:
+        return [s][int(j)]
+    except TypeError:
+        raise KeyError("no such key") from None
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.ones(2, 2), requires_grad=False)
+        self.inner = torch.nn.Module()
+        self.inner.register_buffer("table", torch.ones(2, 2))
+
+    def score(self, s, b, h, i, j):
+        return s + self.table[h]
+
+    def inner_score(self, s, b, h, i, j):
+        return s + self.inner.table[h]
+
+    def forward(self, s, b, h, i, j):
+        return s + self.table
+
+
+def no_number(s, b, h, i, j):
+    return s, s
+
+
 # (role, function, exception, what the message must say)
 CASES = [
     # Values of positions.
     ("mask", named_branch, TraceError, ["mask function 'named_branch'", "asks for the value", "torch.where", "&, |, ~",
-                                        "regions_errors.py, line 25: if i > j:"]),
+                                        "regions_errors.py, line 30: if i > j:"]),
     ("mask", lambda b, h, i, j: i > j and h > 0, TraceError, ["asks for the value", "torch.where"]),
     ("mask", lambda b, h, i, j: not i > j, TraceError, ["asks for the value"]),
     ("score", lambda s, b, h, i, j: s * [1, 2][int(h)], TraceError, ["score function asks for the value", "int()"]),
@@ -61,19 +110,31 @@ CASES = [
     ("score", lambda s, b, h, i, j: s * h.item(), TraceError, ["asks for the value", ".item()"]),
     ("score", lambda s, b, h, i, j: s * h.tolist(), TraceError, ["asks for the value"]),
     ("score", lambda s, b, h, i, j: s * sum(range(h)), TraceError, ["asks for the value"]),
-    ("score", lambda s, b, h, i, j: vector[h] * np.exp(s), TraceError, ["asks for the value"]),
+    ("score", lambda s, b, h, i, j: vector[h] * np.exp(s), TraceError, ["hands <score of query i and key j> to NumPy", "torch.tanh"]),
+    ("score", lambda s, b, h, i, j: s * np.tanh(vector[0]), TraceError, ["hands <float32, computed", "to NumPy"]),
+    ("score", lambda s, b, h, i, j: s * np.tanh(scale), TraceError, ["hands 'scale', a torch tensor, to NumPy"]),
     ("score", lambda s, b, h, i, j: torch.minimum(s, s) * min(i, j), TraceError, ["asks for the value", "torch.minimum"]),
     ("mask", lambda b, h, i, j: array[i, j] > 0 and True, TraceError, ["asks for the value", "np.where"]),
     ("mask", lambda b, h, i, j: array[int(i), j] > 0, TraceError, ["asks for the value", ".astype(dtype)"]),
     ("mask", lambda b, h, i, j: array[i, 0] > 0 if i > j else False, TraceError, ["asks for the value"]),
     ("mask", lambda b, h, i, j: (np.arange(9)[i] > 0) & (array[0, 0] > 0), TraceError, ["captured by name"]),
+    # Caught by the function, or by what it calls.
+    ("score", swallows, TraceError, ["asks for the value", "line 59: if i > j:"]),
+    ("score", lambda s, b, h, i, j: swallows(s, vector[h], h, i, j), TraceError, ["asks for the value"]),
+    ("score", lambda s, b, h, i, j: swallows(s, array[h, j], h, i, j), TraceError, ["asks for the value", "np.where"]),
+    ("score", swallows_capture, ValueError, ["'parameter'", "requires grad"]),
+    ("score", raises_instead, TraceError, ["asks for the value", "int()"]),
     # Reads.
+    ("score", lambda s, b, h, i, j: vector + s, TraceError, ["'vector'", "which has 1 dimension:", "vector[b]"]),
+    ("score", Model().score, TraceError, ["'self.table'", "1 index,"]),
+    ("score", Model().inner_score, TraceError, ["'self.inner.table'", "1 index,"]),
+    ("score", Model(), TraceError, ["'self.table'", "2 dimensions"]),
     ("score", lambda s, b, h, i, j: s + table[h], TraceError, ["'table'", "1 index,", "2 dimensions"]),
     ("score", lambda s, b, h, i, j: table[h], TraceError, ["'table'", "1 index,", "2 dimensions"]),
     ("score", lambda s, b, h, i, j: s + vector[h, j], TraceError, ["'vector'", "2 indices", "1 dimension"]),
     ("score", lambda s, b, h, i, j: s + vector[h][j], TraceError, ["indexes a number"]),
     ("score", lambda s, b, h, i, j: s + holder[0][h], TraceError, ["'holder[0]'", "1 index", "2 dimensions"]),
-    ("score", lambda s, b, h, i, j: s + table[h, :], TraceError, ["'table'", "a slice", "one integer"]),
+    ("score", lambda s, b, h, i, j: s + table[h, :], TraceError, ["'table'", "a slice", "2 integers"]),
     ("score", lambda s, b, h, i, j: s + table[:, j][h], TraceError, ["'table'", "a slice"]),
     ("score", lambda s, b, h, i, j: s + table[None, h], TraceError, ["'table'", "None"]),
     ("score", lambda s, b, h, i, j: s + table[h, s], TraceError, ["'table'", "float32", "an integer"]),
@@ -108,7 +169,7 @@ CASES = [
     ("score", store, TraceError, ["changes 'array'"]),
     ("score", lambda s, b, h, i, j: array.fill(3), TraceError, ["changes 'array'"]),
     ("score", lambda s, b, h, i, j: array[0].sort(), TraceError, ["changes"]),
-    ("score", lambda s, b, h, i, j: np.copyto(array, 3), TraceError, ["read-only", "it may only read", "np.copyto"]),
+    ("score", lambda s, b, h, i, j: np.copyto(array, 3), TraceError, ["read-only", "it may only read"]),
     ("score", lambda s, b, h, i, j: np.copyto(array[1:, ::2], 3), TraceError, ["it may only read"]),
     ("score", lambda s, b, h, i, j: np.multiply(array, 2, out=array), TraceError, ["it may only read"]),
     ("score", lambda s, b, h, i, j: np.add(array, 2, out=s), TraceError, ["np.add with out"]),
@@ -118,7 +179,7 @@ CASES = [
     ("score", lambda s, b, h, i, j: np.asarray(array).fill(1), TraceError, ["it may only read"]),
     ("score", lambda s, b, h, i, j: array.T.base.fill(1), TraceError, ["it may only read"]),
     ("score", lambda s, b, h, i, j: [row.fill(1) for row in array], TraceError, ["it may only read"]),
-    ("score", grow, TraceError, ["it may only read", "regions_errors.py, line 42: x += 1"]),
+    ("score", grow, TraceError, ["it may only read", "regions_errors.py, line 47: x += 1"]),
     ("score", lambda s, b, h, i, j: point.fill(1), TraceError, ["changes 'point'"]),
     ("score", lambda s, b, h, i, j: s + vector[h] + array[h, j], TraceError, ["both", "'vector'", "'array'"]),
     # Arguments and results.
@@ -129,7 +190,10 @@ CASES = [
     ("mask", lambda b, h, i, j: None, TraceError, ["returns None", "a boolean or an integer"]),
     ("score", lambda s, b, h, i, j: "s", TraceError, ["returns a str", "a number"]),
     ("score", lambda s, b, h, i, j: (s, s), TraceError, ["returns a tuple"]),
-    ("score", lambda s, b, h, i, j: torch.ones(3), TraceError, ["a tensor of 1 dimensions", "wanted a number"]),
+    ("score", no_number, TraceError, ["returns a tuple", "(regions_errors.py, line 97: def no_number("]),
+    ("score", functools.partial(no_number), TraceError, ["returns a tuple", "(regions_errors.py, line 97: def"]),
+    ("mask", no_number, TraceError, ["takes (s, b, h, i, j)", "(regions_errors.py, line 97: def no_number("]),
+    ("score", lambda s, b, h, i, j: torch.ones(3), TraceError, ["a tensor of 1 dimension,", "wanted a number"]),
     ("mask", lambda b, h, i, j: j - i * 0.5, TraceError, ["returns a float32", "a boolean or an integer", "is a score"]),
     ("score", lambda s, b, h, i, j: i > j, TraceError, ["returns a boolean", "is a mask"]),
     ("score", lambda s, b, h, i, j: array[h, j] > 0, TraceError, ["returns a boolean", "is a mask"]),
@@ -163,7 +227,10 @@ def refused(role, function, kind, words):
     try:
         trace(function, role, "f32")
     except kind as error:
-        missing = [word for word in words if word not in str(error)]
+        said = str(error)
+        if getattr(function, "__name__", "") == "<lambda>":  # its line has the words that are looked for
+            said = said.partition("(regions_errors.py, line ")[0]
+        missing = [word for word in words if word not in said]
         return f"{error!r} does not say {missing}" if missing else None
     except Exception as error:
         return f"{error!r}, wanted {kind.__name__} with {words}"
@@ -187,7 +254,7 @@ with torch.no_grad():
 try:
     trace(named_branch, "mask", "f32")
 except TraceError as error:
-    assert isinstance(error, TypeError) and "line 25" in str(error), error
+    assert isinstance(error, TypeError) and "line 30" in str(error), error
 # What the function itself gets wrong stays its own exception, and tracing works again afterwards.
 try:
     trace(lambda s, b, h, i, j: s + undefined[h], "score", "f32")  # noqa: F821
@@ -202,3 +269,16 @@ for role, precision in (("bias", "f32"), ("score", "bf16")):
     except ValueError:
         continue
     raise AssertionError((role, precision))
+
+# What is printed meanwhile is no mistake: stand-ins say what they are.
+def prints(x):
+    return lambda s, b, h, i, j: (print(s, f"{s:.3f} {b!r} {h!s}", [i], j, s * 2, x[h]), s + x[h, j])[1]
+
+
+for x in (table, array):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        trace(prints(x), "score", "f32")
+    score, computed = "<score of query i and key j>", "<float32, computed from positions or scores>"
+    assert said.getvalue() == (f"{score} {score} <batch index> <head index> [<query index>] <key index> {computed} "
+                          "<a part of 'x'>\n"), said.getvalue()
+assert TraceError.__module__ == "saccade" and pickle.loads(pickle.dumps(TraceError("so"))).args == ("so",)

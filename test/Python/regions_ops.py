@@ -63,6 +63,12 @@ SCORES = {
     "double": "s + double[j]", "read twice": "s + vector[j] * vector[j] + vector[i]", "bool": "s + flags[j]",
     "uint8": "s + bytes_[j] / 64 + (bytes_[j] // 7) * 0.01 + (bytes_[j] > 127)", "int8": "s + small[j] / 64",
     "int16": "s + short[j]", "int32": "s + words[j] % 4 + words[j] * 0.5", "int64": "s + longs[j] // 2",
+    "fmin and fmax": "x.fmin(s, s * float('nan')) + x.fmax(j * 0.1, s) + x.fmin(i, j) + x.fmax(number * float('nan'), s)",
+    "hypot": "x.hypot(s, j * 0.5) + x.where(x.hypot(s * 0, s * 0) == 0, 1.0, 2.0)",
+    "copysign": "x.copysign(s + 0.5, i - j + 0.5)", "logaddexp": "x.logaddexp(s, j * 0.5) - x.logaddexp(s * 9, s)",
+    "logaddexp of infinities": "x.where(x.logaddexp(s - float('inf'), s - float('inf')) < -9, s, 2.0)",
+    "nan_to_num": "x.nan_to_num(extremes[j % 2]) * 1e-39 + x.nan_to_num(s) "
+        "+ x.nan_to_num(extremes[j % 3], nan=1.5, posinf=2.0, neginf=-3.0)",
     "index from a table": "s + vector[words[j]] + vector[longs[i]]", "half": "s + half[j]",
 }  # fmt: skip
 MASKS = {
@@ -92,6 +98,14 @@ TORCH_ONLY = {
     "log of zero": "s + torch.where(j > 2, torch.log((j - 2.0).clamp(min=0)).to(torch.long), 7)",
     "from what no integer is": "s + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8], 2.0).long() "
         "+ torch.where(extremes[j % 8].abs() < 9, extremes[j % 8].long(), 3)",
+    "gelu": "F.gelu(s) + F.gelu(s * 3, approximate='tanh') + F.gelu(double[j])",
+    "units": "F.leaky_relu(s, 0.2) + F.leaky_relu(s) + F.elu(s, 0.7) + F.selu(s) + F.celu(s, 2.0) + F.hardtanh(s) + F.relu6(s)",
+    "masked_fill": "s.masked_fill(i > j, -2.5) + torch.masked_fill(j, j > 3, 7) + s.clone().masked_fill_(h == 1, number)",
+    "lerp": "torch.lerp(s, vector[j], 0.3) + s.lerp(vector[j], vector[i])",
+    "addcmul": "torch.addcmul(s, vector[j], vector[i], value=0.5) + s.addcdiv(vector[j], vector[i] + 1, value=-2)",
+    "frac": "s.frac() + torch.frac(s * 3)", "take": "s + torch.take(vector, j + h) + vector.take(longs[i] + 9)",
+    "embedding": "s + F.embedding(h, table)[j] + torch.embedding(table, b)[i]",
+    "half in range": "torch.nan_to_num(half[j] / 0.0).float() * 1e-5 + s",
     "clamps": "s.clamp(min=0) + j.clamp_max(4) + torch.clamp(s, number, j)",
     "made inside": "s + torch.tensor([0.5, 1.5, 2.5])[h] + torch.tensor(0.25) * j",
     "filled": "s + torch.full_like(s, 2) * i.new_ones(()) + torch.zeros_like(j) + s.new_full((), 3)",

@@ -90,7 +90,7 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     else:
         from saccade.regions.numpy_trace import Tracer
     tracer = Tracer(subject, floating)
-    root = _result(subject, tracer, tracer.run(), floating)
+    root = _result(subject, tracer, _run(subject, tracer), floating)
 
     needed = {node.attribute if node.op == "load" else node.attribute[0] for node in live(root)
               if node.op in ("load", "extent")}
@@ -103,6 +103,20 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers)]
     is_reusable = found is not None and tracer.captures.is_reusable and all(are_known)
     return Region(captures, tuple(map(_type_of, captures)), sources, is_reusable, root, numbers)
+
+
+def _run(subject: Subject, tracer: Any) -> Any:
+    """What the function returns. What was refused while it ran stays refused, even if somebody caught it: the function,
+    or torch, whose operators take any TypeError to mean that they do not apply."""
+    try:
+        result = tracer.run()
+    except Exception:
+        if subject.refused is not None:
+            raise subject.refused from None
+        raise
+    if subject.refused is not None:
+        raise subject.refused
+    return result
 
 
 def _type_of(array: Any) -> str:
@@ -120,14 +134,14 @@ def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
         node = builder.number(result, dtype)
     else:
         found = "None" if result is None else f"a {type(result).__name__}"
-        raise TraceError(f"{subject.title} returns {found}, wanted {wanted}")
+        raise subject.error_of_all(f"returns {found}, wanted {wanted}")
     if subject.role == "mask":
         if node.kind == FLOAT:
             hint = "what is added to scores is a score"
-            raise TraceError(f"{subject.title} returns a {node.dtype}, wanted {wanted}: {hint}")
+            raise subject.error_of_all(f"returns a {node.dtype}, wanted {wanted}: {hint}")
         return builder.convert(node, "bool")
     if node.kind == BOOL:
-        raise TraceError(f"{subject.title} returns a boolean, wanted {wanted}: what hides keys is a mask")
+        raise subject.error_of_all(f"returns a boolean, wanted {wanted}: what hides keys is a mask")
     return builder.convert(node, precision)
 
 

@@ -33,9 +33,8 @@ class Captures:
             # Tracing runs without grad, but it is the caller's mode that counts.
             with torch.set_grad_enabled(self.needs_grad) if torch else contextlib.nullcontext():
                 _arrays.check_tensor(name, array)
-        except TypeError as error:
-            self.subject.refused = error
-            raise
+        except (TypeError, ValueError) as error:
+            raise self.subject.refuse(error)
         dtype = dtype_name(array)
         if dtype not in KIND:
             known = ", ".join(KIND)
@@ -57,13 +56,13 @@ class Captures:
     def rank_error(self, array: Any, count: int) -> Exception:
         """For reading an array of another rank with `count` indices."""
         rank, name = array.ndim, self.subject.name_of(array)
-        return self.subject.error(f"reads {name} with {count} ind{'ex' if count == 1 else 'ices'}, but it has {rank} "
-                                  f"dimension{'' if rank == 1 else 's'}")
+        return self.subject.error(f"reads {name} with {count} ind{'ex' if count == 1 else 'ices'}, but it has "
+                                  f"{_arrays.dimensions(rank)}")
 
     def index_error(self, array: Any, found: str) -> Exception:
         """For an index beside positions that is no integer."""
-        return self.subject.error(f"indexes {self.subject.name_of(array)} with {found} beside a position: wanted one "
-                                  f"integer for each of its {array.ndim} dimensions")
+        return self.subject.error(f"indexes {self.subject.name_of(array)} with {found} beside a position: wanted "
+                                  f"{'one integer' if array.ndim == 1 else f'{array.ndim} integers'}")
 
     def number(self, node: Node) -> bool | int | float | None:
         """The number that is read now, if `node` reads an element of a captured array at a constant place."""

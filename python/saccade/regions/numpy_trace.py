@@ -12,7 +12,8 @@ from typing import Any, Iterable, NoReturn
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from saccade.regions import operations
+from saccade._arrays import dimensions
+from saccade.regions import composed, names, operations
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.rebuild import rebuild
@@ -59,7 +60,7 @@ class Tracer:
 
     def apply(self, name: str, inputs: Iterable[Any]) -> Value:
         """A function of NumPy on scalars."""
-        operation = operations.NUMPY.get(name)
+        operation = names.NUMPY.get(name)
         if operation is None:
             raise self.subject.error(
                 f"calls np.{name} on positions or scores, which regions do not know: they are arithmetic, comparisons, "
@@ -116,11 +117,13 @@ class Traced(NDArrayOperatorsMixin):
 _SCALAR_FUNCTIONS: dict[Any, Any] = {
     np.where: lambda b, dtype, condition, x, y: operations.where(b, condition, x, y),
     np.clip: lambda b, dtype, x, min=None, max=None: operations.clamp(b, x, min, max),
-    np.round: lambda b, dtype, x: operations.NUMPY["rint"](b, x),
-    np.around: lambda b, dtype, x: operations.NUMPY["rint"](b, x),
+    np.round: lambda b, dtype, x: names.NUMPY["rint"](b, x),
+    np.around: lambda b, dtype, x: names.NUMPY["rint"](b, x),
     np.full_like: lambda b, dtype, like, fill_value: b.to(fill_value, dtype),
     np.zeros_like: lambda b, dtype, like: b.number(0, dtype),
     np.ones_like: lambda b, dtype, like: b.number(1, dtype),
+    np.nan_to_num: lambda b, dtype, x, copy=True, nan=0.0, posinf=None, neginf=None: composed.nan_to_num(
+        b, x, nan, posinf, neginf),
 }
 
 
@@ -162,6 +165,13 @@ class Value(Traced):
     def __getitem__(self, index: Any) -> NoReturn:
         raise self._tracer.subject.error("indexes a number")
 
+    def __repr__(self) -> str:
+        number = self._node.attribute if self._node.op == "argument" else None
+        return self._tracer.subject.describe(number, self._node.dtype)
+
+    def __format__(self, spec: str) -> str:
+        return repr(self)
+
     def item(self) -> Any:
         """The number, where it is one."""
         number = self._tracer.captures.number(self._node)
@@ -184,7 +194,7 @@ class Value(Traced):
     def _refuse(self, *args: Any, **options: Any) -> NoReturn:
         self._tracer.refuse_value()
 
-    __complex__ = __len__ = __iter__ = __array__ = tolist = __format__ = __contains__ = _refuse
+    __complex__ = __len__ = __iter__ = __array__ = tolist = __contains__ = _refuse
 
 
 # Methods that change an array. Numbers have them, too, where they do nothing.
@@ -244,6 +254,9 @@ class Table(Traced):
                 found = _read_only(found)  # may be the caller's own
             return _computed(self._tracer, found)
         return lambda *args, **options: _computed(self._tracer, found(*_real(args), **_real(options)))
+
+    def __repr__(self) -> str:
+        return f"<a part of {self._tracer.subject.name_of(self._array)}>" if self._indices else repr(_real(self))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.array(_real(self), dtype, copy=copy)
@@ -317,4 +330,4 @@ def _flat(values: Any) -> list:
 def _describe(x: Any) -> str:
     if isinstance(x, slice):
         return "a slice"
-    return f"an array of {x.ndim} dimensions" if isinstance(x, np.ndarray) else f"{x!r:.60}"
+    return f"an array of {dimensions(x.ndim)}" if isinstance(x, np.ndarray) else f"{x!r:.60}"

@@ -1,15 +1,14 @@
 """What the operations of torch and NumPy are in terms of expressions.
 
 Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's
-do. The tables at the end name them as aten and NumPy's ufuncs do.
+do. composed.py has what is made of them, names.py their names.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Callable
 
-from saccade.regions.divisions import divide, floor_divide, remainder, truncated_divide, truncated_remainder
+from saccade.regions.divisions import divide, floor_divide, truncated_divide
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
 
@@ -30,11 +29,11 @@ def _binary(b: Builder, x: Operand, y: Operand, booleans: str | None, integers: 
 
 
 def add(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
-    return _binary(b, x, _scaled(b, y, alpha), "arith.ori", "arith.addi", "arith.addf")
+    return _binary(b, x, scaled(b, y, alpha), "arith.ori", "arith.addi", "arith.addf")
 
 
 def sub(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
-    return _binary(b, x, _scaled(b, y, alpha), None, "arith.subi", "arith.subf")
+    return _binary(b, x, scaled(b, y, alpha), None, "arith.subi", "arith.subf")
 
 
 def rsub(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
@@ -45,7 +44,7 @@ def mul(b: Builder, x: Operand, y: Operand) -> Node:
     return _binary(b, x, y, "arith.andi", "arith.muli", "arith.mulf")
 
 
-def _scaled(b: Builder, x: Operand, factor: Operand) -> Operand:
+def scaled(b: Builder, x: Operand, factor: Operand) -> Operand:
     return x if not isinstance(factor, Node) and factor == 1 else mul(b, x, factor)
 
 
@@ -119,7 +118,7 @@ def power(b: Builder, x: Operand, y: Operand) -> Node:
         shifted = b.make("arith.shli", (b.number(1, dtype), b.select(is_in, y, b.number(0, dtype))), None, dtype)
         return b.select(is_in, shifted, b.number(0, dtype))
     if exponent in (0.5, -0.5):
-        root = _math("math.sqrt", b, b.to(x, dtype))
+        root = math_function("math.sqrt", b, b.to(x, dtype))
         return root if exponent > 0 else divide(b, 1.0, root)
     if base == 2:
         return b.make("math.exp2", (b.to(y, dtype),), None, dtype)
@@ -144,16 +143,16 @@ def square(b: Builder, x: Node) -> Node:
 # --- functions of a float ---------------------------------------------------------------------------------------------
 
 
-def _math(op: str, b: Builder, x: Operand) -> Node:
+def math_function(op: str, b: Builder, x: Operand) -> Node:
     (x,) = b.floating(x)
     return b.make(op, (x,), None, x.dtype)
 
 
-def _rounding(op: str, b: Builder, x: Node) -> Node:
-    return _math(op, b, x) if x.kind == FLOAT else x
+def rounding(op: str, b: Builder, x: Node) -> Node:
+    return math_function(op, b, x) if x.kind == FLOAT else x
 
 
-def _math2(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+def math_function2(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     x, y = b.floating(x, y)
     return b.make(op, (x, y), None, x.dtype)
 
@@ -163,27 +162,7 @@ def reciprocal(b: Builder, x: Operand) -> Node:
 
 
 def rsqrt(b: Builder, x: Operand) -> Node:
-    return divide(b, 1.0, _math("math.sqrt", b, x))
-
-
-def sigmoid(b: Builder, x: Operand) -> Node:
-    (x,) = b.floating(x)
-    return divide(b, 1.0, add(b, _math("math.exp", b, neg(b, x)), 1.0))
-
-
-def silu(b: Builder, x: Operand) -> Node:
-    return mul(b, x, sigmoid(b, x))
-
-
-def relu(b: Builder, x: Node) -> Node:
-    return maximum(b, x, 0)
-
-
-def softplus(b: Builder, x: Node, beta: Operand = 1, threshold: Operand = 20) -> Node:
-    scaled = mul(b, x, beta)
-    # Where the sum is all exponential, it must not overflow.
-    small = minimum(b, scaled, threshold)
-    return where(b, gt(b, scaled, threshold), x, divide(b, _math("math.log1p", b, _math("math.exp", b, small)), beta))
+    return divide(b, 1.0, math_function("math.sqrt", b, x))
 
 
 # --- comparisons and logic --------------------------------------------------------------------------------------------
@@ -224,7 +203,7 @@ def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
 eq, ne, lt, le, gt, ge = [functools.partial(_compare, predicate) for predicate in ("eq", "ne", "lt", "le", "gt", "ge")]
 
 
-def _bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+def bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     x, y = b.together(x, y)
     if x.kind == FLOAT:
         raise b.error("combines floats bit by bit: & | ^ take booleans and integers; compare first")
@@ -237,7 +216,7 @@ def bitwise_not(b: Builder, x: Node) -> Node:
     return b.arithmetic("arith.xori", x, b.number(True if x.kind == BOOL else -1, x.dtype))
 
 
-def _shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+def shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     x, y = b.together(x, y)
     if x.kind != INTEGER:
         raise b.error("shifts what is no integer")
@@ -254,7 +233,7 @@ def truth(b: Builder, x: Operand) -> Node:
     return b.to(x, "bool") if isinstance(x, Node) else b.number(bool(x), "bool")
 
 
-def _logical(op: str, b: Builder, x: Operand, y: Operand) -> Node:
+def logical(op: str, b: Builder, x: Operand, y: Operand) -> Node:
     return b.arithmetic(op, truth(b, x), truth(b, y))
 
 
@@ -263,7 +242,11 @@ def logical_not(b: Builder, x: Operand) -> Node:
 
 
 def logical_and(b: Builder, x: Operand, y: Operand) -> Node:
-    return _logical("arith.andi", b, x, y)
+    return logical("arith.andi", b, x, y)
+
+
+def logical_or(b: Builder, x: Operand, y: Operand) -> Node:
+    return logical("arith.ori", b, x, y)
 
 
 def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
@@ -286,55 +269,3 @@ def isinf(b: Builder, x: Node) -> Node:
 
 def isfinite(b: Builder, x: Node) -> Node:
     return lt(b, absolute(b, x), float("inf")) if x.kind == FLOAT else b.number(True, "bool")
-
-
-# --- names ------------------------------------------------------------------------------------------------------------
-
-Operation = Callable[..., Node]
-
-_MATH = {name: functools.partial(_math, f"math.{name}") for name in (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh",
-    "asin", "acos", "atan", "asinh", "acosh", "atanh", "erf", "erfc")}  # fmt: skip
-
-_SHARED: dict[str, Operation] = {
-    **_MATH,
-    "floor": functools.partial(_rounding, "math.floor"),
-    "ceil": functools.partial(_rounding, "math.ceil"),
-    "trunc": functools.partial(_rounding, "math.trunc"),
-    "minimum": minimum, "maximum": maximum, "fmod": truncated_remainder, "remainder": remainder,
-    "floor_divide": floor_divide, "reciprocal": reciprocal, "square": square,
-    "bitwise_and": functools.partial(_bitwise, "arith.andi"),
-    "bitwise_or": functools.partial(_bitwise, "arith.ori"),
-    "bitwise_xor": functools.partial(_bitwise, "arith.xori"),
-    "logical_and": logical_and, "logical_not": logical_not,
-    "logical_or": functools.partial(_logical, "arith.ori"),
-    "logical_xor": functools.partial(_logical, "arith.xori"),
-    "isnan": isnan, "isinf": isinf, "isfinite": isfinite,
-}  # fmt: skip
-
-ATEN: dict[str, Operation] = {
-    **_SHARED,
-    "add": add, "sub": sub, "rsub": rsub, "mul": mul, "div": div, "neg": neg, "abs": absolute, "clamp": clamp,
-    "clamp_min": lambda b, x, min: clamp(b, x, min), "clamp_max": lambda b, x, max: clamp(b, x, None, max),
-    "pow": power, "sign": sign, "sgn": sign, "round": functools.partial(_rounding, "math.roundeven"),
-    "atan2": functools.partial(_math2, "math.atan2"), "rsqrt": rsqrt, "sigmoid": sigmoid, "silu": silu, "relu": relu,
-    "softplus": softplus, "where": where, "bitwise_not": bitwise_not,
-    "eq": eq, "ne": ne, "lt": lt, "le": le, "gt": gt, "ge": ge,
-    "__lshift__": functools.partial(_shift, "arith.shli"), "__rshift__": functools.partial(_shift, "arith.shrsi"),
-    "bitwise_left_shift": functools.partial(_shift, "arith.shli"),
-    "bitwise_right_shift": functools.partial(_shift, "arith.shrsi"),
-}  # fmt: skip
-"""By the names of aten, without overloads."""
-
-NUMPY: dict[str, Operation] = {
-    **_SHARED,
-    "add": add, "subtract": sub, "multiply": mul, "divide": divide, "true_divide": divide, "mod": remainder,
-    "negative": neg, "sign": numpy_sign, "positive": lambda b, x: x, "absolute": absolute, "fabs": absolute, "power": power,
-    "float_power": power, "rint": functools.partial(_rounding, "math.roundeven"),
-    "arctan2": functools.partial(_math2, "math.atan2"),
-    "arcsin": _MATH["asin"], "arccos": _MATH["acos"], "arctan": _MATH["atan"], "arcsinh": _MATH["asinh"],
-    "arccosh": _MATH["acosh"], "arctanh": _MATH["atanh"], "invert": bitwise_not,
-    "equal": eq, "not_equal": ne, "less": lt, "less_equal": le, "greater": gt, "greater_equal": ge,
-    "left_shift": functools.partial(_shift, "arith.shli"), "right_shift": functools.partial(_shift, "arith.shrsi"),
-}  # fmt: skip
-"""By the names of NumPy's ufuncs."""

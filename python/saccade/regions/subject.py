@@ -15,11 +15,15 @@ from typing import Any, Callable, Iterator
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j")}
 """What functions of each role are called with."""
 
-_OWN = os.path.dirname(os.path.abspath(__file__))
+_OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_MEANINGS = {"s": "score of query i and key j", "b": "batch index", "h": "head index", "i": "query index",
+             "j": "key index"}  # fmt: skip
 
 
 class TraceError(TypeError):
     """A score or mask function does what cannot become part of a kernel."""
+
+    __module__ = "saccade"
 
 
 class Subject:
@@ -27,8 +31,8 @@ class Subject:
 
     def __init__(self, function: Callable, role: str):
         self.function, self.role = function, role
-        self.refused: TypeError | None = None
-        """The last error: a caller that swallowed it can still raise it."""
+        self.refused: Exception | None = None
+        """The first thing that was wrong: the function, or torch, may have swallowed it."""
 
     @property
     def title(self) -> str:
@@ -43,8 +47,31 @@ class Subject:
             frames = list(traceback.walk_stack(sys._getframe(1)))
         else:
             frames = list(traceback.walk_tb(cause.__traceback__))[::-1]
-        self.refused = TraceError(f"{self.title} {problem}{_place(frames)}")
-        return self.refused
+        return self.refuse(TraceError(f"{self.title} {problem}{_place(frames)}"))
+
+    def error_of_all(self, problem: str) -> TraceError:
+        """The exception for what is wrong with the function as a whole, such as what it returned: with its first
+        line."""
+        function = self.function
+        while isinstance(function, functools.partial):
+            function = function.func
+        if not isinstance(function, (types.FunctionType, types.MethodType)):
+            function = getattr(type(function), "__call__", None)
+        code = getattr(function, "__code__", None)
+        place = _line(code.co_filename, code.co_firstlineno) if isinstance(code, types.CodeType) else ""
+        return self.refuse(TraceError(f"{self.title} {problem}{place}"))
+
+    def refuse(self, error: Any) -> Any:
+        """Remembers what was wrong."""
+        self.refused = self.refused or error
+        return error
+
+    def describe(self, argument: int | None, dtype: str) -> str:
+        """What stands for a value where the function prints one: the role's argument of that number, or something
+        computed."""
+        if argument is None:
+            return f"<{dtype}, computed from positions or scores>"
+        return f"<{_MEANINGS[PARAMETERS[self.role][argument]]}>"
 
     def name_of(self, x: object) -> str:
         """The variable through which the function reaches the array `x`, in quotes."""
@@ -66,7 +93,7 @@ class Subject:
         try:
             signature.bind(*wanted)
         except TypeError:
-            raise TraceError(f"{self.title} takes {signature}, wanted ({', '.join(wanted)})") from None
+            raise self.error_of_all(f"takes {signature}, wanted ({', '.join(wanted)})") from None
 
 
 def variables(function: Any, prefix: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
@@ -88,9 +115,12 @@ def variables(function: Any, prefix: str = "", depth: int = 6) -> Iterator[tuple
     elif isinstance(function, types.ModuleType) or type(function).__module__ in ("builtins", "torch", "numpy"):
         return
     elif hasattr(function, "__dict__"):
-        inner = [(f".{key}", value) for key, value in vars(function).items()]
-        inner += [(f".{key}", value) for held in ("_parameters", "_buffers") for key, value in
-                  (vars(function).get(held) or {}).items()]
+        prefix = prefix or "self"
+        for key, value in vars(function).items():
+            if key in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):  # attributes of an nn.Module
+                inner += [(f".{name}", held) for name, held in value.items()]
+            else:
+                inner.append((f".{key}", value))
     for name, value in inner:
         full = prefix + name if name.startswith((".", "[")) else name
         yield full, value
@@ -161,6 +191,10 @@ def _place(frames: list[tuple[types.FrameType, int]]) -> str:
         file = frame.f_code.co_filename
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
         if not file.startswith(_OWN) and package not in ("torch", "numpy"):
-            line = linecache.getline(file, number).strip()
-            return f" ({os.path.basename(file)}, line {number}{f': {line}' if line else ''})"
+            return _line(file, number)
     return ""
+
+
+def _line(file: str, number: int) -> str:
+    line = linecache.getline(file, number).strip()
+    return f" ({os.path.basename(file)}, line {number}{f': {line}' if line else ''})"

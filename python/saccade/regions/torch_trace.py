@@ -14,7 +14,8 @@ from typing import Any, Callable, Iterator
 import torch
 from torch.overrides import TorchFunctionMode
 
-from saccade.regions import operations
+from saccade._arrays import dimensions
+from saccade.regions import names
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node
 from saccade.regions.subject import PARAMETERS, Subject, TraceError
@@ -31,8 +32,8 @@ except ImportError as error:
 _HARMLESS = {"dtype", "device", "ndim", "dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "layout",
              "requires_grad", "is_cuda", "is_cpu", "type", "__hash__", "is_sparse"}  # fmt: skip
 # What would read the memory of a stand-in without an aten op.
-_READS_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__format__", "__repr__", "__reduce_ex__",
-                 "__deepcopy__", "untyped_storage", "storage"}  # fmt: skip
+_READS_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__reduce_ex__", "__deepcopy__",
+                 "untyped_storage", "storage"}  # fmt: skip
 _AS_THEY_ARE = {"clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "contiguous", "positive"}
 # Views that a 0-d tensor may have as long as it stays one.
 _VIEWS = {"view", "reshape", "expand", "squeeze", "_unsafe_view"}
@@ -59,18 +60,12 @@ class Tracer:
             for number, name in enumerate(PARAMETERS[self.subject.role]):
                 dtype = self.builder.precision if name == "s" else "int64"
                 arguments.append(self.stand_in(self.builder.argument(number, dtype)))
-            try:
-                with _Functions(self), _Ops(self):
-                    result = self.subject.function(*arguments)
-            except TypeError:
-                # torch's operators take any TypeError, ours too, to mean that they do not apply.
-                if self.subject.refused is not None:
-                    raise self.subject.refused from None
-                raise
+            with _Functions(self), _Ops(self):
+                result = self.subject.function(*arguments)
             if not isinstance(result, torch.Tensor):
                 return result
             if result.dim() != 0 and id(result) not in self.rows:
-                raise self.subject.error(f"returns a tensor of {result.dim()} dimensions, wanted a number")
+                raise self.subject.error_of_all(f"returns a tensor of {dimensions(result.dim())}, wanted a number")
             return self.scalar(result)
 
     # --- tensors and nodes ----------------------------------------------------------------------------------------
@@ -98,11 +93,11 @@ class Tracer:
         if self.is_given(x):
             if x.dim() != 0:
                 raise self.subject.error(
-                    f"computes with all of {self.subject.name_of(x)}, which has {x.dim()} dimensions: read an element, "
+                    f"computes with all of {self.subject.name_of(x)}, which has {dimensions(x.dim())}: read an element, "
                     f"e.g. {self.subject.name_of(x)[1:-1]}[{', '.join('bhij'[:x.dim()])}]")
             return self.captures.load(x, [])
         if x.dim() != 0:
-            raise self.subject.error(f"computes with a tensor of {x.dim()} dimensions: read an element of it")
+            raise self.subject.error(f"computes with a tensor of {dimensions(x.dim())}: read an element of it")
         if dtype not in KIND:
             raise self.subject.error(f"computes with {dtype}, which regions do not know")
         if self.made[id(x)][1]:
@@ -135,6 +130,15 @@ class Tracer:
             return self.stand_in(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
         return self.stand_in(self.captures.load(source, nodes))
 
+    def _read(self, op: Any, args: tuple) -> torch.Tensor | None:
+        """A read in other words, of a row or of an element; None for any other op."""
+        name = _name(op)
+        if name == "embedding" and args[1].dim() == 0:
+            return self.index(args[0], args[1])
+        if name == "take" and args[0].dim() == 1 and args[1].dim() == 0:
+            return self.index(args[0], args[1])
+        return None
+
     def _index_item(self, table: torch.Tensor, item: Any) -> Node | int:
         if type(item) is int:
             return item
@@ -143,8 +147,15 @@ class Tracer:
             if node.dtype in ("int8", "int16", "int32", "int64"):
                 return node
             raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, wanted an integer")
-        found = f"a tensor of {item.dim()} dimensions" if isinstance(item, torch.Tensor) else repr(item)
+        found = f"a tensor of {dimensions(item.dim())}" if isinstance(item, torch.Tensor) else repr(item)
         raise self.captures.index_error(table, "a slice" if isinstance(item, slice) else found)
+
+    def _text_of(self, x: torch.Tensor) -> str:
+        """What is printed for a stand-in."""
+        if id(x) in self.rows:
+            return f"<a part of {self.subject.name_of(self.rows[id(x)][1])}>"
+        node = self.nodes[id(x)][1]
+        return self.subject.describe(node.attribute if node.op == "argument" else None, node.dtype)
 
     def _row_error(self, row: torch.Tensor) -> Exception:
         _, table, indices = self.rows[id(row)]
@@ -165,6 +176,10 @@ class Tracer:
         if name == "__get__":
             name = function.__self__.__name__
         tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
+        if name in ("__repr__", "__format__") and (id(args[0]) in self.nodes or id(args[0]) in self.rows):
+            return self._text_of(args[0])
+        if name == "__array__":
+            raise self._numpy_error(args[0])
         if name in _READS_MEMORY and any(id(x) in self.nodes for x in tensors):
             raise self._value_error()
         result = function(*args, **kwargs)
@@ -180,6 +195,8 @@ class Tracer:
             return op(*args, **kwargs)
         with self.aside():
             tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
+            if (read := self._read(op, args)) is not None:
+                return read
             if _name(op) == "lift_fresh" and self.is_given(tensors[0]):
                 self.made[id(tensors[0])] = (tensors[0], False)  # what torch.tensor() made
             given = [x for x in tensors if self.is_given(x)]
@@ -257,7 +274,7 @@ class Tracer:
             return operands[0]
         if name == "copy_":
             return operands[1]
-        function = operations.ATEN.get(name if name in operations.ATEN else name.removesuffix("_"))
+        function = names.ATEN.get(name if name in names.ATEN else name.removesuffix("_"))
         if function is None:
             raise self._unknown(op)
         named = {key: self.scalar(x) if isinstance(x, torch.Tensor) else x for key, x in kwargs.items()}
@@ -294,6 +311,12 @@ class Tracer:
         return self.subject.error(
             f"calls '{_name(op)}' ({op}) on positions or scores, which regions do not know: they are arithmetic, "
             "comparisons, torch.where and reads of captured tensors, one element at a time")
+
+    def _numpy_error(self, x: torch.Tensor) -> Exception:
+        found = "a torch tensor" if id(x) in self.made else f"{self.subject.name_of(x)}, a torch tensor,"
+        if id(x) in self.nodes or id(x) in self.rows:
+            found = self._text_of(x)
+        return self.subject.error(f"hands {found} to NumPy, wanted functions of torch: torch.tanh instead of np.tanh")
 
     def _value_error(self) -> Exception:
         return self.subject.error(
