@@ -11,16 +11,6 @@ using namespace saccade;
 using namespace saccade::reference;
 using attn::Dim;
 
-SmallVector<Dim> saccade::reference::resultDims(attn::AttentionOp op, unsigned result) {
-  if (result == 0)
-    return llvm::to_vector(op.getOutputDims().getDims());
-  SmallVector<Dim> dims;
-  for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (op.getOutputDims().position(dim))
-      dims.push_back(dim);
-  return dims;
-}
-
 AttentionRange AttentionRange::of(const Box &box, ArrayRef<Dim> dims) {
   AttentionRange range{0, 1, 0, 1, 0, 1};
   for (auto [offset, size, dim] : llvm::zip_equal(box.offsets, box.sizes, dims)) {
@@ -39,8 +29,9 @@ static LogicalResult shapeOfAttention(attn::AttentionOp op, Frame &frame, unsign
   if (failed(query) || failed(value))
     return failure();
   NamedCells queries{*query, op.getQueryDims()}, values{*value, op.getValueDims()};
-  for (Dim dim : resultDims(op, result))
-    shape.push_back(dim == Dim::Depth ? values.extent(dim) : queries.extent(dim));
+  auto type = cast<RankedTensorType>(op->getResult(result).getType());
+  for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(op->getResult(result)), type.getShape()))
+    shape.push_back(dim != Dim::Depth ? queries.extent(dim) : result == 0 ? values.extent(dim) : extent);
   return success();
 }
 
@@ -72,14 +63,35 @@ static FailureOr<int64_t> lengthOf(attn::AttentionOp op, Frame &frame, StringRef
   return (*lengths)->data()[batch].integer;
 }
 
-/// Turns scores into probabilities, rounding as a plain softmax in `type` would; returns the log-sum-exp.
-static double softmax(Frame &frame, Type type, ArrayRef<double> scores, std::vector<double> &weights) {
+/// The sink of a head, −inf where there is none.
+static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head, int64_t heads) {
+  Value sink = op.getSink();
+  if (!sink)
+    return -INFINITY;
+  if (!isa<RankedTensorType>(sink.getType())) {
+    FailureOr<Scalar> number = frame.scalar(sink);
+    return failed(number) ? FailureOr<double>(failure()) : number->real;
+  }
+  FailureOr<Cells *> sinks = frame.cells(sink);
+  if (failed(sinks))
+    return failure();
+  if ((*sinks)->getShape()[0] != heads)
+    return op.emitOpError() << "sink has head count " << (*sinks)->getShape()[0] << ", but query has " << heads;
+  if (failed(frame.demand(sink, Box{{head}, {1}})))
+    return failure();
+  return (*sinks)->data()[head].real;
+}
+
+/// Turns scores and a sink into probabilities, rounding as a plain softmax in `type` would; returns the log-sum-exp.
+static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double sink, std::vector<double> &weights) {
   weights.clear();
-  double max = -INFINITY, sum = 0;
+  double max = sink, sum = 0;
   for (double score : scores)
     max = maxOrNaN(max, score);
   if (max == -INFINITY)
     return -INFINITY;
+  if (sink != -INFINITY)
+    sum = frame.rounded(type, std::exp(frame.rounded(type, sink - max)));
   for (double score : scores) {
     // exp(−inf − max) is 0 whatever max is, even Inf.
     double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
@@ -92,8 +104,9 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, std::vec
   return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
 }
 
-LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
-                                                      function_ref<void(const Scorer &, const AttentionRow &)> visit) {
+LogicalResult
+saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
+                                        function_ref<LogicalResult(Scorer &, const AttentionRow &)> visit) {
   FailureOr<Scorer> scorer = Scorer::create(op, frame);
   FailureOr<Cells *> output = frame.cells(op.getOutput());
   if (failed(scorer) || failed(output) || failed(checkOutput(op, *scorer, {*output, op.getOutputDims()})))
@@ -101,7 +114,7 @@ LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Fram
   if (range.heads == 0)
     return success(); // no heads, no groups of heads
   int64_t batches = scorer->query.extent(Dim::Batch), keyExtent = scorer->key.extent(Dim::Seq);
-  std::vector<double> scores, weights;
+  std::vector<double> scores, weights, factors;
   for (int64_t batch = range.batch; batch < range.batch + range.batches; ++batch) {
     FailureOr<int64_t> queryLength =
         lengthOf(op, frame, "q_len", op.getQLen(), batch, batches, scorer->at[2] + scorer->query.extent(Dim::Seq));
@@ -120,14 +133,28 @@ LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Fram
         failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKeyHead, keyHeads, 0, keys))) ||
         failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKeyHead, keyHeads, 0, keys))))
       return failure();
-    for (int64_t head = range.head; head < range.head + range.heads; ++head)
+    for (int64_t head = range.head; head < range.head + range.heads; ++head) {
+      FailureOr<double> sink = sinkOf(op, frame, head, scorer->query.extent(Dim::Head));
+      if (failed(sink))
+        return failure();
       for (int64_t position = range.position; position < range.position + range.positions; ++position) {
         bool isWithin = scorer->at[2] + position < scorer->queryLength;
         if (failed(scorer->scores(batch, head, position, isWithin ? keys : 0, scores)))
           return failure();
-        double logSumExp = softmax(frame, scorer->scoreType, scores, weights);
-        visit(*scorer, {batch, head, position, weights, scores, logSumExp});
+        double logSumExp = softmax(frame, scorer->scoreType, scores, isWithin ? *sink : -INFINITY, weights);
+        factors = weights;
+        for (auto [key, factor] : llvm::enumerate(factors)) {
+          if (scores[key] == -INFINITY)
+            continue;
+          FailureOr<double> weighed = scorer->weighed(key, factor);
+          if (failed(weighed))
+            return failure();
+          factor = *weighed;
+        }
+        if (failed(visit(*scorer, {batch, head, position, weights, factors, scores, logSumExp})))
+          return failure();
       }
+    }
   }
   return success();
 }
@@ -136,22 +163,55 @@ LogicalResult saccade::reference::forEachAttentionRow(attn::AttentionOp op, Fram
 template <typename Sum> static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
   std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
   const double *values = scorer.value.at(row.batch, scorer.keyHead(row.head), 0);
-  for (size_t i = 0; i < row.weights.size(); ++i)
-    if (int64_t key = frame.term(i, row.weights.size()); row.scores[key] != -INFINITY)
-      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, row.weights[key]),
+  for (size_t i = 0; i < row.factors.size(); ++i)
+    if (int64_t key = frame.term(i, row.factors.size()); row.scores[key] != -INFINITY)
+      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, row.factors[key]),
                      values + key * scorer.value.stride(Dim::Seq), scorer.value.stride(Dim::Depth), sums.data());
   return sums;
 }
 
-/// The elements of result number `result` that belong to `row`.
-static Box rowBox(attn::AttentionOp op, unsigned result, const AttentionRow &row, int64_t depth) {
+/// A result and the elements of it that belong to one row.
+struct RowOfResult {
+  Cells *cells;
   Box box;
-  for (Dim dim : resultDims(op, result)) {
-    int64_t positions[] = {row.batch, row.head, row.position, 0}; // in the order of Dim
-    box.offsets.push_back(positions[unsigned(dim)]);
-    box.sizes.push_back(dim == Dim::Depth ? depth : 1);
+
+  static FailureOr<RowOfResult> of(attn::AttentionOp op, Frame &frame, Value result, const AttentionRow &row) {
+    FailureOr<Cells *> cells = frame.cells(result);
+    if (failed(cells))
+      return failure();
+    Box box;
+    for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), (*cells)->getShape())) {
+      int64_t positions[] = {row.batch, row.head, row.position, 0}; // in the order of Dim
+      box.offsets.push_back(positions[unsigned(dim)]);
+      box.sizes.push_back(dim == Dim::Depth ? extent : 1);
+    }
+    return RowOfResult{*cells, box};
   }
-  return box;
+  Scalar &front() const { return cells->at(box.offsets); }
+};
+
+/// Log-sum-exp, largest score, its position and tallies.
+static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &scorer, const AttentionRow &row) {
+  LargestScore largest(row.scores);
+  SmallVector<MutableArrayRef<double>> tallies;
+  for (Value result : op->getResults().drop_front()) {
+    FailureOr<RowOfResult> place = RowOfResult::of(op, frame, result, row);
+    if (failed(place))
+      return failure();
+    if (result == op.getLse()) {
+      place->front().real = row.logSumExp;
+    } else if (result == op.getRowMax()) {
+      place->front().real = largest.score;
+    } else if (result == op.getArgmax()) {
+      place->front().integer = largest.key < 0 ? -1 : scorer.at[3] + largest.key;
+    } else {
+      // Bins are the last dimension, and cells lie in order.
+      tallies.emplace_back(&place->front().real, place->box.sizes.back());
+      llvm::fill(tallies.back(), 0.0);
+    }
+    place->cells->setKnown(place->box);
+  }
+  return addTallies(frame, scorer, row.scores, row.weights, tallies);
 }
 
 static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsigned result, const Box &box) {
@@ -159,14 +219,7 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
   if (failed(output))
     return failure();
   NamedCells out{*output, op.getOutputDims()};
-  Cells *lse = nullptr;
-  if (op.getLse()) {
-    FailureOr<Cells *> cells = frame.cells(op.getLse());
-    if (failed(cells))
-      return failure();
-    lse = *cells;
-  }
-  auto visit = [&](const Scorer &scorer, const AttentionRow &row) {
+  auto visit = [&](Scorer &scorer, const AttentionRow &row) -> LogicalResult {
     auto store = [&](const auto &sums) {
       double *to = out.at(row.batch, row.head, row.position);
       for (auto [depth, sum] : llvm::enumerate(sums))
@@ -176,14 +229,13 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
       store(weigh<float>(frame, scorer, row));
     else
       store(weigh<double>(frame, scorer, row));
-    out.cells->setKnown(rowBox(op, 0, row, out.extent(Dim::Depth)));
-    if (lse) {
-      Box element = rowBox(op, 1, row, 1);
-      lse->at(element.offsets).real = row.logSumExp;
-      lse->setKnown(element);
-    }
+    FailureOr<RowOfResult> place = RowOfResult::of(op, frame, op.getOutput(), row);
+    if (failed(place))
+      return failure();
+    out.cells->setKnown(place->box);
+    return evaluateOthers(op, frame, scorer, row);
   };
-  return forEachAttentionRow(op, frame, AttentionRange::of(box, resultDims(op, result)), visit);
+  return forEachAttentionRow(op, frame, AttentionRange::of(box, op.getResultDims(op->getResult(result))), visit);
 }
 
 void saccade::reference::addAttentionSemantics(SemanticsTable &table) {

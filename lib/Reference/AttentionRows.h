@@ -13,8 +13,11 @@ namespace saccade::reference {
 /// One row of attention: a query of a head of a batch, and its probabilities.
 struct AttentionRow {
   int64_t batch, head, position;
-  /// exp(score − max) / sum for every key up to the length, in order; 0 where masked. Empty where no key counts.
+  /// exp(score − max) / sum for every key up to the length, in order; 0 where masked. Empty where neither a key nor a
+  /// sink counts.
   llvm::ArrayRef<double> weights;
+  /// What the weight region makes of them: the factors of the values.
+  llvm::ArrayRef<double> factors;
   llvm::ArrayRef<double> scores;
   double logSumExp; ///< −inf where no key counts
 };
@@ -23,16 +26,13 @@ struct AttentionRow {
 struct AttentionRange {
   int64_t batch, batches, head, heads, position, positions;
 
-  /// The part that `box` of a result needs whose dimensions are named `dims`; log-sum-exps lack depth.
+  /// The part that `box` of a result needs whose dimensions are named `dims`; others lack depth.
   static AttentionRange of(const Box &box, llvm::ArrayRef<attn::Dim> dims);
 };
 
-/// The dimensions of result number `result`: those of the output, or b, h, s as far as the output has them.
-llvm::SmallVector<attn::Dim> resultDims(attn::AttentionOp op, unsigned result);
-
 /// Makes queries, keys and values known as far as the range needs them and calls `visit` for each of its rows.
 mlir::LogicalResult forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
-                                        llvm::function_ref<void(const Scorer &, const AttentionRow &)> visit);
+                                        llvm::function_ref<mlir::LogicalResult(Scorer &, const AttentionRow &)> visit);
 
 } // namespace saccade::reference
 

@@ -82,19 +82,67 @@ void setAllKnown(Operation *op, Frame &frame) {
 // attn.accumulate
 //===----------------------------------------------------------------------===//
 
-/// Folds one row of scores into row `row` of the state.
-static void accumulateRow(Frame &frame, const Scorer &scorer, ArrayRef<double> scores, const TileState &state,
-                          int64_t row) {
+/// What a state holds besides accumulator, max and sum.
+struct OtherState {
+  SmallVector<Cells *> tallies;
+  Cells *largest = nullptr, *position = nullptr;
+
+  static FailureOr<OtherState> start(attn::AccumulateOp op, Frame &frame) {
+    OtherState state;
+    auto results = llvm::zip_equal(op.getDpsInits().drop_front(3), op->getResults().drop_front(3));
+    for (auto [i, initAndResult] : llvm::enumerate(results)) {
+      auto [init, result] = initAndResult;
+      FailureOr<Cells *> from = frame.demandAll(init), to = frame.cells(result);
+      if (failed(from) || failed(to))
+        return failure();
+      std::copy_n((*from)->data(), (*from)->size(), (*to)->data());
+      if (i < op.getTallies().size())
+        state.tallies.push_back(*to);
+      else
+        (state.largest ? state.position : state.largest) = *to;
+    }
+    return state;
+  }
+
+  /// The bins of a row.
+  SmallVector<MutableArrayRef<double>> bins(int64_t row) const {
+    return llvm::map_to_vector(tallies, [&](Cells *tally) {
+      int64_t count = tally->getShape()[1];
+      return MutableArrayRef<double>(tally->reals() + row * count, count);
+    });
+  }
+};
+
+/// The largest score of a row and its position, given those of a tile.
+static void keepLargest(const Scorer &scorer, ArrayRef<double> scores, const OtherState &state, int64_t row) {
+  LargestScore largest(scores);
+  if (!state.largest || !(largest.score > state.largest->reals()[row]))
+    return;
+  state.largest->reals()[row] = largest.score;
+  if (state.position)
+    state.position->data()[row].integer = scorer.at[3] + largest.key;
+}
+
+/// Folds one row of scores into row `row` of the state. `isFinal`: max and sum are those of all keys.
+static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
+                                   const OtherState &others, bool isFinal, int64_t row) {
   Type type = scorer.scoreType;
+  keepLargest(scorer, scores, others, row);
   double log2e = frame.rounded(type, std::numbers::log2e);
   double newMax = state.m(row);
   for (double score : scores)
     newMax = maxOrNaN(newMax, frame.rounded(type, score * log2e));
   if (newMax == -INFINITY)
-    return;
+    return success();
   double factor = shrink(frame, type, state.m(row), newMax);
   state.m(row) = newMax;
-  state.l(row) = frame.rounded(type, state.l(row) * factor);
+  if (!isFinal)
+    state.l(row) = frame.rounded(type, state.l(row) * factor);
+  SmallVector<MutableArrayRef<double>> tallies = others.bins(row);
+  for (MutableArrayRef<double> bins : tallies)
+    for (double &bin : bins)
+      bin = frame.rounded(type, bin * factor);
+  std::vector<double> weights(scores.size());
   double *sums = state.o(row);
   for (int64_t depth = 0; depth < state.depth(); ++depth)
     sums[depth] = frame.rounded(type, sums[depth] * factor);
@@ -103,14 +151,19 @@ static void accumulateRow(Frame &frame, const Scorer &scorer, ArrayRef<double> s
     if (scores[key] == -INFINITY)
       continue;
     double exponent = frame.rounded(type, frame.rounded(type, scores[key] * log2e) - newMax);
-    double weight = frame.rounded(type, std::exp2(exponent));
-    state.l(row) = frame.rounded(type, state.l(row) + weight);
-    weight = frame.rounded(scorer.inputType, weight);
+    double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
+    if (!isFinal)
+      state.l(row) = frame.rounded(type, state.l(row) + weight);
+    FailureOr<double> weighed = scorer.weighed(key, isFinal ? frame.rounded(type, weight / state.l(row)) : weight);
+    if (failed(weighed))
+      return failure();
+    weight = frame.rounded(scorer.inputType, isFinal ? frame.rounded(type, *weighed * state.l(row)) : *weighed);
     const double *values = scorer.value.at(0, 0, key);
     for (int64_t depth = 0; depth < state.depth(); ++depth)
       sums[depth] = frame.rounded(
           type, sums[depth] + frame.rounded(type, weight * values[depth * scorer.value.stride(Dim::Depth)]));
   }
+  return addTallies(frame, scorer, scores, weights, tallies);
 }
 
 static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, unsigned, const Box &) {
@@ -140,12 +193,14 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
   for (Value operand : {op.getQuery(), op.getKey(), op.getValue()})
     if (failed(frame.demandAll(operand)))
       return failure();
+  FailureOr<OtherState> others = OtherState::start(op, frame);
+  if (failed(others))
+    return failure();
   std::vector<double> scores;
-  for (int64_t row = 0; row < queries; ++row) {
-    if (failed(scorer->scores(0, 0, row, keys, scores)))
+  for (int64_t row = 0; row < queries; ++row)
+    if (failed(scorer->scores(0, 0, row, keys, scores)) ||
+        failed(accumulateRow(frame, *scorer, scores, *state, *others, op.getFinal(), row)))
       return failure();
-    accumulateRow(frame, *scorer, scores, *state, row);
-  }
   setAllKnown(op, frame);
   return success();
 }
@@ -207,6 +262,18 @@ static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigne
     for (int64_t row = 0; row < (*lse)->size(); ++row) {
       double base2 = frame.rounded(type, state->m(row) + frame.rounded(type, std::log2(state->l(row))));
       (*lse)->reals()[row] = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);
+    }
+  }
+  // Tallies are divided likewise, all else is copied.
+  for (auto [from, to] : llvm::zip_equal(op.getOthers(), op->getResults().take_back(op.getOthers().size()))) {
+    FailureOr<Cells *> source = frame.demandAll(from), copy = frame.cells(to);
+    if (failed(source) || failed(copy))
+      return failure();
+    int64_t bins = (*copy)->getShape().size() == 2 ? (*copy)->getShape()[1] : 0;
+    std::copy_n((*source)->data(), (*copy)->size(), (*copy)->data());
+    for (int64_t i = 0; i < (*copy)->size() && bins != 0; ++i) {
+      double sum = state->l(i / bins), &bin = (*copy)->reals()[i];
+      bin = sum == 0 ? 0 : frame.rounded(type, bin / sum);
     }
   }
   setAllKnown(op, frame);

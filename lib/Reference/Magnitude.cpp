@@ -30,7 +30,7 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
 }
 
 FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame &frame, ArrayRef<Box> boxes) {
-  SmallVector<Dim> dims = resultDims(op, 0);
+  SmallVector<Dim> dims = op.getResultDims(op.getOutput());
   unsigned depthDim = *op.getOutputDims().position(Dim::Depth);
   Magnitude magnitude;
   int64_t total = 0;
@@ -44,7 +44,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
   int64_t start = 0;
   for (const Box &box : boxes) {
     SmallVector<int64_t> strides = rowMajorStrides(box.sizes);
-    auto visit = [&](const Scorer &scorer, const AttentionRow &row) {
+    auto visit = [&](Scorer &scorer, const AttentionRow &row) {
       magnitude.keys = std::max<int64_t>(magnitude.keys, row.weights.size());
       magnitude.depth = scorer.key.extent(Dim::Depth);
       std::vector<double> sizes = scoreSizes(scorer, row);
@@ -58,11 +58,11 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       for (int64_t i = 0; i < box.sizes[depthDim]; ++i) {
         int64_t depth = box.offsets[depthDim] + i;
         double weighted = 0, conditioned = 0;
-        for (auto [key, weight] : llvm::enumerate(row.weights)) {
+        for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
-          double term = weight * std::abs(scorer.value.at(row.batch, scorer.keyHead(row.head),
-                                                          key)[depth * scorer.value.stride(Dim::Depth)]);
+          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.keyHead(row.head),
+                                                                    key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           conditioned += term * sizes[key];
         }
@@ -71,6 +71,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         magnitude.weighted.values[element].real = weighted;
         magnitude.conditioned.values[element].real = conditioned + weighted * meanSize;
       }
+      return success();
     };
     if (failed(forEachAttentionRow(op, frame, AttentionRange::of(box, dims), visit)))
       return failure();

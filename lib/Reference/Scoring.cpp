@@ -99,24 +99,70 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
       return failure();
     start = *number;
   }
-  for (auto [region, isScore, program] :
-       {std::tuple(&op.getScore(), true, &scorer.score), std::tuple(&op.getMask(), false, &scorer.mask)}) {
-    if (region->empty())
-      continue;
+  for (const attn::NamedRegion &named : attn::getNamedRegions(op)) {
     IRMapping captures;
-    captures.map(attn::getRegionArguments(*region, isScore).captures, op.getCaptures());
-    FailureOr<Program *> bound = bindProgram(*region, frame, captures);
+    captures.map(attn::getRegionArguments(*named.region, !named.isMask()).captures, op.getCaptures());
+    FailureOr<Program *> bound = bindProgram(*named.region, frame, captures);
     if (failed(bound))
       return failure();
-    *program = *bound;
+    if (named.name == "tally")
+      scorer.tallies.push_back(*bound);
+    else
+      (named.isMask() ? scorer.mask : named.name == "score" ? scorer.score : scorer.weight) = *bound;
   }
   return scorer;
 }
 
+FailureOr<double> Scorer::weighed(int64_t key, double value) {
+  if (!weight)
+    return value;
+  weight->setArgument(0, Scalar{.real = value});
+  weight->setArgument(4, Scalar{.integer = at[3] + key});
+  if (failed(weight->run()))
+    return failure();
+  return weight->yielded(0).real;
+}
+
+LogicalResult Scorer::tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount) {
+  Program *program = tallies[number];
+  program->setArgument(0, Scalar{.real = score});
+  program->setArgument(4, Scalar{.integer = at[3] + key});
+  if (failed(program->run()))
+    return failure();
+  bin = program->yielded(0).integer;
+  amount = program->yielded(1).real;
+  return success();
+}
+
+LogicalResult saccade::reference::addTallies(Frame &frame, Scorer &scorer, ArrayRef<double> scores,
+                                             ArrayRef<double> weights, ArrayRef<MutableArrayRef<double>> sums) {
+  for (auto [number, bins] : llvm::enumerate(sums))
+    for (size_t i = 0; i < weights.size(); ++i) {
+      int64_t key = frame.term(i, weights.size()), bin;
+      double amount;
+      if (scores[key] == -INFINITY)
+        continue;
+      if (failed(scorer.tally(number, key, scores[key], bin, amount)))
+        return failure();
+      if (bin >= 0 && bin < int64_t(bins.size()))
+        bins[bin] = frame.rounded(scorer.scoreType, bins[bin] + frame.rounded(scorer.scoreType, weights[key] * amount));
+    }
+  return success();
+}
+
+LargestScore::LargestScore(ArrayRef<double> scores) {
+  for (auto [i, each] : llvm::enumerate(scores))
+    if (each > score)
+      score = each, key = i;
+}
+
 LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores) {
-  for (auto [program, first] : {std::pair(mask, 0u), std::pair(score, 1u)}) {
+  SmallVector<Program *> programs = {mask, score, weight};
+  programs.append(tallies);
+  for (Program *program : programs) {
     if (!program)
       continue;
+    unsigned first = program == mask ? 0 : 1;
     program->setArgument(first, Scalar{.integer = at[0] + batch});
     program->setArgument(first + 1, Scalar{.integer = at[1] + head});
     program->setArgument(first + 2, Scalar{.integer = at[2] + position});

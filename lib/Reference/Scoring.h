@@ -43,6 +43,11 @@ public:
   /// All numbers count from element 0 of the operands. Keys beyond `keys` and masked keys are not read.
   mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
 
+  /// Of the row whose scores were computed last: what the weight region makes of `weight` at `key`, itself without one.
+  mlir::FailureOr<double> weighed(int64_t key, double weight);
+  /// What tally region `number` yields at `key`, which has this score.
+  mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
+
   /// What `attn.length` answers with, and the absolute position (b, h, q, k) of element 0.
   int64_t queryLength = 0, keyLength = 0;
   int64_t at[4] = {0, 0, 0, 0};
@@ -59,7 +64,19 @@ private:
   attn::ScoringOpInterface op;
   Frame *frame;
   double scale = 1;
-  Program *score = nullptr, *mask = nullptr;
+  Program *score = nullptr, *mask = nullptr, *weight = nullptr;
+  llvm::SmallVector<Program *> tallies;
+};
+
+/// Adds the tallies of a row, whose probabilities or weights are given, to `sums`: an array of bins for each tally.
+mlir::LogicalResult addTallies(Frame &frame, Scorer &scorer, llvm::ArrayRef<double> scores,
+                               llvm::ArrayRef<double> weights, llvm::ArrayRef<llvm::MutableArrayRef<double>> sums);
+
+/// The largest score that is a number, and where; −inf and −1 where there is none.
+struct LargestScore {
+  double score = -INFINITY;
+  int64_t key = -1;
+  explicit LargestScore(llvm::ArrayRef<double> scores);
 };
 
 } // namespace saccade::reference

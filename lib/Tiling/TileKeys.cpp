@@ -4,8 +4,6 @@
 // our own, not TilingInterface's: the bounds follow from the mask and the lengths.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
-#include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -13,7 +11,10 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
+#include <numbers>
 
 namespace saccade {
 #define GEN_PASS_DEF_TILEKEYS
@@ -82,20 +83,28 @@ struct KeyLoop {
     return tensor::ExtractSliceOp::create(b, loc, type, value, offsets, sizes, strides);
   }
 
-  Value filled(ArrayRef<int64_t> shape, double value) {
-    FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-    Value empty = tensor::EmptyOp::create(b, loc, shape, type);
-    Value scalar = arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
+  FloatType scoreType() { return cast<ScoringOpInterface>(op.getOperation()).getScoreType(); }
+  Value number(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(scoreType(), value)); }
+  Value filled(ArrayRef<int64_t> shape, Value scalar) {
+    Value empty = tensor::EmptyOp::create(b, loc, shape, scalar.getType());
     return linalg::FillOp::create(b, loc, scalar, empty).getResult(0);
   }
 
   LogicalResult rewrite();
-  SmallVector<Value> accumulate(Value key, Value queryTile, Value queryLength, Value keyLength, Value keyEnd,
-                                ArrayRef<Value> at, ValueRange state);
+  /// The steps of a loop: what they have in common.
+  struct Steps {
+    Value begin, end, step, queryTile, queryLength, keyLength;
+    ArrayRef<Value> at;
+  };
+  /// Accumulator, max and sum of no key, in rows that count with the sink, and what results besides need.
+  SmallVector<Value> initialState(Value rowCount);
+  /// `isFinal`: max and sum are known, and weights are asked for.
+  SmallVector<Value> loopOverKeys(const Steps &steps, ValueRange state, bool isFinal);
+  SmallVector<Value> accumulate(const Steps &steps, Value key, ValueRange state, bool isFinal);
 
   /// Where `result` is inserted by the task around us, if it is: then tiles are written in place.
   tensor::ParallelInsertSliceOp insertionOf(Value result);
-  /// The 2-D (log-sum-exp: 1-D) destination of `result`.
+  /// The destination of `result`, without batch and head.
   Value destination(Value result);
   void replaceResult(Value result, Value tile);
   /// Turns the state into the results of `op` and erases it.
@@ -145,36 +154,86 @@ LogicalResult KeyLoop::rewrite() {
   Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(rowCount, last), constant(0));
   Value end = arith::SelectOp::create(b, loc, isEmpty, begin, last);
 
-  int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
-  SmallVector<Value> state = {filled({schedule.getRows(), columns}, 0.0),
-                              filled({schedule.getRows()}, -std::numeric_limits<double>::infinity()),
-                              filled({schedule.getRows()}, 0.0)};
+  SmallVector<Value> state = initialState(rowCount);
   Value queryTile = rows(op.getQuery(), op.getQueryDims(), b.getIndexAttr(0), rowCount);
-  auto loop = scf::ForOp::create(
-      b, loc, begin, end, step, state, [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-        scf::YieldOp::create(b, loc, accumulate(key, queryTile, queryLength, keyLength, end, at, carried));
-      });
-  finalize(loop.getResults());
+  Steps steps{begin, end, step, queryTile, queryLength, keyLength, at};
+  state = loopOverKeys(steps, state, /*isFinal=*/false);
+  if (!op.getWeight().empty() && !isProportional(op.getWeight())) {
+    // Only now are there probabilities to ask about: once more over all keys.
+    Value empty = filled(cast<ShapedType>(state[0].getType()).getShape(), number(0.0));
+    llvm::copy(loopOverKeys(steps, {empty, state[1], state[2]}, /*isFinal=*/true), state.begin());
+  }
+  finalize(state);
   return success();
 }
 
-SmallVector<Value> KeyLoop::accumulate(Value key, Value queryTile, Value queryLength, Value keyLength, Value keyEnd,
-                                       ArrayRef<Value> at, ValueRange state) {
+SmallVector<Value> KeyLoop::initialState(Value rowCount) {
+  int64_t rows = op.getScheduleAttr().getRows();
+  int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
+  Value minusInfinity = number(-std::numeric_limits<double>::infinity()), zero = number(0.0);
+  SmallVector<Value> state = {filled({rows, columns}, zero), filled({rows}, minusInfinity), filled({rows}, zero)};
+  if (Value sink = op.getSink()) {
+    if (isa<RankedTensorType>(sink.getType()))
+      sink = tensor::ExtractOp::create(b, loc, sink, constant(0));
+    if (sink.getType() != scoreType())
+      sink = arith::ExtFOp::create(b, loc, scoreType(), sink);
+    // A sink of −inf weighs nothing, also where there is no key.
+    Value isNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink, minusInfinity);
+    Value starts[] = {arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e)),
+                      arith::SelectOp::create(b, loc, isNone, zero, number(1.0))};
+    SmallVector<OpFoldResult> offset = {b.getIndexAttr(0)}, size = {rowCount}, stride = {b.getIndexAttr(1)};
+    for (auto [part, start] : llvm::zip_equal(MutableArrayRef(state).drop_front(), starts)) {
+      Value counting = tensor::ExtractSliceOp::create(b, loc, part, offset, size, stride);
+      counting = linalg::FillOp::create(b, loc, start, counting).getResult(0);
+      part = tensor::InsertSliceOp::create(b, loc, counting, part, offset, size, stride);
+    }
+  }
+  for (Value tally : op.getTallies())
+    state.push_back(filled({rows, cast<ShapedType>(tally.getType()).getShape().back()}, zero));
+  if (op.getRowMax() || op.getArgmax())
+    state.push_back(filled({rows}, minusInfinity));
+  if (op.getArgmax())
+    state.push_back(filled({rows}, arith::ConstantIntOp::create(b, loc, -1, 64)));
+  return state;
+}
+
+SmallVector<Value> KeyLoop::loopOverKeys(const Steps &steps, ValueRange state, bool isFinal) {
+  auto loop = scf::ForOp::create(b, loc, steps.begin, steps.end, steps.step, state,
+                                 [&](OpBuilder &nested, Location, Value key, ValueRange carried) {
+                                   OpBuilder::InsertionGuard guard(b);
+                                   b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+                                   scf::YieldOp::create(b, loc, accumulate(steps, key, carried, isFinal));
+                                 });
+  return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange state, bool isFinal) {
   Value start = max(constant(0), key);
-  Value count = sub(min(add(key, constant(op.getScheduleAttr().getCols())), keyEnd), start);
+  Value count = sub(min(add(key, constant(op.getScheduleAttr().getCols())), steps.end), start);
   Value keyTile = rows(op.getKey(), op.getKeyDims(), start, count);
   Value valueTile = rows(op.getValue(), op.getValueDims(), start, count);
-  SmallVector<Value> tileAt(at);
-  tileAt[3] = add(at[3], start);
-  auto tile = AccumulateOp::create(b, loc, TypeRange(state), queryTile, keyTile, valueTile, op.getCaptures(),
-                                   queryLength, keyLength, op.getScaleValue(), tileAt, state[0], state[1], state[2],
-                                   tileDims(op.getQueryDims()), tileDims(op.getKeyDims()),
-                                   tileDims(op.getValueDims()), op.getScaleAttr(), op.getScheduleAttr());
-  IRMapping mapping;
-  op.getScore().cloneInto(&tile.getScore(), mapping);
-  op.getMask().cloneInto(&tile.getMask(), mapping);
+  SmallVector<Value> tileAt(steps.at);
+  tileAt[3] = add(steps.at[3], start);
+  // Behind accumulator, max and sum: a tally for each region, the largest score, its position.
+  unsigned tallies = isFinal ? 0 : op.getTallyRegions().size();
+  ValueRange others = state.drop_front(3 + tallies);
+  auto tile = AccumulateOp::create(b, loc, TypeRange(state), steps.queryTile, keyTile, valueTile, op.getCaptures(),
+                                   steps.queryLength, steps.keyLength, op.getScaleValue(), tileAt, state[0], state[1],
+                                   state[2], state.slice(3, tallies), others.empty() ? Value() : others[0],
+                                   others.size() < 2 ? Value() : others[1], tileDims(op.getQueryDims()),
+                                   tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(), isFinal,
+                                   op.getScheduleAttr(), tallies);
+  auto copy = [](Region &from, Region &to) {
+    IRMapping mapping;
+    from.cloneInto(&to, mapping);
+  };
+  copy(op.getScore(), tile.getScore());
+  copy(op.getMask(), tile.getMask());
+  if (!op.getWeight().empty() && (isFinal || isProportional(op.getWeight())))
+    copy(op.getWeight(), tile.getWeight());
+  for (unsigned i = 0; i < tallies; ++i)
+    copy(op.getTallyRegions()[i], tile.getTallyRegions()[i]);
   return SmallVector<Value>(tile->getResults());
 }
 
@@ -183,14 +242,14 @@ tensor::ParallelInsertSliceOp KeyLoop::insertionOf(Value result) {
 }
 
 Value KeyLoop::destination(Value result) {
-  bool isLse = result == op.getLse();
   SmallVector<OpFoldResult> sizes;
   SmallVector<int64_t> shape;
-  for (Dim dim : op.getOutputDims().getDims()) {
-    if (dim == Dim::Batch || dim == Dim::Head || (isLse && dim == Dim::Depth))
+  for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), cast<ShapedType>(result.getType()).getShape())) {
+    if (dim == Dim::Batch || dim == Dim::Head)
       continue;
-    sizes.push_back(dim == Dim::Depth ? getDimSize(b, loc, op.getValue(), op.getValueDims(), dim)
-                                      : getDimSize(b, loc, op.getQuery(), op.getQueryDims(), dim));
+    sizes.push_back(dim != Dim::Depth          ? getDimSize(b, loc, op.getQuery(), op.getQueryDims(), dim)
+                    : result == op.getOutput() ? getDimSize(b, loc, op.getValue(), op.getValueDims(), dim)
+                                               : OpFoldResult(b.getIndexAttr(extent)));
     shape.push_back(getConstantIntValue(sizes.back()).value_or(ShapedType::kDynamic));
   }
   auto type = RankedTensorType::get(shape, getElementTypeOrSelf(result));
@@ -216,9 +275,7 @@ void KeyLoop::replaceResult(Value result, Value tile) {
       offsets(type.getRank(), b.getIndexAttr(0));
   unsigned next = 0;
   for (int64_t i = 0; i < type.getRank(); ++i) {
-    bool isUnit = result == op.getLse()
-                      ? i + 1 < type.getRank()
-                      : llvm::is_contained({Dim::Batch, Dim::Head}, op.getOutputDims().getDims()[i]);
+    bool isUnit = llvm::is_contained({Dim::Batch, Dim::Head}, op.getResultDims(result)[i]);
     sizes.push_back(isUnit ? OpFoldResult(b.getIndexAttr(1)) : tensor::getMixedSize(b, loc, tile, next++));
   }
   Value whole = tile;
@@ -232,16 +289,25 @@ void KeyLoop::replaceResult(Value result, Value tile) {
 }
 
 void KeyLoop::finalize(ValueRange state) {
-  Value output = destination(op.getOutput());
-  Value lse = op.getLse() ? destination(op.getLse()) : Value();
-  SmallVector<Type> types = {output.getType()};
-  if (lse)
-    types.push_back(lse.getType());
-  auto result = FinalizeOp::create(b, loc, types, state[0], state[1], state[2], output, lse,
-                                   tileDims(op.getOutputDims()), op.getScheduleAttr());
-  replaceResult(op.getOutput(), result->getResult(0));
-  if (lse)
-    replaceResult(op.getLse(), result->getResult(1));
+  SmallVector<Value> results = {op.getOutput()}, others, otherResults;
+  if (op.getLse())
+    results.push_back(op.getLse());
+  otherResults.append(op.getTallies().begin(), op.getTallies().end());
+  others.append(state.begin() + 3, state.begin() + 3 + otherResults.size());
+  ValueRange maxima = state.drop_front(3 + otherResults.size());
+  for (auto [i, result] : llvm::enumerate(SmallVector<Value>{op.getRowMax(), op.getArgmax()}))
+    if (result) {
+      otherResults.push_back(result);
+      others.push_back(maxima[i]);
+    }
+  llvm::append_range(results, otherResults);
+  SmallVector<Value> destinations = llvm::map_to_vector(results, [&](Value result) { return destination(result); });
+  auto tile = FinalizeOp::create(b, loc, TypeRange(ValueRange(destinations)), state[0], state[1], state[2], others,
+                                 destinations[0], op.getLse() ? destinations[1] : Value(),
+                                 ArrayRef(destinations).take_back(others.size()), tileDims(op.getOutputDims()),
+                                 op.getScheduleAttr());
+  for (auto [result, done] : llvm::zip_equal(results, tile->getResults()))
+    replaceResult(result, done);
   b.eraseOp(op);
 }
 

@@ -87,3 +87,71 @@ func.func @keys_before_the_operand_have_no_tile(%x: tensor<?x64xf32>, %first: in
       {schedule = #attn.schedule<rows = 384, cols = 512>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// A sink is where the rows that count begin, here: the first %n. Nothing else of the loop knows about it.
+// CHECK-LABEL: @a_sink_is_the_initial_state
+// CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[SINK:[^ ]*]]: f32
+func.func @a_sink_is_the_initial_state(%x: tensor<?x64xf32>, %sink: f32, %n: index) -> tensor<?x64xf32> {
+  // CHECK-DAG: %[[LOG2E:.*]] = arith.constant 1.44269502 : f32
+  // CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
+  // CHECK-DAG: %[[EMPTY:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<384xf32>
+  // CHECK-DAG: %[[ZERO:.*]] = linalg.fill ins(%{{.*}} : f32) {{.*}} -> tensor<384xf32>
+  // CHECK-DAG: %[[M:.*]] = arith.mulf %[[SINK]], %[[LOG2E]] : f32
+  // CHECK-DAG: %[[NONE:.*]] = arith.cmpf oeq, %[[SINK]], %[[NINF]] : f32
+  // CHECK-DAG: %[[L:.*]] = arith.select %[[NONE]], %{{.*}}, %{{.*}} : f32
+  // CHECK: %[[ROWS:.*]] = tensor.extract_slice %[[EMPTY]][0] [%[[COUNT:.*]]] [1]
+  // CHECK: %[[FILLED:.*]] = linalg.fill ins(%[[M]] : f32) outs(%[[ROWS]]
+  // CHECK: %[[MAX:.*]] = tensor.insert_slice %[[FILLED]] into %[[EMPTY]][0] [%[[COUNT]]] [1]
+  // CHECK: linalg.fill ins(%[[L]] : f32)
+  // CHECK: %[[SUM:.*]] = tensor.insert_slice %{{.*}} into %[[ZERO]][0] [%[[COUNT]]] [1]
+  // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %[[MAX]], %{{.*}} = %[[SUM]])
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] q_len(%n : index) sink(%sink : f32)
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// What is proportional to a weight is asked in the one loop that there is.
+// CHECK-LABEL: @proportional_weights_need_one_pass
+func.func @proportional_weights_need_one_pass(%x: tensor<?x64xf32>, %g: f32) -> tensor<?x64xf32> {
+  // CHECK: scf.for
+  // CHECK: attn.accumulate {{.*}}
+  // CHECK-NEXT: weight(
+  // CHECK-NOT: scf.for
+  // CHECK: attn.finalize
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%g : f32)
+      weight(%p, %b, %h, %i, %j, %f) {
+        %y = arith.mulf %p, %f : f32
+        %z = arith.divf %y, %f : f32
+        %c = arith.cmpi sle, %j, %i : index
+        %w = arith.select %c, %z, %p : f32
+        %v = arith.subf %w, %y : f32
+        attn.yield %v : f32
+      } {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// Other functions of probabilities wait until there are some. Tallies and maxima belong to the first loop.
+// CHECK-LABEL: @other_weights_need_two_passes
+func.func @other_weights_need_two_passes(%x: tensor<?x64xf32>)
+    -> (tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>) {
+  // CHECK: %[[FIRST:.*]]:6 = scf.for
+  // CHECK: attn.accumulate {{.*}} into(%{{.*}} : tensor<384x64xf32>, tensor<384xf32>, tensor<384xf32>, tensor<384x3xf32>, tensor<384xf32>, tensor<384xi64>)
+  // CHECK-NEXT: tally<3>(
+  // CHECK: %[[SECOND:.*]]:3 = scf.for {{.*}} iter_args(%{{.*}} = %{{.*}}, %[[M:.*]] = %[[FIRST]]#1, %[[L:.*]] = %[[FIRST]]#2)
+  // CHECK: attn.accumulate {{.*}}, %[[M]], %[[L]] : tensor<384x64xf32>, tensor<384xf32>, tensor<384xf32>)
+  // CHECK-NEXT: weight(
+  // CHECK: {final
+  // CHECK: attn.finalize %[[SECOND]]#0, %[[SECOND]]#1, %[[SECOND]]#2 : {{.*}} with(%[[FIRST]]#3, %[[FIRST]]#4, %[[FIRST]]#5 :
+  %o, %m, %a, %t = attn.attention %x[s,d], %x[s,d], %x[s,d] max argmax
+      weight(%p, %b, %h, %i, %j) {
+        %y = math.sqrt %p : f32
+        attn.yield %y : f32
+      }
+      tally<3>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
+      -> (tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>)
+  return %o, %m, %a, %t : tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>
+}

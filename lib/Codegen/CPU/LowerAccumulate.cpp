@@ -112,9 +112,12 @@ Lowering::Scale Lowering::splitScale() {
 /// A weight that is rounded to bf16 anyway needs no better exponential. Their sum does where someone looks at it: only a
 /// quotient loses the error of most weights.
 Exp2Error Lowering::weightError() {
-  auto isQuotient = [](Operation *user) {
+  std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
+    if (isa<memref::SubViewOp>(user)) // where a sink is put
+      return llvm::all_of(user->getUsers(), isQuotient);
     auto finalize = dyn_cast<FinalizeOp>(user);
-    return isa<AccumulateOp, MergeOp, linalg::FillOp>(user) || (finalize && !finalize.getLse());
+    return isa<AccumulateOp, MergeOp, linalg::FillOp>(user) ||
+           (finalize && !finalize.getLse() && finalize.getOthers().empty());
   };
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
   return step > 1 && isLocal && llvm::all_of(op.getSum().getUsers(), isQuotient) ? Exp2Error::BF16 : Exp2Error::Unit;
@@ -128,7 +131,7 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
-  state.emplace(e);
+  state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
   emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
   emitPackColumns(e, view(op.getValue(), op.getValueDims()), value, step);

@@ -88,6 +88,18 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
           e.loop(e.index(0), columns, 1, [&](Value c) { storeScalar(r, c, isEmpty, inverse); });
         });
       });
+  for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
+    if (cast<ShapedType>(from.getType()).getRank() == 2) {
+      forRows([&, from = from, to = to](Value r, Value isEmpty, Value inverse) {
+        e.loop(e.index(0), e.size(from, 1), 1, [&](Value bin) {
+          Value share = e.mulf(e.load(from, {r, bin}), inverse);
+          e.store(e.select(isEmpty, e.scalar(0.0), share), to, {r, bin});
+        });
+      });
+    } else {
+      e.loop(e.index(0), e.size(to, 0), 1, [&, from = from, to = to](Value r) { e.store(e.load(from, r), to, r); });
+    }
+  }
   if (!op.getLse())
     return;
   e.loop(e.index(0), e.size(op.getLse(), 0), 1, [&](Value r) {

@@ -19,7 +19,8 @@ using namespace saccade::cpu;
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error)
-    : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())) {
+    : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
+      toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
   if (!op.getScore().empty()) {
@@ -59,20 +60,7 @@ Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value col
   RegionVectorizer lanes(e.b, e.loc, e.lanes());
   if (score)
     lanes.bindVector(args.score, score);
-  lanes.bindUniform(args.batch, at[0]);
-  lanes.bindUniform(args.head, at[1]);
-  lanes.bindUniform(args.query, query);
-  lanes.bindContiguous(args.key, e.add(at[3], column));
-  for (auto [arg, capture] : llvm::zip_equal(args.captures, op.getCaptures())) {
-    if (isa<MemRefType>(capture.getType()))
-      lanes.bindBuffer(arg, capture);
-    else
-      lanes.bindUniform(arg, capture);
-  }
-  if (op.getQLen())
-    lanes.bindLength(Role::Query, op.getQLen());
-  if (op.getKvLen())
-    lanes.bindLength(Role::Key, op.getKvLen());
+  bindRegion(lanes, op, args, at[0], at[1], query, e.add(at[3], column));
   lanes.setActive(active);
   if (::mlir::failed(lanes.run(region.front()))) {
     failed = true;
@@ -251,19 +239,23 @@ Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) 
   Value factorToBase2 = e.broadcast(toBase2);
   // Two sums, for the two registers of a panel: which columns are in one does not depend on where the others end.
   SmallVector<Value> sums(2, e.splat(0.0));
+  sums.append(regions.initialSums());
   Value from = columns.begin;
   for (int64_t vectors : {4, 2, 1}) {
-    // A register that is alone gives up half of a vector of pairs.
-    if (vectors == 2 && step == 1)
+    // A register that is alone gives up half of a vector of pairs. Regions are long: no more copies than must be.
+    if ((vectors == 2 && step == 1) || (vectors == 4 && !regions.empty()))
       continue;
     Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
     Value to = e.add(from, length);
     sums = e.loop(from, to, vectors * e.lanes(), sums, [&](Value column, ValueRange carried) {
       SmallVector<Value> weights, next(carried);
       for (int64_t u = 0; u < vectors; ++u) {
-        Value score = e.subf(e.loadVector(scores, {row, e.add(column, u * e.lanes())}), shift);
+        Value first = e.add(column, u * e.lanes()), given = e.loadVector(scores, {row, first});
+        Value score = e.subf(given, shift);
         weights.push_back(emitExp2(e, e.fma(score, factorToBase2, rest), error));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
+        if (!regions.empty())
+          weights[u] = regions.apply(given, weights[u], first, MutableArrayRef(next).drop_front(2));
       }
       storeWeights(weights, row, column);
       if (vectors % 2)
@@ -272,7 +264,40 @@ Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) 
     });
     from = to;
   }
+  regions.endRow(ArrayRef(sums).drop_front(2));
+  failed |= regions.failed;
   return e.addf(sums[0], sums[1]);
+}
+
+/// A larger score than all before changes the row's largest one, and is looked for in `columns`.
+void ScoreTile::keepLargest(Value row, Value tileRow, KeyRange columns, Value tileMax) {
+  auto toNaturalOf = [&](Value score, Value factor) { return toNatural ? e.mulf(score, factor) : score; };
+  Value largest = toNaturalOf(tileMax, toNatural);
+  Value isLarger =
+      arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, largest, e.load(op.getRowMax(), tileRow));
+  e.ifElse(isLarger, [&] {
+    e.store(largest, op.getRowMax(), tileRow);
+    if (!op.getArgmax())
+      return;
+    auto type = VectorType::get({e.lanes()}, e.b.getI64Type());
+    auto integer = [&](Value index) -> Value {
+      return arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), index);
+    };
+    auto everywhere = [&](Value number) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, number); };
+    Value lane = vector::StepOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getIndexType()));
+    lane = arith::IndexCastOp::create(e.b, e.loc, type, lane);
+    Value wanted = e.broadcast(largest), behind = everywhere(integer(columns.end));
+    Value factor = toNatural ? e.broadcast(toNatural) : Value();
+    Value first = e.loop(columns.begin, columns.end, e.lanes(), behind, [&](Value column, ValueRange carried) {
+      Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
+      Value isIt = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, wanted);
+      Value here = arith::AddIOp::create(e.b, e.loc, everywhere(integer(column)), lane);
+      here = e.select(isIt, here, behind);
+      return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
+    })[0];
+    first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINSI, first);
+    e.store(arith::AddIOp::create(e.b, e.loc, first, integer(at[3])), op.getArgmax(), tileRow);
+  });
 }
 
 Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys) {
@@ -294,9 +319,9 @@ Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys
 // Groups of rows
 //===----------------------------------------------------------------------===//
 
-GroupState::GroupState(Emitter &e)
+GroupState::GroupState(Emitter &e, bool keepsMaxima)
     : lanesOf(e.alloc({rows(e), e.lanes()})), factors(e.alloc({rows(e)})), shifts(e.alloc({rows(e)})),
-      rests(e.alloc({rows(e)})) {}
+      rests(e.alloc({rows(e)})), maxima(keepsMaxima ? e.alloc({rows(e)}) : Value()) {}
 
 int64_t GroupState::rows(const Emitter &e) { return llvm::alignTo(rowGroup, e.lanes()); }
 
@@ -330,12 +355,21 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     e.storeVector(exponent.factor, state.factors, e.index(first));
     e.storeVector(exponent.shift, state.shifts, e.index(first));
     e.storeVector(exponent.rest, state.rests, e.index(first));
+    if (state.maxima)
+      e.storeVector(tileMax, state.maxima, e.index(first));
   });
   e.loop(e.index(0), rows, 1, [&](Value row) {
     besides(row);
+    Value tileRow = e.add(firstRow, row);
+    if (state.maxima)
+      keepLargest(row, tileRow, columns, e.load(state.maxima, row));
+    if (!regions.empty())
+      regions.beginRow(at, tileRow, e.load(state.factors, row));
     Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.rests, row));
     e.storeVector(weighRow(row, columns, shift, rest), state.lanesOf, {row, e.index(0)});
   });
+  if (op.getFinal())
+    return;
   forLanesOfRows([&](int64_t first, Value mask) {
     Value total = reduceRows(e, state.lanesOf, first, 0.0, [&](Value x, Value y) { return e.addf(x, y); });
     Value factor = e.loadVector(state.factors, e.index(first));

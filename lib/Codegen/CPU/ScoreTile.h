@@ -9,6 +9,7 @@
 
 #include "Emitter.h"
 #include "Exp2.h"
+#include "WeightRegions.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade::cpu {
@@ -20,13 +21,14 @@ mlir::Value emitReduceLines(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
 
 /// Scratch memory for what is one number for each row of a group.
 struct GroupState {
-  explicit GroupState(Emitter &e);
+  explicit GroupState(Emitter &e, bool keepsMaxima = false);
   /// A group's rows in whole registers.
   static int64_t rows(const Emitter &e);
 
   mlir::Value lanesOf; ///< one vector a row, to be reduced: maxima, then sums
   mlir::Value factors; ///< for the rows of the accumulator
   mlir::Value shifts, rests;
+  mlir::Value maxima; ///< largest scores of the tile, null where nobody asks
 };
 
 /// Emits the softmax of the rows of one attn.accumulate.
@@ -73,6 +75,7 @@ private:
   Exponent joinMax(mlir::Value tileMax, mlir::Value oldMax);
   /// Makes the weights of a row and returns their sum, in lanes.
   mlir::Value weighRow(mlir::Value row, attn::KeyRange columns, mlir::Value shift, mlir::Value rest);
+  void keepLargest(mlir::Value row, mlir::Value tileRow, attn::KeyRange columns, mlir::Value tileMax);
   attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery, mlir::Value keys);
   attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
@@ -90,6 +93,8 @@ private:
   mlir::Value at[4];
   mlir::Value regionScale; ///< vector; what a score region sees is scaled
   mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2
+  mlir::Value toNatural;   ///< scalar; to scores as the op defines them; null for 1
+  WeightRegions regions;
 
 public:
   /// Set where a region has an op that cannot be vectorised; the diagnostic is out.

@@ -91,9 +91,10 @@ func.func @queries_without_key_heads(%q: tensor<6x4x8xf32>, %k: tensor<0x4x8xf32
 
 func.func @two_scales(%q: tensor<4x8xf32>, %t: f32) {
   // expected-error @+1 {{has both a constant and a run-time scale}}
-  %o = "attn.attention"(%q, %q, %q, %t) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0>,
+  %o = "attn.attention"(%q, %q, %q, %t) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
-      output_dims = #attn.dims<s, d>, scale = 0.5 : f64}> ({}, {})
+      output_dims = #attn.dims<s, d>, scale = 0.5 : f64}> ({}, {}, {})
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, f32) -> tensor<4x8xf32>
   return
 }
@@ -235,12 +236,13 @@ func.func @score_of_another_type(%q: tensor<4x8xf64>) {
 
 func.func @too_few_region_arguments(%q: tensor<4x8xf32>) {
   // expected-error @+1 {{score region has 1 arguments, expected 5: (s, b, h, q, k, captures...)}}
-  %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0>,
+  %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>,
+      resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
       output_dims = #attn.dims<s, d>}> ({
     ^bb0(%s: f32):
       "attn.yield"(%s) : (f32) -> ()
-    }, {}) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    }, {}, {}) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
 
@@ -335,7 +337,7 @@ func.func @value_from_outside(%q: tensor<4x8xf32>, %t: f32) {
 // -----
 
 func.func @length_outside_a_region() -> index {
-  // expected-error @+1 {{expected to stand in a score or mask region}}
+  // expected-error @+1 {{expected to stand in a region of attention}}
   %n = attn.length key
   return %n : index
 }
@@ -345,4 +347,94 @@ func.func @length_outside_a_region() -> index {
 func.func @yield_outside_a_region(%x: f32) {
   // expected-error @+1 {{'attn.yield' op expects parent op to be one of 'attn.attention, attn.accumulate'}}
   attn.yield %x : f32
+}
+
+// -----
+
+func.func @sink_of_other_heads(%q: tensor<2x4x8xf32>, %t: tensor<3xf32>) {
+  // expected-error @+1 {{sink has head count 3, but query has 2}}
+  %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] sink(%t : tensor<3xf32>)
+    : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @sink_of_another_type(%q: tensor<2x4x8xbf16>, %t: f64) {
+  // expected-error @+1 {{sink has element type 'f64', expected that of the query ('bf16') or 'f32'}}
+  %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] sink(%t : f64)
+    : (tensor<2x4x8xbf16>, tensor<2x4x8xbf16>, tensor<2x4x8xbf16>) -> tensor<2x4x8xbf16>
+  return
+}
+
+// -----
+
+func.func @sink_a_query(%q: tensor<2x4x8xf32>, %t: tensor<2x4xf32>) {
+  // expected-error @+1 {{must be a number or one number a head, but got 'tensor<2x4xf32>'}}
+  %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] sink(%t : tensor<2x4xf32>)
+    : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
+  return
+}
+
+// -----
+
+func.func @max_of_another_shape(%q: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{max has extent of 's' 5, but output has 4}}
+  %o, %m = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] max
+    : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x5xf32>)
+  return
+}
+
+// -----
+
+func.func @argmax_in_floats(%q: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{argmax has element type 'f32', expected 'i64'}}
+  %o, %m = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] argmax
+    : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4xf32>)
+  return
+}
+
+// -----
+
+func.func @tally_without_a_bin(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{tally region yields 'f32', expected 'index', 'f32', a bin and a number}}
+  %o, %t = attn.attention %q[s,d], %q[s,d], %q[s,d] tally<3>(%s, %b, %h, %i, %j) { attn.yield %s : f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x3xf32>)
+  return
+}
+
+// -----
+
+func.func @tally_of_bf16(%q: tensor<4x8xbf16>) {
+  // expected-error @+1 {{tally 0 has element type 'bf16', expected 'f32'}}
+  %o, %t = attn.attention %q[s,d], %q[s,d], %q[s,d] tally<3>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xbf16>, tensor<4x8xbf16>, tensor<4x8xbf16>) -> (tensor<4x8xbf16>, tensor<4x3xbf16>)
+  return
+}
+
+// -----
+
+func.func @tally_without_rows(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{tally 0 has rank 1, expected 2}}
+  %o, %t = attn.attention %q[s,d], %q[s,d], %q[s,d] tally<3>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @tally_without_bins(%q: tensor<4x8xf32>) {
+  // expected-error @+1 {{tally 0 has type 'tensor<4x0xf32>', expected a static number of bins, at least 1}}
+  %o, %t = attn.attention %q[s,d], %q[s,d], %q[s,d] tally<0>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x0xf32>)
+  return
+}
+
+// -----
+
+func.func @weight_of_another_type(%q: tensor<4x8xf64>) {
+  // expected-error @+1 {{weight region has argument 0 of type 'f32', expected 'f64'}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 }
+    : (tensor<4x8xf64>, tensor<4x8xf64>, tensor<4x8xf64>) -> tensor<4x8xf64>
+  return
 }

@@ -144,3 +144,28 @@ func.func @without_heads_there_is_nothing_to_do(%q: tensor<0x?x8xf32>, %k: tenso
   %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<0x?x8xf32>, tensor<0x?x8xf32>, tensor<0x?x8xf32>) -> tensor<0x?x8xf32>
   return %o : tensor<0x?x8xf32>
 }
+
+// CHECK-LABEL: func.func @without_keys_there_is_no_largest
+// CHECK-DAG: %[[NONE:.*]] = arith.constant -1 : i64
+// CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
+// CHECK-DAG: %[[M:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<?xf32>
+// CHECK-DAG: %[[A:.*]] = linalg.fill ins(%[[NONE]] : i64) {{.*}} -> tensor<?xi64>
+// CHECK-DAG: %[[T:.*]] = linalg.fill ins(%{{.*}} : f32) {{.*}} -> tensor<?x2xf32>
+// CHECK: return %[[M]], %[[A]], %[[T]]
+func.func @without_keys_there_is_no_largest(%q: tensor<?x8xbf16>, %k: tensor<0x8xbf16>, %sink: f32)
+    -> (tensor<?xf32>, tensor<?xi64>, tensor<?x2xf32>) {
+  %o, %m, %a, %t = attn.attention %q[s,d], %k[s,d], %k[s,d] max argmax sink(%sink : f32)
+    tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<?x8xbf16>, tensor<0x8xbf16>, tensor<0x8xbf16>)
+    -> (tensor<?x8xbf16>, tensor<?xf32>, tensor<?xi64>, tensor<?x2xf32>)
+  return %m, %a, %t : tensor<?xf32>, tensor<?xi64>, tensor<?x2xf32>
+}
+
+// CHECK-LABEL: func.func @weights_that_stay_as_they_are
+// CHECK-NOT: weight
+// CHECK: return
+func.func @weights_that_stay_as_they_are(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}

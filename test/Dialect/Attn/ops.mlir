@@ -185,3 +185,50 @@ func.func @attributes() attributes {dims = #attn.dims<b,s,h,d>,
                                     schedule = #attn.schedule<depth = 3, rows = 1, cols = 2>} {
   return
 }
+
+// CHECK-LABEL: func.func @weights_tallies_and_sinks
+// CHECK: attn.attention {{.*}} captures(%{{.*}} : f64) sink(%[[T:.*]] : tensor<2xf64>) out[s,h,d]
+// CHECK-NEXT: mask(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {
+// CHECK: weight(%[[P:.*]]: f64, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %[[C:.*]]) {
+// CHECK-NEXT: arith.mulf %[[P]], %[[C]] : f64
+// CHECK: tally<3>(%[[S:.*]]: f64, %{{.*}}, %[[H:.*]], %{{.*}}, %{{.*}}, %{{.*}}) {
+// CHECK-NEXT: attn.yield %[[H]], %[[S]] : index, f64
+// CHECK: tally<1>(
+// CHECK: } lse max argmax : ({{.*}}) -> (tensor<4x2x8xf64>, tensor<2x4xf64>, tensor<2x4xf64>, tensor<2x4xi64>, tensor<2x4x3xf64>, tensor<2x4x1xf64>)
+func.func @weights_tallies_and_sinks(%q: tensor<2x4x8xf64>, %t: tensor<2xf64>, %c: f64) {
+  %r:6 = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] captures(%c : f64) argmax max lse
+    tally<3>(%s: f64, %b, %h, %i, %j, %d) { attn.yield %h, %s : index, f64 }
+    weight(%p: f64, %b, %h, %i, %j, %d) {
+      %x = arith.mulf %p, %d : f64
+      attn.yield %x : f64
+    }
+    tally<1>(%s: f64, %b, %h, %i, %j, %d) { attn.yield %h, %d : index, f64 }
+    mask causal<top_left> out[s,h,d] sink(%t : tensor<2xf64>)
+    : (tensor<2x4x8xf64>, tensor<2x4x8xf64>, tensor<2x4x8xf64>)
+    -> (tensor<4x2x8xf64>, tensor<2x4xf64>, tensor<2x4xf64>, tensor<2x4xi64>, tensor<2x4x3xf64>, tensor<2x4x1xf64>)
+  return
+}
+
+// CHECK-LABEL: func.func @tiles_with_tallies
+// CHECK: attn.accumulate {{.*}} into(%{{.*}}, %{{.*}}, %{{.*}}, %[[B:.*]], %{{.*}}, %[[P:.*]] : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x2xf32>, tensor<4xf32>, tensor<4xi64>)
+// CHECK-NEXT: tally<2>(
+// CHECK: attn.accumulate {{.*}} into(
+// CHECK-NEXT: weight(
+// CHECK: } {final} : (
+// CHECK: attn.finalize {{.*}} with(%{{.*}}#3, %{{.*}}#5 : tensor<4x2xf32>, tensor<4xi64>) into(%{{.*}}[s,d] : tensor<4x8xf32>, %{{.*}} : tensor<4xf32>, %[[B]] : tensor<4x2xf32>, %[[P]] : tensor<4xi64>)
+func.func @tiles_with_tallies(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %t: tensor<4x2xf32>, %p: tensor<4xi64>) {
+  %a:6 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] into(%x, %m, %m, %t, %m, %p
+      : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x2xf32>, tensor<4xf32>, tensor<4xi64>)
+    tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  %f:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %a#1, %a#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    weight(%w, %b, %h, %i, %j) {
+      %y = arith.mulf %w, %w : f32
+      attn.yield %y : f32
+    } {final} : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  %r:4 = attn.finalize %f#0, %f#1, %f#2 : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>
+    with(%a#3, %a#5 : tensor<4x2xf32>, tensor<4xi64>)
+    into(%x[s,d] : tensor<4x8xf32>, %m : tensor<4xf32>, %t : tensor<4x2xf32>, %p : tensor<4xi64>)
+  return
+}

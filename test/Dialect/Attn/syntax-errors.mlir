@@ -41,7 +41,7 @@ func.func @into_on_attention(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @two_results_without_lse(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{has 2 result types, expected 1: the output (a second needs 'lse')}}
+  // expected-error @+1 {{has 2 result types, expected 1: the output (a second needs 'lse', 'max', 'argmax' or 'tally')}}
   %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d]
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
 }
@@ -188,8 +188,57 @@ func.func @accumulate_of_two_types(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
 // -----
 
 func.func @accumulate_with_lse(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'lse' and 'out' belong to attn.attention; attn.finalize makes the results}}
+  // expected-error @+1 {{'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize makes the results}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] lse
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+}
+
+// -----
+
+func.func @results_that_are_missing(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has 2 result types, expected 4: output, log-sum-exp, argmax and tally}}
+  %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d] argmax lse tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)
+}
+
+// -----
+
+func.func @tally_of_other_bins(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{tally 0 has 2 bins, but its result has type 'tensor<4x3xf32>'}}
+  %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d] tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x3xf32>)
+}
+
+// -----
+
+func.func @two_weights(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{clause 'weight' is given twice}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 } weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @weight_of_too_few(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{weight region has 4 arguments, expected 5: (p, b, h, q, k)}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] weight(%p, %b, %h, %i) { attn.yield %p : f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @accumulate_without_a_tally(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{'into' has 3 destinations, expected accumulator, running max and running sum, a tally for each region, and at most the largest score and its position}}
+  %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+}
+
+// -----
+
+func.func @finalize_without_a_place(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{'into' has 0 destinations behind the output, expected one for each of the 1 in 'with', and before them a log-sum-exp or none}}
+  %r = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%m : tensor<4xf32>)
+    into(%x[s,d] : tensor<4x8xf32>)
 }

@@ -234,3 +234,57 @@ func.func @launch_with_another_capture(%n: index) {
   attn.launch @task(%n) count(%n) : (index)
   return
 }
+
+// -----
+
+func.func @accumulate_with_bins_of_other_rows(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %t: tensor<5x2xf32>) {
+  // expected-error @+1 {{tally 0 has rows 5, but accumulator has 4}}
+  %r:4 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %m, %m, %t : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<5x2xf32>)
+    tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @accumulate_with_positions_in_i32(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %p: tensor<4xi32>) {
+  // expected-error @+1 {{position has element type 'i32', expected 'i64'}}
+  %r:5 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %m, %m, %m, %p : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xi32>)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+// What is proportional is seen through sums, differences, quotients and choices; a square is not.
+func.func @accumulate_with_squared_weights(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{weight region is not shown to be proportional to its argument, expected 'final'}}
+  %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
+    weight(%p, %b, %h, %i, %j) {
+      %y = arith.mulf %p, %p : f32
+      attn.yield %y : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @final_accumulate_without_weights(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{is final, expected a weight region, and no tallies or largest scores}}
+  %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
+    into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {final}
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+  return
+}
+
+// -----
+
+func.func @finalize_of_other_bins(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %t: tensor<4x2xf32>, %u: tensor<4x3xf32>) {
+  // expected-error @+1 {{result 0 of 'with' has bins 3, but state has 2}}
+  %r:2 = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%t : tensor<4x2xf32>)
+    into(%x[s,d] : tensor<4x8xf32>, %u : tensor<4x3xf32>)
+  return
+}

@@ -10,7 +10,8 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def run(file, entry, *arguments, results=1, check=True):
-    """The results of an entry, after a check against the float64 reference. Arguments are arrays or numbers."""
+    """The results of an entry, after a check against the float64 reference. Arguments are arrays, arrays with the name of
+    the element type that they are rounded to, or numbers."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         line = ["saccade-run", EXAMPLES / file, f"--entry={entry}"] + ["--check"] * check
@@ -18,8 +19,9 @@ def run(file, entry, *arguments, results=1, check=True):
             if np.isscalar(argument):
                 line.append(f"--arg={argument}")
             else:
-                np.save(folder / f"{i}.npy", argument)
-                line.append(f"--arg={folder / f'{i}.npy'}")
+                array, *element = argument if isinstance(argument, tuple) else (argument,)
+                np.save(folder / f"{i}.npy", array)
+                line.append(":".join([f"--arg={folder / f'{i}.npy'}", *element]))
         outputs = [folder / f"result{i}.npy" for i in range(results)]
         done = subprocess.run([*line, *(f"--out={output}" for output in outputs)], capture_output=True, text=True)
         assert done.returncode == 0, f"{file} @{entry}: exit code {done.returncode}\n{done.stdout}{done.stderr}"

@@ -30,7 +30,11 @@ static std::string nameArgument(BlockArgument argument) {
 
 static std::string nameResult(Value value, unsigned index, unsigned count) {
   if (auto attention = value ? value.getDefiningOp<saccade::attn::AttentionOp>() : nullptr)
-    return value == attention.getOutput() ? "output" : "lse";
+    return value == attention.getOutput()   ? "output"
+           : value == attention.getLse()    ? "lse"
+           : value == attention.getRowMax() ? "max"
+           : value == attention.getArgmax() ? "argmax"
+                                            : "tally";
   return count == 1 ? "result" : "result" + std::to_string(index);
 }
 

@@ -19,6 +19,31 @@ using namespace saccade::attn::syntax;
 // Syntax
 //===----------------------------------------------------------------------===//
 
+/// That there is a type for every result that the clauses ask for, and that tallies have the bins that they say.
+static ParseResult checkResultTypes(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, ArrayRef<Type> types) {
+  SmallVector<StringRef> names = {"output"};
+  for (auto [isWanted, name] : {std::pair(clauses.wantsLse, "log-sum-exp"), std::pair(clauses.wantsMax, "max"),
+                                std::pair(clauses.wantsArgmax, "argmax")})
+    if (isWanted)
+      names.push_back(name);
+  names.append(clauses.tallies.size(), "tally");
+  if (types.size() != names.size()) {
+    InFlightDiagnostic error = parser.emitError(loc, "has ")
+                               << types.size() << " result types, expected " << names.size() << ": ";
+    if (names.size() == 1)
+      return error << "the output (a second needs 'lse', 'max', 'argmax' or 'tally')";
+    for (auto [i, name] : llvm::enumerate(names))
+      error << (i == 0 ? "" : i + 1 == names.size() ? " and " : ", ") << name;
+    return error;
+  }
+  for (auto [i, bins, type] : llvm::enumerate(clauses.bins, types.take_back(clauses.bins.size()))) {
+    auto tally = dyn_cast<RankedTensorType>(type);
+    if (tally && tally.getRank() > 0 && tally.getShape().back() != bins)
+      return parser.emitError(loc, "tally ") << i << " has " << bins << " bins, but its result has type " << type;
+  }
+  return success();
+}
+
 ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
   Clauses clauses;
   SMLoc loc = parser.getCurrentLocation();
@@ -31,11 +56,10 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (!clauses.into.empty())
     return parser.emitError(loc, "'into' belongs to attn.accumulate");
-  unsigned wanted = clauses.wantsLse ? 2 : 1;
-  if (resultTypes.size() != wanted)
-    return parser.emitError(loc, "has ") << resultTypes.size() << " result types, expected " << wanted
-                                         << (clauses.wantsLse ? ": output and log-sum-exp"
-                                                              : ": the output (a second needs 'lse')");
+  SmallVector<int32_t> resultSizes = {1, clauses.wantsLse, clauses.wantsMax, clauses.wantsArgmax,
+                                      int32_t(clauses.tallies.size())};
+  if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
+    return failure();
 
   auto resolve = [&](auto &operands, auto types) {
     return parser.resolveOperands(operands, types, loc, result.operands);
@@ -49,41 +73,49 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.resolveOperand(clauses.value, types[2], result.operands) ||
       resolve(clauses.captures, ArrayRef<Type>(clauses.captureTypes)) || resolveOptional(clauses.queryLength) ||
       resolveOptional(clauses.keyLength) || resolveOptional(clauses.scaleValue) ||
-      resolve(clauses.at, ArrayRef<Type>(atTypes)))
+      resolve(clauses.at, ArrayRef<Type>(atTypes)) || resolveOptional(clauses.sink))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
   llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                                clauses.keyLength ? 1 : 0, clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size())}),
+                                clauses.keyLength ? 1 : 0, clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()),
+                                clauses.sink ? 1 : 0}),
              properties.operandSegmentSizes.begin());
+  llvm::copy(resultSizes, properties.resultSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
   properties.output_dims = clauses.outputDims ? clauses.outputDims : clauses.queryDims;
   properties.scale = clauses.scale;
-  for (auto *region : {&clauses.score, &clauses.mask})
-    result.addRegion(*region ? std::move(*region) : std::make_unique<Region>());
+  clauses.addRegionsTo(result);
   result.addTypes(resultTypes);
   return success();
 }
 
 void AttentionOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this, getQLen(), getKvLen());
+  if (Value sink = getSink())
+    printer << " sink(" << sink << " : " << sink.getType() << ')';
   if (getOutputDims() != getQueryDims()) {
     printer << " out";
     printDims(printer, getOutputDims());
   }
-  printRegions(printer, *this);
-  if (getLse())
-    printer << " lse";
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
-                                                      getKeyDimsAttrName(), getValueDimsAttrName(),
-                                                      getOutputDimsAttrName(), getScaleAttrName()});
+  SmallVector<int64_t> bins;
+  for (Value tally : getTallies())
+    bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
+  printRegions(printer, *this, bins);
+  for (auto [result, clause] :
+       {std::pair(getLse(), "lse"), std::pair(getRowMax(), "max"), std::pair(getArgmax(), "argmax")})
+    if (result)
+      printer << ' ' << clause;
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(), {"operandSegmentSizes", "resultSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                            getValueDimsAttrName(), getOutputDimsAttrName(), getScaleAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
-  if (getLse())
-    printer << '(' << getOutput().getType() << ", " << getLse().getType() << ')';
-  else
+  if (getNumResults() == 1)
     printer << getOutput().getType();
+  else
+    printer << '(' << getResultTypes() << ')';
 }
 
 void AttentionOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
@@ -112,35 +144,72 @@ static LogicalResult verifyOutput(AttentionOp op) {
                           "output", getStaticDimSize(op.getOutput(), dims, Dim::Depth));
 }
 
-/// The dimensions of the log-sum-exp: those of b, h, s that the output has, in this order.
-static SmallVector<Dim> getLseDims(AttentionOp op) {
+SmallVector<Dim> AttentionOp::getResultDims(Value result) {
+  if (result == getOutput())
+    return llvm::to_vector(getOutputDims().getDims());
   SmallVector<Dim> dims;
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
-    if (op.getOutputDims().position(dim))
+    if (getOutputDims().position(dim))
       dims.push_back(dim);
+  if (llvm::is_contained(getTallies(), result))
+    dims.push_back(Dim::Depth);
   return dims;
 }
 
-static LogicalResult verifyLse(AttentionOp op) {
-  if (!op.getLse())
-    return success();
-  auto type = cast<RankedTensorType>(op.getLse().getType());
-  SmallVector<Dim> dims = getLseDims(op);
-  Type scoreType = getScoreType(getElementTypeOrSelf(op.getQuery()));
+/// A result besides the output: one number, or one for each bin, a row of the output.
+static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value result, Type element) {
+  auto type = cast<RankedTensorType>(result.getType());
+  SmallVector<Dim> dims = op.getResultDims(result);
   if (type.getRank() != int64_t(dims.size()))
-    return op.emitOpError() << "log-sum-exp has rank " << type.getRank() << ", expected " << dims.size();
-  if (type.getElementType() != scoreType)
-    return op.emitOpError() << "log-sum-exp has element type " << type.getElementType() << ", expected " << scoreType;
-  for (auto [i, dim] : llvm::enumerate(dims))
-    if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "output",
-                                getStaticDimSize(op.getOutput(), op.getOutputDims(), dim), "log-sum-exp",
-                                type.getDimSize(i))))
+    return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size();
+  if (failed(verifyElement(op, role, result, element)))
+    return failure();
+  for (auto [dim, extent] : llvm::zip_equal(dims, type.getShape())) {
+    if (dim != Dim::Depth) {
+      if (failed(verifySameExtent(op, "extent of '" + stringifyDim(dim) + "'", "output",
+                                  getStaticDimSize(op.getOutput(), op.getOutputDims(), dim), role, extent)))
+        return failure();
+    } else if (ShapedType::isDynamic(extent) || extent == 0) {
+      return op.emitOpError() << role << " has type " << type << ", expected a static number of bins, at least 1";
+    }
+  }
+  return success();
+}
+
+static LogicalResult verifyRowResults(AttentionOp op) {
+  Type scoreType = getScoreType(getElementTypeOrSelf(op.getQuery()));
+  for (auto [role, result] : {std::pair("log-sum-exp", op.getLse()), std::pair("max", op.getRowMax())})
+    if (result && failed(verifyRowResult(op, role, result, scoreType)))
+      return failure();
+  if (op.getArgmax() && failed(verifyRowResult(op, "argmax", op.getArgmax(), IntegerType::get(op.getContext(), 64))))
+    return failure();
+  if (op.getTallies().size() != op.getTallyRegions().size())
+    return op.emitOpError() << "has " << op.getTallyRegions().size() << " tally regions, but " << op.getTallies().size()
+                            << " results for them";
+  for (auto [i, tally] : llvm::enumerate(op.getTallies()))
+    if (failed(verifyRowResult(op, ("tally " + Twine(i)).str(), tally, scoreType)))
       return failure();
   return success();
 }
 
+static LogicalResult verifySink(AttentionOp op) {
+  Value sink = op.getSink();
+  if (!sink)
+    return success();
+  Type element = getElementTypeOrSelf(sink), query = getElementTypeOrSelf(op.getQuery());
+  if (element != query && element != getScoreType(query))
+    return op.emitOpError() << "sink has element type " << element << ", expected that of the query (" << query
+                            << ") or " << getScoreType(query);
+  auto type = dyn_cast<RankedTensorType>(sink.getType());
+  return !type ? success()
+               : verifySameExtent(op, "head count", "query",
+                                  getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Head), "sink",
+                                  type.getDimSize(0));
+}
+
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyLse(*this)))
+  if (failed(verifyOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyRowResults(*this)) ||
+      failed(verifySink(*this)))
     return failure();
   for (auto [role, length] : {std::pair("q_len", getQLen()), std::pair("kv_len", getKvLen())}) {
     auto type = length ? dyn_cast<RankedTensorType>(length.getType()) : nullptr;
@@ -165,9 +234,8 @@ LogicalResult AttentionOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTy
       shape.push_back(ShapedType::isDynamic(extent) ? sizeOf(dim) : OpFoldResult(b.getIndexAttr(extent)));
     return shape;
   };
-  shapes.push_back(shapeOf(getOutputDims().getDims(), getOutput().getType()));
-  if (getLse())
-    shapes.push_back(shapeOf(getLseDims(*this), getLse().getType()));
+  for (Value result : getOperation()->getResults())
+    shapes.push_back(shapeOf(getResultDims(result), result.getType()));
   return success();
 }
 
@@ -216,8 +284,9 @@ struct DropTrivialRegions : OpRewritePattern<AttentionOp> {
     Region *trivial = nullptr;
     if (!op.getMask().empty() && matchPattern(yielded(op.getMask()), m_One()))
       trivial = &op.getMask();
-    if (!op.getScore().empty() && yielded(op.getScore()) == op.getScore().getArgument(0))
-      trivial = &op.getScore();
+    for (Region *region : {&op.getScore(), &op.getWeight()})
+      if (!region->empty() && yielded(*region) == region->getArgument(0))
+        trivial = region;
     if (!trivial)
       return failure();
     rewriter.modifyOpInPlace(op, [&] { rewriter.eraseBlock(&trivial->front()); });
@@ -240,6 +309,15 @@ struct FoldConstantScale : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// What a result holds in a row without keys and without a sink.
+TypedAttr getValueWithoutKeys(AttentionOp op, Value result) {
+  Type element = getElementTypeOrSelf(result);
+  if (result == op.getArgmax())
+    return IntegerAttr::get(element, -1);
+  bool isMaximum = result == op.getLse() || result == op.getRowMax();
+  return FloatAttr::get(element, isMaximum ? -std::numeric_limits<double>::infinity() : 0.0);
+}
+
 /// Attention that is empty by its type, without keys or without any result, is a constant. (Slices of a dimension that
 /// is statically 0 could not even be written: upstream refuses the offset 0.)
 struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
@@ -251,17 +329,17 @@ struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
       return llvm::is_contained(cast<ShapedType>(type).getShape(), 0);
     });
     ReifiedRankedShapedTypeDims shapes;
-    if ((!hasNoKeys && !hasNoResult) || failed(op.reifyResultShapes(rewriter, shapes)))
+    // With a sink the log-sum-exp of no keys is no constant.
+    bool isConstant = hasNoResult || (hasNoKeys && !(op.getSink() && op.getLse()));
+    if (!isConstant || failed(op.reifyResultShapes(rewriter, shapes)))
       return failure();
-    double values[] = {0.0, -std::numeric_limits<double>::infinity()};
     SmallVector<Value> results;
     for (OpResult result : op->getResults()) {
       unsigned number = result.getResultNumber();
       auto type = cast<RankedTensorType>(result.getType());
       Value empty = tensor::EmptyOp::create(rewriter, op.getLoc(), shapes[number], type.getElementType());
       if (!llvm::is_contained(type.getShape(), 0)) {
-        Value value = arith::ConstantOp::create(rewriter, op.getLoc(),
-                                                rewriter.getFloatAttr(type.getElementType(), values[number]));
+        Value value = arith::ConstantOp::create(rewriter, op.getLoc(), getValueWithoutKeys(op, result));
         empty = linalg::FillOp::create(rewriter, op.getLoc(), value, empty).getResult(0);
       }
       results.push_back(empty.getType() == type ? empty

@@ -131,13 +131,19 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
     resultTypes.push_back(tensor::ExtractSliceOp::inferResultType(cast<RankedTensorType>(result.getType()),
                                                                   resultSizes));
   }
-  auto tiled = AttentionOp::create(b, loc, resultTypes[0], getLse() ? resultTypes[1] : Type(), queryTile, keyTile,
-                                   valueTile, getCaptures(), queryLength, keyLength, getScaleValue(), at,
+  Value sink = getSink();
+  if (sink && isa<RankedTensorType>(sink.getType()))
+    sink =
+        tensor::ExtractSliceOp::create(b, loc, sink, ArrayRef<OpFoldResult>{query.head},
+                                       ArrayRef<OpFoldResult>{query.heads}, ArrayRef<OpFoldResult>{b.getIndexAttr(1)});
+  ArrayRef<Type> types = resultTypes;
+  auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
+  auto tiled = AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getRowMax()),
+                                   typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
+                                   valueTile, getCaptures(), queryLength, keyLength, getScaleValue(), at, sink,
                                    getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
-                                   getScaleAttr(), getScheduleAttr());
-  IRMapping mapping;
-  getScore().cloneInto(&tiled.getScore(), mapping);
-  getMask().cloneInto(&tiled.getMask(), mapping);
+                                   getScaleAttr(), getScheduleAttr(), getTallyRegions().size());
+  cloneRegions(*this, tiled);
   SmallVector<Operation *> slices;
   for (Value tile : {queryTile, keyTile, valueTile})
     slices.push_back(tile.getDefiningOp());
@@ -148,21 +154,17 @@ LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNu
                                                  ArrayRef<OpFoldResult> sizes,
                                                  SmallVector<OpFoldResult> &resultOffsets,
                                                  SmallVector<OpFoldResult> &resultSizes) {
-  for (Dim dim : getOutputDims().getDims()) {
-    // The log-sum-exp has the dimensions b, h, s in this order, so it is handled below.
-    if (resultNumber == 1)
-      break;
-    bool isDepth = dim == Dim::Depth;
-    unsigned loop = dim == Dim::Batch ? BatchLoop : dim == Dim::Head ? HeadLoop : QueryLoop;
-    resultOffsets.push_back(isDepth ? b.getIndexAttr(0) : offsets[loop]);
-    resultSizes.push_back(isDepth ? getDimSize(b, getLoc(), getValue(), getValueDims(), Dim::Depth) : sizes[loop]);
+  OpResult result = getOperation()->getResult(resultNumber);
+  for (auto [dim, extent] : llvm::zip_equal(getResultDims(result), cast<ShapedType>(result.getType()).getShape())) {
+    if (dim != Dim::Depth) {
+      unsigned loop = dim == Dim::Batch ? BatchLoop : dim == Dim::Head ? HeadLoop : QueryLoop;
+      resultOffsets.push_back(offsets[loop]);
+      resultSizes.push_back(sizes[loop]);
+      continue;
+    }
+    resultOffsets.push_back(b.getIndexAttr(0));
+    resultSizes.push_back(result == getOutput() ? getDimSize(b, getLoc(), getValue(), getValueDims(), dim)
+                                                : OpFoldResult(b.getIndexAttr(extent)));
   }
-  if (resultNumber == 1)
-    for (auto [dim, loop] : {std::pair(Dim::Batch, BatchLoop), std::pair(Dim::Head, HeadLoop),
-                             std::pair(Dim::Seq, QueryLoop)})
-      if (getOutputDims().position(dim)) {
-        resultOffsets.push_back(offsets[loop]);
-        resultSizes.push_back(sizes[loop]);
-      }
   return success();
 }

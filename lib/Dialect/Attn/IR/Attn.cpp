@@ -13,6 +13,8 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <cmath>
@@ -112,6 +114,49 @@ RegionArguments saccade::attn::getRegionArguments(Region &region, bool isScore) 
   args.key = block.getArgument(first + 3);
   args.captures = block.getArguments().drop_front(first + 4);
   return args;
+}
+
+SmallVector<NamedRegion> saccade::attn::getNamedRegions(ScoringOpInterface op) {
+  SmallVector<NamedRegion> regions;
+  for (auto [name, region] :
+       {std::pair("mask", &op.getMask()), std::pair("score", &op.getScore()), std::pair("weight", &op.getWeight())})
+    if (!region->empty())
+      regions.push_back({name, region});
+  for (Region &tally : op.getTallyRegions())
+    regions.push_back({"tally", &tally});
+  return regions;
+}
+
+void saccade::attn::cloneRegions(ScoringOpInterface from, ScoringOpInterface to) {
+  for (auto [source, copy] : llvm::zip_equal(from->getRegions(), to->getRegions())) {
+    IRMapping mapping;
+    source.cloneInto(&copy, mapping);
+  }
+}
+
+bool saccade::attn::isProportional(Region &weight) {
+  Block &block = weight.front();
+  DenseSet<Value> readers = {block.getArgument(0)}, proportional = {block.getArgument(0)};
+  auto isFixed = [&](Value value) { return !readers.contains(value); };
+  auto follows = [&](Value value) { return proportional.contains(value) || matchPattern(value, m_AnyZeroFloat()); };
+  for (Operation &op : block.without_terminator()) {
+    if (llvm::all_of(op.getOperands(), isFixed))
+      continue;
+    readers.insert_range(op.getResults());
+    bool holds = false;
+    if (isa<arith::MulFOp>(op))
+      holds = (follows(op.getOperand(0)) && isFixed(op.getOperand(1))) ||
+              (follows(op.getOperand(1)) && isFixed(op.getOperand(0)));
+    else if (isa<arith::DivFOp>(op))
+      holds = follows(op.getOperand(0)) && isFixed(op.getOperand(1));
+    else if (isa<arith::SelectOp>(op))
+      holds = isFixed(op.getOperand(0)) && follows(op.getOperand(1)) && follows(op.getOperand(2));
+    else if (isa<arith::AddFOp, arith::SubFOp, arith::NegFOp>(op))
+      holds = llvm::all_of(op.getOperands(), follows);
+    if (holds)
+      proportional.insert(op.getResult(0));
+  }
+  return follows(cast<YieldOp>(block.getTerminator()).getOperand());
 }
 
 int64_t saccade::attn::getStaticDimSize(Value value, DimsAttr dims, Dim dim) {

@@ -76,7 +76,7 @@ void conjoin(Region &mask, Region &piece) {
                               secondYield->getIterator());
   OpBuilder b(firstYield);
   Value both = arith::AndIOp::create(b, firstYield.getLoc(), firstYield.getOperand(), secondYield.getOperand());
-  firstYield.getOperandMutable().assign(both);
+  firstYield->setOperand(0, both);
 }
 
 ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> capturedTypes, Region &piece) {

@@ -62,7 +62,9 @@ ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
   return success();
 }
 
-ParseResult parseScore(OpAsmParser &parser, Clauses &clauses) {
+/// The arguments and the body of a region `name` that takes a score or a weight, called `first`.
+ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef first, const Clauses &clauses,
+                               std::unique_ptr<Region> &region) {
   SmallVector<OpAsmParser::Argument> args;
   SMLoc loc = parser.getCurrentLocation();
   auto parseOne = [&]() -> ParseResult {
@@ -78,17 +80,23 @@ ParseResult parseScore(OpAsmParser &parser, Clauses &clauses) {
     return failure();
   unsigned wanted = 5 + clauses.capturedTypes.size();
   if (args.size() != wanted)
-    return parser.emitError(loc, "score region has ")
-           << args.size() << " arguments, expected " << wanted << ": (s, b, h, q, k"
-           << (clauses.capturedTypes.empty() ? "" : ", captures...") << ")";
+    return parser.emitError(loc, name) << " region has " << args.size() << " arguments, expected " << wanted << ": ("
+                                       << first << ", b, h, q, k"
+                                       << (clauses.capturedTypes.empty() ? "" : ", captures...") << ")";
   if (!args[0].type)
     args[0].type = parser.getBuilder().getF32Type();
   for (OpAsmParser::Argument &arg : MutableArrayRef(args).slice(1, 4))
     arg.type = parser.getBuilder().getIndexType();
   for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.capturedTypes))
     arg.type = type;
-  clauses.score = std::make_unique<Region>();
-  return parser.parseRegion(*clauses.score, args, /*enableNameShadowing=*/true);
+  region = std::make_unique<Region>();
+  return parser.parseRegion(*region, args, /*enableNameShadowing=*/true);
+}
+
+ParseResult parseTally(OpAsmParser &parser, Clauses &clauses) {
+  if (parser.parseLess() || parser.parseInteger(clauses.bins.emplace_back()) || parser.parseGreater())
+    return failure();
+  return parseScoringRegion(parser, "tally", "s", clauses, clauses.tallies.emplace_back());
 }
 
 ParseResult parseCaptures(OpAsmParser &parser, Clauses &clauses) {
@@ -115,9 +123,11 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   llvm::SmallDenseSet<StringRef> seen;
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
-  while (succeeded(parser.parseOptionalKeyword(
-      &clause, {"captures", "q_len", "kv_len", "scale", "at", "into", "mask", "score", "lse", "out"}))) {
-    if (clause != "mask" && !seen.insert(clause).second)
+  while (succeeded(
+      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "scale", "at", "sink", "into", "mask",
+                                            "score", "weight", "tally", "lse", "max", "argmax", "out"}))) {
+    bool isRegion = clause == "mask" || clause == "score" || clause == "weight" || clause == "tally";
+    if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     if (clause == "captures" && sawRegion)
       return parser.emitError(loc, "captures must come before the regions that read them");
@@ -132,6 +142,8 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseScale(parser, clauses);
     else if (clause == "at")
       result = parser.parseOperandList(clauses.at, AsmParser::Delimiter::Paren);
+    else if (clause == "sink")
+      result = parseTyped(parser, clauses.sink);
     else if (clause == "into")
       result = parseInto(parser, clauses);
     else if (clause == "out")
@@ -139,15 +151,26 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     else if (clause == "mask")
       result = parseMask(parser, clauses.capturedTypes, clauses.mask);
     else if (clause == "score")
-      result = parseScore(parser, clauses);
+      result = parseScoringRegion(parser, clause, "s", clauses, clauses.score);
+    else if (clause == "weight")
+      result = parseScoringRegion(parser, clause, "p", clauses, clauses.weight);
+    else if (clause == "tally")
+      result = parseTally(parser, clauses);
     else
-      clauses.wantsLse = true;
+      (clause == "lse" ? clauses.wantsLse : clause == "max" ? clauses.wantsMax : clauses.wantsArgmax) = true;
     if (failed(result))
       return failure();
-    sawRegion |= clause == "mask" || clause == "score";
+    sawRegion |= isRegion;
     loc = parser.getCurrentLocation();
   }
   return success();
+}
+
+void Clauses::addRegionsTo(OperationState &result) {
+  for (auto *region : {&score, &mask, &weight})
+    result.addRegion(*region ? std::move(*region) : std::make_unique<Region>());
+  for (std::unique_ptr<Region> &tally : tallies)
+    result.addRegion(std::move(tally));
 }
 
 void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value queryLength, Value keyLength) {
@@ -174,29 +197,30 @@ void syntax::printHead(OpAsmPrinter &printer, ScoringOpInterface op, Value query
     printer << " at(" << at << ')';
 }
 
-void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op) {
-  auto printOne = [&](StringRef keyword, Region &region) {
-    if (region.empty())
-      return;
+void syntax::printRegions(OpAsmPrinter &printer, ScoringOpInterface op, ArrayRef<int64_t> bins) {
+  for (auto [name, region] : getNamedRegions(op)) {
     printer.increaseIndent();
     printer.printNewline();
-    printer << keyword << '(';
-    llvm::interleaveComma(region.getArguments(), printer, [&](BlockArgument arg) {
+    printer << name;
+    if (name == "tally") {
+      printer << '<' << bins.front() << '>';
+      bins = bins.drop_front();
+    }
+    printer << '(';
+    llvm::interleaveComma(region->getArguments(), printer, [&](BlockArgument arg) {
       printer.printRegionArgument(arg, {}, /*omitType=*/!arg.getType().isF64() || arg.getArgNumber() != 0);
     });
     printer << ") ";
-    printer.printRegion(region, /*printEntryBlockArgs=*/false);
+    printer.printRegion(*region, /*printEntryBlockArgs=*/false);
     printer.decreaseIndent();
-  };
-  printOne("mask", op.getMask());
-  printOne("score", op.getScore());
+  }
 }
 
 void syntax::nameRegionArguments(ScoringOpInterface op, Region &region, OpAsmSetValueNameFn setName) {
   if (region.empty())
     return;
-  StringRef names[] = {"s", "b", "h", "q", "k"};
-  unsigned first = &region == &op.getScore() ? 0 : 1;
+  StringRef names[] = {&region == &op.getWeight() ? "p" : "s", "b", "h", "q", "k"};
+  unsigned first = &region == &op.getMask() ? 1 : 0;
   for (auto [arg, name] : llvm::zip(region.getArguments(), ArrayRef(names).drop_front(first)))
     setName(arg, name);
 }

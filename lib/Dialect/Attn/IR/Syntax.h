@@ -25,14 +25,19 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// As region arguments: see `getCapturedType`.
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, scaleValue;
+  std::optional<Typed> queryLength, keyLength, scaleValue, sink;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.
   llvm::SmallVector<Operand> into;
   llvm::SmallVector<mlir::Type> intoTypes;
-  std::unique_ptr<mlir::Region> score, mask;
-  bool wantsLse = false;
+  std::unique_ptr<mlir::Region> score, mask, weight;
+  llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
+  llvm::SmallVector<int64_t> bins; ///< of each tally
+  bool wantsLse = false, wantsMax = false, wantsArgmax = false;
+
+  /// Hands the regions over to an op, in its order.
+  void addRegionsTo(mlir::OperationState &result);
 };
 
 /// Parses the three operands with their dimensions and every clause up to the `:` of the types.
@@ -45,8 +50,8 @@ void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims);
 
 /// Prints operands and dimensions, then captures, lengths, scale and position.
 void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value queryLength, mlir::Value keyLength);
-/// Prints mask and score regions.
-void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op);
+/// Prints all regions. `bins`: those of each tally.
+void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins);
 
 /// Parses what follows the word `mask`, `causal<...>`, `window<...>` or a region, and joins it to `mask` by `and`.
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
@@ -58,8 +63,10 @@ mlir::Type getCapturedType(mlir::Type operandType);
 bool isAttentionElement(mlir::Type type);
 /// Names, ranks, element types, extents and head counts of query, key and value; scale and position.
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
-/// Signatures and bodies of the score and mask regions.
+/// Signatures and bodies of all regions.
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
+/// That `value` has the wanted element type, or emits an error.
+mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type wanted);
 /// That acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
 /// Emits an error where two static extents differ.

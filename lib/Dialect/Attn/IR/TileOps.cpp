@@ -57,11 +57,14 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (types.size() != 3)
     return parser.emitError(loc, "has ") << types.size() << " operand types, expected those of query, key and value";
-  if (clauses.into.size() != 3 || clauses.intoTypes.size() != 3)
-    return parser.emitError(loc, "'into' has ") << clauses.into.size()
-                                                << " destinations, expected accumulator, running max and running sum";
-  if (clauses.wantsLse || clauses.outputDims)
-    return parser.emitError(loc, "'lse' and 'out' belong to attn.attention; attn.finalize makes the results");
+  unsigned tallies = clauses.tallies.size(), more = clauses.into.size() - 3 - tallies;
+  if (clauses.into.size() < 3 + tallies || more > 2 || clauses.intoTypes.size() != clauses.into.size())
+    return parser.emitError(loc, "'into' has ")
+           << clauses.into.size() << " destinations, expected accumulator, running max and running sum"
+           << (tallies ? ", a tally for each region" : "") << ", and at most the largest score and its position";
+  if (clauses.wantsLse || clauses.wantsMax || clauses.wantsArgmax || clauses.outputDims || clauses.sink)
+    return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
+                                 "makes the results");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
@@ -76,15 +79,14 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   Properties &properties = result.getOrAddProperties<Properties>();
   llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                                clauses.keyLength ? 1 : 0, clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1,
-                                1, 1}),
+                                clauses.keyLength ? 1 : 0, clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), 1, 1,
+                                1, int32_t(tallies), more >= 1, more == 2}),
              properties.operandSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
   properties.key_dims = clauses.keyDims;
   properties.value_dims = clauses.valueDims;
   properties.scale = clauses.scale;
-  for (auto *region : {&clauses.score, &clauses.mask})
-    result.addRegion(*region ? std::move(*region) : std::make_unique<Region>());
+  clauses.addRegionsTo(result);
   for (Type type : clauses.intoTypes)
     if (isa<RankedTensorType>(type))
       result.addTypes(type);
@@ -93,9 +95,12 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void AccumulateOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this, getQLen(), getKvLen());
-  printer << " into(" << getAcc() << ", " << getMax() << ", " << getSum() << " : " << getAcc().getType() << ", "
-          << getMax().getType() << ", " << getSum().getType() << ')';
-  printRegions(printer, *this);
+  OperandRange into = getDpsInits();
+  printer << " into(" << into << " : " << into.getTypes() << ')';
+  SmallVector<int64_t> bins;
+  for (Value tally : getTallies())
+    bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
+  printRegions(printer, *this, bins);
   printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
                                                       getKeyDimsAttrName(), getValueDimsAttrName(),
                                                       getScaleAttrName()});
@@ -104,6 +109,32 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
 
 void AccumulateOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn setName) {
   nameRegionArguments(*this, region, setName);
+}
+
+/// Tallies, largest scores and their positions: a row of the accumulator each.
+static LogicalResult verifyOthers(AccumulateOp op) {
+  auto verify = [&](const Twine &role, Value value, int64_t rank, Type element) -> LogicalResult {
+    auto type = cast<ShapedType>(value.getType());
+    if (type.getRank() != rank)
+      return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << rank;
+    if (failed(verifyElement(op, role.str(), value, element)))
+      return failure();
+    return verifySameExtent(op, "rows", "accumulator", cast<ShapedType>(op.getAcc().getType()).getDimSize(0),
+                            role.str(), type.getDimSize(0));
+  };
+  if (op.getTallies().size() != op.getTallyRegions().size())
+    return op.emitOpError() << "has " << op.getTallyRegions().size() << " tally regions, but " << op.getTallies().size()
+                            << " tallies";
+  for (auto [i, tally] : llvm::enumerate(op.getTallies()))
+    if (failed(verify("tally " + Twine(i), tally, 2, op.getScoreType())))
+      return failure();
+  if (op.getRowMax() && failed(verify("largest score", op.getRowMax(), 1, op.getScoreType())))
+    return failure();
+  if (!op.getArgmax())
+    return success();
+  if (!op.getRowMax())
+    return op.emitOpError() << "has the position of the largest score, expected that score, too";
+  return verify("position", op.getArgmax(), 1, IntegerType::get(op.getContext(), 64));
 }
 
 LogicalResult AccumulateOp::verify() {
@@ -118,10 +149,20 @@ LogicalResult AccumulateOp::verify() {
                          << getScoreType();
   if (failed(verifyRows(*this, "query", getStaticDimSize(getQuery(), getQueryDims(), Dim::Seq), getAcc())))
     return failure();
-  return verifyColumns(*this, "value", getStaticDimSize(getValue(), getValueDims(), Dim::Depth), getAcc());
+  if (failed(verifyColumns(*this, "value", getStaticDimSize(getValue(), getValueDims(), Dim::Depth), getAcc())))
+    return failure();
+  return verifyOthers(*this);
 }
 
-LogicalResult AccumulateOp::verifyRegions() { return syntax::verifyRegions(*this); }
+LogicalResult AccumulateOp::verifyRegions() {
+  if (failed(syntax::verifyRegions(*this)))
+    return failure();
+  if (!getFinal() && !getWeight().empty() && !isProportional(getWeight()))
+    return emitOpError() << "weight region is not shown to be proportional to its argument, expected 'final'";
+  if (getFinal() && (getWeight().empty() || getDpsInits().size() != 3))
+    return emitOpError() << "is final, expected a weight region, and no tallies or largest scores";
+  return success();
+}
 
 void AccumulateOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   addEffects(cast<DestinationStyleOpInterface>(getOperation()), effects);
@@ -146,10 +187,10 @@ struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
         if (tensor::CastOp cast = foldable(operand))
           operand.set(cast.getSource());
       // The regions see a captured tensor with its new type.
-      for (auto [region, first] : {std::pair(&op.getScore(), 5), std::pair(&op.getMask(), 4)})
-        if (!region->empty())
-          for (auto [i, capture] : llvm::enumerate(op.getCaptures()))
-            region->getArgument(first + i).setType(capture.getType());
+      for (const NamedRegion &named : getNamedRegions(op))
+        for (auto [argument, capture] :
+             llvm::zip_equal(getRegionArguments(*named.region, !named.isMask()).captures, op.getCaptures()))
+          argument.setType(capture.getType());
     });
     for (OpResult result : op->getResults()) {
       Type type = op.getDpsInitOperand(result.getResultNumber())->get().getType(), old = result.getType();
@@ -196,39 +237,78 @@ void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffec
 //===----------------------------------------------------------------------===//
 
 ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
-  OpAsmParser::UnresolvedOperand state[3], output, lse;
-  Type stateTypes[3], outputType, lseType;
+  OpAsmParser::UnresolvedOperand state[3], output;
+  Type stateTypes[3], outputType;
+  // What stands in `with`, and the destinations behind the output.
+  SmallVector<OpAsmParser::UnresolvedOperand> others, more;
+  SmallVector<Type> otherTypes, moreTypes;
   DimsAttr dims;
+  SMLoc loc = parser.getCurrentLocation();
   if (parser.parseOperand(state[0]) || parser.parseComma() || parser.parseOperand(state[1]) || parser.parseComma() ||
       parser.parseOperand(state[2]) || parser.parseColonType(stateTypes[0]) || parser.parseComma() ||
-      parser.parseType(stateTypes[1]) || parser.parseComma() || parser.parseType(stateTypes[2]) ||
-      parser.parseKeyword("into") || parser.parseLParen() || parser.parseOperand(output) || parseDims(parser, dims) ||
+      parser.parseType(stateTypes[1]) || parser.parseComma() || parser.parseType(stateTypes[2]))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("with")) && (parser.parseLParen() || parser.parseOperandList(others) ||
+                                                         parser.parseColonTypeList(otherTypes) || parser.parseRParen()))
+    return failure();
+  if (parser.parseKeyword("into") || parser.parseLParen() || parser.parseOperand(output) || parseDims(parser, dims) ||
       parser.parseColonType(outputType))
     return failure();
-  bool hasLse = succeeded(parser.parseOptionalComma());
-  if (hasLse && (parser.parseOperand(lse) || parser.parseColonType(lseType)))
+  while (succeeded(parser.parseOptionalComma()))
+    if (parser.parseOperand(more.emplace_back()) || parser.parseColonType(moreTypes.emplace_back()))
+      return failure();
+  if (parser.parseRParen() || parser.parseOptionalAttrDict(result.attributes))
     return failure();
-  if (parser.parseRParen() || parser.parseOptionalAttrDict(result.attributes) ||
-      parser.resolveOperands(state, stateTypes, parser.getCurrentLocation(), result.operands) ||
+  if (more.size() != others.size() && more.size() != others.size() + 1)
+    return parser.emitError(loc, "'into' has ")
+           << more.size() << " destinations behind the output, expected one for each of the " << others.size()
+           << " in 'with', and before them a log-sum-exp or none";
+  if (parser.resolveOperands(state, stateTypes, loc, result.operands) ||
+      parser.resolveOperands(others, otherTypes, loc, result.operands) ||
       parser.resolveOperand(output, outputType, result.operands) ||
-      (hasLse && parser.resolveOperand(lse, lseType, result.operands)))
+      parser.resolveOperands(more, moreTypes, loc, result.operands))
     return failure();
-  result.getOrAddProperties<Properties>().output_dims = dims;
-  for (Type type : {outputType, lseType})
-    if (type && isa<RankedTensorType>(type))
+  Properties &properties = result.getOrAddProperties<Properties>();
+  properties.output_dims = dims;
+  int32_t count = others.size();
+  llvm::copy(ArrayRef<int32_t>({1, 1, 1, count, 1, int32_t(more.size()) - count, count}),
+             properties.operandSegmentSizes.begin());
+  moreTypes.insert(moreTypes.begin(), outputType);
+  for (Type type : moreTypes)
+    if (isa<RankedTensorType>(type))
       result.addTypes(type);
   return success();
 }
 
 void FinalizeOp::print(OpAsmPrinter &printer) {
   printer << ' ' << getAcc() << ", " << getMax() << ", " << getSum() << " : " << getAcc().getType() << ", "
-          << getMax().getType() << ", " << getSum().getType() << " into(" << getOutput();
+          << getMax().getType() << ", " << getSum().getType();
+  if (OperandRange others = getOthers(); !others.empty())
+    printer << " with(" << others << " : " << others.getTypes() << ')';
+  printer << " into(" << getOutput();
   printDims(printer, getOutputDims());
   printer << " : " << getOutput().getType();
-  if (getLse())
-    printer << ", " << getLse() << " : " << getLse().getType();
+  for (Value destination : getDpsInits().drop_front())
+    printer << ", " << destination << " : " << destination.getType();
   printer << ')';
-  printer.printOptionalAttrDict((*this)->getAttrs(), {getOutputDimsAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getOutputDimsAttrName()});
+}
+
+/// Each of the others has a destination of its rank, element type and bins, with as many rows as the output.
+static LogicalResult verifyOthers(FinalizeOp op, int64_t rows) {
+  for (auto [i, other, destination] : llvm::enumerate(op.getOthers(), op.getOtherOutputs())) {
+    auto from = cast<ShapedType>(other.getType()), to = cast<ShapedType>(destination.getType());
+    std::string role = ("result " + Twine(i) + " of 'with'").str();
+    if (from.getRank() != to.getRank() || from.getElementType() != to.getElementType() ||
+        !llvm::is_contained({1, 2}, from.getRank()))
+      return op.emitOpError() << role << " has type " << to << ", but the state has " << from;
+    if (failed(verifySameExtent(op, "rows", "output", rows, role, to.getDimSize(0))))
+      return failure();
+    if (from.getRank() == 2 &&
+        failed(verifySameExtent(op, "bins", "state", from.getDimSize(1), role, to.getDimSize(1))))
+      return failure();
+  }
+  return success();
 }
 
 LogicalResult FinalizeOp::verify() {
@@ -243,6 +323,8 @@ LogicalResult FinalizeOp::verify() {
   int64_t rows = getStaticDimSize(getOutput(), getOutputDims(), Dim::Seq);
   if (failed(verifyRows(*this, "output", rows, getAcc())) ||
       failed(verifyColumns(*this, "output", getStaticDimSize(getOutput(), getOutputDims(), Dim::Depth), getAcc())))
+    return failure();
+  if (failed(verifyOthers(*this, rows)))
     return failure();
   if (!getLse())
     return success();

@@ -71,18 +71,21 @@ bool isAllowedInRegion(Operation &op) {
          llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
 }
 
-LogicalResult verifyRegion(ScoringOpInterface op, StringRef name, Region &region, bool isScore) {
-  if (region.empty())
-    return success();
+LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
+  auto [name, region] = named;
   SmallVector<Type> wanted;
-  if (isScore)
+  if (!named.isMask())
     wanted.push_back(op.getScoreType());
   wanted.append(4, IndexType::get(op->getContext()));
   llvm::append_range(wanted, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
-  Block &block = region.front();
+  Block &block = region->front();
   if (block.getNumArguments() != wanted.size())
     return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
-                             << wanted.size() << ": (" << (isScore ? "s, " : "") << "b, h, q, k, captures...)";
+                             << wanted.size() << ": ("
+                             << (named.isMask()     ? ""
+                                 : name == "weight" ? "p, "
+                                                    : "s, ")
+                             << "b, h, q, k, captures...)";
   for (auto [arg, type] : llvm::zip_equal(block.getArguments(), wanted)) {
     if (arg.getType() != type)
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
@@ -91,9 +94,12 @@ LogicalResult verifyRegion(ScoringOpInterface op, StringRef name, Region &region
   auto yield = block.empty() ? nullptr : dyn_cast<YieldOp>(block.back());
   if (!yield)
     return op->emitOpError() << name << " region must end in attn.yield";
-  Type result = isScore ? Type(op.getScoreType()) : Type(IntegerType::get(op->getContext(), 1));
-  if (yield.getOperand().getType() != result)
-    return op->emitOpError() << name << " region yields " << yield.getOperand().getType() << ", expected " << result;
+  SmallVector<Type> results = {named.isMask() ? Type(IntegerType::get(op->getContext(), 1)) : Type(op.getScoreType())};
+  if (name == "tally")
+    results.insert(results.begin(), IndexType::get(op->getContext()));
+  if (yield.getOperandTypes() != TypeRange(results))
+    return op->emitOpError() << name << " region yields " << yield.getOperandTypes() << ", expected "
+                             << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "");
   for (Operation &inner : block)
     if (!isAllowedInRegion(inner))
       return inner.emitOpError() << "is not allowed in the " << name
@@ -139,8 +145,14 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
 }
 
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {
-  return success(succeeded(verifyRegion(op, "score", op.getScore(), /*isScore=*/true)) &&
-                 succeeded(verifyRegion(op, "mask", op.getMask(), /*isScore=*/false)));
+  return success(llvm::all_of(getNamedRegions(op),
+                              [&](const NamedRegion &region) { return succeeded(verifyRegion(op, region)); }));
+}
+
+LogicalResult syntax::verifyElement(Operation *op, StringRef role, Value value, Type wanted) {
+  if (getElementTypeOrSelf(value) == wanted)
+    return success();
+  return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(value) << ", expected " << wanted;
 }
 
 LogicalResult syntax::verifyState(Operation *op, Value acc, Value max, Value sum) {
@@ -164,6 +176,6 @@ LogicalResult syntax::verifyState(Operation *op, Value acc, Value max, Value sum
 
 LogicalResult LengthOp::verify() {
   if (!isa_and_nonnull<ScoringOpInterface>((*this)->getParentOp()))
-    return emitOpError() << "expected to stand in a score or mask region";
+    return emitOpError() << "expected to stand in a region of attention";
   return success();
 }

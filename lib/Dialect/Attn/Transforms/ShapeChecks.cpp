@@ -86,9 +86,10 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
       requireSame(extent(length, 0), query(Dim::Batch), Twine(role) + " has another batch size than query");
-  for (auto [region, isScore] : {std::pair(&op.getScore(), true), std::pair(&op.getMask(), false)})
-    region->walk(
-        [&, region = region, isScore = isScore](tensor::ExtractOp read) { addForCapture(op, read, *region, isScore); });
+  if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
+    requireSame(extent(op.getSink(), 0), queryHeads, "sink has another head count than query");
+  for (const NamedRegion &named : getNamedRegions(op))
+    named.region->walk([&](tensor::ExtractOp read) { addForCapture(op, read, *named.region, !named.isMask()); });
 }
 
 /// A captured tensor that is read at a plain batch, head, query or key index must reach that far.

@@ -37,15 +37,33 @@ mlir::FloatType getScoreType(mlir::Type elementType);
 
 namespace saccade::attn {
 
-/// Where the index arguments stand in a region: a score region has the score in front of them.
+/// Where the index arguments stand in a region: all but masks have a score or a weight in front of them.
 struct RegionArguments {
-  mlir::Value score; ///< null in a mask region
+  mlir::Value score; ///< of a weight region the weight; null in a mask region
   mlir::Value batch, head, query, key;
   mlir::Block::BlockArgListType captures;
 };
 
-/// Names the arguments of the entry block of a score (`isScore`) or mask region. The region must not be empty.
+/// Names the arguments of the entry block of a mask region or (`isScore`) of one that takes a score or a weight. The
+/// region must not be empty.
 RegionArguments getRegionArguments(mlir::Region &region, bool isScore);
+
+/// A region of attention and the clause that it is written as.
+struct NamedRegion {
+  llvm::StringRef name;
+  mlir::Region *region;
+  bool isMask() const { return name == "mask"; }
+};
+
+/// The regions that are not empty, in the order in which they are printed: mask, score, weight, tallies.
+llvm::SmallVector<NamedRegion> getNamedRegions(ScoringOpInterface op);
+
+/// Copies the regions of `from` into `to`, which has as many tallies.
+void cloneRegions(ScoringOpInterface from, ScoringOpInterface to);
+
+/// Whether what `weight` yields is proportional to the weight: twice as much for twice the weight, whatever else it
+/// reads. Then it may be asked before the weights' sum is known. False means: could not be shown.
+bool isProportional(mlir::Region &weight);
 
 /// The extent of dimension `dim` of `value`, whose dimensions are named `dims`: a constant attribute where it is
 /// static, a `dim` op else, 1 where the operand does not have that dimension.

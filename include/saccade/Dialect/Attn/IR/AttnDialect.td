@@ -16,9 +16,9 @@ def Attn_Dialect : Dialect {
     online softmax made visible. Everything around attention stays in `linalg`, `tensor`, `arith` and `math`.
 
     Semantics that hold for every target:
-    - The order is scale, score, mask, softmax. 16-bit inputs are accumulated in f32, f64 in f64.
+    - The order is scale, score, mask, softmax, weight. 16-bit inputs are accumulated in f32, f64 in f64.
     - The mask is a set of (query, key) pairs, never a finite number added to a score.
-    - A row without a key gives output 0 and log-sum-exp −inf, never NaN.
+    - A row without a key and without a sink gives output 0 and log-sum-exp −inf, never NaN.
     - Elements beyond a length never influence anything, even if they are NaN. A masked NaN key inside the
       length is harmless; a masked NaN or Inf value there may reach the rows of its tile.
     - The log-sum-exp is the natural logarithm.

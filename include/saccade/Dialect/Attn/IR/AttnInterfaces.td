@@ -8,8 +8,9 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
   let cppNamespace = "::saccade::attn";
   let description = [{
     An op that scores queries against keys: it has query, key and value operands with named dimensions, a
-    scale, an optional score region `(s, b, h, q, k, captures...) -> s` and an optional mask region
-    `(b, h, q, k, captures...) -> i1`. Analyses and code generators see attention through this interface, so
+    scale, and regions, each optional: score `(s, b, h, q, k, captures...) -> s`, mask `(b, h, q, k, captures...) -> i1`,
+    weight `(p, b, h, q, k, captures...) -> p` and any number of tallies
+    `(s, b, h, q, k, captures...) -> (bin, weight)`. Analyses and code generators see attention through this interface, so
     that they need not know whether it is whole (`attn.attention`) or one step over keys (`attn.accumulate`).
   }];
   let methods = [
@@ -25,6 +26,8 @@ def Attn_ScoringOpInterface : OpInterface<"ScoringOpInterface"> {
     InterfaceMethod<"", "::saccade::attn::DimsAttr", "getValueDims">,
     InterfaceMethod<"Empty where scores stay as they are.", "::mlir::Region &", "getScore">,
     InterfaceMethod<"Empty where every key is visible.", "::mlir::Region &", "getMask">,
+    InterfaceMethod<"Empty where weights stay as they are.", "::mlir::Region &", "getWeight">,
+    InterfaceMethod<"One a tally.", "::mlir::MutableArrayRef<::mlir::Region>", "getTallyRegions">,
   ];
   let extraSharedClassDeclaration = [{
     /// The type in which scores and sums are held: f64 for f64 inputs, else f32.

@@ -14,9 +14,11 @@ include "mlir/Interfaces/TilingInterface.td"
 class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
 def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
+def Attn_Sink : AnyTypeOf<[AnyFloat, 1DTensorOf<[AnyFloat]>], "a number or one number a head">;
 def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer a batch">;
 
-def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments,
+    IsolatedFromAbove,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
@@ -34,11 +36,21 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Iso
       batch. They are loop bounds, not masks. Rows from `q_len` on give 0 (log-sum-exp −inf).
     - `scale(...)`: a constant or a scalar; 1/sqrt(depth of keys) without it.
     - `at(%b, %h, %q, %k)`: the absolute position of element 0. Region arguments are absolute.
+    - `sink(...)`: one more score of every row, a number or one a head (element 0 is the first head of the query), that
+      takes its part of the softmax and has no value. No region sees it. −inf is no sink.
     - `mask`: `causal<top_left>`, `causal<bottom_right>` (counted from the lengths), `causal<N>` (key ≤ query + N),
       `window<L, R>` (query − L ≤ key ≤ query + R, `*` for no bound), or a region `(%b, %h, %q, %k, captures...)`.
       Several may follow one another; all must hold. They become one region.
     - `score(%s, %b, %h, %q, %k, captures...)`: a region from the scaled score to the score.
-    - `lse` before the types asks for the log-sum-exp, b×h×q, as a second result.
+    - `weight(%p, %b, %h, %q, %k, captures...)`: a region from the probability of a visible key to what its value is
+      multiplied by. The log-sum-exp and tallies do not see it.
+    - `tally<N>(%s, %b, %h, %q, %k, captures...)`: a region that yields a bin (an index) and a number for a visible key
+      with the score %s. The result, b×h×q×N, is for every bin the sum of probability · number over its keys; a bin
+      outside of 0 ... N − 1 does not count. May be repeated; there are as many results.
+    - `lse` before the types asks for the log-sum-exp, b×h×q, as a further result; it includes the sink. `max` asks for
+      the largest score of a row's visible keys (−inf for none) and `argmax` for its position, an i64, the first of equal
+      ones (−1 for none): the sink is none of them, and a NaN is never the largest.
+    - The results are, in this order: output, `lse`, `max`, `argmax`, tallies.
 
     ```mlir
     %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)
@@ -56,16 +68,23 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Iso
   }];
   let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                        Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
-                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
+                       Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
-  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse);
-  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$row_max,
+                      Optional<AnyRankedTensor>:$argmax, Variadic<AnyRankedTensor>:$tallies);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
+                        VariadicRegion<SizedRegion<1>>:$tally_regions);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The dimensions of a result: those of the output; for others those of b, h, s that it has, in this order, and `d`
+    /// for the bins of a tally.
+    ::llvm::SmallVector<::saccade::attn::Dim> getResultDims(::mlir::Value result);
+  }];
 }
 
 def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, IsolatedFromAbove,
@@ -91,22 +110,32 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     ```
     The state may have more rows than the query tile and the accumulator more columns than the values: code
     generators like to round up. There the accumulator is unspecified afterwards; max and sum keep their values.
+
+    Behind these three `into` takes a sum for every bin (rows × bins, which shrinks as `sum` does) for each tally region,
+    and, where someone asks for it, the largest score of the row, not scaled to base 2, and its position.
+
+    A weight region changes what values are multiplied by, after their sum was taken. It must be proportional to its
+    argument, or the step be `final`: then max and sum are those of all keys, and stay, and so does all but the
+    accumulator; the region is given 2^(t − max) / sum, and sum times what it yields is accumulated.
   }];
   let arguments = (ins Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
                        Variadic<AnyType>:$captures, Optional<Index>:$q_len, Optional<Index>:$kv_len,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at,
-                       Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
+                       Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$tallies,
+                       Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, OptionalAttr<Attn_ScheduleAttr>:$schedule);
+                       OptionalAttr<F64Attr>:$scale, UnitAttr:$final, OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
-  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask);
+  let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
+                        VariadicRegion<SizedRegion<1>>:$tally_regions);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(*this, getAccMutable().getOperandNumber(), 3);
+      unsigned first = getAccMutable().getOperandNumber();
+      return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
   }];
 }
@@ -139,9 +168,9 @@ def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
   }];
 }
 
-def Attn_FinalizeOp : Attn_Op<"finalize", [DestinationStyleOpInterface,
+def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "the results of a state: output and log-sum-exp";
+  let summary = "the results of a state: output, log-sum-exp, tallies";
   let description = [{
     output = acc / sum (0 where sum is 0), lse = ln2 · max + ln sum (−inf where sum is 0). The outputs may
     have fewer rows than the state. `output` is 2-D (`s` and `d` in either order), `lse` 1-D.
@@ -150,22 +179,27 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [DestinationStyleOpInterface,
     %o = attn.finalize %acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>
         into(%out[s,d] : tensor<?x64xbf16>)
     ```
+
+    `with(...)` names more of the state: tallies, which are divided by sum (0 where sum is 0) likewise, largest scores and
+    their positions, which are copied. For each there is one destination more, behind the log-sum-exp.
   }];
-  let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum,
-                       Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Attn_DimsAttr:$output_dims,
+  let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$others,
+                       Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Variadic<Attn_Shaped>:$other_outputs,
+                       Attn_DimsAttr:$output_dims,
                        OptionalAttr<Attn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let hasCustomAssemblyFormat = 1;
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(*this, 3, getLse() ? 2 : 1);
+      unsigned first = getOutputMutable().getOperandNumber();
+      return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
   }];
 }
 
 def Attn_LengthOp : Attn_Op<"length", [Pure]> {
-  let summary = "the number of queries or keys that count, inside a score or mask region";
+  let summary = "the number of queries or keys that count, inside a region of attention";
   let description = [{
     Answers with the `q_len` or `kv_len` of the batch at hand, or the extent of the operand where no length is
     given, `at` included: the absolute end of the sequence.
@@ -181,9 +215,13 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
 }
 
 def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp"]>]> {
-  let summary = "ends a score or mask region";
-  let arguments = (ins AnyType:$operand);
-  let assemblyFormat = "$operand attr-dict `:` type($operand)";
+  let summary = "ends a region of attention";
+  let arguments = (ins Variadic<AnyType>:$operands);
+  let assemblyFormat = "$operands attr-dict `:` type($operands)";
+  let extraClassDeclaration = [{
+    /// What all but tallies yield.
+    ::mlir::Value getOperand() { return getOperands().front(); }
+  }];
 }
 
 def Attn_LaunchOp : Attn_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
