@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-void saccade::buildBufferizePipeline(OpPassManager &pm) {
+void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target) {
   // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
@@ -22,6 +22,7 @@ void saccade::buildBufferizePipeline(OpPassManager &pm) {
   // Equal views become one, so that copies of a view to itself go away.
   pm.addPass(createCSEPass());
   pm.addPass(createTaskKeepingCanonicalizer());
+  pm.addPass(createPackFactors({target.name.str()}));
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -35,7 +35,7 @@ const Stage stages[] = {
     // Whole tensors become parallel tasks over tiles.
     {"tiling", [](OpPassManager &pm, const CompileOptions &) { buildTilingPipeline(pm); }},
     // Tasks pass memory, results are the caller's.
-    {"bufferize", [](OpPassManager &pm, const CompileOptions &) { buildBufferizePipeline(pm); }},
+    {"bufferize", [](OpPassManager &pm, const CompileOptions &options) { buildBufferizePipeline(pm, *options.target); }},
     // Tiles become register-blocked vector code, then the LLVM dialect.
     {"codegen", [](OpPassManager &pm, const CompileOptions &options) { buildCPUCodegenPipeline(pm, *options.target); }},
     // Only now is the calling convention of the entries final.
@@ -96,5 +96,5 @@ void saccade::registerPasses() {
   registerSaccadeTilingPasses();
   registerSaccadeBufferizePasses();
   PassPipelineRegistration<>("saccade-bufferize", "The bufferize stage: from tensors to buffers and tasks",
-                             buildBufferizePipeline);
+                             [](OpPassManager &pm) { buildBufferizePipeline(pm, *lookupCPUTarget("host")); });
 }

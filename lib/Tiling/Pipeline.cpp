@@ -12,6 +12,7 @@ std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
 void saccade::buildTilingPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
+  pm.addNestedPass<func::FuncOp>(createFoldBias());
   // Only what is still outside of the tasks of attention.
   pm.addNestedPass<func::FuncOp>(createTileLinalg());
   pm.addPass(createTaskKeepingCanonicalizer());

@@ -7,6 +7,7 @@
 #ifndef SACCADE_BUFFERIZE_BUFFERIZE_H
 #define SACCADE_BUFFERIZE_BUFFERIZE_H
 
+#include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -20,7 +21,7 @@ void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &regist
 /// regions of attn ops, nothing is allocated in a loop but the static scratch of a task, and what an entry allocates it
 /// releases after the last use. Neither a result nor an argument is copied as a whole where its strides do not force
 /// it.
-void buildBufferizePipeline(mlir::OpPassManager &pm);
+void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 
 } // namespace saccade
 

@@ -41,6 +41,21 @@ def BufferizeTensors : Pass<"attn-bufferize-tensors", "::mlir::ModuleOp"> {
                            "::mlir::memref::MemRefDialect"];
 }
 
+def PackFactors : Pass<"attn-pack-factors", "::mlir::ModuleOp"> {
+  let summary = "pack the right sides of products once for all tasks";
+  let description = [{
+    Where several tasks multiply with the same columns of a matrix (weights), it becomes panels in a loop of its own before
+    them, and the product `attn.multiply`, which also takes over a fill with 0 or a broadcast bias that it started from.
+    Whether it pays, and whether strides let the left side be read in place, may be known at run time only; then the
+    loop stays beside it as it was, and no memory is taken where it runs. Panels live as long as the call and are as large as the
+    matrix (twice that for 16-bit elements that are not multiplied in pairs).
+  }];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::saccade::attn::AttnDialect"];
+}
+
 def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
   let summary = "make every parallel loop a task";
   let description = [{

@@ -32,6 +32,16 @@ def VerifyTiled : Pass<"attn-verify-tiled", "::mlir::func::FuncOp"> {
   }];
 }
 
+def FoldBias : Pass<"attn-fold-bias", "::mlir::func::FuncOp"> {
+  let summary = "start products from the bias that is added to them";
+  let description = [{
+    A product that starts from 0, to which a vector along its columns is added, starts from that vector; one that is only
+    rounded to the type of its factors is computed in it, which means the same: sums are held in f32.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
   let summary = "cuts the structured ops around attention into parallel tasks";
   let description = [{

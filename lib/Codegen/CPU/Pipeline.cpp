@@ -11,6 +11,7 @@ void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target
   function.addPass(createLowerAccumulate({level}));
   function.addPass(createLowerState({level}));
   function.addPass(createLowerContraction({level}));
+  function.addPass(createLowerMultiply({level}));
   // After the contractions: what is left of linalg is elementwise or a reduction.
   function.addPass(createLowerLinalg({level}));
   // Vectors of exponentials and the like would become scalar calls.

@@ -42,6 +42,16 @@ def LowerContraction : Pass<"attn-lower-contraction", "::mlir::func::FuncOp"> {
   let dependentDialects = productDialects;
 }
 
+def LowerMultiply : Pass<"attn-lower-multiply", "::mlir::func::FuncOp"> {
+  let summary = "turns attn.pack and attn.multiply into register-blocked vector code";
+  let description = [{
+    The whole reduction in one pass over blocks of rows that fit the second-level cache, panel by panel, the rows read
+    where they are. Results go from registers to where they are wanted.
+  }];
+  let options = [TargetOption];
+  let dependentDialects = productDialects;
+}
+
 def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {
   let summary = "turns linalg ops on buffers into vector loops";
   let description = [{

@@ -198,6 +198,48 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
   }];
 }
 
+def Attn_PackOp : Attn_Op<"pack"> {
+  let summary = "lays out the right side of a product as the microkernels read it";
+  let description = [{
+    Writes panels: panels[c / L][w][c % L] is word w of column c of the product. A word is `step` neighbours along the
+    reduced dimension, the second 0 where there is none. `source` has a row for each column of the product. What a
+    last panel has too many repeats the last column.
+
+    ```mlir
+    attn.pack %w into %panels step(2) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$source,
+                       Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemWrite]>:$panels,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$step);
+  let assemblyFormat = [{
+    $source `into` $panels `step` `(` $step `)` attr-dict `:` type($source) `,` type($panels)
+  }];
+}
+
+def Attn_MultiplyOp : Attn_Op<"multiply"> {
+  let summary = "a matrix product whose right side is packed, and a bias of its columns";
+  let description = [{
+    result[r, c] = bias[c] + Σ_w left[r, w] · panels[c / L][w][c % L], in the type of the panels, rounded once to that of
+    the result. Without a bias it starts from 0. `left` is read where it is: its rows are contiguous, and its words are
+    what they are in the panels (`step` elements, and no half word at the end).
+
+    ```mlir
+    attn.multiply %x, %panels bias(%b) into %y step(1)
+        : memref<?x?xf32, strided<[?, 1]>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1]>>
+    ```
+  }];
+  let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$left,
+                       Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemRead]>:$panels,
+                       Arg<Optional<MemRefRankOf<[AnyFloat], [1]>>, "", [MemRead]>:$bias,
+                       Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemWrite]>:$result,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$step);
+  let assemblyFormat = [{
+    $left `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `step` `(` $step `)` attr-dict
+    `:` type($left) `,` type($panels) (`,` type($bias)^)? `into` type($result)
+  }];
+}
+
 def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let summary = "the number of queries or keys that count, inside a region of attention";
   let description = [{
