@@ -77,7 +77,8 @@ void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value 
   emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, step);
   emitPackPanels(e, b, columns, packedB, step);
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
-  Value fullEnd = e.roundDown(rows, full.rows);
+  // Whole groups: what tails have too many rows stays inside of the last one.
+  Value fullEnd = e.roundDown(rows, rowGroup);
   e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
     auto product = [&](Value row, RegisterBlock registers) {
       auto at = [&](unsigned i, unsigned j) {
