@@ -21,10 +21,10 @@ static constexpr int64_t cacheBytes = 640 * 1024;
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth,
                                               const CPUTarget &target) {
   // A step holds the packed keys and values; a task also its queries and its accumulator. Steps of 512 keys are
-  // where rescaling and packing stop to show, twice as many where products of pairs are twice as fast; halve both until
-  // they fit.
+  // where rescaling and packing stop to show, twice as many where products of pairs are twice as fast. A task that has more
+  // than 512 queries packs the keys of shorter sequences once. Halve both until they fit; rows stay whole groups.
   int64_t step = target.productStep(element, element);
-  int64_t rows = 384, cols = 512 * step;
+  int64_t rows = 576, cols = 512 * step;
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / step / 8;
   while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;

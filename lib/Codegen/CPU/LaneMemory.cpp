@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -47,6 +48,18 @@ public:
 
   /// Whether vector.load takes this buffer and these lanes as they are.
   bool isPlain() const { return elementStep() == 1 && !strides.empty() && strides.back() == 1 && !isBoolean(); }
+
+  /// Whether lanes follow a dimension whose stride is known at run time only, and lie beside each other if it is 1.
+  bool mayBeContiguous() const {
+    bool isLast = !indices.empty() && !indices.back().vector && indices.back().step == 1 &&
+                  ShapedType::isDynamic(strides.back()) && !isBoolean();
+    return isLast && llvm::all_of(indices.drop_back(), [](const LaneIndex &index) { return index.isUniform(); });
+  }
+  /// Whether it is 1. Call after flatten().
+  Value isContiguous() {
+    Value one = arith::ConstantIndexOp::create(b, loc, 1);
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, runTimeStrides.back(), one);
+  }
 
   SmallVector<Value> bases() {
     SmallVector<Value> result;
@@ -170,8 +183,22 @@ Value saccade::cpu::loadLanes(OpBuilder &b, Location loc, Value memref, ArrayRef
       return vector::LoadOp::create(b, loc, type, view, zero);
     if (isContiguous)
       return vector::MaskedLoadOp::create(b, loc, type, view, zero, mask, zeroes(b, loc, type));
-    return vector::GatherOp::create(b, loc, type, view, zero, access.distances(), mask ? mask : allLanes(b, loc, lanes),
-                                    zeroes(b, loc, type));
+    auto gather = [&]() -> Value {
+      return vector::GatherOp::create(b, loc, type, view, zero, access.distances(),
+                                      mask ? mask : allLanes(b, loc, lanes), zeroes(b, loc, type));
+    };
+    if (!access.mayBeContiguous())
+      return gather();
+    // A gather takes an access a lane: where the stride may be 1, it is asked.
+    auto chosen = scf::IfOp::create(b, loc, type, access.isContiguous(), /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(chosen.thenBlock());
+    Value loaded = mask ? vector::MaskedLoadOp::create(b, loc, type, view, zero, mask, zeroes(b, loc, type)).getResult()
+                        : vector::LoadOp::create(b, loc, type, view, zero).getResult();
+    scf::YieldOp::create(b, loc, loaded);
+    b.setInsertionPointToStart(chosen.elseBlock());
+    scf::YieldOp::create(b, loc, gather());
+    return chosen.getResult(0);
   }
   auto bytes = VectorType::get(lanes, b.getI8Type());
   Value none = zeroes(b, loc, bytes), loaded;

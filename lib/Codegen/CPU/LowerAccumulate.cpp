@@ -4,13 +4,13 @@
 // weighted values by register-blocked products. Stands after bufferization, where memory is explicit.
 //
 //===----------------------------------------------------------------------===//
+#include "Finalize.h"
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
 #include "ScoreTile.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "llvm/Support/MathExtras.h"
@@ -50,6 +50,9 @@ private:
     Value matrix, rows, share;
   };
   SmallVector<Ahead> ahead;
+  // Whether this is the first and the last step of a state that is the loop's own; else unset.
+  std::optional<LoopState> loop;
+  Value isFirst, isLast;
 
   LogicalResult check();
   Value view(Value operand, DimsAttr dims);
@@ -58,6 +61,7 @@ private:
     Value size;
   };
   Scale splitScale();
+  Value valuesInPlace(Value matrix, function_ref<void()> pack);
   void pack(int64_t maxQueries, int64_t maxKeys, Value flip);
   Exp2Error weightError();
   void lookAhead();
@@ -68,6 +72,8 @@ private:
   void computePanel(const Block &rows, unsigned vectors, Value panel);
   void keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
   void computeScores(const Block &rows);
+  void clearRows(Value row);
+  SmallVector<Value> scaledRows(Value row, Value first, RegisterBlock block, Value column);
   void addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
   void addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach);
 };
@@ -128,13 +134,42 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   query = e.alloc({maxQueries, depthWords});
   key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthWords, panel});
   value = e.alloc({int64_t(llvm::divideCeil(maxKeys, step)), columns});
+  Value values = view(op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
   emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
-  emitPackColumns(e, view(op.getValue(), op.getValueDims()), value, step);
+  value = valuesInPlace(values, [&] { emitPackColumns(e, values, value, step); });
+}
+
+/// Values as they are where they lie as packing would leave them; what `pack` makes of them elsewhere.
+Value Lowering::valuesInPlace(Value matrix, function_ref<void()> pack) {
+  auto type = cast<MemRefType>(matrix.getType());
+  if (step > 1 || type.getElementType() != e.type || type.getDimSize(1) != columns) {
+    pack();
+    return value;
+  }
+  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, matrix);
+  auto is = [&](Value x, int64_t y) {
+    return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, x, e.index(y));
+  };
+  Value isPacked = e.b.createOrFold<arith::AndIOp>(e.loc, is(metadata.getStrides()[0], columns),
+                                                   is(metadata.getStrides()[1], 1));
+  auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {columns, 1});
+  auto common = MemRefType::get({ShapedType::kDynamic, columns}, e.type, layout);
+  auto inPlace = [&]() -> SmallVector<Value> {
+    SmallVector<OpFoldResult> strides = {e.b.getIndexAttr(columns), e.b.getIndexAttr(1)};
+    return {memref::ReinterpretCastOp::create(e.b, e.loc, common, metadata.getBaseBuffer(),
+                                              metadata.getConstifiedMixedOffset(),
+                                              metadata.getConstifiedMixedSizes(), strides)};
+  };
+  auto packed = [&]() -> SmallVector<Value> {
+    pack();
+    return {memref::CastOp::create(e.b, e.loc, common, value)};
+  };
+  return e.choose(isPacked, inPlace, packed)[0];
 }
 
 /// Finds what the next step reads: its keys and values, and its queries where they are others.
@@ -158,12 +193,14 @@ void Lowering::lookAhead() {
   add(op.getQuery(), op.getQueryDims(), e.b.createOrFold<arith::AndIOp>(e.loc, next.exists, next.isNewItem));
 }
 
-/// Row `tileRow`'s share of it.
+/// Row `tileRow`'s share of it, and where its result will be.
 void Lowering::prefetch(Value tileRow) {
   for (const Ahead &each : ahead) {
     Value begin = e.b.createOrFold<arith::MulIOp>(e.loc, tileRow, each.share);
     emitPrefetchRows(e, each.matrix, begin, e.min(e.add(begin, each.share), each.rows));
   }
+  if (loop)
+    loop->prefetchRows(e, tileRow, e.select(isLast, e.add(tileRow, 1), tileRow));
 }
 
 /// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
@@ -239,25 +276,44 @@ void Lowering::computeScores(const Block &rows) {
   e.ifElse(e.isLess(e.mul(end, panel), rows.reach.end), [&] { computePanel(rows, 1, end); });
 }
 
+/// factor · acc for one block of columns from `column` on, and nothing where there is no accumulator yet.
+SmallVector<Value> Lowering::scaledRows(Value row, Value first, RegisterBlock block, Value column) {
+  auto load = [&] {
+    SmallVector<Value> acc;
+    for (unsigned i = 0; i < block.rows; ++i) {
+      Value factor = e.broadcast(e.load(state->factors, {e.add(first, i)}));
+      for (unsigned j = 0; j < block.vectors; ++j) {
+        Value old = e.loadVector(op.getAcc(), {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
+        acc.push_back(e.mulf(old, factor));
+      }
+    }
+    return acc;
+  };
+  if (!loop)
+    return load();
+  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
+  return e.choose(isFirst, [&] { return zeros; }, load);
+}
+
+/// The accumulator of a group that sees nothing yet.
+void Lowering::clearRows(Value row) {
+  e.loop(row, e.add(row, rowGroup), 1, [&](Value r) {
+    e.loop(e.index(0), e.index(columns), e.lanes(), [&](Value c) { e.storeVector(e.splat(0.0), op.getAcc(), {r, c}); });
+  });
+}
+
 /// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either end
 /// of `reach` may have a key outside of it, whose weight is 0.
 void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach) {
-  auto at = [&](unsigned i, unsigned j) {
-    return SmallVector<Value>{e.add(e.add(row, first), i), e.add(column, j * e.lanes())};
-  };
-  SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i) {
-    Value factor = e.broadcast(e.load(state->factors, {e.add(first, i)}));
-    for (unsigned j = 0; j < block.vectors; ++j)
-      acc.push_back(e.mulf(e.loadVector(op.getAcc(), at(i, j)), factor));
-  }
+  SmallVector<Value> acc = scaledRows(row, first, block, column);
   acc = emitMicrokernel(
       e, block, step, e.div(reach.begin, step), e.ceilDiv(reach.end, step), acc,
       [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
       [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
-      e.storeVector(acc[i * block.vectors + j], op.getAcc(), at(i, j));
+      e.storeVector(acc[i * block.vectors + j], op.getAcc(),
+                    {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
 }
 
 void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach) {
@@ -278,23 +334,23 @@ void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, Key
 /// Folds the whole tile into the rows [row, row + rowGroup) of the state.
 void Lowering::computeGroup(ScoreTile &tile, Value row) {
   Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
-  KeyRange reach = tile.reach(row, rows, keys), common = reach;
-  if (tile.isPlain())
-    common = tile.commonReach(row, rows, reach, keys);
-  e.ifElse(e.isLess(reach.begin, reach.end), [&] {
-    if (tile.isPlain())
-      for (int64_t r = 0; r < rowGroup; ++r)
-        e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->lanesOf, {e.index(r), e.index(0)});
+  KeyRange reach = tile.reach(row, rows, keys), common = tile.commonReach(row, rows, reach, keys);
+  auto compute = [&] {
+    for (int64_t r = 0; r < rowGroup; ++r)
+      e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->lanesOf, {e.index(r), e.index(0)});
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
       computeScores({tile, row, first, count, isTail, reach, common});
     });
     if (!tile.isPlain())
-      e.loop(e.index(0), rows, 1, [&](Value r) {
-        e.storeVector(tile.scoreRow(r, e.add(row, r), reach, keys), state->lanesOf, {r, e.index(0)});
-      });
+      tile.scoreGroup(*state, row, rows, reach, common, keys);
     tile.softmaxGroup(*state, row, rows, tile.columnsOf(reach), [&](Value r) { prefetch(e.add(row, r)); });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
-  });
+  };
+  Value isReached = e.isLess(reach.begin, reach.end);
+  if (!loop)
+    return e.ifElse(isReached, compute);
+  e.ifElse(isReached, compute, [&] { e.ifElse(isFirst, [&] { clearRows(row); }); });
+  e.ifElse(isLast, [&] { loop->finalizeRows(e, row, e.add(row, rows)); });
 }
 
 LogicalResult Lowering::run() {
@@ -313,7 +369,14 @@ LogicalResult Lowering::run() {
   lookAhead();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
   ScoreTile tile(e, op, scores, scale, step, weightError());
+  loop = LoopState::find(op);
+  if (loop) {
+    isFirst = loop->isFirstStep(e);
+    isLast = loop->isLastStep(e);
+  }
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
+  if (loop)
+    loop->takeOver(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
   return failure(tile.failed);
 }
 

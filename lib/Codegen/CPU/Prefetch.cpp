@@ -88,12 +88,13 @@ Value NextStep::view(Value operand) {
   return result == operand ? Value() : result;
 }
 
-void saccade::cpu::emitPrefetchRows(Emitter &e, Value matrix, Value begin, Value end) {
+void saccade::cpu::emitPrefetchRows(Emitter &e, Value matrix, Value begin, Value end,
+                                     bool isWrite) {
   auto type = cast<MemRefType>(matrix.getType());
   int64_t width = cacheLine * 8 / type.getElementTypeBitWidth();
   e.loop(begin, end, 1, [&](Value row) {
     for (int64_t column = 0; column < type.getDimSize(1); column += width)
-      memref::PrefetchOp::create(e.b, e.loc, matrix, ValueRange{row, e.index(column)}, /*isWrite=*/false,
+      memref::PrefetchOp::create(e.b, e.loc, matrix, ValueRange{row, e.index(column)}, isWrite,
                                  /*localityHint=*/3, /*isDataCache=*/true);
   });
 }

@@ -34,9 +34,9 @@ private:
   mlir::IRMapping next;
 };
 
-/// Asks for the rows [begin, end) of a 2-D memref whose inner stride is 1. Where it is not, this is useless, but does no
-/// harm.
-void emitPrefetchRows(Emitter &e, mlir::Value matrix, mlir::Value begin, mlir::Value end);
+/// Asks for the rows [begin, end) of a 2-D memref whose inner stride is 1, in order to write them where `isWrite`. With
+/// another stride this is useless, but does no harm.
+void emitPrefetchRows(Emitter &e, mlir::Value matrix, mlir::Value begin, mlir::Value end, bool isWrite = false);
 
 } // namespace saccade::cpu
 

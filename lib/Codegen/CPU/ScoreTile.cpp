@@ -167,6 +167,8 @@ KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group, Value keys) {
 bool ScoreTile::isPlain() { return op.getScore().empty() && bounds.isExact(); }
 
 KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group, Value keys) {
+  if (!bounds.isExact())
+    return {group.end, group.end};
   // What a row sees is bounded by straight lines, so that the first and the last row decide.
   return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group, keys), keys);
 }
@@ -178,9 +180,34 @@ Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t cou
 }
 
 KeyRange ScoreTile::columnsOf(KeyRange group) {
-  if (isPlain())
-    return {e.roundDown(group.begin, 2 * e.lanes()), e.roundUp(group.end, e.lanes())};
-  return {e.roundDown(group.begin, chunk(e)), e.roundUp(group.end, chunk(e))};
+  return {e.roundDown(group.begin, 2 * e.lanes()), e.roundUp(group.end, e.lanes())};
+}
+
+void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, KeyRange group, KeyRange common,
+                           Value keys) {
+  // Rows inside of columns: what depends on the column alone, such as masks of lanes, is computed once for all of them.
+  auto sweep = [&](Value begin, Value end, bool isMasked) {
+    e.loop(begin, end, e.lanes(), [&](Value column) {
+      e.loop(e.index(0), rows, 1, [&](Value row) {
+        Value tileRow = e.add(firstRow, row), max = e.loadVector(state.lanesOf, {row, e.index(0)});
+        // A mask region that is evaluated says all that its bounds would.
+        KeyRange own = isMasked && bounds.isExact() ? reachOfRow(tileRow, group, keys) : group;
+        max = scoreColumns(row, column, e.lanes(), e.add(at[2], tileRow), isMasked ? &own : nullptr, max);
+        e.storeVector(max, state.lanesOf, {row, e.index(0)});
+      });
+    });
+  };
+  auto [begin, end] = columnsOf(group);
+  if (!bounds.isExact())
+    return sweep(begin, end, /*isMasked=*/true);
+  Value first = e.min(e.roundUp(e.max(common.begin, begin), e.lanes()), end);
+  Value last = e.max(e.roundDown(e.max(common.end, e.index(0)), e.lanes()), first);
+  sweep(first, last, /*isMasked=*/false);
+  // The parts before and behind share one loop body.
+  e.loop(e.index(0), e.index(2), 1, [&](Value part) {
+    Value isBefore = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, part, e.index(0));
+    sweep(e.select(isBefore, begin, last), e.select(isBefore, first, end), /*isMasked=*/true);
+  });
 }
 
 Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group, Value keys) {
