@@ -1,19 +1,92 @@
-//===- Memory.cpp - Aligned memory for compiled code --------------------------===//
+//===- Memory.cpp - Aligned memory that a thread keeps ------------------------===//
 //
-// Every buffer of compiled code starts on a cache line, which is also the widest vector.
+// Every buffer of compiled code starts on a cache line, which is also the widest vector. What a thread releases it keeps
+// for its next call, within limits, so that nothing is allocated once the program is warm. A key of pthreads releases that
+// at the thread's end: the destructor of a thread_local would need the C++ library at link time.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Runtime.h"
 #include <cstdlib>
+#include <pthread.h>
 
-void *saccade_allocate(int64_t bytes) {
-  constexpr int64_t alignment = 64;
-  constexpr int64_t limit = int64_t(1) << 40; // beyond it a size is a mistake, and sanitizers abort rather than fail
-  if (bytes < 0 || bytes > limit)
-    return nullptr;
-  // aligned_alloc wants a multiple of the alignment, and zero bytes must not look like a failure.
-  int64_t rounded = bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
-  return std::aligned_alloc(alignment, static_cast<size_t>(rounded));
+namespace {
+constexpr int64_t alignment = 64;
+constexpr int64_t limit = int64_t(1) << 40;     // beyond it a size is a mistake, and sanitizers abort rather than fail
+constexpr int64_t keptLimit = int64_t(1) << 25; // of what a thread keeps in all
+
+/// Stands before every block.
+struct alignas(alignment) Header {
+  int64_t bytes;
+};
+
+struct Kept {
+  static constexpr unsigned places = 8;
+  Header *blocks[places];
+  unsigned turn; ///< the place that is given up next
+  bool willBeReleased;
+};
+} // namespace
+
+static thread_local Kept kept;
+static pthread_key_t key;
+static bool haveKey;
+
+static void releaseKept(void *memory) {
+  auto *kept = static_cast<Kept *>(memory);
+  for (Header *&block : kept->blocks) {
+    std::free(block);
+    block = nullptr;
+  }
+  kept->willBeReleased = false;
 }
 
-void saccade_release(void *memory) { std::free(memory); }
+/// Where the process is out of keys, nothing is kept: it would leak.
+static bool isReleasedAtThreadEnd() {
+  if (kept.willBeReleased)
+    return true;
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, [] { haveKey = pthread_key_create(&key, releaseKept) == 0; });
+  kept.willBeReleased = haveKey && pthread_setspecific(key, &kept) == 0;
+  return kept.willBeReleased;
+}
+
+void *saccade_allocate(int64_t bytes) {
+  if (bytes < 0 || bytes > limit)
+    return nullptr;
+  // A kept block may be larger, but a small one must not take the place of a large one.
+  for (Header *&place : kept.blocks) {
+    Header *block = place;
+    if (!block || block->bytes < bytes || block->bytes > 2 * bytes + 4096)
+      continue;
+    place = nullptr;
+    return block + 1;
+  }
+  // aligned_alloc wants a multiple of the alignment.
+  int64_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  auto *block = static_cast<Header *>(std::aligned_alloc(alignment, static_cast<size_t>(sizeof(Header) + rounded)));
+  if (!block)
+    return nullptr;
+  block->bytes = rounded;
+  return block + 1;
+}
+
+void saccade_release(void *memory) {
+  if (!memory)
+    return;
+  Header *block = static_cast<Header *>(memory) - 1;
+  Header **place = nullptr;
+  int64_t bytes = block->bytes;
+  for (Header *&other : kept.blocks) {
+    if (other)
+      bytes += other->bytes;
+    else
+      place = &other;
+  }
+  if (bytes > keptLimit || !isReleasedAtThreadEnd())
+    return std::free(block);
+  // Sizes that nobody asks for any more must not fill all places.
+  if (!place)
+    place = &kept.blocks[kept.turn++ % Kept::places];
+  std::free(*place);
+  *place = block;
+}

@@ -1,7 +1,7 @@
-//===- Scratch.h - Task memory that a thread keeps ----------------*- C++ -*-===//
+//===- Scratch.h - The memory of running tasks --------------------*- C++ -*-===//
 //
-// A thread's scratch only grows and is kept between calls, so that nothing is allocated once the
-// program is warm. Nested calls get a block each, for the outer one is in use meanwhile.
+// Released memory stays with its thread (Memory.cpp), so that nothing is allocated once the program is warm. Nested calls
+// get a block each, for the outer one is in use meanwhile.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CPU_SCRATCH_H

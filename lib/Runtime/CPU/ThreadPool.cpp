@@ -10,6 +10,7 @@
 #include <linux/futex.h>
 #include <new>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -51,6 +52,20 @@ template <typename Predicate> static bool spinUntil(Predicate done) {
     }
   } while (nanoseconds() < end);
   return false;
+}
+
+/// Moves the calling worker away from `processor`, where its caller computes. In a virtual machine Linux takes a processor
+/// that its host has put to sleep for a busy one, and wakes a worker where its caller runs. Some milliseconds pass before
+/// it moves one of them. `avoided` is the processor of the last time, or −1.
+static void leaveProcessor(int processor, int &avoided) {
+  cpu_set_t allowed;
+  if (sched_getcpu() != processor || sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
+    return;
+  if (avoided >= 0)
+    CPU_SET(avoided, &allowed);
+  CPU_CLR(processor, &allowed);
+  if (CPU_COUNT(&allowed) != 0 && sched_setaffinity(0, sizeof(allowed), &allowed) == 0)
+    avoided = processor;
 }
 
 ThreadPool *ThreadPool::get() {
@@ -100,6 +115,7 @@ bool ThreadPool::run(int threads, saccade_work work, void *context) {
   this->work = work;
   this->context = context;
   joinLimit.store(helpers, std::memory_order_relaxed);
+  callerProcessor.store(sched_getcpu(), std::memory_order_relaxed);
   // Opens the job. Nobody is inside, so the sum carries into nothing.
   gate.fetch_add(jobUnit + openBit);
   if (sleepers.load() != 0)
@@ -138,8 +154,9 @@ void ThreadPool::leave() {
 
 void ThreadPool::workerLoop() {
   uint32_t seen = UINT32_MAX; // no job has this number
+  int avoided = -1;
   for (;;) {
-    bool joined = spinUntil([&] { return tryJoin(seen); });
+    bool joined = spinUntil([&] { return tryJoin(seen); }), slept = !joined;
     while (!joined) {
       uint32_t state = gate.load();
       sleepers.fetch_add(1);
@@ -149,6 +166,8 @@ void ThreadPool::workerLoop() {
       sleepers.fetch_sub(1);
       joined = joined || tryJoin(seen);
     }
+    if (slept)
+      leaveProcessor(callerProcessor.load(std::memory_order_relaxed), avoided);
     work(context);
     leave();
   }

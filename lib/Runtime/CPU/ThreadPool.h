@@ -39,6 +39,7 @@ private:
   saccade_work work = nullptr; ///< the job's; read only by those inside
   void *context = nullptr;
   std::atomic<uint32_t> joinLimit{0}; ///< how many workers the job may have at once
+  std::atomic<int> callerProcessor{-1};
   std::atomic<bool> taken{false};     ///< by a calling host thread
   int workers = 0;                    ///< started; touched by the owner of `taken` only
   const pid_t process;

@@ -2,9 +2,11 @@
 #include "saccade/Runtime/Runtime.h"
 #include "gtest/gtest.h"
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <sched.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -151,6 +153,28 @@ TEST_F(ParallelFor, HostThreadsMayCallAtOnce) {
     host.join();
 }
 
+TEST_F(ParallelFor, AWorkerThatSleptWorksOnAnotherProcessor) {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2)
+    GTEST_SKIP() << "there is one processor";
+  saccade_set_threads(2);
+  int apart = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5)); // workers spin for 30 µs
+    std::atomic<int> inside{0};
+    std::array<std::atomic<int>, 2> processors{-1, -1};
+    parallelFor(2, 0, [&](int64_t begin, int64_t, void *) {
+      auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+      for (++inside; inside < 2 && std::chrono::steady_clock::now() < limit;)
+        ;
+      processors[begin] = sched_getcpu();
+    });
+    apart += processors[0] != processors[1];
+  }
+  // The caller may move meanwhile, but not always.
+  EXPECT_GE(apart, 10);
+}
+
 TEST_F(ParallelFor, WorksInTheChildOfAFork) {
 #ifdef __has_feature
 #if __has_feature(thread_sanitizer)
@@ -189,8 +213,46 @@ TEST(Memory, IsAlignedAndZeroBytesAreNotAFailure) {
     EXPECT_EQ(0u, reinterpret_cast<uintptr_t>(memory) % 64);
     saccade_release(memory);
   }
+  saccade_release(nullptr);
   EXPECT_EQ(nullptr, saccade_allocate(-1));
   EXPECT_EQ(nullptr, saccade_allocate(INT64_MAX));
+}
+
+TEST(Memory, ReleasedBlocksServeTheNextCallOfTheThread) {
+  // What a call takes, in its order, is there for the next one, whatever other sizes came before.
+  for (int64_t stale = 1; stale < 20; ++stale)
+    saccade_release(saccade_allocate(stale << 13));
+  auto call = [](std::array<void *, 3> &blocks) {
+    for (auto [i, bytes] : {std::pair(0, 500'000), std::pair(1, 4'000), std::pair(2, 4'000)})
+      blocks[i] = saccade_allocate(bytes);
+    for (void *block : blocks)
+      saccade_release(block);
+    std::sort(blocks.begin(), blocks.end());
+  };
+  std::array<void *, 3> first, second;
+  call(first), call(second);
+  EXPECT_EQ(first, second);
+  std::thread([&] {
+    std::array<void *, 3> other;
+    call(other);
+    for (void *block : other)
+      EXPECT_FALSE(std::binary_search(first.begin(), first.end(), block));
+  }).join();
+}
+
+TEST(Memory, LittleDoesNotKeepMuch) {
+  void *large = saccade_allocate(1 << 22);
+  saccade_release(large);
+  void *small = saccade_allocate(100);
+  EXPECT_NE(large, small);
+  EXPECT_EQ(large, saccade_allocate(1 << 22));
+  saccade_release(large);
+  saccade_release(small);
+  // Beyond a limit nothing is kept: what follows is as if it had never been there.
+  void *huge = saccade_allocate(int64_t(1) << 28);
+  saccade_release(huge);
+  EXPECT_EQ(large, saccade_allocate(1 << 22));
+  saccade_release(large);
 }
 
 } // namespace
