@@ -174,8 +174,9 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
   if (failed(state))
     return failure();
   int64_t queries = scorer->query.extent(Dim::Seq), keys = scorer->key.extent(Dim::Seq);
-  if (queries > state->rows())
-    return op.emitOpError() << "query has " << queries << " rows, but accumulator has " << state->rows();
+  int64_t heads = scorer->query.extent(Dim::Head), rows = queries * heads;
+  if (rows > state->rows())
+    return op.emitOpError() << "query has " << rows << " rows, but accumulator has " << state->rows();
   if (scorer->value.extent(Dim::Depth) != state->depth())
     return op.emitOpError() << "accumulator has head size " << state->depth() << ", but value has "
                             << scorer->value.extent(Dim::Depth);
@@ -197,8 +198,8 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
   if (failed(others))
     return failure();
   std::vector<double> scores;
-  for (int64_t row = 0; row < queries; ++row)
-    if (failed(scorer->scores(0, 0, row, keys, scores)) ||
+  for (int64_t row = 0; row < rows; ++row)
+    if (failed(scorer->scores(0, row % heads, row / heads, keys, scores)) ||
         failed(accumulateRow(frame, *scorer, scores, *state, *others, op.getFinal(), row)))
       return failure();
   setAllKnown(op, frame);

@@ -33,6 +33,12 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }
 
+attn::FewQueriesAttr saccade::scheduleFewQueries(MLIRContext *context) {
+  // Beyond eight queries a head, packing keys costs less than reading registers of queries for each of them. A group of
+  // rows takes less time than a core needs to read the keys and values it works on.
+  return attn::FewQueriesAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/1024);
+}
+
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
   ProductBlock block;
   return attn::ScheduleAttr::get(context, block.rows, bits == 64 ? block.columns / 2 : block.columns, block.depth);
@@ -56,6 +62,10 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
       int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
+      attn::FewQueriesAttr few = scheduleFewQueries(&getContext());
+      int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+      if (!op.getFewAttr() && (ShapedType::isDynamic(queries) || queries <= few.getQueries()))
+        op.setFewAttr(few);
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (!isMatrixProduct(op) || op->hasAttr("schedule"))

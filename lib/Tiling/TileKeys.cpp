@@ -223,7 +223,7 @@ SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange
                                    state[2], state.slice(3, tallies), others.empty() ? Value() : others[0],
                                    others.size() < 2 ? Value() : others[1], tileDims(op.getQueryDims()),
                                    tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(), isFinal,
-                                   op.getScheduleAttr(), tallies);
+                                   op.getScheduleAttr(), /*in_place=*/false, tallies);
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;
     from.cloneInto(&to, mapping);

@@ -4,6 +4,7 @@
 // TileKeys, which wants one batch and one head.
 //
 //===----------------------------------------------------------------------===//
+#include "FewQueries.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Tiling/Passes.h"
@@ -48,6 +49,24 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule; run attn-assign-schedule first";
     IRRewriter rewriter(op);
+    if (!op.getFewAttr() || !canBeCutAlongKeys(op))
+      return tileByQueries(rewriter, op, /*isFew=*/nullptr);
+    Value isFew = hasFewQueries(rewriter, op);
+    std::optional<int64_t> known = getConstantIntValue(isFew);
+    if (!known)
+      return tileByQueries(rewriter, op, isFew);
+    if (*known == 0)
+      return tileByQueries(rewriter, op, /*isFew=*/nullptr);
+    SmallVector<Value> inits;
+    if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
+      return op.emitOpError() << "has results of unknown extent";
+    rewriter.replaceOp(op, tileFewQueries(rewriter, op, isFew, inits));
+    return success();
+  }
+
+  /// One task a batch, head and chunk of queries. With `isFew` the same op follows in its other form: whichever does not
+  /// hold has no task.
+  LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isFew) {
     OpFoldResult queries =
         attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
     OpFoldResult one = rewriter.getIndexAttr(1);
@@ -58,7 +77,19 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
         scf::tileUsingSCF(rewriter, cast<TilingInterface>(op.getOperation()), options);
     if (failed(tiled))
       return op.emitOpError() << "could not be tiled over batch, head and queries";
-    rewriter.replaceOp(op, tiled->replacements);
+    for (Operation *tile : tiled->tiledOps)
+      cast<attn::AttentionOp>(tile).removeFewAttr();
+    SmallVector<Value> results = tiled->replacements;
+    if (isFew) {
+      auto loop = results[0].getDefiningOp<scf::ForallOp>();
+      rewriter.setInsertionPointAfter(loop);
+      results = tileFewQueries(rewriter, op, isFew, results);
+      rewriter.setInsertionPoint(loop);
+      Value none = arith::ConstantIndexOp::create(rewriter, op.getLoc(), 0);
+      for (OpOperand &bound : loop.getDynamicUpperBoundMutable())
+        bound.set(arith::SelectOp::create(rewriter, op.getLoc(), isFew, none, bound.get()));
+    }
+    rewriter.replaceOp(op, results);
     return success();
   }
 };

@@ -3,7 +3,8 @@
 # RUN: %python %s --first-seed 0 --count 300
 """Random attention programs against the float64 reference.
 
-Usage: random_graphs.py [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only] [--run "saccade-run ..."]
+Usage: random_graphs.py [--few-queries] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
+                        [--run "saccade-run ..."]
 Every program follows from its seed. For a failure the module and its arguments are written to the folder --keep, and
 the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
 """
@@ -51,9 +52,9 @@ def is_near(output):
     return max(ratios, default=9) < 1.25 and output.count("differs") == len(ratios)
 
 
-def run(seed, command, folder, keep):
-    """Runs one graph; the text of its failure, or None."""
-    graph = Graph(seed)
+def run(graph, command, folder, keep, again):
+    """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed."""
+    seed = graph.seed
     line = [*command, *write(graph, folder), "--check"]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=120)
@@ -65,12 +66,13 @@ def run(seed, command, folder, keep):
     kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check"]
     told = [text for text in output.split("\n") if "error:" in text or "check result" in text]
     shown = "\n".join(f"    {text}" for text in told[:4] or output.strip().split("\n")[-4:])
-    return graph, f"FAIL test/Fuzz/random_graphs.py --seed {seed}: exit code {code}\n{shown}\n    {shlex.join(kept)}"
+    told = f"FAIL test/Fuzz/random_graphs.py {again}--seed {seed}: exit code {code}"
+    return graph, f"{told}\n{shown}\n    {shlex.join(kept)}"
 
 
-def parse_all(seeds, opt):
+def parse_all(graphs, opt):
     """One process checks that all of them are well formed."""
-    text = "// -----\n".join(Graph(seed).text for seed in seeds)
+    text = "// -----\n".join(graph.text for graph in graphs)
     result = subprocess.run([*opt, "-split-input-file"], input=text, capture_output=True, text=True)
     print(result.stderr[:4000], end="")
     return result.returncode
@@ -81,6 +83,7 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, help="only this one, and show the module")
+    parser.add_argument("--few-queries", action="store_true", help="one to nine queries a head")
     parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
@@ -91,14 +94,16 @@ def main():
     seeds = range(args.first_seed, args.first_seed + args.count)
     if args.seed is not None:
         seeds = [args.seed]
-        print(Graph(args.seed).text)
+        print(Graph(args.seed, args.few_queries).text)
     if args.parse_only:
-        failures = parse_all(seeds, shlex.split(args.opt))
-        graphs = map(Graph, seeds)
+        graphs = [Graph(seed, args.few_queries) for seed in seeds]
+        failures = parse_all(graphs, shlex.split(args.opt))
     else:
         command = shlex.split(args.run)
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-            one = lambda seed: run(seed, command, pathlib.Path(folder) / str(seed), args.keep)
+            again = "--few-queries " if args.few_queries else ""
+            one = lambda seed: run(Graph(seed, args.few_queries), command, pathlib.Path(folder) / str(seed), args.keep,
+                                   again)
             results = []
             for graph, failure in workers.map(one, seeds):
                 results.append((graph, failure))

@@ -4,16 +4,17 @@
 // Sequence lengths do not enter: a short static problem gets the tiles of any length.
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
 func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {
-  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 576, cols = 512>}
+  // With few queries there is another one, which the run time chooses.
+  // CHECK: attn.attention {{.*}} {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
   %a = attn.attention %long[s,d], %long[s,d], %long[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
-  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: attn.attention {{.*}} {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
   %b = attn.attention %short[s,d], %short[s,d], %short[s,d] : (tensor<7x64xf32>, tensor<7x64xf32>, tensor<7x64xf32>) -> tensor<7x64xf32>
   return %a, %b : tensor<?x64xf32>, tensor<7x64xf32>
 }
 
 // CHECK-LABEL: @large_heads_get_smaller_tiles
 func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256xf64> {
-  // CHECK: {schedule = #attn.schedule<rows = 72, cols = 64>}
+  // CHECK: schedule = #attn.schedule<rows = 72, cols = 64>}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x256xf64>, tensor<?x256xf64>, tensor<?x256xf64>) -> tensor<?x256xf64>
   return %a : tensor<?x256xf64>
 }
@@ -22,11 +23,11 @@ func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256x
 // CHECK-LABEL: @pairs_get_larger_tiles
 // PAIRS-LABEL: @pairs_get_larger_tiles
 func.func @pairs_get_larger_tiles(%x: tensor<?x64xbf16>, %y: tensor<?x128xbf16>) -> (tensor<?x64xbf16>, tensor<?x128xbf16>) {
-  // CHECK: {schedule = #attn.schedule<rows = 576, cols = 512>}
-  // PAIRS: {schedule = #attn.schedule<rows = 576, cols = 1024>}
+  // CHECK: schedule = #attn.schedule<rows = 576, cols = 512>}
+  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 1024>}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
-  // CHECK: {schedule = #attn.schedule<rows = 288, cols = 256>}
-  // PAIRS: {schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: schedule = #attn.schedule<rows = 288, cols = 256>}
+  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 512>}
   %b = attn.attention %y[s,d], %y[s,d], %y[s,d] : (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
   return %a, %b : tensor<?x64xbf16>, tensor<?x128xbf16>
 }
@@ -36,6 +37,13 @@ func.func @a_given_schedule_is_kept(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // CHECK: {schedule = #attn.schedule<rows = 24, cols = 64>}
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] {schedule = #attn.schedule<rows = 24, cols = 64>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %a : tensor<?x64xf32>
+}
+
+// CHECK-LABEL: @many_queries_are_never_few
+func.func @many_queries_are_never_few(%q: tensor<9x64xf32>, %x: tensor<?x64xf32>) -> tensor<9x64xf32> {
+  // CHECK: {schedule = #attn.schedule<rows = 384, cols = 512>}
+  %a = attn.attention %q[s,d], %x[s,d], %x[s,d] : (tensor<9x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<9x64xf32>
+  return %a : tensor<9x64xf32>
 }
 
 // CHECK-LABEL: @contractions_are_scheduled_too

@@ -38,3 +38,59 @@ func.func @positions_stay_absolute(%x: tensor<48x8xf32>, %first: index) -> tenso
       : (tensor<48x8xf32>, tensor<48x8xf32>, tensor<48x8xf32>) -> tensor<48x8xf32>
   return %o : tensor<48x8xf32>
 }
+
+// One query: a task has all four query heads of a key head and one chunk of 1024 keys. Its state goes to its place among
+// those of all chunks, which the second loop merges from left to right. One chunk is finished at once: the second loop has
+// no iteration then.
+// CHECK-LABEL: @few_queries_are_cut_along_keys
+// CHECK-SAME: %[[Q:.*]]: tensor<?x8x1x64xf32>, %[[K:.*]]: tensor<?x2x?x64xf32>, %[[V:.*]]: tensor<?x2x?x48xf32>
+func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32> {
+  // CHECK: %[[BATCHES:.*]] = tensor.dim %[[Q]]
+  // CHECK: %[[QUOTIENT:.*]] = arith.divui
+  // CHECK: %[[CHUNKS:.*]] = arith.maxsi %[[QUOTIENT]], %[[ONE:.*]] : index
+  // CHECK: %[[SINGLE:.*]] = arith.cmpi eq, %[[CHUNKS]], %[[ONE]]
+  // CHECK: %[[ALL:.*]] = tensor.empty(%{{.*}}, %[[CHUNKS]]) : tensor<?x2x1x?x4x48xf32>
+  // CHECK: %[[STATES:.*]]:4 = scf.forall (%[[B:.*]], %[[H:.*]], %[[C:.*]]) in (%[[BATCHES]], 2, %[[CHUNKS]])
+  // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][%[[B]], %{{.*}}, 0, 0] [1, 4, 1, 64]
+  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[B]], %[[H]], %[[START:.*]], 0]
+  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[B]], %[[H]], %[[START]], 0]
+  // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {in_place, schedule = #attn.schedule<rows = 12, cols = 1024>}
+  // CHECK: %[[FINISHED:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[ZERO:.*]] : index
+  // CHECK: scf.for %{{.*}} = %[[ZERO]] to %[[FINISHED]]
+  // CHECK: attn.finalize
+  // CHECK: %[[MERGED:.*]] = arith.select %[[SINGLE]], %[[ZERO]], %[[BATCHES]]
+  // CHECK: scf.forall (%[[B:.*]], %[[H:.*]]) in (%[[MERGED]], 2)
+  // CHECK: scf.for %[[C:.*]] = %{{.*}} to %[[CHUNKS]]
+  // CHECK: tensor.extract_slice %[[STATES]]#0[%[[B]], %[[H]], 0, %[[C]], 0, 0] [1, 1, 1, 1, 4, 48]
+  // CHECK: attn.merge
+  // CHECK: attn.finalize
+  // CHECK-NOT: attn.attention
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
+      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x8x1x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32>
+  return %o : tensor<?x8x1x48xf32>
+}
+
+// Where the number of queries is not known, both forms follow each other; one of them has no iteration.
+// CHECK-LABEL: @the_run_time_chooses
+// CHECK-SAME: %[[Q:[^ :]*]]: tensor<?x64xf32>
+func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  // CHECK-DAG: %[[EIGHT:.*]] = arith.constant 8 : index
+  // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
+  // CHECK: %[[N:.*]] = tensor.dim %[[Q]]
+  // CHECK: %[[FEW:.*]] = arith.cmpi sle, %[[N]], %[[EIGHT]]
+  // CHECK: %[[UPPER:.*]] = arith.select %[[FEW]], %[[ZERO]], %{{.*}}
+  // CHECK: %[[MANY:.*]] = scf.forall (%{{.*}}) = (0) to (%[[UPPER]])
+  // CHECK: attn.attention
+  // CHECK: %[[BATCHES:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]
+  // CHECK: %[[ONE:.*]]:4 = scf.forall (%{{.*}}) in (%[[BATCHES]], {{.*}}) shared_outs({{.*}} = %[[MANY]])
+  // CHECK: attn.accumulate
+  // CHECK: %[[MERGED:.*]] = arith.select %{{.*}}, %[[ZERO]], %[[BATCHES]]
+  // CHECK: scf.forall (%{{.*}}) in (%[[MERGED]], {{.*}}) shared_outs(%{{.*}} = %[[ONE]]#3)
+  // CHECK: attn.merge
+  // CHECK: attn.finalize
+  %o = attn.attention %q[s,d], %k[s,d], %k[s,d]
+      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}

@@ -17,6 +17,9 @@ namespace saccade {
 /// The tiles of attention over operands of type `element` with `depth` key and `valueDepth` value columns.
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
+/// How attention with few queries is cut, and how many are few.
+attn::FewQueriesAttr scheduleFewQueries(mlir::MLIRContext *context);
+
 /// The tiles of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
 

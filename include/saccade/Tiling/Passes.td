@@ -9,6 +9,10 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
   let description = [{
     One task a batch, head and chunk of at most `rows` queries of the schedule; chunks of one head are of nearly
     equal size, so that no task is left with a few rows.
+
+    An op with a `few` schedule and few queries becomes two loops instead: one task a batch, key head and chunk of keys,
+    whose states the second loop merges. One chunk is finished by the first, and the second has no iteration. Where the
+    number of queries is not known, both forms stand in a row, and the one that does not hold has no iteration.
   }];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::tensor::TensorDialect"];
 }

@@ -55,12 +55,6 @@ private:
   Value isFirst, isLast;
 
   LogicalResult check();
-  Value view(Value operand, DimsAttr dims);
-  struct Scale {
-    Value flip; ///< the bits of a word of queries that change their value; null for none
-    Value size;
-  };
-  Scale splitScale();
   Value valuesInPlace(Value matrix, function_ref<void()> pack);
   void pack(int64_t maxQueries, int64_t maxKeys, Value flip);
   Exp2Error weightError();
@@ -93,28 +87,6 @@ LogicalResult Lowering::check() {
   return success();
 }
 
-/// The operand as a memref of positions × depth.
-Value Lowering::view(Value operand, DimsAttr dims) {
-  return *dims.position(Dim::Seq) == 0 ? operand : emitTransposed(e, operand);
-}
-
-/// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
-/// largest score; its size is multiplied after the sum over the head.
-Lowering::Scale Lowering::splitScale() {
-  // The sign of every element of a word.
-  unsigned bits = e.type.getWidth();
-  auto word = e.b.getIntegerType(bits);
-  auto constant = [&](const APInt &value) -> Value {
-    return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(word, value));
-  };
-  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / step));
-  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
-    return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
-  Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
-  Value flip = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
-  return {flip, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
-}
-
 /// A weight that is rounded to bf16 anyway needs no better exponential. Their sum does where someone looks at it: only a
 /// quotient loses the error of most weights.
 Exp2Error Lowering::weightError() {
@@ -134,13 +106,14 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   query = e.alloc({maxQueries, depthWords});
   key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthWords, panel});
   value = e.alloc({int64_t(llvm::divideCeil(maxKeys, step)), columns});
-  Value values = view(op.getValue(), op.getValueDims());
+  Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  emitPackRows(e, view(op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step, flip);
-  emitPackPanels(e, view(op.getKey(), op.getKeyDims()), keys, key, step);
+  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step,
+               flip);
+  emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, step);
   value = valuesInPlace(values, [&] { emitPackColumns(e, values, value, step); });
 }
 
@@ -179,7 +152,7 @@ void Lowering::lookAhead() {
     Value matrix = next.view(operand);
     if (!matrix)
       return;
-    matrix = view(matrix, dims);
+    matrix = emitPositions(e, matrix, dims);
     if (ShapedType::isDynamic(cast<MemRefType>(matrix.getType()).getDimSize(1)))
       return;
     Value rows = e.select(isWanted, e.size(matrix, 0), e.index(0));
@@ -365,7 +338,7 @@ LogicalResult Lowering::run() {
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());
   step = e.target.productStep(element, element);
-  auto [flip, scale] = splitScale();
+  auto [flip, scale] = emitSplitScale(e, op, step);
   lookAhead();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
   ScoreTile tile(e, op, scores, scale, step, weightError());

@@ -19,6 +19,18 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
+/// The columns [0, n) of a row: `vectors` for whole registers, `rest` for what is left.
+static void forColumns(Emitter &e, Value n, function_ref<void(Value)> vectors, function_ref<void(Value)> rest) {
+  Value vectorEnd = e.roundDown(n, e.lanes());
+  e.loop(e.index(0), vectorEnd, e.lanes(), vectors);
+  e.loop(vectorEnd, n, 1, rest);
+}
+
+/// Whether the elements of a row are known to be neighbours.
+static bool isContiguous(Value memref) {
+  return cast<MemRefType>(memref.getType()).getStridesAndOffset().first.back() == 1;
+}
+
 /// max' = max(max, other), factors 2^(max − max') and 2^(other − max'), rows and sums scaled and added.
 static void lowerMerge(Emitter &e, MergeOp op) {
   Value rows = e.size(op.getAcc(), 0), columns = e.size(op.getAcc(), 1);
@@ -34,11 +46,20 @@ static void lowerMerge(Emitter &e, MergeOp op) {
     e.store(scalarOf(max), op.getMax(), r);
     e.store(e.addf(e.mulf(e.load(op.getSum(), r), ourScalar), e.mulf(e.load(op.getOtherSum(), r), theirScalar)),
             op.getSum(), r);
-    e.loop(e.index(0), columns, 1, [&](Value c) {
+    auto vectors = [&](Value c) {
+      Value left = e.mulf(e.loadVector(op.getAcc(), {r, c}), ourFactor);
+      Value right = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), theirFactor);
+      e.storeVector(e.addf(left, right), op.getAcc(), {r, c});
+    };
+    auto scalars = [&](Value c) {
       Value left = e.mulf(e.load(op.getAcc(), {r, c}), ourScalar);
       Value right = e.mulf(e.load(op.getOtherAcc(), {r, c}), theirScalar);
       e.store(e.addf(left, right), op.getAcc(), {r, c});
-    });
+    };
+    if (isContiguous(op.getAcc()) && isContiguous(op.getOtherAcc()))
+      forColumns(e, columns, vectors, scalars);
+    else
+      e.loop(e.index(0), columns, 1, scalars);
   });
 }
 

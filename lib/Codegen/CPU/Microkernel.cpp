@@ -27,8 +27,7 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
   return {width <= 2 && target.vectorRegisters >= 32 ? 12u : 6u, width};
 }
 
-/// sum + x · y of vectors of words.
-static Value multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
+Value cpu::multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
   if (step == 1)
     return e.fma(x, y, sum);
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());

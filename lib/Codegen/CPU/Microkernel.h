@@ -25,6 +25,9 @@ RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
 /// The block for a product with a right side in rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
+/// sum + x · y of vectors of words of `step` elements (see Pack.h).
+mlir::Value multiplyAdd(Emitter &e, unsigned step, mlir::Value x, mlir::Value y, mlir::Value sum);
+
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts words (see
 /// Pack.h) of `step` elements; `a` gives one, `b` a vector of them. Where both bounds are constants the loop is unrolled
 /// four times.

@@ -38,6 +38,10 @@ Value saccade::cpu::emitTransposed(Emitter &e, Value memref) {
   return memref::TransposeOp::create(e.b, e.loc, memref, swap);
 }
 
+Value saccade::cpu::emitPositions(Emitter &e, Value operand, attn::DimsAttr dims) {
+  return *dims.position(attn::Dim::Seq) < *dims.position(attn::Dim::Depth) ? operand : emitTransposed(e, operand);
+}
+
 void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void(Value)> contiguous,
                                      function_ref<void()> strided) {
   auto type = cast<MemRefType>(memref.getType());

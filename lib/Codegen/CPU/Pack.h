@@ -12,6 +12,7 @@
 #define SACCADE_LIB_CODEGEN_CPU_PACK_H
 
 #include "Emitter.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::cpu {
 
@@ -32,6 +33,9 @@ void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);
 
 /// The 2-D memref with its dimensions exchanged: a view.
 mlir::Value emitTransposed(Emitter &e, mlir::Value memref);
+
+/// A matrix with the dimensions s and d of an operand that is named `dims` as a memref of positions × depth.
+mlir::Value emitPositions(Emitter &e, mlir::Value operand, attn::DimsAttr dims);
 
 /// The value in the compute type.
 mlir::Value emitToCompute(Emitter &e, mlir::Value value);

@@ -8,6 +8,7 @@ using namespace saccade;
 void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target) {
   std::string level = target.name.str();
   OpPassManager &function = pm.nest<func::FuncOp>();
+  function.addPass(createLowerInPlaceAccumulate({level}));
   function.addPass(createLowerAccumulate({level}));
   function.addPass(createLowerState({level}));
   function.addPass(createLowerContraction({level}));

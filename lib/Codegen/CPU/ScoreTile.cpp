@@ -18,6 +18,20 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
+SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned step) {
+  // The sign of every element of a word.
+  unsigned bits = e.type.getWidth();
+  auto constant = [&](const APInt &value) -> Value {
+    return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
+  };
+  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / step));
+  if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
+    return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
+  Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
+  Value flip = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
+  return {flip, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
+}
+
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error)
     : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
       toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
@@ -34,6 +48,11 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
   Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
   Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
   toBase2 = e.select(isTiny, e.scalar(smallest), factor);
+}
+
+void ScoreTile::setOrigin(Value head, Value query) {
+  at[1] = op.getAt().empty() ? head : e.add(op.getAt()[1], head);
+  at[2] = op.getAt().empty() ? query : e.add(op.getAt()[2], query);
 }
 
 KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys) {
@@ -122,17 +141,6 @@ Value saccade::cpu::emitReduceLines(Emitter &e, ArrayRef<Value> vectors, functio
     }
   }
   return lines[0];
-}
-
-/// The largest element, in all lanes.
-static Value maxOfLanes(Emitter &e, Value vector) {
-  for (unsigned distance = e.lanes() / 2; distance > 0; distance /= 2) {
-    SmallVector<int64_t> mask;
-    for (unsigned lane = 0; lane < e.lanes(); ++lane)
-      mask.push_back(lane ^ distance);
-    vector = e.maxf(vector, vector::ShuffleOp::create(e.b, e.loc, vector, vector, mask));
-  }
-  return vector;
 }
 
 /// Leaves the weights of some columns in the place of their scores, or, as pairs, in half of it further left: there all
@@ -325,21 +333,6 @@ void ScoreTile::keepLargest(Value row, Value tileRow, KeyRange columns, Value ti
     first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINSI, first);
     e.store(arith::AddIOp::create(e.b, e.loc, first, integer(at[3])), op.getArgmax(), tileRow);
   });
-}
-
-Value ScoreTile::softmaxRow(Value row, Value tileRow, KeyRange group, Value keys) {
-  Value max = maxOfLanes(e, scoreRow(row, tileRow, group, keys));
-  KeyRange columns = {e.roundDown(group.begin, chunk(e)), e.roundUp(group.end, chunk(e))};
-  Exponent exponent = joinMax(max, e.broadcast(e.load(op.getMax(), tileRow)));
-  Value total = weighRow(row, columns, exponent.shift, exponent.rest);
-  total = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, total, arith::FastMathFlags::reassoc);
-  auto scalarOf = [&](Value vector) -> Value {
-    return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
-  };
-  Value factor = scalarOf(exponent.factor);
-  e.store(e.addf(e.mulf(e.load(op.getSum(), tileRow), factor), total), op.getSum(), tileRow);
-  e.store(scalarOf(exponent.max), op.getMax(), tileRow);
-  return factor;
 }
 
 //===----------------------------------------------------------------------===//

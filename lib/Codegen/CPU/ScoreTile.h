@@ -31,6 +31,14 @@ struct GroupState {
   mlir::Value maxima; ///< largest scores of the tile, null where nobody asks
 };
 
+/// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
+/// largest score; its size is multiplied after the sum over the head.
+struct SplitScale {
+  mlir::Value flip; ///< the bits of a word of queries that change their value; null for none
+  mlir::Value size;
+};
+SplitScale emitSplitScale(Emitter &e, attn::AccumulateOp op, unsigned step);
+
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
@@ -42,15 +50,13 @@ public:
   /// The columns that are worked on together.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
 
+  /// Says whose rows follow: row 0 of the tile is query `query` of head `head`, counted from those that the op begins with.
+  void setOrigin(mlir::Value head, mlir::Value query);
+
   /// The columns (relative to the tile) that some row of [firstRow, firstRow + rows) reaches, within [0, keys).
   attn::KeyRange reach(mlir::Value firstRow, mlir::Value rows, mlir::Value keys);
 
-  /// Turns row `row` of the scratch (row `tileRow` of the tile) from scores into weights in the columns of `group`, as
-  /// `reach` gave it, and those that share a word with them; updates the running max and sum of the op. Returns the
-  /// factor for the accumulator's row.
-  mlir::Value softmaxRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
-
-  //===--- The same for a group of rows at once ---===//
+  //===--- Groups of rows ---===//
   /// Whether there is nothing to do for a score but to mask it by its column.
   bool isPlain();
   /// The part of `group` that all of its rows see for certain.

@@ -27,8 +27,10 @@ def tensor_type(shape, element, dynamic=()):
 
 
 class Graph:
-    def __init__(self, seed):
+    def __init__(self, seed, few_queries=False):
+        """`few_queries`: as many as are read in place, or one more, with chunks of keys of any size."""
         self.seed = seed
+        self.few_queries = few_queries
         self.rng = random.Random(seed)
         self.numbers = np.random.default_rng(seed)
         self.arguments = []
@@ -69,6 +71,11 @@ class Graph:
             self.queries, self.keys = rng.randint(1, 40), rng.randint(600, 1300)
             self.note("several hundred keys")
         self.schedule = (rng.choice([12, 24]), 64) if rng.random() < 0.4 else None
+        self.few = None
+        if self.few_queries:
+            self.queries = rng.randint(1, 9)
+            self.keys = self.queries if rng.random() < 0.1 else self.keys
+            self.few = (rng.randint(8, 12), rng.choice([5, 16, 37, 64, 256])) if rng.random() < 0.8 else None
         # The reference is plain loops: what is too large loses heads, batches, then depth.
         while self.batches * self.heads * self.queries * self.keys * (self.depth + self.value_depth) > 6e6:
             if self.group > 1:
@@ -301,8 +308,13 @@ class Graph:
         lines += [f"  {op}" for op in self.prologue]
         lines.append(f"  {', '.join(values)} = attn.attention {named}")
         lines += [f"    {clause}" for clause in clauses + regions + (["lse"] if len(results) > 1 else [])]
+        attributes = []
+        if self.few:
+            attributes.append(f"few = #attn.few<queries = 8, rows = {self.few[0]}, cols = {self.few[1]}>")
         if self.schedule:
-            lines.append(f"    {{schedule = #attn.schedule<rows = {self.schedule[0]}, cols = {self.schedule[1]}>}}")
+            attributes.append(f"schedule = #attn.schedule<rows = {self.schedule[0]}, cols = {self.schedule[1]}>")
+        if attributes:
+            lines.append(f"    {{{', '.join(attributes)}}}")
         lines.append(f"    : ({types}) -> {all_results}")
         lines += [f"  return {', '.join(values)} : {', '.join(results)}", "}"]
         return "\n".join(lines) + "\n"

@@ -22,6 +22,18 @@ def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
   let dependentDialects = productDialects;
 }
 
+def LowerInPlaceAccumulate : Pass<"attn-lower-in-place-accumulate", "::mlir::func::FuncOp"> {
+  let summary = "turns attn.accumulate with few rows into vector code that reads keys and values in place";
+  let description = [{
+    For the ops marked `in_place`, which memory bounds. Scores are dot products along the head, as many keys × rows at a
+    time as a register has lanes, so that their sums over lanes fill one; weighted values are sums of whole rows of values.
+    All rows of the tile work on a row of keys or values while it is in the first-level cache, and rows ahead are asked
+    for. Where elements of a row are not neighbours, the tile is copied first.
+  }];
+  let options = [TargetOption];
+  let dependentDialects = productDialects;
+}
+
 def LowerState : Pass<"attn-lower-state", "::mlir::func::FuncOp"> {
   let summary = "turns attn.merge and attn.finalize on buffers into vector loops";
   let description = [{

@@ -142,7 +142,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
                                    typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
                                    valueTile, getCaptures(), queryLength, keyLength, getScaleValue(), at, sink,
                                    getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
-                                   getScaleAttr(), getScheduleAttr(), getTallyRegions().size());
+                                   getScaleAttr(), getScheduleAttr(), getFewAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
   SmallVector<Operation *> slices;
   for (Value tile : {queryTile, keyTile, valueTile})

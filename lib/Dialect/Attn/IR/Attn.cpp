@@ -92,6 +92,14 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
+LogicalResult FewQueriesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t queries, int64_t rows,
+                                     int64_t cols) {
+  if (queries <= 0 || rows < queries || cols <= 0)
+    return emitError() << "few has queries " << queries << ", rows " << rows << ", cols " << cols
+                       << ", expected positive tiles and rows for all queries of a head";
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Vocabulary
 //===----------------------------------------------------------------------===//

@@ -140,14 +140,19 @@ static LogicalResult verifyOthers(AccumulateOp op) {
 LogicalResult AccumulateOp::verify() {
   if (failed(verifyOperands(*this)) || failed(verifyState(*this, getAcc(), getMax(), getSum())))
     return failure();
-  for (auto [role, dims] : {std::pair("query", getQueryDims()), std::pair("key", getKeyDims()),
-                            std::pair("value", getValueDims())})
-    if (dims.size() != 2)
-      return emitOpError() << role << " tile names " << dims.size() << " dimensions, expected s and d";
+  bool hasHeads = getInPlace() && getQueryDims().position(Dim::Head);
+  for (auto [role, dims, wanted] : {std::tuple("query", getQueryDims(), hasHeads ? 3u : 2u),
+                                    std::tuple("key", getKeyDims(), 2u), std::tuple("value", getValueDims(), 2u)})
+    if (dims.size() != wanted)
+      return emitOpError() << role << " tile names " << dims.size() << " dimensions, expected "
+                           << (wanted == 3 ? "h, s and d" : "s and d");
   if (getElementTypeOrSelf(getAcc()) != getScoreType())
     return emitOpError() << "accumulator has element type " << getElementTypeOrSelf(getAcc()) << ", expected "
                          << getScoreType();
-  if (failed(verifyRows(*this, "query", getStaticDimSize(getQuery(), getQueryDims(), Dim::Seq), getAcc())))
+  int64_t rows = getStaticDimSize(getQuery(), getQueryDims(), Dim::Seq);
+  int64_t heads = getStaticDimSize(getQuery(), getQueryDims(), Dim::Head);
+  bool isKnown = !ShapedType::isDynamic(rows) && !ShapedType::isDynamic(heads);
+  if (failed(verifyRows(*this, "query", isKnown ? rows * heads : ShapedType::kDynamic, getAcc())))
     return failure();
   if (failed(verifyColumns(*this, "value", getStaticDimSize(getValue(), getValueDims(), Dim::Depth), getAcc())))
     return failure();

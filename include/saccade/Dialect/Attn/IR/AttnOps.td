@@ -71,7 +71,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
-                       OptionalAttr<Attn_ScheduleAttr>:$schedule);
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_FewQueriesAttr>:$few);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$row_max,
                       Optional<AnyRankedTensor>:$argmax, Variadic<AnyRankedTensor>:$tallies);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
@@ -117,6 +117,10 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     A weight region changes what values are multiplied by, after their sum was taken. It must be proportional to its
     argument, or the step be `final`: then max and sum are those of all keys, and stay, and so does all but the
     accumulator; the region is given 2^(t − max) / sum, and sum times what it yields is accumulated.
+
+    `in_place` says that the rows are few and keys and values are read where they lie. Then the query tile may also have
+    heads, all of them of one key head (`at` names the first): row i · heads + h is query i of head h. The state has rows
+    in multiples of 4.
   }];
   let arguments = (ins Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
                        Variadic<AnyType>:$captures, Optional<Index>:$q_len, Optional<Index>:$kv_len,
@@ -124,7 +128,8 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$tallies,
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
-                       OptionalAttr<F64Attr>:$scale, UnitAttr:$final, OptionalAttr<Attn_ScheduleAttr>:$schedule);
+                       OptionalAttr<F64Attr>:$scale, UnitAttr:$final, OptionalAttr<Attn_ScheduleAttr>:$schedule,
+                       UnitAttr:$in_place);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
                         VariadicRegion<SizedRegion<1>>:$tally_regions);
