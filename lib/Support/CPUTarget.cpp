@@ -12,11 +12,11 @@
 using namespace saccade;
 
 static const CPUTarget levels[] = {
-    // name, cpu, features, bits, registers, FMA, AVX-512, bf16 dot
-    {"portable", "x86-64", "", 128, 16, false, false, false},
-    {"v3", "x86-64-v3", "", 256, 16, true, false, false},
-    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, false},
-    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true},
+    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot
+    {"portable", "x86-64", "", 128, 16, false, false, false, false},
+    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false},
+    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false},
+    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true, true},
 };
 
 static llvm::StringRef hostLevel() {

@@ -13,7 +13,7 @@
 
 bool saccade::hostRuns(const CPUTarget &target) {
   const CPUTarget &host = *lookupCPUTarget("host");
-  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasAVX512 <= host.hasAVX512 &&
+  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasF16C <= host.hasF16C && target.hasAVX512 <= host.hasAVX512 &&
          target.hasBF16Dot <= host.hasBF16Dot;
 }
 

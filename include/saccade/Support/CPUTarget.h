@@ -27,6 +27,7 @@ struct CPUTarget {
   unsigned vectorBits;      ///< native vector width
   unsigned vectorRegisters; ///< architectural vector registers
   bool hasFMA;              ///< fused multiply-add instructions
+  bool hasF16C;             ///< conversions between f16 and f32
   bool hasAVX512;           ///< vscalef, vreduce and mask registers
   bool hasBF16Dot;          ///< vdpbf16ps
 

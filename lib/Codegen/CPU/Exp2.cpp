@@ -7,14 +7,16 @@
 #include "Exp2.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include <cmath>
-#include <limits>
 
 using namespace mlir;
 using namespace saccade::cpu;
 
-// Constrained to p(0) = 1: a maximum that stays must not rescale what was summed. Errors 8.6e-5 (degree 3), 2.0e-9 and
-// 2.5e-9 (degree 6), 3.1e-18 (degree 11). The interval is where the range reduction leaves f.
+// Constrained to p(0) = 1: a maximum that stays must not rescale what was summed. Errors 1.0e-4 (degree 3), 2.9e-6 (4),
+// 2.5e-9 (6), 3.1e-18 (11) or less. The interval is where the range reduction leaves f.
 static constexpr double bf16From0To1[] = {1.0, 0.695116786445, 0.227644991135, 0.0770670420721};
+static constexpr double bf16AroundZero[] = {1.0, 0.693282927097, 0.242210959275, 0.055008931124};
+static constexpr double f16From0To1[] = {1.0, 0.693044844903, 0.241280204752, 0.0522424742223, 0.0134266842722};
+static constexpr double f16AroundZero[] = {1.0, 0.693124193418, 0.240240986099, 0.0559064245965, 0.00958285309564};
 static constexpr double f32From0To1[] = {1.0,
                                          0.693147044443,
                                          0.240229305552,
@@ -37,6 +39,14 @@ static constexpr double f64AroundZero[] = {1.0,                      0.693147180
                                            0.0555041086648199216,   0.00961812910758833524,   0.00133335581467899217,
                                            0.000154035304625144321, 0.0000152527334899885256, 1.32154330896763992e-6,
                                            1.01781980216719308e-7,  7.0741056135081428e-9,    4.43528270695727715e-10};
+
+/// Of the polynomials for one interval the one that is good enough.
+static ArrayRef<double> choose(bool isF64, Exp2Error error, ArrayRef<double> f64, ArrayRef<double> f32,
+                               ArrayRef<double> f16, ArrayRef<double> bf16) {
+  if (isF64)
+    return f64;
+  return error == Exp2Error::BF16 ? bf16 : error == Exp2Error::F16 ? f16 : f32;
+}
 
 static Value polynomial(Emitter &e, Value f, ArrayRef<double> coefficients) {
   Value result = e.splat(coefficients.back());
@@ -61,50 +71,31 @@ static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
   Value roundDown = integer(32, 1);
   Value f = call(e, isF64 ? "llvm.x86.avx512.mask.reduce.pd.512" : "llvm.x86.avx512.mask.reduce.ps.512",
                  {x, roundDown, zero, allLanes, currentRounding});
-  ArrayRef<double> coefficients = f32From0To1;
-  if (isF64)
-    coefficients = f64From0To1;
-  else if (error == Exp2Error::BF16)
-    coefficients = bf16From0To1;
-  Value p = polynomial(e, f, coefficients);
+  Value p = polynomial(e, f, choose(isF64, error, f64From0To1, f32From0To1, f16From0To1, bf16From0To1));
   return call(e, isF64 ? "llvm.x86.avx512.mask.scalef.pd.512" : "llvm.x86.avx512.mask.scalef.ps.512",
               {p, x, zero, allLanes, currentRounding});
 }
 
-/// Adding 1.5 · 2^(mantissa bits) rounds to the nearest integer and leaves it in the low bits, from where it is
-/// shifted into the exponent.
-static Value exp2Portable(Emitter &e, Value x, bool isF64) {
+/// Adding 1.5 · 2^(mantissa bits) + bias rounds to the nearest integer and leaves the exponent field of 2^n in the low
+/// bits, from where it is shifted to its place. The smallest field is 0, for the factor 0, so that what is too small needs
+/// nothing else; NaN goes through the polynomial into the product.
+static Value exp2Portable(Emitter &e, Value x, bool isF64, Exp2Error error) {
   unsigned bits = isF64 ? 64 : 32, mantissa = isF64 ? 52 : 23;
-  double smallest = isF64 ? -1022.0 : -126.0, largest = isF64 ? 1024.0 : 128.0;
+  double bias = isF64 ? 1023.0 : 127.0;
   auto integers = VectorType::get({e.lanes()}, e.b.getIntegerType(bits));
-  Value magic = e.splat(1.5 * std::ldexp(1.0, mantissa));
-  // Out of range, and NaN, are put right at the end.
-  // Just below the largest, n is one too many but p is below 1, so that the exponent still fits.
-  Value low = e.splat(smallest);
-  Value high = e.splat(isF64 ? std::nextafter(largest, 0.0) : std::nextafter(float(largest), 0.0f));
-  Value clamped = e.maxf(x, low);
-  Value below = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, clamped, high);
-  clamped = e.select(below, clamped, high);
+  // The larger of the two is x where x is NaN.
+  Value clamped = e.maxf(e.splat(-bias), x);
+  Value magic = e.splat(1.5 * std::ldexp(1.0, mantissa) + bias);
   Value shifted = e.addf(clamped, magic);
   Value f = e.subf(clamped, e.subf(shifted, magic));
-  Value p = isF64 ? polynomial(e, f, f64AroundZero) : polynomial(e, f, f32AroundZero);
-  Value n = arith::BitcastOp::create(e.b, e.loc, integers, shifted);
+  Value p = polynomial(e, f, choose(isF64, error, f64AroundZero, f32AroundZero, f16AroundZero, bf16AroundZero));
+  Value field = arith::BitcastOp::create(e.b, e.loc, integers, shifted);
   auto shift = DenseElementsAttr::get(integers, e.b.getIntegerAttr(integers.getElementType(), mantissa));
-  n = arith::ShLIOp::create(e.b, e.loc, n, arith::ConstantOp::create(e.b, e.loc, shift));
-  Value scaled = arith::AddIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, integers, p), n);
-  Value result = arith::BitcastOp::create(e.b, e.loc, e.vectorType(), scaled);
-  auto where = [&](arith::CmpFPredicate predicate, Value bound, Value then) {
-    Value holds = arith::CmpFOp::create(e.b, e.loc, predicate, x, bound);
-    result = arith::SelectOp::create(e.b, e.loc, holds, then, result);
-  };
-  where(arith::CmpFPredicate::OLT, low, e.splat(0.0));
-  where(arith::CmpFPredicate::OGE, e.splat(largest), e.splat(std::numeric_limits<double>::infinity()));
-  where(arith::CmpFPredicate::UNO, x, x);
-  return result;
+  Value power = arith::ShLIOp::create(e.b, e.loc, field, arith::ConstantOp::create(e.b, e.loc, shift));
+  return e.mulf(p, arith::BitcastOp::create(e.b, e.loc, e.vectorType(), power));
 }
 
 Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
   bool isF64 = e.type.isF64();
-  // Only levels with AVX-512 keep bf16 as it is.
-  return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64);
+  return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64, error);
 }

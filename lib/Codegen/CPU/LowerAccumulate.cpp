@@ -87,18 +87,22 @@ LogicalResult Lowering::check() {
   return success();
 }
 
-/// A weight that is rounded to bf16 anyway needs no better exponential. Their sum does where someone looks at it: only a
-/// quotient loses the error of most weights.
+/// Where weights, or all results, are rounded to 16 bits, weights need no better exponential. Their sum does where someone
+/// looks at it: only a quotient loses the error of most weights.
 Exp2Error Lowering::weightError() {
+  Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
     if (isa<memref::SubViewOp>(user)) // where a sink is put
       return llvm::all_of(user->getUsers(), isQuotient);
-    auto finalize = dyn_cast<FinalizeOp>(user);
-    return isa<AccumulateOp, MergeOp, linalg::FillOp>(user) ||
-           (finalize && !finalize.getLse() && finalize.getOthers().empty());
+    if (auto finalize = dyn_cast<FinalizeOp>(user))
+      return !finalize.getLse() && finalize.getOthers().empty() &&
+             (step > 1 || getElementTypeOrSelf(finalize.getOutput()) == element);
+    return isa<AccumulateOp, MergeOp, linalg::FillOp>(user);
   };
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
-  return step > 1 && isLocal && llvm::all_of(op.getSum().getUsers(), isQuotient) ? Exp2Error::BF16 : Exp2Error::Unit;
+  if (!isLocal || !llvm::all_of(op.getSum().getUsers(), isQuotient))
+    return Exp2Error::Unit;
+  return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
 }
 
 void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {

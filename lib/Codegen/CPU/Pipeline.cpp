@@ -17,6 +17,8 @@ void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target
   function.addPass(createLowerLinalg({level}));
   // Vectors of exponentials and the like would become scalar calls.
   function.addPass(createExpandMath({level}));
+  // The same holds for conversions; math functions of narrow types have left some.
+  function.addPass(createExpandConversions({level}));
   function.addPass(createCanonicalizerPass());
   function.addPass(createCSEPass());
   // Index arithmetic that codegen wrote where it was needed moves out of the loops it does not depend on.

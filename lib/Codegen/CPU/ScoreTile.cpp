@@ -276,9 +276,12 @@ Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) 
   SmallVector<Value> sums(2, e.splat(0.0));
   sums.append(regions.initialSums());
   Value from = columns.begin;
+  // Regions are long: no more copies than must be. Sixteen registers hold the constants of the exponential and two vectors
+  // on their way, one where products need another.
+  int64_t most = !regions.empty() ? step : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
   for (int64_t vectors : {4, 2, 1}) {
-    // A register that is alone gives up half of a vector of pairs. Regions are long: no more copies than must be.
-    if ((vectors == 2 && step == 1) || (vectors == 4 && !regions.empty()))
+    // A register that is alone gives up half of a vector of pairs.
+    if (vectors > most || (vectors == 2 && most == 4 && step == 1))
       continue;
     Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
     Value to = e.add(from, length);

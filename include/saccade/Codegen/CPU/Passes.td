@@ -89,6 +89,16 @@ def ExpandMath : Pass<"attn-expand-math", "::mlir::func::FuncOp"> {
   let dependentDialects = vectorDialects;
 }
 
+def ExpandConversions : Pass<"attn-expand-conversions", "::mlir::func::FuncOp"> {
+  let summary = "replaces conversions of 16-bit floats by integer arithmetic";
+  let description = [{
+    Conversions between f32 and bf16 or f16 that the level has no instruction for, of scalars and vectors. They round to
+    nearest even; NaN stays NaN.
+  }];
+  let options = [TargetOption];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def PlanScratch : Pass<"attn-plan-scratch", "::mlir::ModuleOp"> {
   let summary = "give the buffers of a task their place in its scratch memory";
   let description = [{

@@ -1,4 +1,5 @@
-"""Prints the innermost loops of an assembly file (AT&T syntax, from standard input) that compute, one a line:
+"""The innermost loops of an assembly file (AT&T syntax) that compute. As a program it prints those of standard input, one
+a line:
 
     loop: N multiply-adds, I instructions, V vector spills
     loop: N dot products, I instructions, V vector spills
@@ -6,28 +7,70 @@ and then every function that is called. A vector spill is a vector register move
 like any other in a function that makes no frame of it.
 """
 
+import dataclasses
 import re
 import sys
 
-lines = sys.stdin.read().split("\n")
-labels = {m.group(1): i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
-loops = []
-for i, line in enumerate(lines):
-    jump = re.match(r"\s+j\w+\s+(\.L\w+)", line)
-    if jump and labels.get(jump.group(1), i) < i:
-        loops.append((labels[jump.group(1)], i))
-for first, last in sorted(set(loops)):
-    if any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops):
-        continue
-    body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
-    count = lambda names: sum(bool(re.match(names, l)) for l in body)
-    work = {"dot products": count("vdpbf16ps"), "multiply-adds": count(r"vfn?madd|mulp[sd]")}
-    function = next((i for i in range(first, 0, -1) if re.match(r"[^.\s#]\S*:", lines[i])), 0)
-    has_frame = any(re.match(r"\s+movq\s+%rsp, %rbp", l) for l in lines[function:first])
-    stack = r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp"
-    spills = sum(bool(re.search(stack, l) and re.search(r"%[xyz]mm", l)) for l in body)
-    for name, products in work.items():
-        if products:
-            print(f"loop: {products} {name}, {len(body)} instructions, {spills} vector spills")
-for name in sorted({m.group(1) for l in lines if (m := re.match(r"\s+call\w*\s+(\S+)", l))}):
-    print(f"call: {name}")
+WORK = {"dot products": "vdpbf16ps", "multiply-adds": r"vfn?madd|mulp[sd]"}
+
+
+@dataclasses.dataclass
+class Loop:
+    body: list[str]  # instructions
+    stack: str  # what its operands in the stack look like
+
+    def count(self, names):
+        return sum(bool(re.match(names, line)) for line in self.body)
+
+    def products(self, width=""):
+        """Products of vectors in registers of this width ("zmm")."""
+        return sum(any(re.match(names, line) for names in WORK.values()) and width in line for line in self.body)
+
+    @property
+    def is_exponential(self):
+        """Numbers are scaled by powers of 2."""
+        return self.count(r"v?pslld|v?psllq|vscalef") > 0
+
+    @property
+    def spills(self):
+        return sum(bool(re.search(self.stack, line) and re.search(r"%[xyz]mm", line)) for line in self.body)
+
+    @property
+    def stored_spills(self):
+        return sum(bool(re.search(rf"%[xyz]mm\d+, \S*(?:{self.stack})", line)) for line in self.body)
+
+    @property
+    def reloads(self):
+        """Instructions that read or write the stack at all."""
+        return sum(bool(re.search(self.stack, line)) for line in self.body)
+
+
+def innermost_loops(assembly):
+    lines = assembly.split("\n")
+    labels = {m.group(1): i for i, line in enumerate(lines) if (m := re.match(r"(\.L\w+):", line))}
+    loops = []
+    for i, line in enumerate(lines):
+        jump = re.match(r"\s+j\w+\s+(\.L\w+)", line)
+        if jump and labels.get(jump.group(1), i) < i:
+            loops.append((labels[jump.group(1)], i))
+    for first, last in sorted(set(loops)):
+        if any(first <= a and b <= last and (a, b) != (first, last) for a, b in loops):
+            continue
+        body = [l.strip() for l in lines[first : last + 1] if l.startswith("\t") and not l.strip().startswith(".")]
+        function = next((i for i in range(first, 0, -1) if re.match(r"[^.\s#]\S*:", lines[i])), 0)
+        has_frame = any(re.match(r"\s+movq\s+%rsp, %rbp", l) for l in lines[function:first])
+        yield Loop(body, r"\(%rsp|\(%rbp" if has_frame else r"\(%rsp")
+
+
+def calls(assembly):
+    return sorted(set(re.findall(r"^\s+call\w*\s+(\S+)", assembly, re.M)))
+
+
+if __name__ == "__main__":
+    assembly = sys.stdin.read()
+    for loop in innermost_loops(assembly):
+        for name, instructions in WORK.items():
+            if products := loop.count(instructions):
+                print(f"loop: {products} {name}, {len(loop.body)} instructions, {loop.spills} vector spills")
+    for name in calls(assembly):
+        print(f"call: {name}")
