@@ -12,6 +12,8 @@ std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
 void saccade::buildTilingPipeline(OpPassManager &pm) {
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
+  // The tables that it makes are tiled like everything else.
+  pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   // Only what is still outside of the tasks of attention.
   pm.addNestedPass<func::FuncOp>(createTileLinalg());

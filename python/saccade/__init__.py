@@ -3,6 +3,7 @@
 Importing this imports neither torch nor NumPy, and loads no library.
 """
 
+from saccade import masks
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
 from saccade.attention import attention
 from saccade.errors import CompileError, Diagnostic, Warning
@@ -26,6 +27,7 @@ __all__ = [
     "cache_clear",
     "cache_info",
     "compile",
+    "masks",
     "num_threads",
     "run",
     "set_num_threads",

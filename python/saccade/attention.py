@@ -19,6 +19,7 @@ from saccade._arrays import Array
 from saccade._library import on_cache_clear
 from saccade._opaque import opaque
 from saccade.function import Function
+from saccade.masks import Mask
 from saccade.module import compile
 from saccade.regions import Region, fingerprint, trace
 from saccade.regions.subject import variables
@@ -98,7 +99,7 @@ def attention(
             in its place does not. Negative indices count from the end. What is read beyond the end of a tensor is
             unspecified, never a fault; only one indexed by b, h, i or j itself is refused where it is too short, unless
             kv_len, or for a score what masks, may hold back the rest.
-        mask: a function (b, h, i, j): whether query i sees key j. Traced likewise. What follows masks too; all
+        mask: a function (b, h, i, j): whether query i sees key j, of your own or of saccade.masks. Traced likewise. What follows masks too; all
             must hold.
         scale: the factor of q k^T; 1/sqrt(head size) without it.
         causal: a query sees no key behind its own. Its own is key i for query i ("top_left"); counted from the ends, so
@@ -141,6 +142,8 @@ def attention(
     if score is not None:
         score_region, score_key, tensors = _read("score", score, q)
     if mask is not None:
+        if type(mask) is Mask:
+            mask = mask.function
         mask_region, mask_key, more = _read("mask", mask, q)
         tensors += more
     if scale is not None:

@@ -40,6 +40,7 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print("random_calls.py is left out: it needs torch", flush=True)
         fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] != "random_calls.py"]
+    tests = build / "test" / "Unit" / "AttnAnalysisTests"
     deadline = time.monotonic() + 60 * args.minutes
     seed, rounds, failed = args.first_seed, 0, 0
     print(f"first seed {seed}", flush=True)
@@ -51,7 +52,13 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout + result.stderr, flush=True)
-        seed += 200
+        regions = 20000 if args.minutes else 50
+        named = {"SACCADE_REGIONS": str(regions), "SACCADE_SEED": str(seed)}
+        result = subprocess.run([tests, "--gtest_filter=MaskBoxTest.*"], capture_output=True, text=True, env={**variables, **named})
+        if result.returncode != 0:
+            failed += 1
+            print(result.stdout + result.stderr, *[f"{name}={value}" for name, value in named.items()], tests, flush=True)
+        seed += 20000
         rounds += 1
         if sys.stdout.isatty():
             left = max(0, deadline - time.monotonic()) / 60

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
+#include "MaskReach.h"
 #include "VectorizeRegion.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -71,7 +72,9 @@ KeyRange ScoreTile::reach(Value firstRow, Value rows, Value keys) {
   Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
   KeyRange absolute = reachAbsolute(first, last, keys);
   // Whatever the positions are, nothing outside of the tile is touched.
-  return {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
+  KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
+  bool isAll = op.getMask().empty() || bounds.isExact();
+  return isAll ? columns : emitMaskReach(e, op, first, last, columns);
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {

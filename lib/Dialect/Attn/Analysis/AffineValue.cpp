@@ -1,0 +1,157 @@
+//===- AffineValue.cpp - Integers of a mask as affine forms -------------------===//
+//
+// All sums stay in 64 bits: at most six terms of 2^20 · 2^40 and a constant of 2^60, or the form is not valid.
+//
+//===----------------------------------------------------------------------===//
+#include "AffineValue.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <numeric>
+
+using namespace saccade::attn;
+
+static constexpr unsigned atomBits = 40, coefficientBits = 20, constantBits = 60, mostTerms = 6;
+
+bool AffineSpace::isFactor(int64_t number) {
+  constexpr int64_t limit = int64_t(1) << coefficientBits;
+  return -limit <= number && number <= limit;
+}
+
+Number AffineSpace::isWithin(Number number, unsigned bits) {
+  if (number.getBits() <= bits)
+    return 1;
+  int64_t limit = int64_t(1) << bits;
+  return b.both(b.isAtMost(number, limit), b.isAtMost(-limit, number));
+}
+
+AffineForm AffineSpace::atom(Interval bounds, int64_t modulus, Number residue) {
+  if (bounds.isPoint())
+    return {bounds.low, {}};
+  Atom fresh{bounds, b.both(isWithin(bounds.low, atomBits), isWithin(bounds.high, atomBits)), modulus, residue, {}, {}};
+  atoms.push_back(fresh);
+  return {0, {{unsigned(atoms.size() - 1), 1}}};
+}
+
+Interval AffineSpace::bounds(const AffineForm &form) {
+  Interval sum = form.constant;
+  for (auto [index, coefficient] : form.terms) {
+    const Interval &atom = atoms[index].bounds;
+    sum.low = b.add(sum.low, b.mul(coefficient > 0 ? atom.low : atom.high, coefficient));
+    sum.high = b.add(sum.high, b.mul(coefficient > 0 ? atom.high : atom.low, coefficient));
+  }
+  return sum;
+}
+
+bool AffineSpace::areRelated(const AffineForm &x, const AffineForm &y) {
+  return llvm::any_of(x.terms, [&](auto &term) {
+    return llvm::any_of(y.terms, [&](auto &other) { return term.first == other.first; });
+  });
+}
+
+/// sum += factor · form in its terms; false where a coefficient becomes too large or there are too many.
+static bool addTerms(AffineForm &sum, const AffineForm &form, int64_t factor) {
+  for (auto [atom, coefficient] : form.terms) {
+    auto *place = llvm::find_if(sum.terms, [&, atom = atom](auto &term) { return term.first >= atom; });
+    if (place == sum.terms.end() || place->first != atom)
+      place = sum.terms.insert(place, {atom, 0});
+    place->second += coefficient * factor; // of 20 bits each
+    if (!AffineSpace::isFactor(place->second))
+      return false;
+    if (place->second == 0)
+      sum.terms.erase(place);
+  }
+  return sum.terms.size() <= mostTerms;
+}
+
+AffineValue AffineSpace::combine(const AffineValue &x, int64_t left, const AffineValue &y, int64_t right) {
+  AffineValue result{{}, b.both(x.isValid, y.isValid)};
+  for (auto [value, factor] : {std::pair(&x, left), std::pair(&y, right)}) {
+    if (!isFactor(factor) || !addTerms(result.form, value->form, factor))
+      return AffineValue::unknown();
+    // Of 2^59 at most, so that the sum has room.
+    Number constant = value->form.constant;
+    unsigned bits = constantBits - 1 - llvm::Log2_64_Ceil(std::max<uint64_t>(std::abs(factor), 1));
+    result.isValid = b.both(result.isValid, isWithin(constant, bits));
+    Number scaled = b.mul(constant.withBits(bits), factor).withBits(constantBits - 1);
+    result.form.constant = b.add(result.form.constant, scaled).withBits(constantBits);
+    for (auto [atom, coefficient] : value->form.terms)
+      result.isValid = b.both(result.isValid, atoms[atom].isSmall);
+  }
+  // x − c · ⌊x / c⌋ is a remainder.
+  while (cancelQuotient(result.form, result.isValid))
+    ;
+  return result;
+}
+
+bool AffineSpace::cancelQuotient(AffineForm &form, Number &isValid) {
+  for (auto [atom, coefficient] : form.terms) {
+    if (!atoms[atom].divisor)
+      continue;
+    Number divisor = *atoms[atom].divisor;
+    AffineForm dividend = atoms[atom].dividend;
+    std::optional<int64_t> step = divisor.getConstant();
+    if (!step || dividend.terms.empty() || coefficient % *step != 0)
+      continue;
+    // form = rest + factor · (dividend − step · quotient), if the dividend's terms then vanish.
+    int64_t factor = -coefficient / *step;
+    AffineForm rest = form;
+    rest.terms.erase(llvm::find_if(rest.terms, [&, atom = atom](auto &term) { return term.first == atom; }));
+    if (!addTerms(rest, dividend, -factor) || rest.terms.size() + dividend.terms.size() + 1 != form.terms.size())
+      continue;
+    isValid = b.both(isValid, isWithin(dividend.constant, constantBits - 1 - coefficientBits));
+    rest.constant = b.sub(rest.constant, b.mul(dividend.constant, factor));
+    isValid = b.both(isValid, isWithin(rest.constant, constantBits - 2));
+    rest.constant = rest.constant.withBits(constantBits - 2);
+    AffineForm left = remainder(dividend, divisor);
+    if (!addTerms(rest, left, factor))
+      continue;
+    rest.constant = b.add(rest.constant, b.mul(left.constant, factor)).withBits(constantBits);
+    form = rest;
+    return true;
+  }
+  return false;
+}
+
+std::pair<int64_t, Number> AffineSpace::congruence(const AffineForm &form) {
+  int64_t modulus = 0;
+  Number residue = form.constant;
+  for (auto [index, coefficient] : form.terms) {
+    const Atom &atom = atoms[index];
+    modulus = std::gcd(modulus, coefficient * atom.modulus);
+    if (!atom.residue.isConstant(0))
+      residue = b.add(residue, b.mul(atom.residue, coefficient));
+  }
+  return {modulus, residue};
+}
+
+AffineForm AffineSpace::quotient(const AffineForm &form, Number divisor) {
+  for (const Division &known : quotients)
+    if (known.dividend == form && known.divisor == divisor)
+      return known.result;
+  Interval of = bounds(form);
+  AffineForm result = atom({b.floorDiv(of.low, divisor), b.floorDiv(of.high, divisor)});
+  if (!result.isPoint()) {
+    atoms.back().dividend = form;
+    atoms.back().divisor = divisor;
+  }
+  quotients.push_back({form, divisor, result});
+  return result;
+}
+
+AffineForm AffineSpace::remainder(const AffineForm &form, Number divisor) {
+  for (const Division &known : remainders)
+    if (known.dividend == form && known.divisor == divisor)
+      return known.result;
+  // Where all have one quotient it is a difference, else anything below the divisor.
+  Interval of = bounds(form);
+  Number first = b.floorDiv(of.low, divisor), last = b.floorDiv(of.high, divisor);
+  Number isOne = b.isEqual(first, last), start = b.mul(first, divisor);
+  Number low = b.select(isOne, b.sub(of.low, start), 0);
+  Number high = b.select(isOne, b.sub(of.high, start), b.sub(divisor, 1));
+  auto [modulus, residue] = congruence(form);
+  std::optional<int64_t> step = divisor.getConstant();
+  modulus = step ? std::gcd(modulus, *step) : 1;
+  AffineForm result = atom({low.withBits(divisor.getBits()), high.withBits(divisor.getBits())}, modulus, residue);
+  remainders.push_back({form, divisor, result});
+  return result;
+}

@@ -1,0 +1,79 @@
+//===- MaskEvaluator.h - One mask region over one box --------------*- C++ -*-===//
+//
+// What the parts of MaskBox share: the abstract values of a region, each computed once.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_DIALECT_ATTN_ANALYSIS_MASKEVALUATOR_H
+#define SACCADE_LIB_DIALECT_ATTN_ANALYSIS_MASKEVALUATOR_H
+
+#include "AffineValue.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Analysis/MaskBox.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace saccade::attn {
+
+/// Evaluates the values of one region over one box, each once.
+class MaskEvaluator {
+public:
+  MaskEvaluator(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, NumberBuilder &b)
+      : args(getRegionArguments(mask, /*isScore=*/false)), inputs(inputs), b(b), space(b) {
+    for (auto [value, interval] : {std::pair(args.batch, box.batch), std::pair(args.head, box.head),
+                                   std::pair(args.query, box.query), std::pair(args.key, box.key)})
+      integers[value] = {space.atom(interval), 1};
+  }
+
+  Coverage condition(mlir::Value value);
+
+private:
+  //===--- Values ---===//
+  AffineValue integer(mlir::Value value);
+  AffineValue compute(mlir::Value value);
+  AffineValue computeOp(mlir::Operation *op);
+  Coverage computeCondition(mlir::Value value);
+  Coverage compare(mlir::arith::CmpIOp op);
+
+  /// What the value can be, whether or not its form is valid.
+  Interval range(mlir::Value value) { return rangeOf(integer(value), value.getType()); }
+  Interval rangeOf(const AffineValue &value, mlir::Type type);
+  static Interval rangeOf(mlir::Type type);
+  static unsigned widthOf(mlir::Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
+  /// The form, valid only where it does not leave the type.
+  AffineValue fitted(AffineValue value, mlir::Type type);
+  /// A value of which no more is known than its bounds, which hold where `isKnown`.
+  AffineValue bounded(Interval bounds, mlir::Type type, Number isKnown = 1);
+
+  //===--- Transfer functions ---===//
+  AffineValue multiply(mlir::arith::MulIOp op);
+  AffineValue product(Interval x, Interval y, mlir::Type type);
+  enum class Rounding { Down, Up, ToZero };
+  AffineValue divide(mlir::Value dividend, mlir::Value divisor, mlir::Type type, Rounding rounding, bool isUnsigned);
+  AffineValue remainder(mlir::Value dividend, mlir::Value divisor, mlir::Type type, bool isUnsigned);
+  AffineValue remainder(const AffineValue &x, Number divisor, mlir::Type type);
+  std::optional<AffineValue> writtenRemainder(mlir::arith::SubIOp op);
+  AffineValue extremum(mlir::Operation *op, bool isMax, bool isUnsigned);
+  AffineValue bitwise(mlir::Operation *op);
+  AffineValue shift(mlir::Operation *op);
+  AffineValue choose(mlir::arith::SelectOp op);
+  AffineValue element(mlir::tensor::ExtractOp op);
+
+  Number isAtLeast(Number number, int64_t least) { return b.isAtMost(least, number); }
+  Number both(Number x, Number y) { return b.both(x, y); }
+  Coverage decided(Number holds) { return {holds, b.negate(holds)}; }
+  Coverage unless(Number isKnown, Coverage known) {
+    Number isUnknown = b.negate(isKnown);
+    return {b.either(isUnknown, known.mayHold), b.either(isUnknown, known.mayFail)};
+  }
+
+  RegionArguments args;
+  MaskInputs &inputs;
+  NumberBuilder &b;
+  AffineSpace space;
+  llvm::DenseMap<mlir::Value, AffineValue> integers;
+  llvm::DenseMap<mlir::Value, Coverage> conditions;
+};
+
+} // namespace saccade::attn
+
+#endif // SACCADE_LIB_DIALECT_ATTN_ANALYSIS_MASKEVALUATOR_H

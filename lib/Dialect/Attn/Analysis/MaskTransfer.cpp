@@ -1,0 +1,190 @@
+//===- MaskTransfer.cpp - Integers of masks from their operands ---------------===//
+//
+// One transfer function a kind of op. Linear ones keep forms; all others work on intervals of whole values, which hold
+// however the operands came about, and make atoms.
+//
+//===----------------------------------------------------------------------===//
+#include "MaskEvaluator.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+AffineValue MaskEvaluator::multiply(arith::MulIOp op) {
+  for (auto [value, by] : {std::pair(op.getLhs(), op.getRhs()), std::pair(op.getRhs(), op.getLhs())}) {
+    AffineValue factor = integer(by);
+    std::optional<int64_t> constant = factor.form.constant.getConstant();
+    bool isFactor = factor.isValid.isConstant(1) && factor.form.isPoint() && constant;
+    if (isFactor && space.isFactor(*constant))
+      return fitted(space.combine(integer(value), *constant, {}, 0), op.getType());
+  }
+  Interval x = range(op.getLhs()), y = range(op.getRhs());
+  return product(x, y, op.getType());
+}
+
+AffineValue MaskEvaluator::product(Interval x, Interval y, Type type) {
+  constexpr unsigned bits = 30;
+  Number isSmall = 1;
+  for (Number number : {x.low, x.high, y.low, y.high})
+    isSmall = both(isSmall, space.isWithin(number, bits));
+  if (isSmall.isConstant(0))
+    return bounded({}, type, 0);
+  Number low, high;
+  bool isFirst = true;
+  for (Number left : {x.low, x.high})
+    for (Number right : {y.low, y.high}) {
+      Number corner = b.mul(left.withBits(bits), right.withBits(bits));
+      low = isFirst ? corner : b.min(low, corner);
+      high = isFirst ? corner : b.max(high, corner);
+      isFirst = false;
+    }
+  Interval all = rangeOf(type);
+  Number fits = both(b.isAtMost(all.low, low), b.isAtMost(high, all.high));
+  return bounded({low, high}, type, both(isSmall, fits));
+}
+
+AffineValue MaskEvaluator::divide(Value dividend, Value divisor, Type type, Rounding rounding, bool isUnsigned) {
+  Interval x = range(dividend), y = range(divisor);
+  Number isKnown = isAtLeast(y.low, 1);
+  if (isUnsigned)
+    isKnown = both(isKnown, isAtLeast(x.low, 0));
+  if (isKnown.isConstant(0))
+    return bounded({}, type, 0);
+  AffineValue of = integer(dividend);
+  if (y.isPoint() && rounding == Rounding::Down && !of.isValid.isConstant(0))
+    return {space.quotient(of.form, y.low), both(of.isValid, isKnown)};
+  auto divided = [&](Number number, Number by) {
+    if (rounding == Rounding::ToZero)
+      return b.truncDiv(number, by);
+    if (rounding == Rounding::Down)
+      return b.floorDiv(number, by);
+    return b.sub(0, b.floorDiv(b.sub(0, number), by));
+  };
+  // Ceiling negates: not the smallest number.
+  if (rounding == Rounding::Up)
+    isKnown = both(isKnown, b.isLess(INT64_MIN, x.low));
+  // Negative dividends are largest by the largest divisor.
+  Number low = b.min(divided(x.low, y.low), divided(x.low, y.high));
+  Number high = b.max(divided(x.high, y.low), divided(x.high, y.high));
+  return bounded({low, high}, type, isKnown);
+}
+
+/// x − ⌊x / divisor⌋ · divisor. However x came about, it is less than a positive divisor.
+AffineValue MaskEvaluator::remainder(const AffineValue &x, Number divisor, Type type) {
+  Number isKnown = isAtLeast(divisor, 1);
+  if (x.isValid.isConstant(0) || isKnown.isConstant(0))
+    return bounded({0, b.sub(divisor, 1)}, type, isKnown);
+  return {space.remainder(x.form, divisor), both(x.isValid, isKnown)};
+}
+
+AffineValue MaskEvaluator::remainder(Value dividend, Value divisor, Type type, bool isUnsigned) {
+  Interval x = range(dividend), y = range(divisor);
+  Number isPositive = isAtLeast(y.low, 1), isNatural = isAtLeast(x.low, 0);
+  if (y.isPoint() && isNatural.isConstant(1))
+    return remainder(integer(dividend), y.low, type);
+  // With the sign of the dividend, and smaller than the divisor and not larger than the dividend.
+  Number most = b.sub(y.high, 1);
+  Interval bounds = {b.max(b.min(x.low, 0), b.sub(0, most)), b.min(b.max(x.high, 0), most)};
+  if (y.isPoint() && !isNatural.isConstant(0)) {
+    AffineValue natural = remainder(integer(dividend), y.low, type);
+    Interval exact = rangeOf(natural, type);
+    bounds = {b.select(isNatural, exact.low, bounds.low), b.select(isNatural, exact.high, bounds.high)};
+  }
+  return bounded(bounds, type, isUnsigned ? both(isPositive, isNatural) : isPositive);
+}
+
+/// x − (x / y) · y, as Python's % is traced.
+std::optional<AffineValue> MaskEvaluator::writtenRemainder(arith::SubIOp op) {
+  auto product = op.getRhs().getDefiningOp<arith::MulIOp>();
+  if (!product)
+    return std::nullopt;
+  for (auto [whole, divisor] :
+       {std::pair(product.getLhs(), product.getRhs()), std::pair(product.getRhs(), product.getLhs())}) {
+    auto quotient = whole.getDefiningOp<arith::FloorDivSIOp>();
+    if (!quotient || quotient.getLhs() != op.getLhs() || quotient.getRhs() != divisor)
+      continue;
+    Interval y = range(divisor);
+    if (y.isPoint())
+      return remainder(integer(op.getLhs()), y.low, op.getType());
+  }
+  return std::nullopt;
+}
+
+AffineValue MaskEvaluator::extremum(Operation *op, bool isMax, bool isUnsigned) {
+  Type type = op->getResult(0).getType();
+  Interval x = range(op->getOperand(0)), y = range(op->getOperand(1));
+  Number isKnown = 1;
+  if (isUnsigned)
+    isKnown = both(isAtLeast(x.low, 0), isAtLeast(y.low, 0));
+  auto pick = [&](Number left, Number right) { return isMax ? b.max(left, right) : b.min(left, right); };
+  Interval bounds = {pick(x.low, y.low), pick(x.high, y.high)};
+  // max(x, −x) is how an absolute value is traced.
+  AffineValue left = integer(op->getOperand(0)), right = integer(op->getOperand(1));
+  AffineValue sum = space.combine(left, 1, right, 1);
+  if (isMax && sum.form.isPoint() && sum.form.constant.isConstant(0) && !sum.isValid.isConstant(0))
+    bounds.low = b.max(bounds.low, b.select(sum.isValid, 0, INT64_MIN));
+  return bounded(bounds, type, isKnown);
+}
+
+AffineValue MaskEvaluator::bitwise(Operation *op) {
+  Type type = op->getResult(0).getType();
+  Value x = op->getOperand(0), y = op->getOperand(1);
+  // The lowest bits of a number are its remainder by a power of two, whatever its sign.
+  if (isa<arith::AndIOp>(op))
+    for (auto [value, mask] : {std::pair(x, y), std::pair(y, x)}) {
+      std::optional<int64_t> ones = integer(mask).form.constant.getConstant();
+      if (integer(mask).form.isPoint() && integer(mask).isValid.isConstant(1) && ones && *ones >= 0 &&
+          *ones < int64_t(1) << 40 && llvm::isPowerOf2_64(uint64_t(*ones) + 1))
+        return remainder(integer(value), *ones + 1, type);
+    }
+  Interval left = range(x), right = range(y);
+  Number areNatural = both(isAtLeast(left.low, 0), isAtLeast(right.low, 0));
+  if (isa<arith::AndIOp>(op))
+    return bounded({0, b.min(left.high, right.high)}, type, areNatural);
+  // Neither has a bit that its operands have not: at most their sum.
+  Number isSmall = both(space.isWithin(left.high, 60), space.isWithin(right.high, 60));
+  Number low = isa<arith::OrIOp>(op) ? b.max(left.low, right.low) : Number(0);
+  Number high = b.min(b.add(left.high, right.high), rangeOf(type).high);
+  return bounded({low, high}, type, both(areNatural, isSmall));
+}
+
+AffineValue MaskEvaluator::shift(Operation *op) {
+  Type type = op->getResult(0).getType();
+  const AffineValue by = integer(op->getOperand(1));
+  std::optional<int64_t> amount = by.form.constant.getConstant();
+  if (!by.form.isPoint() || !by.isValid.isConstant(1) || !amount || *amount < 0 || *amount >= widthOf(type) ||
+      *amount > 40)
+    return bounded({}, type, 0);
+  int64_t power = int64_t(1) << *amount;
+  AffineValue x = integer(op->getOperand(0));
+  if (isa<arith::ShLIOp>(op))
+    return fitted(space.combine(x, power, {}, 0), type);
+  Number isKnown = 1;
+  if (isa<arith::ShRUIOp>(op))
+    isKnown = isAtLeast(range(op->getOperand(0)).low, 0);
+  if (x.isValid.isConstant(0))
+    return bounded({}, type, 0);
+  return {space.quotient(x.form, power), both(x.isValid, isKnown)};
+}
+
+AffineValue MaskEvaluator::choose(arith::SelectOp op) {
+  Coverage truth = condition(op.getCondition());
+  if (truth.mayFail.isConstant(0))
+    return integer(op.getTrueValue());
+  if (truth.mayHold.isConstant(0))
+    return integer(op.getFalseValue());
+  Interval x = range(op.getTrueValue()), y = range(op.getFalseValue());
+  Number low = b.select(truth.mayHold, b.select(truth.mayFail, b.min(x.low, y.low), x.low), y.low);
+  Number high = b.select(truth.mayHold, b.select(truth.mayFail, b.max(x.high, y.high), x.high), y.high);
+  return bounded({low, high}, op.getType());
+}
+
+AffineValue MaskEvaluator::element(tensor::ExtractOp op) {
+  auto source = dyn_cast<BlockArgument>(op.getTensor());
+  if (!source)
+    return bounded({}, op.getType(), 0);
+  unsigned capture = source.getArgNumber() - args.captures.front().getArgNumber();
+  SmallVector<Interval> place = llvm::map_to_vector(op.getIndices(), [&](Value index) { return range(index); });
+  std::optional<Interval> found = inputs.elements(b, capture, place);
+  return found ? bounded(*found, op.getType()) : bounded({}, op.getType(), 0);
+}

@@ -1,0 +1,86 @@
+//===- MaskTables.cpp - Bounds of the blocks of what masks read ---------------===//
+//
+// A reduction over blocks, as a structured op like any other, so that it is cut into tasks and vectorised.
+//
+//===----------------------------------------------------------------------===//
+#include "MaskTables.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Analysis/EmittedInputs.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+static constexpr int64_t tableBlock = EmittedInputs::tableBlock;
+
+/// The elements of a table: of i1, a byte.
+static Type tableElement(RankedTensorType type) {
+  Type element = type.getElementType();
+  return element.isInteger(1) ? IntegerType::get(type.getContext(), 8) : element;
+}
+
+static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  Type element = tableElement(type);
+  unsigned rank = type.getRank(), width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+  Value last = tensor::DimOp::create(b, loc, tensor, rank - 1);
+  SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
+  Value round = arith::AddIOp::create(b, loc, last, arith::ConstantIndexOp::create(b, loc, tableBlock - 1));
+  sizes.back() = arith::DivUIOp::create(b, loc, round, arith::ConstantIndexOp::create(b, loc, tableBlock)).getResult();
+  SmallVector<Value> inits;
+  for (APInt neutral : {APInt::getSignedMaxValue(width), APInt::getSignedMinValue(width)}) {
+    Value number = arith::ConstantOp::create(b, loc, b.getIntegerAttr(element, neutral));
+    Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
+    inits.push_back(linalg::FillOp::create(b, loc, number, empty).getResult(0));
+  }
+  // The reduced dimension has its extent from an operand whose elements nobody reads.
+  Value within = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{tableBlock}, b.getI8Type());
+  AffineMap identity = b.getMultiDimIdentityMap(rank + 1), outer = identity.dropResult(rank),
+            inner = identity.getSubMap({rank});
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  SmallVector<Type> types = llvm::map_to_vector(inits, [](Value init) { return init.getType(); });
+  auto reduce = linalg::GenericOp::create(
+      b, loc, types, within, inits, ArrayRef{inner, outer, outer}, iterators,
+      [&](OpBuilder &nested, Location, ValueRange arguments) {
+        SmallVector<Value> place;
+        for (unsigned dim = 0; dim < rank; ++dim)
+          place.push_back(linalg::IndexOp::create(nested, loc, dim));
+        // The last block is filled up with the last element.
+        Value start =
+            arith::MulIOp::create(nested, loc, place.back(), arith::ConstantIndexOp::create(nested, loc, tableBlock));
+        Value position = arith::AddIOp::create(nested, loc, start, linalg::IndexOp::create(nested, loc, rank));
+        Value end = arith::SubIOp::create(nested, loc, last, arith::ConstantIndexOp::create(nested, loc, 1));
+        place.back() = arith::MinSIOp::create(nested, loc, position, end);
+        Value number = tensor::ExtractOp::create(nested, loc, tensor, place);
+        if (number.getType() != element)
+          number = arith::ExtUIOp::create(nested, loc, element, number);
+        Value low = arith::MinSIOp::create(nested, loc, arguments[1], number);
+        Value high = arith::MaxSIOp::create(nested, loc, arguments[2], number);
+        linalg::YieldOp::create(nested, loc, ValueRange{low, high});
+      });
+  return {reduce.getResult(0), reduce.getResult(1)};
+}
+
+std::pair<Value, Value> MaskTables::of(Value tensor, Operation *user) {
+  Operation *place = user;
+  for (Operation *around = user->getParentOp(); around; around = around->getParentOp()) {
+    bool isOutside = !around->isAncestor(tensor.getParentBlock()->getParentOp());
+    if (isa<scf::ForallOp, scf::ForOp, scf::IfOp>(around) && isOutside)
+      place = around;
+  }
+  auto &known = made[{tensor, place->getBlock()}];
+  if (!known.first) {
+    // As early as possible, so that all who come later may use them.
+    OpBuilder b(place);
+    if (Operation *producer = tensor.getDefiningOp(); producer && producer->getBlock() == place->getBlock())
+      b.setInsertionPointAfter(producer);
+    else if (tensor.getParentBlock() == place->getBlock())
+      b.setInsertionPointToStart(place->getBlock());
+    known = makeTables(b, place->getLoc(), tensor);
+  }
+  return known;
+}

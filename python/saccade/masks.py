@@ -1,0 +1,224 @@
+"""The usual masks, as functions (b, h, i, j) for `saccade.attention`: whether query i sees key j.
+
+They are ordinary functions of index scalars, and join with others: `a & b`, `a | b` and `~a` are masks too, where the
+other one may be any such function that gives booleans. Positions count from 0 on both sides; a number that changes from call to call is
+better a tensor without dimensions, for which no new kernel is compiled.
+
+    >>> saccade.attention(q, k, v, mask=masks.causal() & masks.documents(ids) | masks.global_tokens(4))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from saccade import _arrays
+
+__all__ = [
+    "Mask", "bigbird", "block_sparse", "causal", "dilated", "documents", "global_tokens", "longformer", "neighborhood",
+    "packed", "padding", "prefix_lm", "strided", "swin", "tree", "window",
+]  # fmt: skip
+
+
+class Mask:
+    """A mask function with &, | and ~. Called with numbers or arrays of them it says what it lets through."""
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Callable):
+        self.function = function.function if isinstance(function, Mask) else function
+
+    def __call__(self, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return self.function(b, h, i, j)
+
+    def __and__(self, other: Callable) -> Mask:
+        return _joined(self, other, lambda f, g: lambda b, h, i, j: f(b, h, i, j) & g(b, h, i, j))
+
+    def __or__(self, other: Callable) -> Mask:
+        return _joined(self, other, lambda f, g: lambda b, h, i, j: f(b, h, i, j) | g(b, h, i, j))
+
+    def __rand__(self, other: Callable) -> Mask:
+        return Mask(other) & self
+
+    def __ror__(self, other: Callable) -> Mask:
+        return Mask(other) | self
+
+    def __invert__(self) -> Mask:
+        function = self.function
+        return Mask(lambda b, h, i, j: function(b, h, i, j) ^ True)
+
+    def __repr__(self) -> str:
+        return f"saccade.masks.Mask({getattr(self.function, '__qualname__', self.function)})"
+
+
+def _joined(left: Mask, right: Callable, join: Callable) -> Mask:
+    if not callable(right):
+        return NotImplemented
+    return Mask(join(left.function, Mask(right).function))
+
+
+def causal(offset: Any = 0) -> Mask:
+    """Keys up to the query's own, which is key i + offset: 0 counts from the starts of both sequences, keys − queries
+    from their ends."""
+    return Mask(lambda b, h, i, j: j <= i + offset)
+
+
+def window(left: Any, right: Any = 0) -> Mask:
+    """From `left` keys before the query's position to `right` keys behind it."""
+    return Mask(lambda b, h, i, j: (j >= i - left) & (j <= i + right))
+
+
+def dilated(step: Any, left: Any, right: Any = 0) -> Mask:
+    """Every step-th key from the query's own position: `left` of them before it and `right` behind it."""
+    return Mask(lambda b, h, i, j: ((i - j) % step == 0) & (j >= i - left * step) & (j <= i + right * step))
+
+
+def strided(stride: Any, local: Any | None = None) -> Mask:
+    """The strided pattern of Child et al. 2019, causal: the last `local` keys (`stride` of them without it), and every
+    stride-th one before."""
+    near = stride if local is None else local
+    return Mask(lambda b, h, i, j: (j <= i) & ((i - j < near) | ((i - j) % stride == 0)))
+
+
+def block_sparse(layout: Any, query_block: int, key_block: int | None = None) -> Mask:
+    """The blocks of a layout: layout[i // query_block, j // key_block], a tensor of booleans or integers [query blocks,
+    key blocks], or [heads, query blocks, key blocks]."""
+    size = query_block if key_block is None else key_block
+    if layout.ndim == 3:
+        return Mask(lambda b, h, i, j: layout[h, i // query_block, j // size] != 0)
+    return Mask(lambda b, h, i, j: layout[i // query_block, j // size] != 0)
+
+
+def prefix_lm(prefix: Any) -> Mask:
+    """Causal, but everybody sees the first `prefix` keys: a number, or a tensor [batch]."""
+    if getattr(prefix, "ndim", 0) == 1:
+        return Mask(lambda b, h, i, j: (j <= i) | (j < prefix[b]))
+    return Mask(lambda b, h, i, j: (j <= i) | (j < prefix))
+
+
+def padding(lengths: Any) -> Mask:
+    """The first lengths[b] keys of each batch. (`kv_len` says the same and does not even read the others.)"""
+    return Mask(lambda b, h, i, j: j < lengths[b])
+
+
+def documents(ids: Any, key_ids: Any | None = None) -> Mask:
+    """Keys of the query's own document: ids, a tensor of integers [length] or [batch, length], where each position's
+    document stands; with key_ids, ids are those of the queries."""
+    others = ids if key_ids is None else key_ids
+    if ids.ndim == 2:
+        return Mask(lambda b, h, i, j: ids[b, i] == others[b, j])
+    return Mask(lambda b, h, i, j: ids[i] == others[j])
+
+
+def packed(offsets: Any) -> Mask:
+    """Documents one behind the other: offsets, a tensor or a sequence of integers, ascending from 0 to the length, are
+    where they begin, and where the last one ends (`cu_seqlens`)."""
+    import numpy
+
+    bounds = numpy.asarray(offsets)
+    if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or (numpy.diff(bounds) < 0).any():
+        raise ValueError(f"offsets are {offsets!r:.80}, wanted ascending integers from 0 to the length")
+    ids = numpy.repeat(numpy.arange(len(bounds) - 1, dtype=numpy.int32), numpy.diff(bounds))
+    return documents(_like(offsets, ids))
+
+
+def _like(given: Any, array: Any) -> Any:
+    """A new NumPy array as a torch tensor where what the caller gave is one."""
+    return _arrays.torch_module().from_numpy(array) if _arrays.is_torch(given) else array
+
+
+def global_tokens(count: Any) -> Mask:
+    """The first `count` positions see all keys and are seen by all queries."""
+    return Mask(lambda b, h, i, j: (i < count) | (j < count))
+
+
+def longformer(reach: Any, globals: Any = 0, step: int = 1) -> Mask:
+    """Beltagy et al. 2020: `reach` keys on either side, every step-th one, and the first `globals` tokens globally."""
+    near = dilated(step, reach, reach) if step != 1 else window(reach, reach)
+    return near | global_tokens(globals)
+
+
+def bigbird(length: int, block: int, near: int = 1, globals: int = 1, random: int = 3, seed: int = 0) -> Mask:
+    """Zaheer et al. 2020, in blocks of `block` tokens: `near` blocks on either side, the first `globals` blocks globally,
+    and for each block of queries `random` others, drawn by `seed`."""
+    import numpy
+
+    count = -(-length // block)
+    place = numpy.arange(count)
+    layout = abs(place[:, None] - place) <= near
+    layout[:globals] = True
+    layout[:, :globals] = True
+    draw = numpy.random.default_rng(seed)
+    for row in range(count):
+        rest = numpy.flatnonzero(~layout[row])
+        layout[row, draw.choice(rest, min(random, len(rest)), replace=False)] = True
+    return block_sparse(layout, block)
+
+
+def swin(height: int, width: int, size: int, shift: int = 0) -> Mask:
+    """Windows of size × size in an image of height × width tokens, row by row, moved by `shift` rows and columns (Liu et
+    al. 2021): windows that reach over an edge go on at the opposite one, but the parts do not see each other."""
+
+    def same(x: Any, y: Any, extent: int) -> Any:
+        x, y = (x + (extent - shift)) % extent, (y + (extent - shift)) % extent
+        return (x // size == y // size) & ((x < extent - shift) == (y < extent - shift))
+
+    return Mask(lambda b, h, i, j: same(i // width, j // width, height) & same(i % width, j % width, width))
+
+
+def neighborhood(extents: Sequence[int], sizes: int | Sequence[int]) -> Mask:
+    """Hassani et al. 2023, in one, two or three dimensions: tokens of a grid of these extents, the last one running
+    fastest, see the window of `sizes` (odd numbers, one or one a dimension) around them, moved inwards at the edges."""
+    extents = tuple(extents)
+    sizes = (sizes,) * len(extents) if isinstance(sizes, int) else tuple(sizes)
+    if not 1 <= len(extents) <= 3 or len(sizes) != len(extents):
+        raise ValueError(f"got extents {extents} and sizes {sizes}, wanted one, two or three of each")
+    if any(size % 2 == 0 or not 0 < size <= extent for size, extent in zip(sizes, extents)):
+        raise ValueError(f"sizes are {sizes}, wanted odd numbers up to the extents {extents}")
+
+    def near(x: Any, y: Any, extent: int, size: int) -> Any:
+        reach = size // 2
+        return ((abs(x - y) <= reach) | ((x < reach) & (y < size)) | ((x >= extent - reach) & (y >= extent - size)))
+
+    def sees(b: Any, h: Any, i: Any, j: Any) -> Any:
+        holds = None
+        for axis in range(len(extents) - 1, -1, -1):
+            x, y = (i, j) if axis == 0 else (i % extents[axis], j % extents[axis])
+            one = near(x, y, extents[axis], sizes[axis])
+            holds = one if holds is None else holds & one
+            i, j = i // extents[axis], j // extents[axis]
+        return holds
+
+    return Mask(sees)
+
+
+def tree(parents: Sequence[int]) -> Mask:
+    """Every node sees itself and its ancestors: parents[n] is the parent of node n, or -1 of a root. Nodes may be in any
+    order."""
+    import numpy
+
+    up = [int(parent) for parent in parents]
+    children: list[list[int]] = [[] for _ in up]
+    roots = []
+    for node, parent in enumerate(up):
+        if not -1 <= parent < len(up):
+            raise ValueError(f"parent of node {node} is {parent}, wanted -1 to {len(up) - 1}")
+        (roots if parent < 0 else children[parent]).append(node)
+    # A node's descendants are those that a walk enters between entering and leaving it.
+    enter = numpy.full(len(up), -1, numpy.int32)
+    leave = numpy.zeros(len(up), numpy.int32)
+    todo, clock = [(root, False) for root in reversed(roots)], 0
+    while todo:
+        node, is_done = todo.pop()
+        if is_done:
+            leave[node] = clock
+            continue
+        enter[node], clock = clock, clock + 1
+        todo.append((node, True))
+        todo += [(child, False) for child in reversed(children[node])]
+    if clock < len(up):
+        raise ValueError(f"node {int((enter < 0).argmax())} is its own ancestor")
+    enter, leave = _like(parents, enter), _like(parents, leave)
+    mask = Mask(lambda b, h, i, j: (enter[j] <= enter[i]) & (enter[i] < leave[j]))
+    # Where parents come first, nobody sees a later node: that is plainer to see.
+    return mask & causal() if all(parent < node for node, parent in enumerate(up)) else mask

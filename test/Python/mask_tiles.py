@@ -1,0 +1,85 @@
+"""How precise the analysis of masks is: of all tiles of the masks in the library, at most one in twenty is called partial
+that is empty or full, none is called empty or full that is not, and what can be skipped is.
+
+REQUIRES: numpy
+UNSUPPORTED: asan, tsan
+RUN: %python %s %build/test/Unit/mask-tiles
+"""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+from saccade import _program, masks, regions
+
+random = np.random.default_rng(1)
+LENGTH = 1024
+sizes = random.multinomial(LENGTH, np.full(12, 1 / 12))
+offsets = np.concatenate([[0], np.cumsum(sizes)])
+shuffled = random.permutation(LENGTH // 8).repeat(8) % 5
+flags = random.random(LENGTH) < 0.01
+parents = [-1] + [int(random.integers(max(0, n - 5), n)) for n in range(1, LENGTH)]
+own = lambda b, h, i, j: flags[i] | flags[j]
+
+LIBRARY = {
+    "causal": masks.causal(),
+    "causal, offset": masks.causal(np.array(100)),
+    "window": masks.window(100, 20),
+    "window, run time": masks.window(np.array(100), np.array(20)),
+    "causal and window": masks.causal() & masks.window(200, 200),
+    "not causal": ~masks.causal(),
+    "dilated": masks.dilated(4, 40, 40),
+    "dilated, run time": masks.dilated(np.array(4), np.array(40), np.array(40)),
+    "strided": masks.strided(128, 64),
+    "block sparse": masks.block_sparse(random.random((16, 16)) < 0.2, 64),
+    "block sparse, small": masks.block_sparse(random.random((64, 64)) < 0.1, 16),
+    "block sparse, heads": masks.block_sparse(random.random((2, 8, 16)) < 0.2, 128, 64),
+    "prefix": masks.prefix_lm(300),
+    "prefix, batch": masks.prefix_lm(np.array([300])),
+    "padding": masks.padding(np.array([700])),
+    "packed": masks.packed(offsets),
+    "packed and causal": masks.packed(offsets) & masks.causal(),
+    "documents in any order": masks.documents(shuffled),
+    "global": masks.global_tokens(10),
+    "longformer": masks.longformer(64, 4),
+    "longformer, dilated": masks.longformer(32, 4, 4),
+    "bigbird": masks.bigbird(LENGTH, 32),
+    "swin": masks.swin(32, 32, 8),
+    "swin, shifted": masks.swin(32, 32, 8, 4),
+    "neighbourhood": masks.neighborhood((LENGTH,), 101),
+    "neighbourhood, 2-D": masks.neighborhood((32, 32), 7),
+    "neighbourhood, 3-D": masks.neighborhood((16, 8, 8), 3),
+    "tree": masks.tree(parents),
+    "flagged or near": masks.window(50, 50) | own,
+}  # fmt: skip
+
+
+def count(mask, tile, folder):
+    """Tiles empty, full, partial, partial without need, wrong."""
+    region = regions.trace(mask.function, "mask", "f32")
+    spec = _program.Spec(element="f32", depth=8, value_depth=8, layout="bhsd", mask=region)
+    program = folder / "mask.mlir"
+    program.write_text(_program.program(spec))
+    numbers = []
+    for capture in region.captures:
+        numbers += [capture.ndim, *capture.shape, *np.asarray(capture).astype(np.int64).reshape(-1)]
+    result = subprocess.run([sys.argv[1], program, str(LENGTH), str(tile), str(tile)], check=True, text=True,
+                            input=" ".join(map(str, numbers)), stdout=subprocess.PIPE)
+    return [int(number) for number in result.stdout.split()]
+
+
+with tempfile.TemporaryDirectory() as folder:
+    failed, everything, needless_ones = [], 0, 0
+    for name, mask in LIBRARY.items():
+        empty, full, partial, needless, wrong = count(mask, 64, pathlib.Path(folder))
+        tiles = empty + full + partial
+        everything, needless_ones = everything + tiles, needless_ones + needless
+        line = f"{name}: {empty} empty, {full} full, {partial} partial, of these {needless} without need, {wrong} wrong"
+        print(line)
+        if wrong or needless > tiles / 20:
+            failed.append(line)
+print(f"{needless_ones} of {everything} tiles are partial without need")
+assert not failed, "\n".join(failed)

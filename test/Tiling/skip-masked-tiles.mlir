@@ -1,0 +1,93 @@
+// RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s --check-prefix=TABLE
+
+// An empty tile leaves the state as it is, a full one has no mask.
+// CHECK-LABEL: @blocks_on_the_diagonal
+func.func @blocks_on_the_diagonal(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  // CHECK: scf.for {{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[MAX:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}})
+  // CHECK: %[[STATE:.*]]:3 = scf.if
+  // CHECK: scf.if
+  // CHECK: attn.accumulate
+  // CHECK-NEXT: mask(
+  // CHECK: } else {
+  // CHECK: attn.accumulate
+  // CHECK-NOT: mask(
+  // CHECK: } else {
+  // CHECK: scf.yield %[[ACC]], %[[MAX]], %[[SUM]]
+  // CHECK: scf.yield %[[STATE]]#0, %[[STATE]]#1, %[[STATE]]#2
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
+      mask(%b, %h, %i, %j) {
+        %size = arith.constant 100 : index
+        %mine = arith.floordivsi %i, %size : index
+        %theirs = arith.floordivsi %j, %size : index
+        %holds = arith.cmpi eq, %mine, %theirs : index
+        attn.yield %holds : i1
+      } {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// Where bounds of the loop say all, tiles are not tested.
+// CHECK-LABEL: @bounds_need_no_test
+func.func @bounds_need_no_test(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  // CHECK-NOT: scf.if
+  // CHECK: attn.finalize
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> mask window<100, *>
+      {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// What is not understood is neither skipped nor left without its mask.
+// CHECK-LABEL: @numbers_are_not_understood
+func.func @numbers_are_not_understood(%x: tensor<?x64xf32>, %limits: tensor<?xf32>) -> tensor<?x64xf32> {
+  // CHECK-NOT: scf.if
+  // CHECK: attn.finalize
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%limits : tensor<?xf32>)
+      mask(%b, %h, %i, %j, %t) {
+        %zero = arith.constant 0.0 : f32
+        %limit = tensor.extract %t[%j] : tensor<?xf32>
+        %holds = arith.cmpf ogt, %limit, %zero : f32
+        attn.yield %holds : i1
+      } {schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// Tables of blocks are made once, outside of the task; what the queries need, before the loop over keys.
+// TABLE-LABEL: @documents
+// TABLE-SAME: %{{.*}}: tensor<?x64xf32>, %[[IDS:.*]]: tensor<?xi32>
+func.func @documents(%x: tensor<?x64xf32>, %ids: tensor<?xi32>) -> tensor<?x64xf32> {
+  // TABLE: %[[TABLES:.*]]:2 = linalg.generic {{.*}} outs(%{{.*}}, %{{.*}} : tensor<?xi32>, tensor<?xi32>)
+  // TABLE-NOT: linalg.generic
+  // TABLE: scf.forall
+  // The queries' ids: single ones, whole blocks, single ones.
+  // TABLE: scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}) -> (index, index)
+  // TABLE: tensor.extract %[[IDS]]
+  // TABLE: scf.for
+  // TABLE: tensor.extract %[[TABLES]]#0
+  // TABLE: tensor.extract %[[TABLES]]#1
+  // TABLE: scf.for
+  // TABLE: tensor.extract %[[IDS]]
+  // The loop over keys.
+  // TABLE: scf.for {{.*}} -> (tensor<384x64xf32>, tensor<384xf32>, tensor<384xf32>)
+  // TABLE: tensor.extract %[[TABLES]]#0
+  // TABLE: scf.if
+  // TABLE: attn.accumulate
+  %c1 = arith.constant 1 : index
+  %c0 = arith.constant 0 : index
+  %r = scf.forall (%t) in (4) shared_outs(%out = %x) -> tensor<?x64xf32> {
+    %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids : tensor<?xi32>)
+        mask(%b, %h, %i, %j, %doc) {
+          %mine = tensor.extract %doc[%i] : tensor<?xi32>
+          %theirs = tensor.extract %doc[%j] : tensor<?xi32>
+          %holds = arith.cmpi eq, %mine, %theirs : i32
+          attn.yield %holds : i1
+        } {schedule = #attn.schedule<rows = 384, cols = 512>}
+        : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+    scf.forall.in_parallel {
+      tensor.parallel_insert_slice %o into %out[0, 0] [%c1, 64] [1, 1] : tensor<?x64xf32> into tensor<?x64xf32>
+    }
+  }
+  return %r : tensor<?x64xf32>
+}
