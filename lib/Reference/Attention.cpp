@@ -207,7 +207,8 @@ static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &
     } else {
       // Bins are the last dimension, and cells lie in order.
       tallies.emplace_back(&place->front().real, place->box.sizes.back());
-      llvm::fill(tallies.back(), 0.0);
+      // Where probabilities are no numbers, no bin is.
+      llvm::fill(tallies.back(), std::isnan(row.logSumExp) ? NAN : 0.0);
     }
     place->cells->setKnown(place->box);
   }

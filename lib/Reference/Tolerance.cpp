@@ -34,7 +34,9 @@ static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
   double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
   double sumEpsilon = epsilonOf(attn::getScoreType(magnitude.inputType));
   double weighted = magnitude.weighted.values[i].real, conditioned = magnitude.conditioned.values[i].real;
-  return tolerance::outputFactor * outputEpsilon * weighted +
+  // Below its normal numbers a type rounds to multiples of its smallest one, however small the terms are.
+  double smallest = llvm::APFloat::getSmallest(cast<FloatType>(type).getFloatSemantics()).convertToDouble();
+  return tolerance::outputFactor * outputEpsilon * weighted + smallest +
          tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
 }
 

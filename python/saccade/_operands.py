@@ -113,6 +113,21 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     return element, kv_len
 
 
+def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
+    """The element type of a sink, whether it is one number for all heads, and its value."""
+    is_torch = _arrays.check_tensor("q", q)
+    precision = "float64" if dtype_name(q) == "float64" else "float32"
+    if isinstance(sink, (int, float)) and not isinstance(sink, bool):
+        return (ELEMENTS[precision], True), float(sink)
+    check_kind("sink", sink, is_torch)
+    if sink.ndim != 1:
+        raise TypeError(f"sink has {_arrays.dimensions(sink.ndim)}, wanted 1: a number for each head of q")
+    if dtype_name(sink) not in (dtype_name(q), precision):
+        also = "" if dtype_name(q) == precision else f" or {dtype_name(q)}, that of q"
+        raise TypeError(f"sink has element type {dtype_name(sink)}, wanted {precision}{also}")
+    return (ELEMENTS[dtype_name(sink)], False), sink
+
+
 def check_layout(layout: Any) -> int:
     """Where the head size stands in a layout."""
     if not isinstance(layout, str):
@@ -183,7 +198,7 @@ def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
         check_kind(name, x, is_torch)
 
 
-def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, output: Any, lse: Any) -> None:
+def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, output: Any, lse: Any) -> None:
     """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -217,6 +232,8 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, output:
         batch = size.get("b", 1)
         if tuple(kv_len.shape) != (batch,):
             raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, wanted ({batch},): one number a batch")
+    if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
+        raise ValueError(f"sink has {sink.shape[0]} numbers, wanted {size.get('h', 1)}: one for each head of q")
     name = "out" if lse is None else "out[0]"
     if output is not None:
         size["d"] = v.shape[axes["d"]]

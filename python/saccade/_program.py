@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from saccade.regions import Region
+from saccade.regions.subject import PARAMETERS
 
 
 @dataclasses.dataclass
@@ -24,9 +25,13 @@ class Spec:
     right: bool = False
     scale: bool = False  # given, or 1/√depth
     kv_len: str | None = None  # "index", "i32" or "i64": one number, or one a batch
+    sink: str | None = None  # "f32" ...: its element type; with is_sink_number one number for all heads
+    is_sink_number: bool = False
     lse: bool = False
+    max: bool = False  # and argmax
     score: Region | None = None
     mask: Region | None = None
+    weight: Region | None = None
 
     @property
     def precision(self) -> str:
@@ -35,44 +40,47 @@ class Spec:
 
 
 def program(spec: Spec) -> str:
-    """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score and of mask, then
-    where the spec has them scale, causal, left, right and kv_len; its results: the output and the log-sum-exp."""
+    """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
+    then where the spec has them scale, causal, left, right, kv_len and sink; its results: the output, the log-sum-exp,
+    max and argmax."""
     tensors = [(name, _tensor(spec, depth)) for name, depth in
                (("q", spec.depth), ("k", spec.depth), ("v", spec.value_depth))]
-    regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask)) if region is not None]
+    regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
+               if region is not None]
     captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
     bounds = [(name, "index") for name, is_given in
               (("causal", spec.causal == "offset"), ("left", spec.left), ("right", spec.right)) if is_given]
     scale = [("scale", spec.precision)] if spec.scale else []
     length = [("kv_len", "index" if spec.kv_len == "index" else f"tensor<?x{spec.kv_len}>")] if spec.kv_len else []
+    sink = [("sink", spec.sink if spec.is_sink_number else f"tensor<?x{spec.sink}>")] if spec.sink else []
 
-    results = [_tensor(spec, spec.value_depth)]
-    if spec.lse:
-        results.append(f"tensor<{'?x' * (len(spec.layout) - 1)}{spec.precision}>")
+    results = [("out", _tensor(spec, spec.value_depth))]
+    rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
+    more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
+    more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
+    results += [(name, f"{type}>") for name, type in more]
     dims = f"[{','.join(spec.layout)}]"
     clauses = [", ".join(f"%{name}{dims}" for name, _ in tensors)]
     read = captures + bounds
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
-    clauses += [f"{name}(%{name} : {type})" for name, type in length + scale]
+    clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
     clauses += _masks(spec, captures, bounds)
-    if spec.score is not None:
-        clauses.append(_region("score", spec, captures, bounds))
-    if spec.lse:
-        clauses.append("lse")
+    clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
+    clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length
-    returned = ["%out", "%lse"][: len(results)]
+    inputs = tensors + captures + scale + bounds + length + sink
+    returned = ", ".join(f"%{name}" for name, _ in results)
     return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
-            f"    -> ({', '.join(results)}) {{\n"
-            f"  {', '.join(returned)} = attn.attention {joined}\n"
-            f"    : ({_types(tensors)}) -> ({', '.join(results)})\n"
-            f"  return {', '.join(returned)} : {', '.join(results)}\n"
+            f"    -> ({_types(results)}) {{\n"
+            f"  {returned} = attn.attention {joined}\n"
+            f"    : ({_types(tensors)}) -> ({_types(results)})\n"
+            f"  return {returned} : {_types(results)}\n"
             f"}}\n")
 
 
-ARGUMENTS = {"score": ["%s", "%b", "%h", "%i", "%j"], "mask": ["%b", "%h", "%i", "%j"]}
+ARGUMENTS = {role: [f"%{name}" for name in names] for role, names in PARAMETERS.items()}
 
 
 def region_key(role: str, region: Region) -> str:
@@ -96,9 +104,9 @@ def _types(values: list[tuple[str, str]]) -> str:
 
 def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
     """A traced function as a clause. Every region of an op gets all that is captured, under names of its own."""
-    region = spec.score if role == "score" else spec.mask
+    region = {"score": spec.score, "mask": spec.mask, "weight": spec.weight}[role]
     arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in captures + bounds]
-    if role == "score":
+    if role != "mask":
         arguments[0] += f": {spec.precision}"
     mine = [f"%c_{name}" for name, _ in captures if name.startswith(f"{role}_")]
     return f"{role}({', '.join(arguments)}) {{\n{region.body(ARGUMENTS[role], mine, '      ')}\n    }}"

@@ -25,14 +25,15 @@ from saccade.regions import Region, fingerprint, trace
 from saccade.regions.subject import variables
 
 _MOST_PLANS = 512
-_SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool"}
+_SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
+               "weight": "(p, b, h, i, j) -> weight"}
 
 
 class _Plan:
     """How calls of one kind are done."""
 
-    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "lse_axes", "lse_dtype", "empty_like",
-                 "was_used")  # fmt: skip
+    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "row_axes", "has_lse", "has_max", "row_dtype",
+                 "index_dtype", "empty_like", "was_used")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function, is_torch: bool, may_use_tvm_ffi: bool):
         self.is_torch, self.was_used = is_torch, False
@@ -40,7 +41,8 @@ class _Plan:
         self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
         # None: the output is shaped as the query.
         self.value_depth = spec.value_depth if spec.value_depth != spec.depth else None
-        self.lse_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout] if spec.lse else None
+        self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
+        self.has_lse, self.has_max = spec.lse, spec.max
         if is_torch:
             library = _arrays.torch_module()
             self.empty_like = library.empty_like
@@ -48,7 +50,8 @@ class _Plan:
             import numpy as library
 
             self.empty_like = functools.partial(library.empty_like, subok=False)
-        self.lse_dtype = library.float64 if spec.precision == "f64" else library.float32
+        self.row_dtype = library.float64 if spec.precision == "f64" else library.float32
+        self.index_dtype = library.int64
 
     def empty(self, q: Array, shape: tuple[int, ...], dtype: Any) -> Array:
         """A new array of q's kind."""
@@ -75,16 +78,19 @@ def attention(
     *,
     score: Callable | None = None,
     mask: Callable | None = None,
+    weight: Callable | None = None,
     scale: float | None = None,
     causal: str | int | None = None,
     window: int | tuple[int | None, int | None] | None = None,
     kv_len: int | Array | None = None,
+    sink: float | Array | None = None,
     return_lse: bool = False,
+    return_max: bool = False,
     layout: str = "bhsd",
     level: str | None = None,
     out: Array | tuple[Array, Array] | None = None,
-) -> Array | tuple[Array, Array]:
-    """softmax(mask(score(scale * q k^T))) v, for every batch and head.
+) -> Array | tuple[Array, ...]:
+    """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
 
     Args:
         q: queries, [batch, heads, queries, head size] in the default layout: a torch CPU tensor or a NumPy array of
@@ -101,6 +107,9 @@ def attention(
             kv_len, or for a score what masks, may hold back the rest.
         mask: a function (b, h, i, j): whether query i sees key j, of your own or of saccade.masks. Traced likewise. What follows masks too; all
             must hold.
+        weight: a function (p, b, h, i, j) from the weight p that the softmax gave key j to what its value is
+            multiplied by, for keys that query i sees. Traced likewise. Where it is proportional to p, keys are read
+            once, else twice.
         scale: the factor of q k^T; 1/sqrt(head size) without it.
         causal: a query sees no key behind its own. Its own is key i for query i ("top_left"); counted from the ends, so
             that the last query owns the last key within kv_len ("bottom_right"); or key i + n for an int n.
@@ -109,23 +118,30 @@ def attention(
         kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies
             beyond is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than
             there are means all (but "bottom_right" then counts from where that many would end).
+        sink: one more score for every query, of no key and with no value: a number, or a 1-D tensor of q's kind with
+            one for each head, of float32 (float64 where the inputs are) or q's element type. No function is asked
+            about it. -inf is none.
         return_lse: also returns the natural logarithm of the sum of the exponentials of the scores, [batch, heads,
-            queries] (those that the layout has, in this order), float32 (float64 where the inputs are).
+            queries] (those that the layout has, in this order), float32 (float64 where the inputs are). It counts the
+            sink.
+        return_max: also returns the largest score that each query sees, likewise shaped, and the key that has it,
+            int64: the first of several; -inf and -1 where it sees none. The sink is none of them.
         layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order.
         level: the ISA level to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
         out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs. With
             return_lse also (output, lse), for both.
 
     Returns:
-        The output, shaped as q but with v's head size, of q's kind and element type; with return_lse (output, lse).
-        Arrays given as `out` are returned. A query that sees no key gets 0, and -inf as its lse.
+        The output, shaped as q but with v's head size, of q's kind and element type; a tuple with return_lse or return_max:
+        (output, lse), (output, max, argmax) or (output, lse, max, argmax). Arrays given as `out` are returned. A query
+        that sees no key gets 0, and -inf, or the sink, as its lse.
 
     Raises:
         TypeError: an argument of the wrong kind, element type, device or number of dimensions; torch beside NumPy.
         ValueError: batch, heads, lengths or head sizes that do not fit; a value that is not one of those above; a
             tensor that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit
             set.
-        saccade.TraceError: a TypeError: `score` or `mask` does what cannot be traced.
+        saccade.TraceError: a TypeError: `score`, `mask` or `weight` does what cannot be traced.
         NotImplementedError: this machine cannot run code of that level.
 
     One kernel is compiled for each combination of element type, head sizes, layout, options given and what the
@@ -138,13 +154,17 @@ def attention(
     """
     tensors: tuple = ()
     numbers: tuple = ()
-    score_region = mask_region = score_key = mask_key = alignment = sides = length = None
+    score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
+    alignment = sides = length = sink_kind = None
     if score is not None:
         score_region, score_key, tensors = _read("score", score, q)
     if mask is not None:
         if type(mask) is Mask:
             mask = mask.function
         mask_region, mask_key, more = _read("mask", mask, q)
+        tensors += more
+    if weight is not None:
+        weight_region, weight_key, more = _read("weight", weight, q)
         tensors += more
     if scale is not None:
         numbers = (_operands.check_scale(scale),)
@@ -160,9 +180,15 @@ def attention(
     if kv_len is not None:
         length, kv_len = _operands.check_length(kv_len, q)
         numbers += (kv_len,)
+    if sink is not None:
+        sink_kind, sink = _operands.check_sink(sink, q)
+        numbers += (sink,)
+    if return_max is not True and return_max is not False:
+        raise TypeError(f"return_max is {return_max!r:.80}, wanted True or False")
     if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
-    kind = (layout, alignment, sides, length, scale is not None, return_lse, score_key, mask_key, level)
+    kind = (layout, alignment, sides, length, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
+            weight_key, level)  # fmt: skip
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -170,7 +196,7 @@ def attention(
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # a nested tensor has no extents
         plan = None
     if plan is None:
-        plan = _make_plan(q, k, v, out, kv_len, tensors, kind, score_region, mask_region)
+        plan = _make_plan(q, k, v, out, kv_len, sink, tensors, kind, score_region, mask_region, weight_region)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
@@ -192,20 +218,23 @@ def attention(
             shape = list(q.shape)
             shape[plan.axis] = plan.value_depth
             output = plan.empty(q, tuple(shape), q.dtype)
-        if plan.lse_axes is None:
+        if not plan.has_lse and not plan.has_max:
             plan.call(q, k, v, *tensors, *numbers, output)
             result = output
         else:
-            if lse is None:
-                extents = q.shape
-                lse = plan.empty(q, tuple([extents[axis] for axis in plan.lse_axes]), plan.lse_dtype)
-            plan.call(q, k, v, *tensors, *numbers, output, lse)
-            result = output, lse
+            extents = q.shape
+            rows = tuple([extents[axis] for axis in plan.row_axes])
+            result = (output,)
+            if plan.has_lse:
+                result += (plan.empty(q, rows, plan.row_dtype) if lse is None else lse,)
+            if plan.has_max:
+                result += plan.empty(q, rows, plan.row_dtype), plan.empty(q, rows, plan.index_dtype)
+            plan.call(q, k, v, *tensors, *numbers, *result)
     except Exception as error:
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, *_operands.split_out(out, return_lse))
-        _reword(error, tensors, (("score", score), ("mask", mask)), type(out) is tuple)
+        _operands.check_shapes(q, k, v, layout, kv_len, sink, *_operands.split_out(out, return_lse))
+        _reword(error, tensors, (("score", score), ("mask", mask), ("weight", weight)), type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)  # one or both
@@ -258,21 +287,23 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, tensors: tuple, kind: tuple,
-               score: Region | None, mask: Region | None) -> _Plan:
+def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, tensors: tuple, kind: tuple,
+               score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks everything, compiles, and remembers the plan for calls of its kind."""
     global _Tensor
-    layout, alignment, sides, length, has_scale, return_lse, _, _, level = kind
+    layout, alignment, sides, length, sink_kind, has_scale, return_lse, return_max, *_, level = kind
     axis = _operands.check_layout(layout)
     is_torch = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
     _operands.check_outs(output, lse, is_torch)
-    _operands.check_shapes(q, k, v, layout, kv_len, output, lse)
+    _operands.check_shapes(q, k, v, layout, kv_len, sink, output, lse)
+    sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
         element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
-        lse=return_lse, score=score, mask=mask,
+        sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
+        weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), level)
     plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))

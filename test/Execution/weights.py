@@ -149,3 +149,14 @@ s, p, lse = weights(q, k, True, sink)
 assert_close(found, values(p / 2, v), 1e-2)
 assert_close(scattered, tally(p, table, 7, s**2), 1e-5)
 assert_close(by_query, p.sum(-1)[..., None] * np.eye(64), 1e-5)
+
+# Shaw et al. (2018), equations 3 and 4, from the formula with one table row for each pair.
+for n in (7, 150, 900):
+    q, k, v = normal(rng, n, 64), normal(rng, n, 64), normal(rng, n, 48)
+    key_table, value_table = normal(rng, 33, 64), normal(rng, 33, 48)
+    place = np.clip(np.arange(n) - np.arange(n)[:, None], -16, 16) + 16
+    s = (q.astype(float) @ k.T + np.take_along_axis(q.astype(float) @ key_table.T, place, 1)) / 8
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    wanted = p @ v + np.einsum("qk,qkd->qd", p, value_table[place])
+    assert_close(run(PROGRAM, "shaw", q, k, v, key_table, value_table), wanted, 1e-5)

@@ -22,7 +22,7 @@ constexpr double referenceFactor = 2, floorFactor = 2;
 constexpr double floorProbe = 0.3;
 /// What the oracle itself may be off by, relative to the largest element; tested against 113-bit arithmetic.
 constexpr double oracleError = 1e-12;
-/// Second bound: units of eps(result type) · Σ p |v|, and of (keys + depth) · eps(sum type) · conditioned magnitude.
+/// Second bound: the smallest number of the result type, units of eps(result type) · Σ p |v|, and of (keys + depth) · eps(sum type) · conditioned magnitude.
 constexpr double outputFactor = 2, accumulationFactor = 4;
 /// Mean error against the mean error of plain evaluation: above this it is worth a look, not a failure.
 constexpr double meanAlarm = 1.1;

@@ -1,4 +1,4 @@
-"""Ordinary Python functions of index scalars as `score` and `mask` regions of `attn.attention`.
+"""Ordinary Python functions of index scalars as `score`, `mask` and `weight` regions of `attn.attention`.
 
 `trace` runs a function once on stand-ins for the score and the positions and gives a Region, its arithmetic as MLIR
 text. `fingerprint` tells without tracing whether two functions have the same one.
@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence
 from saccade.regions.emit import lines, live
 from saccade.regions.expression import Node
 from saccade.regions.fingerprint import Fingerprint, fingerprint
-from saccade.regions.subject import Subject, TraceError, variables
+from saccade.regions.subject import PARAMETERS, Subject, TraceError, variables
 from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
@@ -22,7 +22,7 @@ __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
 
 @dataclass(frozen=True)
 class Region:
-    """What a score or mask function computes, as one expression."""
+    """What a score, mask or weight function computes, as one expression."""
 
     captures: tuple[Any, ...]
     """The tensors or arrays that the function reads elements of, each once, in the order of capture_types."""
@@ -42,7 +42,7 @@ class Region:
     def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
         """The region's block as MLIR, `attn.yield` its last line.
 
-        `arguments` are the SSA names of the score (where it is a score region) and of b, h, i, j; `captures` those of
+        `arguments` are the SSA names of the score or weight (unless it is a mask) and of b, h, i, j; `captures` those of
         the captured tensors inside of the region. All other values are named %x0, %x1, ...; positions are `index`
         values.
         """
@@ -62,11 +62,11 @@ def trace(function: Callable, role: str, precision: str) -> Region:
 
     Args:
         function: called once: (s, b, h, i, j) for a score, with the scaled score s of query i and key j in head h of
-            batch b, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the
+            batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the
             tensors or arrays that it captures: `table[h, i - j]`; negative indices count from the end. Where it captures
             torch tensors or names torch, the arguments are torch tensors, else stand-ins that NumPy's functions take;
             with neither of them, torch tensors if torch is imported.
-        role: "score" or "mask".
+        role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
 
     Raises:
@@ -80,8 +80,9 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     dividing integers gives a float, but one of the score's type, whatever torch's default is. Python numbers and all
     else that is no tensor become part of the result.
     """
-    if role not in ("score", "mask") or precision not in ("f32", "f64"):
-        raise ValueError(f"got role {role!r} and precision {precision!r}, wanted 'score' or 'mask', 'f32' or 'f64'")
+    if role not in PARAMETERS or precision not in ("f32", "f64"):
+        raise ValueError(f"got role {role!r} and precision {precision!r}, wanted one of {', '.join(PARAMETERS)}, "
+                         "'f32' or 'f64'")
     subject = Subject(function, role)
     subject.check_arity()
     floating = {"f32": "float32", "f64": "float64"}[precision]

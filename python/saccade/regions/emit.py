@@ -1,4 +1,4 @@
-"""Expressions as MLIR text: the body of a `score` or `mask` region."""
+"""Expressions as MLIR text: the body of a region."""
 
 from __future__ import annotations
 

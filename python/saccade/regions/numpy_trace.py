@@ -33,7 +33,7 @@ class Tracer:
         """What the function returns: a node, or whatever else it is."""
         arguments = []
         for number, name in enumerate(PARAMETERS[self.subject.role]):
-            dtype = self.builder.precision if name == "s" else "int64"
+            dtype = self.builder.precision if name in "sp" else "int64"
             arguments.append(Value(self, self.builder.argument(number, dtype)))
         function = rebuild(self.subject.function, np.ndarray, lambda array: Table(self, array))
         try:

@@ -12,22 +12,23 @@ import traceback
 import types
 from typing import Any, Callable, Iterator
 
-PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j")}
+PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
+              "weight": ("p", "b", "h", "i", "j")}  # fmt: skip
 """What functions of each role are called with."""
 
 _OWN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-_MEANINGS = {"s": "score of query i and key j", "b": "batch index", "h": "head index", "i": "query index",
+_MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query i", "b": "batch index", "h": "head index", "i": "query index",
              "j": "key index"}  # fmt: skip
 
 
 class TraceError(TypeError):
-    """A score or mask function does what cannot become part of a kernel."""
+    """A score, mask or weight function does what cannot become part of a kernel."""
 
     __module__ = "saccade"
 
 
 class Subject:
-    """A score or mask function, for messages."""
+    """A score, mask or weight function, for messages."""
 
     def __init__(self, function: Callable, role: str):
         self.function, self.role = function, role

@@ -58,7 +58,7 @@ class Tracer:
         with torch.no_grad():
             arguments = []
             for number, name in enumerate(PARAMETERS[self.subject.role]):
-                dtype = self.builder.precision if name == "s" else "int64"
+                dtype = self.builder.precision if name in "sp" else "int64"
                 arguments.append(self.stand_in(self.builder.argument(number, dtype)))
             with _Functions(self), _Ops(self):
                 result = self.subject.function(*arguments)

@@ -145,3 +145,44 @@ func.func @scattered(%q: tensor<?x2x?x64xbf16>, %k: tensor<?x2x?x64xbf16>, %v: t
     -> (tensor<?x2x?x64xbf16>, tensor<?x2x?x7xf32>, tensor<?x2x?x64xf32>)
   return %o, %d, %u : tensor<?x2x?x64xbf16>, tensor<?x2x?x7xf32>, tensor<?x2x?x64xf32>
 }
+
+// Relative positions up to a distance of 16 on both sides: scores get q · rk[j − i], outputs Σ p · rv[j − i].
+func.func @shaw(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x48xf32>, %rk: tensor<33x64xf32>,
+                %rv: tensor<33x48xf32>) -> tensor<?x48xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %q, %c0 : tensor<?x64xf32>
+  %e = tensor.empty(%n) : tensor<?x33xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x33xf32>) -> tensor<?x33xf32>
+  %te = tensor.empty() : tensor<64x33xf32>
+  %rt = linalg.transpose ins(%rk : tensor<33x64xf32>) outs(%te : tensor<64x33xf32>) permutation = [1, 0]
+  %qr = linalg.matmul ins(%q, %rt : tensor<?x64xf32>, tensor<64x33xf32>) outs(%z : tensor<?x33xf32>) -> tensor<?x33xf32>
+  %o, %t = attn.attention %q[s,d], %k[s,d], %v[s,d] captures(%qr : tensor<?x33xf32>)
+    score(%s, %b, %h, %i, %j, %r) {
+      %eighth = arith.constant 0.125 : f32
+      %c16 = arith.constant 16 : index
+      %first = arith.constant 0 : index
+      %c32 = arith.constant 32 : index
+      %x = arith.subi %j, %i : index
+      %y = arith.addi %x, %c16 : index
+      %w = arith.maxsi %y, %first : index
+      %bin = arith.minsi %w, %c32 : index
+      %bias = tensor.extract %r[%i, %bin] : tensor<?x33xf32>
+      %scaled = arith.mulf %bias, %eighth : f32
+      %sum = arith.addf %s, %scaled : f32
+      attn.yield %sum : f32
+    }
+    tally<33>(%s, %b, %h, %i, %j, %r) {
+      %one = arith.constant 1.0 : f32
+      %c16 = arith.constant 16 : index
+      %first = arith.constant 0 : index
+      %c32 = arith.constant 32 : index
+      %x = arith.subi %j, %i : index
+      %y = arith.addi %x, %c16 : index
+      %w = arith.maxsi %y, %first : index
+      %bin = arith.minsi %w, %c32 : index
+      attn.yield %bin, %one : index, f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x48xf32>) -> (tensor<?x48xf32>, tensor<?x33xf32>)
+  %r = linalg.matmul ins(%t, %rv : tensor<?x33xf32>, tensor<33x48xf32>) outs(%o : tensor<?x48xf32>) -> tensor<?x48xf32>
+  return %r : tensor<?x48xf32>
+}

@@ -1,8 +1,8 @@
 """One random attention program with its arguments; all of it follows from the seed.
 
 What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every operand,
-strides, static and dynamic shapes, masks, score regions, captures, lengths, scale, position, tiles, log-sum-exp, and values
-that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
+strides, static and dynamic shapes, masks, score and weight regions, tallies, sinks, captures, lengths, scale, position,
+tiles, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
 `features` (what it exercises, for the coverage report).
 """
 
@@ -32,6 +32,7 @@ class Graph:
         self.seed = seed
         self.few_queries = few_queries
         self.rng = random.Random(seed)
+        self.more = random.Random(f"{seed} weights")  # so that what was drawn before these came stays
         self.numbers = np.random.default_rng(seed)
         self.arguments = []
         self.features = set()
@@ -261,6 +262,19 @@ class Graph:
         self.note("several masks", len(masks) > 1)
         return masks
 
+    def draw_sink(self):
+        rng = self.more
+        if rng.random() >= 0.15 or (not self.keys and 0 not in self.query[3]):
+            return []
+        element = rng.choice([self.score, self.element])
+        self.note("a sink")
+        if rng.random() < 0.3:
+            return [f"sink({self.add_scalar('sink', element, round(rng.uniform(-3, 3), 2))} : {element})"]
+        values = np.array([rng.choice([rng.uniform(-3, 3), rng.uniform(-3, 3), 40.0, -np.inf]) for _ in range(self.heads)])
+        name = self.add_tensor("sink", values, element, (0,) if rng.random() < 0.5 else ())
+        self.note("a sink of −inf", bool(np.isneginf(values).any()))
+        return [f"sink({name} : {self.arguments[-1].mlir_type})"]
+
     def draw_attention(self):
         rng = self.rng
         operands = [self.query, self.key, self.value]
@@ -268,6 +282,12 @@ class Graph:
         masks = self.draw_masks()
         scores = [Region(self).score()] if rng.random() < 0.45 else []
         at = [self.add_scalar("at", "index", n) for n in self.at] if self.has_at else []
+
+        weights = [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
+        tallies = [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
+        scores += weights + [text for text, _ in tallies]
+        self.note("a weight region", bool(weights))
+        self.note("tallies", bool(tallies))
 
         # Only now is it known what the regions capture.
         names = ", ".join(f"%c{i}" for i in range(len(self.captures)))
@@ -281,6 +301,12 @@ class Graph:
             clauses.append(f"at({', '.join(at)})")
         lse = rng.random() < 0.35
         self.note("log-sum-exp", lse)
+        clauses += self.draw_sink()
+        has_max, has_argmax = self.more.random() < 0.12, self.more.random() < 0.12
+        # Rounding chooses among scores that are nearly equal, as regions and large logits make them.
+        has_argmax &= not (self.hard or self.nan_key or self.nan_query or any("score(" in text for text in scores))
+        self.note("max", has_max)
+        self.note("argmax", has_argmax)
 
         sizes = {"b": self.batches, "h": self.heads, "s": self.queries, "d": self.value_depth}
         dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes)
@@ -293,21 +319,30 @@ class Graph:
         result = lambda names, kind: tensor_type([sizes[d] for d in names], kind,
                                                  [i for i, d in enumerate(names) if d != "d" and not known(d)])
         results = [result(dims, element)]
-        if lse:
-            results.append(result([d for d in "bhs" if d in dims], self.score))
-        self.text = self.print_module(operands, clauses, regions, results)
+        names = ["%o"]
+        rows = [d for d in "bhs" if d in dims]
+        for is_there, name, kind in [(lse, "%lse", self.score), (has_max, "%max", self.score),
+                                     (has_argmax, "%argmax", "i64")]:
+            if is_there:
+                results.append(result(rows, kind))
+                names.append(name)
+                regions.append(name[1:])
+        for i, (_, bins) in enumerate(tallies):
+            dynamic = [k for k, d in enumerate(rows) if not known(d)]
+            results.append(tensor_type([sizes[d] for d in rows] + [bins], self.score, dynamic))
+            names.append(f"%tally{i}")
+        self.text = self.print_module(operands, clauses, regions, names, results)
 
-    def print_module(self, operands, clauses, regions, results):
+    def print_module(self, operands, clauses, regions, values, results):
         named = ", ".join(f"{name}[{','.join(dims)}]" for name, dims, _, _ in operands)
         types = ", ".join(type for _, _, type, _ in operands)
         parameters = ", ".join(f"{a.name}: {a.mlir_type}" for a in self.arguments)
-        values = ["%o", "%lse"][: len(results)]
         all_results = f"({', '.join(results)})"
         lines = [f"// Made by random_graphs.py --seed {self.seed}",
                  f"func.func @graph({parameters}) -> {all_results} {{"]
         lines += [f"  {op}" for op in self.prologue]
         lines.append(f"  {', '.join(values)} = attn.attention {named}")
-        lines += [f"    {clause}" for clause in clauses + regions + (["lse"] if len(results) > 1 else [])]
+        lines += [f"    {clause}" for clause in clauses + regions]
         attributes = []
         if self.few:
             attributes.append(f"few = #attn.few<queries = 8, rows = {self.few[0]}, cols = {self.few[1]}>")

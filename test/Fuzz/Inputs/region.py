@@ -1,4 +1,4 @@
-"""Random score and mask regions: scalar code over positions, captures and the score."""
+"""Random regions of attention: scalar code over positions, captures, and a score or a weight."""
 
 import numpy as np
 
@@ -9,8 +9,8 @@ class Region:
     """Prints one region of a graph; the captures that it wants are added to the graph. Text has the word CAPTURES
     where the region arguments of all captures go, for they are known only when every region is drawn."""
 
-    def __init__(self, graph):
-        self.graph, self.rng = graph, graph.rng
+    def __init__(self, graph, rng=None):
+        self.graph, self.rng = graph, rng or graph.rng
         self.lines, self.count = [], 0
 
     def emit(self, text):
@@ -41,6 +41,26 @@ class Region:
             s = self.rng.choice(self.SCORES)(self, s)
         argument = "%s: f64" if self.type == "f64" else "%s"
         return self.close(f"score({argument}, %b, %h, %i, %jCAPTURES)", s, self.type)
+
+    def argument(self, name):
+        return f"{name}: f64" if self.type == "f64" else name
+
+    def weight(self):
+        self.lines, self.count, self.type = [], 0, self.graph.score
+        p = "%p"
+        for _ in range(self.rng.choice([1, 1, 2])):
+            p = self.rng.choice(self.WEIGHTS)(self, p)
+        return self.close(f"weight({self.argument('%p')}, %b, %h, %i, %jCAPTURES)", p, self.type)
+
+    def tally(self):
+        """Also returns the number of bins."""
+        self.lines, self.count, self.type = [], 0, self.graph.score
+        bins = self.rng.choice([1, 2, 5, 16, 33, 70])
+        bin = self.rng.choice(self.BINS)(self, bins)
+        amount = self.rng.choice([lambda: self.number(1.0), lambda: "%s", lambda: self.bias("amount", "j")])()
+        text = self.close(f"tally<{bins}>({self.argument('%s')}, %b, %h, %i, %jCAPTURES)", f"{bin}, {amount}",
+                          f"index, {self.type}")
+        return text, bins
 
     # --- captures ----------------------------------------------------------------------------------------------------
 
@@ -234,6 +254,59 @@ class Region:
 
     def erf(self, s):
         return self.op("addf", s, self.op("math.erf", self.clamp(s)))
+
+    # --- weights and bins --------------------------------------------------------------------------------------------
+
+    def gate(self, p):
+        self.feature("gated weights")
+        return self.op("mulf", p, self.bias("gate", self.rng.choice(["j", "i", "hij", "h"])))
+
+    def keep(self, p):
+        self.feature("weights dropped by position")
+        zero = self.number(0.0)
+        return self.emit(f"arith.select {self.boolean(1)}, {p}, {zero} : {self.type}")
+
+    def square(self, p):
+        self.feature("squared weights")
+        return self.op("mulf", p, p)
+
+    def sparser(self, p):
+        self.feature("weights less a constant")
+        return self.op("maximumf", self.op("subf", p, self.number(0.01)), self.number(0.0))
+
+    def lift(self, p):
+        self.feature("weights and a constant")
+        return self.op("addf", p, self.number(0.125))
+
+    WEIGHTS = [gate, gate, keep, square, sparser, lift]
+
+    def one_bin(self, bins):
+        self.feature("one bin for all")
+        return self.index_constant(self.rng.choice([0, bins - 1, bins]))
+
+    def bin_of_row(self, bins):
+        self.feature("a bin a row")
+        return self.rng.choice(["%i", "%h", "%b"])
+
+    def blocks(self, bins):
+        self.feature("bins of neighbouring keys")
+        return self.emit(f"arith.floordivsi %j, {self.index_constant(self.rng.choice([1, 3, 16, 64]))} : index")
+
+    def distances(self, bins):
+        self.feature("bins by distance")
+        ends = self.rng.sample(["%i", "%j"], 2)
+        middle = self.index_constant(bins // 2)
+        bin = self.emit(f"arith.addi {self.emit(f'arith.subi {ends[0]}, {ends[1]} : index')}, {middle} : index")
+        if self.rng.random() < 0.6:
+            bin = self.emit(f"arith.maxsi {bin}, {self.index_constant(0)} : index")
+            bin = self.emit(f"arith.minsi {bin}, {self.index_constant(bins - 1)} : index")
+        return bin
+
+    def drawn_bins(self, bins):
+        self.feature("bins by any expression")
+        return self.index(2)
+
+    BINS = [one_bin, bin_of_row, blocks, distances, distances, drawn_bins]
 
     SCORES = [alibi, alibi, soft_cap, soft_cap, bias_table, bias_table, relative_bias, wave, decay, temperature, choose,
               clamp, bounded, fused, erf]

@@ -8,8 +8,8 @@ import torch
 TOLERANCES = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
-def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, window=None, kv_len=None,
-                    layout="bhsd"):  # fmt: skip
+def plain_attention(q, k, v, *, score=None, mask=None, weight=None, scale=None, causal=None, window=None, kv_len=None,
+                    sink=None, layout="bhsd"):  # fmt: skip
     """(output in q's layout, log-sum-exp), both float64."""
     q, k, v = (canonical(x, layout).double() for x in (q, k, v))
     batch, heads, queries, depth = q.shape
@@ -32,8 +32,11 @@ def plain_attention(q, k, v, *, score=None, mask=None, scale=None, causal=None, 
     if mask is not None:
         sees = sees & mask(b, h, i, j)
     scores = scores.masked_fill(~sees, -math.inf)
-    lse = torch.logsumexp(scores, -1) if keys else torch.full(scores.shape[:3], -math.inf, dtype=torch.float64)
+    sinks = torch.as_tensor(-math.inf if sink is None else sink, dtype=torch.float64).reshape(1, -1, 1, 1)
+    lse = torch.logsumexp(torch.cat([scores, sinks.expand(batch, heads, queries, 1)], -1), -1)
     weights = torch.where(sees, (scores - lse[..., None]).exp(), 0)
+    if weight is not None:
+        weights = torch.where(sees, weight(weights, b, h, i, j), 0)
     # What lies beyond the length does not count, be it NaN.
     within = torch.arange(keys).reshape(-1, 1) < length
     output = weights @ v.where(within, 0)

@@ -134,6 +134,15 @@ TEST_F(Tolerance, MagnitudeByHand) {
   expectNear((*magnitude)->conditioned, {3 * (ln3 + 3) + 2 * 3 + 5 * (0.75 * (ln3 + 3) + 0.25 * 3)});
 }
 
+TEST_F(Tolerance, TheSecondBoundAllowsForTheSmallestNumberOfAType) {
+  Magnitude magnitude;
+  magnitude.weighted = magnitude.conditioned = reals({1}, {1e-9}, "f64");
+  magnitude.inputType = type("f16");
+  Tensor exact = reals({1}, {1e-9}, "f64"), zero = reals({1}, {0}, "f16"), more = reals({1}, {2e-7}, "f16");
+  EXPECT_TRUE(compare(exact, {zero}, zero, &magnitude).agrees());
+  EXPECT_EQ(Comparison::OutOfBound, compare(exact, {zero}, more, &magnitude).verdict);
+}
+
 TEST_F(Tolerance, PlainAttentionStaysWithinBothBoundsAndAPlantedErrorDoesNot) {
   Tensor q = random({2, 8, 16}), k = random({2, 40, 16}), v = random({2, 40, 16});
   // Values of very different size: an error that hides behind the largest element shows in the smallest.
