@@ -72,9 +72,14 @@ void WeightRegions::beginRow(ArrayRef<Value> at, Value row, Value factor) {
     sum = e.broadcast(total);
     inverseSum = e.broadcast(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), total));
   }
-  for (const Tally &tally : tallies)
-    e.loop(e.index(0), e.size(tally.bins, 1), 1,
+  for (const Tally &tally : tallies) {
+    Value bins = e.size(tally.bins, 1), vectors = e.roundDown(bins, e.lanes()), wide = e.broadcast(factor);
+    e.loop(e.index(0), vectors, e.lanes(), [&](Value bin) {
+      e.storeVector(e.mulf(e.loadVector(tally.bins, {row, bin}), wide), tally.bins, {row, bin});
+    });
+    e.loop(vectors, bins, 1,
            [&](Value bin) { e.store(e.mulf(e.load(tally.bins, {row, bin}), factor), tally.bins, {row, bin}); });
+  }
 }
 
 SmallVector<Value> WeightRegions::initialSums() {

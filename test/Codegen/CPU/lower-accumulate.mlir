@@ -178,3 +178,49 @@ func.func private @what_is_computed_is_not_asked_for(%k: memref<?x?x64xf32>, %q:
   }
   return
 }
+
+// A bin that is the same for all keys of a row is summed in a register, beside the sum of the weights, and added at the
+// row's end. The state's bins shrink before.
+// CHECK-LABEL: @one_bin_a_row_is_a_register
+// CHECK-SAME: %[[BINS:[^ ]*]]: memref<384x2xf32>
+func.func @one_bin_a_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+    %max: memref<384xf32>, %sum: memref<384xf32>, %bins: memref<384x2xf32>) {
+  // CHECK: %[[OLD:.*]] = memref.load %[[BINS]][%{{.*}}, %[[BIN:.*]]]
+  // CHECK: %[[SHRUNK:.*]] = arith.mulf %[[OLD]], %{{.*}} : f32
+  // CHECK: memref.store %[[SHRUNK]], %[[BINS]]
+  // CHECK: %[[SUMS:.*]]:3 = scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>)
+  // CHECK-NOT: %[[BINS]]
+  // CHECK: scf.yield
+  // CHECK: %[[TOTAL:.*]] = vector.reduction <add>, %[[SUMS]]#2
+  // CHECK: %[[SEEN:.*]] = memref.load %[[BINS]]
+  // CHECK: %[[NEW:.*]] = arith.addf %[[SEEN]], %[[TOTAL]] : f32
+  // CHECK: memref.store %[[NEW]], %[[BINS]]
+  attn.accumulate %q[s,d], %k[s,d], %k[s,d] into(%acc, %max, %sum, %bins : memref<384x64xf32>, memref<384xf32>, memref<384xf32>, memref<384x2xf32>)
+    tally<2>(%s, %b, %h, %i, %j) {
+      %one = arith.constant 1 : index
+      attn.yield %one, %s : index, f32
+    } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
+  return
+}
+
+// A final step asks the weight region about weight / sum and leaves max and sum alone.
+// CHECK-LABEL: @a_final_step_asks_about_probabilities
+// CHECK-SAME: %[[MAX:[^ ]*]]: memref<384xf32>, %[[SUM:[^ ]*]]: memref<384xf32>
+func.func @a_final_step_asks_about_probabilities(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+    %max: memref<384xf32>, %sum: memref<384xf32>) {
+  // CHECK: %[[L:.*]] = memref.load %[[SUM]]
+  // CHECK: %[[WIDE:.*]] = vector.broadcast %[[L]]
+  // CHECK: %[[SHARE:.*]] = arith.divf %{{.*}}, %[[L]] : f32
+  // CHECK: %[[SHARES:.*]] = vector.broadcast %[[SHARE]]
+  // CHECK: %[[P:.*]] = arith.mulf %{{.*}}, %[[SHARES]] : vector<16xf32>
+  // CHECK: %[[ROOT:.*]] = math.sqrt %[[P]]
+  // CHECK: arith.mulf %[[ROOT]], %[[WIDE]] : vector<16xf32>
+  // CHECK-NOT: %[[SUM]]
+  // CHECK: return
+  attn.accumulate %q[s,d], %k[s,d], %k[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+    weight(%p, %b, %h, %i, %j) {
+      %root = math.sqrt %p : f32
+      attn.yield %root : f32
+    } {final, schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32>, memref<?x64xf32>, memref<?x64xf32>)
+  return
+}

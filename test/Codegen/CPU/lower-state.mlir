@@ -21,3 +21,21 @@ func.func @merging_rescales_both_states(%a: memref<24x16xf32>, %m: memref<24xf32
   attn.merge (%a2, %m2, %s2) into(%a, %m, %s) : (memref<24x16xf32>, memref<24xf32>, memref<24xf32>, memref<24x16xf32>, memref<24xf32>, memref<24xf32>) -> ()
   return
 }
+
+// Bins are divided like the accumulator; positions are copied.
+// CHECK-LABEL: @what_else_a_state_has_is_finished_with_it
+// CHECK-SAME: %[[BINS:[^ ]*]]: memref<24x3xf32>, %[[AT:[^ ]*]]: memref<24xi64>
+func.func @what_else_a_state_has_is_finished_with_it(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>,
+    %bins: memref<24x3xf32>, %at: memref<24xi64>, %out: memref<?x16xf32>, %tally: memref<?x3xf32>, %where: memref<?xi64>) {
+  // CHECK: %[[S:.*]] = memref.load %{{.*}}[%[[R:.*]]] : memref<24xf32>
+  // CHECK: %[[BIN:.*]] = memref.load %[[BINS]][%[[ROW:.*]], %{{.*}}]
+  // CHECK: %[[SHARE:.*]] = arith.mulf %[[BIN]]
+  // CHECK: %[[RESULT:.*]] = arith.select %{{.*}}, %{{.*}}, %[[SHARE]] : f32
+  // CHECK: memref.store %[[RESULT]], %{{.*}}[%[[ROW]], %{{.*}}] : memref<?x3xf32>
+  // CHECK: %[[POSITION:.*]] = memref.load %[[AT]]
+  // CHECK: memref.store %[[POSITION]], %{{.*}} : memref<?xi64>
+  attn.finalize %acc, %max, %sum : memref<24x16xf32>, memref<24xf32>, memref<24xf32>
+    with(%bins, %at : memref<24x3xf32>, memref<24xi64>)
+    into(%out[s,d] : memref<?x16xf32>, %tally : memref<?x3xf32>, %where : memref<?xi64>)
+  return
+}
