@@ -3,11 +3,13 @@
 #   %python    Python with NumPy and the built package (.venv), or the system's where .venv does not exist
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler that built us
+#   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch (in .venv); avx2, avx512f, avx512_bf16, f16c (what this machine's processor
+# Features for REQUIRES: numpy, torch (in .venv); ptxas; avx2, avx512f, avx512_bf16, f16c (what this machine's processor
 # has); asan, tsan.
 import glob
 import os
+import shutil
 import sys
 
 import lit.formats
@@ -29,7 +31,13 @@ if python == venv:
     config.available_features.add("numpy")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "torch")):
         config.available_features.add("torch")
+packaged = glob.glob(
+    os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas"))
+ptxas = packaged[0] if packaged else shutil.which("ptxas")
+if ptxas:
+    config.available_features.add("ptxas")
 config.substitutions += [
+    ("%ptxas", ptxas or "ptxas"),
     ("%python", python),
     ("%src", config.saccade_source_dir),
     ("%build", config.saccade_build_dir),

@@ -19,7 +19,7 @@ STAGES = ["Dialect", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", 
           "CAPI"]
 LOWERING = {"Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
 # What the mains may use: drivers, the oracle, the dialect itself, and a room's Passes.h to register it.
-FOR_TOOLS = {"Pipeline", "JIT", "Reference", "Support", "Target", "Runtime", "Dialect"}
+FOR_TOOLS = {"Pipeline", "JIT", "Reference", "PtxSim", "Support", "Target", "Runtime", "Dialect"}
 
 
 class Tree:
@@ -57,6 +57,10 @@ def forbidden(source, target):
         return "the runtime stands alone"
     if source == "Reference" and target in LOWERING:
         return "the oracle must not share code with a lowering"
+    if source == "PtxSim":
+        return "the simulator knows PTX and nothing of the compiler"
+    if target == "PtxSim" and source in STAGES + ["Runtime", "Reference"]:
+        return "the simulator checks what the compiler makes, and makes nothing"
     if source == "Codegen" and target in ("Import", "Transforms"):
         return "code generators see tiles only"
     if source == "Support" and target != "Runtime":
@@ -262,6 +266,9 @@ PLANTED = {
         ({"lib/Reference/CMakeLists.txt": "saccade_library(Reference SOURCES A.cpp LINK SaccadeSupport)\n",
           "lib/Support/CMakeLists.txt": "saccade_library(Support SOURCES B.cpp LINK SaccadeTiling)\n",
           "lib/Tiling/CMakeLists.txt": "saccade_library(Tiling SOURCES C.cpp)\n"}, "SaccadeReference links SaccadeTiling"),
+        ({"lib/PtxSim/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n#include "llvm/ADT/StringRef.h"\n'}, None),
+        ({"lib/PtxSim/A.cpp": '#include "saccade/Codegen/A.h"\n'}, "nothing of the compiler"),
+        ({"lib/Codegen/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n'}, "makes nothing"),
         ({"lib/Tiling/A.cpp": 'auto x = getenv("X");\n'}, "CompileOptions"),
     ],
     "names": [

@@ -1,0 +1,151 @@
+//===- Atomic.cpp - atom and red ------------------------------------------===//
+
+#include "Block.h"
+#include "MemoryDecode.h"
+#include "Numbers.h"
+#include "Pick.h"
+#include <algorithm>
+#include <mutex>
+
+using namespace saccade::ptxsim;
+
+namespace {
+
+enum Operation { add, min, max, bitAnd, bitOr, bitXor, exchange, compareAndSwap, inc, dec };
+
+/// The new value of one place. `a` is the operand, `b` the second one of cas.
+uint64_t combine(Operation operation, Type type, uint64_t old, uint64_t a, uint64_t b, bool inGlobal) {
+  auto extend = [&](uint64_t bits) { return bytesOf(type) == 4 ? uint64_t(int64_t(int32_t(bits))) : bits; };
+  switch (operation) {
+  case add:
+    if (type == Type::F32) {
+      float x = floatOf(uint32_t(old)), y = floatOf(uint32_t(a));
+      // Global memory's unit flushes subnormal numbers, shared memory's does not.
+      return bitsOf(inGlobal ? canonical(flush(flush(x) + flush(y))) : canonical(x + y));
+    }
+    if (type == Type::F64)
+      return bitsOf(doubleOf(old) + doubleOf(a));
+    if (isHalf(type)) {
+      uint64_t result = 0;
+      Format format = formatOf(type);
+      for (unsigned half = 0; half < bytesOf(type) / 2; ++half) {
+        double sum = addToOdd(widen(old >> (16 * half) & 0xffff, format), widen(a >> (16 * half) & 0xffff, format));
+        result |= uint64_t(roundTo(sum, format)) << (16 * half);
+      }
+      return result;
+    }
+    return old + a;
+  case min:
+  case max: {
+    bool less = isSigned(type) ? int64_t(extend(old)) < int64_t(extend(a)) : old < a;
+    return less == (operation == min) ? old : a;
+  }
+  case bitAnd:
+    return old & a;
+  case bitOr:
+    return old | a;
+  case bitXor:
+    return old ^ a;
+  case exchange:
+    return a;
+  case compareAndSwap:
+    return old == a ? b : old;
+  case inc:
+    return old >= a ? 0 : old + 1;
+  case dec:
+    return old == 0 || old > a ? a : old - 1;
+  }
+  return old;
+}
+
+/// Lanes take their turns in order. Numbers: space, operation | type << 8, bytes.
+template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
+  for (unsigned index = 0; index < op.inputs; ++index)
+    if (!warp.requireDefined(op.input(index), mask, index ? "an operand" : "the address"))
+      return;
+  uint64_t addresses[32];
+  Place places[32];
+  laneAddresses(warp, op, op.input(0), mask, addresses);
+  Request request{Space(op.numbers[0]), sizeof(T), sizeof(T), Access::AtomicWrite};
+  if (!warp.resolve(request, addresses, mask, places))
+    return;
+  Type type = Type(op.numbers[1] >> 8);
+  auto operation = Operation(op.numbers[1] & 0xff);
+  const T *a = warp.row<T>(op.input(1)), *b = op.inputs > 2 ? warp.row<T>(op.input(2)) : a;
+  T old[32] = {};
+  uint32_t undefined = 0;
+  std::lock_guard lock(warp.block.code.device->atomics);
+  forLanes(mask, [&](unsigned lane) {
+    const Place &place = places[lane];
+    if (std::find(place.states, place.states + sizeof(T), ByteState::Undefined) != place.states + sizeof(T))
+      undefined |= uint32_t(operation != exchange) << lane;
+    std::memcpy(&old[lane], place.bytes, sizeof(T));
+    bool inGlobal =
+        request.space == Space::Global || (request.space == Space::Generic && !(addresses[lane] & windowMask));
+    T value = T(combine(operation, type, old[lane], a[lane], b[lane], inGlobal));
+    std::memcpy(place.bytes, &value, sizeof(T));
+    std::fill_n(place.states, sizeof(T), ByteState::WrittenByLaunch);
+  });
+  if (undefined)
+    return warp.fail(FindingKind::Uninitialised, "an atomic operation on memory that nobody has written",
+                     __builtin_ctz(undefined));
+  if (op.results) {
+    assign(warp.row<T>(op.result(0)), old, mask);
+    warp.setUndefined(op.result(0), 0, mask);
+  }
+}
+
+bool takeAll(Decoder &d, bool returns) {
+  d.takeOneOf({"relaxed", "acquire", "release", "acq_rel"});
+  d.takeOneOf({"cta", "cluster", "gpu", "sys"});
+  Space space = takeSpace(d).value_or(Space::Generic);
+  int operation = d.takeOneOf({"add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec"});
+  bool noFlush = d.take("noftz");
+  Type type = d.type();
+  if (operation < 0)
+    return d.fail("wanted an operation");
+  bool isFloat = isHalf(type) || type == Type::F32 || type == Type::F64;
+  bool good = bytesOf(type) >= 2;
+  switch (operation) {
+  case add:
+    good &= isFloat ? isHalf(type) == noFlush : isInteger(type) && type != Type::U16 && type != Type::S16;
+    break;
+  case min:
+  case max:
+    good &= isInteger(type) && bytesOf(type) >= 4;
+    break;
+  case inc:
+  case dec:
+    good &= type == Type::U32;
+    break;
+  case compareAndSwap:
+  case exchange:
+    good &= isBits(type) && bytesOf(type) <= 8 && (operation == compareAndSwap || bytesOf(type) >= 4);
+    break;
+  default:
+    good &= type == Type::B32 || type == Type::B64;
+  }
+  if (!good)
+    return d.fail("this operation of this type is not simulated");
+  unsigned first = returns ? 1 : 0, inputs = operation == compareAndSwap ? 2 : 1;
+  if (!d.wantOperands(first + 1 + inputs))
+    return false;
+  if (returns)
+    d.result(d.at(0), type);
+  d.op.numbers[0] = uint32_t(d.address(d.at(first), space));
+  for (unsigned index = 0; index < inputs; ++index)
+    d.input(d.at(first + 1 + index), type);
+  d.op.numbers[1] = uint32_t(operation) | uint32_t(type) << 8;
+  d.op.ownDefinedness = true;
+  return d.emit(bytesOf(type) == 8 ? atomic<uint64_t> : bytesOf(type) == 4 ? atomic<uint32_t> : atomic<uint16_t>);
+}
+
+bool decodeAtom(Decoder &d) { return takeAll(d, true); }
+bool decodeRed(Decoder &d) { return takeAll(d, false); }
+
+} // namespace
+
+void saccade::ptxsim::addAtomicInstructions(InstructionTable &table) {
+  table.add("atom", TypeClass::Any, decodeAtom);
+  table.add("red", TypeClass::Any, decodeRed);
+}

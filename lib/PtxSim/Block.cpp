@@ -1,0 +1,145 @@
+//===- Block.cpp - Schedules the warps of a block -------------------------===//
+
+#include "Block.h"
+#include <algorithm>
+
+using namespace saccade::ptxsim;
+
+/// How many instructions a warp runs in a row: enough to be quick, and few enough that one that spins on what another
+/// one writes gets there.
+static constexpr uint64_t turn = 20000;
+
+Block::Block(const Code &code, const Kernel &kernel, const Launch &launch)
+    : code(code), kernel(kernel), launch(launch), threads(launch.block[0] * launch.block[1] * launch.block[2]),
+      numWarps((threads + 31) / 32), parameters(launch.parameters),
+      parameterStates(parameters.size(), ByteState::Defined), counts(kernel.ops.size()) {
+  for (unsigned warp = 0; warp < numWarps; ++warp)
+    warps.push_back(std::make_unique<Warp>(*this, warp));
+}
+
+void Block::run(const std::array<uint32_t, 3> &where) {
+  index = where;
+  finding.reset();
+  sequence = 1;
+  size_t bytes = kernel.staticShared + launch.dynamicShared;
+  shared.assign(bytes, 0);
+  sharedStates.assign(bytes, ByteState::Undefined);
+  if (launch.checkRaces)
+    shadow.reset(bytes);
+  barriers.fill(Barrier());
+  for (auto &warp : warps) {
+    uint32_t lanes = std::min<uint32_t>(32, threads - warp->id * 32);
+    warp->start(lanes == 32 ? ~uint32_t(0) : (uint32_t(1) << lanes) - 1);
+  }
+  // The order of warps is open. Early and late copies see opposite ones.
+  bool backwards = launch.async == AsyncMode::Late;
+  while (true) {
+    bool ran = false, done = true;
+    for (unsigned step = 0; step < numWarps; ++step) {
+      Warp &warp = *warps[backwards ? numWarps - 1 - step : step];
+      if (warp.state == Warp::State::Ready) {
+        warp.run(turn);
+        if (finding)
+          return;
+        if (warp.executed > launch.maxInstructions)
+          return warp.fail(FindingKind::Endless,
+                           "the warp has not ended after " + llvm::Twine(warp.executed) + " instructions");
+        ran = true;
+      }
+      done &= warp.state == Warp::State::Done;
+    }
+    if (done)
+      return;
+    if (!ran)
+      return reportDeadlock();
+  }
+}
+
+void Block::reportDeadlock() {
+  std::string text = "no warp can go on:";
+  Warp *first = nullptr;
+  for (unsigned number = 0; number < barriers.size(); ++number) {
+    const Barrier &barrier = barriers[number];
+    if (!barrier.waiting)
+      continue;
+    text += " at barrier " + std::to_string(number) + " wait";
+    for (auto &warp : warps)
+      if (barrier.waiting >> warp->id & 1) {
+        text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) + ")";
+        first = first ? first : warp.get();
+      }
+    text += ", " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
+            (barrier.expected ? std::to_string(barrier.expected) : std::string("all")) + " threads arrived;";
+  }
+  text.pop_back();
+  first->fail(FindingKind::Deadlock, text);
+}
+
+bool Block::complete(Barrier &barrier) {
+  uint32_t live = 0;
+  for (auto &warp : warps)
+    if (warp->state != Warp::State::Done)
+      live |= uint32_t(1) << warp->id;
+  bool all = barrier.expected ? __builtin_popcount(barrier.arrived) * 32u >= barrier.expected
+                              : barrier.arrived && (live & ~barrier.arrived) == 0;
+  if (!all)
+    return false;
+  for (auto &warp : warps) {
+    if (!(barrier.waiting >> warp->id & 1))
+      continue;
+    for (unsigned other = 0; other < numWarps; ++other)
+      warp->clocks[other] = std::max(warp->clocks[other], barrier.clocks[other]);
+    warp->state = Warp::State::Ready;
+    auto &reduction = warp->reduction;
+    switch (BarrierReduction(reduction.kind)) {
+    case BarrierReduction::None:
+      break;
+    case BarrierReduction::Count:
+      forLanes(reduction.mask, [&](unsigned lane) { warp->row<uint32_t>(reduction.slot)[lane] = barrier.count; });
+      break;
+    case BarrierReduction::And:
+      warp->setPredicate(reduction.slot, barrier.count == barrier.lanes ? ~0u : 0, reduction.mask);
+      break;
+    case BarrierReduction::Or:
+      warp->setPredicate(reduction.slot, barrier.count ? ~0u : 0, reduction.mask);
+      break;
+    }
+    reduction.kind = 0;
+  }
+  barrier = Barrier();
+  return true;
+}
+
+void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits) {
+  if (number >= barriers.size())
+    return warp.fail(FindingKind::BadOperand, "barrier " + llvm::Twine(number) + ": a block has 16");
+  if (expected % 32)
+    return warp.fail(FindingKind::BadOperand,
+                     "a barrier for " + llvm::Twine(expected) + " threads: wanted a multiple of 32");
+  Barrier &barrier = barriers[number];
+  uint32_t bit = uint32_t(1) << warp.id;
+  if (barrier.arrived & bit)
+    return warp.fail(FindingKind::Deadlock,
+                     "the warp arrives a second time at barrier " + llvm::Twine(number) + " before it is complete");
+  if (barrier.arrived && barrier.expected != expected)
+    return warp.fail(FindingKind::BadOperand, "barrier " + llvm::Twine(number) + " is for " +
+                                                  llvm::Twine(barrier.expected) + " threads to other warps and for " +
+                                                  llvm::Twine(expected) + " here (0: all)");
+  barrier.expected = expected;
+  barrier.arrived |= bit;
+  barrier.clocks.resize(numWarps);
+  warp.clocks[warp.id] = ++sequence;
+  for (unsigned other = 0; other < numWarps; ++other)
+    barrier.clocks[other] = std::max(barrier.clocks[other], warp.clocks[other]);
+  if (waits) {
+    barrier.waiting |= bit;
+    warp.state = Warp::State::Waiting;
+  }
+  complete(barrier);
+}
+
+void Block::warpEnded() {
+  for (Barrier &barrier : barriers)
+    if (barrier.arrived && !barrier.expected)
+      complete(barrier);
+}

@@ -1,0 +1,55 @@
+//===- Block.h - The state of a thread block ------------------------*- C++ -*-===//
+#ifndef SACCADE_LIB_PTXSIM_BLOCK_H
+#define SACCADE_LIB_PTXSIM_BLOCK_H
+
+#include "Warp.h"
+
+namespace saccade::ptxsim {
+
+/// Barrier reductions.
+enum class BarrierReduction : uint8_t { None, Count, And, Or };
+
+/// One of the 16 barriers of a block. Arrivals count warps.
+struct Barrier {
+  uint32_t arrived = 0, waiting = 0; ///< masks of warps
+  uint32_t expected = 0;             ///< threads; 0: all that have not ended
+  std::vector<uint32_t> clocks;      ///< what completion makes known
+  uint32_t count = 0;                ///< lanes whose predicate was true
+  uint32_t lanes = 0;                ///< lanes that took part in the reduction
+};
+
+/// Executes one block at a time; reused for the next one.
+class Block {
+public:
+  Block(const Code &code, const Kernel &kernel, const Launch &launch);
+
+  /// Executes block `index` of the grid to its end or first finding.
+  void run(const std::array<uint32_t, 3> &index);
+
+  /// A warp arrives at a barrier, and waits there or not. `expected` is a number of threads, 0 for all.
+  void arrive(Warp &warp, uint32_t barrier, uint32_t expected, bool waits);
+  /// After a warp has ended: barriers that waited for all may be complete.
+  void warpEnded();
+
+  const Code &code;
+  const Kernel &kernel;
+  const Launch &launch;
+  std::array<uint32_t, 3> index = {};
+  uint32_t threads, numWarps;
+  uint32_t sequence = 1; ///< counts synchronisations
+  std::vector<uint8_t> shared, parameters;
+  std::vector<ByteState> sharedStates, parameterStates;
+  SharedShadow shadow;
+  std::array<Barrier, 16> barriers;
+  std::vector<std::unique_ptr<Warp>> warps;
+  std::optional<Finding> finding;
+  std::vector<uint64_t> counts; ///< executions of each op
+
+private:
+  bool complete(Barrier &barrier);
+  void reportDeadlock();
+};
+
+} // namespace saccade::ptxsim
+
+#endif // SACCADE_LIB_PTXSIM_BLOCK_H

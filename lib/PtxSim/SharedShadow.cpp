@@ -1,0 +1,153 @@
+//===- SharedShadow.cpp - Who touched which byte of shared memory ---------===//
+
+#include "SharedShadow.h"
+#include <algorithm>
+
+using namespace saccade::ptxsim;
+
+void SharedShadow::reset(uint32_t bytes) {
+  cells.assign((bytes + 3) / 4, Cell());
+  narrow.clear();
+  // References into `narrow` must stay valid while one access goes through several cells.
+  narrow.reserve(cells.size());
+  more.clear();
+}
+
+/// Visits the cells of a range until `visit` returns false. A cell that is covered in part is split into bytes.
+template <typename F> bool SharedShadow::forEach(uint32_t offset, uint32_t size, F visit) {
+  for (uint32_t end = offset + size; offset < end;) {
+    Cell &cell = cells[offset / 4];
+    uint32_t next = std::min(end, (offset & ~3u) + 4);
+    if (!(cell.flags & split)) {
+      if (next - offset == 4) {
+        if (!visit(cell))
+          return false;
+        offset = next;
+        continue;
+      }
+      std::array<Cell, 4> bytes;
+      bytes.fill(cell);
+      narrow.push_back(bytes);
+      if (cell.flags & moreReads)
+        for (Cell &byte : narrow.back())
+          more[&byte] = more[&cell];
+      cell.flags = split;
+      cell.writeClock = narrow.size() - 1;
+    }
+    std::array<Cell, 4> &bytes = narrow[cell.writeClock];
+    for (; offset < next; ++offset)
+      if (!visit(bytes[offset & 3]))
+        return false;
+  }
+  return true;
+}
+
+bool SharedShadow::ordered(const Viewer &viewer, uint32_t warp, uint32_t lane, uint32_t clock) const {
+  if (clock < viewer.clocks[warp])
+    return true;
+  if (warp != viewer.warp)
+    return false;
+  return lane == viewer.lane || (lane < 32 && (viewer.partners >> lane & 1) && clock < viewer.partnersClock);
+}
+
+bool SharedShadow::readsOrdered(const Viewer &viewer, const Reads &reads) const {
+  for (uint32_t warps = reads.warps; warps; warps &= warps - 1)
+    if (!ordered(viewer, __builtin_ctz(warps), reads.lane, reads.clock))
+      return false;
+  return true;
+}
+
+std::string SharedShadow::describe(const Cell &cell, const Viewer &viewer, bool fromRead) const {
+  auto who = [](uint32_t warp, uint32_t lane) {
+    return "warp " + std::to_string(warp) + (lane < 32 ? " lane " + std::to_string(lane) : "");
+  };
+  if (fromRead)
+    return "which " + who(__builtin_ctz(cell.readWarps), cell.readLane) + " read in line " +
+           std::to_string(cell.readLine);
+  std::string text = "which " + who(cell.writer >> 5, cell.writer & 31);
+  if (cell.flags & pending)
+    return text + " copies into by line " + std::to_string(cell.writeLine) + ", and has not waited for";
+  return text + " wrote in line " + std::to_string(cell.writeLine);
+}
+
+void SharedShadow::recordRead(Cell &cell, const Viewer &viewer) {
+  uint32_t bit = uint32_t(1) << viewer.warp;
+  Reads before{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
+  if (cell.readWarps == bit) {
+    // One warp's stamps are in order: the last one counts.
+    cell.readLane = cell.readLane == viewer.lane ? viewer.lane : manyLanes;
+  } else if (cell.readWarps && cell.readClock == viewer.now) {
+    cell.readWarps |= bit;
+    cell.readLane = manyLanes;
+  } else {
+    if (cell.readWarps && !readsOrdered(viewer, before)) {
+      more[&cell].push_back(before);
+      cell.flags |= moreReads;
+    }
+    cell.readWarps = bit;
+    cell.readLane = viewer.lane;
+  }
+  cell.readClock = viewer.now;
+  cell.readLine = viewer.line;
+}
+
+bool SharedShadow::touch(Cell &cell, const Viewer &viewer, Access access) {
+  if (cell.flags & written) {
+    bool bothAtomic = isAtomic(access) && (cell.flags & atomicWrite);
+    if ((cell.flags & pending) ||
+        (!bothAtomic && !ordered(viewer, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
+      conflict = describe(cell, viewer, /*fromRead=*/false);
+      return false;
+    }
+  }
+  if (!isWrite(access)) {
+    // An atomic read orders nothing but is no race with atomic writes: it leaves no trace.
+    if (!isAtomic(access))
+      recordRead(cell, viewer);
+    return true;
+  }
+  if (cell.readWarps) {
+    if (!readsOrdered(viewer, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
+      conflict = describe(cell, viewer, /*fromRead=*/true);
+      return false;
+    }
+    if (cell.flags & moreReads)
+      for (const Reads &reads : more[&cell])
+        if (!readsOrdered(viewer, reads)) {
+          cell.readWarps = reads.warps, cell.readLane = reads.lane, cell.readLine = reads.line;
+          conflict = describe(cell, viewer, /*fromRead=*/true);
+          return false;
+        }
+    if (cell.flags & moreReads)
+      more.erase(&cell);
+    cell.readWarps = 0;
+  }
+  cell.flags = written | (isAtomic(access) ? atomicWrite : 0);
+  cell.writer = viewer.warp << 5 | viewer.lane;
+  cell.writeClock = viewer.now;
+  cell.writeLine = viewer.line;
+  return true;
+}
+
+std::string SharedShadow::access(const Viewer &viewer, uint32_t offset, uint32_t size, Access access) {
+  bool good = forEach(offset, size, [&](Cell &cell) { return touch(cell, viewer, access); });
+  return good ? std::string() : std::move(conflict);
+}
+
+std::string SharedShadow::begin(const Viewer &viewer, uint32_t offset, uint32_t size) {
+  bool good = forEach(offset, size, [&](Cell &cell) {
+    if (!touch(cell, viewer, Access::Write))
+      return false;
+    cell.flags |= pending;
+    return true;
+  });
+  return good ? std::string() : std::move(conflict);
+}
+
+void SharedShadow::settle(const Viewer &viewer, uint32_t offset, uint32_t size) {
+  forEach(offset, size, [&](Cell &cell) {
+    cell.flags &= ~pending;
+    cell.writeClock = viewer.now;
+    return true;
+  });
+}

@@ -1,0 +1,190 @@
+//===- Warp.cpp - Runs a warp: lanes that part and meet again -------------===//
+
+#include "Warp.h"
+#include "Block.h"
+#include "Special.h"
+#include <cstring>
+
+using namespace saccade::ptxsim;
+
+void Warp::start(uint32_t lanes) {
+  const Kernel &kernel = block.kernel;
+  storage.resize(kernel.fileBytes + 64);
+  file = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(storage.data()) + 63) / 64 * 64);
+  std::memcpy(file, kernel.constants.data(), kernel.constants.size());
+  undefinedLanes.assign(kernel.numSlots, ~uint32_t(0));
+  undefinedLanes[0] = 0;
+  for (auto [special, slot] : kernel.specials) {
+    undefined(slot) = 0;
+    for (unsigned lane = 0; lane < 32; ++lane)
+      row<uint32_t>(slot)[lane] = specialValue(special, *this, lane);
+  }
+  stack.assign(1, {0, nowhere, lanes, 0});
+  liveLanes = lanes;
+  state = State::Ready;
+  clocks.assign(block.numWarps, 0);
+  partners = {}, partnersClock = {};
+  copies.clear();
+  committedGroups = {};
+  executed = 0;
+  undefinedOrigin = 0;
+  lastAllocation = nullptr;
+  local.assign(size_t(32) * kernel.localBytes, 0);
+  localStates.assign(local.size(), ByteState::Undefined);
+}
+
+uint32_t Warp::localSize() const { return block.kernel.localBytes; }
+
+void Warp::fail(FindingKind kind, const llvm::Twine &message, unsigned lane) {
+  if (block.finding)
+    return;
+  auto three = [](const std::array<uint32_t, 3> &index) {
+    return "(" + std::to_string(index[0]) + ", " + std::to_string(index[1]) + ", " + std::to_string(index[2]) + ")";
+  };
+  std::string text = message.str() + ", in block " + three(block.index) + " warp " + std::to_string(id);
+  if (lane < 32)
+    text += " lane " + std::to_string(lane);
+  unsigned line = current ? current->line : 0;
+  const auto &lines = block.code.module.lines;
+  block.finding = Finding{kind, line, line && line <= lines.size() ? lines[line - 1] : "", std::move(text)};
+}
+
+bool Warp::requireDefined(Slot slot, uint32_t mask, const char *what) {
+  uint32_t lanes = undefined(slot) & mask;
+  if (!lanes)
+    return true;
+  std::string origin =
+      undefinedOrigin ? "; the last read of undefined memory was in line " + std::to_string(undefinedOrigin) : "";
+  fail(FindingKind::Uninitialised, llvm::Twine(what) + " is undefined" + origin, __builtin_ctz(lanes));
+  return false;
+}
+
+void Warp::widen(Slot slot, unsigned bytes, uint32_t mask, uint64_t values[32]) {
+  switch (bytes) {
+  case 8:
+    std::memcpy(values, row<uint64_t>(slot), 256);
+    return;
+  case 4:
+    for (unsigned lane = 0; lane < 32; ++lane)
+      values[lane] = row<uint32_t>(slot)[lane];
+    return;
+  default:
+    for (unsigned lane = 0; lane < 32; ++lane)
+      values[lane] = row<uint16_t>(slot)[lane];
+  }
+}
+
+void Warp::run(uint64_t budget) {
+  const Op *ops = block.kernel.ops.data();
+  uint64_t *counts = block.counts.data();
+  while (budget-- && state == State::Ready) {
+    Group &group = stack.back();
+    if (group.next == group.meeting) {
+      // The lanes below wait at the same place for these.
+      stack.pop_back();
+      ++budget;
+      continue;
+    }
+    const Op &op = ops[group.next];
+    current = &op;
+    ++group.next;
+    ++counts[&op - ops];
+    uint32_t mask = group.lanes;
+    if (op.guarded) {
+      if (undefined(op.guard) & mask) {
+        requireDefined(op.guard, mask, "the predicate that guards this");
+        return;
+      }
+      mask &= op.guardNegated ? ~predicate(op.guard) : predicate(op.guard);
+      if (!mask)
+        continue;
+    }
+    if (!op.ownDefinedness) {
+      uint32_t lanes = 0;
+      for (unsigned index = 0; index < op.inputs; ++index)
+        lanes |= undefined(op.input(index));
+      lanes &= mask;
+      if (lanes && op.needsDefined) {
+        for (unsigned index = 0; index < op.inputs; ++index)
+          if (!requireDefined(op.input(index), mask, "an operand"))
+            return;
+      }
+      for (unsigned index = 0; index < op.results; ++index)
+        setUndefined(op.result(index), lanes, mask);
+    }
+    op.run(*this, op, mask);
+    if (block.finding) [[unlikely]]
+      return;
+    ++executed;
+  }
+}
+
+void Warp::dropEmptyGroups() {
+  while (!stack.empty() && !stack.back().lanes)
+    stack.pop_back();
+  if (stack.empty()) {
+    state = State::Done;
+    block.warpEnded();
+  }
+}
+
+void Warp::branch(uint32_t target, uint32_t taken, uint32_t meeting) {
+  Group &group = stack.back();
+  if (taken == group.lanes)
+    group.next = target;
+  else
+    branch({{target, taken}, {group.next, group.lanes & ~taken}}, meeting);
+}
+
+void Warp::branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t meeting) {
+  Group rest = stack.back();
+  stack.pop_back();
+  // Lanes that go straight to the meeting point wait there, with those that come later. Where an outer group meets
+  // at the same place, it already does that.
+  if (rest.meeting != meeting || meeting == nowhere)
+    if (meeting != nowhere)
+      stack.push_back({meeting, rest.meeting, rest.lanes, rest.depth});
+  for (auto [target, lanes] : targetsAndLanes)
+    if (lanes && target != meeting)
+      stack.push_back({target, meeting, lanes, rest.depth});
+}
+
+void Warp::call(uint32_t target, uint32_t lanes) { stack.push_back({target, nowhere, lanes, stack.back().depth + 1}); }
+
+void Warp::leave(uint32_t lanes) {
+  uint32_t depth = stack.back().depth;
+  if (depth == 0)
+    return end(lanes);
+  for (auto group = stack.rbegin(); group != stack.rend() && group->depth == depth; ++group)
+    group->lanes &= ~lanes;
+  while (!stack.back().lanes)
+    stack.pop_back();
+}
+
+void Warp::end(uint32_t lanes) {
+  for (const Copy &copy : copies)
+    if (uint32_t unwaited = copy.lanes & lanes)
+      return fail(FindingKind::Unwaited,
+                  "a thread ends while its copy of line " + llvm::Twine(copy.op->line) + " is under way",
+                  __builtin_ctz(unwaited));
+  for (Group &group : stack)
+    group.lanes &= ~lanes;
+  liveLanes &= ~lanes;
+  dropEmptyGroups();
+}
+
+void Warp::synchronise(uint32_t lanes) {
+  uint32_t now = ++block.sequence;
+  if (lanes == liveLanes) {
+    clocks[id] = now;
+    return;
+  }
+  forLanes(lanes, [&](unsigned lane) {
+    partners[lane] = lanes;
+    partnersClock[lane] = now;
+  });
+}
+
+Viewer Warp::viewer(unsigned lane) const {
+  return {id, lane, block.sequence, current->line, clocks.data(), partners[lane], partnersClock[lane]};
+}

@@ -1,0 +1,100 @@
+//===- ErrorsTest.cpp - What is not known is named, never skipped ---------===//
+
+#include "Harness.h"
+
+using namespace saccade::ptxsim;
+using namespace saccade::ptxsim::test;
+
+/// The finding of a kernel that consists of one line, which is line 6 of its text.
+static Finding lineFinding(const std::string &line) {
+  return loadFinding(header() + ".visible .entry k()\n{\n" + line + "\nret;\n}\n");
+}
+
+TEST(Errors, UnknownInstructionsAndModifiersNameTheirLine) {
+  for (std::string line :
+       {"frobnicate.b32 %r, %r;", "wgmma.fence.sync.aligned;", "add.rx.f32 0, 0, 0;", "bar.sync.now 0;",
+        "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {}, {}, {}, {};", "cp.async.bulk.commit_group;",
+        "ld.global.everywhere.b32 0, [0];", "ret.maybe;", "membar.galaxy;", "cvt.rn.f12.f32 0, 0;"}) {
+    Finding finding = lineFinding(line);
+    EXPECT_EQ(finding.kind, FindingKind::Unsupported) << line;
+    EXPECT_EQ(finding.line, 6u) << line;
+    EXPECT_EQ(finding.source, line);
+  }
+}
+
+TEST(Errors, OperandsMustFit) {
+  for (std::string line : {".reg .b32 %r; .reg .b64 %l; add.s32 %r, %r, %l;", ".reg .b32 %r; add.s32 %r, %r;",
+                           ".reg .b32 %r; add.f32 %r, %r, 1;", ".reg .b32 %r; mov.u32 %r, %nothing.x;", "bra nowhere;",
+                           ".reg .b32 %r; ld.b128 %r, [%r];", ".reg .b32 %r; add.s32 5, %r, %r;",
+                           ".reg .b32 %r; cp.async.cg.shared.global [%r], [%r], 4;"})
+    EXPECT_EQ(lineFinding(line).kind, FindingKind::Unsupported) << line;
+}
+
+TEST(Errors, Syntax) {
+  for (std::string line : {"add.s32 %r1 %r2;", "@ bra x;", "@%p ret;", "a: a: ret;", ".reg .b33 %r;", "mov.u32 [;",
+                           ".loclol 5;", "mov.u32 0, 12x;"}) {
+    Finding finding = lineFinding(line);
+    EXPECT_EQ(finding.kind, FindingKind::Syntax) << line;
+    EXPECT_EQ(finding.line, 6u) << line;
+  }
+  EXPECT_EQ(loadFinding(header() + ".entry k() {").kind, FindingKind::Syntax);
+  EXPECT_EQ(loadFinding(header() + ".surprise x;").kind, FindingKind::Syntax);
+}
+
+TEST(Errors, FunctionsThatNobodyCallsAreDecodedToo) {
+  EXPECT_EQ(loadFinding(header() + ".func f() {\nfrobnicate;\n}\n").kind, FindingKind::Unsupported);
+  EXPECT_EQ(loadFinding(header() + ".func f() {\ncall f;\n}\n").kind, FindingKind::Unsupported);
+  EXPECT_EQ(loadFinding(header() + ".extern .func g();\n.func f() {\ncall g;\n}\n").kind, FindingKind::Unsupported);
+}
+
+TEST(Errors, FindingsReadWell) {
+  Finding finding = lineFinding("frobnicate;");
+  EXPECT_EQ(finding.str(), "line 6: unsupported: the instruction 'frobnicate' is not simulated\n    6 | frobnicate;");
+}
+
+TEST(Errors, LaunchesAreChecked) {
+  Device device;
+  std::string text = header() + ".visible .entry k(.param .b32 x, .param .b64 y)\n.reqntid 64, 2\n{\nret;\n}\n";
+  keepForPtxas(text);
+  auto loaded = Program::load(text, device);
+  ASSERT_TRUE(std::holds_alternative<Program>(loaded)) << std::get<Finding>(loaded).str();
+  const Program &program = std::get<Program>(loaded);
+  EXPECT_EQ(program.entries(), std::vector<std::string>{"k"});
+  EXPECT_EQ(program.parameterBytes("k"), 16u);
+  Launch launch;
+  launch.block = {64, 2, 1};
+  launch.parameters = Parameters().add(uint32_t(1)).add(uint64_t(2)).bytes;
+  EXPECT_TRUE(program.run("k", launch));
+  auto kind = [&](auto change) {
+    Launch changed = launch;
+    change(changed);
+    auto finding = program.run("k", changed).finding;
+    return finding ? finding->kind : FindingKind::Syntax;
+  };
+  EXPECT_EQ(kind([](Launch &l) { l.block = {128, 1, 1}; }), FindingKind::BadLaunch);
+  EXPECT_EQ(kind([](Launch &l) { l.grid = {0, 1, 1}; }), FindingKind::BadLaunch);
+  EXPECT_EQ(kind([](Launch &l) { l.dynamicShared = 200 << 10; }), FindingKind::BadLaunch);
+  EXPECT_EQ(kind([](Launch &l) { l.parameters.clear(); }), FindingKind::BadLaunch);
+  EXPECT_EQ(program.run("other", launch).finding->kind, FindingKind::BadLaunch);
+}
+
+TEST(Errors, EndlessLoopsEnd) {
+  Device device;
+  auto loaded = Program::load(header() + ".visible .entry k()\n{\nloop:\nbra loop;\n}\n", device);
+  Launch launch;
+  launch.maxInstructions = 100000;
+  EXPECT_EQ(std::get<Program>(loaded).run("k", launch).finding->kind, FindingKind::Endless);
+}
+
+TEST(Errors, TheFirstBlocksFindingIsReportedWithManyThreads) {
+  Device device;
+  auto loaded = Program::load(header() + ".visible .entry k()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, "
+                                         "%ctaid.x;\nsetp.ge.u32 %p, %r, 5;\n@%p trap;\nret;\n}\n",
+                              device);
+  Launch launch;
+  launch.grid = {100, 1, 1};
+  launch.threads = 4;
+  auto finding = std::get<Program>(loaded).run("k", launch).finding;
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_NE(finding->message.find("block (5, 0, 0)"), std::string::npos) << finding->message;
+}

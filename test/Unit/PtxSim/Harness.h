@@ -1,0 +1,88 @@
+//===- Harness.h - Small kernels around one instruction -------------*- C++ -*-===//
+#ifndef SACCADE_TEST_UNIT_PTXSIM_HARNESS_H
+#define SACCADE_TEST_UNIT_PTXSIM_HARNESS_H
+
+#include "saccade/PtxSim/PtxSim.h"
+#include "llvm/ADT/bit.h"
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+namespace saccade::ptxsim {
+inline void PrintTo(FindingKind kind, std::ostream *stream) { *stream << name(kind); }
+} // namespace saccade::ptxsim
+
+namespace saccade::ptxsim::test {
+
+/// One value a lane, 2, 4 or 8 bytes wide; a single one stands for all lanes.
+struct Row {
+  unsigned bytes;
+  std::vector<uint64_t> values;
+};
+inline Row b16(uint64_t value) { return {2, {value}}; }
+inline Row b32(uint64_t value) { return {4, {value}}; }
+inline Row b64(uint64_t value) { return {8, {value}}; }
+inline Row f32(float value) { return {4, {llvm::bit_cast<uint32_t>(value)}}; }
+inline Row f64(double value) { return {8, {llvm::bit_cast<uint64_t>(value)}}; }
+/// f(lane) in every lane.
+template <typename F> Row lanes(unsigned bytes, F f) {
+  Row row{bytes, {}};
+  for (unsigned lane = 0; lane < 32; ++lane)
+    row.values.push_back(uint64_t(f(lane)));
+  return row;
+}
+
+/// What PTX begins with. `target` is "sm_80" or another.
+std::string header(const std::string &target = "sm_80");
+
+/// Where the suite has a ptxas, every text that the tests run is written into a folder and given to it: this is how.
+void keepForPtxas(const std::string &text);
+
+/// A kernel for one warp that loads %a, %b, %c and %e (the `inputs`), executes `body`, and stores %d and, where there
+/// are two, %f. `body` may also use %p, %q (predicates), %x, %y (b32), %lx, %ly (b64), %hx, %hy (b16) and shared memory
+/// `s` of 4 KB.
+std::string kernelAround(const std::string &body, unsigned results, unsigned resultBytes,
+                         const std::vector<Row> &inputs, const std::string &target);
+
+struct Outcome {
+  Report report;
+  std::vector<std::vector<uint64_t>> results; ///< [result][lane]
+};
+
+struct Options {
+  unsigned results = 1;
+  std::string target = "sm_80";
+  unsigned threads = 32;
+  MmaMode mma = MmaMode::Float;
+  AsyncMode async = AsyncMode::Early;
+  bool forPtxas = true;
+};
+
+/// Runs `kernelAround`.
+Outcome runWarp(const std::string &body, unsigned resultBytes, const std::vector<Row> &inputs,
+                const Options &options = {});
+
+/// The result of lane 0; a finding fails the test.
+uint64_t evaluate(const std::string &body, unsigned resultBytes, const std::vector<Row> &inputs,
+                  const Options &options = {});
+/// The same for instructions that are all of one width.
+inline uint32_t evaluate32(const std::string &body, const std::vector<uint32_t> &inputs) {
+  std::vector<Row> rows;
+  for (uint32_t value : inputs)
+    rows.push_back(b32(value));
+  return uint32_t(evaluate(body, 4, rows));
+}
+inline float evaluateFloat(const std::string &body, const std::vector<float> &inputs) {
+  std::vector<Row> rows;
+  for (float value : inputs)
+    rows.push_back(f32(value));
+  return llvm::bit_cast<float>(uint32_t(evaluate(body, 4, rows)));
+}
+/// The finding of a body that must have one; kind and line are for the caller to check.
+Finding findingOf(const std::string &body, const std::vector<Row> &inputs = {}, const Options &options = {});
+/// The finding of loading a text.
+Finding loadFinding(const std::string &text);
+
+} // namespace saccade::ptxsim::test
+
+#endif // SACCADE_TEST_UNIT_PTXSIM_HARNESS_H

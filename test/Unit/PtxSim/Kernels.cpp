@@ -1,0 +1,168 @@
+//===- Kernels.cpp - The whole kernels of test/PtxSim/Inputs --------------===//
+
+#include "Kernels.h"
+
+using namespace saccade::ptxsim;
+using namespace saccade::ptxsim::test;
+
+/// Loads `text` and runs `entry`; `prepare` fills in the launch, `check` sees the memory.
+template <typename Prepare, typename Check>
+static Verdict runKernel(const std::string &text, const char *entry, const Launch &how, Prepare prepare, Check check) {
+  Verdict verdict;
+  Device device;
+  auto loaded = Program::load(text, device);
+  if (auto *finding = std::get_if<Finding>(&loaded)) {
+    verdict.report.finding = *finding;
+    return verdict;
+  }
+  Launch launch = how;
+  prepare(device, launch);
+  verdict.report = std::get<Program>(loaded).run(entry, launch);
+  verdict.rightResult = verdict.report && check(device);
+  return verdict;
+}
+
+static std::vector<float> elements(size_t count, int spread) {
+  std::vector<float> values;
+  for (size_t index = 0; index < count; ++index)
+    values.push_back(element(index, spread));
+  return values;
+}
+
+Verdict test::runAdd(const std::string &text, const Launch &how) {
+  constexpr int n = 300;
+  std::vector<float> a = elements(n, 50), b = elements(n, 7);
+  uint64_t result = 0;
+  return runKernel(
+      text, "add", how,
+      [&](Device &device, Launch &launch) {
+        uint64_t inA = device.allocate(bytesOf(a), "a"), inB = device.allocate(bytesOf(b), "b");
+        result = device.allocate(4 * n, "c");
+        launch.grid = {3, 1, 1}, launch.block = {128, 1, 1};
+        launch.parameters = Parameters().add(inA).add(inB).add(result).add(n).bytes;
+      },
+      [&](Device &device) {
+        auto c = read<float>(device, result, n);
+        for (int i = 0; i < n; ++i)
+          if (c[i] != a[i] + b[i])
+            return false;
+        return true;
+      });
+}
+
+Verdict test::runSum(const std::string &text, const Launch &how) {
+  constexpr int n = 1000;
+  std::vector<float> a = elements(n, 50);
+  uint64_t result = 0;
+  return runKernel(
+      text, "sum", how,
+      [&](Device &device, Launch &launch) {
+        uint64_t in = device.allocate(bytesOf(a), "a");
+        result = device.allocate(4, "result");
+        launch.block = {128, 1, 1};
+        launch.parameters = Parameters().add(in).add(result).add(n).bytes;
+      },
+      [&](Device &device) {
+        float wanted = 0;
+        for (float value : a)
+          wanted += value;
+        return read<float>(device, result, 1)[0] == wanted;
+      });
+}
+
+Verdict test::runMatmul(const std::string &text, const Launch &how) {
+  constexpr int m = 37, n = 21, k = 50;
+  std::vector<float> a = elements(m * k, 9), b = elements(k * n, 5);
+  uint64_t result = 0;
+  return runKernel(
+      text, "matmul", how,
+      [&](Device &device, Launch &launch) {
+        uint64_t inA = device.allocate(bytesOf(a), "a"), inB = device.allocate(bytesOf(b), "b");
+        result = device.allocate(4 * m * n, "c");
+        launch.grid = {(n + 15) / 16, (m + 15) / 16, 1}, launch.block = {16, 16, 1};
+        launch.parameters = Parameters().add(inA).add(inB).add(result).add(m).add(n).add(k).bytes;
+      },
+      [&](Device &device) {
+        auto c = read<float>(device, result, m * n);
+        for (int row = 0; row < m; ++row)
+          for (int column = 0; column < n; ++column) {
+            float wanted = 0;
+            for (int i = 0; i < k; ++i)
+              wanted += a[row * k + i] * b[i * n + column];
+            if (c[row * n + column] != wanted)
+              return false;
+          }
+        return true;
+      });
+}
+
+Verdict test::runHistogram(const std::string &text, const Launch &how) {
+  std::vector<int32_t> values;
+  for (int index = 0; index < 500; ++index)
+    values.push_back(int(element(index, 100)) + 100);
+  uint64_t result = 0;
+  return runKernel(
+      text, "histogram", how,
+      [&](Device &device, Launch &launch) {
+        uint64_t in = device.allocate(bytesOf(values), "values");
+        result = device.allocate(bytesOf(std::vector<uint32_t>(8, 0)), "result");
+        launch.block = {64, 1, 1};
+        launch.parameters = Parameters().add(in).add(result).add(int(values.size())).bytes;
+      },
+      [&](Device &device) {
+        std::vector<uint32_t> wanted(8);
+        for (int value : values) {
+          unsigned bin = 0;
+          switch (value & 7) {
+          case 0:
+            bin = 3;
+            break;
+          case 1:
+            bin = value > 64 ? 1 : 2;
+            break;
+          case 2:
+            bin = 7;
+            break;
+          case 3:
+            bin = value / 3 & 7;
+            break;
+          case 4:
+            bin = __builtin_popcount(value) & 7;
+            break;
+          }
+          ++wanted[bin];
+        }
+        return read<uint32_t>(device, result, 8) == wanted;
+      });
+}
+
+Verdict test::runGemm(const std::string &text, const Launch &how, uint32_t m, uint32_t n, uint32_t k) {
+  auto brains = [](size_t count, int spread) {
+    std::vector<uint16_t> bits;
+    for (float value : elements(count, spread))
+      bits.push_back(uint16_t(llvm::bit_cast<uint32_t>(value) >> 16));
+    return bits;
+  };
+  std::vector<uint16_t> a = brains(m * k, 9), b = brains(n * k, 5);
+  uint64_t result = 0;
+  return runKernel(
+      text, "gemm", how,
+      [&](Device &device, Launch &launch) {
+        uint64_t inA = device.allocate(bytesOf(a), "a"), inB = device.allocate(bytesOf(b), "b");
+        result = device.allocate(4 * m * n, "c");
+        launch.grid = {n / 64, (m + 63) / 64, 1}, launch.block = {128, 1, 1};
+        launch.parameters = Parameters().add(inA).add(inB).add(result).add(m).add(n).add(k).bytes;
+      },
+      [&](Device &device) {
+        auto c = read<float>(device, result, m * n);
+        for (uint32_t row = 0; row < m; ++row)
+          for (uint32_t column = 0; column < n; ++column) {
+            float wanted = 0;
+            for (uint32_t i = 0; i < k; ++i)
+              wanted += element(row * k + i, 9) * element(column * k + i, 5);
+            if (c[row * n + column] != wanted)
+              return false;
+          }
+        return true;
+      });
+}

@@ -1,0 +1,51 @@
+//===- Kernels.h - The whole kernels of test/PtxSim/Inputs ----------*- C++ -*-===//
+#ifndef SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
+#define SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
+
+#include "Harness.h"
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+namespace saccade::ptxsim::test {
+
+/// The text of a file in test/PtxSim/Inputs.
+inline std::string readInput(const std::string &name) {
+  std::ifstream file(std::string(SACCADE_PTXSIM_INPUTS) + "/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_FALSE(text.str().empty()) << name;
+  return text.str();
+}
+
+template <typename T> llvm::ArrayRef<uint8_t> bytesOf(const std::vector<T> &values) {
+  return {reinterpret_cast<const uint8_t *>(values.data()), values.size() * sizeof(T)};
+}
+template <typename T> std::vector<T> read(const Device &device, uint64_t address, size_t count) {
+  std::vector<T> values(count);
+  EXPECT_TRUE(device.read(address, {reinterpret_cast<uint8_t *>(values.data()), count * sizeof(T)}));
+  return values;
+}
+
+/// Numbers that are exact in bf16, the same in every run.
+inline float element(size_t index, int spread) {
+  return float(int(index * 2654435761u >> 7) % (2 * spread + 1) - spread);
+}
+
+/// What became of a kernel on one problem.
+struct Verdict {
+  Report report;
+  bool rightResult = false;
+  bool good() const { return report && rightResult; }
+};
+
+/// Runs `text`'s kernel of that name on its problem, and compares with a plain loop: one function a kernel.
+Verdict runAdd(const std::string &text, const Launch &how = {});
+Verdict runSum(const std::string &text, const Launch &how = {});
+Verdict runMatmul(const std::string &text, const Launch &how = {});
+Verdict runHistogram(const std::string &text, const Launch &how = {});
+Verdict runGemm(const std::string &text, const Launch &how = {}, uint32_t m = 90, uint32_t n = 128, uint32_t k = 160);
+
+} // namespace saccade::ptxsim::test
+
+#endif // SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
