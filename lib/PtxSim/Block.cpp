@@ -20,7 +20,6 @@ Block::Block(const Code &code, const Kernel &kernel, const Launch &launch)
 void Block::run(const std::array<uint32_t, 3> &where) {
   index = where;
   finding.reset();
-  sequence = 1;
   size_t bytes = kernel.staticShared + launch.dynamicShared;
   shared.assign(bytes, 0);
   sharedStates.assign(bytes, ByteState::Undefined);
@@ -128,7 +127,7 @@ void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits) {
   barrier.expected = expected;
   barrier.arrived |= bit;
   barrier.clocks.resize(numWarps);
-  warp.clocks[warp.id] = ++sequence;
+  warp.clocks[warp.id] = ++warp.now;
   for (unsigned other = 0; other < numWarps; ++other)
     barrier.clocks[other] = std::max(barrier.clocks[other], warp.clocks[other]);
   if (waits) {

@@ -36,7 +36,6 @@ public:
   const Launch &launch;
   std::array<uint32_t, 3> index = {};
   uint32_t threads, numWarps;
-  uint32_t sequence = 1; ///< counts synchronisations
   std::vector<uint8_t> shared, parameters;
   std::vector<ByteState> sharedStates, parameterStates;
   SharedShadow shadow;

@@ -90,7 +90,7 @@ void wait(Warp &warp, uint32_t mask, uint32_t pending) {
       if (warp.block.launch.async == AsyncMode::Late)
         move(copy, lane);
       if (warp.block.launch.checkRaces)
-        warp.block.shadow.settle(warp.viewer(lane), copy.destination[lane].bytes - warp.block.shared.data(), copy.size);
+        warp.block.shadow.settle(warp.viewer(), copy.destination[lane].bytes - warp.block.shared.data(), copy.size);
       copy.lanes &= ~(uint32_t(1) << lane);
     });
   }

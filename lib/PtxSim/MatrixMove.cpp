@@ -47,10 +47,9 @@ void loadMatrix(Warp &warp, const Op &op, uint32_t mask) {
   bool transposed = op.numbers[3];
   for (unsigned matrix = 0; matrix < op.numbers[2]; ++matrix) {
     uint32_t *result = warp.row<uint32_t>(op.result(matrix)), undefined = 0;
-    bool anyUndefined = false;
+    bool someUndefined = false;
     for (unsigned row = 0; row < 8; ++row) {
-      const ByteState *states = places[8 * matrix + row].states;
-      anyUndefined |= std::find(states, states + 16, ByteState::Undefined) != states + 16;
+      someUndefined |= anyUndefined(places[8 * matrix + row].states, 16);
     }
     for (unsigned lane = 0; lane < 32; ++lane) {
       uint16_t halves[2];
@@ -58,8 +57,8 @@ void loadMatrix(Warp &warp, const Op &op, uint32_t mask) {
         Position at = position(lane, element, transposed);
         const Place &place = places[8 * matrix + at.row];
         std::memcpy(&halves[element], place.bytes + 2 * at.column, 2);
-        if (anyUndefined && (place.states[2 * at.column] == ByteState::Undefined ||
-                             place.states[2 * at.column + 1] == ByteState::Undefined))
+        if (someUndefined && (place.states[2 * at.column] == ByteState::Undefined ||
+                              place.states[2 * at.column + 1] == ByteState::Undefined))
           undefined |= uint32_t(1) << lane;
       }
       result[lane] = uint32_t(halves[1]) << 16 | halves[0];

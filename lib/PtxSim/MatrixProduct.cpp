@@ -23,21 +23,47 @@ struct Matrices {
   float c[rows][columns];
 };
 
-float elementValue(uint32_t bits, Type type) {
-  switch (type) {
-  case Type::F16:
+template <Type type> float elementValue(uint32_t bits) {
+  if constexpr (type == Type::F16)
     return fromHalf(uint16_t(bits));
-  case Type::BF16:
+  else if constexpr (type == Type::BF16)
     return fromBrain(uint16_t(bits));
-  case Type::TF32:
+  else if constexpr (type == Type::TF32)
     // The units ignore the lower 13 bits.
     return floatOf(bits & ~uint32_t(0x1fff));
-  case Type::S8:
-    return int8_t(bits);
-  case Type::U8:
-    return uint8_t(bits);
-  default:
+  else
     return float(widen(bits & 0xff, formatOf(type)));
+}
+
+/// Registers from input `first` on into a matrix; `place` gives the element's number of a lane.
+template <Type type, typename Place>
+void gather(Warp &warp, const Op &op, unsigned first, unsigned registers, float *matrix, Place place) {
+  constexpr unsigned bits = type == Type::TF32 ? 32 : 8 * bytesOf(type), each = 32 / bits;
+  for (unsigned index = 0; index < registers; ++index) {
+    const uint32_t *row = warp.row<uint32_t>(op.input(first + index));
+    for (unsigned part = 0; part < each; ++part) {
+      float values[32];
+      for (unsigned lane = 0; lane < 32; ++lane)
+        values[lane] = elementValue<type>(row[lane] >> (bits * part & 31));
+      for (unsigned lane = 0; lane < 32; ++lane)
+        matrix[place(bits, lane, index * each + part)] = values[lane];
+    }
+  }
+}
+
+template <typename Place>
+void gatherOf(Type type, Warp &warp, const Op &op, unsigned first, unsigned registers, float *matrix, Place place) {
+  switch (type) {
+  case Type::F16:
+    return gather<Type::F16>(warp, op, first, registers, matrix, place);
+  case Type::BF16:
+    return gather<Type::BF16>(warp, op, first, registers, matrix, place);
+  case Type::TF32:
+    return gather<Type::TF32>(warp, op, first, registers, matrix, place);
+  case Type::E4M3:
+    return gather<Type::E4M3>(warp, op, first, registers, matrix, place);
+  default:
+    return gather<Type::E5M2>(warp, op, first, registers, matrix, place);
   }
 }
 
@@ -78,6 +104,8 @@ int exponentOf(float value, int least) {
   return std::max(exponent, least);
 }
 
+double powerOfTwo(int exponent) { return doubleOf(uint64_t(exponent + 1023) << 52); }
+
 float truncateToFloat(double value) {
   if (std::fabs(value) >= 0x1p-126 && std::fabs(value) < 0x1p128)
     return float(doubleOf(bitsOf(value) & ~uint64_t(0x1fffffff)));
@@ -108,11 +136,12 @@ void accumulateAligned(Matrices &m, unsigned from, unsigned to, int fraction, in
         m.c[row][column] = c;
         continue;
       }
-      double scale = std::ldexp(1.0, fraction - most);
+      // Exponents of sums stay far inside those of f64.
+      double scale = powerOfTwo(fraction - most);
       int64_t sum = int64_t(double(c) * scale);
       for (unsigned k = from; k < to; ++k)
         sum += int64_t(double(m.a[row][k]) * double(m.b[k][column]) * scale);
-      double value = std::ldexp(double(sum), most - fraction);
+      double value = double(sum) * powerOfTwo(most - fraction);
       m.c[row][column] = halfResult ? float(value) : truncateToFloat(value);
     }
 }
@@ -126,23 +155,15 @@ void multiply(Warp &warp, const Op &op, uint32_t mask) {
   Matrices m;
   m.k = op.numbers[2];
   bool halfResult = op.numbers[3] & 1, halfAddend = op.numbers[3] & 2;
-  unsigned bits = bitsOfElement(typeA), each = 32 / bits, registersA = rows * m.k * bits / 1024,
-           registersB = columns * m.k * bits / 1024, input = 0;
-  auto gather = [&](unsigned registers, Type type, auto place) {
-    for (unsigned index = 0; index < registers; ++index, ++input) {
-      const uint32_t *row = warp.row<uint32_t>(op.input(input));
-      for (unsigned part = 0; part < each; ++part)
-        for (unsigned lane = 0; lane < 32; ++lane)
-          place(lane, index * each + part) = elementValue(row[lane] >> (bits * part & 31), type);
-    }
-  };
-  gather(registersA, typeA, [&](unsigned lane, unsigned i) -> float & {
+  unsigned bits = bitsOfElement(typeA), registersA = rows * m.k * bits / 1024, registersB = columns * m.k * bits / 1024,
+           input = registersA + registersB;
+  gatherOf(typeA, warp, op, 0, registersA, &m.a[0][0], [](unsigned bits, unsigned lane, unsigned i) {
     Element at = elementOfA(bits, lane, i);
-    return m.a[at.row][at.column];
+    return at.row * mostK + at.column;
   });
-  gather(registersB, typeB, [&](unsigned lane, unsigned i) -> float & {
+  gatherOf(typeB, warp, op, registersA, registersB, &m.b[0][0], [](unsigned bits, unsigned lane, unsigned i) {
     Element at = elementOfB(bits, lane, i);
-    return m.b[at.row][at.column];
+    return at.row * columns + at.column;
   });
   for (unsigned i = 0; i < 4; ++i)
     for (unsigned lane = 0; lane < 32; ++lane) {

@@ -3,7 +3,6 @@
 #include "Block.h"
 #include "MemoryDecode.h"
 #include "Pick.h"
-#include <algorithm>
 
 using namespace saccade::ptxsim;
 
@@ -31,10 +30,6 @@ std::optional<Space> saccade::ptxsim::takeSpace(Decoder &d) {
 namespace {
 
 constexpr unsigned addressInput = 0;
-
-inline bool anyUndefined(const ByteState *states, unsigned size) {
-  return std::find(states, states + size, ByteState::Undefined) != states + size;
-}
 
 /// How an instruction loads or stores. Numbers: space | access << 8 | non-coherent << 16, bytes of an element | of a
 /// register << 8 | signed << 16, how many elements; then [5] the width of addresses.

@@ -4,11 +4,28 @@
 
 #include "Decoder.h"
 #include "Warp.h"
+#include <cstring>
 
 namespace saccade::ptxsim {
 
 /// Every lane's address: the row of `slot`, of numbers[5] bytes, plus the offset.
 void laneAddresses(Warp &warp, const Op &op, Slot slot, uint32_t mask, uint64_t addresses[32]);
+
+/// Whether one of `size` bytes is undefined: eight at a time.
+inline bool anyUndefined(const ByteState *states, unsigned size) {
+  static_assert(uint8_t(ByteState::Undefined) == 0);
+  constexpr uint64_t ones = 0x0101010101010101;
+  for (; size >= 8; size -= 8, states += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, states, 8);
+    if ((eight - ones) & ~eight & (ones << 7))
+      return true;
+  }
+  for (; size; --size, ++states)
+    if (*states == ByteState::Undefined)
+      return true;
+  return false;
+}
 
 /// .global, .shared, ...
 std::optional<Space> takeSpace(Decoder &decoder);

@@ -42,22 +42,23 @@ template <typename F> bool SharedShadow::forEach(uint32_t offset, uint32_t size,
   return true;
 }
 
-bool SharedShadow::ordered(const Viewer &viewer, uint32_t warp, uint32_t lane, uint32_t clock) const {
+inline bool SharedShadow::ordered(const Viewer &viewer, uint32_t self, uint32_t warp, uint32_t lane,
+                                  uint32_t clock) const {
   if (clock < viewer.clocks[warp])
     return true;
   if (warp != viewer.warp)
     return false;
-  return lane == viewer.lane || (lane < 32 && (viewer.partners >> lane & 1) && clock < viewer.partnersClock);
+  return lane == self || (lane < 32 && (viewer.partners[self] >> lane & 1) && clock < viewer.partnersClocks[self]);
 }
 
-bool SharedShadow::readsOrdered(const Viewer &viewer, const Reads &reads) const {
+inline bool SharedShadow::readsOrdered(const Viewer &viewer, uint32_t self, const Reads &reads) const {
   for (uint32_t warps = reads.warps; warps; warps &= warps - 1)
-    if (!ordered(viewer, __builtin_ctz(warps), reads.lane, reads.clock))
+    if (!ordered(viewer, self, __builtin_ctz(warps), reads.lane, reads.clock))
       return false;
   return true;
 }
 
-std::string SharedShadow::describe(const Cell &cell, const Viewer &viewer, bool fromRead) const {
+std::string SharedShadow::describe(const Cell &cell, bool fromRead) const {
   auto who = [](uint32_t warp, uint32_t lane) {
     return "warp " + std::to_string(warp) + (lane < 32 ? " lane " + std::to_string(lane) : "");
   };
@@ -70,52 +71,52 @@ std::string SharedShadow::describe(const Cell &cell, const Viewer &viewer, bool 
   return text + " wrote in line " + std::to_string(cell.writeLine);
 }
 
-void SharedShadow::recordRead(Cell &cell, const Viewer &viewer) {
+inline void SharedShadow::recordRead(Cell &cell, const Viewer &viewer, uint32_t self) {
   uint32_t bit = uint32_t(1) << viewer.warp;
   Reads before{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
   if (cell.readWarps == bit) {
     // One warp's stamps are in order: the last one counts.
-    cell.readLane = cell.readLane == viewer.lane ? viewer.lane : manyLanes;
+    cell.readLane = cell.readLane == self ? self : manyLanes;
   } else if (cell.readWarps && cell.readClock == viewer.now) {
     cell.readWarps |= bit;
     cell.readLane = manyLanes;
   } else {
-    if (cell.readWarps && !readsOrdered(viewer, before)) {
+    if (cell.readWarps && !readsOrdered(viewer, self, before)) {
       more[&cell].push_back(before);
       cell.flags |= moreReads;
     }
     cell.readWarps = bit;
-    cell.readLane = viewer.lane;
+    cell.readLane = self;
   }
   cell.readClock = viewer.now;
   cell.readLine = viewer.line;
 }
 
-bool SharedShadow::touch(Cell &cell, const Viewer &viewer, Access access) {
+inline bool SharedShadow::touch(Cell &cell, const Viewer &viewer, uint32_t self, Access access) {
   if (cell.flags & written) {
     bool bothAtomic = isAtomic(access) && (cell.flags & atomicWrite);
     if ((cell.flags & pending) ||
-        (!bothAtomic && !ordered(viewer, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
-      conflict = describe(cell, viewer, /*fromRead=*/false);
+        (!bothAtomic && !ordered(viewer, self, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
+      conflict = describe(cell, /*fromRead=*/false);
       return false;
     }
   }
   if (!isWrite(access)) {
     // An atomic read orders nothing but is no race with atomic writes: it leaves no trace.
     if (!isAtomic(access))
-      recordRead(cell, viewer);
+      recordRead(cell, viewer, self);
     return true;
   }
   if (cell.readWarps) {
-    if (!readsOrdered(viewer, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
-      conflict = describe(cell, viewer, /*fromRead=*/true);
+    if (!readsOrdered(viewer, self, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
+      conflict = describe(cell, /*fromRead=*/true);
       return false;
     }
     if (cell.flags & moreReads)
       for (const Reads &reads : more[&cell])
-        if (!readsOrdered(viewer, reads)) {
+        if (!readsOrdered(viewer, self, reads)) {
           cell.readWarps = reads.warps, cell.readLane = reads.lane, cell.readLine = reads.line;
-          conflict = describe(cell, viewer, /*fromRead=*/true);
+          conflict = describe(cell, /*fromRead=*/true);
           return false;
         }
     if (cell.flags & moreReads)
@@ -123,25 +124,35 @@ bool SharedShadow::touch(Cell &cell, const Viewer &viewer, Access access) {
     cell.readWarps = 0;
   }
   cell.flags = written | (isAtomic(access) ? atomicWrite : 0);
-  cell.writer = viewer.warp << 5 | viewer.lane;
+  cell.writer = viewer.warp << 5 | self;
   cell.writeClock = viewer.now;
   cell.writeLine = viewer.line;
   return true;
 }
 
-std::string SharedShadow::access(const Viewer &viewer, uint32_t offset, uint32_t size, Access access) {
-  bool good = forEach(offset, size, [&](Cell &cell) { return touch(cell, viewer, access); });
-  return good ? std::string() : std::move(conflict);
+unsigned SharedShadow::access(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size,
+                              Access access) {
+  for (; mask; mask &= mask - 1) {
+    uint32_t lane = __builtin_ctz(mask);
+    if (!forEach(offsets[lane], size, [&](Cell &cell) { return touch(cell, viewer, lane, access); }))
+      return lane;
+  }
+  return 32;
 }
 
-std::string SharedShadow::begin(const Viewer &viewer, uint32_t offset, uint32_t size) {
-  bool good = forEach(offset, size, [&](Cell &cell) {
-    if (!touch(cell, viewer, Access::Write))
-      return false;
-    cell.flags |= pending;
-    return true;
-  });
-  return good ? std::string() : std::move(conflict);
+unsigned SharedShadow::begin(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size) {
+  for (; mask; mask &= mask - 1) {
+    uint32_t lane = __builtin_ctz(mask);
+    bool good = forEach(offsets[lane], size, [&](Cell &cell) {
+      if (!touch(cell, viewer, lane, Access::Write))
+        return false;
+      cell.flags |= pending;
+      return true;
+    });
+    if (!good)
+      return lane;
+  }
+  return 32;
 }
 
 void SharedShadow::settle(const Viewer &viewer, uint32_t offset, uint32_t size) {

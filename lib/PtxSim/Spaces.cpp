@@ -37,6 +37,7 @@ static std::string foreign(Device &device, uint64_t address, uint32_t size) {
 
 bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_t mask, Place places[32]) {
   const uint32_t size = request.size;
+  uint32_t offsets[32], inShared = 0;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     unsigned lane = __builtin_ctz(rest);
     uint64_t address = addresses[lane];
@@ -69,17 +70,8 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
       uint64_t offset = address - sharedStart;
       if (offset >= block.shared.size() || size > block.shared.size() - offset)
         return outside(sharedStart, block.shared.size());
-      if (block.launch.checkRaces) {
-        std::string other = request.asynchronous ? block.shadow.begin(viewer(lane), offset, size)
-                                                 : block.shadow.access(viewer(lane), offset, size, request.access);
-        if (!other.empty()) {
-          fail(FindingKind::Race,
-               std::string(isWrite(request.access) ? "writes" : "reads") + " shared memory at " + hex(address) + ", " +
-                   other + "; nothing orders the two",
-               lane);
-          return false;
-        }
-      }
+      offsets[lane] = offset;
+      inShared |= uint32_t(1) << lane;
       places[lane] = {block.shared.data() + offset, block.sharedStates.data() + offset};
       break;
     }
@@ -123,5 +115,15 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
     }
     }
   }
-  return true;
+  if (!inShared || !block.launch.checkRaces)
+    return true;
+  unsigned lane = request.asynchronous ? block.shadow.begin(viewer(), inShared, offsets, size)
+                                       : block.shadow.access(viewer(), inShared, offsets, size, request.access);
+  if (lane == 32)
+    return true;
+  fail(FindingKind::Race,
+       std::string(isWrite(request.access) ? "writes" : "reads") + " shared memory at " +
+           hex(offsets[lane] + sharedStart) + ", " + block.shadow.conflict + "; nothing orders the two",
+       lane);
+  return false;
 }

@@ -23,6 +23,7 @@ void Warp::start(uint32_t lanes) {
   liveLanes = lanes;
   state = State::Ready;
   clocks.assign(block.numWarps, 0);
+  now = 0;
   partners = {}, partnersClock = {};
   copies.clear();
   committedGroups = {};
@@ -174,7 +175,7 @@ void Warp::end(uint32_t lanes) {
 }
 
 void Warp::synchronise(uint32_t lanes) {
-  uint32_t now = ++block.sequence;
+  ++now;
   if (lanes == liveLanes) {
     clocks[id] = now;
     return;
@@ -185,6 +186,4 @@ void Warp::synchronise(uint32_t lanes) {
   });
 }
 
-Viewer Warp::viewer(unsigned lane) const {
-  return {id, lane, block.sequence, current->line, clocks.data(), partners[lane], partnersClock[lane]};
-}
+Viewer Warp::viewer() const { return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()}; }

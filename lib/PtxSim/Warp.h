@@ -65,7 +65,7 @@ public:
     return localStates.data() + lane * localSize() + offset;
   }
   uint32_t localSize() const;
-  Viewer viewer(unsigned lane) const;
+  Viewer viewer() const;
 
   // --- control ---
   uint32_t activeLanes() const { return stack.back().lanes; }
@@ -91,6 +91,7 @@ public:
   const unsigned id;
   enum class State : uint8_t { Ready, Waiting, Done } state = State::Ready;
   std::vector<uint32_t> clocks; ///< see Viewer
+  uint32_t now = 0;             ///< counts this warp's synchronisations
   const Op *current = nullptr;
   uint64_t executed = 0;
   /// Line of the last read of undefined memory, for messages.
