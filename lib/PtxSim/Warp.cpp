@@ -3,7 +3,7 @@
 #include "Warp.h"
 #include "Block.h"
 #include "Special.h"
-#include <cstring>
+#include <algorithm>
 
 using namespace saccade::ptxsim;
 
@@ -11,7 +11,7 @@ void Warp::start(uint32_t lanes) {
   const Kernel &kernel = block.kernel;
   storage.resize(kernel.fileBytes + 64);
   file = reinterpret_cast<uint8_t *>((reinterpret_cast<uintptr_t>(storage.data()) + 63) / 64 * 64);
-  std::memcpy(file, kernel.constants.data(), kernel.constants.size());
+  std::copy(kernel.constants.begin(), kernel.constants.end(), file);
   undefinedLanes.assign(kernel.numSlots, ~uint32_t(0));
   undefinedLanes[0] = 0;
   for (auto [special, slot] : kernel.specials) {

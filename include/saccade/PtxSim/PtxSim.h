@@ -43,7 +43,7 @@ struct Launch {
   MmaMode mma = MmaMode::Float;
   bool checkRaces = true;                       ///< shared memory; about a third of the time
   unsigned threads = 1;                         ///< of the host; blocks are dealt out to them
-  uint64_t maxInstructions = uint64_t(1) << 32; ///< of one warp, before the launch counts as endless
+  uint64_t maxInstructions = uint64_t(1) << 28; ///< of one warp, before the launch counts as endless
 };
 
 /// Parameter bytes with C's layout: every value aligned to its size.
