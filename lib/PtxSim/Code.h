@@ -38,6 +38,7 @@ struct Op {
   bool guarded = false, guardNegated = false;
   bool ownDefinedness = false; ///< the handler itself tracks which lanes are undefined
   bool needsDefined = false;   ///< undefined inputs are an error
+  uint16_t approximate = 0;    ///< how many units in the last place of an f32 result the hardware may be off
   Slot guard;
 
   const Slot &result(unsigned index) const { return slots[index]; }

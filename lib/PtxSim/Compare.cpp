@@ -53,6 +53,14 @@ template <bool brain> uint32_t compareHalves(unsigned comparison, const uint16_t
   return compareRows(comparison, x, y);
 }
 
+/// The lower halves of pairs, or with `upper` the others.
+template <bool brain> uint32_t comparePairs(unsigned comparison, const uint32_t *a, const uint32_t *b, bool upper) {
+  uint16_t x[32], y[32];
+  for (unsigned lane = 0; lane < 32; ++lane)
+    x[lane] = uint16_t(a[lane] >> (16 * upper)), y[lane] = uint16_t(b[lane] >> (16 * upper));
+  return compareHalves<brain>(comparison, x, y);
+}
+
 uint32_t compare(Warp &warp, const Op &op, Type type, unsigned comparison, bool ftz) {
   Slot a = op.input(0), b = op.input(1);
   auto rows = [&]<typename T>() { return compareRows(comparison, warp.row<T>(a), warp.row<T>(b)); };
@@ -104,6 +112,19 @@ void setPredicate(Warp &warp, const Op &op, uint32_t mask) {
     warp.setPredicate(op.result(1), second, mask);
 }
 
+/// setp.lt.f16x2 p|q: p from the lower halves, q from the upper ones.
+void setPredicates(Warp &warp, const Op &op, uint32_t mask) {
+  const uint32_t *a = warp.row<uint32_t>(op.input(0)), *b = warp.row<uint32_t>(op.input(1));
+  uint32_t other = op.numbers[3] < 3 ? warp.predicate(op.input(2)) : 0, bits[2];
+  for (bool upper : {false, true})
+    bits[upper] = combine(op.numbers[3],
+                          Type(op.numbers[0]) == Type::BF16x2 ? comparePairs<true>(op.numbers[1], a, b, upper)
+                                                              : comparePairs<false>(op.numbers[1], a, b, upper),
+                          other);
+  for (unsigned half = 0; half < 2; ++half)
+    warp.setPredicate(op.result(half), bits[half], mask);
+}
+
 /// Numbers: ..., the result is a float.
 void setNumber(Warp &warp, const Op &op, uint32_t mask) {
   uint32_t bits = compare(warp, op, Type(op.numbers[0]), op.numbers[1], op.numbers[2]);
@@ -131,7 +152,8 @@ bool takeComparison(Decoder &d) {
 }
 
 bool finishComparison(Decoder &d, Type type, Handler handler) {
-  if (isPair(type) || bytesOf(type) < 2 || (isBits(type) && d.op.numbers[1] > ne))
+  if ((isPair(type) && (handler != setPredicates || d.op.numbers[2])) || bytesOf(type) < 2 ||
+      (isBits(type) && d.op.numbers[1] > ne))
     return d.fail("this comparison of this type is not simulated");
   d.op.numbers[0] = uint32_t(type);
   bool combines = d.op.numbers[3] < 3;
@@ -152,7 +174,9 @@ bool decodeSetp(Decoder &d) {
   d.result(pair ? d.at(0).parts[0] : d.at(0), Type::Pred);
   if (pair)
     d.result(d.at(0).parts[1], Type::Pred);
-  return finishComparison(d, type, setPredicate);
+  if (isPair(type) && !pair)
+    return d.fail("a pair needs two results");
+  return finishComparison(d, type, isPair(type) ? setPredicates : setPredicate);
 }
 
 bool decodeSet(Decoder &d) {

@@ -1,6 +1,7 @@
 //===- Float.cpp - f32 and f64 arithmetic ---------------------------------===//
 //
-// Approximate instructions give the correctly rounded result of what they approximate.
+// Approximate instructions give the correctly rounded result of what they approximate, or with Launch::approximations
+// one that is off by up to what the PTX manual allows.
 //
 //===----------------------------------------------------------------------===//
 
@@ -177,10 +178,14 @@ template <typename F, Arity arity> bool decodeRounded(Decoder &d) {
 
 /// rcp.approx.ftz.f32 or rcp.rn.f32: one of them is there.
 template <typename F, Arity arity, typename Approximate> bool decodeRoundedOrApproximate(Decoder &d) {
-  if (d.take("approx"))
+  if (d.take("approx")) {
+    d.op.approximate = std::is_same_v<F, Divide> ? 2 : 1;
     return finish<Approximate, arity>(d, Rounding::NearestEven);
-  if (std::is_same_v<F, Divide> && d.take("full"))
+  }
+  if (std::is_same_v<F, Divide> && d.take("full")) {
+    d.op.approximate = 2;
     return finish<F, arity>(d, Rounding::NearestEven);
+  }
   if (auto rounding = d.takeRounding())
     return finish<F, arity>(d, *rounding);
   return d.fail("wanted a rounding or .approx");
@@ -189,6 +194,8 @@ template <typename F, Arity arity, typename Approximate> bool decodeRoundedOrApp
 template <typename F> bool decodeApproximate(Decoder &d) {
   if (!d.take("approx"))
     return d.fail("wanted .approx");
+  // tanh: 2^-11 of the result; the others two units, or so.
+  d.op.approximate = std::is_same_v<F, HyperbolicTangent> ? 4096 : std::is_same_v<F, ReciprocalRoot> ? 1 : 2;
   return finish<F, Arity::One>(d, Rounding::NearestEven);
 }
 

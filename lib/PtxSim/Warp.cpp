@@ -114,10 +114,27 @@ void Warp::run(uint64_t budget) {
         setUndefined(op.result(index), lanes, mask);
     }
     op.run(*this, op, mask);
+    if (op.approximate && block.launch.approximations == Approximations::Noisy)
+      disturb(op, mask);
     if (block.finding) [[unlikely]]
       return;
     ++executed;
   }
+}
+
+/// Moves f32 results by a pseudo-random number of units in the last place, the same for the same operand and line.
+/// Results at special operands (0, infinity, NaN) are exact on hardware too.
+void Warp::disturb(const Op &op, uint32_t mask) {
+  uint32_t *result = row<uint32_t>(op.result(0)), *input = row<uint32_t>(op.input(op.inputs - 1));
+  forLanes(mask, [&](unsigned lane) {
+    auto isOrdinary = [](uint32_t bits) { return (bits & 0x7f800000) != 0 && (bits & 0x7f800000) != 0x7f800000; };
+    if (!isOrdinary(result[lane]) || !isOrdinary(input[lane]))
+      return;
+    uint32_t hash = (result[lane] ^ op.line * 0x9e3779b9u) * 0x85ebca6bu;
+    uint32_t moved = result[lane] + (hash ^ hash >> 15) % (2 * op.approximate + 1) - op.approximate;
+    if (isOrdinary(moved))
+      result[lane] = moved;
+  });
 }
 
 void Warp::dropEmptyGroups() {

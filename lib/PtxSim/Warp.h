@@ -119,6 +119,7 @@ private:
     uint32_t next, meeting, lanes, depth;
   };
   void dropEmptyGroups();
+  void disturb(const Op &op, uint32_t mask);
 
   uint8_t *file = nullptr;
   std::vector<uint8_t> storage;

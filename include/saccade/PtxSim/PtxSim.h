@@ -35,12 +35,19 @@ enum class MmaMode {
   Hardware, ///< aligned to the largest exponent and truncated, as tensor cores of the program's target were measured
 };
 
+/// What `ex2.approx` and its like give; see docs/ptxsim.md.
+enum class Approximations {
+  Rounded, ///< the correctly rounded result
+  Noisy,   ///< off by up to what the PTX manual allows, in f32; the same in every run
+};
+
 struct Launch {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   uint32_t dynamicShared = 0;      ///< bytes for `.extern .shared`
   std::vector<uint8_t> parameters; ///< laid out as the entry's `.param` list is; see `Parameters`
   AsyncMode async = AsyncMode::Early;
   MmaMode mma = MmaMode::Float;
+  Approximations approximations = Approximations::Rounded;
   bool checkRaces = true;                       ///< shared memory; about a third of the time
   unsigned threads = 1;                         ///< of the host; blocks are dealt out to them
   uint64_t maxInstructions = uint64_t(1) << 28; ///< of one warp, before the launch counts as endless

@@ -56,6 +56,12 @@ TEST(Compare, CombinesWithAnotherPredicate) {
   EXPECT_EQ(evaluate32(other + "setp.lt.and.s32 %q|%p, %a, %b, %q;" + end, {3, 2, 1}), 1u);
 }
 
+TEST(Compare, PairsGiveTwoPredicates) {
+  std::string end = "\nselp.b32 %d, 1, 0, %p;\nselp.b32 %x, 2, 0, %q;\nadd.u32 %d, %d, %x;";
+  EXPECT_EQ(evaluate32("setp.lt.f16x2 %p|%q, %a, %b;" + end, {0x40003c00, 0x3c004000}), 1u);
+  EXPECT_EQ(evaluate32("setp.gt.f16x2 %p|%q, %a, %b;" + end, {0x40003c00, 0x3c004000}), 2u);
+}
+
 TEST(Compare, SetGivesNumbers) {
   EXPECT_EQ(evaluate32("set.lt.u32.s32 %d, %a, %b;", {1, 2}), 0xffffffffu);
   EXPECT_EQ(evaluate32("set.lt.f32.s32 %d, %a, %b;", {1, 2}), 0x3f800000u);

@@ -114,6 +114,26 @@ TEST(Float, LogarithmAndTheOthers) {
   EXPECT_EQ(evaluateFloat("cos.approx.f32 %d, %a;", {0}), 1);
 }
 
+TEST(Float, NoisyApproximationsStayInTheirBounds) {
+  Options noisy;
+  noisy.approximations = Approximations::Noisy;
+  for (auto [instruction, bound] :
+       {std::pair("ex2.approx.f32", 2), {"rcp.approx.f32", 1}, {"rsqrt.approx.f32", 1}, {"tanh.approx.f32", 4096}}) {
+    std::string body = std::string(instruction) + " %d, %a;";
+    int furthest = 0;
+    for (int index = 0; index < 40; ++index) {
+      std::vector<Row> inputs = {f32(0.1f + index * 0.17f)};
+      int distance = std::abs(int(evaluate(body, 4, inputs)) - int(evaluate(body, 4, inputs, noisy)));
+      EXPECT_LE(distance, bound) << instruction;
+      furthest = std::max(furthest, distance);
+    }
+    EXPECT_GT(furthest, 0) << instruction;
+  }
+  EXPECT_EQ(evaluate("ex2.approx.f32 %d, %a;", 4, {b32(minusZero)}, noisy), 0x3f800000u);
+  EXPECT_EQ(evaluate("ex2.approx.f32 %d, %a;", 4, {b32(minusInf)}, noisy), 0u);
+  EXPECT_EQ(evaluate("sqrt.rn.f32 %d, %a;", 4, {f32(2)}, noisy), evaluate("sqrt.rn.f32 %d, %a;", 4, {f32(2)}));
+}
+
 TEST(Float, SignsAndProperties) {
   EXPECT_EQ(evaluate32("neg.f32 %d, %a;", {0x7fc00001}), 0xffc00001u);
   EXPECT_EQ(evaluate32("copysign.f32 %d, %a, %b;", {0x80000000, 0x40000000}), 0xc0000000u);

@@ -73,6 +73,7 @@ Outcome test::runWarp(const std::string &body, unsigned resultBytes, const std::
   launch.parameters = parameters.bytes;
   launch.mma = options.mma;
   launch.async = options.async;
+  launch.approximations = options.approximations;
   outcome.report = std::get<Program>(loaded).run("k", launch);
   for (unsigned result = 0; result < options.results; ++result) {
     auto &values = outcome.results.emplace_back();

@@ -55,6 +55,7 @@ struct Options {
   unsigned threads = 32;
   MmaMode mma = MmaMode::Float;
   AsyncMode async = AsyncMode::Early;
+  Approximations approximations = Approximations::Rounded;
   bool forPtxas = true;
 };
 
