@@ -67,6 +67,8 @@ public:
   /// Regions and mask on all columns of a group of rows, where not `isPlain`; adds their maxima to `state.lanesOf`.
   void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, attn::KeyRange group,
                   attn::KeyRange common, mlir::Value keys);
+  /// The same for one row, whose origin may be its own (`setOrigin`); returns the running maximum, in lanes.
+  mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
   /// The columns that become weights: those of `group`, rounded to registers.
   attn::KeyRange columnsOf(attn::KeyRange group);
   /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into weights.
@@ -84,7 +86,6 @@ private:
   mlir::Value weighRow(mlir::Value row, attn::KeyRange columns, mlir::Value shift, mlir::Value rest);
   void keepLargest(mlir::Value row, mlir::Value tileRow, attn::KeyRange columns, mlir::Value tileMax);
   attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery, mlir::Value keys);
-  mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
   attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
                            const attn::KeyRange *within, mlir::Value max);
