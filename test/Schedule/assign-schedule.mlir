@@ -41,7 +41,7 @@ func.func @a_given_schedule_is_kept(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
 
 // CHECK-LABEL: @many_queries_are_never_few
 func.func @many_queries_are_never_few(%q: tensor<9x64xf32>, %x: tensor<?x64xf32>) -> tensor<9x64xf32> {
-  // CHECK: {schedule = #attn.schedule<rows = 384, cols = 512>}
+  // CHECK: {schedule = #attn.schedule<rows = 576, cols = 512>}
   %a = attn.attention %q[s,d], %x[s,d], %x[s,d] : (tensor<9x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<9x64xf32>
   return %a : tensor<9x64xf32>
 }
