@@ -16,16 +16,18 @@ using namespace saccade::attn;
 
 static constexpr int64_t tableBlock = EmittedInputs::tableBlock;
 
-/// The elements of a table: of i1, a byte.
+/// The elements of a table: of i1, a byte; of index, 64 bits, which have neutral elements.
 static Type tableElement(RankedTensorType type) {
   Type element = type.getElementType();
-  return element.isInteger(1) ? IntegerType::get(type.getContext(), 8) : element;
+  if (element.isInteger(1))
+    return IntegerType::get(type.getContext(), 8);
+  return element.isIndex() ? IntegerType::get(type.getContext(), 64) : element;
 }
 
 static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
   Type element = tableElement(type);
-  unsigned rank = type.getRank(), width = element.isIndex() ? 64 : element.getIntOrFloatBitWidth();
+  unsigned rank = type.getRank(), width = element.getIntOrFloatBitWidth();
   Value last = tensor::DimOp::create(b, loc, tensor, rank - 1);
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
   Value round = arith::AddIOp::create(b, loc, last, arith::ConstantIndexOp::create(b, loc, tableBlock - 1));
@@ -56,7 +58,9 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
         Value end = arith::SubIOp::create(nested, loc, last, arith::ConstantIndexOp::create(nested, loc, 1));
         place.back() = arith::MinSIOp::create(nested, loc, position, end);
         Value number = tensor::ExtractOp::create(nested, loc, tensor, place);
-        if (number.getType() != element)
+        if (number.getType().isIndex())
+          number = arith::IndexCastOp::create(nested, loc, element, number);
+        else if (number.getType() != element)
           number = arith::ExtUIOp::create(nested, loc, element, number);
         Value low = arith::MinSIOp::create(nested, loc, arguments[1], number);
         Value high = arith::MaxSIOp::create(nested, loc, arguments[2], number);
