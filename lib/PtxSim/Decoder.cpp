@@ -227,6 +227,9 @@ Space Decoder::address(const Operand &operand, Space space) {
 
 void Decoder::constant(uint64_t bits, unsigned bytes) { inputs.push_back(builder.constant(bits, bytes)); }
 
+void Decoder::carryResult() { results.push_back(builder.carry()); }
+void Decoder::carryInput() { inputs.push_back(builder.carry()); }
+
 int64_t Decoder::immediate(const Operand &operand) {
   if (operand.kind != Operand::Integer)
     fail("wanted an integer immediate");

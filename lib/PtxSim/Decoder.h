@@ -50,6 +50,9 @@ public:
   Space address(const Operand &operand, Space space);
   /// Adds an always-defined input that every lane sees as `bits`.
   void constant(uint64_t bits, unsigned bytes);
+  /// The carry of add.cc and its like, as one more result or input.
+  void carryResult();
+  void carryInput();
   /// Bytes of a register operand's row; 0 for other operands.
   unsigned widthOf(const Operand &operand) const;
   bool isRegister(const Operand &operand) const { return operand.kind == Operand::Register; }
@@ -116,6 +119,8 @@ public:
   Slot allocate(unsigned bytes);
   Slot constant(uint64_t bits, unsigned bytes);
   std::optional<Slot> special(llvm::StringRef name);
+  /// The condition code's carry: a predicate of its own.
+  Slot carry();
   /// Absolute in its space, without the window.
   uint64_t addressOf(const Variable &variable) const;
   const Function *callee(const std::string &name);
@@ -138,6 +143,7 @@ private:
   std::map<const Function *, uint32_t> starts;
   std::map<std::pair<uint64_t, unsigned>, Slot> constants;
   std::map<SpecialRegister, Slot> specials;
+  std::optional<Slot> carrySlot;
   std::map<const Variable *, uint64_t> places;
   std::map<std::string, uint16_t> mnemonics;
 };

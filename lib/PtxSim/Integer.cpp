@@ -80,7 +80,42 @@ template <typename F> Handler ternary(Type type) {
   return pickInteger(type, []<typename T>() -> Handler { return mapTernary<T, T, F>; });
 }
 
+/// Sums that give a carry, take one, or both: numbers[0] says that there is one to take. A difference borrows.
+template <typename T, bool subtract> void sumWithCarry(Warp &warp, const Op &op, uint32_t mask) {
+  const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
+  uint32_t carries = op.numbers[0] ? warp.predicate(op.input(2)) : 0, out = 0;
+  T values[32];
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    auto carry = T(carries >> lane & 1);
+    auto wide = subtract ? Wide<T>(a[lane]) - b[lane] - carry : Wide<T>(a[lane]) + b[lane] + carry;
+    values[lane] = T(wide);
+    out |= uint32_t(wide >> (8 * sizeof(T)) & 1) << lane;
+  }
+  assign(warp.row<T>(op.result(0)), values, mask);
+  if (op.results > 1)
+    warp.setPredicate(op.result(1), out, mask);
+}
+
+/// add.cc, addc and addc.cc.
+template <bool subtract, bool takes> bool decodeCarry(Decoder &d) {
+  bool gives = d.take("cc");
+  Type type = d.type();
+  if (!isInteger(type) || bytesOf(type) < 4 || !d.wantOperands(3))
+    return d.fail("wanted 32 or 64 bits");
+  d.result(d.at(0), type);
+  d.input(d.at(1), type);
+  d.input(d.at(2), type);
+  d.op.numbers[0] = takes;
+  if (takes)
+    d.carryInput();
+  if (gives)
+    d.carryResult();
+  return d.emit(bytesOf(type) == 8 ? sumWithCarry<uint64_t, subtract> : sumWithCarry<uint32_t, subtract>);
+}
+
 template <typename F, typename Saturated> bool decodeSum(Decoder &d) {
+  if (!d.instruction.modifiers.empty() && d.instruction.modifiers[0] == "cc")
+    return decodeCarry<std::is_same_v<F, Subtract>, false>(d);
   bool saturated = d.take("sat");
   Type type = d.type();
   if (saturated && type != Type::S32)
@@ -200,6 +235,8 @@ void saccade::ptxsim::addIntegerInstructions(InstructionTable &table) {
   constexpr TypeClass integer = TypeClass::Integer;
   table.add("add", integer, decodeSum<Add, AddSaturated>);
   table.add("sub", integer, decodeSum<Subtract, SubtractSaturated>);
+  table.add("addc", integer, decodeCarry<false, true>);
+  table.add("subc", integer, decodeCarry<true, true>);
   table.add("mul", integer, decodeMultiply);
   table.add("mad", integer, decodeMultiplyAdd);
   table.add("mul24", integer, decode24<Multiply24, 2>);

@@ -53,6 +53,12 @@ std::optional<Slot> KernelBuilder::special(llvm::StringRef name) {
   return found->second;
 }
 
+Slot KernelBuilder::carry() {
+  if (!carrySlot)
+    carrySlot = allocate(0);
+  return *carrySlot;
+}
+
 uint64_t KernelBuilder::addressOf(const Variable &variable) const {
   if (auto found = places.find(&variable); found != places.end())
     return found->second;

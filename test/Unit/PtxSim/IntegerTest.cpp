@@ -19,6 +19,14 @@ TEST(Integer, AdditionSaturatesWhenAsked) {
   EXPECT_EQ(evaluate32("sub.sat.s32 %d, %a, %b;", {0x80000000, 1}), 0x80000000u);
 }
 
+TEST(Integer, CarriesGoFromOneSumToTheNext) {
+  EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.u32 %d, 5, 6;", {0xffffffff, 1}), 12u);
+  EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.u32 %d, 5, 6;", {0xffffffff, 0}), 11u);
+  EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.cc.u32 %x, -1, 0;\naddc.u32 %d, 0, 0;", {0xffffffff, 1}), 1u);
+  EXPECT_EQ(evaluate32("sub.cc.u32 %x, %a, %b;\nsubc.u32 %d, 5, 1;", {0, 1}), 3u);
+  EXPECT_EQ(evaluate("add.cc.s64 %lx, %a, %b;\naddc.s64 %d, 0, 0;", 8, {b64(~0ull), b64(2)}), 1u);
+}
+
 TEST(Integer, ProductsHaveThreeParts) {
   EXPECT_EQ(evaluate32("mul.lo.s32 %d, %a, %b;", {0x10001, 0x10001}), 0x20001u);
   EXPECT_EQ(evaluate32("mul.hi.u32 %d, %a, %b;", {0xffffffff, 0xffffffff}), 0xfffffffeu);
