@@ -91,8 +91,9 @@ bool Parser::branchTargets(Function &function, const std::string &label) {
 
 /// .reg .b32 %r<10>, %a;
 bool Parser::registers(Function &function, unsigned scope) {
-  auto type = parseType(peek().text.drop_front());
-  if (!peek().text.starts_with(".") || !type)
+  llvm::StringRef word = peek().text;
+  auto type = word.consume_front(".") ? parseType(word) : std::nullopt;
+  if (!type)
     return fail("registers of type '" + peek().text + "' are not simulated");
   next();
   do {
@@ -105,6 +106,8 @@ bool Parser::registers(Function &function, unsigned scope) {
       int64_t count;
       if (!integer(count) || !expect(">"))
         return false;
+      if (count < 0 || count > 1 << 20)
+        return fail(llvm::Twine(count) + " registers");
       for (int64_t index = 0; index < count; ++index)
         declare(name + std::to_string(index));
     } else {

@@ -148,6 +148,8 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
     if (word == ".align") {
       if (!integer(value))
         return false;
+      if (value <= 0 || value > 1 << 20 || (value & (value - 1)))
+        return fail("an alignment of " + llvm::Twine(value));
       alignment = value;
     } else if (word == ".v2" || word == ".v4") {
       vector = word == ".v2" ? 2 : 4;
@@ -179,6 +181,8 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
       int64_t extent = 0;
       if (!peek().is("]") && !integer(extent))
         return false;
+      if (extent < 0 || extent > int64_t(1) << 32 || count * extent > uint64_t(1) << 32)
+        return fail("an array of " + llvm::Twine(extent) + " elements");
       count *= extent;
       if (!expect("]"))
         return false;

@@ -31,8 +31,9 @@ TEST(Errors, OperandsMustFit) {
 }
 
 TEST(Errors, Syntax) {
-  for (std::string line : {"add.s32 %r1 %r2;", "@ bra x;", "@%p ret;", "a: a: ret;", ".reg .b33 %r;", "mov.u32 [;",
-                           ".loclol 5;", "mov.u32 0, 12x;"}) {
+  for (std::string line :
+       {"add.s32 %r1 %r2;", "@ bra x;", "@%p ret;", "a: a: ret;", ".reg .b33 %r;", ".reg;", ".reg .b32 %r<99999999>;",
+        ".shared .b8 x[99999999999];", ".shared .align 3 .b8 x[4];", "mov.u32 [;", ".loclol 5;", "mov.u32 0, 12x;"}) {
     Finding finding = lineFinding(line);
     EXPECT_EQ(finding.kind, FindingKind::Syntax) << line;
     EXPECT_EQ(finding.line, 6u) << line;
