@@ -147,6 +147,8 @@ void LoopState::takeOver(const Emitter &e, Value query, unsigned rowsOfQuery) {
   Value hasSteps = behind.isLess(tiles.getLowerBound(), tiles.getUpperBound());
   Value done = behind.select(hasSteps, behind.size(query, rowsOfQuery), behind.index(0));
   Value rows = behind.size(finalize.getOutput(), *finalize.getOutputDims().position(Dim::Seq));
+  // Where no step was taken the sum may yet be that of a sink, and the accumulator counts.
+  behind.ifElse(hasSteps, [] {}, [&] { behind.b.clone(*fill); });
   emitFinalizeRows(behind, finalize, done, rows);
   finalize.erase();
   fill.erase();
