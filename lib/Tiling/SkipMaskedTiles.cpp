@@ -22,13 +22,15 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// The positions that `operand` covers, from `at` on.
-static Interval positions(NumberBuilder &numbers, Value operand, DimsAttr dims, Number at) {
+/// The positions or heads that `operand` covers, from `at` on.
+static Interval extent(NumberBuilder &numbers, Value operand, DimsAttr dims, Dim dim, Number at) {
+  if (!dims.position(dim))
+    return at;
   numbers.setInsertionPointFor(operand);
-  OpFoldResult size = getDimSize(*numbers.getBuilder(), numbers.getLoc(), operand, dims, Dim::Seq);
+  OpFoldResult size = getDimSize(*numbers.getBuilder(), numbers.getLoc(), operand, dims, dim);
   std::optional<int64_t> constant = getConstantIntValue(size);
-  Number extent = constant ? Number(*constant) : Number(cast<Value>(size), 48);
-  return {at, numbers.add(at, numbers.sub(extent, 1))};
+  Number number = constant ? Number(*constant) : Number(cast<Value>(size), 48);
+  return {at, numbers.add(at, numbers.sub(number, 1))};
 }
 
 /// `build` gives the state in the branch where `condition` holds; elsewhere it stays as `otherwise` gives it.
@@ -51,8 +53,9 @@ static void test(AccumulateOp op, MaskTables &tables) {
   Number at[4];
   for (auto [i, position] : llvm::enumerate(op.getAt()))
     at[i] = numbers.fromValue(position);
-  MaskBox box{at[0], at[1], positions(numbers, op.getQuery(), op.getQueryDims(), at[2]),
-              positions(numbers, op.getKey(), op.getKeyDims(), at[3])};
+  MaskBox box{at[0], extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Head, at[1]),
+              extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Seq, at[2]),
+              extent(numbers, op.getKey(), op.getKeyDims(), Dim::Seq, at[3])};
   EmittedInputs inputs(op, [&](Value capture) { return tables.of(capture, op); });
   Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
 

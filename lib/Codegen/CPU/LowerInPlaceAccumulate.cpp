@@ -120,15 +120,20 @@ Value InPlaceLowering::queriesOfHead(Value head) {
   DimsAttr dims = op.getQueryDims();
   Value matrix = op.getQuery();
   if (std::optional<unsigned> position = dims.position(Dim::Head)) {
-    SmallVector<OpFoldResult> offsets(3, e.b.getIndexAttr(0)), strides(3, e.b.getIndexAttr(1));
-    SmallVector<OpFoldResult> sizes = memref::getMixedSizes(e.b, e.loc, matrix);
-    offsets[*position] = head;
-    sizes[*position] = e.b.getIndexAttr(1);
-    SmallVector<int64_t> shape(cast<MemRefType>(matrix.getType()).getShape());
-    shape.erase(shape.begin() + *position);
-    MemRefType type = memref::SubViewOp::inferRankReducedResultType(shape, cast<MemRefType>(matrix.getType()), offsets,
-                                                                    sizes, strides);
-    matrix = memref::SubViewOp::create(e.b, e.loc, type, matrix, offsets, sizes, strides);
+    // No rank-reducing subview: with several dimensions of 1 it may leave out another one.
+    auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, matrix);
+    Value distance = e.b.createOrFold<arith::MulIOp>(e.loc, metadata.getStrides()[*position], head);
+    Value offset = e.add(metadata.getOffset(), distance);
+    SmallVector<OpFoldResult> sizes = memref::getMixedSizes(e.b, e.loc, matrix), strides;
+    llvm::append_range(strides, metadata.getStrides());
+    sizes.erase(sizes.begin() + *position);
+    strides.erase(strides.begin() + *position);
+    auto [shape, dynamicSizes] = decomposeMixedValues(sizes);
+    auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic,
+                                         {ShapedType::kDynamic, ShapedType::kDynamic});
+    auto type = MemRefType::get(shape, getElementTypeOrSelf(matrix), layout);
+    matrix = memref::ReinterpretCastOp::create(e.b, e.loc, type, metadata.getBaseBuffer(), OpFoldResult(offset), sizes,
+                                               strides);
   }
   return emitPositions(e, matrix, dims);
 }

@@ -12,7 +12,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-KeyRange saccade::cpu::emitMaskReach(Emitter &e, AccumulateOp op, Value firstQuery, Value lastQuery, KeyRange columns) {
+KeyRange saccade::cpu::emitMaskReach(Emitter &e, AccumulateOp op, Value head, Value firstQuery, Value lastQuery,
+                                     KeyRange columns) {
   int64_t panel = 2 * e.lanes();
   Value begin = e.roundDown(e.max(columns.begin, e.index(0)), panel);
   SmallVector<Value> ends = {columns.end, columns.begin};
@@ -23,7 +24,7 @@ KeyRange saccade::cpu::emitMaskReach(Emitter &e, AccumulateOp op, Value firstQue
   Number first = Number(loop.getInductionVar(), 48), start = at(3);
   Number last = numbers.sub(numbers.min(numbers.add(first, panel), Number(columns.end, 48)), 1);
   MaskBox box{
-      at(0), at(1), {Number(firstQuery), Number(lastQuery)}, {numbers.add(start, first), numbers.add(start, last)}};
+      at(0), numbers.fromValue(head), {Number(firstQuery), Number(lastQuery)}, {numbers.add(start, first), numbers.add(start, last)}};
   EmittedInputs inputs(op);
   Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
   if (coverage.mayHold.isConstant(1)) {

@@ -8,9 +8,9 @@
 namespace saccade::cpu {
 
 /// The part of `columns` of the tile of `op` without the panels at both ends in which the mask is proved to hold for
-/// none of the queries at absolute positions [firstQuery, lastQuery].
-attn::KeyRange emitMaskReach(Emitter &e, attn::AccumulateOp op, mlir::Value firstQuery, mlir::Value lastQuery,
-                             attn::KeyRange columns);
+/// none of the queries at absolute positions [firstQuery, lastQuery] of an absolute head.
+attn::KeyRange emitMaskReach(Emitter &e, attn::AccumulateOp op, mlir::Value head, mlir::Value firstQuery,
+                             mlir::Value lastQuery, attn::KeyRange columns);
 
 } // namespace saccade::cpu
 

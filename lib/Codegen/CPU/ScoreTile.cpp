@@ -74,7 +74,7 @@ KeyRange ScoreTile::reach(Value firstRow, Value rows, Value keys) {
   // Whatever the positions are, nothing outside of the tile is touched.
   KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
   bool isAll = op.getMask().empty() || bounds.isExact();
-  return isAll ? columns : emitMaskReach(e, op, first, last, columns);
+  return isAll ? columns : emitMaskReach(e, op, at[1], first, last, columns);
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
