@@ -22,9 +22,6 @@ using namespace saccade::cpu;
 
 /// The part of the second-level cache that the rows of a block may fill: they are read again for every panel.
 static constexpr int64_t rowBytes = 640 * 1024;
-/// Rows a multiple of this apart share a set of the first-level cache, which has room for eight lines: fewer than a
-/// group has rows.
-static constexpr int64_t crowdedBytes = 4096;
 /// Blocks of fewer rows would load a panel from the third level too often.
 static constexpr int64_t minRows = 2 * rowGroup;
 
@@ -39,17 +36,14 @@ public:
   void run();
 
 private:
-  void readBlock(Value begin, Value count);
-  Value spreadRows(Value crowded);
   Value word(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
   void product(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
 
   Emitter e;
   MultiplyOp op;
-  Value left, panels, result; ///< in the loop over blocks of rows the rows of the block
+  Value left, panels, result;
   Type element;
-  Value spread; ///< memory for the rows of a block
   /// What the sums of the panel start from, for each row of a block: registers that begin as copies of others would be
   /// moved around in every step. Null where that is 0.
   Value initial;
@@ -57,54 +51,6 @@ private:
 };
 
 } // namespace
-
-/// A copy of the rows in `spread`, one cache line further apart than they need.
-Value Multiply::spreadRows(Value crowded) {
-  auto type = cast<MemRefType>(crowded.getType());
-  int64_t line = 512 / type.getElementTypeBitWidth();
-  Value rows = e.size(crowded, 0), columns = e.size(crowded, 1), whole = e.roundDown(columns, line);
-  Value copy = memref::ReinterpretCastOp::create(
-      e.b, e.loc, type, spread, /*offset=*/OpFoldResult(e.b.getIndexAttr(0)), getAsOpFoldResult({rows, columns}),
-      getAsOpFoldResult({e.add(e.roundUp(columns, line), line), e.index(1)}));
-  e.loop(e.index(0), rows, 1, [&](Value row) {
-    e.loop(e.index(0), whole, line, [&](Value k) {
-      auto vector = VectorType::get({line}, type.getElementType());
-      e.storeVector(vector::LoadOp::create(e.b, e.loc, vector, crowded, ValueRange{row, k}), copy, {row, k});
-    });
-    e.loop(whole, columns, 1, [&](Value k) { e.store(e.load(crowded, {row, k}), copy, {row, k}); });
-  });
-  return copy;
-}
-
-/// Makes `left` and `result` their rows [begin, begin + count).
-void Multiply::readBlock(Value begin, Value count) {
-  auto rowsOf = [&](Value matrix) -> Value {
-    SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
-    return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult({begin, e.index(0)}),
-                                     getAsOpFoldResult({count, e.size(matrix, 1)}), ones);
-  };
-  result = rowsOf(result);
-  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, left);
-  auto both = [&](Value x, Value y) { return e.b.createOrFold<arith::AndIOp>(e.loc, x, y); };
-  int64_t dynamic = ShapedType::kDynamic, bits = getElementTypeOrSelf(left).getIntOrFloatBitWidth();
-  Value stride = metadata.getStrides()[0], period = e.index(crowdedBytes * 8 / bits);
-  Value isCrowded = e.isLess(e.b.createOrFold<arith::RemUIOp>(e.loc, stride, period), e.index(1));
-  // With two lines a row for rounding up and spreading.
-  Value needed = e.b.createOrFold<arith::MulIOp>(e.loc, count, e.add(e.size(left, 1), 2 * 512 / bits));
-  Value fits = e.isLess(needed, e.index(cast<MemRefType>(spread.getType()).getDimSize(0)));
-  auto layout = StridedLayoutAttr::get(e.b.getContext(), dynamic, {dynamic, 1});
-  auto type = MemRefType::get({dynamic, dynamic}, getElementTypeOrSelf(left), layout);
-  Value rows = rowsOf(left);
-  if (rows.getType() != type)
-    rows = memref::CastOp::create(e.b, e.loc, type, rows);
-  auto choice = scf::IfOp::create(e.b, e.loc, TypeRange(type), both(isCrowded, fits), /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(e.b);
-  e.b.setInsertionPointToStart(choice.thenBlock());
-  scf::YieldOp::create(e.b, e.loc, spreadRows(rows));
-  e.b.setInsertionPointToStart(choice.elseBlock());
-  scf::YieldOp::create(e.b, e.loc, rows);
-  left = choice.getResult(0);
-}
 
 /// Word k of a row of the left side.
 Value Multiply::word(Value row, Value k) {
@@ -180,15 +126,11 @@ void Multiply::run() {
   Value depth = e.max(e.size(panels, 1), one);
   Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(words / rowGroup), depth);
   Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
-  Type input = getElementTypeOrSelf(left);
-  auto room = MemRefType::get({(rowBytes + rowBytes / 16) * 8 / input.getIntOrFloatBitWidth()}, input);
-  spread = memref::AllocOp::create(e.b, e.loc, room, e.b.getI64IntegerAttr(64));
   auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPointToStart(blocks.getBody());
-  Value begin = blocks.getInductionVar(), end = e.min(blockRows, e.sub(rows, begin));
-  readBlock(begin, end);
-  Value fullEnd = e.roundDown(end, full.rows);
+  Value begin = blocks.getInductionVar(), end = e.min(rows, e.add(begin, blockRows));
+  Value fullEnd = e.add(begin, e.roundDown(e.sub(end, begin), full.rows));
   e.loop(e.index(0), e.ceilDiv(columns, width), 1, [&](Value p) {
     Value column = e.mul(p, width);
     Value isWhole = e.isLess(e.add(column, width - 1), columns);
@@ -203,7 +145,7 @@ void Multiply::run() {
       }
       product(block, numbers, p, isWhole);
     };
-    e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
+    e.loop(begin, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
     e.loop(fullEnd, end, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
   });
 }
