@@ -38,6 +38,15 @@ Request requestOf(const Op &op) {
   return {Space(op.numbers[0] & 0xff), size, size, Access(op.numbers[0] >> 8 & 0xff), bool(op.numbers[0] >> 16)};
 }
 
+/// Where each lane reads or writes; false after a finding.
+bool resolveLanes(Warp &warp, const Op &op, const Request &request, uint32_t mask, uint64_t addresses[32],
+                  Place places[32]) {
+  if (!warp.requireDefined(op.input(addressInput), mask, "the address"))
+    return false;
+  laneAddresses(warp, op, op.input(addressInput), mask, addresses);
+  return warp.resolve(request, addresses, mask, places);
+}
+
 template <typename Element, typename Register>
 void loadElements(Warp &warp, const Op &op, uint32_t mask, const Place places[32]) {
   for (unsigned index = 0; index < op.results; ++index) {
@@ -51,13 +60,10 @@ void loadElements(Warp &warp, const Op &op, uint32_t mask, const Place places[32
 }
 
 template <typename Element, typename Register> void load(Warp &warp, const Op &op, uint32_t mask) {
-  if (!warp.requireDefined(op.input(addressInput), mask, "the address"))
-    return;
   uint64_t addresses[32];
   Place places[32];
-  laneAddresses(warp, op, op.input(addressInput), mask, addresses);
   Request request = requestOf(op);
-  if (!warp.resolve(request, addresses, mask, places))
+  if (!resolveLanes(warp, op, request, mask, addresses, places))
     return;
   uint32_t undefined = 0;
   forLanes(mask,
@@ -75,13 +81,10 @@ template <typename Element, typename Register> void load(Warp &warp, const Op &o
 }
 
 template <typename Element, typename Register> void store(Warp &warp, const Op &op, uint32_t mask) {
-  if (!warp.requireDefined(op.input(addressInput), mask, "the address"))
-    return;
   uint64_t addresses[32];
   Place places[32];
-  laneAddresses(warp, op, op.input(addressInput), mask, addresses);
   Request request = requestOf(op);
-  if (!warp.resolve(request, addresses, mask, places))
+  if (!resolveLanes(warp, op, request, mask, addresses, places))
     return;
   bool toGlobal = request.space == Space::Global;
   for (unsigned index = 1; index < op.inputs; ++index) {

@@ -97,22 +97,20 @@ Value InPlaceLowering::withUnitStride(Value operand, DimsAttr dims) {
   Value copy = memref::AllocOp::create(e.b, e.loc, memory, e.b.getI64IntegerAttr(64));
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, operand);
   Value isUnit = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, metadata.getStrides().back(), e.index(1));
-  auto view = [&](Value base, OpFoldResult offset, Value stride) {
-    Value result = memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset,
-                                                     memref::getMixedSizes(e.b, e.loc, operand),
-                                                     {OpFoldResult(stride), e.b.getIndexAttr(1)});
-    scf::YieldOp::create(e.b, e.loc, result);
+  auto view = [&](Value base, OpFoldResult offset, Value stride) -> SmallVector<Value> {
+    return {memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset, memref::getMixedSizes(e.b, e.loc, operand),
+                                              {OpFoldResult(stride), e.b.getIndexAttr(1)})};
   };
-  auto choice = scf::IfOp::create(e.b, e.loc, TypeRange{unit}, isUnit, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(e.b);
-  e.b.setInsertionPointToStart(choice.thenBlock());
-  view(metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()), metadata.getStrides()[0]);
-  e.b.setInsertionPointToStart(choice.elseBlock());
-  e.loop(e.index(0), e.size(operand, 0), 1, [&](Value r) {
-    e.loop(e.index(0), e.size(operand, 1), 1, [&](Value c) { e.store(e.load(operand, {r, c}), copy, {r, c}); });
-  });
-  view(copy, e.b.getIndexAttr(0), e.index(type.getDimSize(1)));
-  return choice.getResult(0);
+  auto inPlace = [&] {
+    return view(metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()), metadata.getStrides()[0]);
+  };
+  auto copied = [&] {
+    e.loop(e.index(0), e.size(operand, 0), 1, [&](Value r) {
+      e.loop(e.index(0), e.size(operand, 1), 1, [&](Value c) { e.store(e.load(operand, {r, c}), copy, {r, c}); });
+    });
+    return view(copy, e.b.getIndexAttr(0), e.index(type.getDimSize(1)));
+  };
+  return e.choose(isUnit, inPlace, copied)[0];
 }
 
 /// The queries of one head, positions × depth.
