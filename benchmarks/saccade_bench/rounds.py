@@ -79,7 +79,7 @@ def check(case, contender, reference):
     """The largest error of a contender's result; raises Disagreement where it is larger than allowed, or no number."""
     rows, expected = reference
     difference = np.abs(contender.call("rows", rows) - expected)
-    error, allowed = float(difference.max()), problems.TOLERANCE[case.type]
+    error, allowed = float(difference.max()), problems.allowed_error(case)
     if not error <= allowed:  # a NaN must not pass
         at = rows[int(np.argmax(np.nan_to_num(difference, nan=np.inf).max(axis=1)))]
         raise Disagreement(f"{contender.name} is wrong in {case}: row {at} is off by {error:.2g}, "
