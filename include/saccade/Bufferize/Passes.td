@@ -71,6 +71,13 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
                            "::saccade::attn::AttnDialect"];
 }
 
+def MergeTasks : Pass<"attn-merge-tasks", "::mlir::ModuleOp"> {
+  let summary = "make tasks that do the same one task";
+  let description = [{
+    Layers of one kind and size become equal tasks, which differ in what is captured alone. All launches get the first.
+  }];
+}
+
 def ReleaseTemporaries : Pass<"attn-release-temporaries", "::mlir::func::FuncOp"> {
   let summary = "free what a function allocates after its last use";
   let description = [{
