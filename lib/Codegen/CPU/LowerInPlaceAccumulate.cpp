@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "Pack.h"
+#include "Prefetch.h"
 #include "ScoreTile.h"
 #include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -58,7 +59,6 @@ private:
   void packQueries(Value flip);
   KeyRange reach(ScoreTile tile);
   Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
-  void prefetch(Value memref, Value row, Value column);
   Value keyWords(Value row, Value column, int64_t present);
   Value valueWords(Value word, Value column, int64_t present);
   SmallVector<Value> addScoreWords(ArrayRef<Value> sums, Value row, Value first, Value lastKey, Value column,
@@ -187,12 +187,6 @@ Value InPlaceLowering::loadElements(Value memref, Value row, Value column, int64
   return vector::MaskedLoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column}, mask, zero);
 }
 
-/// Asks for the line that (row, column) lies in; there need be no such row.
-void InPlaceLowering::prefetch(Value memref, Value row, Value column) {
-  memref::PrefetchOp::create(e.b, e.loc, memref, ValueRange{row, column}, /*isWrite=*/false, /*localityHint=*/3,
-                             /*isDataCache=*/true);
-}
-
 /// A register of words of a row of keys.
 Value InPlaceLowering::keyWords(Value row, Value column, int64_t present) {
   Value elements = loadElements(key, row, column, step * e.lanes(), present);
@@ -221,7 +215,7 @@ SmallVector<Value> InPlaceLowering::addScoreWords(ArrayRef<Value> sums, Value ro
   for (int64_t j = 0; j < blockKeys; ++j, ++asked) {
     right.push_back(keyWords(e.min(e.add(first, j), lastKey), column, present));
     if (asked < blockKeys * lines)
-      prefetch(key, e.add(first, asked / lines + keyStretch * step), e.index(asked % lines * line));
+      emitPrefetch(e, key, e.add(first, asked / lines + keyStretch * step), e.index(asked % lines * line));
   }
   for (int64_t i = 0; i < blockRows; ++i) {
     Value left = e.loadVector(query, {e.add(row, i), e.div(column, step)});
@@ -305,7 +299,7 @@ void InPlaceLowering::addValueBlock(Value row, RegisterBlock block, Value column
         int64_t offset = j * e.lanes();
         if (looksAhead && offset % line == 0)
           for (unsigned s = 0; s < step; ++s)
-            prefetch(value, e.add(e.mul(k, step), s + keyStretch * step), e.add(column, offset));
+            emitPrefetch(e, value, e.add(e.mul(k, step), s + keyStretch * step), e.add(column, offset));
         return valueWords(k, e.add(column, offset), present - offset);
       });
   for (unsigned i = 0; i < block.rows; ++i)

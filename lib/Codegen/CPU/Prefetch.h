@@ -34,6 +34,9 @@ private:
   mlir::IRMapping next;
 };
 
+/// Asks for the line of a 2-D memref that (row, column) lies in; there need be no such row.
+void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
+
 /// Asks for the rows [begin, end) of a 2-D memref whose inner stride is 1, in order to write them where `isWrite`. With
 /// another stride this is useless, but does no harm.
 void emitPrefetchRows(Emitter &e, mlir::Value matrix, mlir::Value begin, mlir::Value end, bool isWrite = false);

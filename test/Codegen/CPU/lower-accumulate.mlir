@@ -146,7 +146,7 @@ func.func private @a_task_asks_for_the_next_step(%k: memref<?x?x64xf32, strided<
       // AHEAD: %[[T:.*]] = arith.select %[[HASTILE]], %[[NEXTTILE]], %c0
       // AHEAD: %[[NEXT:.*]] = memref.subview %[[K]][%[[I]], %[[T]], 0]
       // One row is four lines; the queries stay, and the values are the keys.
-      // AHEAD-COUNT-4: memref.prefetch %[[NEXT]][{{.*}}], read, locality<3>, data
+      // AHEAD-COUNT-4: memref.prefetch %[[NEXT]][{{.*}}], read, locality<2>, data
       %count = arith.minsi %n, %c512 : index
       %rows = memref.subview %k[%item, %tile, 0] [1, %count, 64] [1, 1, 1] : memref<?x?x64xf32, strided<[?, ?, ?]>> to memref<?x64xf32, #tile>
       attn.accumulate %q[s,d], %rows[s,d], %rows[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
