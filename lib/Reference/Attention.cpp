@@ -113,11 +113,27 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
     return failure();
   if (range.heads == 0)
     return success(); // no heads, no groups of heads
-  int64_t batches = scorer->query.extent(Dim::Batch), keyExtent = scorer->key.extent(Dim::Seq);
+  int64_t batches = scorer->query.batches();
+  bool isPacked = op.getQOffsets() != nullptr;
   std::vector<double> scores, weights, factors;
-  for (int64_t batch = range.batch; batch < range.batch + range.batches; ++batch) {
+  if (isPacked) {
+    // Rows of no sequence.
+    int64_t end = range.position + range.positions;
+    for (int64_t head = range.head; head < range.head + range.heads; ++head)
+      for (int64_t place = std::max(range.position, scorer->query.starts.back()); place < end; ++place)
+        if (failed(visit(*scorer, {0, head, 0, place, {}, {}, {}, -INFINITY})))
+          return failure();
+  }
+  int64_t firstBatch = isPacked ? 0 : range.batch, lastBatch = isPacked ? batches : range.batch + range.batches;
+  for (int64_t batch = firstBatch; batch < lastBatch; ++batch) {
+    // The part of the range that lies in this batch.
+    int64_t start = scorer->query.start(batch), firstPosition = std::max<int64_t>(range.position - start, 0);
+    int64_t lastPosition = std::min(range.position + range.positions - start, scorer->query.length(batch));
+    if (isPacked && firstPosition >= lastPosition)
+      continue;
+    int64_t keyExtent = scorer->key.length(batch);
     FailureOr<int64_t> queryLength =
-        lengthOf(op, frame, "q_len", op.getQLen(), batch, batches, scorer->at[2] + scorer->query.extent(Dim::Seq));
+        lengthOf(op, frame, "q_len", op.getQLen(), batch, batches, scorer->at[2] + scorer->query.length(batch));
     FailureOr<int64_t> keyLength =
         lengthOf(op, frame, "kv_len", op.getKvLen(), batch, batches, scorer->at[3] + keyExtent);
     if (failed(queryLength) || failed(keyLength))
@@ -128,8 +144,8 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
 
     int64_t firstKeyHead = scorer->keyHead(range.head);
     int64_t keyHeads = scorer->keyHead(range.head + range.heads - 1) - firstKeyHead + 1;
-    if (failed(frame.demand(op.getQuery(),
-                            scorer->query.box(batch, range.head, range.heads, range.position, range.positions))) ||
+    if (failed(frame.demand(op.getQuery(), scorer->query.box(batch, range.head, range.heads, firstPosition,
+                                                             lastPosition - firstPosition))) ||
         failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKeyHead, keyHeads, 0, keys))) ||
         failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKeyHead, keyHeads, 0, keys))))
       return failure();
@@ -137,7 +153,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
       FailureOr<double> sink = sinkOf(op, frame, head, scorer->query.extent(Dim::Head));
       if (failed(sink))
         return failure();
-      for (int64_t position = range.position; position < range.position + range.positions; ++position) {
+      for (int64_t position = firstPosition; position < lastPosition; ++position) {
         bool isWithin = scorer->at[2] + position < scorer->queryLength;
         if (failed(scorer->scores(batch, head, position, isWithin ? keys : 0, scores)))
           return failure();
@@ -151,7 +167,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
             return failure();
           factor = *weighed;
         }
-        if (failed(visit(*scorer, {batch, head, position, weights, factors, scores, logSumExp})))
+        if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, logSumExp})))
           return failure();
       }
     }
@@ -181,7 +197,7 @@ struct RowOfResult {
       return failure();
     Box box;
     for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), (*cells)->getShape())) {
-      int64_t positions[] = {row.batch, row.head, row.position, 0}; // in the order of Dim
+      int64_t positions[] = {row.batch, row.head, row.place, 0}; // in the order of Dim
       box.offsets.push_back(positions[unsigned(dim)]);
       box.sizes.push_back(dim == Dim::Depth ? extent : 1);
     }
@@ -222,7 +238,7 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
   NamedCells out{*output, op.getOutputDims()};
   auto visit = [&](Scorer &scorer, const AttentionRow &row) -> LogicalResult {
     auto store = [&](const auto &sums) {
-      double *to = out.at(row.batch, row.head, row.position);
+      double *to = out.at(row.batch, row.head, row.place);
       for (auto [depth, sum] : llvm::enumerate(sums))
         to[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), sum);
     };

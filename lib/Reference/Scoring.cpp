@@ -22,7 +22,8 @@ int64_t NamedCells::stride(Dim dim) const {
 }
 
 double *NamedCells::at(int64_t batch, int64_t head, int64_t position) const {
-  return cells->reals() + batch * stride(Dim::Batch) + head * stride(Dim::Head) + position * stride(Dim::Seq);
+  return cells->reals() + batch * stride(Dim::Batch) + head * stride(Dim::Head) +
+         (start(batch) + position) * stride(Dim::Seq);
 }
 
 Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const {
@@ -30,7 +31,7 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
   for (Dim dim : dims.getDims()) {
     auto [offset, size] = dim == Dim::Batch  ? std::pair(batch, int64_t(1))
                           : dim == Dim::Head ? std::pair(head, heads)
-                          : dim == Dim::Seq  ? std::pair(position, positions)
+                          : dim == Dim::Seq  ? std::pair(start(batch) + position, positions)
                                              : std::pair(int64_t(0), extent(Dim::Depth));
     box.offsets.push_back(offset);
     box.sizes.push_back(size);
@@ -42,6 +43,36 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
 // Scorer
 //===----------------------------------------------------------------------===//
 
+/// Reads where packed sequences begin.
+LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
+  for (auto [clause, operand, offsets, views] :
+       {std::tuple("q_offsets", "query", whole.getQOffsets(), SmallVector<NamedCells *>{&query}),
+        std::tuple("kv_offsets", "key", whole.getKvOffsets(), SmallVector<NamedCells *>{&key, &value})}) {
+    if (!offsets)
+      continue;
+    FailureOr<Cells *> cells = frame->cells(offsets);
+    if (failed(cells))
+      return failure();
+    int64_t size = (*cells)->getShape()[0], before = 0, total = views[0]->extent(Dim::Seq);
+    if (size == 0)
+      return whole.emitOpError() << clause << " has no element, expected one more than there are sequences";
+    if (failed(frame->demand(offsets, Box{{0}, {size}})))
+      return failure();
+    for (int64_t i = 0; i < size; ++i) {
+      int64_t offset = (*cells)->data()[i].integer;
+      if (i == 0 && offset != 0)
+        return whole.emitOpError() << clause << " begins with " << offset << ", expected 0";
+      if (offset < before || offset > total)
+        return whole.emitOpError() << clause << " has element " << i << " = " << offset << ", expected " << before
+                                   << " to " << total << ", the rows of " << operand;
+      for (NamedCells *view : views)
+        view->starts.push_back(offset);
+      before = offset;
+    }
+  }
+  return success();
+}
+
 /// What the verifier demands of static sizes must hold of those at run time.
 LogicalResult Scorer::findExtents() {
   for (auto [view, operand, dims] :
@@ -52,6 +83,14 @@ LogicalResult Scorer::findExtents() {
       return failure();
     *view = {*cells, dims};
   }
+  auto whole = dyn_cast<attn::AttentionOp>(op.getOperation());
+  if (whole && failed(findSequences(whole)))
+    return failure();
+  auto sameBatches = [&](StringRef role, const NamedCells &view) -> LogicalResult {
+    if (view.batches() == query.batches())
+      return success();
+    return op->emitOpError() << role << " has batch size " << view.batches() << ", but query has " << query.batches();
+  };
   auto same = [&](StringRef what, Dim dim, StringRef leftRole, const NamedCells &left, StringRef rightRole,
                   const NamedCells &right) -> LogicalResult {
     if (left.extent(dim) == right.extent(dim))
@@ -59,8 +98,7 @@ LogicalResult Scorer::findExtents() {
     return op->emitOpError() << rightRole << " has " << what << ' ' << right.extent(dim) << ", but " << leftRole
                              << " has " << left.extent(dim);
   };
-  if (failed(same("batch size", Dim::Batch, "query", query, "key", key)) ||
-      failed(same("batch size", Dim::Batch, "query", query, "value", value)) ||
+  if (failed(sameBatches("key", key)) || failed(sameBatches("value", value)) ||
       failed(same("head count", Dim::Head, "key", key, "value", value)) ||
       failed(same("length", Dim::Seq, "key", key, "value", value)) ||
       failed(same("head size", Dim::Depth, "query", query, "key", key)))

@@ -18,12 +18,22 @@ namespace saccade::reference {
 /// The larger of two numbers; NaN wins.
 inline double maxOrNaN(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
 
-/// A tensor seen through the names of its dimensions; a missing one has extent 1.
+/// A tensor seen through the names of its dimensions; a missing one has extent 1. Positions count from the beginning of
+/// their batch.
 struct NamedCells {
   Cells *cells = nullptr;
   attn::DimsAttr dims;
+  /// Where the sequences of a packed tensor begin, which are its batches, and where the last one ends; else empty.
+  llvm::SmallVector<int64_t> starts = {};
 
   int64_t extent(attn::Dim dim) const;
+  int64_t batches() const { return starts.empty() ? extent(attn::Dim::Batch) : int64_t(starts.size()) - 1; }
+  /// How many positions `batch` has.
+  int64_t length(int64_t batch) const {
+    return starts.empty() ? extent(attn::Dim::Seq) : starts[batch + 1] - starts[batch];
+  }
+  /// The position in the tensor of the first of `batch`.
+  int64_t start(int64_t batch) const { return starts.empty() ? 0 : starts[batch]; }
   int64_t stride(attn::Dim dim) const;
   double *at(int64_t batch, int64_t head, int64_t position) const;
   /// The elements of one batch, heads [head, head + heads) and positions [position, position + positions), all depths.
@@ -58,6 +68,7 @@ public:
 
 private:
   Scorer(attn::ScoringOpInterface op, Frame &frame) : op(op), frame(&frame) {}
+  mlir::LogicalResult findSequences(attn::AttentionOp op);
   mlir::LogicalResult findExtents();
   mlir::LogicalResult findScale();
 

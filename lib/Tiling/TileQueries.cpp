@@ -5,10 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FewQueries.h"
+#include "WorkList.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
 
 namespace saccade {
@@ -49,6 +52,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule; run attn-assign-schedule first";
     IRRewriter rewriter(op);
+    if (op.isPacked())
+      return tilePacked(rewriter, op);
     if (!op.getFewAttr() || !canBeCutAlongKeys(op))
       return tileByQueries(rewriter, op, /*isFew=*/nullptr);
     Value isFew = hasFewQueries(rewriter, op);
@@ -61,6 +66,83 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown extent";
     rewriter.replaceOp(op, tileFewQueries(rewriter, op, isFew, inits));
+    return success();
+  }
+
+  /// One task for every chunk of queries and head of every sequence, as a work list says.
+  LogicalResult tilePacked(IRRewriter &b, attn::AttentionOp op) {
+    Location loc = op.getLoc();
+    SmallVector<Value> inits;
+    if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
+      return op.emitOpError() << "has results of unknown extent";
+    int64_t rows = op.getScheduleAttr().getRows();
+    auto apply = [&](OpBuilder &b, AffineExpr expression, ArrayRef<Value> operands) {
+      OpFoldResult result = affine::makeComposedFoldedAffineApply(b, loc, expression, getAsOpFoldResult(operands));
+      return getValueOrCreateConstantIndexOp(b, loc, result);
+    };
+    AffineExpr x, y;
+    bindSymbols(b.getContext(), x, y);
+
+    Sequences sequences(b, op);
+    auto sizeOfChunk = [&](OpBuilder &b, Value queries) {
+      return getValueOrCreateConstantIndexOp(b, loc, chunkSize(b, loc, queries, rows));
+    };
+    WorkList list = listItems(
+        b, loc, sequences.count,
+        [&](OpBuilder &b, Value i) {
+          Value queries = sequences.length(b, attn::Role::Query, i);
+          return apply(b, x.ceilDiv(y), {queries, sizeOfChunk(b, queries)});
+        },
+        [&](OpBuilder &b, Value i) -> Value {
+          Value queries = sequences.length(b, attn::Role::Query, i), most = sizeOfChunk(b, queries);
+          Value chunk = arith::MinSIOp::create(b, loc, queries, most);
+          return arith::MulIOp::create(b, loc, chunk, sequences.length(b, attn::Role::Key, i));
+        });
+    Value heads = getValueOrCreateConstantIndexOp(
+        b, loc, attn::getDimSize(b, loc, op.getQuery(), op.getQueryDims(), attn::Dim::Head));
+    Value tasks = arith::MulIOp::create(b, loc, list.count, heads);
+    auto loop = scf::ForallOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(tasks)}, inits, std::nullopt);
+
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value task = loop.getInductionVar(0);
+    // Head by head through the list: workers take neighbours at a time, and all heads of the longest sequence would be too
+    // much for one of them. Chunks of a sequence follow each other: they read the same keys.
+    Value head = arith::DivUIOp::create(b, loc, task, list.count);
+    Value item = arith::RemUIOp::create(b, loc, task, list.count);
+    Value number = tensor::ExtractOp::create(b, loc, list.sequences, item);
+    Value first = tensor::ExtractOp::create(b, loc, list.firsts, number);
+    Value queries = sequences.length(b, attn::Role::Query, number), size = sizeOfChunk(b, queries);
+    Value chunk = arith::SubIOp::create(b, loc, item, first);
+    Value position = arith::MulIOp::create(b, loc, chunk, size);
+    size = arith::MinSIOp::create(b, loc, size, arith::SubIOp::create(b, loc, queries, position));
+
+    // Everything that says where results go stands in front of what makes them: they are made there.
+    Value row = apply(b, x + y, {position, sequences.start(b, attn::Role::Query, number)});
+    attn::AttentionOp sequence = sequences.extract(b, number);
+    OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+    SmallVector<OpFoldResult> offsets = {zero, head, position}, sizes = {one, one, size};
+    FailureOr<TilingResult> tile = sequence.getTiledImplementation(b, offsets, sizes);
+    if (failed(tile))
+      return failure();
+    cast<attn::AttentionOp>(tile->tiledOps[0]).removeFewAttr();
+    for (auto [i, value] : llvm::enumerate(tile->tiledValues)) {
+      SmallVector<OpFoldResult> place, extents;
+      if (failed(sequence.getResultTilePosition(b, i, offsets, sizes, place, extents)))
+        return failure();
+      for (auto [dim, offset] : llvm::zip_equal(op.getResultDims(op->getResult(i)), place)) {
+        if (dim == attn::Dim::Batch)
+          offset = number;
+        else if (dim == attn::Dim::Seq)
+          offset = row;
+      }
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToEnd(loop.getTerminator().getBody());
+      tensor::ParallelInsertSliceOp::create(b, loc, value, loop.getRegionIterArgs()[i], place, extents,
+                                            SmallVector<OpFoldResult>(place.size(), one));
+    }
+    b.eraseOp(sequence);
+    b.replaceOp(op, loop.getResults());
     return success();
   }
 

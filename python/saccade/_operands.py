@@ -113,6 +113,27 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     return element, kv_len
 
 
+def check_packed(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
+    """The element types of the offsets of packed sequences."""
+    is_torch = _arrays.check_tensor("q", q)
+    elements = []
+    for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
+                                 ("cu_seqlens_k", cu_seqlens_k, "cu_seqlens_q")):
+        if offsets is None:
+            raise TypeError(f"{name} is None, wanted the offsets of k's sequences, as {other} has those of q's"
+                            if name == "cu_seqlens_k" else
+                            f"{name} is None, wanted the offsets of q's sequences, as {other} has those of k's")
+        check_kind(name, offsets, is_torch)
+        if offsets.ndim != 1:
+            raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, wanted 1: where each sequence begins, and "
+                            "the end of the last one")
+        element = INTEGERS.get(dtype_name(offsets))
+        if element is None:
+            raise TypeError(f"{name} has element type {dtype_name(offsets)}, wanted int32 or int64")
+        elements.append(element)
+    return elements[0], elements[1]
+
+
 def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
     """The element type of a sink, whether it is one number for all heads, and its value."""
     is_torch = _arrays.check_tensor("q", q)
@@ -128,13 +149,16 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
     return (ELEMENTS[dtype_name(sink)], False), sink
 
 
-def check_layout(layout: Any) -> int:
+def check_layout(layout: Any, is_packed: bool) -> int:
     """Where the head size stands in a layout."""
     if not isinstance(layout, str):
         raise TypeError(f'layout is {layout!r:.80}, wanted a string such as "bhsd"')
     if not {"s", "d"} <= set(layout) <= set("bhsd") or len(set(layout)) != len(layout):
         raise ValueError(f"layout is {layout!r:.80}, wanted the letters s, d and, where there are any, b and h, each "
                          'once: as "bhsd", "bshd" or "sd"')
+    if is_packed and "b" in layout:
+        raise ValueError(f"layout is {layout!r}, wanted one without b: with cu_seqlens_q the sequences of a batch lie behind "
+                         'each other along s, as in "shd"')
     return layout.index("d")
 
 
@@ -198,7 +222,8 @@ def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
         check_kind(name, x, is_torch)
 
 
-def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, output: Any, lse: Any) -> None:
+def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, packed: tuple[Any, Any] | None,
+                 output: Any, lse: Any) -> None:
     """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -228,8 +253,13 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         if size["h"] % key_heads if key_heads else size["h"]:
             raise ValueError(f"q has {size['h']} heads, wanted a multiple of the {key_heads} heads of k")
     same("v", "s", "length", k.shape[axes["s"]], "k")
+    batch = size.get("b", 1)
+    if packed:
+        batch = max(packed[0].shape[0] - 1, 0)
+        if packed[0].shape[0] != packed[1].shape[0]:
+            raise ValueError(f"cu_seqlens_k has {packed[1].shape[0]} offsets, wanted {packed[0].shape[0]}, as many as "
+                             "cu_seqlens_q")
     if getattr(kv_len, "ndim", 0):
-        batch = size.get("b", 1)
         if tuple(kv_len.shape) != (batch,):
             raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, wanted ({batch},): one number a batch")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):

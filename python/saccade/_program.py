@@ -25,6 +25,7 @@ class Spec:
     right: bool = False
     scale: bool = False  # given, or 1/√depth
     kv_len: str | None = None  # "index", "i32" or "i64": one number, or one a batch
+    packed: tuple[str, str] | None = None  # "i32" or "i64" each: sequences lie behind each other, the offsets' types
     sink: str | None = None  # "f32" ...: its element type; with is_sink_number one number for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -41,7 +42,7 @@ class Spec:
 
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
-    then where the spec has them scale, causal, left, right, kv_len and sink; its results: the output, the log-sum-exp,
+    then where the spec has them scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k; its results: the output, the log-sum-exp,
     max and argmax."""
     tensors = [(name, _tensor(spec, depth)) for name, depth in
                (("q", spec.depth), ("k", spec.depth), ("v", spec.value_depth))]
@@ -54,6 +55,9 @@ def program(spec: Spec) -> str:
     length = [("kv_len", "index" if spec.kv_len == "index" else f"tensor<?x{spec.kv_len}>")] if spec.kv_len else []
     sink = [("sink", spec.sink if spec.is_sink_number else f"tensor<?x{spec.sink}>")] if spec.sink else []
 
+    offsets = [(name, f"tensor<?x{element}>") for name, element in
+               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.packed or ())]
+
     results = [("out", _tensor(spec, spec.value_depth))]
     rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
@@ -65,12 +69,13 @@ def program(spec: Spec) -> str:
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
+    clauses += [f"{clause}(%{name} : {type})" for clause, (name, type) in zip(("q_offsets", "kv_offsets"), offsets)]
     clauses += _masks(spec, captures, bounds)
     clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
     clauses += [name for name, _ in more]
 
     joined = "\n    ".join(clauses)
-    inputs = tensors + captures + scale + bounds + length + sink
+    inputs = tensors + captures + scale + bounds + length + sink + offsets
     returned = ", ".join(f"%{name}" for name, _ in results)
     return (f"func.func @attention({', '.join(f'%{name}: {type}' for name, type in inputs)})\n"
             f"    -> ({_types(results)}) {{\n"

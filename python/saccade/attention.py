@@ -83,10 +83,12 @@ def attention(
     causal: str | int | None = None,
     window: int | tuple[int | None, int | None] | None = None,
     kv_len: int | Array | None = None,
+    cu_seqlens_q: Array | None = None,
+    cu_seqlens_k: Array | None = None,
     sink: float | Array | None = None,
     return_lse: bool = False,
     return_max: bool = False,
-    layout: str = "bhsd",
+    layout: str | None = None,
     level: str | None = None,
     out: Array | tuple[Array, Array] | None = None,
 ) -> Array | tuple[Array, ...]:
@@ -118,6 +120,12 @@ def attention(
         kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies
             beyond is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than
             there are means all (but "bottom_right" then counts from where that many would end).
+        cu_seqlens_q: packs a batch of sequences of any lengths: q is [all queries, heads, head size], k and v
+            likewise, and sequence n has the queries cu_seqlens_q[n] ... cu_seqlens_q[n + 1] - 1. An int32 or int64
+            tensor of q's kind, 0 first, ascending, with one element more than there are sequences. Sequences may be
+            empty. Each attends to itself alone: b is the number of the sequence; i, j, kv_len and the alignments of
+            `causal` and `window` count within it. Queries behind the last offset give 0.
+        cu_seqlens_k: the same for k and v, for as many sequences; both or none are given.
         sink: one more score for every query, of no key and with no value: a number, or a 1-D tensor of q's kind with
             one for each head, of float32 (float64 where the inputs are) or q's element type. No function is asked
             about it. -inf is none.
@@ -126,7 +134,8 @@ def attention(
             sink.
         return_max: also returns the largest score that each query sees, likewise shaped, and the key that has it,
             int64: the first of several; -inf and -1 where it sees none. The sink is none of them.
-        layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order.
+        layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order. "bhsd"
+            without it, "shd" with cu_seqlens_q, where there is no b.
         level: the ISA level to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
         out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs. With
             return_lse also (output, lse), for both.
@@ -155,7 +164,7 @@ def attention(
     tensors: tuple = ()
     numbers: tuple = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = None
+    alignment = sides = length = sink_kind = packed = packed_kind = None
     if score is not None:
         score_region, score_key, tensors = _read("score", score, q)
     if mask is not None:
@@ -183,11 +192,17 @@ def attention(
     if sink is not None:
         sink_kind, sink = _operands.check_sink(sink, q)
         numbers += (sink,)
+    if cu_seqlens_q is not None or cu_seqlens_k is not None:
+        packed_kind = _operands.check_packed(cu_seqlens_q, cu_seqlens_k, q)
+        packed = cu_seqlens_q, cu_seqlens_k
+        numbers += packed
+    if layout is None:
+        layout = "bhsd" if packed is None else "shd"
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, wanted True or False")
     if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
-    kind = (layout, alignment, sides, length, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
+    kind = (layout, alignment, sides, length, packed_kind, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
             weight_key, level)  # fmt: skip
     try:
         axis = _axes[layout]
@@ -196,7 +211,7 @@ def attention(
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # a nested tensor has no extents
         plan = None
     if plan is None:
-        plan = _make_plan(q, k, v, out, kv_len, sink, tensors, kind, score_region, mask_region, weight_region)
+        plan = _make_plan(q, k, v, out, kv_len, sink, packed, tensors, kind, score_region, mask_region, weight_region)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
@@ -233,7 +248,7 @@ def attention(
     except Exception as error:
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, sink, *_operands.split_out(out, return_lse))
+        _operands.check_shapes(q, k, v, layout, kv_len, sink, packed, *_operands.split_out(out, return_lse))
         _reword(error, tensors, (("score", score), ("mask", mask), ("weight", weight)), type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
@@ -281,28 +296,30 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
             for name, value in variables(function):
                 if value is tensors[int(number)]:
                     raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
+    if found := re.search(r"op (q|kv)_offsets (has|leads) (.*)", str(error)):
+        raise ValueError(f"cu_seqlens_{'q' if found[1] == 'q' else 'k'} {found[2]} {found[3]}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
         names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, tensors: tuple, kind: tuple,
+def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, packed: Any, tensors: tuple, kind: tuple,
                score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks everything, compiles, and remembers the plan for calls of its kind."""
     global _Tensor
-    layout, alignment, sides, length, sink_kind, has_scale, return_lse, return_max, *_, level = kind
-    axis = _operands.check_layout(layout)
+    layout, alignment, sides, length, packed_kind, sink_kind, has_scale, return_lse, return_max, *_, level = kind
+    axis = _operands.check_layout(layout, packed is not None)
     is_torch = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
     _operands.check_outs(output, lse, is_torch)
-    _operands.check_shapes(q, k, v, layout, kv_len, sink, output, lse)
+    _operands.check_shapes(q, k, v, layout, kv_len, sink, packed, output, lse)
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
         element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
-        sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
+        packed=packed_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
         weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), level)

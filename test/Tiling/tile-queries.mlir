@@ -94,3 +94,27 @@ func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> t
       : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
+
+// Packed sequences: the tasks are listed in front of them, and each slices its sequence out; there is no batch left. The
+// first loop reads the offsets of queries, the second those of keys; both are kept within their tensors.
+// CHECK-LABEL: func.func @two_packed_sides
+// CHECK: scf.for
+// CHECK: tensor.extract %[[CU_Q:.*]][
+// CHECK: arith.maxsi
+// CHECK: arith.minsi
+// CHECK: scf.for
+// CHECK: tensor.extract %[[CU_K:.*]][
+// The costs are counted by their binary digits, the largest first.
+// CHECK: math.ctlz
+// CHECK: scf.forall (%[[TASK:.*]]) in (%{{.*}})
+// CHECK: arith.divui %[[TASK]]
+// CHECK: attn.attention %{{.*}}[s,h,d], %{{.*}}[s,h,d], %{{.*}}[s,h,d] q_len(%{{.*}} : index) kv_len(%{{.*}} : index) at(
+// CHECK-NOT: q_offsets
+// CHECK: tensor.parallel_insert_slice
+func.func @two_packed_sides(%q: tensor<?x4x64xf32>, %k: tensor<?x2x64xf32>, %cu_q: tensor<?xi32>, %cu_k: tensor<?xi32>)
+    -> tensor<?x4x64xf32> {
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] q_offsets(%cu_q : tensor<?xi32>) kv_offsets(%cu_k : tensor<?xi32>)
+    {schedule = #attn.schedule<rows = 576, cols = 512>}
+    : (tensor<?x4x64xf32>, tensor<?x2x64xf32>, tensor<?x2x64xf32>) -> tensor<?x4x64xf32>
+  return %o : tensor<?x4x64xf32>
+}

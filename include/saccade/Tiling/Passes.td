@@ -13,8 +13,13 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     An op with a `few` schedule and few queries becomes two loops instead: one task a batch, key head and chunk of keys,
     whose states the second loop merges. One chunk is finished by the first, and the second has no iteration. Where the
     number of queries is not known, both forms stand in a row, and the one that does not hold has no iteration.
+
+    Packed sequences are cut likewise, each by itself: code in front of the tasks lists a task for every head and chunk of
+    every sequence, the longest sequences first. A task slices its sequence out of the packed tensors; from there on
+    nothing is packed.
   }];
-  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::tensor::TensorDialect"];
+  let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def TileKeys : Pass<"attn-tile-keys", "::mlir::func::FuncOp"> {

@@ -91,7 +91,7 @@ func.func @queries_without_key_heads(%q: tensor<6x4x8xf32>, %k: tensor<0x4x8xf32
 
 func.func @two_scales(%q: tensor<4x8xf32>, %t: f32) {
   // expected-error @+1 {{has both a constant and a run-time scale}}
-  %o = "attn.attention"(%q, %q, %q, %t) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 1, 0, 0>,
+  %o = "attn.attention"(%q, %q, %q, %t) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 1, 0, 0>,
       resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
       output_dims = #attn.dims<s, d>, scale = 0.5 : f64}> ({}, {}, {})
@@ -236,7 +236,7 @@ func.func @score_of_another_type(%q: tensor<4x8xf64>) {
 
 func.func @too_few_region_arguments(%q: tensor<4x8xf32>) {
   // expected-error @+1 {{score region has 1 arguments, expected 5: (s, b, h, q, k, captures...)}}
-  %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0>,
+  %o = "attn.attention"(%q, %q, %q) <{operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0>,
       resultSegmentSizes = array<i32: 1, 0, 0, 0, 0>,
       query_dims = #attn.dims<s, d>, key_dims = #attn.dims<s, d>, value_dims = #attn.dims<s, d>,
       output_dims = #attn.dims<s, d>}> ({
@@ -436,5 +436,69 @@ func.func @weight_of_another_type(%q: tensor<4x8xf64>) {
   // expected-error @+1 {{weight region has argument 0 of type 'f32', expected 'f64'}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] weight(%p, %b, %h, %i, %j) { attn.yield %p : f32 }
     : (tensor<4x8xf64>, tensor<4x8xf64>, tensor<4x8xf64>) -> tensor<4x8xf64>
+  return
+}
+
+// -----
+
+func.func @batches_of_packed_queries(%q: tensor<2x9x8xf32>, %k: tensor<9x8xf32>, %cu: tensor<3xi32>) {
+  // expected-error @+1 {{query names dimension 'b', but is packed by q_offsets: its sequences lie behind each other along 's'}}
+  %o = attn.attention %q[b,s,d], %k[s,d], %k[s,d] q_offsets(%cu : tensor<3xi32>) kv_offsets(%cu : tensor<3xi32>)
+    : (tensor<2x9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<2x9x8xf32>
+  return
+}
+
+// -----
+
+func.func @batches_of_packed_values(%q: tensor<9x8xf32>, %v: tensor<2x9x8xf32>, %cu: tensor<3xi32>) {
+  // expected-error @+1 {{value names dimension 'b', but is packed by kv_offsets}}
+  %o = attn.attention %q[s,d], %q[s,d], %v[b,s,d] q_offsets(%cu : tensor<3xi32>) kv_offsets(%cu : tensor<3xi32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<2x9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+func.func @number_of_sequences(%q: tensor<9x8xf32>, %cu_q: tensor<3xi32>, %cu_k: tensor<4xi32>) {
+  // expected-error @+1 {{key has batch size 3, but query has 2}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu_q : tensor<3xi32>) kv_offsets(%cu_k : tensor<4xi32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+func.func @packed_queries_and_one_batch_of_keys(%q: tensor<9x8xf32>, %cu: tensor<3xi32>) {
+  // expected-error @+1 {{key has batch size 1, but query has 2}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<3xi32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+func.func @lengths_of_packed(%q: tensor<9x8xf32>, %cu: tensor<3xi32>, %n: tensor<3xi32>) {
+  // expected-error @+1 {{kv_len has batch size 3, but query has 2}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] kv_len(%n : tensor<3xi32>) q_offsets(%cu : tensor<3xi32>)
+      kv_offsets(%cu : tensor<3xi32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+func.func @no_offset(%q: tensor<9x8xf32>, %cu: tensor<0xi32>) {
+  // expected-error @+1 {{q_offsets has no element, expected one more than there are sequences}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<0xi32>) kv_offsets(%cu : tensor<0xi32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
+  return
+}
+
+// -----
+
+func.func @type_of_offsets(%q: tensor<9x8xf32>, %cu: tensor<3xf32>) {
+  // expected-error @+1 {{must be 1D tensor of 32-bit signless integer or 64-bit signless integer or index values}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<3xf32>) kv_offsets(%cu : tensor<3xf32>)
+    : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }

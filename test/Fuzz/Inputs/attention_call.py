@@ -56,8 +56,10 @@ class Call:
         if self.other_sizes:
             self.queries, self.keys = 2 * self.queries + 3, self.keys + self.values.randint(1, 70)
             batch, key_heads = (batch + 1 if "b" in self.layout else 1), (key_heads + 1 if "h" in self.layout else 1)
+        self.draw_packing()
         self.depth = rng.choice([1, 5, 16, 16, 32, 40, 64, 64])
         self.value_depth = rng.choice([self.depth] * 3 + [3, 24, 48])
+        batch = len(self.lengths[0]) if self.lengths else batch
         self.batch, self.heads, self.key_heads = batch, key_heads * group, key_heads
         generator = torch.Generator().manual_seed(self.values.getrandbits(40))
         spread = rng.choice([0.1, 1, 1, 1, 3])
@@ -70,9 +72,29 @@ class Call:
         if "b" in self.layout and rng.random() < 0.1:  # one head of keys for the whole batch, at stride 0
             self.canonical[1] = self.canonical[1][:1].expand(batch, -1, -1, -1)
         self.options = {"layout": self.layout} if self.layout != "bhsd" or rng.random() < 0.5 else {}
+        if self.lengths:
+            self.options["layout"] = self.layout
         self.draw_options(rng)
         self.arguments = [self.present(tensor, rng) for tensor in self.canonical]
         self.features += [self.type, self.layout, "numpy" if self.numpy else "torch", f"group {group}"]
+
+    def draw_packing(self):
+        """Whether the sequences of the batch are packed, and then their lengths, of queries and of keys: `queries` and `keys`
+        are those of the longest ones. Packed tensors have no b; here they have it, and rows that are left out."""
+        packing = random.Random(f"{self.seed} packed")
+        self.lengths = None
+        if "b" in self.layout or packing.random() < 0.6:
+            return
+        self.offset_type = packing.choice([torch.int32, torch.int64])
+        draw = lambda most: self.values.choice([0, 1, most, most, self.values.randint(0, most)])
+        self.lengths = [tuple(min(n, longest) for n in lengths) for lengths, longest in
+                        zip(zip(*[(draw(self.queries), draw(self.keys)) for _ in range(self.values.randint(1, 5))]),
+                            (self.queries, self.keys))]
+        self.features.append("packed")
+
+    def packed(self, tensor, side):
+        """A batch × head × position (× depth) tensor as one × head × the positions of all sequences (× depth)."""
+        return torch.cat([tensor[i, :, :n] for i, n in enumerate(self.lengths[side])], 1)[None]
 
     def draw_options(self, rng):
         if rng.random() < 0.3:
@@ -84,13 +106,17 @@ class Call:
             self.options["window"] = rng.choice([1 + reach(), (reach(), reach())])
         if rng.random() < 0.25:
             lengths = [self.values.randint(0, self.keys) for _ in range(self.batch)]
-            self.options["kv_len"] = lengths[0]
-            if "b" in self.layout and rng.random() < 0.7:
+            self.options["kv_len"] = min(lengths[0], sum(self.lengths[1])) if self.lengths else lengths[0]
+            if ("b" in self.layout or self.lengths) and rng.random() < 0.7:
                 dtype = rng.choice([torch.int32, torch.int64])
                 values = torch.tensor(lengths, dtype=dtype)
                 self.options["kv_len"] = values.numpy() if self.numpy else values
         if rng.random() < 0.3:
             self.options["return_lse"] = True
+        if self.lengths:
+            for name, lengths in zip(("cu_seqlens_q", "cu_seqlens_k"), self.lengths):
+                offsets = torch.tensor([0, *lengths]).cumsum(0).to(self.offset_type)
+                self.options[name] = offsets.numpy() if self.numpy else offsets
         sizes = lambdas.Sizes(self.batch, self.heads, self.queries, self.keys)
         for role, chance in (("score", 0.5), ("mask", 0.4)):
             if rng.random() < chance:
@@ -99,6 +125,8 @@ class Call:
 
     def present(self, tensor, rng):
         """A canonical batch × head × position × depth tensor as the call gets it."""
+        if self.lengths:
+            tensor = self.packed(tensor, 0 if tensor is self.canonical[0] else 1)
         tensor = self.laid_out(tensor, self.layout)
         view = rng.choice(VIEWS)
         self.features.append(view)
@@ -133,10 +161,12 @@ class Call:
     def visible(self, grids):
         """Which query sees which key: batch × head × query × key."""
         batch, head, query, key = grids
-        lengths = torch.as_tensor(self.options.get("kv_len", self.keys)).to(torch.int64).reshape(-1, 1, 1, 1)
-        seen = key < lengths
+        queries, keys = self.lengths or (self.queries, self.keys)
+        queries, keys = (torch.as_tensor(n).to(torch.int64).reshape(-1, 1, 1, 1) for n in (queries, keys))
+        lengths = torch.as_tensor(self.options["kv_len"]).to(torch.int64).reshape(-1, 1, 1, 1) if "kv_len" in self.options else keys
+        seen = (key < lengths) & (key < keys)
         causal = self.options.get("causal")
-        own = query + {"bottom_right": lengths - self.queries}.get(causal, causal if isinstance(causal, int) else 0)
+        own = query + {"bottom_right": lengths - queries}.get(causal, causal if isinstance(causal, int) else 0)
         if causal is not None:
             seen = seen & (key <= own)
         if "window" in self.options:

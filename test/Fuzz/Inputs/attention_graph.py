@@ -2,7 +2,7 @@
 
 What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every operand,
 strides, static and dynamic shapes, masks, score and weight regions, tallies, sinks, captures, lengths, scale, position,
-tiles, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
+tiles, packed sequences, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
 `features` (what it exercises, for the coverage report).
 """
 
@@ -88,6 +88,7 @@ class Graph:
             else:
                 self.keys = self.keys * 2 // 3
             self.heads = self.key_heads * self.group
+        self.draw_packing()
         self.note(f"type {self.element}")
         self.note("d_v ≠ d_k", self.depth != self.value_depth)
         self.note("grouped queries", self.group > 1)
@@ -98,6 +99,26 @@ class Graph:
         self.note("more keys than queries", self.queries < self.keys)
         self.note("small tiles", self.schedule is not None)
         self.note("several tiles of keys", self.keys > (64 if self.schedule else 512))
+
+    def draw_packing(self):
+        """Whether queries, keys or both are packed: `self.packed` has the lengths of their sequences, which are batches,
+        `self.rows` how many positions the tensors have."""
+        rng = random.Random(f"{self.seed} packed")
+        self.packed, self.rows = {}, {"q": self.queries, "kv": self.keys}
+        if rng.random() >= 0.15:
+            return
+        most = int(6e6 // max(self.heads * self.queries * self.keys * (self.depth + self.value_depth), 1))
+        self.batches = rng.randint(min(self.batches, 1), max(1, min(most, 6)))
+        for role in rng.choice([["q", "kv"]] * 3 + [["q"], ["kv"]]):
+            longest = self.rows[role]
+            lengths = [rng.choice([0, 1, longest, rng.randint(0, longest)]) for _ in range(self.batches)]
+            self.packed[role] = [min(length, longest) for length in lengths]
+            self.rows[role] = sum(self.packed[role]) + rng.choice([0, 0, 0, 5])
+            self.note("rows of no sequence", self.rows[role] > sum(self.packed[role]))
+            self.note("a sequence of 0", 0 in self.packed[role])
+            self.note("a sequence of 1", 1 in self.packed[role])
+        self.note("packed " + " and ".join(self.packed))
+        self.note("no sequence", self.batches == 0)
 
     def note(self, feature, holds=True):
         if holds:
@@ -144,13 +165,20 @@ class Graph:
                 self.note("a length of 0", 0 in ends)
             self.note("a length beyond the extent", any(end > extent for end in ends))
             self.note("a negative length", any(end + start < 0 for end in ends))
-            self.ends[role] = [min(max(end, 0), extent) for end in ends]
+            lengths = self.packed.get(role, [extent] * len(ends))
+            self.ends[role] = [min(max(end, 0), length) for end, length in zip(ends, lengths)]
+            if role in self.packed:
+                offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+                element = self.rng.choice(["i32", "i64", "index"])
+                name = self.add_tensor(f"{role}_offsets", offsets, element, (0,) if self.rng.random() < 0.5 else ())
+                self.length_clauses.append(f"{role}_offsets({name} : {self.arguments[-1].mlir_type})")
 
     # --- query, key, value -------------------------------------------------------------------------------------------
 
-    def draw_dims(self, sizes):
-        """Some order of b, h, s, d; b and h may be left out where they are 1."""
+    def draw_dims(self, sizes, is_packed=False):
+        """Some order of b, h, s, d; b and h may be left out where they are 1, and b must where sequences are packed."""
         dims = [d for d in "bhsd" if not (d in "bh" and sizes[d] == 1 and self.rng.random() < 0.4)]
+        dims = [d for d in dims if not (is_packed and d == "b")]
         draw = self.rng.random()
         if draw < 0.25:
             dims = [d for d in "bshd" if d in dims]
@@ -172,7 +200,15 @@ class Graph:
         if self.nan_key and role == "key" and sizes["s"]:
             np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
         # What lies beyond a length must not matter, whatever it is.
-        ends = self.ends["q" if role == "query" else "kv"]
+        side = "q" if role == "query" else "kv"
+        ends = self.ends[side]
+        if side in self.packed:
+            rows, start = np.moveaxis(values, s, 0), 0
+            for end, length in zip(ends, self.packed[side]):
+                rows[start + end : start + length] = self.rng.choice([np.nan, np.inf, 1e30])
+                start += length
+            rows[start:] = self.rng.choice([np.nan, np.inf, 1e30])
+            return values.astype(np.float64)
         for batch in range(sizes["b"]):
             if ends[batch] < sizes["s"]:
                 one = np.moveaxis(values, dims.index("b"), 0)[batch] if "b" in dims else values
@@ -183,7 +219,7 @@ class Graph:
 
     def draw_operand(self, role, sizes):
         """Makes the argument and, where it is strided, its slice. Returns name, dims and type."""
-        dims = self.draw_dims(sizes)
+        dims = self.draw_dims(sizes, ("q" if role == "query" else "kv") in self.packed)
         values = self.draw_values(role, dims, sizes)
         if self.rng.random() < 0.22 and values.size:
             return self.draw_slice(role, dims, values)
@@ -226,9 +262,9 @@ class Graph:
         self.note("NaN in a query", self.nan_query)
         self.note("NaN in a key", self.nan_key)
         self.note(f"dynamic extents: {self.dynamic}")
-        sizes = {"b": self.batches, "h": self.heads, "s": self.queries, "d": self.depth}
+        sizes = {"b": self.batches, "h": self.heads, "s": self.rows["q"], "d": self.depth}
         self.query = self.draw_operand("query", sizes)
-        sizes = {"b": self.batches, "h": self.key_heads, "s": self.keys, "d": self.depth}
+        sizes = {"b": self.batches, "h": self.key_heads, "s": self.rows["kv"], "d": self.depth}
         self.key = self.draw_operand("key", sizes)
         self.value = self.draw_operand("value", {**sizes, "d": self.value_depth})
 
@@ -308,8 +344,8 @@ class Graph:
         self.note("max", has_max)
         self.note("argmax", has_argmax)
 
-        sizes = {"b": self.batches, "h": self.heads, "s": self.queries, "d": self.value_depth}
-        dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes)
+        sizes = {"b": self.batches, "h": self.heads, "s": self.rows["q"], "d": self.value_depth}
+        dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes, "q" in self.packed)
         self.note("output in another layout", dims != self.query[1])
         if dims != self.query[1]:
             clauses.append(f"out[{','.join(dims)}]")

@@ -94,6 +94,9 @@ static void substituteArguments(func::FuncOp function, ArrayRef<WorkArgument> ar
 std::optional<Work> saccade::attn::countWork(func::FuncOp function, ArrayRef<WorkArgument> arguments) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return std::nullopt;
+  // How much is in packed sequences no extent says.
+  if (llvm::any_of(function.getOps<AttentionOp>(), [](AttentionOp op) { return op.isPacked(); }))
+    return std::nullopt;
   OwningOpRef<func::FuncOp> copy = function.clone();
   Operation *terminator = copy->getBody().front().getTerminator();
   OpBuilder builder(terminator);

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -72,14 +73,15 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.resolveOperand(clauses.key, types[1], result.operands) ||
       parser.resolveOperand(clauses.value, types[2], result.operands) ||
       resolve(clauses.captures, ArrayRef<Type>(clauses.captureTypes)) || resolveOptional(clauses.queryLength) ||
-      resolveOptional(clauses.keyLength) || resolveOptional(clauses.scaleValue) ||
+      resolveOptional(clauses.keyLength) || resolveOptional(clauses.queryOffsets) ||
+      resolveOptional(clauses.keyOffsets) || resolveOptional(clauses.scaleValue) ||
       resolve(clauses.at, ArrayRef<Type>(atTypes)) || resolveOptional(clauses.sink))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
   llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                                clauses.keyLength ? 1 : 0, clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()),
-                                clauses.sink ? 1 : 0}),
+                                clauses.keyLength ? 1 : 0, clauses.queryOffsets ? 1 : 0, clauses.keyOffsets ? 1 : 0,
+                                clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.sink ? 1 : 0}),
              properties.operandSegmentSizes.begin());
   llvm::copy(resultSizes, properties.resultSegmentSizes.begin());
   properties.query_dims = clauses.queryDims;
@@ -94,8 +96,11 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void AttentionOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this, getQLen(), getKvLen());
-  if (Value sink = getSink())
-    printer << " sink(" << sink << " : " << sink.getType() << ')';
+  for (auto [clause, operand] :
+       {std::pair("q_offsets", Value(getQOffsets())), std::pair("kv_offsets", Value(getKvOffsets())),
+        std::pair("sink", getSink())})
+    if (operand)
+      printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
   if (getOutputDims() != getQueryDims()) {
     printer << " out";
     printDims(printer, getOutputDims());
@@ -156,6 +161,25 @@ SmallVector<Dim> AttentionOp::getResultDims(Value result) {
   return dims;
 }
 
+int64_t AttentionOp::getStaticBatches(Role role) {
+  if (Value offsets = getOffsets(role)) {
+    int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
+    return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
+  }
+  bool isQuery = role == Role::Query;
+  return getStaticDimSize(isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(), Dim::Batch);
+}
+
+OpFoldResult AttentionOp::getBatches(OpBuilder &b, Role role) {
+  bool isQuery = role == Role::Query;
+  Value offsets = getOffsets(role);
+  if (!offsets)
+    return getDimSize(b, getLoc(), isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(), Dim::Batch);
+  AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
+  auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
+  return affine::makeComposedFoldedAffineMax(b, getLoc(), map, {tensor::getMixedSize(b, getLoc(), offsets, 0)});
+}
+
 /// A result besides the output: one number, or one for each bin, a row of the output.
 static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value result, Type element) {
   auto type = cast<RankedTensorType>(result.getType());
@@ -207,14 +231,30 @@ static LogicalResult verifySink(AttentionOp op) {
                                   type.getDimSize(0));
 }
 
+/// Packed operands have no batches but their sequences.
+static LogicalResult verifyOffsets(AttentionOp op) {
+  for (auto [role, dims, clause, offsets] :
+       {std::tuple("query", op.getQueryDims(), "q_offsets", op.getQOffsets()),
+        std::tuple("key", op.getKeyDims(), "kv_offsets", op.getKvOffsets()),
+        std::tuple("value", op.getValueDims(), "kv_offsets", op.getKvOffsets())}) {
+    if (!offsets)
+      continue;
+    if (dims.position(Dim::Batch))
+      return op.emitOpError() << role << " names dimension 'b', but is packed by " << clause
+                              << ": its sequences lie behind each other along 's'";
+    if (cast<RankedTensorType>(offsets.getType()).getDimSize(0) == 0)
+      return op.emitOpError() << clause << " has no element, expected one more than there are sequences";
+  }
+  return success();
+}
+
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyOperands(*this)) || failed(verifyOutput(*this)) || failed(verifyRowResults(*this)) ||
-      failed(verifySink(*this)))
+  if (failed(verifyOffsets(*this)) || failed(verifyOperands(*this)) || failed(verifyOutput(*this)) ||
+      failed(verifyRowResults(*this)) || failed(verifySink(*this)))
     return failure();
   for (auto [role, length] : {std::pair("q_len", getQLen()), std::pair("kv_len", getKvLen())}) {
     auto type = length ? dyn_cast<RankedTensorType>(length.getType()) : nullptr;
-    if (type && failed(verifySameExtent(*this, "batch size", "query",
-                                        getStaticDimSize(getQuery(), getQueryDims(), Dim::Batch), role,
+    if (type && failed(verifySameExtent(*this, "batch size", "query", getStaticBatches(Role::Query), role,
                                         type.getDimSize(0))))
       return failure();
   }

@@ -101,6 +101,8 @@ SmallVector<Range> AttentionOp::getIterationDomain(OpBuilder &b) {
 FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult> offsets,
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
+  if (isPacked())
+    return emitOpError() << "is packed; attn-tile-queries cuts it into its sequences first";
   TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop], offsets[HeadLoop],
                       sizes[HeadLoop],    offsets[QueryLoop], sizes[QueryLoop]};
   auto [keyHead, keyHeadCount] = keyHeads(b, *this, query.head, query.heads);
@@ -140,7 +142,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
   auto tiled = AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getRowMax()),
                                    typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
-                                   valueTile, getCaptures(), queryLength, keyLength, getScaleValue(), at, sink,
+                                   valueTile, getCaptures(), queryLength, keyLength, /*q_offsets=*/Value(),
+                                   /*kv_offsets=*/Value(), getScaleValue(), at, sink,
                                    getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
                                    getScaleAttr(), getScheduleAttr(), getFewAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);

@@ -124,8 +124,8 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
   while (succeeded(
-      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "scale", "at", "sink", "into", "mask",
-                                            "score", "weight", "tally", "lse", "max", "argmax", "out"}))) {
+      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "q_offsets", "kv_offsets", "scale", "at", "sink",
+                                            "into", "mask", "score", "weight", "tally", "lse", "max", "argmax", "out"}))) {
     bool isRegion = clause == "mask" || clause == "score" || clause == "weight" || clause == "tally";
     if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
@@ -138,6 +138,10 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseTyped(parser, clauses.queryLength);
     else if (clause == "kv_len")
       result = parseTyped(parser, clauses.keyLength);
+    else if (clause == "q_offsets")
+      result = parseTyped(parser, clauses.queryOffsets);
+    else if (clause == "kv_offsets")
+      result = parseTyped(parser, clauses.keyOffsets);
     else if (clause == "scale")
       result = parseScale(parser, clauses);
     else if (clause == "at")

@@ -25,7 +25,7 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// As region arguments: see `getCapturedType`.
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, scaleValue, sink;
+  std::optional<Typed> queryLength, keyLength, queryOffsets, keyOffsets, scaleValue, sink;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.

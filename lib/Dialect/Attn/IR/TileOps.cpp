@@ -65,6 +65,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.wantsLse || clauses.wantsMax || clauses.wantsArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
                                  "makes the results");
+  if (clauses.queryOffsets || clauses.keyOffsets)
+    return parser.emitError(loc, "'q_offsets' and 'kv_offsets' belong to attn.attention; a tile is of one sequence");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();

@@ -122,10 +122,14 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
       return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(operand) << ", but query has "
                                << elementType;
   auto size = [](Value operand, DimsAttr dims, Dim dim) { return getStaticDimSize(operand, dims, dim); };
-  if (failed(verifySameExtent(op, "batch size", "query", size(query, queryDims, Dim::Batch), "key",
-                              size(key, keyDims, Dim::Batch))) ||
-      failed(verifySameExtent(op, "batch size", "query", size(query, queryDims, Dim::Batch), "value",
-                              size(value, valueDims, Dim::Batch))) ||
+  int64_t queryBatches = size(query, queryDims, Dim::Batch), keyBatches = size(key, keyDims, Dim::Batch),
+          valueBatches = size(value, valueDims, Dim::Batch);
+  if (auto whole = dyn_cast<AttentionOp>(op.getOperation())) {
+    queryBatches = whole.getStaticBatches(Role::Query), keyBatches = whole.getStaticBatches(Role::Key);
+    valueBatches = whole.getKvOffsets() ? keyBatches : valueBatches;
+  }
+  if (failed(verifySameExtent(op, "batch size", "query", queryBatches, "key", keyBatches)) ||
+      failed(verifySameExtent(op, "batch size", "query", queryBatches, "value", valueBatches)) ||
       failed(verifySameExtent(op, "head count", "key", size(key, keyDims, Dim::Head), "value",
                               size(value, valueDims, Dim::Head))) ||
       failed(verifySameExtent(op, "length", "key", size(key, keyDims, Dim::Seq), "value",

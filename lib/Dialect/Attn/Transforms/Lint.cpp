@@ -29,7 +29,7 @@ static int64_t getHeadSize(AttentionOp op) { return getStaticDimSize(op.getQuery
 /// The number of queries or keys, dynamic where positions or lengths are given at run time.
 static int64_t getLength(AttentionOp op, Role role) {
   bool isQuery = role == Role::Query;
-  if (!op.getAt().empty() || (isQuery ? op.getQLen() : op.getKvLen()))
+  if (!op.getAt().empty() || op.getOffsets(role) || (isQuery ? op.getQLen() : op.getKvLen()))
     return ShapedType::kDynamic;
   return isQuery ? getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Seq)
                  : getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -65,8 +66,13 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   auto query = [&](Dim dim) { return size(op.getQuery(), op.getQueryDims(), dim); };
   auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
   auto value = [&](Dim dim) { return size(op.getValue(), op.getValueDims(), dim); };
-  requireSame(key(Dim::Batch), query(Dim::Batch), "key has another batch size than query");
-  requireSame(value(Dim::Batch), query(Dim::Batch), "value has another batch size than query");
+  for (Role role : {Role::Query, Role::Key})
+    if (op.getOffsets(role))
+      addForOffsets(op, role);
+  OpFoldResult batches = op.getBatches(builder, Role::Query);
+  requireSame(op.getBatches(builder, Role::Key), batches, "key has another batch size than query");
+  if (!op.getKvOffsets())
+    requireSame(value(Dim::Batch), batches, "value has another batch size than query");
   requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
   requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
@@ -85,11 +91,63 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   }
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
-      requireSame(extent(length, 0), query(Dim::Batch), Twine(role) + " has another batch size than query");
+      requireSame(extent(length, 0), batches, Twine(role) + " has another batch size than query");
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
     requireSame(extent(op.getSink(), 0), queryHeads, "sink has another head count than query");
   for (const NamedRegion &named : getNamedRegions(op))
     named.region->walk([&](tensor::ExtractOp read) { addForCapture(op, read, *named.region, !named.isMask()); });
+}
+
+/// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at: what
+/// a program computes is not known before it runs, and cut off where it makes no sense.
+void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
+  Value offsets = op.getOffsets(role);
+  while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
+    offsets = cast.getSource();
+  auto type = dyn_cast<RankedTensorType>(offsets.getType());
+  if (!type || !isa<BlockArgument>(offsets))
+    return;
+  bool isQuery = role == Role::Query;
+  StringRef clause = isQuery ? "q_offsets" : "kv_offsets", rows = isQuery ? "query" : "key";
+  auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(builder, loc, value); };
+  auto compare = [&](arith::CmpIPredicate predicate, Value left, Value right) -> Value {
+    return arith::CmpIOp::create(builder, loc, predicate, left, right);
+  };
+  Value size = materialize(extent(offsets, 0)), one = index(1);
+  require(compare(arith::CmpIPredicate::sge, size, one), size, one, clause + " has no element", "at least ");
+  Value total = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
+                                       isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+  // Of the first element that is wrong: what about it (1, 2, 3), it, and what it had to be; and the element before.
+  enum Problem : int64_t { None, Begins, Descends, Leaves };
+  Value state[] = {zero, zero, zero, zero};
+  auto loop = scf::ForOp::create(
+      builder, loc, zero, size, one, state, [&](OpBuilder &, Location, Value i, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(builder);
+        builder.setInsertionPointToEnd(i.getParentBlock());
+        Value offset = tensor::ExtractOp::create(builder, loc, offsets, i);
+        if (!offset.getType().isIndex())
+          offset = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), offset);
+        Value problem = carried[0], found = carried[1], wanted = carried[2], before = carried[3];
+        auto refuse = [&](Value isWrong, Problem what, Value wantedHere) {
+          Value isFirst = compare(arith::CmpIPredicate::eq, problem, zero);
+          Value applies = arith::AndIOp::create(builder, loc, isFirst, isWrong);
+          problem = arith::SelectOp::create(builder, loc, applies, index(what), problem);
+          found = arith::SelectOp::create(builder, loc, applies, offset, found);
+          wanted = arith::SelectOp::create(builder, loc, applies, wantedHere, wanted);
+        };
+        Value isAhead = compare(arith::CmpIPredicate::ne, offset, zero);
+        Value isFirst = compare(arith::CmpIPredicate::eq, i, zero);
+        refuse(arith::AndIOp::create(builder, loc, isFirst, isAhead), Begins, zero);
+        refuse(compare(arith::CmpIPredicate::slt, offset, before), Descends, before);
+        refuse(compare(arith::CmpIPredicate::sgt, offset, total), Leaves, total);
+        scf::YieldOp::create(builder, loc, ValueRange{problem, found, wanted, offset});
+      });
+  auto isNot = [&](Problem problem) { return compare(arith::CmpIPredicate::ne, loop.getResult(0), index(problem)); };
+  require(isNot(Begins), loop.getResult(1), loop.getResult(2), clause + " has another first element");
+  require(isNot(Descends), loop.getResult(1), loop.getResult(2), clause + " has an element below the one before it",
+          "at least ");
+  require(isNot(Leaves), loop.getResult(1), loop.getResult(2), clause + " leads beyond the rows of " + rows,
+          "at most ");
 }
 
 /// A captured tensor that is read at a plain batch, head, query or key index must reach that far.
@@ -116,9 +174,11 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
                           {arguments.query, "query length", op.getQuery(), op.getQueryDims(), Dim::Seq},
                           {arguments.key, "key length", op.getKey(), op.getKeyDims(), Dim::Seq}};
     for (auto [i, role] : llvm::enumerate(roles)) {
-      if (index != role.argument || (i >= 2 && isBounded))
+      bool isPacked = (i == 2 && op.getQOffsets()) || (i == 3 && op.getKvOffsets());
+      if (index != role.argument || (i >= 2 && isBounded) || isPacked)
         continue;
-      Value needed = materialize(getDimSize(builder, loc, role.operand, role.dims, role.dim));
+      Value needed = materialize(role.dim == Dim::Batch ? op.getBatches(builder, saccade::attn::Role::Query)
+                                                        : getDimSize(builder, loc, role.operand, role.dims, role.dim));
       if (!op.getAt().empty()) {
         Value start = op.getAt()[i];
         needed = arith::AddIOp::create(builder, loc, needed, start);

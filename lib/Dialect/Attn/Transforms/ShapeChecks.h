@@ -38,6 +38,7 @@ private:
   void addForCast(mlir::tensor::CastOp op);
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
+  void addForOffsets(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);

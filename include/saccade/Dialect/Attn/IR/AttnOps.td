@@ -17,6 +17,8 @@ def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
 def Attn_Sink : AnyTypeOf<[AnyFloat, 1DTensorOf<[AnyFloat]>], "a number or one number a head">;
 def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer a batch">;
 
+def Attn_Offsets : 1DTensorOf<[I32, I64, Index]>;
+
 def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments,
     IsolatedFromAbove,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
@@ -34,6 +36,11 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     - `captures(...)`: tensors and scalars that the regions read; they arrive as the last region arguments.
     - `q_len(...)`, `kv_len(...)`: the absolute position at which queries and keys end, an index or one integer a
       batch. They are loop bounds, not masks. Rows from `q_len` on give 0 (log-sum-exp −inf).
+    - `q_offsets(...)`, `kv_offsets(...)`: queries, or keys and values, are packed: sequences of any lengths lie behind each
+      other along `s`, and there is no `b`. Element i is where sequence i begins and sequence i − 1 ends: 0 first,
+      ascending, one element more than there are sequences. A sequence is a batch, and all positions, lengths and region
+      arguments count within it. Results are packed as queries are. Rows behind the last offset belong to no sequence
+      and give 0 (log-sum-exp −inf).
     - `scale(...)`: a constant or a scalar; 1/sqrt(depth of keys) without it.
     - `at(%b, %h, %q, %k)`: the absolute position of element 0. Region arguments are absolute.
     - `sink(...)`: one more score of every row, a number or one a head (element 0 is the first head of the query), that
@@ -68,6 +75,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
   }];
   let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                        Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
+                       Optional<Attn_Offsets>:$q_offsets, Optional<Attn_Offsets>:$kv_offsets,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
@@ -84,6 +92,17 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     /// The dimensions of a result: those of the output; for others those of b, h, s that it has, in this order, and `d`
     /// for the bins of a tally.
     ::llvm::SmallVector<::saccade::attn::Dim> getResultDims(::mlir::Value result);
+
+    /// Whether queries or keys are packed.
+    bool isPacked() { return getQOffsets() || getKvOffsets(); }
+    /// The offsets that pack queries, or keys and values; null where they are not packed.
+    ::mlir::Value getOffsets(::saccade::attn::Role role) {
+      return role == ::saccade::attn::Role::Query ? getQOffsets() : getKvOffsets();
+    }
+    /// How many batches queries or keys have; packed sequences are batches.
+    ::mlir::OpFoldResult getBatches(::mlir::OpBuilder &b, ::saccade::attn::Role role);
+    /// The same where it is static, else `ShapedType::kDynamic`.
+    int64_t getStaticBatches(::saccade::attn::Role role);
   }];
 }
 

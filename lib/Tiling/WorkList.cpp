@@ -1,0 +1,220 @@
+//===- WorkList.cpp - The work items of packed attention ----------------------===//
+//
+// All of it is serial code in front of the tasks, in time and memory proportional to the number of sequences and items.
+//
+//===----------------------------------------------------------------------===//
+#include "WorkList.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+namespace {
+
+/// Index arithmetic, and loops that carry tensors of indices.
+struct Emitter {
+  OpBuilder &b;
+  Location loc;
+
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+  Value max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
+  Value isEqual(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y); }
+  Value table(Value size) {
+    return tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(size)}, b.getIndexType());
+  }
+  Value get(Value table, Value i) {
+    Value number = tensor::ExtractOp::create(b, loc, table, i);
+    return number.getType().isIndex() ? number : arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+  }
+  Value set(Value table, Value i, Value number) { return tensor::InsertOp::create(b, loc, number, table, i); }
+
+  /// for i = begin ... end − 1: carried = body(i, carried)
+  SmallVector<Value> loop(Value begin, Value end, ValueRange carried,
+                          function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+    auto result = scf::ForOp::create(b, loc, begin, end, constant(1), carried,
+                                     [&](OpBuilder &nested, Location, Value i, ValueRange state) {
+                                       OpBuilder::InsertionGuard guard(b);
+                                       b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+                                       scf::YieldOp::create(b, loc, body(i, state));
+                                     });
+    return SmallVector<Value>(result.getResults());
+  }
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Sequences
+//===----------------------------------------------------------------------===//
+
+Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
+  Emitter e{b, op.getLoc()};
+  given = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
+  bool takesRest = op.getQOffsets() != nullptr;
+  count = takesRest ? e.add(given, e.constant(1)) : given;
+  auto total = [&](Value operand, DimsAttr dims) {
+    return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
+  };
+  if (op.getQOffsets())
+    queryStarts = normalize(b, op.getQOffsets(), total(op.getQuery(), op.getQueryDims()), takesRest);
+  if (op.getKvOffsets())
+    keyStarts = normalize(b, op.getKvOffsets(), total(op.getKey(), op.getKeyDims()), takesRest);
+}
+
+/// Offsets between 0 and `total` that ascend from 0. With `takesRest` there is one sequence more, of what is left of the
+/// queries; it has no keys.
+Value Sequences::normalize(OpBuilder &b, Value offsets, Value total, bool takesRest) {
+  Emitter e{b, op.getLoc()};
+  Value zero = e.constant(0), one = e.constant(1), end = e.add(given, one);
+  Value starts = e.set(e.table(e.add(count, one)), zero, zero);
+  SmallVector<Value> result = e.loop(one, end, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+    Value offset = e.min(e.max(e.get(offsets, i), carried[1]), total);
+    return {e.set(carried[0], i, offset), offset};
+  });
+  if (!takesRest)
+    return result[0];
+  return e.set(result[0], end, offsets == op.getQOffsets() ? total : result[1]);
+}
+
+Value Sequences::start(OpBuilder &b, Role role, Value number) {
+  Emitter e{b, op.getLoc()};
+  Value starts = role == Role::Query ? queryStarts : keyStarts;
+  return starts ? e.get(starts, number) : e.constant(0);
+}
+
+Value Sequences::length(OpBuilder &b, Role role, Value number) {
+  Emitter e{b, op.getLoc()};
+  bool isQuery = role == Role::Query;
+  if (Value starts = isQuery ? queryStarts : keyStarts)
+    return e.sub(e.get(starts, e.add(number, e.constant(1))), e.get(starts, number));
+  Value extent = getValueOrCreateConstantIndexOp(
+      b, e.loc, getDimSize(b, e.loc, isQuery ? op.getQuery() : op.getKey(),
+                           isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+  // What is left of the queries has no keys.
+  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.constant(0), extent) : extent;
+}
+
+/// `q_len` or `kv_len` of a sequence; `rest` for the rows that belong to none.
+Value Sequences::lengthOperand(OpBuilder &b, Value length, Value number, Value rest) {
+  Emitter e{b, op.getLoc()};
+  if (!length || !isa<RankedTensorType>(length.getType()))
+    return length;
+  if (!queryStarts)
+    return e.get(length, number);
+  auto branch = scf::IfOp::create(b, e.loc, b.getIndexType(), e.isEqual(number, given), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, e.loc, rest);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, e.loc, e.get(length, number));
+  return branch.getResult(0);
+}
+
+AttentionOp Sequences::extract(OpBuilder &b, Value number) {
+  Emitter e{b, op.getLoc()};
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Value queries = length(b, Role::Query, number), keys = length(b, Role::Key, number);
+  auto slice = [&](Value operand, DimsAttr dims, Role role) -> Value {
+    bool isPacked = op.getOffsets(role) != nullptr;
+    SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), one);
+    for (Dim dim : dims.getDims()) {
+      bool isWhole = dim == Dim::Head || dim == Dim::Depth || (dim == Dim::Seq && !isPacked && role == Role::Query);
+      offsets.push_back(isWhole             ? zero
+                        : dim == Dim::Batch ? getAsOpFoldResult(number)
+                                            : getAsOpFoldResult(start(b, role, number)));
+      sizes.push_back(isWhole             ? getDimSize(b, e.loc, operand, dims, dim)
+                      : dim == Dim::Batch ? one
+                                          : getAsOpFoldResult(role == Role::Query ? queries : keys));
+      // The rows that belong to no sequence belong to no batch of the keys either: they take none of the first one.
+      if (dim == Dim::Batch && queryStarts)
+        offsets.back() =
+            arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.constant(0), number).getResult();
+    }
+    return tensor::ExtractSliceOp::create(b, e.loc, operand, offsets, sizes, strides);
+  };
+  Value query = slice(op.getQuery(), op.getQueryDims(), Role::Query);
+  Value key = slice(op.getKey(), op.getKeyDims(), Role::Key);
+  Value value = slice(op.getValue(), op.getValueDims(), Role::Key);
+
+  SmallVector<Value> at(4, e.constant(0));
+  if (!op.getAt().empty())
+    at = SmallVector<Value>(op.getAt());
+  at[0] = e.add(at[0], number);
+  // No row counts of those that belong to no sequence.
+  Value queryLength = lengthOperand(b, op.getQLen(), number, at[2]);
+  if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
+    Value all = queryLength ? queryLength : e.add(at[2], queries);
+    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, given), at[2], all);
+  }
+  SmallVector<Type> types;
+  for (Value result : op->getResults()) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), shape))
+      extent = dim == Dim::Batch ? 1 : dim == Dim::Seq && queryStarts ? ShapedType::kDynamic : extent;
+    types.push_back(type.clone(shape));
+  }
+  auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
+  auto sequence = AttentionOp::create(
+      b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getRowMax()), typeOf(op.getArgmax()),
+      ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(), queryLength,
+      lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]), /*q_offsets=*/Value(), /*kv_offsets=*/Value(), op.getScaleValue(), at,
+      op.getSink(), op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(),
+      op.getScaleAttr(), op.getScheduleAttr(), op.getFewAttr(), op.getTallyRegions().size());
+  cloneRegions(op, sequence);
+  return sequence;
+}
+
+//===----------------------------------------------------------------------===//
+// Work list
+//===----------------------------------------------------------------------===//
+
+WorkList saccade::listItems(OpBuilder &b, Location loc, Value count,
+                            function_ref<Value(OpBuilder &, Value)> partsOf,
+                            function_ref<Value(OpBuilder &, Value)> costOf) {
+  Emitter e{b, loc};
+  // A counting sort: the fewer zeros lead the cost, the earlier.
+  constexpr int64_t buckets = 65;
+  Value zero = e.constant(0), most = e.constant(buckets);
+  auto bucketOf = [&](Value i) -> Value {
+    Value cost = arith::IndexCastOp::create(b, loc, b.getI64Type(), costOf(b, i));
+    Value zeros = math::CountLeadingZerosOp::create(b, loc, cost);
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), zeros);
+  };
+  Value places = e.table(most);
+  places = e.loop(zero, most, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+    return {e.set(carried[0], i, zero)};
+  })[0];
+  places = e.loop(zero, count, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+    Value bucket = bucketOf(i);
+    return {e.set(carried[0], bucket, e.add(e.get(carried[0], bucket), partsOf(b, i)))};
+  })[0];
+  SmallVector<Value> summed =
+      e.loop(zero, most, {places, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+        Value here = e.get(carried[0], i);
+        return {e.set(carried[0], i, carried[1]), e.add(carried[1], here)};
+      });
+  WorkList list;
+  list.count = summed[1];
+  SmallVector<Value> filled = e.loop(
+      zero, count, {summed[0], e.table(count), e.table(list.count)},
+      [&](Value i, ValueRange carried) -> SmallVector<Value> {
+        Value bucket = bucketOf(i), first = e.get(carried[0], bucket), end = e.add(first, partsOf(b, i));
+        Value sequences = e.loop(first, end, carried[2], [&](Value item, ValueRange inner) -> SmallVector<Value> {
+          return {e.set(inner[0], item, i)};
+        })[0];
+        return {e.set(carried[0], bucket, end), e.set(carried[1], i, first), sequences};
+      });
+  list.firsts = filled[1];
+  list.sequences = filled[2];
+  return list;
+}
