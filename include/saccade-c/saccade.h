@@ -73,6 +73,12 @@ SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *s
 SACCADE_API SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, size_t size, const char *name,
                                              const SaccadeOption *options, size_t num_options, const char *stage,
                                              char **text);
+/* The report of saccade-compile --explain: of each attention its kernels, and what is proved of its mask and softmax.
+ * `sizes` (NULL: none): "[FUNCTION:]NAME=NUMBER,...", several of these with ';' between them: b, h, q and k where they
+ * are dynamic, and integer arguments by their names; then tiles and work are counted and masks drawn. */
+SACCADE_API SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
+                                          const SaccadeOption *options, size_t num_options, const char *sizes,
+                                          char **text);
 SACCADE_API void saccade_text_free(char *text);
 
 /* What a context's compilations came to. */

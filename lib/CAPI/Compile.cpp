@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
+#include "saccade/Pipeline/Explain.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
@@ -188,6 +189,24 @@ static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrit
   return llvm::Error::success();
 }
 
+/// Makes a text for the caller; `print` writes it, on a thread that deep programs do not overflow.
+static SaccadeResult makeText(SaccadeContext *context, Request &request, char **text,
+                              llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> print) {
+  llvm::SmallString<0> printed;
+  llvm::raw_svector_ostream os(printed);
+  std::optional<llvm::Error> error;
+  if (!runOnLargeStack(request.source.size(), [&] { error.emplace(print(os)); }))
+    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for a thread to compile on");
+  SaccadeResult result = finish(context, request, std::move(*error));
+  if (result != SACCADE_OK)
+    return result;
+  *text = static_cast<char *>(std::malloc(printed.size() + 1));
+  if (!*text)
+    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for the text of " + llvm::Twine(printed.size()) + " bytes");
+  std::memcpy(*text, printed.c_str(), printed.size() + 1);
+  return result;
+}
+
 SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, size_t size, const char *name,
                                  const SaccadeOption *options, size_t num_options, const char *stage, char **text) {
   if (!text || !stage)
@@ -201,19 +220,37 @@ SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, si
   if (!llvm::is_contained(stages, stage))
     return refuse(SACCADE_VALUE_ERROR,
                   "there is no stage '" + llvm::Twine(stage) + "', wanted one of " + llvm::join(stages, ", "));
-  llvm::SmallString<0> printed;
-  llvm::raw_svector_ostream os(printed);
-  std::optional<llvm::Error> error;
-  if (!runOnLargeStack(request->source.size(), [&] { error.emplace(printStage(*request, stage, os)); }))
-    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for a thread to compile on");
-  SaccadeResult result = finish(context, *request, std::move(*error));
-  if (result != SACCADE_OK)
-    return result;
-  *text = static_cast<char *>(std::malloc(printed.size() + 1));
-  if (!*text)
-    return refuse(SACCADE_OUT_OF_MEMORY, "no memory for the text of " + llvm::Twine(printed.size()) + " bytes");
-  std::memcpy(*text, printed.c_str(), printed.size() + 1);
-  return result;
+  return makeText(context, *request, text,
+                  [&](llvm::raw_pwrite_stream &os) { return printStage(*request, stage, os); });
+}
+
+static llvm::Error printExplanation(Request &request, std::vector<GivenSize> sizes, llvm::raw_pwrite_stream &os) {
+  Source source;
+  if (failed(source.parse(llvm::MemoryBuffer::getMemBufferCopy(request.source, request.name), request.sink())))
+    return llvm::createStringError("the program could not be parsed");
+  std::unique_ptr<Explanation> explanation = Explanation::create(source.module(), request.options, std::move(sizes));
+  if (!explanation || failed(runPipeline(source.module(), request.options)))
+    return llvm::createStringError("the program was refused");
+  explanation->addKernels(source.module());
+  explanation->print(os);
+  for (const std::string &size : explanation->unusedSizes())
+    request.diagnostics.emplace_back(SACCADE_WARNING, "no attention has a use for the size '" + size + "'");
+  return llvm::Error::success();
+}
+
+SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
+                              const SaccadeOption *options, size_t num_options, const char *sizes, char **text) {
+  if (!text)
+    return refuse(SACCADE_VALUE_ERROR, "the place for the text is NULL");
+  *text = nullptr;
+  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
+  if (!request)
+    return SACCADE_VALUE_ERROR;
+  llvm::Expected<std::vector<GivenSize>> given = parseGivenSizes(sizes ? sizes : "");
+  if (!given)
+    return refuse(SACCADE_VALUE_ERROR, llvm::toString(given.takeError()));
+  return makeText(context, *request, text,
+                  [&](llvm::raw_pwrite_stream &os) { return printExplanation(*request, std::move(*given), os); });
 }
 
 void saccade_text_free(char *text) { std::free(text); }

@@ -11,6 +11,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -283,6 +285,8 @@ SmallVector<Value> Tiler::accumulateChunk(ValueRange state, Value batch, Value k
       namesWithout(op.getKeyDims(), {Dim::Batch, Dim::Head}), namesWithout(op.getValueDims(), {Dim::Batch, Dim::Head}),
       op.getScaleAttr(), /*final=*/false, ScheduleAttr::get(op.getContext(), few.getRows(), few.getCols(), 0),
       /*in_place=*/true, /*tally_regionsCount=*/0);
+  if (getFiniteMax(op) == FiniteMax::EveryStep)
+    tile->setAttr(finiteMaxAttr, b.getUnitAttr());
   cloneRegions(op, tile);
   return llvm::to_vector(ValueRange(tile->getResults()));
 }

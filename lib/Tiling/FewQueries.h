@@ -10,9 +10,6 @@
 
 namespace saccade {
 
-/// Whether its states can be merged: `op` has no sink, weight region, tally or largest score.
-bool canBeCutAlongKeys(attn::AttentionOp op);
-
 /// Whether `op`, which has a `few` schedule, has few queries: a constant (i1) where that is known.
 mlir::Value hasFewQueries(mlir::OpBuilder &b, attn::AttentionOp op);
 

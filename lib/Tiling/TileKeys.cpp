@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
 #include <numbers>
@@ -224,6 +225,8 @@ SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange
                                    others.size() < 2 ? Value() : others[1], tileDims(op.getQueryDims()),
                                    tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(), isFinal,
                                    op.getScheduleAttr(), /*in_place=*/false, tallies);
+  if (getFiniteMax(op) != FiniteMax::Never)
+    tile->setAttr(finiteMaxAttr, b.getUnitAttr());
   auto copy = [](Region &from, Region &to) {
     IRMapping mapping;
     from.cloneInto(&to, mapping);

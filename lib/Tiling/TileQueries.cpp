@@ -37,6 +37,12 @@ static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, 
   return atLeast(rowGroup, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
 }
 
+int64_t saccade::queriesOfTask(MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule) {
+  OpBuilder b(context);
+  OpFoldResult size = chunkSize(b, b.getUnknownLoc(), b.getIndexAttr(queries), schedule.getRows());
+  return *getConstantIntValue(size);
+}
+
 namespace {
 
 struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {

@@ -74,6 +74,7 @@ _FUNCTIONS = {
     "saccade_context_set_diagnostic_handler": (None, [c_void_p, DiagnosticHandler, c_void_p]),
     "saccade_option_names": (c_char_p, []),
     "saccade_compile": (c_int, [*_PROGRAM, POINTER(c_void_p)]),
+    "saccade_explain": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
     "saccade_program_at": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
     "saccade_text_free": (None, [c_void_p]),
     "saccade_cache_info": (_CacheCounts, [c_void_p]),

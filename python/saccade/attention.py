@@ -104,9 +104,10 @@ def attention(
             where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
             over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
             Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
-            in its place does not. Negative indices count from the end. What is read beyond the end of a tensor is
-            unspecified, never a fault; only one indexed by b, h, i or j itself is refused where it is too short, unless
-            kv_len, or for a score what masks, may hold back the rest.
+            in its place does not. Negative indices count from the end. A tensor that is too short is refused as far as
+            that can be told before the call: indexed by b, h, i or j itself, unless kv_len, or for a score what masks,
+            may hold back the rest, and by what is computed from them, where the first or last of them shows it. Else
+            what is read beyond the end is unspecified, never a fault.
         mask: a function (b, h, i, j): whether query i sees key j, of your own or of saccade.masks. Traced likewise. What follows masks too; all
             must hold.
         weight: a function (p, b, h, i, j) from the weight p that the softmax gave key j to what its value is
@@ -290,12 +291,12 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
             is_pair: bool) -> None:
     """Raises what the compiled code said with our names for its arguments, where there are some. `is_pair`: whether out
     has two arrays."""
-    if found := re.search(r"capture #(\d+) is read by (.*) and is too small for it: (.*)", str(error)):
-        number, reader, rest = found.groups()
+    if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|begins behind) it: (.*)", str(error)):
+        number, reader, how, rest = found.groups()
         for role, function in functions:
             for name, value in variables(function):
                 if value is tensors[int(number)]:
-                    raise ValueError(f"'{name}', which {role} reads by {reader}, is too small for it: {rest}") from None
+                    raise ValueError(f"'{name}', which {role} reads by {reader}, {how} it: {rest}") from None
     if found := re.search(r"op (q|kv)_offsets (has|leads) (.*)", str(error)):
         raise ValueError(f"cu_seqlens_{'q' if found[1] == 'q' else 'k'} {found[2]} {found[3]}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):

@@ -73,13 +73,41 @@ class Module:
     def ir(self, stage: str) -> str:
         """The program after a stage of the compiler, as text: "transforms", "schedule", "tiling", ..., then "llvm" and
         "asm". ValueError for another name, with all that there are."""
+        return self._text(library().saccade_program_at, str(stage))[0]
+
+    @opaque
+    def explain(self, function: str | None = None, /, **sizes: int) -> str:
+        """A report: of each attention its kernels, what is proved of its mask and of its softmax, and, where sizes are
+        given, how many tiles are empty, full and partial, the work, and a picture of the mask.
+
+        Args:
+            function: the function that the sizes are for; None for all.
+            sizes: the extents b, h, q and k of an attention, where they are dynamic, and integer arguments of a function by
+                their names.
+
+        A size that nothing has a use for is a `saccade.Warning`. ValueError for one that is negative, TypeError for one that is
+        no int. Example:
+
+            >>> print(module.explain(b=1, q=4096, k=4096))
+        """
+        for name, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise TypeError(f"size {name} is {size!r:.80}, wanted an int")
+        given = ",".join(f"{name}={size}" for name, size in sizes.items())
+        text, diagnostics = self._text(library().saccade_explain, f"{function}:{given}" if function and given else given)
+        for diagnostic in diagnostics:
+            if "no attention has a use for" in diagnostic.text:
+                warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
+        return text
+
+    def _text(self, ask: Any, question: str) -> tuple[str, list[errors.Diagnostic]]:
+        """A text that the library makes of the program, and what was said meanwhile."""
         text = ctypes.c_void_p()
         with compiling() as (context, diagnostics):
-            arguments = self._arguments(context)
-            if error := library().saccade_program_at(*arguments, str(stage).encode(), ctypes.byref(text)):
+            if error := ask(*self._arguments(context), question.encode(), ctypes.byref(text)):
                 raise_error(error, tuple(diagnostics))
         try:
-            return ctypes.string_at(text.value).decode()
+            return ctypes.string_at(text.value).decode(), diagnostics
         finally:
             library().saccade_text_free(text)
 

@@ -79,6 +79,25 @@ static void missingArgumentsAreRefused(void) {
   CHECK(module == NULL && text == NULL);
 }
 
+static void aProgramIsExplained(void) {
+  char *text = NULL;
+  const char *sizes = "attend:q=32,k=48,b=1,h=2";
+  CHECK(saccade_explain(context, attendText, strlen(attendText), "test.mlir", NULL, 0, NULL, &text) == SACCADE_OK);
+  CHECK(strstr(text, "attention in 'attend'") == text && strstr(text, "kernel family") != NULL);
+  saccade_text_free(text);
+  CHECK(saccade_explain(context, attendText, strlen(attendText), "test.mlir", NULL, 0, sizes, &text) == SACCADE_OK);
+  CHECK(strstr(text, "tiles: ") != NULL);
+  saccade_text_free(text);
+  text = NULL;
+  CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q=-1", &text) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("size 'q=-1' is negative");
+  CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q", &text) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("'q' is no size, wanted NAME=NUMBER, as in q=4096");
+  CHECK(saccade_explain(context, "module {", 8, NULL, NULL, 0, NULL, &text) == SACCADE_REFUSED && text == NULL);
+  CHECK(saccade_explain(context, attendText, 1, NULL, NULL, 0, NULL, NULL) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("the place for the text is NULL");
+}
+
 static void everyStageCanBeSeen(void) {
   static const char *const stages[][2] = {{"transforms", "attn.attention"},
                                           {"tiling", "attn.accumulate"},
@@ -107,6 +126,7 @@ int main(void) {
   otherOptionsAreRefused();
   missingArgumentsAreRefused();
   everyStageCanBeSeen();
+  aProgramIsExplained();
   saccade_context_destroy(context);
   return 0;
 }

@@ -75,6 +75,18 @@ assert "attn.attention" in module.ir("transforms") and "attn.accumulate" in modu
 assert "define" in module.ir("llvm") and ".text" in module.ir("asm")
 refused(ValueError, ["no stage 'middle'", "transforms", "llvm", "asm"], module.ir, "middle")
 
+# --- reports
+report = module.explain()
+assert report.startswith("attention in 'attend'") and "kernel family" in report and "--explain-size=" in report, report
+report = module.explain("attend", b=1, h=2, q=32, k=48)
+assert "tiles: 1 of" in report and "pairs: 1,536" in report, report
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    assert "tiles" not in module.explain("another", q=32)
+assert ["no attention has a use for the size 'another:q'"] == [str(warning.message) for warning in said], said
+refused(ValueError, ["size 'q=-1' is negative"], module.explain, q=-1)
+refused(TypeError, ["size q is 'many', wanted an int"], module.explain, q="many")
+
 # --- options
 renamed = folder / "inserted.mlir"
 saccade.compile(text, insert_after=[("transforms", f"attn-write-module{{file={renamed}}}")])

@@ -1,5 +1,6 @@
 //===- saccade-compile.cpp - From a program to code ---------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Pipeline/Explain.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
@@ -28,7 +29,9 @@ constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so or header";
 
 struct Options {
   std::string input, output, header, target = "host";
-  std::optional<Emit> emit;
+  std::optional<Emit> emit; ///< nothing where only the report of --explain is wanted
+  bool explain = false;
+  std::vector<GivenSize> sizes;
   std::vector<std::string> plugins;
   CompileOptions compile;
 };
@@ -41,6 +44,20 @@ static bool parseInsertion(llvm::StringRef text, CompileOptions &into) {
   if (stage.empty() || pipeline.empty())
     return false;
   into.insertAfter.emplace_back(stage.str(), pipeline.str());
+  return true;
+}
+
+/// [FUNCTION:]NAME=NUMBER,..., for --explain-size.
+static bool parseSizes(llvm::StringRef text, Options &options) {
+  options.explain = true;
+  llvm::Expected<std::vector<GivenSize>> sizes = parseGivenSizes(text);
+  if (!sizes || sizes->empty()) {
+    // The usage error says what is wanted.
+    if (!sizes)
+      llvm::consumeError(sizes.takeError());
+    return false;
+  }
+  llvm::append_range(options.sizes, *sizes);
   return true;
 }
 
@@ -70,6 +87,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
+  line.flag("explain", "Say of each attention which kernels it became and what is proved of its mask and softmax; with no "
+                       "-o and no --emit nothing else is written",
+            options.explain);
+  line.value("explain-size", "[FUNCTION:]NAME=NUMBER,...",
+             "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k where they are "
+             "dynamic, and integer arguments by their names; may be given several times",
+             [&](llvm::StringRef text) { return parseSizes(text, options); });
   line.flag("lint", "Warn about likely mistakes: a wrong scale, mask or alignment", options.compile.lint);
   line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
@@ -83,6 +107,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     if (!isStage(stage))
       return line.usageError("unknown stage '" + stage + "', expected one of " + stages);
   bool stopsEarly = !options.compile.stopAfter.empty();
+  if (options.explain && kind.empty() && !stopsEarly && options.output.empty() && options.header.empty())
+    return std::nullopt;
   options.emit = llvm::StringSwitch<std::optional<Emit>>(kind)
                      .Case("", stopsEarly ? Emit::MLIR : Emit::Object)
                      .Case("mlir", Emit::MLIR)
@@ -173,6 +199,14 @@ static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm:
   });
 }
 
+/// Prints the report, where the output itself does not go.
+static void report(Explanation &explanation, mlir::ModuleOp compiled, const Options &options) {
+  explanation.addKernels(compiled);
+  explanation.print(options.emit && options.output == "-" ? llvm::errs() : llvm::outs());
+  for (const std::string &name : explanation.unusedSizes())
+    llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
+}
+
 static int run(llvm::ArrayRef<const char *> arguments) {
   Options options;
   registerPasses();
@@ -205,13 +239,18 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     llvm::errs() << tool << ": warning: '" << options.input
                  << "' has no public function: nothing of it can be called\n";
 
+  std::unique_ptr<Explanation> explanation;
+  if (options.explain && !(explanation = Explanation::create(source.module(), options.compile, options.sizes)))
+    return ExitRefused;
   llvm::SmallString<0> output;
   {
     Progress progress("compiling " + options.input);
     // A header is written of programs only that compile.
     if (failed(runPipeline(source.module(), options.compile)))
       return ExitRefused;
-    if (options.emit != Emit::Header) {
+    if (explanation)
+      report(*explanation, source.module(), options);
+    if (options.emit && options.emit != Emit::Header) {
       llvm::Error error = produce(source.module(), options, interface.entries, output);
       if (error.isA<llvm::FileError>()) {
         llvm::errs() << tool << ": error: linking needs temporary files: " << llvm::toString(std::move(error)) << '\n';
@@ -221,6 +260,8 @@ static int run(llvm::ArrayRef<const char *> arguments) {
         reportInternalError(llvm::toString(std::move(error)));
     }
   }
+  if (!options.emit)
+    return ExitDone;
   if (options.emit == Emit::Header)
     return write(options.output, interface.header);
   if (options.emit == Emit::SharedLibrary)

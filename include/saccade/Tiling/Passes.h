@@ -2,6 +2,7 @@
 #ifndef SACCADE_TILING_PASSES_H
 #define SACCADE_TILING_PASSES_H
 
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -14,6 +15,13 @@ namespace saccade {
 
 /// The canonicalizer from tiling until tasks are outlined: it keeps an `scf.forall` of one iteration, which is a task too.
 std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
+
+/// How many of `queries` queries a task has, all but the last one, where they are cut by `schedule`. For reports.
+int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
+
+/// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no sink, weight region,
+/// tally or largest score.
+bool canBeCutAlongKeys(attn::AttentionOp op);
 
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
 void buildTilingPipeline(mlir::OpPassManager &pm);

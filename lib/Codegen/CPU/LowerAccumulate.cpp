@@ -354,6 +354,7 @@ LogicalResult Lowering::run() {
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->takeOver(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
+  noteFamily(e, op, step, "blocked");
   return failure(tile.failed);
 }
 

@@ -362,6 +362,7 @@ LogicalResult InPlaceLowering::run() {
     result = computeWeights(scale.size, range);
     addValues(range);
   });
+  noteFamily(e, op, step, "in place");
   return result;
 }
 

@@ -7,6 +7,8 @@
 #include "Microkernel.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+#include "saccade/Support/Kernels.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -33,6 +35,17 @@ Value cpu::multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   auto elements = [&](Value words) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, words); };
   return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
+}
+
+void cpu::noteFamily(Emitter &e, Operation *op, unsigned step, StringRef form) {
+  auto task = op->getParentOfType<FunctionOpInterface>();
+  if (!task)
+    return;
+  std::string type = e.type.isF64() ? "f64" : "f32";
+  std::string products = step > 1          ? "bf16 pairs (vdpbf16ps)"
+                         : e.target.hasFMA ? type + " multiply-add"
+                                           : type + " multiply, add";
+  task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + products));
 }
 
 /// The products of word k.

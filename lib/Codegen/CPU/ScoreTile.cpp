@@ -7,6 +7,7 @@
 #include "ScoreTile.h"
 #include "MaskReach.h"
 #include "VectorizeRegion.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
@@ -254,7 +255,8 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group, Value keys) 
 ScoreTile::Exponent ScoreTile::joinMax(Value tileMax, Value oldMax) {
   Value scaledMax = e.mulf(tileMax, e.broadcast(toBase2));
   Value newMax = e.maxf(scaledMax, oldMax);
-  Value base = e.zeroIfMinusInfinity(newMax);
+  // The guard against −∞ − (−∞), unless that is proved not to arise.
+  Value base = op->hasAttr(finiteMaxAttr) ? newMax : e.zeroIfMinusInfinity(newMax);
   Value factor = emitExp2(e, e.subf(oldMax, base));
 
   // weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels: weights and sum

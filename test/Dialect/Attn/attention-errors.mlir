@@ -293,8 +293,31 @@ func.func private @elsewhere(f32) -> f32
 
 func.func @call_in_a_region(%q: tensor<4x8xf32>) {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
-      // expected-error @+1 {{is not allowed in the score region of 'attn.attention', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length}}
+      // expected-error @+1 {{is not allowed in the score region of 'attn.attention', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length: a region has no side effects and calls nothing}}
       %r = func.call @elsewhere(%s) : (f32) -> f32
+      attn.yield %r : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @side_effect_in_a_region(%q: tensor<4x8xf32>) {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
+      // expected-error @+1 {{is not allowed in the score region of 'attn.attention', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length: a region has no side effects}}
+      %t = memref.alloc() : memref<f32>
+      attn.yield %s : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @capture_read_with_too_few_indices(%q: tensor<4x8xf32>, %t: tensor<4x4xf32>) {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%t : tensor<4x4xf32>) score(%s, %b, %h, %i, %j, %c) {
+      // expected-error @+1 {{reads capture 0, a tensor of rank 2, with 1 index, expected one for each dimension}}
+      %x = tensor.extract %c[%j] : tensor<4x4xf32>
+      %r = arith.addf %s, %x : f32
       attn.yield %r : f32
     } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return

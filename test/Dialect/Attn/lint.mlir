@@ -244,3 +244,67 @@ func.func @prefix_or_causal(%q: tensor<16x64xf32>, %k: tensor<512x64xf32>, %n: i
     } : (tensor<16x64xf32>, tensor<512x64xf32>, tensor<512x64xf32>) -> tensor<16x64xf32>
   return %o : tensor<16x64xf32>
 }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Numbers in place of masks
+//===----------------------------------------------------------------------===//
+
+func.func @chooses_a_sentinel(%q: tensor<?x64xf32>, %n: index) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%n : index) score(%s, %b, %h, %i, %j, %length) {
+      %sentinel = arith.constant -1.0e9 : f32
+      %isSeen = arith.cmpi slt, %j, %length : index
+      // expected-warning @+1 {{score chooses -1.000000e+09, a number in place of a mask; a mask region says which keys are seen: rows without keys are then exact, and tiles without keys are skipped}}
+      %r = arith.select %isSeen, %s, %sentinel : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+func.func @scales_a_captured_flag(%q: tensor<?x64xf32>, %hidden: tensor<?xf32>) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%hidden : tensor<?xf32>) score(%s, %b, %h, %i, %j, %flags) {
+      %sentinel = arith.constant -1.0e4 : f32
+      %flag = tensor.extract %flags[%j] : tensor<?xf32>
+      // expected-warning @+1 {{score is lowered by multiples of -1.000000e+04, a number in place of a mask}}
+      %less = arith.mulf %flag, %sentinel : f32
+      %r = arith.addf %s, %less : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+func.func @reads_a_tensor_of_sentinels(%q: tensor<?x64xf32>, %hidden: tensor<?xf32>) -> tensor<?x64xf32> {
+  %zero = arith.constant 0 : index
+  %n = tensor.dim %hidden, %zero : tensor<?xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %bias = linalg.map { math.absf } ins(%hidden : tensor<?xf32>) outs(%e : tensor<?xf32>)
+  %lowered = linalg.generic {indexing_maps = [affine_map<(d) -> (d)>, affine_map<(d) -> (d)>], iterator_types = ["parallel"]}
+    ins(%bias : tensor<?xf32>) outs(%e : tensor<?xf32>) {
+    ^bb0(%x: f32, %out: f32):
+      %sentinel = arith.constant 0xFF800000 : f32
+      %none = arith.constant 0.0 : f32
+      %isHidden = arith.cmpf ogt, %x, %none : f32
+      %y = arith.select %isHidden, %sentinel, %none : f32
+      linalg.yield %y : f32
+    } -> tensor<?xf32>
+  // expected-warning @+1 {{score reads a tensor that is made of −inf, a number in place of a mask}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%lowered : tensor<?xf32>) score(%s, %b, %h, %i, %j, %flags) {
+      %less = tensor.extract %flags[%j] : tensor<?xf32>
+      %r = arith.addf %s, %less : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// A limit from below is no mask, and neither is a slope.
+func.func @large_numbers_of_another_kind(%q: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
+      %least = arith.constant -1.0e9 : f32
+      %slope = arith.constant -9000.0 : f32
+      %limited = arith.maximumf %s, %least : f32
+      %r = arith.mulf %limited, %slope : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}

@@ -1,7 +1,16 @@
-// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table.
+// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table. A mask that
+// nobody can decide before the call keeps it from being refused.
 
 func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) mask causal<8000000>
+    mask(%b, %h, %i, %j, %t1) {
+      %zero = arith.constant 0 : index
+      %e = tensor.extract %t1[%zero] : tensor<?xf32>
+      %c = arith.cmpf une, %e, %e : f32
+      %d = arith.cmpf oeq, %e, %e : f32
+      %r = arith.ori %c, %d : i1
+      attn.yield %r : i1
+    }
     score(%s, %b, %h, %i, %j, %t1) {
       %e = tensor.extract %t1[%j] : tensor<?xf32>
       %r = arith.addf %s, %e : f32
@@ -13,6 +22,14 @@ func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
 // A stride of two and the other way round, from far before the table to far behind it.
 func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: index) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %from, %to : tensor<?xf32>, index, index)
+    mask(%b, %h, %i, %j, %t1, %first, %last) {
+      %zero = arith.constant 0 : index
+      %e = tensor.extract %t1[%zero] : tensor<?xf32>
+      %c = arith.cmpf une, %e, %e : f32
+      %d = arith.cmpf oeq, %e, %e : f32
+      %r = arith.ori %c, %d : i1
+      attn.yield %r : i1
+    }
     score(%s, %b, %h, %i, %j, %t1, %first, %last) {
       %j2 = arith.addi %j, %j : index
       %up = arith.addi %first, %j2 : index
@@ -43,6 +60,47 @@ func.func @rows(%x: tensor<?x16xf32>, %t: tensor<?xindex>) -> tensor<?x16xf32> {
       %e = tensor.extract %t1[%i] : tensor<?xindex>
       %r = arith.cmpi ne, %j, %e : index
       attn.yield %r : i1
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// Distances to both sides, in a table of 63.
+func.func @distances(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
+      %middle = arith.constant 31 : index
+      %d = arith.subi %i, %j : index
+      %place = arith.addi %d, %middle : index
+      %e = tensor.extract %t1[%place] : tensor<?xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// Distances into the past, the only ones that are seen.
+func.func @past(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) mask causal<top_left>
+    score(%s, %b, %h, %i, %j, %t1) {
+      %d = arith.subi %i, %j : index
+      %e = tensor.extract %t1[%d] : tensor<?xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// A table that ends, and zero behind it.
+func.func @table_or_zero(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
+      %c0 = arith.constant 0 : index
+      %none = arith.constant 0.0 : f32
+      %sum = arith.addi %i, %j : index
+      %n = tensor.dim %t1, %c0 : tensor<?xf32>
+      %isThere = arith.cmpi slt, %sum, %n : index
+      %e = tensor.extract %t1[%sum] : tensor<?xf32>
+      %bias = arith.select %isThere, %e, %none : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
     } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
   return %o : tensor<?x16xf32>
 }

@@ -147,6 +147,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
                                    getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
                                    getScaleAttr(), getScheduleAttr(), getFewAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
+  tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;
   for (Value tile : {queryTile, keyTile, valueTile})
     slices.push_back(tile.getDefiningOp());

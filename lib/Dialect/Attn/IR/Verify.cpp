@@ -100,11 +100,32 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   if (yield.getOperandTypes() != TypeRange(results))
     return op->emitOpError() << name << " region yields " << yield.getOperandTypes() << ", expected "
                              << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "");
-  for (Operation &inner : block)
-    if (!isAllowedInRegion(inner))
-      return inner.emitOpError() << "is not allowed in the " << name
-                                 << " region of '" << op->getName()
-                                 << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
+  for (Operation &inner : block) {
+    if (isAllowedInRegion(inner))
+      continue;
+    InFlightDiagnostic error = inner.emitOpError()
+                               << "is not allowed in the " << name << " region of '" << op->getName()
+                               << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
+    if (inner.isRegistered() && !isMemoryEffectFree(&inner))
+      error << ": a region has no side effects and calls nothing";
+    return error;
+  }
+  return success();
+}
+
+/// Before the ops of regions are verified, whose own words would be about ops and not about captures.
+LogicalResult verifyReads(ScoringOpInterface op) {
+  for (const NamedRegion &named : getNamedRegions(op))
+    for (auto read : named.region->getOps<tensor::ExtractOp>()) {
+      size_t rank = cast<RankedTensorType>(read.getTensor().getType()).getRank(), indices = read.getIndices().size();
+      auto capture = dyn_cast<BlockArgument>(read.getTensor());
+      if (rank == indices || !capture)
+        continue;
+      unsigned first = named.isMask() ? 4 : 5;
+      return read.emitOpError() << "reads capture " << int(capture.getArgNumber()) - int(first) << ", a tensor of rank "
+                                << rank << ", with " << indices << (indices == 1 ? " index" : " indices")
+                                << ", expected one for each dimension";
+    }
   return success();
 }
 
@@ -145,7 +166,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
                              << op.getScoreType();
   if (!llvm::is_contained({0, 4}, op.getAt().size()))
     return op->emitOpError() << "'at' has " << op.getAt().size() << " positions, expected (b, h, q, k)";
-  return verifyCaptures(op);
+  return failure(failed(verifyCaptures(op)) || failed(verifyReads(op)));
 }
 
 LogicalResult syntax::verifyRegions(ScoringOpInterface op) {

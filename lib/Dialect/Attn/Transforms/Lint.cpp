@@ -172,6 +172,71 @@ static void checkAlignment(AttentionOp op, const RegionArguments &args) {
 }
 
 //===----------------------------------------------------------------------===//
+// Finite numbers for masks
+//===----------------------------------------------------------------------===//
+
+/// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −inf.
+static constexpr double largestSentinel = -9999;
+
+/// The sentinel that `op` chooses or scales by, or nothing.
+static std::optional<double> getSentinel(Operation *op) {
+  if (!isa<arith::SelectOp, arith::MulFOp>(op))
+    return std::nullopt;
+  for (Value operand : op->getOperands()) {
+    Attribute constant;
+    if (!matchPattern(operand, m_Constant(&constant)))
+      continue;
+    if (auto splat = dyn_cast<SplatElementsAttr>(constant))
+      constant = splat.getSplatValue<Attribute>();
+    auto number = dyn_cast<FloatAttr>(constant);
+    if (number && number.getValueAsDouble() <= largestSentinel)
+      return number.getValueAsDouble();
+  }
+  return std::nullopt;
+}
+
+/// The sentinel in what computes `tensor`: in one op, behind casts and reshapes.
+static std::optional<double> getSentinel(Value tensor) {
+  for (unsigned steps = 0; steps < 8; ++steps) {
+    Operation *op = tensor.getDefiningOp();
+    if (!op || op->getNumOperands() == 0)
+      return std::nullopt;
+    std::optional<double> found = getSentinel(op);
+    op->walk([&](Operation *inner) {
+      if (!found)
+        found = getSentinel(inner);
+    });
+    if (found || op->getNumRegions() != 0)
+      return found;
+    tensor = op->getOperand(0);
+  }
+  return std::nullopt;
+}
+
+/// A score that is set to, or lowered by, a large number where a key is not to be seen.
+static void checkSentinels(AttentionOp op) {
+  if (op.getScore().empty())
+    return;
+  auto warnAt = [](Location loc, double sentinel, const llvm::Twine &what) {
+    InFlightDiagnostic warning = emitWarning(loc) << "score " << what << " ";
+    if (std::isinf(sentinel))
+      warning << "−inf";
+    else
+      warning << sentinel;
+    warning << ", a number in place of a mask; a mask region says which keys are seen: rows without keys are then exact, "
+               "and tiles without keys are skipped";
+  };
+  for (Operation &inner : op.getScore().front())
+    if (std::optional<double> sentinel = getSentinel(&inner))
+      return warnAt(inner.getLoc(), *sentinel, isa<arith::SelectOp>(inner) ? "chooses" : "is lowered by multiples of");
+  RegionArguments args = getRegionArguments(op.getScore(), /*isScore=*/true);
+  for (auto [capture, argument] : llvm::zip_equal(op.getCaptures(), args.captures))
+    if (isa<RankedTensorType>(capture.getType()) && !argument.use_empty())
+      if (std::optional<double> sentinel = getSentinel(capture))
+        return warnAt(op.getLoc(), *sentinel, "reads a tensor that is made of");
+}
+
+//===----------------------------------------------------------------------===//
 // Pass
 //===----------------------------------------------------------------------===//
 
@@ -184,6 +249,7 @@ struct Lint : saccade::attn::impl::LintBase<Lint> {
   void runOnOperation() override {
     getOperation().walk([](AttentionOp op) {
       checkScale(op);
+      checkSentinels(op);
       if (op.getMask().empty())
         return;
       for (auto check : maskChecks)

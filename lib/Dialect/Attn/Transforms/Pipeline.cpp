@@ -22,4 +22,5 @@ void saccade::buildTransformsPipeline(OpPassManager &pm) {
   function.addPass(attn::createFuseElementwise());
   function.addPass(createCanonicalizerPass());
   function.addPass(createCSEPass());
+  function.addPass(attn::createProveStability());
 }

@@ -95,7 +95,12 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
     requireSame(extent(op.getSink(), 0), queryHeads, "sink has another head count than query");
   for (const NamedRegion &named : getNamedRegions(op))
-    named.region->walk([&](tensor::ExtractOp read) { addForCapture(op, read, *named.region, !named.isMask()); });
+    named.region->walk([&](tensor::ExtractOp read) {
+      addForCapture(op, read, *named.region, !named.isMask());
+      // A mask is asked about every pair, and may itself keep what it reads outside from counting.
+      if (!named.isMask())
+        addForComputedRead(op, read, *named.region);
+    });
 }
 
 /// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at: what

@@ -40,6 +40,16 @@ private:
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
   void addForOffsets(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
+  void addForComputedRead(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region);
+  /// A value of a region; null for none.
+  struct RegionValue {
+    RegionArguments arguments;
+    mlir::Value value;
+  };
+  /// Requires of all corners of the positions where `condition`, that of the mask, holds that `index` is in [0, size).
+  /// `reads` begins the message: what is read by what.
+  void addForIndex(AttentionOp op, llvm::StringRef reads, mlir::OpFoldResult size, RegionValue index,
+                   RegionValue condition);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);
   /// Unless `fine` (an i1), `message` applies. `relation` stands before the extent wanted: "at least ".

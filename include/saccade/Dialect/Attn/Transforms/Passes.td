@@ -31,7 +31,8 @@ def Lint : Pass<"attn-lint", "::mlir::ModuleOp"> {
       1/ the head size without the root, instead of 1/√ the head size;
     - a captured mask with the head size where a query or key length belongs (`tril(head_size)`), and a mask that
       compares positions with the head size;
-    - a causal mask aligned at the top left with fewer queries than keys, and no position given by `at`.
+    - a causal mask aligned at the top left with fewer queries than keys, and no position given by `at`;
+    - a score that is set to, or lowered by, a number like −1e9 where a key is not to be seen, instead of a mask region.
 
     Only extents and scales that are known before run time are looked at.
   }];
@@ -66,6 +67,24 @@ def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def ProveStability : Pass<"attn-prove-stability", "::mlir::func::FuncOp"> {
+  let summary = "prove that no softmax subtracts −∞ from −∞, or have it guarded";
+  let description = [{
+    Every `attn.attention` gets `attn.stability`: "every_step" where the running maximum of a row is finite in every step
+    over keys, "in_order" where it is if steps are taken from the first key on, else "guarded", and code takes 0 for a maximum
+    of −∞. Proved is it where the score region bounds its result whatever it is given, and every query sees every key, or the
+    first one. With `remarks` each op says what was proved, and how, or what is guarded against.
+
+    ```mlir
+    %o = attn.attention %q[s,d], %k[s,d], %v[s,d] score(%s, %b, %h, %i, %j) {
+        %t = math.tanh %s : f32
+        attn.yield %t : f32
+      } {attn.stability = "every_step"} : ...
+    ```
+  }];
+  let options = [Option<"remarks", "remarks", "bool", "false", "Say what was proved">];
 }
 
 #endif // SACCADE_ATTN_TRANSFORMS_PASSES_TD

@@ -1,0 +1,187 @@
+//===- MaskCount.cpp - How much of a mask there is to work on -----------------===//
+//
+// Tiles are classified one by one. In those that are left open, groups and panels are asked about like in a kernel, and
+// pairs are counted by halving boxes until each is decided.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/MaskCount.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+
+using namespace mlir;
+using namespace saccade::attn;
+
+Number KnownInputs::scalar(NumberBuilder &, unsigned capture) {
+  auto known = scalars.find(capture);
+  if (known != scalars.end())
+    return known->second;
+  missing.insert(capture);
+  return 0;
+}
+
+Number KnownInputs::extent(NumberBuilder &, unsigned capture, unsigned dim) {
+  auto known = extents.find({capture, dim});
+  if (known != extents.end())
+    return known->second;
+  missing.insert(capture);
+  return 0;
+}
+
+std::optional<Interval> KnownInputs::elements(NumberBuilder &, unsigned capture, ArrayRef<Interval>) {
+  tables.insert(capture);
+  return std::nullopt;
+}
+
+MaskCount &MaskCount::operator+=(const MaskCount &other) {
+  empty += other.empty, full += other.full, partial += other.partial, open += other.open;
+  worked += other.worked, visible += other.visible;
+  isExact &= other.isExact;
+  return *this;
+}
+
+MaskKind saccade::attn::classifyMask(Region &mask, const MaskPlane &plane, KnownInputs &inputs) {
+  if (mask.empty())
+    return MaskKind::Full;
+  MaskBox box{Number(plane.batch),
+              Number(plane.head),
+              {plane.firstQuery, plane.firstQuery + plane.queries - 1},
+              {plane.firstKey, plane.firstKey + plane.keys - 1}};
+  llvm::SmallSetVector<unsigned, 4> before;
+  std::swap(before, inputs.tables);
+  NumberBuilder numbers;
+  Coverage coverage = analyzeMask(mask, box, inputs, numbers);
+  bool readsElements = !inputs.tables.empty();
+  inputs.tables.insert_range(before);
+  if (coverage.mayHold.isConstant(0))
+    return MaskKind::Empty;
+  if (coverage.mayFail.isConstant(0))
+    return MaskKind::Full;
+  return readsElements ? MaskKind::Open : MaskKind::Partial;
+}
+
+namespace {
+
+class Counter {
+public:
+  Counter(Region &mask, const MaskPlane &plane, const MaskTiling &tiling, KnownInputs &inputs, int64_t &budget)
+      : mask(mask), plane(plane), tiling(tiling), inputs(inputs), budget(budget) {}
+
+  std::optional<MaskCount> count();
+
+private:
+  MaskKind classify(const MaskPlane &box) {
+    --budget;
+    return classifyMask(mask, box, inputs);
+  }
+  MaskPlane box(int64_t query, int64_t queries, int64_t key, int64_t keys) {
+    return {plane.batch, plane.head, query, queries, key, keys};
+  }
+  void countTile(const MaskPlane &tile);
+  int64_t reachOfGroup(const MaskPlane &group);
+  void countVisible(const MaskPlane &box, MaskKind kind);
+
+  Region &mask;
+  MaskPlane plane;
+  MaskTiling tiling;
+  KnownInputs &inputs;
+  int64_t &budget;
+  MaskCount total;
+};
+
+/// The keys of a group that are worked on: from the first panel in which one may be seen to the last.
+int64_t Counter::reachOfGroup(const MaskPlane &group) {
+  int64_t begin = 0, end = group.keys;
+  auto isEmpty = [&](int64_t first, int64_t last) {
+    return budget > 0 &&
+           classify(box(group.firstQuery, group.queries, group.firstKey + first, last - first)) == MaskKind::Empty;
+  };
+  while (begin < end && isEmpty(begin, std::min(begin + tiling.panel, end)))
+    begin = std::min(begin + tiling.panel, end);
+  while (begin < end && isEmpty(llvm::alignDown(end - 1, tiling.tail), end))
+    end = llvm::alignDown(end - 1, tiling.tail);
+  return end - begin;
+}
+
+/// Pairs of a box for which the mask holds. Where elements decide, no box smaller than a panel of a group is asked about.
+void Counter::countVisible(const MaskPlane &whole, MaskKind kind) {
+  SmallVector<std::pair<MaskPlane, MaskKind>> boxes = {{whole, kind}};
+  while (!boxes.empty()) {
+    auto [current, kind] = boxes.pop_back_val();
+    if (kind == MaskKind::Empty)
+      continue;
+    int64_t pairs = current.queries * current.keys;
+    bool isSmall = kind == MaskKind::Open ? pairs <= tiling.group * tiling.panel : pairs == 1;
+    if (kind == MaskKind::Full || isSmall || budget <= 0) {
+      total.visible += pairs;
+      total.isExact &= kind == MaskKind::Full;
+      continue;
+    }
+    MaskPlane first = current, second = current;
+    if (current.queries > current.keys) {
+      first.queries /= 2;
+      second.firstQuery += first.queries, second.queries -= first.queries;
+    } else {
+      first.keys /= 2;
+      second.firstKey += first.keys, second.keys -= first.keys;
+    }
+    for (const MaskPlane &half : {first, second})
+      boxes.emplace_back(half, classify(half));
+  }
+}
+
+void Counter::countTile(const MaskPlane &tile) {
+  MaskKind kind = classify(tile);
+  int64_t &tiles = kind == MaskKind::Empty   ? total.empty
+                   : kind == MaskKind::Full  ? total.full
+                   : kind == MaskKind::Open  ? total.open
+                                             : total.partial;
+  ++tiles;
+  countVisible(tile, kind);
+  if (kind == MaskKind::Full)
+    total.worked += tile.queries * tile.keys;
+  if (kind == MaskKind::Empty || kind == MaskKind::Full)
+    return;
+  for (int64_t row = 0; row < tile.queries; row += tiling.group) {
+    MaskPlane group = tile;
+    group.firstQuery += row, group.queries = std::min(tiling.group, tile.queries - row);
+    total.worked += group.queries * reachOfGroup(group);
+  }
+}
+
+std::optional<MaskCount> Counter::count() {
+  int64_t firstStep = llvm::divideFloorSigned(plane.firstKey, tiling.cols) * tiling.cols;
+  int64_t lastKey = plane.firstKey + plane.keys, lastQuery = plane.firstQuery + plane.queries;
+  int64_t tiles = llvm::divideCeil(lastKey - firstStep, tiling.cols) * llvm::divideCeil(plane.queries, tiling.rows);
+  if (tiles > budget)
+    return std::nullopt;
+  for (int64_t query = plane.firstQuery; query < lastQuery; query += tiling.rows)
+    for (int64_t step = firstStep; step < lastKey; step += tiling.cols) {
+      int64_t key = std::max(step, plane.firstKey);
+      countTile(box(query, std::min(tiling.rows, lastQuery - query), key, std::min(step + tiling.cols, lastKey) - key));
+    }
+  return total;
+}
+
+} // namespace
+
+std::optional<MaskCount> saccade::attn::countMask(Region &mask, const MaskPlane &plane, const MaskTiling &tiling,
+                                                  KnownInputs &inputs, int64_t &budget) {
+  return Counter(mask, plane, tiling, inputs, budget).count();
+}
+
+SmallVector<std::string> saccade::attn::drawMask(Region &mask, const MaskPlane &plane, int64_t width, int64_t height,
+                                                 KnownInputs &inputs) {
+  width = std::min(width, plane.keys), height = std::min(height, plane.queries);
+  SmallVector<std::string> lines;
+  auto edge = [](int64_t cell, int64_t cells, int64_t extent) { return cell * extent / cells; };
+  for (int64_t line = 0; line < height; ++line) {
+    std::string &text = lines.emplace_back();
+    for (int64_t cell = 0; cell < width; ++cell) {
+      int64_t query = edge(line, height, plane.queries), key = edge(cell, width, plane.keys);
+      MaskKind kind = classifyMask(mask, {plane.batch, plane.head, plane.firstQuery + query, edge(line + 1, height, plane.queries) - query,
+                                          plane.firstKey + key, edge(cell + 1, width, plane.keys) - key}, inputs);
+      text += kind == MaskKind::Empty ? '.' : kind == MaskKind::Full ? '#' : kind == MaskKind::Open ? '?' : '+';
+    }
+  }
+  return lines;
+}

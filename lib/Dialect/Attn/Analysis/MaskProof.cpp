@@ -1,0 +1,81 @@
+//===- MaskProof.cpp - What a mask can prove at all ---------------------------===//
+//
+// Runs the analysis on numbers that are arguments of a block, and throws away the code that it emits.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/MaskProof.h"
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Dialect/Attn/Analysis/MaskBox.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+namespace {
+
+/// A region's inputs, and positions, as numbers of which only the size is known.
+class UnknownInputs : public MaskInputs {
+public:
+  explicit UnknownInputs(ScoringOpInterface op) : op(op) {}
+
+  /// A number that is not negative and fits `bits` bits.
+  Number unknown(unsigned bits) { return Number(block.addArgument(IndexType::get(op->getContext()), op->getLoc()), bits); }
+
+  Number length(NumberBuilder &, Role role) override {
+    std::optional<Number> &known = lengths[unsigned(role)];
+    if (!known)
+      known = unknown(48);
+    return *known;
+  }
+  Number scalar(NumberBuilder &, unsigned capture) override { return numberOf({capture, -1}, 63); }
+  Number extent(NumberBuilder &, unsigned capture, unsigned dim) override {
+    auto type = cast<ShapedType>(op.getCaptures()[capture].getType());
+    return type.isDynamicDim(dim) ? numberOf({capture, int(dim)}, 48) : Number(type.getDimSize(dim));
+  }
+  std::optional<Interval> elements(NumberBuilder &, unsigned capture, ArrayRef<Interval>) override {
+    tables.insert(capture);
+    return Interval(unknown(63), unknown(63));
+  }
+
+  Block block;
+  llvm::SmallSetVector<unsigned, 4> tables;
+
+private:
+  Number numberOf(std::pair<unsigned, int> key, unsigned bits) {
+    auto known = numbers.find(key);
+    return known != numbers.end() ? known->second : numbers.emplace(key, unknown(bits)).first->second;
+  }
+
+  ScoringOpInterface op;
+  std::optional<Number> lengths[2];
+  std::map<std::pair<unsigned, int>, Number> numbers;
+};
+
+} // namespace
+
+MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
+  MaskProof proof;
+  KeyBounds bounds(op);
+  proof.isExact = bounds.isExact();
+  proof.hasBounds = !bounds.getConstraints().empty();
+  if (op.getMask().empty()) {
+    proof.seesFirstKey = true;
+    return proof;
+  }
+  UnknownInputs inputs(op);
+  OpBuilder b(op->getContext());
+  b.setInsertionPointToEnd(&inputs.block);
+  auto analyze = [&](Interval query, Interval key) {
+    NumberBuilder numbers(b, op->getLoc());
+    MaskBox box{inputs.unknown(48), inputs.unknown(48), query, key};
+    return analyzeMask(op.getMask(), box, inputs, numbers);
+  };
+  Coverage any = analyze({inputs.unknown(48), inputs.unknown(48)}, {inputs.unknown(48), inputs.unknown(48)});
+  proof.canBeEmpty = !any.mayHold.isConstant(1);
+  proof.canBeFull = !any.mayFail.isConstant(1);
+  proof.tables = llvm::to_vector(inputs.tables);
+  // With `at` the first key may be any, and so may the first query. There are fewer than 2^40 queries.
+  if (op.getAt().empty())
+    proof.seesFirstKey = analyze({0, inputs.unknown(40)}, Number(0)).mayFail.isConstant(0);
+  return proof;
+}

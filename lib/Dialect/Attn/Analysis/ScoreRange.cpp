@@ -1,0 +1,207 @@
+//===- ScoreRange.cpp - What scores can be ------------------------------------===//
+//
+// One rule a kind of op. Bounds are computed in f64 and widened by more than any rounding in f32 or f64 can be; what
+// may leave the type's range is infinite.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/ScoreRange.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+using namespace saccade::attn;
+
+static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+bool FloatRange::isFinite() const { return std::isfinite(low) && std::isfinite(high); }
+
+bool FloatRange::contains(double number) const {
+  return std::isnan(number) ? mayBeNaN : low <= number && number <= high;
+}
+
+namespace {
+
+/// Evaluates the values of one region, each once.
+class RangeEvaluator {
+public:
+  FloatRange range(Value value) {
+    auto known = ranges.find(value);
+    if (known != ranges.end())
+      return known->second;
+    FloatRange computed = compute(value);
+    return ranges[value] = computed;
+  }
+
+private:
+  FloatRange compute(Value value);
+  FloatRange computeOp(Operation *op, FloatType type);
+  FloatRange ofInteger(Value value, FloatType type, bool isUnsigned);
+
+  /// The range with room for rounding to `type`: a few units relative to the bounds, and a smallest number at 0.
+  static FloatRange rounded(FloatRange exact, FloatType type) {
+    double unit = std::ldexp(1.0, 4 - int(type.getFPMantissaWidth()));
+    APFloat largest = APFloat::getLargest(type.getFloatSemantics());
+    bool lost;
+    largest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    auto widen = [&](double bound, double sign) {
+      if (std::isinf(bound))
+        return bound;
+      double tiny = type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
+      double wide = bound + sign * (std::abs(bound) * unit + tiny);
+      return std::abs(wide) > largest.convertToDouble() ? std::copysign(infinity, wide) : wide;
+    };
+    FloatRange range{widen(exact.low, -1), widen(exact.high, 1), exact.mayBeNaN};
+    // What overflows upwards may be anything up to infinity, and so for the other side.
+    if (range.low == infinity)
+      range.low = largest.convertToDouble();
+    if (range.high == -infinity)
+      range.high = -largest.convertToDouble();
+    return range;
+  }
+
+  static FloatRange hull(FloatRange x, FloatRange y) {
+    return {std::min(x.low, y.low), std::max(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
+  }
+  static FloatRange negated(FloatRange x) { return {-x.high, -x.low, x.mayBeNaN}; }
+  static FloatRange sum(FloatRange x, FloatRange y) {
+    bool meets = (x.low == -infinity && y.high == infinity) || (x.high == infinity && y.low == -infinity);
+    return {x.low == -infinity || y.low == -infinity ? -infinity : x.low + y.low,
+            x.high == infinity || y.high == infinity ? infinity : x.high + y.high, x.mayBeNaN || y.mayBeNaN || meets};
+  }
+  static FloatRange product(FloatRange x, FloatRange y) {
+    // 0 · ∞ is NaN; at a corner it stands for the limit of smaller numbers, 0.
+    auto touches = [](FloatRange of) { return of.low <= 0 && of.high >= 0; };
+    bool mayBeNaN = x.mayBeNaN || y.mayBeNaN || (touches(x) && !y.isFinite()) || (touches(y) && !x.isFinite());
+    FloatRange result{infinity, -infinity, mayBeNaN};
+    for (double left : {x.low, x.high})
+      for (double right : {y.low, y.high}) {
+        double corner = left == 0 || right == 0 ? 0 : left * right;
+        result.low = std::min(result.low, corner), result.high = std::max(result.high, corner);
+      }
+    return result;
+  }
+  static FloatRange quotient(FloatRange x, FloatRange y) {
+    if (y.low <= 0 && y.high >= 0)
+      return {};
+    FloatRange inverse{1 / y.high, 1 / y.low, y.mayBeNaN};
+    FloatRange result = product(x, inverse);
+    result.mayBeNaN |= !x.isFinite() && !y.isFinite();
+    return result;
+  }
+  /// A function that does not decrease.
+  static FloatRange monotone(FloatRange x, double (*function)(double)) {
+    return {function(x.low), function(x.high), x.mayBeNaN};
+  }
+
+  llvm::DenseMap<Value, FloatRange> ranges;
+};
+
+FloatRange RangeEvaluator::ofInteger(Value value, FloatType type, bool isUnsigned) {
+  APInt constant;
+  if (matchPattern(value, m_ConstantInt(&constant))) {
+    double number = constant.roundToDouble(!isUnsigned);
+    return rounded({number, number, false}, type);
+  }
+  unsigned width = value.getType().isIndex() ? 64 : value.getType().getIntOrFloatBitWidth();
+  double limit = std::ldexp(1.0, isUnsigned ? width : width - 1);
+  return rounded({isUnsigned ? 0 : -limit, limit, false}, type);
+}
+
+FloatRange RangeEvaluator::compute(Value value) {
+  auto type = dyn_cast<FloatType>(value.getType());
+  APFloat constant(0.0);
+  if (type && matchPattern(value, m_ConstantFloat(&constant))) {
+    bool lost;
+    constant.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    double number = constant.convertToDouble();
+    return std::isnan(number) ? FloatRange() : FloatRange{number, number, false};
+  }
+  Operation *op = value.getDefiningOp();
+  return op && type && type.getWidth() <= 64 ? computeOp(op, type) : FloatRange();
+}
+
+FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
+  auto at = [&](unsigned operand) { return range(op->getOperand(operand)); };
+  /// Of numbers in [low, high] nothing leaves it but by rounding, whatever the operand is.
+  auto within = [&](double low, double high, bool mayMakeNaN = false) {
+    return rounded({low, high, at(0).mayBeNaN || mayMakeNaN}, type);
+  };
+  auto bounded = [&](FloatRange x, double low, double high) {
+    return FloatRange{std::clamp(x.low, low, high), std::clamp(x.high, low, high), x.mayBeNaN};
+  };
+  return llvm::TypeSwitch<Operation *, FloatRange>(op)
+      .Case<arith::AddFOp>([&](auto) { return rounded(sum(at(0), at(1)), type); })
+      .Case<arith::SubFOp>([&](auto) { return rounded(sum(at(0), negated(at(1))), type); })
+      .Case<arith::MulFOp>([&](auto) {
+        // A square is not negative.
+        FloatRange result = product(at(0), at(1));
+        if (op->getOperand(0) == op->getOperand(1))
+          result.low = std::max(result.low, 0.0);
+        return rounded(result, type);
+      })
+      .Case<math::FmaOp>([&](auto) { return rounded(sum(product(at(0), at(1)), at(2)), type); })
+      .Case<arith::DivFOp>([&](auto) { return rounded(quotient(at(0), at(1)), type); })
+      .Case<arith::NegFOp>([&](auto) { return negated(at(0)); })
+      .Case<math::AbsFOp>([&](auto) {
+        FloatRange x = at(0);
+        return FloatRange{std::max({0.0, x.low, -x.high}), std::max(std::abs(x.low), std::abs(x.high)), x.mayBeNaN};
+      })
+      // Of one number and a NaN these give the NaN, ...
+      .Case<arith::MaximumFOp>([&](auto) {
+        FloatRange x = at(0), y = at(1);
+        return FloatRange{std::max(x.low, y.low), std::max(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
+      })
+      .Case<arith::MinimumFOp>([&](auto) {
+        FloatRange x = at(0), y = at(1);
+        return FloatRange{std::min(x.low, y.low), std::min(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
+      })
+      // ... and these the number.
+      .Case<arith::MaxNumFOp, arith::MinNumFOp>([&](auto) {
+        FloatRange x = at(0), y = at(1);
+        bool isMax = isa<arith::MaxNumFOp>(op);
+        FloatRange both = isMax ? FloatRange{std::max(x.low, y.low), std::max(x.high, y.high), false}
+                                : FloatRange{std::min(x.low, y.low), std::min(x.high, y.high), false};
+        if (x.mayBeNaN)
+          both = hull(both, {y.low, y.high, y.mayBeNaN});
+        if (y.mayBeNaN)
+          both = hull(both, {x.low, x.high, x.mayBeNaN});
+        return both;
+      })
+      .Case<arith::SelectOp>([&](arith::SelectOp select) {
+        return hull(range(select.getTrueValue()), range(select.getFalseValue()));
+      })
+      .Case<arith::ExtFOp, arith::TruncFOp>([&](auto) { return rounded(at(0), type); })
+      .Case<arith::SIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, false); })
+      .Case<arith::UIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, true); })
+      .Case<math::TanhOp>([&](auto) { return rounded(monotone(at(0), std::tanh), type); })
+      .Case<math::ErfOp>([&](auto) { return rounded(monotone(at(0), std::erf), type); })
+      .Case<math::AtanOp>([&](auto) { return rounded(monotone(at(0), std::atan), type); })
+      .Case<math::ExpOp>([&](auto) { return bounded(rounded(monotone(at(0), std::exp), type), 0, infinity); })
+      .Case<math::Exp2Op>([&](auto) { return bounded(rounded(monotone(at(0), std::exp2), type), 0, infinity); })
+      .Case<math::SqrtOp>([&](auto) {
+        FloatRange x = at(0);
+        bool mayBeNaN = x.mayBeNaN || x.low < 0;
+        FloatRange root = monotone(bounded(x, 0, infinity), std::sqrt);
+        return rounded({root.low, root.high, mayBeNaN}, type);
+      })
+      .Case<math::LogOp>([&](auto) {
+        FloatRange x = at(0);
+        FloatRange log = monotone(bounded(x, 0, infinity), std::log);
+        return rounded({log.low, log.high, x.mayBeNaN || x.low < 0}, type);
+      })
+      .Case<math::SinOp, math::CosOp>([&](auto) { return within(-1, 1, !at(0).isFinite()); })
+      .Default([](Operation *) { return FloatRange(); });
+}
+
+} // namespace
+
+FloatRange saccade::attn::analyzeScore(Region &score) {
+  if (score.empty())
+    return {};
+  return RangeEvaluator().range(cast<YieldOp>(score.front().getTerminator()).getOperand());
+}

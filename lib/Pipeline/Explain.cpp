@@ -1,0 +1,344 @@
+//===- Explain.cpp - What a program became, in words --------------------------===//
+//
+// Runs the stages up to the schedule on a copy, where attention is still whole, and asks the analyses what they tell the
+// stages behind. Kernels are then found by the location that tasks have from their attention.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Pipeline/Explain.h"
+#include "GivenSizes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Dialect/Attn/Analysis/MaskCount.h"
+#include "saccade/Dialect/Attn/Analysis/MaskProof.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Support/Kernels.h"
+#include "saccade/Tiling/Passes.h"
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Boxes that one attention may ask the mask analysis about: about a second.
+static constexpr int64_t mostBoxes = 400'000;
+/// Sizes up to this leave room for sums and products in 64 bits.
+static constexpr int64_t mostPositions = int64_t(1) << 30;
+/// Cells of the picture. A character is twice as high as wide.
+static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
+
+/// Lines of the report on one attention, but for its kernels.
+struct Explanation::Attention {
+  std::string title;
+  Location loc;
+  std::vector<std::string> kernels, lines;
+};
+
+Explanation::Explanation() = default;
+Explanation::~Explanation() = default;
+
+/// "12,345,678"
+static std::string grouped(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (int64_t i = int64_t(digits.size()) - 3; i > 0; i -= 3)
+    digits.insert(i, ",");
+  return digits;
+}
+
+static std::string formatted(const char *format, double number) {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format(format, number);
+  return text;
+}
+
+static std::string percent(int64_t part, int64_t whole) {
+  return formatted("%.1f %%", whole == 0 ? 0.0 : 100.0 * double(part) / double(whole));
+}
+
+/// "8.59 GFLOP"
+static std::string work(double flops) {
+  StringRef units[] = {"", "k", "M", "G", "T", "P", "E"};
+  unsigned unit = 0;
+  for (; flops >= 1000 && unit + 1 < std::size(units); ++unit)
+    flops /= 1000;
+  return formatted(unit == 0 ? "%.0f" : "%.2f", flops) + " " + units[unit].str() + "FLOP";
+}
+
+namespace {
+
+/// Finds the lines of one attention.
+class Writer {
+public:
+  Writer(AttentionOp op, KnownSizes &sizes, const CPUTarget &target) : op(op), sizes(sizes), target(target) {}
+
+  std::vector<std::string> write();
+
+private:
+  void writeMask();
+  void writeSizes();
+  bool knowsInputs(KnownInputs &inputs);
+  MaskTiling tilingOf(int64_t queries);
+  void writeCounts(KnownInputs &inputs);
+  std::string captureName(unsigned capture);
+  bool isRead(Value argument) { return argument && !argument.use_empty(); }
+  void say(const llvm::Twine &line) { lines.push_back(line.str()); }
+
+  AttentionOp op;
+  KnownSizes &sizes;
+  const CPUTarget &target;
+  MaskProof proof;
+  std::vector<std::string> lines;
+  int64_t firstQuery = 0, firstKey = 0, queries = 0, keys = 0;
+  bool isFew = false;
+};
+
+std::string Writer::captureName(unsigned capture) {
+  std::string name = sizes.nameOf(op.getCaptures()[capture]);
+  return name.empty() ? "capture #" + std::to_string(capture) : "'" + name + "'";
+}
+
+void Writer::writeMask() {
+  if (op.getMask().empty())
+    return say("mask: none, every tile of keys is full");
+  if (proof.isExact)
+    return say("mask: closed form, the bounds of the loop over keys are all of it");
+  std::string text = "mask: ";
+  if (proof.hasBounds)
+    text += "bounds of the loop over keys in closed form, and ";
+  if (!proof.canBeEmpty && !proof.canBeFull)
+    return say(text + "evaluated for every pair, for nothing can be proved of tiles");
+  text += "each tile of keys is tested";
+  text += proof.canBeEmpty && proof.canBeFull ? " for being empty or full"
+          : proof.canBeEmpty                  ? " for being empty"
+                                              : " for being full";
+  if (!proof.tables.empty()) {
+    text += ", by tables of least and greatest elements of ";
+    llvm::interleave(
+        proof.tables, [&](unsigned capture) { text += captureName(capture); }, [&] { text += ", "; });
+    text += ": the result depends on data";
+  }
+  say(text);
+}
+
+/// Fills in what the mask reads; false where that is not known.
+bool Writer::knowsInputs(KnownInputs &inputs) {
+  for (auto [i, capture] : llvm::enumerate(op.getCaptures())) {
+    if (auto type = dyn_cast<RankedTensorType>(capture.getType())) {
+      for (unsigned dim = 0; dim < type.getRank(); ++dim)
+        if (std::optional<int64_t> extent = sizes.extentOf(capture, dim))
+          inputs.extents[{unsigned(i), dim}] = *extent;
+    } else if (capture.getType().isIntOrIndex()) {
+      if (std::optional<int64_t> number = sizes.valueOf(capture))
+        inputs.scalars[i] = *number;
+    }
+  }
+  (void)classifyMask(op.getMask(), {0, 0, firstQuery, queries, firstKey, keys}, inputs);
+  for (unsigned capture : inputs.missing) {
+    std::string name = sizes.nameOf(op.getCaptures()[capture]);
+    bool isScalar = op.getCaptures()[capture].getType().isIntOrIndex();
+    say("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the number " : "extents of ") +
+        captureName(capture) +
+        (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
+  }
+  return inputs.missing.empty();
+}
+
+MaskTiling Writer::tilingOf(int64_t queries) {
+  FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+  int64_t panel = 2 * target.lanes(type.getWidth());
+  if (isFew)
+    return {queries, op.getFewAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel};
+  return {queriesOfTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup, panel,
+          proof.isExact ? panel / 2 : panel};
+}
+
+void Writer::writeSizes() {
+  if (op.isPacked())
+    return say("sizes: those of packed sequences, which are known at run time only");
+  std::string missing;
+  for (auto [name, size] : {std::pair("b", sizes.batches), std::pair("h", sizes.heads), std::pair("q", sizes.queries),
+                            std::pair("k", sizes.keys)})
+    if (!size)
+      missing += (missing.empty() ? "" : ",") + std::string(name) + "=...";
+  if (!missing.empty())
+    return say("sizes: known at run time only; for counts and a picture give --explain-size=" + missing);
+  std::string text = "sizes: b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) + " q=" +
+                     grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
+  queries = *sizes.queries, keys = *sizes.keys;
+  if (!op.getAt().empty()) {
+    std::optional<int64_t> query = sizes.valueOf(op.getAt()[2]), key = sizes.valueOf(op.getAt()[3]);
+    for (auto [role, position, known] :
+         {std::tuple("query", op.getAt()[2], query), std::tuple("key", op.getAt()[3], key)})
+      if (!known) {
+        std::string name = sizes.nameOf(position);
+        say(text);
+        return say("counts: not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
+                   (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
+      }
+    firstQuery = *query, firstKey = *key;
+    text += " at q=" + grouped(firstQuery) + ", k=" + grouped(firstKey);
+  }
+  KnownInputs inputs;
+  inputs.queryLength = firstQuery + queries, inputs.keyLength = firstKey + keys;
+  for (auto [name, length, end, count, first] :
+       {std::tuple("q_len", op.getQLen(), &inputs.queryLength, &queries, firstQuery),
+        std::tuple("kv_len", op.getKvLen(), &inputs.keyLength, &keys, firstKey)}) {
+    if (!length)
+      continue;
+    std::optional<int64_t> known = isa<RankedTensorType>(length.getType()) ? std::nullopt : sizes.valueOf(length);
+    if (!known) {
+      text += std::string(" (") + name + " taken as " + grouped(*end) + ")";
+      continue;
+    }
+    *end = *known;
+    *count = std::clamp<int64_t>(*known - first, 0, *count);
+    text += std::string(" ") + name + "=" + grouped(*known);
+  }
+  say(text);
+  if (queries <= 0 || keys <= 0 || *sizes.batches == 0 || *sizes.heads == 0)
+    return say("counts: there is nothing to do");
+  for (int64_t size : {*sizes.batches, *sizes.heads, queries, keys, std::abs(firstQuery), std::abs(firstKey)})
+    if (size > mostPositions)
+      return say("counts: sizes beyond " + grouped(mostPositions) + " are not counted");
+  // With what the run time asks: the extent, not the length.
+  isFew = op.getFewAttr() && *sizes.queries <= op.getFewAttr().getQueries() && canBeCutAlongKeys(op);
+  if (knowsInputs(inputs))
+    writeCounts(inputs);
+}
+
+void Writer::writeCounts(KnownInputs &inputs) {
+  // A mask that does not ask for batch or head is the same for all.
+  int64_t batches = *sizes.batches, heads = *sizes.heads;
+  bool hasBatches = false, hasHeads = false;
+  if (!op.getMask().empty()) {
+    RegionArguments arguments = getRegionArguments(op.getMask(), /*isScore=*/false);
+    hasBatches = isRead(arguments.batch), hasHeads = isRead(arguments.head);
+  }
+  MaskTiling tiling = tilingOf(queries);
+  MaskPlane plane{0, 0, firstQuery, queries, firstKey, keys};
+  MaskCount total;
+  int64_t budget = mostBoxes;
+  for (int64_t batch = 0; batch < (hasBatches ? batches : std::min<int64_t>(batches, 1)); ++batch)
+    for (int64_t head = 0; head < (hasHeads ? heads : std::min<int64_t>(heads, 1)); ++head) {
+      plane.batch = batch, plane.head = head;
+      std::optional<MaskCount> counted = countMask(op.getMask(), plane, tiling, inputs, budget);
+      if (!counted)
+        return say("counts: there are too many tiles to count");
+      total += *counted;
+    }
+  std::string where = hasBatches && hasHeads ? "all batches and heads"
+                      : hasBatches           ? "all batches, a head"
+                      : hasHeads             ? "all heads, a batch"
+                                             : "a batch and head";
+  say("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
+      " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
+      grouped(total.partial) + " partial" +
+      (total.open ? ", " + grouped(total.open) + " decided by data at run time" : ""));
+  int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1), copies = batches * heads / std::max<int64_t>(planes, 1);
+  int64_t pairs = queries * keys * planes;
+  say("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) + " visible (" +
+      percent(total.visible, pairs) + "), " + (total.open ? "at most " : "") + grouped(total.worked) + " worked on (" +
+      percent(total.worked, pairs) + ")");
+  double each = 2.0 * double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
+                             getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) * double(copies);
+  say("work: " + work(each * double(total.worked)) + " of " + work(each * double(pairs)) + " dense, " +
+      (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
+  if (op.getMask().empty())
+    return;
+  plane.batch = plane.head = 0;
+  SmallVector<std::string> picture = drawMask(op.getMask(), plane, pictureWidth, pictureHeight, inputs);
+  std::string of = hasBatches || hasHeads ? " of the first batch and head" : "";
+  say("picture" + of + ": queries down, keys to the right; # full, + partial, . empty" +
+      (total.open ? ", ? decided by data" : ""));
+  for (const std::string &line : picture)
+    say("  " + line);
+}
+
+std::vector<std::string> Writer::write() {
+  proof = proveMask(cast<ScoringOpInterface>(op.getOperation()));
+  ScheduleAttr schedule = op.getScheduleAttr();
+  std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries, steps of " +
+                     grouped(schedule.getCols()) + " keys";
+  if (FewQueriesAttr few = op.getFewAttr(); few && canBeCutAlongKeys(op))
+    text += "; up to " + grouped(few.getQueries()) + " queries: tasks of " + grouped(few.getCols()) + " keys, in place";
+  say(text);
+  writeMask();
+  Stability stability = analyzeStability(op);
+  say("stability: " +
+      llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") + stability.reason);
+  writeSizes();
+  return std::move(lines);
+}
+
+} // namespace
+
+/// "program.mlir:4:8" where that is known.
+static std::string placeOf(Location loc) {
+  std::string text;
+  if (auto place = loc->findInstanceOf<FileLineColLoc>())
+    llvm::raw_string_ostream(text) << " at " << place.getFilename().getValue() << ':' << place.getLine() << ':'
+                                   << place.getColumn();
+  return text;
+}
+
+std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const CompileOptions &options,
+                                                 std::vector<GivenSize> sizes) {
+  CompileOptions upToSchedule = options;
+  upToSchedule.stopAfter = "schedule";
+  upToSchedule.dumpStages.clear();
+  upToSchedule.lint = false;
+  OwningOpRef<ModuleOp> copy = program.clone();
+  if (failed(runPipeline(*copy, upToSchedule)))
+    return nullptr;
+  std::unique_ptr<Explanation> report(new Explanation);
+  report->sizes = std::move(sizes);
+  report->isUsed.resize(report->sizes.size());
+  for (auto function : copy->getOps<func::FuncOp>()) {
+    auto entry = function->getAttrOfType<DictionaryAttr>("attn.entry");
+    if (!entry)
+      continue;
+    StringRef name = entry.getAs<StringAttr>("name").getValue();
+    SmallVector<StringRef> names =
+        llvm::map_to_vector(entry.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>(), [](StringRef each) { return each; });
+    names.truncate(function.getNumArguments());
+    function.walk([&](AttentionOp op) {
+      KnownSizes known(op, name, names, report->sizes, report->isUsed);
+      report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()), op.getLoc(), {},
+                                    Writer(op, known, *options.target).write()});
+    });
+  }
+  return report;
+}
+
+void Explanation::addKernels(ModuleOp compiled) {
+  compiled.walk([&](Operation *op) {
+    auto family = op->getAttrOfType<StringAttr>(familyAttr);
+    auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+    if (!family || !name)
+      return;
+    for (Attention &attention : attentions)
+      if (attention.loc == op->getLoc())
+        attention.kernels.push_back((name.getValue() + ": kernel family " + family.getValue()).str());
+  });
+}
+
+std::vector<std::string> Explanation::unusedSizes() const {
+  std::vector<std::string> unused;
+  for (auto [size, isUsed] : llvm::zip_equal(sizes, isUsed))
+    if (!isUsed)
+      unused.push_back((size.function.empty() ? "" : size.function + ":") + size.name);
+  return unused;
+}
+
+void Explanation::print(llvm::raw_ostream &os) const {
+  if (attentions.empty())
+    os << "no attention in a public function\n";
+  bool hasKernels = llvm::any_of(attentions, [](const Attention &attention) { return !attention.kernels.empty(); });
+  for (const Attention &attention : attentions) {
+    os << attention.title << '\n';
+    if (hasKernels && attention.kernels.empty())
+      os << "  kernels: those of another attention, whose tasks are equal\n";
+    for (const auto *lines : {&attention.kernels, &attention.lines})
+      for (const std::string &line : *lines)
+        os << "  " << line << '\n';
+  }
+}

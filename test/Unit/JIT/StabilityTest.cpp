@@ -1,0 +1,63 @@
+//===- StabilityTest.cpp - A softmax without the guard that it needs ----------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/JIT/Executable.h"
+#include "gtest/gtest.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+
+namespace {
+
+/// The mutant: claims of every step that its maxima are finite, so that no code guards against −∞ − (−∞).
+struct ClaimFiniteMax : PassWrapper<ClaimFiniteMax, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ClaimFiniteMax)
+  StringRef getArgument() const override { return "test-claim-finite-max"; }
+  void runOnOperation() override {
+    getOperation().walk([](attn::AccumulateOp op) { op->setAttr(attn::finiteMaxAttr, UnitAttr::get(op.getContext())); });
+  }
+};
+
+/// Twenty queries and keys of size 8, all 1, values 3.
+std::vector<float> attend(const std::string &clauses, bool isMutant) {
+  static const bool registered = (PassRegistration<ClaimFiniteMax>(), true);
+  (void)registered;
+  std::string tensor = "tensor<20x8xf32>";
+  std::string text = "func.func @attend(%q: " + tensor + ", %v: " + tensor + ") -> " + tensor +
+                     " {\n %o = attn.attention %q[s,d], %q[s,d], %v[s,d] " + clauses + " : (" + tensor + ", " + tensor +
+                     ", " + tensor + ") -> " + tensor + "\n return %o : " + tensor + "\n}";
+  CompileOptions options;
+  if (isMutant)
+    options.insertAfter = {{"tiling", "test-claim-finite-max"}};
+  auto executable = Executable::createFromText(text, "program.mlir", options);
+  if (!executable) {
+    ADD_FAILURE() << llvm::toString(executable.takeError());
+    return {};
+  }
+  std::vector<float> ones(160, 1.0f), values(160, 3.0f), output(160, -1.0f);
+  llvm::Error error = (*executable)->call(*(*executable)->lookup("attend"),
+                                          {Buffer::compact(ones.data(), {20, 8}), Buffer::compact(values.data(), {20, 8})},
+                                          {Buffer::compact(output.data(), {20, 8})});
+  EXPECT_FALSE(bool(error)) << llvm::toString(std::move(error));
+  return output;
+}
+
+// The first query sees no key.
+TEST(Stability, TheGuardIsWhatKeepsARowWithoutKeysFromNaN) {
+  std::vector<float> guarded = attend("mask causal<-1>", /*isMutant=*/false), mutant = attend("mask causal<-1>", true);
+  EXPECT_EQ(0.0f, guarded[0]);
+  EXPECT_FLOAT_EQ(3.0f, guarded[8]);
+  EXPECT_TRUE(std::isnan(mutant[0])) << mutant[0];
+}
+
+// Where it is proved that it is not needed there is none, and a claim changes nothing.
+TEST(Stability, AProvedSoftmaxNeedsNoGuard) {
+  std::string capped = "mask causal<top_left> score(%s, %b, %h, %i, %j) {\n %r = math.tanh %s : f32\n attn.yield %r : f32 }";
+  std::vector<float> proved = attend(capped, /*isMutant=*/false), claimed = attend(capped, true);
+  EXPECT_EQ(proved, claimed);
+  EXPECT_FLOAT_EQ(3.0f, proved[0]);
+}
+
+} // namespace
