@@ -315,9 +315,15 @@ void Explanation::addKernels(ModuleOp compiled) {
     auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
     if (!family || !name)
       return;
+    std::string line = (name.getValue() + ": kernel family " + family.getValue()).str();
+    bool isFound = false;
     for (Attention &attention : attentions)
-      if (attention.loc == op->getLoc())
-        attention.kernels.push_back((name.getValue() + ": kernel family " + family.getValue()).str());
+      if (attention.loc == op->getLoc()) {
+        attention.kernels.push_back(line);
+        isFound = true;
+      }
+    if (!isFound)
+      otherKernels.push_back(line);
   });
 }
 
@@ -341,4 +347,6 @@ void Explanation::print(llvm::raw_ostream &os) const {
       for (const std::string &line : *lines)
         os << "  " << line << '\n';
   }
+  for (const std::string &line : otherKernels)
+    os << line << '\n';
 }

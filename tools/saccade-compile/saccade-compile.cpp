@@ -202,7 +202,9 @@ static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm:
 /// Prints the report, where the output itself does not go.
 static void report(Explanation &explanation, mlir::ModuleOp compiled, const Options &options) {
   explanation.addKernels(compiled);
-  explanation.print(options.emit && options.output == "-" ? llvm::errs() : llvm::outs());
+  llvm::raw_ostream &os = options.emit && options.output == "-" ? llvm::errs() : llvm::outs();
+  explanation.print(os);
+  os.flush();
   for (const std::string &name : explanation.unusedSizes())
     llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
 }

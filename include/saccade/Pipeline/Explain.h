@@ -44,6 +44,7 @@ private:
   struct Attention;
   Explanation();
   std::vector<Attention> attentions;
+  std::vector<std::string> otherKernels; ///< of which it is not known whose they are
   std::vector<GivenSize> sizes;
   std::vector<bool> isUsed; ///< by size
 };
