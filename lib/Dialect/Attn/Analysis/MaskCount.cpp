@@ -88,18 +88,27 @@ private:
   MaskCount total;
 };
 
-/// The keys of a group that are worked on: from the first panel in which one may be seen to the last.
+/// The keys of a group that are worked on: all panels but those in which none is seen, the last one without its end.
 int64_t Counter::reachOfGroup(const MaskPlane &group) {
-  int64_t begin = 0, end = group.keys;
   auto isEmpty = [&](int64_t first, int64_t last) {
     return budget > 0 &&
            classify(box(group.firstQuery, group.queries, group.firstKey + first, last - first)) == MaskKind::Empty;
   };
-  while (begin < end && isEmpty(begin, std::min(begin + tiling.panel, end)))
-    begin = std::min(begin + tiling.panel, end);
-  while (begin < end && isEmpty(llvm::alignDown(end - 1, tiling.tail), end))
-    end = llvm::alignDown(end - 1, tiling.tail);
-  return end - begin;
+  int64_t reached = 0, lastBegin = 0, lastEnd = 0;
+  for (int64_t begin = 0; begin < group.keys; begin += tiling.panel) {
+    int64_t end = std::min(begin + tiling.panel, group.keys);
+    if (isEmpty(begin, end))
+      continue;
+    reached += end - begin;
+    lastBegin = begin, lastEnd = end;
+  }
+  for (int64_t end = lastEnd; end > lastBegin; end = lastEnd) {
+    lastEnd = llvm::alignDown(end - 1, tiling.tail);
+    if (lastEnd <= lastBegin || !isEmpty(lastEnd, end))
+      break;
+    reached -= end - lastEnd;
+  }
+  return reached;
 }
 
 /// Pairs of a box for which the mask holds. Where elements decide, no box smaller than a panel of a group is asked about.

@@ -43,8 +43,8 @@ struct MaskTiling {
   int64_t rows = 1;  ///< queries of a task, counted from the first one
   int64_t cols = 1;  ///< keys of a step, which begins at multiples of it
   int64_t group = 1; ///< queries of a task that leave out keys together
-  int64_t panel = 1; ///< keys of a step that are left out together at its beginning,
-  int64_t tail = 1;  ///< and at its end
+  int64_t panel = 1; ///< keys of a step that are left out together,
+  int64_t tail = 1;  ///< and at the end of the last panel
 };
 
 /// What is proved about a box of pairs.
@@ -57,7 +57,7 @@ enum class MaskKind {
 
 struct MaskCount {
   int64_t empty = 0, full = 0, partial = 0, open = 0; ///< tiles
-  int64_t worked = 0;  ///< pairs that a kernel scores: none of an empty tile, of a group all panels but empty ones at the ends
+  int64_t worked = 0;  ///< pairs that a kernel scores: none of an empty tile, of a group those in panels that are not empty
   int64_t visible = 0; ///< pairs for which the mask holds, where `isExact`, else no fewer than these
   bool isExact = true;
 
