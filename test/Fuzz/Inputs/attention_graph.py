@@ -32,7 +32,9 @@ class Graph:
         self.seed = seed
         self.few_queries = few_queries
         self.rng = random.Random(seed)
-        self.more = random.Random(f"{seed} weights")  # so that what was drawn before these came stays
+        # Streams of their own, so that what was drawn before these came stays.
+        self.more = random.Random(f"{seed} weights")
+        self.tables = random.Random(f"{seed} tables")
         self.numbers = np.random.default_rng(seed)
         self.arguments = []
         self.features = set()

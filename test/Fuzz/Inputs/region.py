@@ -132,8 +132,11 @@ class Region:
         self.feature("captured integers")
         names = rng.choice(["i", "j", "bj", "b", "h"])
         element = rng.choice(["i32", "i64", "i8"])
+        if graph.tables.random() < 0.25:
+            element = "index"
+        self.feature(f"captured integers of {element}")
         value = self.table("ids", names, lambda shape: graph.numbers.integers(0, 5, shape), element)
-        return self.emit(f"arith.index_cast {value} : {element} to index")
+        return value if element == "index" else self.emit(f"arith.index_cast {value} : {element} to index")
 
     # --- conditions --------------------------------------------------------------------------------------------------
 
@@ -157,10 +160,18 @@ class Region:
             self.feature("document ids")
             graph = self.graph
             n = max(graph.queries + graph.at[2], graph.keys + graph.at[3], 1)
-            ids, type = self.capture("doc", np.sort(graph.numbers.integers(0, 4, n)), "i32")
+            element = graph.tables.choice(["i32", "i32", "i64", "index"])
+            numbers = np.sort(graph.numbers.integers(0, 4, n))
+            order = graph.tables.choice(["rising", "rising", "falling", "any"])
+            if order == "falling":
+                numbers = numbers[::-1].copy()
+            elif order == "any":
+                graph.tables.shuffle(numbers)
+            self.feature(f"document ids of {element}, {order}")
+            ids, type = self.capture("doc", numbers, element)
             mine = self.emit(f"tensor.extract {ids}[%i] : {type}")
             theirs = self.emit(f"tensor.extract {ids}[%j] : {type}")
-            return self.emit(f"arith.cmpi eq, {mine}, {theirs} : i32")
+            return self.emit(f"arith.cmpi eq, {mine}, {theirs} : {element}")
         if draw < 0.77:
             self.feature("constant condition")
             return self.emit(f"arith.constant {rng.choice(['true', 'false'])}")

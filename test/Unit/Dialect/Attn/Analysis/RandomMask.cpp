@@ -111,21 +111,28 @@ Value RandomMask::scalar(Type type) {
   return region.front().addArgument(type, loc);
 }
 
-/// An element of a fresh table: sorted, constant in blocks, or anything.
+/// An element of a fresh table, drawn where nothing is said.
 Value RandomMask::element(Type type, int depth) {
-  auto table = std::make_unique<Table>();
   unsigned rank = chance(0.75) ? 1 : 2;
-  int64_t count = 1;
-  SmallVector<int64_t> dynamic(rank, ShapedType::kDynamic);
+  SmallVector<int64_t> shape;
   SmallVector<Value> place;
   for (unsigned i = 0; i < rank; ++i) {
-    table->shape.push_back(rank == 1 ? pick(1, extent + 10) : pick(1, 20));
-    count *= table->shape.back();
+    shape.push_back(rank == 1 ? pick(1, extent + 10) : pick(1, 20));
     Value index = integer(b.getIndexType(), chance(0.6) ? 0 : depth - 1);
     if (rank == 2 && chance(0.7))
       index = arith::FloorDivSIOp::create(b, loc, index, constant(index.getType(), pick(2, 20)));
     place.push_back(index);
   }
+  return lookUp(type, shape, place);
+}
+
+/// An element of a fresh table: sorted, constant in blocks, or anything.
+Value RandomMask::lookUp(Type type, ArrayRef<int64_t> shape, ValueRange place) {
+  auto table = std::make_unique<Table>();
+  table->shape.assign(shape.begin(), shape.end());
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
   int64_t value = anyNumber(type), step = chance(0.5) ? 1 : pick(-3, 3);
   bool isSorted = chance(0.6);
   for (int64_t i = 0; i < count; ++i) {
@@ -139,6 +146,7 @@ Value RandomMask::element(Type type, int depth) {
   }
   tables.push_back(std::move(table));
   scalars.push_back(0);
+  SmallVector<int64_t> dynamic(shape.size(), ShapedType::kDynamic);
   Value argument = region.front().addArgument(RankedTensorType::get(dynamic, type), loc);
   return tensor::ExtractOp::create(b, loc, argument, place);
 }
@@ -237,7 +245,10 @@ Value RandomMask::familiar() {
   auto multiple = [&](Value x, int64_t factor) -> Value {
     return arith::MulIOp::create(b, loc, constant(type, factor), x);
   };
-  switch (pick(0, 7)) {
+  switch (pick(0, 9)) {
+  case 8:
+  case 9:
+    return dense();
   case 0: // a window, on one side
     return compare(chance(0.5) ? arith::CmpIPredicate::sge : arith::CmpIPredicate::slt, distance, limit);
   case 1: { // on both
@@ -281,6 +292,72 @@ Value RandomMask::familiar() {
   }
   default: // the first or last keys
     return compare(chance(0.5) ? arith::CmpIPredicate::slt : arith::CmpIPredicate::uge, chance(0.5) ? q : k, limit);
+  }
+}
+
+/// Patterns of several ranges or of tables, as the library has them.
+Value RandomMask::dense() {
+  Type type = b.getIndexType();
+  Value q = region.getArgument(2), k = region.getArgument(3);
+  auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) -> Value {
+    return arith::CmpIOp::create(b, loc, predicate, x, y);
+  };
+  auto isLess = [&](Value x, Value y) { return compare(arith::CmpIPredicate::slt, x, y); };
+  auto both = [&](Value x, Value y) -> Value { return arith::AndIOp::create(b, loc, x, y); };
+  auto either = [&](Value x, Value y) -> Value { return arith::OrIOp::create(b, loc, x, y); };
+  auto add = [&](Value x, Value y) -> Value { return arith::AddIOp::create(b, loc, x, y); };
+  auto quotient = [&](Value x, int64_t by) -> Value {
+    return arith::FloorDivSIOp::create(b, loc, x, constant(type, by));
+  };
+  auto rest = [&](Value x, int64_t by) -> Value {
+    if (chance(0.5))
+      return arith::RemSIOp::create(b, loc, x, constant(type, by));
+    return arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, quotient(x, by), constant(type, by)));
+  };
+  switch (pick(0, 6)) {
+  case 0: { // blocks of a layout
+    Value holds = lookUp(chance(0.5) ? Type(b.getI1Type()) : anyType(), {pick(1, 12), pick(1, 12)},
+                         {quotient(q, pick(2, 30)), quotient(k, pick(2, 30))});
+    if (holds.getType().isInteger(1))
+      return holds;
+    return compare(arith::CmpIPredicate::ne, holds, constant(holds.getType(), 0));
+  }
+  case 1: { // global tokens and a window
+    Value count = chance(0.5) ? constant(type, pick(0, 10)) : scalar(type), reach = constant(type, pick(0, 15));
+    Value near = both(isLess(q, add(k, reach)), isLess(k, add(q, reach)));
+    return either(near, either(isLess(q, count), isLess(k, count)));
+  }
+  case 2: { // a prefix, of each batch
+    Value prefix = lookUp(type, {pick(1, 4)}, {region.getArgument(0)});
+    return either(compare(arith::CmpIPredicate::sle, k, q), isLess(k, prefix));
+  }
+  case 3: { // windows that are moved over an edge
+    int64_t size = pick(2, 12), whole = size * pick(1, 6), shift = pick(0, size - 1);
+    auto moved = [&](Value x) { return rest(add(x, constant(type, whole - shift)), whole); };
+    Value x = moved(q), y = moved(k), seam = constant(type, whole - shift);
+    return both(compare(arith::CmpIPredicate::eq, quotient(x, size), quotient(y, size)),
+                compare(arith::CmpIPredicate::eq, isLess(x, seam), isLess(y, seam)));
+  }
+  case 4: { // a neighbourhood in two dimensions
+    int64_t width = pick(2, 15);
+    auto near = [&](Value x, Value y) {
+      Value distance = arith::SubIOp::create(b, loc, x, y);
+      Value far = arith::MaxSIOp::create(b, loc, distance, arith::SubIOp::create(b, loc, y, x));
+      return compare(arith::CmpIPredicate::sle, far, constant(type, pick(0, 4)));
+    };
+    return both(near(quotient(q, width), quotient(k, width)), near(rest(q, width), rest(k, width)));
+  }
+  case 5: { // a tree, as times of entering and leaving
+    Value enters = lookUp(type, {extent}, q), leaves = lookUp(type, {extent}, k);
+    Value begins = tensor::ExtractOp::create(b, loc, enters.getDefiningOp<tensor::ExtractOp>().getTensor(), k);
+    return both(compare(arith::CmpIPredicate::sle, begins, enters), isLess(enters, leaves));
+  }
+  default: { // documents one behind the other, of each batch
+    Value mine = lookUp(anyType(), {pick(1, 3), extent}, {region.getArgument(0), q});
+    Value ids = mine.getDefiningOp<tensor::ExtractOp>().getTensor();
+    Value theirs = tensor::ExtractOp::create(b, loc, ids, {region.getArgument(0), k});
+    return compare(arith::CmpIPredicate::eq, mine, theirs);
+  }
   }
 }
 
