@@ -27,8 +27,8 @@ MOST = {
     "documents": (masks.documents(ids), 2048, 1.35),
     "documents, causal": (masks.documents(ids) & masks.causal(), 2048, 1.35),
     "documents, the last one first": (masks.documents(ids[::-1].copy()), 2048, 1.35),
-    "longformer": (masks.longformer(128, 4), 1024, 1.8),
-    "bigbird": (masks.bigbird(2048, 32), 2048, 2.5),
+    "longformer": (masks.longformer(128, 4), 1024, 1.35),
+    "bigbird": (masks.bigbird(2048, 32), 2048, 1.25),
 }  # fmt: skip
 failed = []
 for name, (mask, length, most) in MOST.items():

@@ -68,8 +68,8 @@ private:
   void computeScores(const Block &rows);
   void clearRows(Value row);
   SmallVector<Value> scaledRows(Value row, Value first, RegisterBlock block, Value column);
-  void addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach);
-  void addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach);
+  void addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach);
+  void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach);
 };
 
 LogicalResult Lowering::check() {
@@ -194,7 +194,8 @@ struct Lowering::Block {
   Value row, first; ///< of the tile, where the group begins; of the group
   int64_t count;
   bool isTail;
-  KeyRange reach, common; ///< columns that some and that all rows of the group see
+  const ColumnRuns &reach; ///< columns that some row of the group sees
+  KeyRange common;         ///< those that all of them see
 };
 
 /// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
@@ -239,7 +240,7 @@ void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, V
       [&] {
         e.loop(first, e.add(first, block.rows), 1, [&](Value r) {
           update(r, [&](Value max) {
-            return rows.tile.maskColumns(r, e.add(rows.row, r), column, width, rows.reach, keys, max);
+            return rows.tile.maskColumns(r, e.add(rows.row, r), column, width, rows.reach.hull(e), max);
           });
         });
       });
@@ -248,9 +249,11 @@ void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, V
 /// All panels that hold columns of the reach; half a panel at the end where that is enough.
 void Lowering::computeScores(const Block &rows) {
   int64_t panel = 2 * e.lanes();
-  Value begin = e.div(rows.reach.begin, panel), end = e.div(e.add(rows.reach.end, e.lanes() - 1), panel);
-  e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
-  e.ifElse(e.isLess(e.mul(end, panel), rows.reach.end), [&] { computePanel(rows, 1, end); });
+  rows.reach.forEach(e, [&](KeyRange run) {
+    Value begin = e.div(run.begin, panel), end = e.div(e.add(run.end, e.lanes() - 1), panel);
+    e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
+    e.ifElse(e.isLess(e.mul(end, panel), run.end), [&] { computePanel(rows, 1, end); });
+  });
 }
 
 /// factor · acc for one block of columns from `column` on, and nothing where there is no accumulator yet.
@@ -280,20 +283,22 @@ void Lowering::clearRows(Value row) {
 }
 
 /// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either end
-/// of `reach` may have a key outside of it, whose weight is 0.
-void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, KeyRange reach) {
+/// of a run may have a key outside of it, whose weight is 0.
+void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach) {
   SmallVector<Value> acc = scaledRows(row, first, block, column);
-  acc = emitMicrokernel(
-      e, block, step, e.div(reach.begin, step), e.ceilDiv(reach.end, step), acc,
-      [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
-      [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+  acc = reach.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
+    return emitMicrokernel(
+        e, block, step, e.div(run.begin, step), e.ceilDiv(run.end, step), SmallVector<Value>(carried),
+        [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
+        [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+  });
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
       e.storeVector(acc[i * block.vectors + j], op.getAcc(),
                     {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
 }
 
-void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, KeyRange reach) {
+void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach) {
   int64_t vectors = columns / e.lanes();
   // Full column blocks, then one that takes the rest.
   RegisterBlock block = rowBlock(e.target, isTail, vectors);
@@ -311,7 +316,8 @@ void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, Key
 /// Folds the whole tile into the rows [row, row + rowGroup) of the state.
 void Lowering::computeGroup(ScoreTile &tile, Value row) {
   Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
-  KeyRange reach = tile.reach(row, rows, keys), common = tile.commonReach(row, rows, reach, keys);
+  ColumnRuns reach = tile.reach(row, rows);
+  KeyRange common = tile.commonReach(row, rows, reach.hull(e));
   auto compute = [&] {
     for (int64_t r = 0; r < rowGroup; ++r)
       e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->lanesOf, {e.index(r), e.index(0)});
@@ -319,11 +325,11 @@ void Lowering::computeGroup(ScoreTile &tile, Value row) {
       computeScores({tile, row, first, count, isTail, reach, common});
     });
     if (!tile.isPlain())
-      tile.scoreGroup(*state, row, rows, reach, common, keys);
-    tile.softmaxGroup(*state, row, rows, tile.columnsOf(reach), [&](Value r) { prefetch(e.add(row, r)); });
+      tile.scoreGroup(*state, row, rows, reach, common);
+    tile.softmaxGroup(*state, row, rows, reach, [&](Value r) { prefetch(e.add(row, r)); });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
   };
-  Value isReached = e.isLess(reach.begin, reach.end);
+  Value isReached = reach.isReached(e);
   if (!loop)
     return e.ifElse(isReached, compute);
   e.ifElse(isReached, compute, [&] { e.ifElse(isFirst, [&] { clearRows(row); }); });
@@ -345,7 +351,7 @@ LogicalResult Lowering::run() {
   auto [flip, scale] = emitSplitScale(e, op, step);
   lookAhead();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
-  ScoreTile tile(e, op, scores, scale, step, weightError());
+  ScoreTile tile(e, op, scores, scale, step, weightError(), keys);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);

@@ -157,7 +157,7 @@ KeyRange InPlaceLowering::reach(ScoreTile tile) {
     return {e.index(0), keys};
   SmallVector<Value> bounds = e.loop(e.index(0), heads, 1, {keys, e.index(0)}, [&](Value head, ValueRange carried) {
     tile.setOrigin(head, e.index(0));
-    KeyRange own = tile.reach(e.index(0), queries, keys);
+    KeyRange own = tile.reach(e.index(0), queries).hull(e);
     Value isSome = e.isLess(own.begin, own.end);
     return SmallVector<Value>{e.select(isSome, e.min(carried[0], own.begin), carried[0]),
                               e.select(isSome, e.max(carried[1], own.end), carried[1])};
@@ -263,16 +263,16 @@ void InPlaceLowering::computeScores(KeyRange reach) {
 
 /// Leaves weights in the place of scores, updates max and sum, and brings the accumulator to the new maxima.
 LogicalResult InPlaceLowering::computeWeights(Value scale, KeyRange reach) {
-  ScoreTile tile(e, op, scores, scale, step, Exp2Error::Unit);
+  ScoreTile tile(e, op, scores, scale, step, Exp2Error::Unit, keys);
   GroupState state(e);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
     // The tile counts queries from row 0 on.
     tile.setOrigin(head, e.sub(index, row));
-    e.storeVector(tile.scoreRow(row, row, reach, keys), state.lanesOf, {row, e.index(0)});
+    e.storeVector(tile.scoreRow(row, row, reach), state.lanesOf, {row, e.index(0)});
   });
-  tile.softmaxGroup(state, e.index(0), rows, tile.columnsOf(reach), [](Value) {});
+  tile.softmaxGroup(state, e.index(0), rows, reach, [](Value) {});
   int64_t columns = cast<MemRefType>(op.getAcc().getType()).getDimSize(1);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value factor = e.broadcast(e.load(state.factors, {row}));
@@ -350,7 +350,7 @@ LogicalResult InPlaceLowering::run() {
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, columns + lanes});
   SplitScale scale = emitSplitScale(e, op, step);
-  KeyRange range = reach(ScoreTile(e, op, scores, scale.size, step, Exp2Error::Unit));
+  KeyRange range = reach(ScoreTile(e, op, scores, scale.size, step, Exp2Error::Unit, keys));
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end),
                                                    e.isLess(e.index(0), rows));
   LogicalResult result = success();

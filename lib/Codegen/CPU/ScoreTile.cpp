@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
-#include "MaskReach.h"
 #include "VectorizeRegion.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -34,9 +33,11 @@ SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned step) {
   return {flip, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
-ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error)
+ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error, Value keys)
     : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+      keys(keys), toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+  if (!op.getMask().empty() && !bounds.isExact())
+    panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
   if (!op.getScore().empty()) {
@@ -57,7 +58,7 @@ void ScoreTile::setOrigin(Value head, Value query) {
   at[2] = op.getAt().empty() ? query : e.add(op.getAt()[2], query);
 }
 
-KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys) {
+KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery) {
   KeyRange all = {at[3], e.add(at[3], keys)};
   if (op.getMask().empty())
     return all;
@@ -69,13 +70,12 @@ KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery, Value keys)
   return bounds.reach(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
-KeyRange ScoreTile::reach(Value firstRow, Value rows, Value keys) {
+ColumnRuns ScoreTile::reach(Value firstRow, Value rows) {
   Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
-  KeyRange absolute = reachAbsolute(first, last, keys);
+  KeyRange absolute = reachAbsolute(first, last);
   // Whatever the positions are, nothing outside of the tile is touched.
   KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
-  bool isAll = op.getMask().empty() || bounds.isExact();
-  return isAll ? columns : emitMaskReach(e, op, at[1], first, last, columns);
+  return panels ? panels->find(e, at[1], first, last, columns) : columns;
 }
 
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
@@ -168,67 +168,73 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   }
 }
 
-KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group, Value keys) {
+KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group) {
   if (op.getMask().empty())
     return group;
   Value query = e.add(at[2], tileRow);
-  KeyRange absolute = reachAbsolute(query, query, keys);
+  KeyRange absolute = reachAbsolute(query, query);
   return {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
 }
 
 bool ScoreTile::isPlain() { return op.getScore().empty() && bounds.isExact(); }
 
-KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group, Value keys) {
+KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group) {
   if (!bounds.isExact())
     return {group.end, group.end};
   // What a row sees is bounded by straight lines, so that the first and the last row decide.
-  return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group, keys), keys);
+  return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group));
 }
 
-Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, KeyRange group, Value keys,
-                             Value max) {
-  KeyRange own = reachOfRow(tileRow, group, keys);
+Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, KeyRange group, Value max) {
+  KeyRange own = reachOfRow(tileRow, group);
   return scoreColumns(row, column, count, e.add(at[2], tileRow), &own, max);
 }
 
-KeyRange ScoreTile::columnsOf(KeyRange group) {
-  return {e.roundDown(group.begin, 2 * e.lanes()), e.roundUp(group.end, e.lanes())};
+KeyRange ScoreTile::columnsOf(KeyRange run) {
+  return {e.roundDown(run.begin, 2 * e.lanes()), e.roundUp(run.end, e.lanes())};
 }
 
-void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, KeyRange group, KeyRange common,
-                           Value keys) {
+void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
+                           KeyRange common) {
   // Rows inside of columns: what depends on the column alone, such as masks of lanes, is computed once for all of them.
-  auto sweep = [&](Value begin, Value end, bool isMasked) {
+  auto sweep = [&](Value begin, Value end, const KeyRange *within) {
     e.loop(begin, end, e.lanes(), [&](Value column) {
       e.loop(e.index(0), rows, 1, [&](Value row) {
         Value tileRow = e.add(firstRow, row), max = e.loadVector(state.lanesOf, {row, e.index(0)});
-        // A mask region that is evaluated says all that its bounds would.
-        KeyRange own = isMasked && bounds.isExact() ? reachOfRow(tileRow, group, keys) : group;
-        max = scoreColumns(row, column, e.lanes(), e.add(at[2], tileRow), isMasked ? &own : nullptr, max);
+        KeyRange own;
+        if (within) // A mask region that is evaluated says all that its bounds would.
+          own = bounds.isExact() ? reachOfRow(tileRow, *within) : *within;
+        max = scoreColumns(row, column, e.lanes(), e.add(at[2], tileRow), within ? &own : nullptr, max);
         e.storeVector(max, state.lanesOf, {row, e.index(0)});
       });
     });
   };
-  auto [begin, end] = columnsOf(group);
   if (!bounds.isExact())
-    return sweep(begin, end, /*isMasked=*/true);
+    return group.forEach(
+        e, [&](KeyRange run) { sweep(run.begin, run.end, nullptr); },
+        [&](KeyRange run) {
+          auto [begin, end] = columnsOf(run);
+          sweep(begin, end, &run);
+        });
+  KeyRange all = group.hull(e);
+  auto [begin, end] = columnsOf(all);
   Value first = e.min(e.roundUp(e.max(common.begin, begin), e.lanes()), end);
   Value last = e.max(e.roundDown(e.max(common.end, e.index(0)), e.lanes()), first);
-  sweep(first, last, /*isMasked=*/false);
+  sweep(first, last, nullptr);
   // The parts before and behind share one loop body.
   e.loop(e.index(0), e.index(2), 1, [&](Value part) {
     Value isBefore = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, part, e.index(0));
-    sweep(e.select(isBefore, begin, last), e.select(isBefore, first, end), /*isMasked=*/true);
+    sweep(e.select(isBefore, begin, last), e.select(isBefore, first, end), &all);
   });
 }
 
-Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group, Value keys) {
+Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   int64_t width = chunk(e);
   Value query = e.add(at[2], tileRow);
   Value begin = e.roundDown(group.begin, width), end = e.roundUp(group.end, width);
 
   // What this very row sees; where the constraints are the whole mask, columns inside need no test.
-  KeyRange own = reachOfRow(tileRow, group, keys);
+  KeyRange own = reachOfRow(tileRow, group);
   Value fullBegin = end, fullEnd = end;
   if (bounds.isExact()) {
     Value first = e.min(e.roundUp(e.max(own.begin, e.index(0)), width), end);
@@ -275,12 +281,21 @@ ScoreTile::Exponent ScoreTile::joinMax(Value tileMax, Value oldMax) {
   return {newMax, factor, shift, rest};
 }
 
-Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) {
-  Value factorToBase2 = e.broadcast(toBase2);
+Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value rest) {
   // Two sums, for the two registers of a panel: which columns are in one does not depend on where the others end.
   SmallVector<Value> sums(2, e.splat(0.0));
   sums.append(regions.initialSums());
-  Value from = columns.begin;
+  sums = group.forEach(e, sums, [&](KeyRange run, ValueRange carried) {
+    return weighColumns(row, columnsOf(run), shift, rest, SmallVector<Value>(carried));
+  });
+  regions.endRow(ArrayRef(sums).drop_front(2));
+  failed |= regions.failed;
+  return e.addf(sums[0], sums[1]);
+}
+
+SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value rest, ArrayRef<Value> before) {
+  SmallVector<Value> sums(before);
+  Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
   // Regions are long: no more copies than must be. Sixteen registers hold the constants of the exponential and two vectors
   // on their way, one where products need another.
   int64_t most = !regions.empty() ? step : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
@@ -307,13 +322,11 @@ Value ScoreTile::weighRow(Value row, KeyRange columns, Value shift, Value rest) 
     });
     from = to;
   }
-  regions.endRow(ArrayRef(sums).drop_front(2));
-  failed |= regions.failed;
-  return e.addf(sums[0], sums[1]);
+  return sums;
 }
 
-/// A larger score than all before changes the row's largest one, and is looked for in `columns`.
-void ScoreTile::keepLargest(Value row, Value tileRow, KeyRange columns, Value tileMax) {
+/// A larger score than all before changes the row's largest one, and is looked for in `group`.
+void ScoreTile::keepLargest(Value row, Value tileRow, const ColumnRuns &group, Value tileMax) {
   auto toNaturalOf = [&](Value score, Value factor) { return toNatural ? e.mulf(score, factor) : score; };
   Value largest = toNaturalOf(tileMax, toNatural);
   Value isLarger =
@@ -329,14 +342,17 @@ void ScoreTile::keepLargest(Value row, Value tileRow, KeyRange columns, Value ti
     auto everywhere = [&](Value number) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, number); };
     Value lane = vector::StepOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getIndexType()));
     lane = arith::IndexCastOp::create(e.b, e.loc, type, lane);
-    Value wanted = e.broadcast(largest), behind = everywhere(integer(columns.end));
+    Value wanted = e.broadcast(largest), behind = everywhere(integer(keys));
     Value factor = toNatural ? e.broadcast(toNatural) : Value();
-    Value first = e.loop(columns.begin, columns.end, e.lanes(), behind, [&](Value column, ValueRange carried) {
-      Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
-      Value isIt = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, wanted);
-      Value here = arith::AddIOp::create(e.b, e.loc, everywhere(integer(column)), lane);
-      here = e.select(isIt, here, behind);
-      return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
+    Value first = group.forEach(e, behind, [&](KeyRange run, ValueRange nearest) {
+      auto [begin, end] = columnsOf(run);
+      return e.loop(begin, end, e.lanes(), nearest, [&](Value column, ValueRange carried) {
+        Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
+        Value isIt = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, wanted);
+        Value here = arith::AddIOp::create(e.b, e.loc, everywhere(integer(column)), lane);
+        here = e.select(isIt, here, behind);
+        return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
+      });
     })[0];
     first = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MINSI, first);
     e.store(arith::AddIOp::create(e.b, e.loc, first, integer(at[3])), op.getArgmax(), tileRow);
@@ -362,7 +378,7 @@ static Value reduceRows(Emitter &e, Value lanesOf, int64_t first, double neutral
   return emitReduceLines(e, lines, combine);
 }
 
-void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, KeyRange columns,
+void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
                              function_ref<void(Value row)> besides) {
   auto load = [&](Value of, int64_t first, Value mask) -> Value {
     return vector::MaskedLoadOp::create(e.b, e.loc, e.vectorType(), of, ValueRange{e.add(firstRow, first)}, mask,
@@ -390,11 +406,11 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
     besides(row);
     Value tileRow = e.add(firstRow, row);
     if (state.maxima)
-      keepLargest(row, tileRow, columns, e.load(state.maxima, row));
+      keepLargest(row, tileRow, group, e.load(state.maxima, row));
     if (!regions.empty())
       regions.beginRow(at, tileRow, e.load(state.factors, row));
     Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.rests, row));
-    e.storeVector(weighRow(row, columns, shift, rest), state.lanesOf, {row, e.index(0)});
+    e.storeVector(weighRow(row, group, shift, rest), state.lanesOf, {row, e.index(0)});
   });
   if (op.getFinal())
     return;

@@ -9,8 +9,8 @@
 
 #include "Emitter.h"
 #include "Exp2.h"
+#include "MaskReach.h"
 #include "WeightRegions.h"
-#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 
 namespace saccade::cpu {
 
@@ -44,8 +44,9 @@ class ScoreTile {
 public:
   /// `scores`: memref<rowGroup x columns>, row-major, in the score type, holds query · key before `scale` (a positive
   /// scalar); columns is a multiple of `chunk(e)` or more. `step`: the elements of a word of weights. `error` is what
-  /// their exponential may be off by.
-  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned step, Exp2Error error);
+  /// their exponential may be off by. `keys` are in the tile.
+  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned step, Exp2Error error,
+            mlir::Value keys);
 
   /// The columns that are worked on together.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
@@ -54,26 +55,24 @@ public:
   void setOrigin(mlir::Value head, mlir::Value query);
 
   /// The columns (relative to the tile) that some row of [firstRow, firstRow + rows) reaches, within [0, keys).
-  attn::KeyRange reach(mlir::Value firstRow, mlir::Value rows, mlir::Value keys);
+  ColumnRuns reach(mlir::Value firstRow, mlir::Value rows);
 
   //===--- Groups of rows ---===//
   /// Whether there is nothing to do for a score but to mask it by its column.
   bool isPlain();
   /// The part of `group` that all of its rows see for certain.
-  attn::KeyRange commonReach(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group, mlir::Value keys);
+  attn::KeyRange commonReach(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group);
   /// Masks `count` columns of a row from `column` on; returns the running maximum, in lanes.
   mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count, attn::KeyRange group,
-                          mlir::Value keys, mlir::Value max);
+                          mlir::Value max);
   /// Regions and mask on all columns of a group of rows, where not `isPlain`; adds their maxima to `state.lanesOf`.
-  void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, attn::KeyRange group,
-                  attn::KeyRange common, mlir::Value keys);
+  void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
+                  attn::KeyRange common);
   /// The same for one row, whose origin may be its own (`setOrigin`); returns the running maximum, in lanes.
-  mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
-  /// The columns that become weights: those of `group`, rounded to registers.
-  attn::KeyRange columnsOf(attn::KeyRange group);
+  mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
   /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into weights.
   /// `state.lanesOf` holds their maxima before. Does `besides` once for each row.
-  void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, attn::KeyRange columns,
+  void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
                     llvm::function_ref<void(mlir::Value row)> besides);
 
 private:
@@ -83,10 +82,14 @@ private:
   };
   Exponent joinMax(mlir::Value tileMax, mlir::Value oldMax);
   /// Makes the weights of a row and returns their sum, in lanes.
-  mlir::Value weighRow(mlir::Value row, attn::KeyRange columns, mlir::Value shift, mlir::Value rest);
-  void keepLargest(mlir::Value row, mlir::Value tileRow, attn::KeyRange columns, mlir::Value tileMax);
-  attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery, mlir::Value keys);
-  attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group, mlir::Value keys);
+  mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value rest);
+  llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
+                                              mlir::Value rest, llvm::ArrayRef<mlir::Value> sums);
+  void keepLargest(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
+  attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
+  attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group);
+  /// Those of `run`, rounded to registers.
+  attn::KeyRange columnsOf(attn::KeyRange run);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
                            const attn::KeyRange *within, mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,
@@ -99,6 +102,8 @@ private:
   unsigned step;
   Exp2Error error;
   attn::KeyBounds bounds;
+  mlir::Value keys;
+  std::optional<MaskReach> panels; ///< where the bounds are not the whole mask
   mlir::Value at[4];
   mlir::Value regionScale; ///< vector; what a score region sees is scaled
   mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2

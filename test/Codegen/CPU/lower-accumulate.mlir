@@ -56,6 +56,37 @@ func.func @another_mask_is_evaluated(%q: memref<?x64xf32, #tile>, %k: memref<?x6
   return
 }
 
+// What the keys of each panel are to a captured tensor is looked up once, in front of the groups of rows. A group joins its
+// panels to runs, and scores, weights and values are those of the runs; one that is full evaluates no mask.
+// CHECK-LABEL: @panels_are_joined_to_runs
+func.func @panels_are_joined_to_runs(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+    %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>, %ids: memref<?xi32>) {
+  // CHECK: %[[RUNS:.*]] = memref.alloc() : memref<17x3xindex>
+  // CHECK: %[[PANELS:.*]] = memref.alloc() : memref<17x2xindex>
+  // CHECK: memref.store %{{.*}}, %[[PANELS]][%{{.*}}, %c0]
+  // CHECK: memref.store %{{.*}}, %[[PANELS]][%{{.*}}, %c1]
+  // CHECK: memref.load %[[PANELS]]
+  // CHECK: memref.store %{{.*}}, %[[RUNS]]
+  // CHECK: scf.for %[[RUN:.*]] = %c0 to %{{.*}}#0 step %c1
+  // CHECK-NEXT: memref.load %[[RUNS]][%[[RUN]], %c0]
+  // CHECK-NEXT: memref.load %[[RUNS]][%[[RUN]], %c1]
+  // CHECK: memref.load %[[RUNS]][%{{.*}}, %c2]
+  // CHECK: scf.if
+  // CHECK: arith.cmpi eq, {{.*}} : vector<16xi32>
+  // CHECK: } else {
+  // CHECK-NOT: vector<16xi32>
+  // CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] captures(%ids : memref<?xi32>)
+      into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      mask(%b, %h, %i, %j, %documents) {
+        %mine = tensor.extract %documents[%i] : tensor<?xi32>
+        %theirs = tensor.extract %documents[%j] : tensor<?xi32>
+        %holds = arith.cmpi eq, %mine, %theirs : i32
+        attn.yield %holds : i1
+      } {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+  return
+}
+
 // Pairs of bf16, neighbours in the head (queries and keys) or among keys (weights and values), in the bits of an f32. An
 // odd head size has half a pair at its end.
 // CHECK-LABEL: @pairs_are_words
