@@ -99,3 +99,13 @@ Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
   bool isF64 = e.type.isF64();
   return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64, error);
 }
+
+Value saccade::cpu::emitRoughLogistic(Emitter &e, Value x) {
+  // Where 2^x cannot become infinite it must not; NaN fails the comparison, and so stays.
+  if (!e.target.hasAVX512) {
+    Value most = e.splat(126.0);
+    x = e.select(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, most, x), most, x);
+  }
+  Value sum = e.addf(emitExp2(e, x, Exp2Error::F16), e.splat(1.0));
+  return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);
+}

@@ -9,10 +9,10 @@
 #include "Pack.h"
 #include "Prefetch.h"
 #include "ScoreTile.h"
-#include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "saccade/Codegen/CPU/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -87,8 +87,8 @@ LogicalResult Lowering::check() {
   return success();
 }
 
-/// Where weights, or all results, are rounded to 16 bits, weights need no better exponential. Their sum does where someone
-/// looks at it: only a quotient loses the error of most weights.
+/// Where weights, or all results, are rounded to 16 bits, weights need no better exponential. Their sum does where
+/// someone looks at it: only a quotient loses the error of most weights.
 Exp2Error Lowering::weightError() {
   Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
@@ -115,8 +115,8 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   // One register more than needed: rows a power of two apart would fall into the same cache sets.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
-  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query, step,
-               flip);
+  emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
+               step, flip);
   emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, step);
   value = valuesInPlace(values, [&] { emitPackColumns(e, values, value, step); });
 }
@@ -132,15 +132,15 @@ Value Lowering::valuesInPlace(Value matrix, function_ref<void()> pack) {
   auto is = [&](Value x, int64_t y) {
     return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, x, e.index(y));
   };
-  Value isPacked = e.b.createOrFold<arith::AndIOp>(e.loc, is(metadata.getStrides()[0], columns),
-                                                   is(metadata.getStrides()[1], 1));
+  Value isPacked =
+      e.b.createOrFold<arith::AndIOp>(e.loc, is(metadata.getStrides()[0], columns), is(metadata.getStrides()[1], 1));
   auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {columns, 1});
   auto common = MemRefType::get({ShapedType::kDynamic, columns}, e.type, layout);
   auto inPlace = [&]() -> SmallVector<Value> {
     SmallVector<OpFoldResult> strides = {e.b.getIndexAttr(columns), e.b.getIndexAttr(1)};
     return {memref::ReinterpretCastOp::create(e.b, e.loc, common, metadata.getBaseBuffer(),
-                                              metadata.getConstifiedMixedOffset(),
-                                              metadata.getConstifiedMixedSizes(), strides)};
+                                              metadata.getConstifiedMixedOffset(), metadata.getConstifiedMixedSizes(),
+                                              strides)};
   };
   auto packed = [&]() -> SmallVector<Value> {
     pack();
@@ -160,7 +160,8 @@ void Lowering::lookAhead() {
     if (ShapedType::isDynamic(cast<MemRefType>(matrix.getType()).getDimSize(1)))
       return;
     Value rows = e.select(isWanted, e.size(matrix, 0), e.index(0));
-    Value share = e.b.createOrFold<arith::DivUIOp>(e.loc, e.add(e.sub(rows, e.index(1)), queries), e.max(queries, e.index(1)));
+    Value share =
+        e.b.createOrFold<arith::DivUIOp>(e.loc, e.add(e.sub(rows, e.index(1)), queries), e.max(queries, e.index(1)));
     ahead.push_back({matrix, rows, e.select(isWanted, share, e.index(0))});
   };
   if (!next.exists)
@@ -210,15 +211,21 @@ void Lowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
         e, block, step, e.index(0), e.index(llvm::divideCeil(depth, step)), acc,
         [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
         [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
+    bool isMasked = rows.tile.isMaskedByColumn(), isScored = isMasked && rows.tile.isShort();
     for (unsigned i = 0; i < block.rows; ++i)
-      for (unsigned j = 0; j < block.vectors; ++j)
-        e.storeVector(acc[i * block.vectors + j], scores, {e.add(scratchRow, i), e.add(column, j * e.lanes())});
-    if (rows.tile.isPlain())
+      for (unsigned j = 0; j < block.vectors; ++j) {
+        Value &score = acc[i * block.vectors + j], at = e.add(column, j * e.lanes());
+        if (isScored)
+          score = rows.tile.score(score, e.add(tileRow, i), at);
+        e.storeVector(score, scores, {e.add(scratchRow, i), at});
+      }
+    if (isMasked)
       keepMaxima(rows, block, scratchRow, column, acc);
   }
 }
 
-/// The maxima of scores while they are in registers. Where a row does not see them all, they are read again and masked.
+/// The maxima of scores while they are in registers. Where a row does not see them all, or the score region is long,
+/// they are read again and masked, row by row.
 void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc) {
   int64_t width = block.vectors * e.lanes();
   Value isSeen = arith::AndIOp::create(
@@ -227,22 +234,27 @@ void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, V
   auto update = [&](Value row, function_ref<Value(Value max)> larger) {
     e.storeVector(larger(e.loadVector(state->lanesOf, {row, e.index(0)})), state->lanesOf, {row, e.index(0)});
   };
+  bool isScored = rows.tile.isShort();
+  auto again = [&](const KeyRange *within) {
+    e.loop(first, e.add(first, block.rows), 1, [&](Value r) {
+      update(r, [&](Value max) {
+        return rows.tile.maskColumns(r, e.add(rows.row, r), column, width, within, isScored, max);
+      });
+    });
+  };
+  auto fromRegisters = [&] {
+    for (unsigned i = 0; i < block.rows; ++i)
+      update(e.add(first, i), [&](Value max) {
+        for (unsigned j = 0; j < block.vectors; ++j)
+          max = e.maxf(acc[i * block.vectors + j], max);
+        return max;
+      });
+  };
   e.ifElse(
-      isSeen,
+      isSeen, [&] { isScored ? fromRegisters() : again(nullptr); },
       [&] {
-        for (unsigned i = 0; i < block.rows; ++i)
-          update(e.add(first, i), [&](Value max) {
-            for (unsigned j = 0; j < block.vectors; ++j)
-              max = e.maxf(acc[i * block.vectors + j], max);
-            return max;
-          });
-      },
-      [&] {
-        e.loop(first, e.add(first, block.rows), 1, [&](Value r) {
-          update(r, [&](Value max) {
-            return rows.tile.maskColumns(r, e.add(rows.row, r), column, width, rows.reach.hull(e), max);
-          });
-        });
+        KeyRange hull = rows.reach.hull(e);
+        again(&hull);
       });
 }
 
@@ -282,8 +294,8 @@ void Lowering::clearRows(Value row) {
   });
 }
 
-/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either end
-/// of a run may have a key outside of it, whose weight is 0.
+/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either
+/// end of a run may have a key outside of it, whose weight is 0.
 void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach) {
   SmallVector<Value> acc = scaledRows(row, first, block, column);
   acc = reach.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
@@ -324,8 +336,8 @@ void Lowering::computeGroup(ScoreTile &tile, Value row) {
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
       computeScores({tile, row, first, count, isTail, reach, common});
     });
-    if (!tile.isPlain())
-      tile.scoreGroup(*state, row, rows, reach, common);
+    if (!tile.isMaskedByColumn())
+      tile.scoreGroup(*state, row, rows, reach);
     tile.softmaxGroup(*state, row, rows, reach, [&](Value r) { prefetch(e.add(row, r)); });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
   };
@@ -342,8 +354,8 @@ LogicalResult Lowering::run() {
     return failure();
   auto accType = cast<MemRefType>(op.getAcc().getType());
   columns = accType.getDimSize(1);
-  queries = getValueOrCreateConstantIndexOp(
-      e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
+  queries =
+      getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());

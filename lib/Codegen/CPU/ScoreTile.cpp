@@ -1,14 +1,15 @@
 //===- ScoreTile.cpp - The scores of a few queries, made into weights ---------===//
 //
-// Two sweeps over a row that lies in the first-level cache: regions, mask and maximum, then exponential and sum. Without
-// regions the first one is left to whoever computes scores. What is one number a row is computed for many rows at once.
+// Two sweeps over a row that lies in the first-level cache: regions, mask and maximum, then exponential and sum.
+// Without regions the first one is left to whoever computes scores. What is one number a row is computed for many rows
+// at once.
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
 #include "VectorizeRegion.h"
-#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include <limits>
 #include <numbers>
 
@@ -41,12 +42,12 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
   for (unsigned i = 0; i < 4; ++i)
     at[i] = op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]);
   if (!op.getScore().empty()) {
-    regionScale = e.broadcast(scale);
+    regionScale = scale;
     toBase2 = e.scalar(std::numbers::log2e);
     return;
   }
-  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference. It must be no
-  // zero there, which would turn the −inf of a masked key into NaN; the smallest normal number does as well.
+  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference. It must be
+  // no zero there, which would turn the −inf of a masked key into NaN; the smallest normal number does as well.
   double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
   Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
@@ -81,8 +82,11 @@ ColumnRuns ScoreTile::reach(Value firstRow, Value rows) {
 Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value column, Value active) {
   RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
   RegionVectorizer lanes(e.b, e.loc, e.lanes());
-  if (score)
-    lanes.bindVector(args.score, score);
+  if (score) {
+    lanes.bindProduct(args.score, score, regionScale, e.target.hasFMA);
+    if (error != Exp2Error::Unit)
+      lanes.setLogistic([&](Value x) { return emitRoughLogistic(e, x); });
+  }
   bindRegion(lanes, op, args, at[0], at[1], query, e.add(at[3], column));
   lanes.setActive(active);
   if (::mlir::failed(lanes.run(region.front()))) {
@@ -99,8 +103,10 @@ static Value lanesBelow(Emitter &e, Value limit) {
 }
 
 /// Some columns of the first sweep. With `within`, only the columns in it count and the mask region is asked where it
-/// says more than the bounds. Returns the running maximum.
-Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value query, const KeyRange *within, Value max) {
+/// says more than the bounds. `isScored`: the score region has been applied. Returns the running maximum.
+Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value query, const KeyRange *within,
+                              bool isScored, Value max) {
+  isScored |= op.getScore().empty();
   for (int64_t offset = 0; offset < count; offset += e.lanes()) {
     Value first = e.add(column, offset);
     Value score = e.loadVector(scores, {row, first});
@@ -108,19 +114,19 @@ Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value quer
     if (within) {
       Value below = lanesBelow(e, e.sub(within->end, first));
       Value before = lanesBelow(e, e.sub(within->begin, first));
-      Value allTrue = arith::ConstantOp::create(
-          e.b, e.loc, DenseElementsAttr::get(cast<VectorType>(below.getType()), true));
+      Value allTrue =
+          arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(cast<VectorType>(below.getType()), true));
       active = arith::AndIOp::create(e.b, e.loc, below, arith::XOrIOp::create(e.b, e.loc, before, allTrue));
       if (!bounds.isExact()) {
         Value visible = applyRegion(op.getMask(), /*score=*/nullptr, query, first, active);
         active = arith::AndIOp::create(e.b, e.loc, active, visible);
       }
     }
-    if (!op.getScore().empty())
-      score = applyRegion(op.getScore(), e.mulf(score, regionScale), query, first, active);
+    if (!isScored)
+      score = applyRegion(op.getScore(), score, query, first, active);
     if (active)
       score = e.select(active, score, e.splat(minusInfinity));
-    if (active || !op.getScore().empty())
+    if (active || !isScored)
       e.storeVector(score, scores, {row, first});
     max = e.maxf(score, max);
   }
@@ -176,7 +182,20 @@ KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group) {
   return {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
 }
 
-bool ScoreTile::isPlain() { return op.getScore().empty() && bounds.isExact(); }
+bool ScoreTile::isShort() {
+  // Functions become polynomials.
+  constexpr unsigned mostOps = 16;
+  return op.getScore().empty() || (llvm::hasNItemsOrLess(op.getScore().front(), mostOps) &&
+                                   llvm::none_of(op.getScore().front(), [](Operation &each) {
+                                     return isa<math::MathDialect>(each.getDialect());
+                                   }));
+}
+
+Value ScoreTile::score(Value products, Value tileRow, Value column) {
+  return op.getScore().empty()
+             ? products
+             : applyRegion(op.getScore(), products, e.add(at[2], tileRow), column, /*active=*/nullptr);
+}
 
 KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group) {
   if (!bounds.isExact())
@@ -185,47 +204,38 @@ KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group) {
   return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group));
 }
 
-Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, KeyRange group, Value max) {
-  KeyRange own = reachOfRow(tileRow, group);
-  return scoreColumns(row, column, count, e.add(at[2], tileRow), &own, max);
+Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, const KeyRange *group,
+                             bool isScored, Value max) {
+  Value query = e.add(at[2], tileRow);
+  if (!group)
+    return scoreColumns(row, column, count, query, nullptr, isScored, max);
+  KeyRange own = reachOfRow(tileRow, *group);
+  return scoreColumns(row, column, count, query, &own, isScored, max);
 }
 
 KeyRange ScoreTile::columnsOf(KeyRange run) {
   return {e.roundDown(run.begin, 2 * e.lanes()), e.roundUp(run.end, e.lanes())};
 }
 
-void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
-                           KeyRange common) {
+void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group) {
   // Rows inside of columns: what depends on the column alone, such as masks of lanes, is computed once for all of them.
+  // A mask region that is evaluated says all that its bounds would.
   auto sweep = [&](Value begin, Value end, const KeyRange *within) {
     e.loop(begin, end, e.lanes(), [&](Value column) {
       e.loop(e.index(0), rows, 1, [&](Value row) {
-        Value tileRow = e.add(firstRow, row), max = e.loadVector(state.lanesOf, {row, e.index(0)});
-        KeyRange own;
-        if (within) // A mask region that is evaluated says all that its bounds would.
-          own = bounds.isExact() ? reachOfRow(tileRow, *within) : *within;
-        max = scoreColumns(row, column, e.lanes(), e.add(at[2], tileRow), within ? &own : nullptr, max);
+        Value max = e.loadVector(state.lanesOf, {row, e.index(0)});
+        Value query = e.add(at[2], e.add(firstRow, row));
+        max = scoreColumns(row, column, e.lanes(), query, within, /*isScored=*/false, max);
         e.storeVector(max, state.lanesOf, {row, e.index(0)});
       });
     });
   };
-  if (!bounds.isExact())
-    return group.forEach(
-        e, [&](KeyRange run) { sweep(run.begin, run.end, nullptr); },
-        [&](KeyRange run) {
-          auto [begin, end] = columnsOf(run);
-          sweep(begin, end, &run);
-        });
-  KeyRange all = group.hull(e);
-  auto [begin, end] = columnsOf(all);
-  Value first = e.min(e.roundUp(e.max(common.begin, begin), e.lanes()), end);
-  Value last = e.max(e.roundDown(e.max(common.end, e.index(0)), e.lanes()), first);
-  sweep(first, last, nullptr);
-  // The parts before and behind share one loop body.
-  e.loop(e.index(0), e.index(2), 1, [&](Value part) {
-    Value isBefore = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, part, e.index(0));
-    sweep(e.select(isBefore, begin, last), e.select(isBefore, first, end), &all);
-  });
+  group.forEach(
+      e, [&](KeyRange run) { sweep(run.begin, run.end, nullptr); },
+      [&](KeyRange run) {
+        auto [begin, end] = columnsOf(run);
+        sweep(begin, end, &run);
+      });
 }
 
 Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
@@ -247,13 +257,13 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   // The parts before and after the full columns share one loop body.
   Value max = e.splat(minusInfinity);
   max = e.loop(fullBegin, fullEnd, width, max, [&](Value column, ValueRange carried) -> SmallVector<Value> {
-    return {scoreColumns(row, column, width, query, nullptr, carried[0])};
+    return {scoreColumns(row, column, width, query, nullptr, /*isScored=*/false, carried[0])};
   })[0];
   return e.loop(e.index(0), e.index(2), 1, max, [&](Value part, ValueRange carried) {
     Value isFirst = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, part, e.index(0));
     Value from = e.select(isFirst, begin, fullEnd), to = e.select(isFirst, fullBegin, end);
     return e.loop(from, to, width, carried, [&](Value column, ValueRange inner) -> SmallVector<Value> {
-      return {scoreColumns(row, column, width, query, &own, inner[0])};
+      return {scoreColumns(row, column, width, query, &own, /*isScored=*/false, inner[0])};
     });
   })[0];
 }
@@ -267,8 +277,8 @@ ScoreTile::Exponent ScoreTile::joinMax(Value tileMax, Value oldMax) {
 
   // weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels: weights and sum
   // are taken relative to the same one. Only a base so large that its rounding is a factor of two or more is taken off
-  // before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the largest one is exactly
-  // 1, they are taken relative to the maximum itself in the tile that has it.
+  // before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the largest one is
+  // exactly 1, they are taken relative to the maximum itself in the tile that has it.
   Value isShifted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
                                           e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
   Value zero = e.splat(0.0);
@@ -293,11 +303,12 @@ Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value
   return e.addf(sums[0], sums[1]);
 }
 
-SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value rest, ArrayRef<Value> before) {
+SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value rest,
+                                           ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
   Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
-  // Regions are long: no more copies than must be. Sixteen registers hold the constants of the exponential and two vectors
-  // on their way, one where products need another.
+  // Regions are long: no more copies than must be. Sixteen registers hold the constants of the exponential and two
+  // vectors on their way, one where products need another.
   int64_t most = !regions.empty() ? step : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
   for (int64_t vectors : {4, 2, 1}) {
     // A register that is alone gives up half of a vector of pairs.

@@ -14,8 +14,8 @@
 
 namespace saccade::cpu {
 
-/// Lane r of the result is all lanes of vector r combined; as many vectors as lanes. Every row's lanes are combined in the
-/// same order.
+/// Lane r of the result is all lanes of vector r combined; as many vectors as lanes. Every row's lanes are combined in
+/// the same order.
 mlir::Value emitReduceLines(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
                             llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
@@ -51,27 +51,34 @@ public:
   /// The columns that are worked on together.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
 
-  /// Says whose rows follow: row 0 of the tile is query `query` of head `head`, counted from those that the op begins with.
+  /// Says whose rows follow: row 0 of the tile is query `query` of head `head`, counted from those that the op begins
+  /// with.
   void setOrigin(mlir::Value head, mlir::Value query);
 
   /// The columns (relative to the tile) that some row of [firstRow, firstRow + rows) reaches, within [0, keys).
   ColumnRuns reach(mlir::Value firstRow, mlir::Value rows);
 
   //===--- Groups of rows ---===//
-  /// Whether there is nothing to do for a score but to mask it by its column.
-  bool isPlain();
+  /// Whether a score is masked by its column, so that all is done with it while it is in a register, or has just been.
+  /// Else `scoreGroup` does it.
+  bool isMaskedByColumn() { return bounds.isExact(); }
+  /// Whether `score` is short enough to be repeated for every register of a block.
+  bool isShort();
+  /// What the score region makes of a register of products; they themselves without one.
+  mlir::Value score(mlir::Value products, mlir::Value tileRow, mlir::Value column);
   /// The part of `group` that all of its rows see for certain.
   attn::KeyRange commonReach(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group);
-  /// Masks `count` columns of a row from `column` on; returns the running maximum, in lanes.
-  mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count, attn::KeyRange group,
-                          mlir::Value max);
-  /// Regions and mask on all columns of a group of rows, where not `isPlain`; adds their maxima to `state.lanesOf`.
-  void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
-                  attn::KeyRange common);
+  /// Masks `count` columns of a row from `column` on (all are seen without `group`), after the score region where that
+  /// is not done yet; returns the running maximum, in lanes.
+  mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count,
+                          const attn::KeyRange *group, bool isScored, mlir::Value max);
+  /// Regions and mask on all columns of a group of rows, where not `isMaskedByColumn`; adds their maxima to
+  /// `state.lanesOf`.
+  void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group);
   /// The same for one row, whose origin may be its own (`setOrigin`); returns the running maximum, in lanes.
   mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
-  /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into weights.
-  /// `state.lanesOf` holds their maxima before. Does `besides` once for each row.
+  /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into
+  /// weights. `state.lanesOf` holds their maxima before. Does `besides` once for each row.
   void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
                     llvm::function_ref<void(mlir::Value row)> besides);
 
@@ -91,7 +98,7 @@ private:
   /// Those of `run`, rounded to registers.
   attn::KeyRange columnsOf(attn::KeyRange run);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
-                           const attn::KeyRange *within, mlir::Value max);
+                           const attn::KeyRange *within, bool isScored, mlir::Value max);
   mlir::Value applyRegion(mlir::Region &region, mlir::Value score, mlir::Value query, mlir::Value column,
                           mlir::Value active);
   void storeWeights(llvm::ArrayRef<mlir::Value> weights, mlir::Value row, mlir::Value column);
@@ -105,7 +112,7 @@ private:
   mlir::Value keys;
   std::optional<MaskReach> panels; ///< where the bounds are not the whole mask
   mlir::Value at[4];
-  mlir::Value regionScale; ///< vector; what a score region sees is scaled
+  mlir::Value regionScale; ///< scalar; what a score region sees is scaled
   mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2
   mlir::Value toNatural;   ///< scalar; to scores as the op defines them; null for 1
   WeightRegions regions;

@@ -8,12 +8,15 @@
 #include "LaneMemory.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
+#include "saccade/Dialect/Attn/Analysis/DistanceTerms.h"
+#include <numbers>
 
 using namespace mlir;
 using namespace saccade;
@@ -67,18 +70,27 @@ RegionVectorizer::Lanes RegionVectorizer::lookup(Value from) {
   return it == values.end() ? Lanes{from, 0} : it->second;
 }
 
+Value RegionVectorizer::splat(Value scalar) {
+  Value &vector = vectors[scalar];
+  if (!vector)
+    vector = vector::BroadcastOp::create(b, loc, VectorType::get(lanes, scalar.getType()), scalar);
+  return vector;
+}
+
 Value RegionVectorizer::getVector(Value from) {
   Lanes found = lookup(from);
-  if (found.step == isVector)
+  if (found.step == isVector && !found.factor)
     return found.value;
-  Value &vector = vectors[from];
-  if (!vector) {
-    if (found.step == 0)
-      vector = vector::BroadcastOp::create(b, loc, VectorType::get(lanes, from.getType()), found.value);
-    else
-      vector = affineLanes(b, loc, found.value, found.step, lanes);
-  }
-  return vector;
+  if (Value known = vectors.lookup(from))
+    return known;
+  Value vector;
+  if (found.step == isVector)
+    vector = multiplyAdd(found, found.factor, found.offset ? splat(found.offset) : Value());
+  else if (found.step == 0)
+    vector = splat(found.value);
+  else
+    vector = affineLanes(b, loc, found.value, found.step, lanes);
+  return vectors[from] = vector;
 }
 
 bool RegionVectorizer::hasVectorForm(Block &block) {
@@ -103,7 +115,8 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
     bindUniform(length, lengths[unsigned(length.getRole())]);
     return success();
   }
-  if (evaluateRead(op) || evaluateUniform(op) || evaluateAffine(op) || evaluateComparison(op))
+  if (evaluateRead(op) || evaluateUniform(op) || evaluateProduct(op) || evaluateTanh(op) ||
+      evaluateAffine(op) || evaluatePosition(op) || evaluateComparison(op))
     return success();
   if (!OpTrait::hasElementwiseMappableTraits(&op))
     return op.emitError() << "'" << op.getName() << "' cannot be computed for several positions at once; "
@@ -169,6 +182,92 @@ bool RegionVectorizer::evaluateAffine(Operation &op) {
   IRMapping mapping;
   mapping.map(op.getOperand(0), operands[0].value);
   values[result] = {b.clone(op, mapping)->getResult(0), operands[0].step};
+  return true;
+}
+
+Value RegionVectorizer::multiplyAdd(const Lanes &product, Value factor, Value addend) {
+  if (addend && hasFMA)
+    return vector::FMAOp::create(b, loc, product.value, splat(factor), addend);
+  Value scaled = arith::MulFOp::create(b, loc, product.value, splat(factor));
+  return addend ? arith::AddFOp::create(b, loc, scaled, addend).getResult() : scaled;
+}
+
+/// Products of what `bindProduct` bound with what is the same in every lane, and sums with anything.
+bool RegionVectorizer::evaluateProduct(Operation &op) {
+  if (!isa<arith::MulFOp, arith::DivFOp, arith::NegFOp, arith::AddFOp, arith::SubFOp>(op))
+    return false;
+  Value result = op.getResult(0), first = op.getOperand(0), second = op.getOperands().back();
+  bool isSwapped = !lookup(first).factor && !isa<arith::DivFOp, arith::NegFOp>(op);
+  if (isSwapped)
+    std::swap(first, second);
+  Lanes x = lookup(first);
+  if (!x.factor)
+    return false;
+  auto times = [&](Value left, Value right) { return b.createOrFold<arith::MulFOp>(loc, left, right); };
+  auto negated = [&](Value number) -> Value { return arith::NegFOp::create(b, loc, number); };
+  auto scaledBy = [&](function_ref<Value(Value)> scale) {
+    values[result] = {x.value, isVector, scale(x.factor), x.offset ? scale(x.offset) : Value()};
+  };
+  if (isa<arith::NegFOp>(op)) {
+    scaledBy(negated);
+    return true;
+  }
+  if (isa<arith::MulFOp, arith::DivFOp>(op)) {
+    if (!isUniform(second))
+      return false;
+    Value factor = getUniform(second);
+    if (isa<arith::DivFOp>(op)) {
+      Value one = arith::ConstantOp::create(b, loc, b.getFloatAttr(factor.getType(), 1.0));
+      factor = b.createOrFold<arith::DivFOp>(loc, one, factor);
+    }
+    scaledBy([&](Value number) { return times(number, factor); });
+    return true;
+  }
+  Value addend = getVector(second), factor = x.factor;
+  bool isDifference = isa<arith::SubFOp>(op);
+  if (x.offset)
+    addend = isDifference && isSwapped ? arith::SubFOp::create(b, loc, addend, splat(x.offset)).getResult()
+             : isDifference            ? arith::SubFOp::create(b, loc, splat(x.offset), addend).getResult()
+                                       : arith::AddFOp::create(b, loc, addend, splat(x.offset)).getResult();
+  else if (isDifference && !isSwapped)
+    addend = negated(addend);
+  bindVector(result, multiplyAdd(x, isDifference && isSwapped ? negated(factor) : factor, addend));
+  return true;
+}
+
+/// tanh x = 1 − 2 / (1 + 2^(2x / ln 2)).
+bool RegionVectorizer::evaluateTanh(Operation &op) {
+  if (!logistic || !isa<math::TanhOp>(op))
+    return false;
+  Lanes x = lookup(op.getOperand(0));
+  if (!x.factor)
+    return false;
+  auto constant = [&](double value) -> Value {
+    return arith::ConstantOp::create(b, loc, b.getFloatAttr(x.factor.getType(), value));
+  };
+  auto times = [&](Value number) {
+    return b.createOrFold<arith::MulFOp>(loc, number, constant(2 * std::numbers::log2e));
+  };
+  Value exponent = multiplyAdd(x, times(x.factor), x.offset ? splat(times(x.offset)) : Value());
+  values[op.getResult(0)] = {logistic(exponent), isVector, constant(-2.0), constant(1.0)};
+  return true;
+}
+
+/// A position as a float: exact as long as positions have a place in it, else rounded twice.
+bool RegionVectorizer::evaluatePosition(Operation &op) {
+  auto convert = dyn_cast<arith::SIToFPOp>(op);
+  if (!convert)
+    return false;
+  Lanes in = lookup(convert.getIn());
+  auto type = dyn_cast<FloatType>(convert.getType());
+  if (in.step == isVector || !type || !(type.isF32() || type.isF64()) || std::abs(in.step) >= (1 << 16))
+    return false;
+  Value base = arith::SIToFPOp::create(b, loc, type, in.value);
+  SmallVector<Attribute> distances;
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    distances.push_back(b.getFloatAttr(type, double(in.step * lane)));
+  Value offsets = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(VectorType::get(lanes, type), distances));
+  bindVector(convert, arith::AddFOp::create(b, loc, splat(base), offsets));
   return true;
 }
 
@@ -292,10 +391,15 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
   assert(memref && "captured tensor not bound");
   // Nobody promised that a position exists: lanes outside are not read, what clamps is clamped.
   SmallVector<LaneIndex> indices;
-  Value mask = active, isThere;
+  bool isInside = op.hasAttr(attn::inBoundsName);
+  Value mask = isInside ? Value() : active, isThere;
   auto type = cast<MemRefType>(memref.getType());
   for (auto [dim, index] : llvm::enumerate(op.getOperands().drop_front())) {
     Lanes found = lookup(index);
+    if (isInside && found.step != isVector) {
+      indices.push_back({found.value, found.step, Value()});
+      continue;
+    }
     bool isDynamic = type.isDynamicDim(dim);
     Value extent = isDynamic ? memref::DimOp::create(b, loc, memref, dim).getResult()
                              : arith::ConstantIndexOp::create(b, loc, type.getDimSize(dim)).getResult();

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Builders.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include <functional>
 
 namespace saccade::cpu {
 
@@ -31,6 +32,15 @@ public:
   void bindVector(mlir::Value from, mlir::Value vector) { values[from] = {vector, isVector}; }
   /// `from` is base + lane; `base` is an index.
   void bindContiguous(mlir::Value from, mlir::Value base) { values[from] = {base, 1}; }
+  /// `from` is vector · factor with a scalar factor, and may be rounded later than where the region says: factors that
+  /// are the same in every lane are collected, quotients by such are products with the reciprocal, and what is added is
+  /// added by a fused instruction where there is one (`hasFMA`). This holds for what is made of `from`, and nothing else.
+  void bindProduct(mlir::Value from, mlir::Value vector, mlir::Value factor, bool hasFMA) {
+    values[from] = {vector, isVector, factor};
+    this->hasFMA = hasFMA;
+  }
+  /// How tanh of such a product is computed: given 2x / ln 2, 1 / (1 + 2^x). Without it as everywhere.
+  void setLogistic(std::function<mlir::Value(mlir::Value)> emit) { logistic = std::move(emit); }
   /// tensor.extract and tensor.dim of `tensor` read `memref`, whatever its strides.
   void bindBuffer(mlir::Value tensor, mlir::Value memref) { buffers[tensor] = memref; }
   /// What attn.length answers.
@@ -58,6 +68,8 @@ private:
   struct Lanes {
     mlir::Value value;
     int64_t step = 0;
+    mlir::Value factor = nullptr; ///< scalar; the number is value · factor + offset. Null for 1, see bindProduct.
+    mlir::Value offset = nullptr; ///< scalar, null for 0
   };
   static constexpr int64_t isVector = std::numeric_limits<int64_t>::min();
 
@@ -65,9 +77,16 @@ private:
   llvm::LogicalResult evaluate(mlir::Operation &op);
   bool evaluateUniform(mlir::Operation &op);
   bool evaluateAffine(mlir::Operation &op);
+  bool evaluateProduct(mlir::Operation &op);
+  bool evaluateTanh(mlir::Operation &op);
+  bool evaluatePosition(mlir::Operation &op);
   bool evaluateComparison(mlir::Operation &op);
   bool evaluateRead(mlir::Operation &op);
   void evaluateElementwise(mlir::Operation &op);
+  /// value · factor + addend (null for 0).
+  mlir::Value multiplyAdd(const Lanes &product, mlir::Value factor, mlir::Value addend);
+  /// A scalar in every lane, made once.
+  mlir::Value splat(mlir::Value scalar);
   /// A scalar or vector index, moved into [0, extent).
   mlir::Value clampIndex(mlir::Value index, mlir::Value extent);
   /// mask &= condition, which is a scalar or a vector; no mask is all lanes.
@@ -85,6 +104,8 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> buffers;
   mlir::Value lengths[2];
   mlir::Value active;
+  bool hasFMA = false;
+  std::function<mlir::Value(mlir::Value)> logistic;
 };
 
 } // namespace saccade::cpu

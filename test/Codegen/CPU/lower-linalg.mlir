@@ -125,7 +125,8 @@ func.func @booleans_are_bytes(%x: memref<?xf32>, %y: memref<?xi1>) {
 // CHECK-NOT:     vector<16xindex>
 // CHECK-NOT:     vector<16xi64>
 // CHECK:         arith.cmpi {{.*}} : vector<16xi32>
-// CHECK:         arith.sitofp {{.*}} : vector<16xi32> to vector<16xf32>
+// CHECK:         arith.sitofp {{.*}} : i32 to f32
+// CHECK:         arith.addf {{.*}} : vector<16xf32>
 // CHECK-NOT:     vector<16xindex>
 // CHECK-NOT:     vector<16xi64>
 // CHECK:         return
