@@ -10,6 +10,8 @@ std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
 }
 
 void saccade::buildTilingPipeline(OpPassManager &pm) {
+  // On whole attention: one table serves all tasks.
+  pm.addNestedPass<func::FuncOp>(createTabulateDistances());
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // The tables that it makes are tiled like everything else.

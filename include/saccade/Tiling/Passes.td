@@ -4,6 +4,18 @@
 
 include "mlir/Pass/PassBase.td"
 
+def TabulateDistances : Pass<"attn-tabulate-distances", "::mlir::func::FuncOp"> {
+  let summary = "tabulates what regions say about the distance of query and key";
+  let description = [{
+    Parts of a score, weight or tally region that depend on batch, head and key − query alone, and that cost more than a
+    read (reads of tables at a distance, functions, divisions), become tables with a number for each distance, made once
+    in O(heads · (queries + keys)). The region reads them at key − query, so that the numbers of a register's keys lie
+    beside each other. Masks are left to their own analysis.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
   let summary = "cuts attention into parallel tasks over batch, head and queries";
   let description = [{

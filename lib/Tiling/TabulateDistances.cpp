@@ -1,0 +1,155 @@
+//===- TabulateDistances.cpp - Tables of what depends on the distance alone ---===//
+//
+// Parts of regions that depend on batch, head and key − query only, such as the buckets of relative positions, are computed
+// once for each distance and read as rows. It stands before attention is cut, so that the tables are made once a call.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "saccade/Dialect/Attn/Analysis/DistanceTerms.h"
+#include "saccade/Tiling/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_TABULATEDISTANCES
+#include "saccade/Tiling/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Distances on either side that no pair has: code generators compute whole registers, up to 64 keys and 12 queries at a time.
+static constexpr int64_t padding = 128;
+
+namespace {
+
+/// The tables of one attention.
+class Tables {
+public:
+  explicit Tables(AttentionOp op) : op(op), b(op), loc(op.getLoc()) {}
+
+  /// Replaces `term` of `region` by a read of a table of it.
+  void tabulate(Region &region, const DistanceTerm &term);
+
+private:
+  AttentionOp op;
+  OpBuilder b;
+  Location loc;
+  /// The distance of the first element, and how many there are.
+  Value first, count;
+
+  Value at(unsigned i) { return op.getAt().empty() ? constant(0) : Value(op.getAt()[i]); }
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value extent(Dim dim, Value operand, DimsAttr dims) {
+    return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
+  }
+  Value makeTable(Region &region, const DistanceTerm &term);
+  /// `value` as an argument of all regions; returns that of `region`.
+  Value capture(Value value, Region &region);
+};
+
+Value Tables::makeTable(Region &region, const DistanceTerm &term) {
+  b.setInsertionPoint(op);
+  if (!first) {
+    Value queries = extent(Dim::Seq, op.getQuery(), op.getQueryDims());
+    Value keys = extent(Dim::Seq, op.getKey(), op.getKeyDims());
+    Value lowest = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, at(3), at(2)), queries);
+    first = arith::SubIOp::create(b, loc, lowest, constant(padding));
+    count = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, queries, keys), constant(2 * padding));
+  }
+  SmallVector<OpFoldResult> sizes;
+  if (term.usesBatch)
+    sizes.push_back(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Batch));
+  if (term.usesHead)
+    sizes.push_back(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head));
+  sizes.push_back(count);
+  unsigned rank = sizes.size();
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, term.root.getType());
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  auto table = linalg::GenericOp::create(
+      b, loc, empty.getType(), /*inputs=*/ValueRange(), empty, b.getMultiDimIdentityMap(rank), iterators,
+      [&](OpBuilder &nested, Location, ValueRange) {
+        auto place = [&](unsigned dim, Value origin) -> Value {
+          return arith::AddIOp::create(nested, loc, linalg::IndexOp::create(nested, loc, dim), origin);
+        };
+        IRMapping values;
+        values.map(args.captures, op.getCaptures());
+        Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
+        values.map(args.batch, term.usesBatch ? place(0, at(0)) : zero);
+        values.map(args.head, term.usesHead ? place(rank - 2, at(1)) : zero);
+        // It is the same for all pairs of this distance, so it is for query 0.
+        values.map(args.query, zero);
+        values.map(args.key, place(rank - 1, first));
+        for (Operation *each : term.ops)
+          nested.clone(*each, values);
+        linalg::YieldOp::create(nested, loc, values.lookup(term.root));
+      });
+  return table.getResult(0);
+}
+
+Value Tables::capture(Value value, Region &region) {
+  op.getCapturesMutable().append(value);
+  Value result;
+  for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation()))) {
+    Value argument = named.region->front().addArgument(value.getType(), loc);
+    if (named.region == &region)
+      result = argument;
+  }
+  return result;
+}
+
+void Tables::tabulate(Region &region, const DistanceTerm &term) {
+  Value table = makeTable(region, term);
+  SmallVector<std::pair<unsigned, Value>> origins;
+  if (!op.getAt().empty() && term.usesBatch)
+    origins.push_back({0, at(0)});
+  if (!op.getAt().empty() && term.usesHead)
+    origins.push_back({1, at(1)});
+  Value rows = capture(table, region), start = capture(first, region);
+  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  Value place[2] = {args.batch, args.head};
+  for (auto [dim, origin] : origins) {
+    Value from = capture(origin, region);
+    OpBuilder inside = OpBuilder::atBlockBegin(&region.front());
+    place[dim] = arith::SubIOp::create(inside, loc, place[dim], from);
+  }
+  OpBuilder inside(term.root.getDefiningOp());
+  Value distance = arith::SubIOp::create(inside, loc, args.key, args.query);
+  SmallVector<Value> indices;
+  if (term.usesBatch)
+    indices.push_back(place[0]);
+  if (term.usesHead)
+    indices.push_back(place[1]);
+  indices.push_back(arith::SubIOp::create(inside, loc, distance, start));
+  auto read = tensor::ExtractOp::create(inside, loc, rows, indices);
+  read->setAttr(inBoundsName, inside.getUnitAttr());
+  Value(term.root).replaceAllUsesWith(read);
+}
+
+struct TabulateDistances : saccade::impl::TabulateDistancesBase<TabulateDistances> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    for (AttentionOp op : ops) {
+      Tables tables(op);
+      // Masks stay what the analyses of masks can read.
+      for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
+        if (!named.isMask())
+          for (const DistanceTerm &term : findDistanceTerms(*named.region))
+            if (term.cost > mostCost)
+              tables.tabulate(*named.region, term);
+    }
+  }
+
+private:
+  /// Of terms that are as cheap to compute as to read.
+  static constexpr unsigned mostCost = 8;
+};
+
+} // namespace
