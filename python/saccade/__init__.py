@@ -3,7 +3,7 @@
 Importing this imports neither torch nor NumPy, and loads no library.
 """
 
-from saccade import masks
+from saccade import masks, scores
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
 from saccade.attention import attention
 from saccade.errors import CompileError, Diagnostic, Warning
@@ -30,6 +30,7 @@ __all__ = [
     "masks",
     "num_threads",
     "run",
+    "scores",
     "set_num_threads",
     "tool",
 ]

@@ -23,6 +23,7 @@ from saccade.masks import Mask
 from saccade.module import compile
 from saccade.regions import Region, fingerprint, trace
 from saccade.regions.subject import variables
+from saccade.scores import Score
 
 _MOST_PLANS = 512
 _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
@@ -100,8 +101,8 @@ def attention(
         k: keys, [batch, key heads, keys, head size], of q's kind and element type. `heads` is a multiple of
             `key heads`: query head h reads key head h // (heads // key heads).
         v: values, [batch, key heads, keys, value head size]; that head size may differ from q's.
-        score: a function (s, b, h, i, j) from the scaled score s of query i and key j to the score, in float32 (float64
-            where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
+        score: a function (s, b, h, i, j), of your own or of saccade.scores, from the scaled score s of query i and key j to
+            the score, in float32 (float64 where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
             over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
             Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
             in its place does not. Negative indices count from the end. A tensor that is too short is refused as far as
@@ -167,6 +168,8 @@ def attention(
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
     alignment = sides = length = sink_kind = packed = packed_kind = None
     if score is not None:
+        if type(score) is Score:
+            score = score.function
         score_region, score_key, tensors = _read("score", score, q)
     if mask is not None:
         if type(mask) is Mask:
