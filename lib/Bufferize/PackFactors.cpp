@@ -30,6 +30,8 @@ using namespace saccade;
 static constexpr int64_t minTasks = 2;
 /// A packing task has so many panels: one reads too short stretches of memory, too many leave threads without work.
 static constexpr int64_t taskPanels = 2;
+/// Rows a multiple of this apart share a set of a first-level cache, which has room for fewer lines than a group has rows.
+static constexpr int64_t crowdedBytes = 4096;
 
 namespace {
 
@@ -54,9 +56,9 @@ public:
     if (!readConditions())
       return;
     if (isPacked)
-      separate();
+      separate(isPacked);
     pack();
-    multiply();
+    multiplyByStride();
   }
 
 private:
@@ -68,9 +70,11 @@ private:
   bool readConditions();
   bool requireUnitStride(Value memref);
   bool require(OpFoldResult value, arith::CmpIPredicate predicate, int64_t limit);
-  void separate();
+  void separate(Value condition);
   void pack();
-  void multiply();
+  OpFoldResult rowStride();
+  void multiplyByStride();
+  void multiply(bool isBlocked);
   Operation *findStart();
 
   bool isOutside(OpFoldResult value) {
@@ -253,9 +257,9 @@ bool Packing::readConditions() {
          require(apply(getAffineSymbolExpr(0, b.getContext()) % step, {depth}), arith::CmpIPredicate::eq, 0);
 }
 
-/// Puts the loop into the other branch of a choice by `isPacked`, and goes on with a copy of it.
-void Packing::separate() {
-  auto choice = scf::IfOp::create(b, op.getLoc(), isPacked, /*withElseRegion=*/true);
+/// Puts the loop into the other branch of a choice by `condition`, and goes on with a copy of it.
+void Packing::separate(Value condition) {
+  auto choice = scf::IfOp::create(b, op.getLoc(), condition, /*withElseRegion=*/true);
   b.setInsertionPointToStart(choice.thenBlock());
   IRMapping copies;
   auto copy = cast<scf::ForallOp>(b.clone(*loop, copies));
@@ -358,8 +362,43 @@ Operation *Packing::findStart() {
   return nullptr;
 }
 
+/// The stride of the left side's rows; null where views hide it.
+OpFoldResult Packing::rowStride() {
+  Value memref = left->get();
+  while (true) {
+    auto memrefType = cast<MemRefType>(memref.getType());
+    int64_t row = memrefType.getRank() - 2, known = memrefType.getStridesAndOffset().first[row];
+    if (!ShapedType::isDynamic(known))
+      return b.getIndexAttr(known);
+    if (loop.isDefinedOutsideOfLoop(memref))
+      return memref::ExtractStridedMetadataOp::create(b, op.getLoc(), memref).getConstifiedMixedStrides()[row];
+    auto part = memref.getDefiningOp<memref::SubViewOp>();
+    if (!part || !part.hasUnitStride() || part.getSourceType().getRank() != memrefType.getRank())
+      return {};
+    memref = part.getSource();
+  }
+}
+
+/// Makes the product one with panels, whose left side is copied where its rows crowd a set of the cache.
+void Packing::multiplyByStride() {
+  b.setInsertionPoint(loop);
+  OpFoldResult stride = rowStride();
+  if (!stride)
+    return multiply(/*isBlocked=*/false);
+  int64_t period = crowdedBytes * 8 / getElementTypeOrSelf(left->get()).getIntOrFloatBitWidth();
+  OpFoldResult beyond = apply(getAffineSymbolExpr(0, b.getContext()) % period, {stride});
+  if (std::optional<int64_t> known = getConstantIntValue(beyond))
+    return multiply(/*isBlocked=*/*known == 0);
+  Value isCrowded =
+      arith::CmpIOp::create(b, op.getLoc(), arith::CmpIPredicate::eq, cast<Value>(beyond), value(b.getIndexAttr(0)));
+  Packing inPlace(*this);
+  separate(isCrowded);
+  multiply(/*isBlocked=*/true);
+  inPlace.multiply(/*isBlocked=*/false);
+}
+
 /// Makes the product one with panels.
-void Packing::multiply() {
+void Packing::multiply(bool isBlocked) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
   AffineExpr x = getAffineSymbolExpr(0, b.getContext());
@@ -373,7 +412,7 @@ void Packing::multiply() {
       memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, words, b.getIndexAttr(panel)}, ones);
   auto broadcast = dyn_cast<linalg::BroadcastOp>(start);
   attn::MultiplyOp::create(b, loc, withUnitStride(asMatrix(left->get())), mine,
-                           broadcast ? broadcast.getInput() : Value(), result, step);
+                           broadcast ? broadcast.getInput() : Value(), result, step, isBlocked);
   b.eraseOp(op);
   b.eraseOp(start);
 }

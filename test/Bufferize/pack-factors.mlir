@@ -35,10 +35,16 @@ func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32
 // CHECK:           %[[P:.*]] = memref.alloc(%{{.*}}, %{{.*}}) {alignment = 64 : i64} : memref<?x?x32xf32>
 // CHECK:           scf.forall
 // CHECK:             attn.pack %{{.*}} into %{{.*}} step(2)
-// CHECK:           scf.forall
-// CHECK-NOT:         linalg.
-// CHECK-NOT:         bias
-// CHECK:             attn.multiply %{{.*}}, %{{.*}} into %{{.*}} step(2)
+// CHECK:           %[[CROWDED:.*]] = arith.cmpi eq
+// CHECK:           scf.if %[[CROWDED]] {
+// CHECK:             scf.forall
+// CHECK-NOT:           linalg.
+// CHECK:               attn.multiply %{{.*}}, %{{.*}} into %{{.*}} step(2) blocked
+// CHECK:           } else {
+// CHECK:             scf.forall
+// CHECK-NOT:           linalg.
+// CHECK-NOT:           bias
+// CHECK:               attn.multiply %{{.*}}, %{{.*}} into %{{.*}} step(2) :
 // CHECK:         } else {
 // CHECK-NOT:       memref.alloc
 // CHECK:           scf.forall
@@ -56,6 +62,21 @@ func.func @what_is_not_known_is_asked(%x: memref<?x?xbf16, strided<[?, ?], offse
     %e = memref.subview %y[%m, %n] [%r, %columns] [1, 1] : memref<?x?xbf16, strided<[?, ?], offset: ?>> to memref<?x?xbf16, strided<[?, ?], offset: ?>>
     linalg.fill ins(%zero : bf16) outs(%e : memref<?x?xbf16, strided<[?, ?], offset: ?>>)
     linalg.matmul ins(%a, %c : memref<?x?xbf16, strided<[?, ?], offset: ?>>, memref<?x?xbf16, strided<[?, ?], offset: ?>>) outs(%e : memref<?x?xbf16, strided<[?, ?], offset: ?>>)
+  }
+  return
+}
+
+// Rows that lie a multiple of 4096 bytes apart are copied.
+// CHECK-LABEL: func.func @crowded_rows_are_copied(
+// CHECK-NOT:     scf.if
+// CHECK:         attn.multiply %{{.*}}, %{{.*}} into %{{.*}} step(1) blocked
+func.func @crowded_rows_are_copied(%x: memref<384x1024xf32>, %w: memref<1024x32xf32>, %y: memref<384x32xf32>) {
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%m) = (0) to (384) step (192) {
+    %a = memref.subview %x[%m, 0] [192, 1024] [1, 1] : memref<384x1024xf32> to memref<192x1024xf32, strided<[1024, 1], offset: ?>>
+    %e = memref.subview %y[%m, 0] [192, 32] [1, 1] : memref<384x32xf32> to memref<192x32xf32, strided<[32, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<192x32xf32, strided<[32, 1], offset: ?>>)
+    linalg.matmul ins(%a, %w : memref<192x1024xf32, strided<[1024, 1], offset: ?>>, memref<1024x32xf32>) outs(%e : memref<192x32xf32, strided<[32, 1], offset: ?>>)
   }
   return
 }

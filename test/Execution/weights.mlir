@@ -1,8 +1,13 @@
-// Products whose weights are packed once for all rows, beside those with too few rows for that.
+// Products whose weights are packed once for all rows, beside those with too few rows for that. Rows 4096 bytes apart, or a
+// multiple of it, are copied.
 // RUN: saccade-run %s --entry=layer --arg=400x70:f32 --arg=70x90:f32 --arg=90:f32 --check
 // RUN: saccade-run %s --entry=layer --arg=401x33:f32 --arg=33x300:f32 --arg=300:f32 --check --target=v3
 // RUN: saccade-run %s --entry=layer --arg=401x1:f32 --arg=1x1:f32 --arg=1:f32 --check --target=portable
 // RUN: saccade-run %s --entry=layer --arg=191x2:f32 --arg=2x33:f32 --arg=33:f32 --check --target=portable
+// RUN: saccade-run %s --entry=layer --arg=211x1024:f32 --arg=1024x33:f32 --arg=33:f32 --check
+// RUN: saccade-run %s --entry=layer --arg=383x1024:f32 --arg=1024x33:f32 --arg=33:f32 --check --target=portable
+// RUN: saccade-run %s --entry=rounded_layer --arg=251x2048:bf16 --arg=300x2048:bf16 --arg=300:bf16 --check
+// RUN: saccade-run %s --entry=rounded_layer --arg=193x2048:bf16 --arg=40x2048:bf16 --arg=40:bf16 --check --target=v3
 // RUN: saccade-run %s --entry=layer --arg=193x0:f32 --arg=0x40:f32 --arg=40:f32 --check
 // RUN: saccade-run %s --entry=rounded_layer --arg=387x128:bf16 --arg=290x128:bf16 --arg=290:bf16 --check
 // RUN: saccade-run %s --entry=rounded_layer --arg=387x127:bf16 --arg=290x127:bf16 --arg=290:bf16 --check

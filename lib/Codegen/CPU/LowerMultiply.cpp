@@ -8,7 +8,9 @@
 #include "Pack.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/Support/MathExtras.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERMULTIPLY
@@ -27,6 +29,7 @@ static constexpr int64_t minRows = 2 * rowGroup;
 
 namespace {
 
+/// The form that reads its left side in place.
 class Multiply {
 public:
   Multiply(Emitter e, MultiplyOp op)
@@ -152,6 +155,108 @@ void Multiply::run() {
 
 namespace {
 
+/// The form in blocks: those of the panels fill half of the second-level cache, a copied group of rows most of the first-level
+/// one. The sums of a block of the result stay in scratch until the last words are added, which keeps the order of the other form.
+class BlockedMultiply {
+public:
+  BlockedMultiply(Emitter e, MultiplyOp op)
+      : e(e), op(op), left(op.getLeft()), panels(op.getPanels()), result(op.getResult()), step(op.getStep()) {}
+
+  void run();
+
+private:
+  Value block(Value matrix, Value row, Value rows, Value column, Value columns);
+  void begin(Value rows, Value column, Value columns);
+  void addProduct(Value row, Value rows, Value column, Value columns, Value word, Value words);
+
+  Emitter e;
+  MultiplyOp op;
+  Value left, panels, result;
+  int64_t step, width;
+  Value tile;  ///< the sums of a block of the result
+  Value group; ///< a group of rows of the left side, a cache line further apart than they need: rows a power of two apart
+               ///< would share few sets of the first-level cache
+  Value start; ///< a row that the sums start from
+};
+
+} // namespace
+
+Value BlockedMultiply::block(Value matrix, Value row, Value rows, Value column, Value columns) {
+  SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
+  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
+                                   getAsOpFoldResult(ValueRange{rows, columns}), ones);
+}
+
+/// tile[r][c] = bias[column + c]
+void BlockedMultiply::begin(Value rows, Value column, Value columns) {
+  Value zero = e.index(0);
+  if (Value bias = op.getBias())
+    e.loop(zero, columns, 1, [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), start, c); });
+  Value vectors = e.roundUp(columns, e.lanes());
+  e.loop(zero, rows, 1, [&](Value r) {
+    e.loop(zero, vectors, e.lanes(), [&](Value c) {
+      e.storeVector(op.getBias() ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c});
+    });
+  });
+}
+
+/// tile += left · panels for the words [word, word + words).
+void BlockedMultiply::addProduct(Value row, Value rows, Value column, Value columns, Value word, Value words) {
+  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  Value zero = e.index(0), depth = e.mul(words, step), firstPanel = e.div(column, width);
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
+    emitPackRows(e, block(left, e.add(row, first), count, e.mul(word, step), depth), count, e.index(registers.rows), group,
+                 step);
+    e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
+      auto at = [&](unsigned i, unsigned j) {
+        return SmallVector<Value>{e.add(first, i), e.add(e.mul(p, width), j * e.lanes())};
+      };
+      SmallVector<Value> sums;
+      for (unsigned i = 0; i < registers.rows; ++i)
+        for (unsigned j = 0; j < registers.vectors; ++j)
+          sums.push_back(e.loadVector(tile, at(i, j)));
+      Value panel = e.add(firstPanel, p);
+      sums = emitMicrokernel(
+          e, registers, step, zero, words, sums, [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
+          [&](Value k, unsigned j) {
+            return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())});
+          });
+      for (unsigned i = 0; i < registers.rows; ++i)
+        for (unsigned j = 0; j < registers.vectors; ++j)
+          e.storeVector(sums[i * registers.vectors + j], tile, at(i, j));
+    });
+  };
+  // Whole groups: what tails have too many rows stays inside of the last one.
+  Value fullEnd = e.roundDown(rows, rowGroup);
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
+  // What a last group has too many rows repeats the last row.
+  e.loop(fullEnd, rows, tail.rows,
+         [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
+}
+
+void BlockedMultiply::run() {
+  ProductBlock most;
+  int64_t bytes = e.type.getWidth() / 8, columnsAtOnce = most.columns * 4 / bytes;
+  width = cast<MemRefType>(panels.getType()).getDimSize(2);
+  tile = e.alloc({int64_t(llvm::alignTo(most.rows, rowGroup)), columnsAtOnce});
+  group = e.alloc({rowGroup, most.depth + 64 / bytes});
+  start = e.alloc({columnsAtOnce});
+  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1), words = e.size(panels, 1);
+  e.loop(zero, columns, columnsAtOnce, [&](Value column) {
+    Value columnCount = e.min(e.sub(columns, column), e.index(columnsAtOnce));
+    e.loop(zero, rows, most.rows, [&](Value row) {
+      Value rowCount = e.min(e.sub(rows, row), e.index(most.rows));
+      begin(rowCount, column, columnCount);
+      e.loop(zero, words, most.depth, [&](Value word) {
+        addProduct(row, rowCount, column, columnCount, word, e.min(e.sub(words, word), e.index(most.depth)));
+      });
+      emitUnpackRows(e, tile, block(result, row, rowCount, column, columnCount));
+    });
+  });
+}
+
+namespace {
+
 struct LowerMultiply : saccade::impl::LowerMultiplyBase<LowerMultiply> {
   using LowerMultiplyBase::LowerMultiplyBase;
 
@@ -174,7 +279,11 @@ struct LowerMultiply : saccade::impl::LowerMultiplyBase<LowerMultiply> {
         emitPackPanels(e, pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels(), pack.getStep());
       } else {
         auto multiply = cast<MultiplyOp>(op);
-        Multiply(emitter(multiply.getPanels()), multiply).run();
+        Emitter e = emitter(multiply.getPanels());
+        if (multiply.getBlocked())
+          BlockedMultiply(e, multiply).run();
+        else
+          Multiply(e, multiply).run();
       }
       op->erase();
     }

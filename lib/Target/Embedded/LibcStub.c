@@ -26,6 +26,7 @@ FUNCTION(fwrite)
 /* The runtime: memory, text, threads, other libraries of the process. */
 FUNCTION(free)
 FUNCTION(aligned_alloc)
+FUNCTION(madvise)
 FUNCTION(strlen)
 FUNCTION(strchr)
 FUNCTION(strrchr)

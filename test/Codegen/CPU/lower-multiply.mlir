@@ -32,6 +32,28 @@ func.func @pairs_are_read_as_they_are(%x: memref<?x?xbf16, strided<[?, 1], offse
   return
 }
 
+// A group of rows is copied, a cache line further apart than it needs, and the sums wait in scratch between stretches of words.
+// CHECK-LABEL: @a_product_in_blocks
+// V3-LABEL: @a_product_in_blocks
+func.func @a_product_in_blocks(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
+  // CHECK-DAG: %[[TILE:.*]] = memref.alloc() {{.*}} : memref<192x256xf32>
+  // CHECK-DAG: %[[GROUP:.*]] = memref.alloc() {{.*}} : memref<12x528xf32>
+  // CHECK:     vector.store %{{.*}}, %[[TILE]]
+  // CHECK:     scf.for {{.*}} step %c512
+  // CHECK:       vector.store %{{.*}}, %[[GROUP]]
+  // CHECK-COUNT-24: vector.load %[[TILE]]
+  // CHECK:       scf.for {{.*}} iter_args
+  // CHECK:         vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
+  // CHECK:         memref.load %[[GROUP]]
+  // CHECK-COUNT-24: vector.fma
+  // CHECK-NOT:   vector.fma
+  // CHECK-COUNT-24: vector.store %{{.*}}, %[[TILE]]
+  // CHECK:     vector.store {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<16xf32>
+  // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
+  attn.multiply %x, %p bias(%b) into %y step(1) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  return
+}
+
 // CHECK-LABEL: @packing_makes_panels
 func.func @packing_makes_panels(%w: memref<?x?xf32, strided<[1, ?]>>, %p: memref<?x?x32xf32>) {
   // CHECK: vector.load {{.*}} vector<16xf32>

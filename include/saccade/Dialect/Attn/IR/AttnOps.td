@@ -246,7 +246,8 @@ def Attn_MultiplyOp : Attn_Op<"multiply"> {
   let description = [{
     result[r, c] = bias[c] + Σ_w left[r, w] · panels[c / L][w][c % L], in the type of the panels, rounded once to that of
     the result. Without a bias it starts from 0. `left` is read where it is: its rows are contiguous, and its words are
-    what they are in the panels (`step` elements, and no half word at the end).
+    what they are in the panels (`step` elements, and no half word at the end). `blocked`: it is copied, a group of rows and a
+    stretch of the words at a time. The sums have the same order.
 
     ```mlir
     attn.multiply %x, %panels bias(%b) into %y step(1)
@@ -257,9 +258,9 @@ def Attn_MultiplyOp : Attn_Op<"multiply"> {
                        Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemRead]>:$panels,
                        Arg<Optional<MemRefRankOf<[AnyFloat], [1]>>, "", [MemRead]>:$bias,
                        Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemWrite]>:$result,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$step);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$step, UnitAttr:$blocked);
   let assemblyFormat = [{
-    $left `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `step` `(` $step `)` attr-dict
+    $left `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `step` `(` $step `)` (`blocked` $blocked^)? attr-dict
     `:` type($left) `,` type($panels) (`,` type($bias)^)? `into` type($result)
   }];
 }
