@@ -47,7 +47,8 @@ def PackFactors : Pass<"attn-pack-factors", "::mlir::ModuleOp"> {
     Where several tasks multiply with the same columns of a matrix (weights), it becomes panels in a loop of its own before
     them, and the product `attn.multiply`, which also takes over a fill with 0 or a broadcast bias that it started from.
     Whether it pays, and whether strides let the left side be read in place, may be known at run time only; then the
-    loop stays beside it as it was, and no memory is taken where it runs. Panels live as long as the call and are as large as the
+    loop stays beside it as it was, and no memory is taken where it runs. Where the rows of the left side crowd a set of the cache the
+    product is `blocked`, which another choice at run time may have to tell. Panels live as long as the call and are as large as the
     matrix (twice that for 16-bit elements that are not multiplied in pairs).
   }];
   let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">];

@@ -155,8 +155,9 @@ void Multiply::run() {
 
 namespace {
 
-/// The form in blocks: those of the panels fill half of the second-level cache, a copied group of rows most of the first-level
-/// one. The sums of a block of the result stay in scratch until the last words are added, which keeps the order of the other form.
+/// The form in blocks: those of the panels fill half of the second-level cache, a copied group of rows most of the
+/// first-level one (Goto and van de Geijn, 2008). The sums of a block of the result stay in scratch until the last words
+/// are added, so that the order is that of the other form.
 class BlockedMultiply {
 public:
   BlockedMultiply(Emitter e, MultiplyOp op)
@@ -205,8 +206,8 @@ void BlockedMultiply::addProduct(Value row, Value rows, Value column, Value colu
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   Value zero = e.index(0), depth = e.mul(words, step), firstPanel = e.div(column, width);
   auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
-    emitPackRows(e, block(left, e.add(row, first), count, e.mul(word, step), depth), count, e.index(registers.rows), group,
-                 step);
+    Value source = block(left, e.add(row, first), count, e.mul(word, step), depth);
+    emitPackRows(e, source, count, e.index(registers.rows), group, step);
     e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
       auto at = [&](unsigned i, unsigned j) {
         return SmallVector<Value>{e.add(first, i), e.add(e.mul(p, width), j * e.lanes())};
@@ -218,9 +219,7 @@ void BlockedMultiply::addProduct(Value row, Value rows, Value column, Value colu
       Value panel = e.add(firstPanel, p);
       sums = emitMicrokernel(
           e, registers, step, zero, words, sums, [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
-          [&](Value k, unsigned j) {
-            return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())});
-          });
+          [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())}); });
       for (unsigned i = 0; i < registers.rows; ++i)
         for (unsigned j = 0; j < registers.vectors; ++j)
           e.storeVector(sums[i * registers.vectors + j], tile, at(i, j));
@@ -230,8 +229,7 @@ void BlockedMultiply::addProduct(Value row, Value rows, Value column, Value colu
   Value fullEnd = e.roundDown(rows, rowGroup);
   e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
   // What a last group has too many rows repeats the last row.
-  e.loop(fullEnd, rows, tail.rows,
-         [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
+  e.loop(fullEnd, rows, tail.rows, [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
 }
 
 void BlockedMultiply::run() {

@@ -13,10 +13,10 @@
 namespace {
 constexpr int64_t alignment = 64;
 constexpr int64_t limit = int64_t(1) << 40;     // beyond it a size is a mistake, and sanitizers abort rather than fail
-constexpr int64_t keptLimit = (int64_t(1) << 25) + (int64_t(1) << 21); // of what a thread keeps in all: 32 MiB, rounded up
-// From this size on a block is asked for in pages of 2 MiB: a fault for every 4 KiB of packed weights costs as much as packing
-// them, and every panel would need pages of its own.
-constexpr int64_t largePage = int64_t(1) << 21, fewestForLargePages = 4 * largePage;
+// From so many large pages on a block is asked for in them: a fault for every 4 KiB of packed weights costs more than
+// packing them.
+constexpr int64_t largePage = int64_t(1) << 21, fewestLargePages = 4;
+constexpr int64_t keptLimit = (int64_t(1) << 25) + largePage; // of what a thread keeps in all: 32 MiB, rounded up
 
 /// Stands before every block.
 struct alignas(alignment) Header {
@@ -66,14 +66,15 @@ void *saccade_allocate(int64_t bytes) {
     return block + 1;
   }
   // aligned_alloc wants a multiple of the alignment.
-  int64_t unit = bytes < fewestForLargePages ? alignment : largePage, header = sizeof(Header);
+  int64_t unit = bytes < fewestLargePages * largePage ? alignment : largePage, header = sizeof(Header);
   int64_t rounded = (header + bytes + unit - 1) / unit * unit - header;
-  auto *block = static_cast<Header *>(std::aligned_alloc(static_cast<size_t>(unit), static_cast<size_t>(header + rounded)));
+  auto size = static_cast<size_t>(header + rounded);
+  auto *block = static_cast<Header *>(std::aligned_alloc(static_cast<size_t>(unit), size));
   if (!block)
     return nullptr;
   // Advice that the kernel may ignore.
   if (unit == largePage)
-    madvise(block, static_cast<size_t>(header + rounded), MADV_HUGEPAGE);
+    madvise(block, size, MADV_HUGEPAGE);
   block->bytes = rounded;
   return block + 1;
 }

@@ -58,7 +58,8 @@ def LowerMultiply : Pass<"attn-lower-multiply", "::mlir::func::FuncOp"> {
   let summary = "turns attn.pack and attn.multiply into register-blocked vector code";
   let description = [{
     The whole reduction in one pass over blocks of rows that fit the second-level cache, panel by panel, the rows read
-    where they are. Results go from registers to where they are wanted.
+    where they are. Results go from registers to where they are wanted. A `blocked` product takes blocks of the reduction, and
+    copies of rows.
   }];
   let options = [TargetOption];
   let dependentDialects = productDialects;
