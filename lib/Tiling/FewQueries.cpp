@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "FewQueries.h"
+#include "Sink.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -81,6 +82,8 @@ struct Tiler {
   SmallVector<Value> emptyState(ArrayRef<Value> extents, Value rows);
   Value filled(Value destination, double value);
   SmallVector<Value> filledState(ValueRange destinations);
+  void addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk);
+  Value queriesThatCount(Value batch);
   SmallVector<Value> finalize(ValueRange state, Heads heads, Value isWanted, ValueRange destinations);
   void insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Part> parts);
   SmallVector<Value> accumulateChunk(ValueRange state, Value batch, Value keyHead, Value chunk, Heads heads);
@@ -215,6 +218,37 @@ SmallVector<Value> Tiler::filledState(ValueRange destinations) {
           filled(destinations[2], 0.0)};
 }
 
+/// How many queries of `batch` are inside of its length.
+Value Tiler::queriesThatCount(Value batch) {
+  Value end = lengthOf(op.getQLen(), batch, add(at[2], queries));
+  return max(constant(0), min(queries, sub(end, at[2])));
+}
+
+/// Lets the rows of `heads` that count begin with their sinks, in the first chunk.
+void Tiler::addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk) {
+  if (!op.getSink())
+    return;
+  Value isFirst = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, chunk, constant(0));
+  Value count = queriesThatCount(heads.batch);
+  auto body = [&](OpBuilder &nested, Location, Value head, ValueRange carried) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
+    SinkStart start = emitSinkStart(b, loc, op.getSink(), add(heads.first, head), type);
+    Part rowsOfHead;
+    rowsOfHead.add(head, fold(count), fold(heads.count));
+    SmallVector<Value> next;
+    for (auto [part, value] : {std::pair(carried[0], start.max), std::pair(carried[1], start.sum)}) {
+      Value filled = linalg::FillOp::create(b, loc, value, extract(part, rowsOfHead)).getResult(0);
+      next.push_back(tensor::InsertSliceOp::create(b, loc, filled, part, rowsOfHead.offsets, rowsOfHead.sizes,
+                                                   rowsOfHead.strides));
+    }
+    scf::YieldOp::create(b, loc, next);
+  };
+  auto loop = scf::ForOp::create(b, loc, constant(0), select(isFirst, heads.count, constant(0)), constant(1),
+                                 ValueRange{state[1], state[2]}, body);
+  state[1] = loop.getResult(0), state[2] = loop.getResult(1);
+}
+
 //===----------------------------------------------------------------------===//
 // Tasks
 //===----------------------------------------------------------------------===//
@@ -267,7 +301,7 @@ void Tiler::insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Part> part
 SmallVector<Value> Tiler::accumulateChunk(ValueRange state, Value batch, Value keyHead, Value chunk, Heads heads) {
   Value queryLength = lengthOf(op.getQLen(), batch, add(at[2], queries));
   Value keyLength = lengthOf(op.getKvLen(), batch, add(at[3], keys));
-  Value queryCount = max(constant(0), min(queries, sub(queryLength, at[2])));
+  Value queryCount = queriesThatCount(batch);
   Value chunkSize = constant(few.getCols());
   Value begin = sub(mul(add(firstChunk, chunk), chunkSize), at[3]);
   Value end = min(min(keys, sub(keyLength, at[3])), add(begin, chunkSize));
@@ -304,7 +338,9 @@ void Tiler::fillChunkLoop(scf::ForallOp loop) {
     parts.push_back(i < 3 ? partOfState(i, {batch, keyHead, tile, chunk}) : partOfResult(i - 3, heads));
     (i < 3 ? state : outputs).push_back(extract(all, parts.back()));
   }
-  state = accumulateChunk(filledState(state), batch, keyHead, chunk, heads);
+  state = filledState(state);
+  addSinks(state, heads, chunk);
+  state = accumulateChunk(state, batch, keyHead, chunk, heads);
   outputs = finalize(state, heads, single, outputs);
   SmallVector<Value> results = llvm::to_vector(llvm::concat<Value>(state, outputs));
   insertAll(loop, results, parts);
@@ -345,7 +381,7 @@ void Tiler::fillMergeLoop(scf::ForallOp loop, ValueRange states) {
 } // namespace
 
 bool saccade::canBeCutAlongKeys(AttentionOp op) {
-  return !op.getSink() && op.getWeight().empty() && op.getTallies().empty() && !op.getRowMax() && !op.getArgmax();
+  return op.getWeight().empty() && op.getTallies().empty() && !op.getRowMax() && !op.getArgmax();
 }
 
 Value saccade::hasFewQueries(OpBuilder &b, AttentionOp op) {

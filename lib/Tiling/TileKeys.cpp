@@ -4,6 +4,7 @@
 // our own, not TilingInterface's: the bounds follow from the mask and the lengths.
 //
 //===----------------------------------------------------------------------===//
+#include "Sink.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -15,7 +16,6 @@
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
-#include <numbers>
 
 namespace saccade {
 #define GEN_PASS_DEF_TILEKEYS
@@ -175,14 +175,8 @@ SmallVector<Value> KeyLoop::initialState(Value rowCount) {
   Value minusInfinity = number(-std::numeric_limits<double>::infinity()), zero = number(0.0);
   SmallVector<Value> state = {filled({rows, columns}, zero), filled({rows}, minusInfinity), filled({rows}, zero)};
   if (Value sink = op.getSink()) {
-    if (isa<RankedTensorType>(sink.getType()))
-      sink = tensor::ExtractOp::create(b, loc, sink, constant(0));
-    if (sink.getType() != scoreType())
-      sink = arith::ExtFOp::create(b, loc, scoreType(), sink);
-    // A sink of −inf weighs nothing, also where there is no key.
-    Value isNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink, minusInfinity);
-    Value starts[] = {arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e)),
-                      arith::SelectOp::create(b, loc, isNone, zero, number(1.0))};
+    auto [max, sum] = emitSinkStart(b, loc, sink, constant(0), scoreType());
+    Value starts[] = {max, sum};
     SmallVector<OpFoldResult> offset = {b.getIndexAttr(0)}, size = {rowCount}, stride = {b.getIndexAttr(1)};
     for (auto [part, start] : llvm::zip_equal(MutableArrayRef(state).drop_front(), starts)) {
       Value counting = tensor::ExtractSliceOp::create(b, loc, part, offset, size, stride);

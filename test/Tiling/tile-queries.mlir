@@ -71,6 +71,25 @@ func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?
   return %o : tensor<?x8x1x48xf32>
 }
 
+// A sink is in the state of the first chunk: each head's rows begin with its own.
+// CHECK-LABEL: @a_sink_is_in_the_first_chunk
+// CHECK-SAME: %{{.*}}, %{{.*}}, %[[SINK:.*]]: tensor<8xf32>
+func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2x?x64xf32>, %sink: tensor<8xf32>) -> tensor<1x8x1x64xf32> {
+  // CHECK: scf.forall (%[[H:.*]], %[[C:.*]]) in
+  // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[C]], %[[ZERO:.*]] : index
+  // CHECK: %[[HEADS:.*]] = arith.select %[[FIRST]], %{{.*}}, %[[ZERO]] : index
+  // CHECK: %[[STATE:.*]]:2 = scf.for %[[I:.*]] = %[[ZERO]] to %[[HEADS]]
+  // CHECK: %[[HEAD:.*]] = arith.addi %{{.*}}, %[[I]]
+  // CHECK: tensor.extract %[[SINK]][%[[HEAD]]]
+  // CHECK: linalg.fill
+  // CHECK: linalg.fill
+  // CHECK: attn.accumulate {{.*}} into(%{{.*}}, %[[STATE]]#0, %[[STATE]]#1 :
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] sink(%sink : tensor<8xf32>)
+      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<1x8x1x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>) -> tensor<1x8x1x64xf32>
+  return %o : tensor<1x8x1x64xf32>
+}
+
 // Where the number of queries is not known, both forms follow each other; one of them has no iteration.
 // CHECK-LABEL: @the_run_time_chooses
 // CHECK-SAME: %[[Q:[^ :]*]]: tensor<?x64xf32>

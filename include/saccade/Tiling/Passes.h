@@ -19,8 +19,8 @@ std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 /// How many of `queries` queries a task has, all but the last one, where they are cut by `schedule`. For reports.
 int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
-/// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no sink, weight region,
-/// tally or largest score.
+/// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no weight region, tally or
+/// largest score.
 bool canBeCutAlongKeys(attn::AttentionOp op);
 
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.

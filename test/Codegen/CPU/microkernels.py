@@ -30,8 +30,9 @@ LEVELS = {
     "v4": Level("zmm", "vfmadd", scores=96, values=24, product=24, cost=1.8),
     "v4-bf16": Level("zmm", "vfmadd", scores=96, values=24, product=24, cost=1.8),
 }
+WITH_REGION = 1.15  # what a loop may cost more beside a score region, whose addresses take registers, too
 OWN_CALLS = r"(_mlir_ciface_)?(attention|product)\.\w+|saccade_\w+@PLT"
-LOADS_OF_ADDRESSES = 4  # that a loop of many pointers may take from the stack
+LOADS_OF_ADDRESSES = 6  # that a loop of many pointers may take from the stack
 
 
 def assembly(source, type, target):
@@ -41,7 +42,7 @@ def assembly(source, type, target):
     return subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
-def problems(text, level, wanted, is_dot):
+def problems(text, level, wanted, is_dot, slack=1.0):
     """What is wrong with the loops of an assembly text that has to have some of `wanted` products."""
     instruction = "vdpbf16ps" if is_dot else level.instruction
     found = {}
@@ -59,7 +60,7 @@ def problems(text, level, wanted, is_dot):
             yield f"{where} has {loop.spills} vectors in the stack"
         if loop.reloads > LOADS_OF_ADDRESSES:
             yield f"{where} accesses the stack {loop.reloads} times"
-        if products in wanted and len(loop.body) > level.cost * products:
+        if products in wanted and len(loop.body) > slack * level.cost * products:
             yield f"{where} takes {len(loop.body)} instructions"
     for count in wanted:
         if count not in found:
@@ -74,9 +75,13 @@ def main():
     for name, level in LEVELS.items():
         for type in ["f32", "bf16", "f16"]:
             is_dot = name == "v4-bf16" and type == "bf16"
-            for source, wanted in [("attention-f32.mlir", {level.scores, level.values}),
-                                   ("product-bf16.mlir", {level.product})]:  # fmt: skip
-                for problem in problems(assembly(source, type, name), level, wanted, is_dot):
+            attention = {level.scores, level.values}
+            sources = [("attention-f32.mlir", attention), ("product-bf16.mlir", {level.product})]
+            if type == "f32":
+                sources.append(("attention-bias-f32.mlir", attention))
+            for source, wanted in sources:
+                slack = WITH_REGION if "bias" in source else 1.0
+                for problem in problems(assembly(source, type, name), level, wanted, is_dot, slack):
                     print(f"{name}, {type}, {source}: {problem}")
                     failures += 1
     return failures != 0

@@ -33,3 +33,12 @@ func.func @keys_in_columns(%q: tensor<1x64xf64>, %k: tensor<64x?xf64>, %v: tenso
   %o = attn.attention %q[s,d], %k[d,s], %v[s,d] : (tensor<1x64xf64>, tensor<64x?xf64>, tensor<?x64xf64>) -> tensor<1x64xf64>
   return %o : tensor<1x64xf64>
 }
+
+// Of the first chunk alone: a sink a head, in heads that share keys; queries behind a length have none.
+func.func @sinks(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x?x64xf32>, %v: tensor<?x?x?x40xf32>, %t: tensor<?xf32>, %n: tensor<?xi32>)
+    -> (tensor<?x?x?x40xf32>, tensor<?x?x?xf32>) {
+  %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%n : tensor<?xi32>) sink(%t : tensor<?xf32>)
+      mask causal<bottom_right> lse
+      : (tensor<?x?x?x64xf32>, tensor<?x?x?x64xf32>, tensor<?x?x?x40xf32>) -> (tensor<?x?x?x40xf32>, tensor<?x?x?xf32>)
+  return %o, %l : tensor<?x?x?x40xf32>, tensor<?x?x?xf32>
+}
