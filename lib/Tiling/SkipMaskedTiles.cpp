@@ -1,4 +1,4 @@
-//===- SkipMaskedTiles.cpp - Tiles of keys that a mask leaves empty or full ---===//
+//===- SkipMaskedTiles.cpp - Tiles of keys that a mask leaves empty -----------===//
 //
 // Puts a test in front of each step over keys whose mask says more than the bounds of the loop. It stands after
 // TileKeys, which makes the steps, and before TileLinalg, which cuts the tables that the tests read.
@@ -33,18 +33,6 @@ static Interval extent(NumberBuilder &numbers, Value operand, DimsAttr dims, Dim
   return {at, numbers.add(at, numbers.sub(number, 1))};
 }
 
-/// `build` gives the state in the branch where `condition` holds; elsewhere it stays as `otherwise` gives it.
-static scf::IfOp emitBranch(OpBuilder &b, Location loc, Value condition, TypeRange types,
-                            function_ref<ValueRange()> build, function_ref<ValueRange()> otherwise) {
-  auto branch = scf::IfOp::create(b, loc, types, condition, /*withElseRegion=*/true);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
-  scf::YieldOp::create(b, loc, build());
-  b.setInsertionPointToStart(branch.elseBlock());
-  scf::YieldOp::create(b, loc, otherwise());
-  return branch;
-}
-
 static void test(AccumulateOp op, MaskTables &tables) {
   Location loc = op.getLoc();
   OpBuilder b(op);
@@ -59,33 +47,18 @@ static void test(AccumulateOp op, MaskTables &tables) {
   EmittedInputs inputs(op, [&](Value capture) { return tables.of(capture, op); });
   Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
 
-  Value mayHold = numbers.materialize(coverage.mayHold, /*isTruth=*/true);
-  Value mayFail = numbers.materialize(coverage.mayFail, /*isTruth=*/true);
-  bool canBeEmpty = !coverage.mayHold.isConstant(1), canBeFull = !coverage.mayFail.isConstant(1);
-  if (!canBeEmpty && !canBeFull)
+  if (coverage.mayHold.isConstant(1))
     return;
+  Value mayHold = numbers.materialize(coverage.mayHold, /*isTruth=*/true);
   b.setInsertionPointAfter(op);
+  auto branch = scf::IfOp::create(b, loc, op->getResultTypes(), mayHold, /*withElseRegion=*/true);
+  op->replaceAllUsesWith(branch);
+  b.setInsertionPointToStart(branch.thenBlock());
+  op->moveBefore(scf::YieldOp::create(b, loc, op->getResults()));
+  b.setInsertionPointToStart(branch.elseBlock());
   SmallVector<Value> before = llvm::map_to_vector(
       op->getResults(), [&](Value result) { return op.getTiedOpOperand(cast<OpResult>(result))->get(); });
-  SmallVector<OpOperand *> uses = llvm::map_to_vector(op->getUses(), [](OpOperand &use) { return &use; });
-  TypeRange types = op->getResultTypes();
-  auto masked = [&]() -> ValueRange {
-    op->moveBefore(b.getInsertionBlock(), b.getInsertionPoint());
-    return op->getResults();
-  };
-  auto unmasked = [&]() -> ValueRange {
-    auto full = cast<AccumulateOp>(b.clone(*op));
-    full.getMask().getBlocks().clear();
-    return full->getResults();
-  };
-  auto whole = [&]() -> ValueRange {
-    return canBeFull ? ValueRange(emitBranch(b, loc, mayFail, types, masked, unmasked).getResults()) : masked();
-  };
-  auto untouched = [&]() -> ValueRange { return before; };
-  ValueRange results =
-      canBeEmpty ? ValueRange(emitBranch(b, loc, mayHold, types, whole, untouched).getResults()) : whole();
-  for (OpOperand *use : uses)
-    use->set(results[cast<OpResult>(use->get()).getResultNumber()]);
+  scf::YieldOp::create(b, loc, before);
 }
 
 namespace {

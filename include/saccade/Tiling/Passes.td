@@ -49,8 +49,8 @@ def SkipMaskedTiles : Pass<"attn-skip-masked-tiles", "::mlir::func::FuncOp"> {
   let summary = "tests each tile of keys against the mask before it is worked on";
   let description = [{
     Where the bounds of the key loop are not all that a mask says, code stands in front of every `attn.accumulate` that
-    proves what it can about the mask in this very tile (`analyzeMask`): an empty tile is skipped, a full one is worked on
-    without mask. Tensors that the mask reads get tables of the least and greatest element of each block, made once, in
+    proves what it can about the mask in this very tile (`analyzeMask`): an empty tile is skipped. (What is full is left to
+    code generation, which looks at smaller parts.) Tensors that the mask reads get tables of the least and greatest element of each block, made once, in
     time and memory proportional to the tensors.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::scf::SCFDialect",
