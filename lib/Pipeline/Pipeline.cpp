@@ -7,6 +7,7 @@
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
@@ -31,13 +32,26 @@ const Stage stages[] = {
     // What is not known is refused, calls are inlined, shapes checked and elementwise ops fused on whole tensors.
     {"transforms", [](OpPassManager &pm, const CompileOptions &) { buildTransformsPipeline(pm); }},
     // Tiles are chosen on whole ops, before anything is cut.
-    {"schedule", [](OpPassManager &pm, const CompileOptions &options) { buildSchedulePipeline(pm, *options.target); }},
+    {"schedule",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       options.device ? buildSchedulePipeline(pm, *options.device) : buildSchedulePipeline(pm, *options.target);
+     }},
     // Whole tensors become parallel tasks over tiles.
-    {"tiling", [](OpPassManager &pm, const CompileOptions &) { buildTilingPipeline(pm); }},
+    {"tiling",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       // A kernel's steps are long: it cuts them up itself.
+       buildTilingPipeline(pm, /*skipMaskedTiles=*/!options.device);
+     }},
     // Tasks pass memory, results are the caller's.
     {"bufferize", [](OpPassManager &pm, const CompileOptions &options) { buildBufferizePipeline(pm, *options.target); }},
-    // Tiles become register-blocked vector code, then the LLVM dialect.
-    {"codegen", [](OpPassManager &pm, const CompileOptions &options) { buildCPUCodegenPipeline(pm, *options.target); }},
+    // Tiles become register-blocked vector code, or tasks become kernels; then the LLVM dialect.
+    {"codegen",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       // What is left on the host of a program for a GPU is code for its CPU.
+       if (options.device)
+         buildGPUCodegenPipeline(pm, *options.device);
+       buildCPUCodegenPipeline(pm, *options.target);
+     }},
     // Only now is the calling convention of the entries final.
     {"target",
      [](OpPassManager &pm, const CompileOptions &options) {
@@ -92,6 +106,7 @@ void saccade::registerPasses() {
   registerSaccadePipelinePasses();
   registerSaccadeTargetPasses();
   registerSaccadeCodegenCPUPasses();
+  registerSaccadeCodegenGPUPasses();
   registerSaccadeSchedulePasses();
   registerSaccadeTilingPasses();
   registerSaccadeBufferizePasses();

@@ -72,10 +72,25 @@ ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {
   return ExitDone;
 }
 
+static void explainTarget(llvm::StringRef tool, llvm::StringRef name, const llvm::Twine &known) {
+  llvm::errs() << tool << ": error: target '" << name << "' is not supported, expected one of " << known << '\n';
+}
+
 const CPUTarget *saccade::requireTarget(llvm::StringRef tool, llvm::StringRef name) {
   const CPUTarget *target = lookupCPUTarget(name);
   if (!target)
-    llvm::errs() << tool << ": error: target '" << name << "' is not supported, expected one of " << cpuTargetNames()
-                 << '\n';
+    explainTarget(tool, name, cpuTargetNames());
   return target;
+}
+
+ExitCode saccade::chooseTarget(llvm::StringRef tool, llvm::StringRef name, CompileOptions &options) {
+  if ((options.device = lookupGPUTarget(name)))
+    return ExitDone;
+  const CPUTarget *target = lookupCPUTarget(name);
+  if (!target) {
+    explainTarget(tool, name, cpuTargetNames() + ", " + gpuTargetNames());
+    return ExitUnsupported;
+  }
+  options.target = target;
+  return ExitDone;
 }

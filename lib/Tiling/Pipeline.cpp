@@ -9,13 +9,15 @@ std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
   return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder"});
 }
 
-void saccade::buildTilingPipeline(OpPassManager &pm) {
+void saccade::buildTilingPipeline(OpPassManager &pm, bool skipMaskedTiles) {
   // On whole attention: one table serves all tasks.
-  pm.addNestedPass<func::FuncOp>(createTabulateDistances());
+  if (skipMaskedTiles)
+    pm.addNestedPass<func::FuncOp>(createTabulateDistances());
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // The tables that it makes are tiled like everything else.
-  pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
+  if (skipMaskedTiles)
+    pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   // Only what is still outside of the tasks of attention.
   pm.addNestedPass<func::FuncOp>(createTileLinalg());

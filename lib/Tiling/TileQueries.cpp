@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+#include <numeric>
 
 namespace saccade {
 #define GEN_PASS_DEF_TILEQUERIES
@@ -22,8 +23,8 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row groups, so that only the last
-/// one has a remainder.
+/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row groups (as far as `rows` is
+/// in such), so that only the last one has a remainder.
 static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, int64_t rows) {
   AffineExpr n, chunks;
   bindSymbols(b.getContext(), n, chunks);
@@ -33,8 +34,9 @@ static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, 
   };
   // No queries, no chunks: the division must still be defined.
   OpFoldResult count = atLeast(1, affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries}));
-  AffineExpr size = n.ceilDiv(chunks).ceilDiv(rowGroup) * rowGroup;
-  return atLeast(rowGroup, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
+  int64_t group = std::gcd(rows, rowGroup);
+  AffineExpr size = n.ceilDiv(chunks).ceilDiv(group) * group;
+  return atLeast(group, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
 }
 
 int64_t saccade::queriesOfTask(MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule) {

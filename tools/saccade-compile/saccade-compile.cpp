@@ -7,6 +7,7 @@
 #include "saccade/Support/OutputFile.h"
 #include "saccade/Support/Progress.h"
 #include "saccade/Support/ToolMain.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "saccade/Target/Target.h"
 #include "llvm/ADT/SmallString.h"
@@ -16,6 +17,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/Program.h"
 
 using namespace saccade;
 
@@ -23,12 +25,12 @@ static constexpr llvm::StringLiteral tool = "saccade-compile";
 
 namespace {
 
-enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header };
+enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubin };
 
-constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so or header";
+constexpr llvm::StringLiteral kinds = "mlir, llvm, asm, obj, so, header, ptx or cubin";
 
 struct Options {
-  std::string input, output, header, target = "host";
+  std::string input, output, header, assembler, target = "host";
   std::optional<Emit> emit; ///< nothing where only the report of --explain is wanted
   bool explain = false;
   std::vector<GivenSize> sizes;
@@ -71,14 +73,14 @@ static std::string headerBeside(llvm::StringRef library) {
 }
 
 static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
-  CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU");
+  CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU or a GPU");
   line.positional(options.input);
   line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
-  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
+  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(), options.target);
   std::string kind;
   line.value("emit", "KIND",
              "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
-             "header) or header (only that)",
+             "header) or header (only that); for a GPU mlir, llvm, ptx (the default) or cubin (by NVIDIA's ptxas)",
              kind);
   line.value("header", "FILE", "Where --emit=so writes the C header; beside the library, ending in .h, by default",
              options.header);
@@ -87,8 +89,9 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
-  line.flag("explain", "Say of each attention which kernels it became and what is proved of its mask and softmax; with no "
-                       "-o and no --emit nothing else is written",
+  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin; else it is looked for on the PATH", options.assembler);
+  line.flag("explain", "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
+                       "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",
             options.explain);
   line.value("explain-size", "[FUNCTION:]NAME=NUMBER,...",
              "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k where they are "
@@ -110,16 +113,24 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   if (options.explain && kind.empty() && !stopsEarly && options.output.empty() && options.header.empty())
     return std::nullopt;
   options.emit = llvm::StringSwitch<std::optional<Emit>>(kind)
-                     .Case("", stopsEarly ? Emit::MLIR : Emit::Object)
+                     .Case("", stopsEarly                      ? Emit::MLIR
+                               : lookupGPUTarget(options.target) ? Emit::PTX
+                                                                 : Emit::Object)
                      .Case("mlir", Emit::MLIR)
                      .Case("llvm", Emit::LLVM)
                      .Case("asm", Emit::Assembly)
                      .Case("obj", Emit::Object)
                      .Case("so", Emit::SharedLibrary)
                      .Case("header", Emit::Header)
+                     .Case("ptx", Emit::PTX)
+                     .Case("cubin", Emit::Cubin)
                      .Default(std::nullopt);
   if (!options.emit)
     return line.usageError("unknown kind of output '" + kind + "', expected " + kinds);
+  bool isForGPU = options.emit == Emit::PTX || options.emit == Emit::Cubin;
+  bool isForBoth = options.emit == Emit::MLIR || options.emit == Emit::LLVM;
+  if (!isForBoth && isForGPU != (lookupGPUTarget(options.target) != nullptr))
+    return line.usageError("--emit=" + kind + " does not go with --target=" + options.target);
   if (stopsEarly && options.emit != Emit::MLIR)
     return line.usageError("--stop-after leaves MLIR; it cannot go with --emit=" + kind);
   if (options.emit == Emit::SharedLibrary) {
@@ -133,11 +144,58 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--header goes with --emit=so only");
   }
   if (options.output.empty()) {
-    if (options.emit == Emit::Object)
-      return line.usageError("an object needs a file: -o FILE");
+    if (options.emit == Emit::Object || options.emit == Emit::Cubin)
+      return line.usageError((options.emit == Emit::Object ? "an object" : "a cubin") +
+                             llvm::StringRef(" needs a file: -o FILE"));
     options.output = "-";
   }
   return std::nullopt;
+}
+
+/// Fills in where ptxas is; false after an explanation.
+static bool findAssembler(std::string &path) {
+  llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(path.empty() ? "ptxas" : path);
+  bool isThere = found && llvm::sys::fs::can_execute(*found);
+  if (isThere)
+    path = *found;
+  else
+    llvm::errs() << tool << ": error: cannot find '" << (path.empty() ? "ptxas" : path)
+                 << "', NVIDIA's assembler; install it (PyPI: nvidia-cuda-nvcc), name it with --ptxas, or write PTX\n";
+  return isThere;
+}
+
+/// Makes the output for a GPU.
+static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os) {
+  llvm::LLVMContext context;
+  const GPUTarget &target = *options.compile.device;
+  if (options.explain)
+    for (const auto &[kernel, family] : listKernels(module))
+      llvm::errs() << kernel << ": kernel family " << family << '\n';
+  std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target);
+  if (!translated)
+    return llvm::createStringError("the kernels could not be translated to LLVM IR");
+  if (options.emit == Emit::LLVM) {
+    printLLVM(*translated, os);
+    return llvm::Error::success();
+  }
+  llvm::Expected<std::string> ptx = emitPTX(*translated, target);
+  if (!ptx)
+    return ptx.takeError();
+  if (options.emit == Emit::PTX) {
+    os << *ptx;
+    return llvm::Error::success();
+  }
+  llvm::Expected<Cubin> cubin = assemble(*ptx, target, options.assembler);
+  if (!cubin)
+    return cubin.takeError();
+  os << cubin->bytes;
+  for (const std::string &warning : cubin->warnings)
+    llvm::errs() << tool << ": warning: " << warning << '\n';
+  if (options.explain)
+    for (const KernelReport &kernel : cubin->kernels)
+      llvm::errs() << kernel.name << ": " << kernel.registers << " registers, " << kernel.stack << " bytes of stack, "
+                   << kernel.spillStores + kernel.spillLoads << " bytes spilled\n";
+  return llvm::Error::success();
 }
 
 /// Makes the output in memory, so that nothing is written where anything fails.
@@ -148,6 +206,8 @@ static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::
     module.print(os);
     return llvm::Error::success();
   }
+  if (options.compile.device)
+    return produceDevice(module, options, os);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.compile.target);
   if (!translated)
@@ -214,8 +274,9 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   registerPasses();
   if (std::optional<ExitCode> code = parseOptions(arguments, options))
     return *code;
-  options.compile.target = requireTarget(tool, options.target);
-  if (!options.compile.target)
+  if (ExitCode code = chooseTarget(tool, options.target, options.compile))
+    return code;
+  if (options.emit == Emit::Cubin && !findAssembler(options.assembler))
     return ExitUnsupported;
   for (const std::string &plugin : options.plugins)
     if (ExitCode code = loadPassPlugin(tool, plugin))

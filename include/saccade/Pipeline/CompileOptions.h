@@ -7,6 +7,7 @@
 #define SACCADE_PIPELINE_COMPILEOPTIONS_H
 
 #include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/GPUTarget.h"
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@ namespace saccade {
 struct CompileOptions {
   /// The ISA level to generate code for; never null.
   const CPUTarget *target = lookupCPUTarget("host");
+  /// The GPU that runs the tasks; null where the CPU does.
+  const GPUTarget *device = nullptr;
   /// The last stage to run, by its name in `stageNames()`; empty for all.
   std::string stopAfter;
   /// Textual pass pipelines to run after a stage: (stage, pipeline).

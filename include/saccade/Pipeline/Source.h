@@ -10,6 +10,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/OwningOpRef.h"
+#include "saccade/Pipeline/CompileOptions.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/CommandLine.h"
 #include "llvm/Support/SourceMgr.h"
@@ -49,8 +50,11 @@ private:
 /// Loads a plugin with passes; ExitFile after an explanation on stderr where that does not work.
 ExitCode loadPassPlugin(llvm::StringRef tool, llvm::StringRef path);
 
-/// Looks a target up for a tool; null after an explanation.
+/// Looks a processor's level up for a tool; null after an explanation.
 const CPUTarget *requireTarget(llvm::StringRef tool, llvm::StringRef name);
+
+/// The same with GPUs: sets the target or the device of `options`. ExitUnsupported after an explanation.
+ExitCode chooseTarget(llvm::StringRef tool, llvm::StringRef name, CompileOptions &options);
 
 } // namespace saccade
 

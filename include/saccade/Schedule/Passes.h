@@ -4,6 +4,7 @@
 
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
+#include "saccade/Support/GPUTarget.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 
@@ -23,8 +24,12 @@ attn::FewQueriesAttr scheduleFewQueries(mlir::MLIRContext *context);
 /// The tiles of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
 
+/// The tiles of attention with `valueDepth` value columns in a kernel for `target`.
+attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
+
 /// Afterwards every attention and every matrix product carries a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
+void buildSchedulePipeline(mlir::OpPassManager &pm, const GPUTarget &target);
 
 } // namespace saccade
 

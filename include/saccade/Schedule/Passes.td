@@ -18,6 +18,20 @@ def AssignSchedule : Pass<"attn-assign-schedule", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::saccade::attn::AttnDialect"];
 }
 
+def AssignKernelSchedule : Pass<"attn-assign-kernel-schedule", "::mlir::func::FuncOp"> {
+  let summary = "gives every attention the tile sizes of a GPU kernel";
+  let description = [{
+    A row of queries for each thread of a CTA, and long steps over keys: kernels cut them up themselves. An op that
+    already carries a schedule keeps it.
+
+    ```mlir
+    %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 128, cols = 16384>} : ...
+    ```
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"", "architecture to choose for">];
+  let dependentDialects = ["::saccade::attn::AttnDialect"];
+}
+
 def VerifyScheduled : Pass<"attn-verify-scheduled", "::mlir::func::FuncOp"> {
   let summary = "checks that every attention and contraction carries a schedule";
   let description = [{The invariant at the end of the schedule stage.}];

@@ -24,7 +24,9 @@ int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::Schedul
 bool canBeCutAlongKeys(attn::AttentionOp op);
 
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
-void buildTilingPipeline(mlir::OpPassManager &pm);
+/// With `skipMaskedTiles` the code asks before each tile of keys whether the mask leaves any of it; that is worth it where
+/// a step of the schedule is as much as a processor computes at once.
+void buildTilingPipeline(mlir::OpPassManager &pm, bool skipMaskedTiles = true);
 
 } // namespace saccade
 

@@ -24,6 +24,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/Transforms/Transforms.h"
@@ -162,6 +163,9 @@ static LogicalResult convert(ModuleOp module, const LLVMTypeConverter &converter
   LLVMConversionTarget target(*module.getContext());
   configureX86VectorLegalizeForExportTarget(target);
   target.addLegalOp<ModuleOp>();
+  // Kernels are on their own way.
+  target.addLegalOp<gpu::GPUModuleOp>();
+  target.markOpRecursivelyLegal<gpu::GPUModuleOp>();
   if (failed(applyFullConversion(module, target, std::move(patterns))))
     return failure();
   SmallVector<UnrealizedConversionCastOp> casts;

@@ -1,0 +1,66 @@
+//===- Passes.td - Code for GPUs --------------------------------*- tablegen -*-===//
+#ifndef SACCADE_CODEGEN_GPU_PASSES_TD
+#define SACCADE_CODEGEN_GPU_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+// What device code is made of.
+defvar deviceDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+                         "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect"];
+
+def OutlineKernels : Pass<"attn-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "make every task a kernel whose CTAs are its work items";
+  let description = [{
+    A task `@f_task0(captures..., begin, end, scratch)` becomes the kernel `@f_task0(captures...)` of the device module:
+    the body of its loop over items, with the number of the CTA for the item. All parameters of a kernel are 64 bits wide,
+    so that a launch needs not know their types. What is left of the task is a declaration, for `attn.launch`.
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+                           "::mlir::memref::MemRefDialect", "::mlir::arith::ArithDialect"];
+}
+
+def LowerAttentionSIMT : Pass<"attn-lower-attention-simt", "::mlir::func::FuncOp"> {
+  let summary = "turns attention in kernels into code for any GPU";
+  let description = [{
+    A thread takes one query: it holds the query and its accumulator in memory of its own, and the CTA shares the keys and
+    values of a step as f32 in shared memory. Any head size, f16, bf16 and f32. The portable form: nothing in it needs
+    more than the first GPUs had.
+  }];
+  let dependentDialects = deviceDialects;
+}
+
+def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp"> {
+  let summary = "turns attention in kernels into products of the matrix units of sm_80";
+  let description = [{
+    For f16 and bf16 with an accumulator that fits into registers: keys and values come asynchronously into shared memory
+    (cp.async; the values of a step while its scores are computed, the next keys while values are summed), fragments by
+    ldmatrix, products by mma.sync m16n8k16, the online softmax in f32 in registers. What has other strides or alignment
+    comes element by element. Other types and sizes are left for attn-lower-attention-simt.
+  }];
+  let dependentDialects = deviceDialects;
+}
+
+def ConvertKernelsToLLVM : Pass<"attn-convert-kernels-to-llvm", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "convert the device module to the LLVM dialect";
+  let description = [{
+    Math functions become polynomials where the instruction set has none, then everything becomes LLVM and NVVM. What
+    has no form on a GPU is refused with a message that names the function and its type.
+  }];
+  let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect", "::mlir::cf::ControlFlowDialect",
+                                            "::mlir::vector::VectorDialect"];
+}
+
+def LowerLaunches : Pass<"attn-lower-launches", "::mlir::ModuleOp"> {
+  let summary = "turns attn.launch into a call of the runtime that starts a kernel";
+  let description = [{
+    The captures become a row of 64-bit words, one for each parameter that the kernel has in PTX:
+
+        saccade_launch(name, words, count of words, count of CTAs, bytes of dynamic shared memory)
+
+    where a buffer is its pointer (twice), its offset, its extents and its strides, as everywhere in MLIR.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+#endif // SACCADE_CODEGEN_GPU_PASSES_TD

@@ -1,0 +1,58 @@
+//===- Device.h - From the device module to PTX and cubin ---------*- C++ -*-===//
+//
+// The last stage for GPUs: LLVM IR, PTX, and what NVIDIA's assembler makes of it where there is one.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_TARGET_DEVICE_H
+#define SACCADE_TARGET_DEVICE_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "saccade/Support/GPUTarget.h"
+#include "llvm/Support/Error.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace llvm {
+class LLVMContext;
+class Module;
+} // namespace llvm
+
+namespace saccade {
+
+/// Translates the device module of a compiled program to LLVM IR for `target`, and optimises it. Null after a diagnostic
+/// where there is no device module or it holds anything but the LLVM and NVVM dialects.
+std::unique_ptr<llvm::Module> translateDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
+                                              const GPUTarget &target);
+
+/// The kernels of a compiled program and the family that each belongs to, e.g. ("attend_task0", "sm_80").
+std::vector<std::pair<std::string, std::string>> listKernels(mlir::ModuleOp program);
+
+/// The PTX of a translated device module, which must not be used afterwards.
+llvm::Expected<std::string> emitPTX(llvm::Module &module, const GPUTarget &target);
+
+/// What the assembler says of a kernel.
+struct KernelReport {
+  std::string name;
+  int64_t registers = 0;                  ///< of a thread
+  int64_t spillStores = 0, spillLoads = 0; ///< bytes
+  int64_t stack = 0;                      ///< bytes of a thread's frame, spills included
+};
+
+/// A program for the device, ready to be loaded.
+struct Cubin {
+  std::string bytes;
+  std::vector<KernelReport> kernels;
+  /// Its warnings that cost speed, in its words: C7508, C7510 to C7515, C7519 (serialised matrix products and the like).
+  std::vector<std::string> warnings;
+};
+
+/// Runs NVIDIA's assembler `ptxas` (the path of the program) on `ptx`. An error with its own words where it refuses it.
+llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas);
+
+/// Reads what `ptxas -v` printed.
+void readAssemblerLog(llvm::StringRef log, Cubin &into);
+
+} // namespace saccade
+
+#endif // SACCADE_TARGET_DEVICE_H

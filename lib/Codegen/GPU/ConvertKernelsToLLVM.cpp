@@ -1,0 +1,124 @@
+//===- ConvertKernelsToLLVM.cpp - Device code to the LLVM dialect -------------===//
+//
+// The device has no library: a math function is an instruction or a polynomial, or it is refused. It ends code generation
+// for the device; the host is converted as on a CPU.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Support/Kernels.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
+#include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
+#include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Transforms/Transforms.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlowOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Transforms.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_CONVERTKERNELSTOLLVM
+#include "saccade/Codegen/GPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+/// Math functions as polynomials, views as address arithmetic.
+static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  populateMathPolynomialApproximationPatterns(patterns);
+  memref::populateExpandStridedMetadataPatterns(patterns);
+  affine::populateAffineExpandIndexOpsPatterns(patterns);
+  arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
+}
+
+/// Refuses what no pass has lowered and what LLVM would make calls of.
+static LogicalResult checkOps(mlir::gpu::GPUModuleOp module) {
+  WalkResult result = module.walk([](Operation *op) -> WalkResult {
+    if (isa<linalg::LinalgOp>(op))
+      return op->emitOpError("has no form on a GPU yet");
+    if (!isa_and_present<math::MathDialect>(op->getDialect()))
+      return WalkResult::advance();
+    Type type = getElementTypeOrSelf(op->getResult(0).getType());
+    bool isInstruction = isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::TruncOp, math::RoundEvenOp,
+                             math::SqrtOp, math::FmaOp, math::CopySignOp, math::CountLeadingZerosOp,
+                             math::CountTrailingZerosOp, math::CtPopOp>(op) ||
+                         (isa<math::Exp2Op>(op) && type.isF32());
+    if (isInstruction)
+      return WalkResult::advance();
+    return op->emitOpError() << "on " << type << " has no form on a GPU";
+  });
+  return failure(result.wasInterrupted());
+}
+
+static LogicalResult lowerStructure(mlir::gpu::GPUModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  populateAffineToStdConversionPatterns(patterns);
+  populateSCFToControlFlowConversionPatterns(patterns);
+  ConversionTarget target(*module.getContext());
+  target.addIllegalDialect<affine::AffineDialect>();
+  target.addIllegalOp<scf::ForOp, scf::IfOp, scf::IndexSwitchOp, scf::WhileOp, scf::ExecuteRegionOp>();
+  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+  return applyPartialConversion(module, target, std::move(patterns));
+}
+
+static LogicalResult convert(mlir::gpu::GPUModuleOp module) {
+  MLIRContext *context = module.getContext();
+  LLVMTypeConverter converter(context);
+  SymbolTableCollection symbolTables;
+  RewritePatternSet patterns(context);
+  arith::populateArithToLLVMConversionPatterns(converter, patterns);
+  cf::populateControlFlowToLLVMConversionPatterns(converter, patterns);
+  populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
+  populateFuncToLLVMConversionPatterns(converter, patterns);
+  populateMathToLLVMConversionPatterns(converter, patterns, /*approximateLog1p=*/false);
+  populateVectorToLLVMConversionPatterns(converter, patterns);
+  ub::populateUBToLLVMConversionPatterns(converter, patterns);
+  LLVMConversionTarget target(*context);
+  target.addLegalDialect<NVVM::NVVMDialect>();
+  target.addLegalOp<mlir::gpu::GPUModuleOp>();
+  if (failed(applyFullConversion(module, target, std::move(patterns))))
+    return failure();
+  SmallVector<UnrealizedConversionCastOp> casts;
+  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
+  reconcileUnrealizedCasts(casts);
+  return success();
+}
+
+namespace {
+
+struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKernelsToLLVM> {
+  void runOnOperation() override {
+    mlir::gpu::GPUModuleOp module = getOperation();
+    if (failed(breakDown(module)) || failed(checkOps(module)) || failed(lowerStructure(module)) ||
+        failed(convert(module)))
+      return signalPassFailure();
+    Builder builder(&getContext());
+    for (auto kernel : module.getOps<LLVM::LLVMFuncOp>()) {
+      if (!kernel->hasAttr(kernelAttr))
+        continue;
+      kernel->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+      kernel->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                      builder.getDenseI32ArrayAttr({static_cast<int32_t>(threadsPerCTA)}));
+    }
+  }
+};
+
+} // namespace

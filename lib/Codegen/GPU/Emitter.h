@@ -1,0 +1,173 @@
+//===- Emitter.h - Short names for what device code is made of ----*- C++ -*-===//
+//
+// Kernels are written with the builder, op by op, for one thread. This keeps them as short as the algorithm.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_EMITTER_H
+#define SACCADE_LIB_CODEGEN_GPU_EMITTER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include <limits>
+
+namespace saccade::device {
+
+/// Address spaces of pointers.
+inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
+
+/// A builder at a location, for numbers of `type` (f32 or f64). Positions and extents are `index` (64 bits); what counts inside of a tile is i32. All
+/// arithmetic on integers folds constants.
+struct Emitter {
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+  mlir::FloatType type;
+
+  using Value = mlir::Value;
+
+  //===--- Integers ---===//
+  Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
+  Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
+  /// `value` as a constant of the type of `like`.
+  Value constantLike(Value like, int64_t value) { return like.getType().isIndex() ? index(value) : i32(value); }
+  Value add(Value x, Value y) { return b.createOrFold<mlir::arith::AddIOp>(loc, x, y); }
+  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
+  Value sub(Value x, Value y) { return b.createOrFold<mlir::arith::SubIOp>(loc, x, y); }
+  Value mul(Value x, Value y) { return b.createOrFold<mlir::arith::MulIOp>(loc, x, y); }
+  Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
+  Value min(Value x, Value y) { return b.createOrFold<mlir::arith::MinSIOp>(loc, x, y); }
+  Value max(Value x, Value y) { return b.createOrFold<mlir::arith::MaxSIOp>(loc, x, y); }
+  /// ⌊x / y⌋ and x mod y of an x that is not negative.
+  Value div(Value x, int64_t y) { return b.createOrFold<mlir::arith::DivUIOp>(loc, x, constantLike(x, y)); }
+  Value rem(Value x, int64_t y) { return b.createOrFold<mlir::arith::RemUIOp>(loc, x, constantLike(x, y)); }
+  Value floorDiv(Value x, int64_t y) { return b.createOrFold<mlir::arith::FloorDivSIOp>(loc, x, constantLike(x, y)); }
+  Value compare(mlir::arith::CmpIPredicate how, Value x, Value y) {
+    return b.createOrFold<mlir::arith::CmpIOp>(loc, how, x, y);
+  }
+  Value isLess(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::slt, x, y); }
+  Value isAtMost(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::sle, x, y); }
+  Value both(Value x, Value y) { return b.createOrFold<mlir::arith::AndIOp>(loc, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return b.createOrFold<mlir::arith::SelectOp>(loc, condition, x, y);
+  }
+  Value toIndex(Value x) { return x.getType().isIndex() ? x : cast(b.getIndexType(), x); }
+  Value toI32(Value x) { return x.getType().isIndex() ? cast(b.getI32Type(), x) : x; }
+
+  //===--- Numbers ---===//
+  Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
+  Value addf(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
+  Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
+  Value mulf(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
+  Value fma(Value x, Value y, Value z) { return mlir::LLVM::FMAOp::create(b, loc, x, y, z); }
+  /// The larger; the other one where one is NaN (one instruction).
+  Value maxf(Value x, Value y) { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
+  /// One argument to an f32 instruction of the special function unit: "ex2" (2^x) is within 2 units in the last place,
+  /// "lg2" (the logarithm to base 2) to 2^−22; subnormal numbers are 0.
+  Value special(llvm::StringRef name, Value x) {
+    auto intrinsic = b.getStringAttr("llvm.nvvm." + name + ".approx.ftz.f");
+    return mlir::LLVM::CallIntrinsicOp::create(b, loc, type, intrinsic, mlir::ValueRange{x}).getResult(0);
+  }
+  /// x, but 0 in place of −∞ (a maximum over no keys): what may be subtracted without forming −∞ − (−∞).
+  Value zeroIfMinusInfinity(Value x) {
+    Value isEmpty = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OEQ, x, minusInfinity());
+    return select(isEmpty, scalar(0.0), x);
+  }
+  Value minusInfinity() { return scalar(-std::numeric_limits<double>::infinity()); }
+  /// An element as a number, and back.
+  Value extend(Value x) {
+    return x.getType() == type ? x : mlir::arith::ExtFOp::create(b, loc, type, x).getResult();
+  }
+  Value truncate(Value x, mlir::Type element) {
+    return element == type ? x : mlir::arith::TruncFOp::create(b, loc, element, x).getResult();
+  }
+
+  /// x (i32), but LLVM does not know: what is computed from it is computed where it is used. LLVM would move all that does
+  /// not change in a loop out of it, at the price of a register for each.
+  Value pin(Value x) {
+    return mlir::LLVM::InlineAsmOp::create(b, loc, x.getType(), mlir::ValueRange{x}, /*asm_string=*/"",
+                                           /*constraints=*/"=r,0", /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                           mlir::LLVM::TailCallKind::None, mlir::LLVM::AsmDialectAttr(),
+                                           mlir::ArrayAttr())
+        .getResult(0);
+  }
+
+  //===--- Threads ---===//
+  Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
+  void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
+  /// The value that the lane whose number differs in the bits of `mask` has; all lanes of the warp take part.
+  Value exchange(Value x, int64_t mask) {
+    return mlir::NVVM::ShflOp::create(b, loc, x.getType(), i32(-1), x, i32(mask), i32(31), mlir::NVVM::ShflKind::bfly,
+                                      mlir::UnitAttr());
+  }
+
+  //===--- Memory ---===//
+  Value load(Value memref, mlir::ValueRange at) { return mlir::memref::LoadOp::create(b, loc, memref, at); }
+  Value load(Value memref, int64_t at) { return load(memref, mlir::ValueRange{index(at)}); }
+  void store(Value value, Value memref, mlir::ValueRange at) {
+    mlir::memref::StoreOp::create(b, loc, value, memref, at);
+  }
+  void store(Value value, Value memref, int64_t at) { store(value, memref, mlir::ValueRange{index(at)}); }
+  Value size(Value memref, unsigned dim) { return b.createOrFold<mlir::memref::DimOp>(loc, memref, index(dim)); }
+  /// `count` elements behind `pointer`.
+  Value advance(Value pointer, mlir::Type element, Value count) {
+    Value offset = count.getType().isIndex() ? cast(b.getI64Type(), count) : count;
+    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                                     llvm::ArrayRef<mlir::LLVM::GEPArg>{offset});
+  }
+  Value advance(Value pointer, mlir::Type element, int32_t count) {
+    return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
+                                     llvm::ArrayRef<mlir::LLVM::GEPArg>{count});
+  }
+
+  //===--- Control ---===//
+  using Body = llvm::function_ref<void(Value)>;
+  using CarryingBody = llvm::function_ref<llvm::SmallVector<Value>(Value, mlir::ValueRange)>;
+  /// for (i = begin; i < end; i += step) body(i)
+  void loop(Value begin, Value end, int64_t step, Body body) {
+    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step));
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.getBody());
+    body(op.getInductionVar());
+  }
+  /// The same with values carried from one iteration to the next.
+  llvm::SmallVector<Value> loop(Value begin, Value end, int64_t step, mlir::ValueRange inits, CarryingBody body) {
+    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step), inits);
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.getBody());
+    llvm::SmallVector<Value> next = body(op.getInductionVar(), op.getRegionIterArgs());
+    mlir::scf::YieldOp::create(b, loc, next);
+    return llvm::SmallVector<Value>(op.getResults());
+  }
+  void ifElse(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr) {
+    auto op = mlir::scf::IfOp::create(b, loc, condition, /*withElseRegion=*/bool(otherwise));
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.thenBlock());
+    then();
+    if (!otherwise)
+      return;
+    b.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+  /// The values of whichever side is taken.
+  using Values = llvm::function_ref<llvm::SmallVector<Value>()>;
+  llvm::SmallVector<Value> choose(Value condition, mlir::TypeRange types, Values then, Values otherwise) {
+    auto op = mlir::scf::IfOp::create(b, loc, types, condition, /*withElseRegion=*/true);
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.thenBlock());
+    mlir::scf::YieldOp::create(b, loc, then());
+    b.setInsertionPointToStart(op.elseBlock());
+    mlir::scf::YieldOp::create(b, loc, otherwise());
+    return llvm::SmallVector<Value>(op.getResults());
+  }
+
+private:
+  Value cast(mlir::Type type, Value x) { return b.createOrFold<mlir::arith::IndexCastOp>(loc, type, x); }
+};
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_EMITTER_H

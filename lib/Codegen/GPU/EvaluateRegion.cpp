@@ -1,0 +1,61 @@
+//===- EvaluateRegion.cpp - Score and mask regions at one position ------------===//
+//
+// A thread is scalar, so the region's ops are taken as they are; only reads of captures become loads. They are clamped to
+// the tensor instead of being skipped: a region is asked for masked positions too, and loads without a branch can all be
+// on their way at once.
+//
+//===----------------------------------------------------------------------===//
+#include "EvaluateRegion.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+/// Replaces an op whose tensor operand has become a memref, or asks for a length.
+static Value replaceRead(Emitter &e, Operation *read, AccumulateOp op) {
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPoint(read);
+  if (auto length = dyn_cast<LengthOp>(read))
+    return length.getRole() == Role::Query ? op.getQLen() : op.getKvLen();
+  Value source = read->getOperand(0);
+  if (isa<tensor::DimOp>(read))
+    return memref::DimOp::create(e.b, e.loc, source, read->getOperand(1));
+  SmallVector<Value> position;
+  for (auto [dim, index] : llvm::enumerate(read->getOperands().drop_front())) {
+    Value last = e.add(e.size(source, dim), -1);
+    position.push_back(e.max(e.min(index, last), e.index(0)));
+  }
+  return e.load(source, position);
+}
+
+Value PositionRegion::evaluate(Emitter &e, Value score, Value query, Value key) {
+  RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
+  auto at = [&](unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); };
+  IRMapping values;
+  if (score)
+    values.map(args.score, score);
+  values.map(args.batch, at(0));
+  values.map(args.head, at(1));
+  values.map(args.query, query);
+  values.map(args.key, key);
+  values.map(args.captures, op.getCaptures());
+  for (Operation &original : region.front().without_terminator()) {
+    Operation *clone = e.b.clone(original, values);
+    SmallVector<Operation *> reads;
+    clone->walk([&](Operation *inner) {
+      if (isa<LengthOp, tensor::ExtractOp, tensor::DimOp>(inner))
+        reads.push_back(inner);
+    });
+    for (Operation *read : reads) {
+      Value value = replaceRead(e, read, op);
+      if (read == clone)
+        values.map(original.getResult(0), value);
+      read->replaceAllUsesWith(ValueRange{value});
+      read->erase();
+    }
+  }
+  return values.lookupOrDefault(cast<YieldOp>(region.front().getTerminator()).getOperand());
+}

@@ -1,0 +1,17 @@
+//===- Exponential.h - Exponential and logarithm --------------------*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_EXPONENTIAL_H
+#define SACCADE_LIB_CODEGEN_GPU_EXPONENTIAL_H
+
+#include "Emitter.h"
+
+namespace saccade::device {
+
+/// 2^x within a few units in the last place; subnormal results are 0, 2^−∞ = 0.
+mlir::Value exp2(Emitter &e, mlir::Value x);
+
+/// The logarithm to base 2 of a number that is not negative and not subnormal: log2(0) = −∞.
+mlir::Value log2(Emitter &e, mlir::Value x);
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_EXPONENTIAL_H

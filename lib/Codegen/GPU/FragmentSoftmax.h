@@ -1,0 +1,85 @@
+//===- FragmentSoftmax.h - The online softmax of one thread's scores -*- C++ -*-===//
+//
+// Between the two products of attention every thread holds some scores of a tile in registers. Which ones is the affair
+// of the kernel; what happens to them is the same everywhere.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
+#define SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
+
+#include "EvaluateRegion.h"
+#include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+
+namespace saccade::device {
+
+/// The state of a kernel's rows in a thread's own memory, which becomes registers: all its indices are constants.
+struct PrivateState {
+  mlir::Value acc;      ///< N numbers, as the kernel likes it
+  mlir::Value max, sum; ///< a number for each row; the sum is the thread's own part of it
+};
+
+/// Which scores a thread holds: element e is row row + rows[rowOf[e]], column column + columns[e] of the tile.
+struct Fragment {
+  mlir::Value row, column;               ///< i32, of the query tile and of the tile of keys
+  llvm::SmallVector<int64_t> rows;       ///< distinct rows
+  llvm::SmallVector<int64_t> columns;    ///< of each element
+  llvm::SmallVector<unsigned> rowOf;     ///< of each element
+};
+
+/// Emits the softmax of one attn.accumulate.
+class FragmentSoftmax {
+public:
+  using Value = mlir::Value;
+  /// Joins a value of each row over the threads that share it.
+  using JoinMax = llvm::function_ref<Value(Value)>;
+
+  /// `queries` and `keys` are the extents of the op's tile.
+  FragmentSoftmax(Emitter &e, attn::AccumulateOp op, Fragment fragment, Value queries, Value keys);
+
+  /// The first key of each tile of `width` keys in a loop: from `begin` while it is less than `end`, i32, relative to key
+  /// 0 of the op. Tiles lie at absolute multiples of their width, so that sums do not depend on where a call begins: the
+  /// first one may begin before key 0.
+  attn::KeyRange getTiles(Emitter &e, int64_t width);
+
+  /// Whether every row sees all of the `width` keys from `first` (i32) on.
+  Value isFull(Emitter &e, Value first, int64_t width);
+
+  /// Turns the thread's `scores` (query · key) of the tile that begins at key `first` into weights, and updates max and
+  /// sum of `state`. Returns the factor for the accumulator of each row.
+  llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
+                                 const PrivateState &state, JoinMax joinMax);
+
+  /// Empties the state of rows behind the last query, which have been computed along: call it after all tiles.
+  void clearRows(Emitter &e, const PrivateState &state);
+
+private:
+  attn::KeyRange reachAbsolute(Emitter &e, Value firstQuery, Value lastQuery);
+  /// The keys that some of the rows see, relative to key 0 of the op, i32. It may be empty.
+  attn::KeyRange reachOfRows(Emitter &e, Value firstRow, Value lastRow);
+  /// The rows and the columns of the elements, as index and as i32, computed where they are used.
+  llvm::SmallVector<Value> rowsHere(Emitter &e);
+  llvm::SmallVector<Value> columnsHere(Emitter &e);
+  Value at(Emitter &e, unsigned i);
+  void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
+  void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
+  llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
+
+  attn::AccumulateOp op;
+  Fragment fragment;
+  Value queries, keys;
+  attn::KeyBounds bounds;
+  attn::KeyRange reach, common; ///< of some row, of all rows
+  Value scale;   ///< null where it is left to the exponent
+  Value toBase2; ///< from what is in the scores after the regions to powers of 2
+};
+
+/// The output of the rows that a thread finishes: 1 / sum, or nothing to multiply where there are no keys.
+struct RowResult {
+  mlir::Value isEmpty, inverse;
+  mlir::Value lse;
+};
+RowResult finishRow(Emitter &e, mlir::Value max, mlir::Value sum);
+
+} // namespace saccade::device
+
+#endif // SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H

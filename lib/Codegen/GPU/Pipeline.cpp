@@ -1,0 +1,24 @@
+//===- Pipeline.cpp - The code generation stage for GPUs ----------------------===//
+//
+// Kernels of the best family first; what none has taken is left to the portable form.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Codegen/GPU/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace saccade;
+
+void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target) {
+  pm.addPass(createOutlineKernels());
+  OpPassManager &device = pm.nest<mlir::gpu::GPUModuleOp>();
+  OpPassManager &kernel = device.nest<func::FuncOp>();
+  if (target.hasAsyncCopy)
+    kernel.addPass(createLowerAttentionSM80());
+  kernel.addPass(createLowerAttentionSIMT());
+  kernel.addPass(createCanonicalizerPass());
+  kernel.addPass(createCSEPass());
+  device.addPass(createConvertKernelsToLLVM());
+  pm.addPass(createLowerLaunches());
+}

@@ -1,0 +1,136 @@
+//===- SharedTile.cpp - A tile of 16-bit numbers for the matrix units ---------===//
+//
+// cp.async in pieces of 16 bytes, ldmatrix four 8 × 8 matrices at a time.
+//
+//===----------------------------------------------------------------------===//
+#include "SharedTile.h"
+#include "saccade/Support/Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// Elements of a piece.
+static constexpr int64_t piece = 8;
+
+SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, int64_t rows, int64_t columns)
+    : base(e.advance(shared, e.b.getI8Type(), static_cast<int32_t>(offset))), element(element), rows(rows),
+      columns(columns), padded(paddedColumns(columns)), pitch(padded + piece) {}
+
+void SharedTile::wait(Emitter &e) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0)); }
+
+void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
+  if (columns % piece != 0)
+    return copyElements(e, matrix, first);
+  e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
+}
+
+/// The rows of the tile that are in the matrix, as i32: [begin, end).
+static std::pair<Value, Value> rowsWithin(Emitter &e, const GlobalMatrix &matrix, Value first, int64_t rows) {
+  Value none = e.index(0), all = e.index(rows);
+  auto clamp = [&](Value row) { return e.toI32(e.max(e.min(row, all), none)); };
+  return {clamp(e.sub(none, first)), clamp(e.sub(matrix.rows, first))};
+}
+
+/// A thread takes the same piece of every so many rows, so that it adds up one address instead of keeping many.
+void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const {
+  int64_t threadsOfRow = llvm::PowerOf2Ceil(padded / piece), rowsAtOnce = threadsPerCTA / threadsOfRow;
+  Value thread = e.pin(e.thread());
+  Value row = e.div(thread, threadsOfRow), column = e.mul(e.rem(thread, threadsOfRow), piece);
+  auto [begin, end] = rowsWithin(e, matrix, first, rows);
+  Value source = e.advance(matrix.base, element,
+                           e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
+  Value target = pinnedAddress(e, row, column);
+  Value step = e.mul(matrix.rowStride, rowsAtOnce);
+  auto bringAll = [&] {
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+      Value current = e.add(row, offset);
+      Value isThere = e.both(e.isAtMost(begin, current), e.isLess(current, end));
+      if (padded != columns)
+        isThere = e.both(isThere, e.isLess(column, e.i32(columns)));
+      Value bytes = e.select(isThere, e.i32(2 * piece), e.i32(0));
+      auto bring = [&] {
+        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source,
+                                2 * piece, NVVM::LoadCacheModifierKind::CG, bytes);
+      };
+      if (offset + rowsAtOnce <= rows)
+        bring();
+      else
+        e.ifElse(e.isLess(current, e.i32(rows)), bring);
+      source = e.advance(source, element, step);
+    }
+  };
+  if (threadsOfRow * piece == padded)
+    bringAll();
+  else
+    e.ifElse(e.isLess(column, e.i32(padded)), bringAll);
+  NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc);
+}
+
+/// Whatever the strides are, an element at a time.
+void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const {
+  Value end = e.index(rows * padded);
+  e.loop(e.toIndex(e.pin(e.thread())), end, threadsPerCTA, [&](Value i) {
+    Value row = e.div(i, padded), column = e.rem(i, padded), from = e.add(first, row);
+    Value isThere = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
+    if (padded != columns)
+      isThere = e.both(isThere, e.isLess(column, e.index(columns)));
+    auto read = [&]() -> SmallVector<Value> {
+      return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, from, column))};
+    };
+    auto zero = [&]() -> SmallVector<Value> {
+      return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
+    };
+    Value x = e.choose(isThere, element, read, zero)[0];
+    LLVM::StoreOp::create(e.b, e.loc, x, e.advance(base, element, e.add(e.mul(row, pitch), column)));
+  });
+}
+
+Value SharedTile::pinnedAddress(Emitter &e, Value row, Value column) const {
+  Value start = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), base);
+  return e.pin(e.add(start, e.mul(e.add(e.mul(row, pitch), column), 2)));
+}
+
+Value SharedTile::toPointer(Emitter &e, Value address, int64_t elements) const {
+  Value pointer = LLVM::IntToPtrOp::create(e.b, e.loc, base.getType(), address);
+  return e.advance(pointer, element, static_cast<int32_t>(elements));
+}
+
+Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit) const {
+  Value lane = e.rem(e.thread(), 32);
+  auto bit = [&](unsigned position) { return e.rem(e.div(lane, int64_t(1) << position), 2); };
+  return pinnedAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), e.mul(bit(columnBit), 8));
+}
+
+// The lanes' bits 3 and 4 choose the matrix. Left: rows 0 and 8 of the first eight columns, then of the others. Right: the
+// first and the second eight columns (k) of rows 0, then of rows 8; transposed it is the other way round.
+Value SharedTile::leftAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
+Value SharedTile::rightAddress(Emitter &e) const { return laneAddress(e, e.i32(0), 4, 3); }
+Value SharedTile::rightTransposedAddress(Emitter &e) const { return laneAddress(e, e.i32(0), 3, 4); }
+
+SmallVector<Value> SharedTile::loadMatrices(Emitter &e, Value address, int64_t row, int64_t column,
+                                            bool isTransposed) const {
+  MLIRContext *context = e.b.getContext();
+  Type word = e.b.getI32Type();
+  auto type = LLVM::LLVMStructType::getLiteral(context, {word, word, word, word});
+  Value matrices =
+      NVVM::LdMatrixOp::create(e.b, e.loc, type, toPointer(e, address, row * pitch + column), 4,
+                               isTransposed ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                               NVVM::LdStMatrixShapeAttr::get(context, 8, 8), NVVM::LdStMatrixEltType::B16);
+  SmallVector<Value> words;
+  for (int64_t i = 0; i < 4; ++i)
+    words.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, matrices, i));
+  return words;
+}
+
+SmallVector<Value> SharedTile::left(Emitter &e, Value address, int64_t row, int64_t k) const {
+  return loadMatrices(e, address, row, k, /*isTransposed=*/false);
+}
+
+SmallVector<Value> SharedTile::right(Emitter &e, Value address, int64_t n, int64_t k) const {
+  return loadMatrices(e, address, n, k, /*isTransposed=*/false);
+}
+
+SmallVector<Value> SharedTile::rightTransposed(Emitter &e, Value address, int64_t k, int64_t n) const {
+  return loadMatrices(e, address, k, n, /*isTransposed=*/true);
+}

@@ -1,0 +1,41 @@
+//===- SharedMemory.cpp - What the threads of a CTA share ---------------------===//
+//
+// Static memory is a global of the device module; how much dynamic memory a kernel wants is written on it, and the launch
+// reads it there.
+//
+//===----------------------------------------------------------------------===//
+#include "SharedMemory.h"
+#include "saccade/Support/Kernels.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+static func::FuncOp kernelOf(Emitter &e) { return e.b.getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>(); }
+
+/// The address of the global `name` of the kernel's module, which is made where it is not there.
+static Value addressOf(Emitter &e, StringRef name, LLVM::LLVMArrayType type, int64_t alignment, LLVM::Linkage linkage) {
+  auto module = kernelOf(e)->getParentOfType<mlir::gpu::GPUModuleOp>();
+  if (!module.lookupSymbol(name)) {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(e.b, e.loc, type, /*isConstant=*/false, linkage, name, Attribute(), alignment, sharedSpace);
+  }
+  return LLVM::AddressOfOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), sharedSpace), name);
+}
+
+Value device::allocateShared(Emitter &e, Type element, int64_t count) {
+  auto module = kernelOf(e)->getParentOfType<mlir::gpu::GPUModuleOp>();
+  std::string name;
+  for (unsigned i = 0; name.empty() || module.lookupSymbol(name); ++i)
+    name = (kernelOf(e).getName() + "_shared" + Twine(i)).str();
+  return addressOf(e, name, LLVM::LLVMArrayType::get(element, count), 16, LLVM::Linkage::Internal);
+}
+
+Value device::getDynamicShared(Emitter &e, int64_t bytes) {
+  auto known = kernelOf(e)->getAttrOfType<IntegerAttr>(sharedBytesAttr);
+  kernelOf(e)->setAttr(sharedBytesAttr, e.b.getI64IntegerAttr(std::max(bytes, known ? known.getInt() : 0)));
+  return addressOf(e, "saccade_shared", LLVM::LLVMArrayType::get(e.b.getI8Type(), 0), 128, LLVM::Linkage::External);
+}

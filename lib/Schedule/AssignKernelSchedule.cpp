@@ -1,0 +1,53 @@
+//===- AssignKernelSchedule.cpp - Tile sizes of GPU kernels -------------------===//
+//
+// What AssignSchedule is for a CPU. A kernel's threads are fixed, so its rows are too; how many keys it takes at once is
+// its own affair, and a step of the loop is as long as it is useful.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Schedule/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_ASSIGNKERNELSCHEDULE
+#include "saccade/Schedule/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
+  // The accumulator of a row of the matrix units' kernel lies in four threads: 128 numbers in each is what fits.
+  bool isDeep = target.hasAsyncCopy && element.getIntOrFloatBitWidth() == 16 && valueDepth > 128;
+  return attn::ScheduleAttr::get(element.getContext(), isDeep ? 64 : 128, /*cols=*/16384, /*depth=*/0);
+}
+
+namespace {
+
+struct AssignKernelSchedule : saccade::impl::AssignKernelScheduleBase<AssignKernelSchedule> {
+  using AssignKernelScheduleBase::AssignKernelScheduleBase;
+
+  void runOnOperation() override {
+    const GPUTarget *gpu = requireGPUTarget(getOperation(), target);
+    if (!gpu)
+      return signalPassFailure();
+    getOperation().walk([&](attn::AttentionOp op) {
+      int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
+      if (!op.getScheduleAttr())
+        op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), valueDepth, *gpu));
+    });
+    WalkResult result = getOperation().walk([](linalg::LinalgOp op) -> WalkResult {
+      return op->emitOpError("is not attention; programs for a GPU do not support anything else yet");
+    });
+    if (result.wasInterrupted())
+      signalPassFailure();
+  }
+};
+
+} // namespace
+
+void saccade::buildSchedulePipeline(OpPassManager &pm, const GPUTarget &target) {
+  AssignKernelScheduleOptions options;
+  options.target = target.name.str();
+  pm.addNestedPass<func::FuncOp>(createAssignKernelSchedule(options));
+  pm.addNestedPass<func::FuncOp>(createVerifyScheduled());
+}

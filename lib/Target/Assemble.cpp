@@ -1,0 +1,87 @@
+//===- Assemble.cpp - NVIDIA's assembler --------------------------------------===//
+//
+// A program of its own, which may or may not be there. What it says about registers is the only figure of a kernel's
+// quality that needs no GPU.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Target/Device.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include "llvm/Support/Regex.h"
+
+using namespace saccade;
+
+/// The number before `unit` in `line`, as in "12 bytes spill stores"; 0 where there is none.
+static int64_t numberBefore(llvm::StringRef line, llvm::StringRef unit) {
+  llvm::SmallVector<llvm::StringRef> match;
+  int64_t number = 0;
+  if (llvm::Regex("([0-9]+) " + unit.str()).match(line, &match))
+    match[1].getAsInteger(10, number);
+  return number;
+}
+
+void saccade::readAssemblerLog(llvm::StringRef log, Cubin &into) {
+  static const llvm::Regex entry("Compiling entry function '([^']+)'"), costly("\\(C75(08|1[0-5]|19)\\)");
+  while (!log.empty()) {
+    llvm::StringRef line;
+    std::tie(line, log) = log.split('\n');
+    llvm::SmallVector<llvm::StringRef> match;
+    if (entry.match(line, &match))
+      into.kernels.push_back({match[1].str()});
+    if (costly.match(line))
+      into.warnings.push_back(line.trim().str());
+    if (into.kernels.empty())
+      continue;
+    KernelReport &kernel = into.kernels.back();
+    if (line.contains("spill stores")) {
+      kernel.stack = numberBefore(line, "bytes stack frame");
+      kernel.spillStores = numberBefore(line, "bytes spill stores");
+      kernel.spillLoads = numberBefore(line, "bytes spill loads");
+    }
+    if (line.contains("Used "))
+      kernel.registers = numberBefore(line, "registers");
+  }
+}
+
+/// The whole of a file; nothing where it cannot be read.
+static std::string contents(llvm::StringRef path) {
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path);
+  return file ? (*file)->getBuffer().str() : std::string();
+}
+
+llvm::Expected<Cubin> saccade::assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas) {
+  llvm::SmallString<128> input, output, log;
+  int descriptor = -1;
+  llvm::scope_exit cleanUp([&] {
+    for (const llvm::SmallString<128> *path : {&input, &output, &log})
+      if (!path->empty())
+        (void)llvm::sys::fs::remove(*path);
+  });
+  for (auto [path, suffix] : {std::pair(&input, "ptx"), std::pair(&output, "cubin"), std::pair(&log, "log")})
+    if (std::error_code error = path == &input ? llvm::sys::fs::createTemporaryFile("saccade", suffix, descriptor, *path)
+                                               : llvm::sys::fs::createTemporaryFile("saccade", suffix, *path))
+      return llvm::createFileError(*path, error);
+  {
+    llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/true);
+    os << ptx;
+    if (os.has_error()) {
+      std::error_code error = os.error();
+      os.clear_error();
+      return llvm::createFileError(input, error);
+    }
+  }
+  std::string architecture = ("--gpu-name=" + target.name).str();
+  llvm::StringRef arguments[] = {ptxas, architecture, "-v", "-O3", "-o", output, input};
+  std::optional<llvm::StringRef> redirects[] = {std::nullopt, llvm::StringRef(log), llvm::StringRef(log)};
+  std::string message;
+  int status = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &message);
+  std::string said = contents(log);
+  if (status != 0)
+    return llvm::createStringError("'" + ptxas + "' refused the PTX: " + (message.empty() ? said : message));
+  Cubin cubin;
+  cubin.bytes = contents(output);
+  readAssemblerLog(said, cubin);
+  return cubin;
+}

@@ -1,0 +1,118 @@
+//===- TranslateDevice.cpp - From the device module to PTX --------------------===//
+//
+// LLVM's usual pipeline, unlike on a CPU: kernels are written as straight code of one thread whose state lies in memory
+// with constant indices, and LLVM makes registers of it.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "saccade/Support/Kernels.h"
+#include "saccade/Target/Device.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Target/TargetOptions.h"
+
+using namespace mlir;
+
+static void initializeNVPTX() {
+  static const bool done = [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)done;
+}
+
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const saccade::GPUTarget &target) {
+  initializeNVPTX();
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string message;
+  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);
+  if (!backend)
+    return llvm::createStringError(message);
+  std::unique_ptr<llvm::TargetMachine> machine(
+      backend->createTargetMachine(triple, target.name, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+  if (!machine)
+    return llvm::createStringError("LLVM has no code generator for '" + triple.str() + "'");
+  return machine;
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PipelineTuningOptions tuning;
+  // The kernels have chosen what is unrolled: more of it would not fit into the registers.
+  tuning.LoopUnrolling = false;
+  tuning.LoopVectorization = tuning.SLPVectorization = false;
+  llvm::PassBuilder builder(&machine, tuning);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::LLVMContext &context,
+                                                       const GPUTarget &target) {
+  DialectRegistry translations;
+  registerBuiltinDialectTranslation(translations);
+  registerGPUDialectTranslation(translations);
+  registerLLVMDialectTranslation(translations);
+  registerNVVMDialectTranslation(translations);
+  program->getContext()->appendDialectRegistry(translations);
+
+  auto devices = program.getOps<mlir::gpu::GPUModuleOp>();
+  if (devices.empty()) {
+    program.emitError("has no device module; it was not compiled for a GPU");
+    return nullptr;
+  }
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createMachine(target);
+  if (!machine) {
+    program.emitError(llvm::toString(machine.takeError()));
+    return nullptr;
+  }
+  mlir::gpu::GPUModuleOp device = *devices.begin();
+  std::unique_ptr<llvm::Module> result = translateModuleToLLVMIR(device, context, device.getName());
+  if (!result)
+    return nullptr;
+  result->setTargetTriple((*machine)->getTargetTriple());
+  result->setDataLayout((*machine)->createDataLayout());
+  optimize(*result, **machine);
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> saccade::listKernels(ModuleOp program) {
+  std::vector<std::pair<std::string, std::string>> kernels;
+  for (auto device : program.getOps<mlir::gpu::GPUModuleOp>())
+    for (auto kernel : device.getOps<LLVM::LLVMFuncOp>())
+      if (auto family = kernel->getAttrOfType<StringAttr>(familyAttr))
+        kernels.emplace_back(kernel.getName().str(), family.getValue().str());
+  return kernels;
+}
+
+llvm::Expected<std::string> saccade::emitPTX(llvm::Module &module, const GPUTarget &target) {
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createMachine(target);
+  if (!machine)
+    return machine.takeError();
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream os(text);
+  llvm::legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return llvm::createStringError("LLVM cannot write PTX");
+  passes.run(module);
+  return text.str().str();
+}

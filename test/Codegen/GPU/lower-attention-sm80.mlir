@@ -1,0 +1,38 @@
+// 64 keys a step: values come while scores are computed, keys of the next step while values are summed; four products
+// of a step of depth 64 for each 16 × 16 of scores, and as many of values.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-sm80)))' | FileCheck %s
+
+gpu.module @saccade_device {
+  // CHECK: llvm.mlir.global external @saccade_shared() {addr_space = 3 : i32, alignment = 128 : i64} : !llvm.array<0 x i8>
+  // CHECK: func.func @attend(
+  // CHECK-SAME: attn.shared_bytes = 36864
+  // CHECK: %[[ACC:.*]] = memref.alloca() : memref<64xf32>
+  // CHECK: scf.for
+  // CHECK: nvvm.cp.async.wait.group 0
+  // CHECK: nvvm.barrier0
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK-COUNT-64: nvvm.mma.sync
+  // CHECK: nvvm.cp.async.wait.group 0
+  // CHECK: nvvm.barrier0
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK-COUNT-64: nvvm.mma.sync
+  // CHECK-NOT: nvvm.mma.sync
+  // CHECK-NOT: attn.
+  func.func @attend(%q: memref<?x64xbf16>, %k: memref<?x64xbf16>, %v: memref<?x64xbf16>, %out: memref<?x64xbf16>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %n = memref.dim %k, %c0 : memref<?x64xbf16>
+    %zero = arith.constant 0.0 : f32
+    %none = arith.constant 0xFF800000 : f32
+    %acc = memref.alloc() : memref<128x64xf32>
+    linalg.fill ins(%zero : f32) outs(%acc : memref<128x64xf32>)
+    %max = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%none : f32) outs(%max : memref<128xf32>)
+    %sum = memref.alloc() : memref<128xf32>
+    linalg.fill ins(%zero : f32) outs(%sum : memref<128xf32>)
+    attn.accumulate %q[s,d], %k[s,d], %v[s,d] q_len(%n : index) kv_len(%n : index) at(%c0, %c0, %c0, %c0)
+      into(%acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32>)
+      : (memref<?x64xbf16>, memref<?x64xbf16>, memref<?x64xbf16>)
+    attn.finalize %acc, %max, %sum : memref<128x64xf32>, memref<128xf32>, memref<128xf32> into(%out[s,d] : memref<?x64xbf16>)
+    return
+  }
+}

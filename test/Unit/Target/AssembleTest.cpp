@@ -1,0 +1,40 @@
+//===- AssembleTest.cpp - What ptxas says is read ------------------------------===//
+#include "saccade/Target/Device.h"
+#include "gtest/gtest.h"
+
+using namespace saccade;
+
+TEST(Assemble, ReadsRegistersAndSpillsOfEveryKernel) {
+  Cubin cubin;
+  readAssemblerLog("ptxas info    : 0 bytes gmem\n"
+                   "ptxas info    : Compiling entry function 'first' for 'sm_80'\n"
+                   "ptxas info    : Function properties for first\n"
+                   "    88 bytes stack frame, 84 bytes spill stores, 80 bytes spill loads\n"
+                   "ptxas info    : Used 255 registers, used 1 barriers, 88 bytes cumulative stack size\n"
+                   "ptxas info    : Compiling entry function 'second' for 'sm_80'\n"
+                   "ptxas info    : Function properties for second\n"
+                   "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
+                   "ptxas info    : Used 32 registers, 360 bytes cmem[0]\n",
+                   cubin);
+  ASSERT_EQ(cubin.kernels.size(), 2u);
+  EXPECT_EQ(cubin.kernels[0].name, "first");
+  EXPECT_EQ(cubin.kernels[0].registers, 255);
+  EXPECT_EQ(cubin.kernels[0].stack, 88);
+  EXPECT_EQ(cubin.kernels[0].spillStores, 84);
+  EXPECT_EQ(cubin.kernels[0].spillLoads, 80);
+  EXPECT_EQ(cubin.kernels[1].registers, 32);
+  EXPECT_EQ(cubin.kernels[1].spillStores, 0);
+  EXPECT_TRUE(cubin.warnings.empty());
+}
+
+TEST(Assemble, KeepsTheWarningsThatCostSpeed) {
+  Cubin cubin;
+  readAssemblerLog("ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register "
+                   "requirements.\n"
+                   "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+                   "ptxas info    : (C7500) something else\n",
+                   cubin);
+  ASSERT_EQ(cubin.warnings.size(), 2u);
+  EXPECT_NE(cubin.warnings[0].find("C7508"), std::string::npos);
+  EXPECT_NE(cubin.warnings[1].find("C7512"), std::string::npos);
+}
