@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target) {
+void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forKernels) {
   // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
@@ -22,7 +22,10 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target)
   // Equal views become one, so that copies of a view to itself go away.
   pm.addPass(createCSEPass());
   pm.addPass(createTaskKeepingCanonicalizer());
-  pm.addPass(createPackFactors({target.name.str()}));
+  if (forKernels)
+    pm.addNestedPass<func::FuncOp>(createTileHostOps());
+  else
+    pm.addPass(createPackFactors({target.name.str()}));
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

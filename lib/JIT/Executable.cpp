@@ -5,8 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "saccade-c/DLTensor.h"
 #include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Target/Target.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
@@ -27,6 +29,8 @@ struct Executable::State {
   std::vector<Code> code; ///< of the entry of the same index
   CompileTimes times;
   size_t codeBytes = 0;
+  std::string ptx;
+  std::vector<KernelInfo> kernels;
   std::unique_ptr<llvm::orc::LLJIT> jit;
 
   const Code *codeOf(llvm::StringRef name) const {
@@ -126,12 +130,25 @@ TVMFFIFunction Executable::tvmFFI(llvm::StringRef name) const {
 }
 const CompileTimes &Executable::compileTimes() const { return state->times; }
 size_t Executable::codeBytes() const { return state->codeBytes; }
+llvm::StringRef Executable::ptx() const { return state->ptx; }
+llvm::ArrayRef<KernelInfo> Executable::kernels() const { return state->kernels; }
 
 const Entry *Executable::lookup(llvm::StringRef name) const {
   for (const Entry &entry : state->entries)
     if (entry.name == name)
       return &entry;
   return nullptr;
+}
+
+/// Takes the device module out of a compiled program and makes PTX of it.
+static llvm::Expected<std::string> takePTX(ModuleOp module, const GPUTarget &target) {
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
+  if (!device)
+    return llvm::createStringError("the kernels could not be translated to LLVM IR");
+  for (auto kernels : llvm::make_early_inc_range(module.getOps<gpu::GPUModuleOp>()))
+    kernels.erase();
+  return emitPTX(*device, target);
 }
 
 llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, const CompileOptions &options) {
@@ -147,6 +164,13 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
     return llvm::createStringError("the program was refused");
   state->times.pipeline = watch.lap();
 
+  if (options.device) {
+    state->kernels = listKernels(module);
+    llvm::Expected<std::string> ptx = takePTX(module, *options.device);
+    if (!ptx)
+      return ptx.takeError();
+    state->ptx = std::move(*ptx);
+  }
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.target);
   if (!translated)
@@ -159,7 +183,8 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   state->times.codegen = watch.lap();
 
   llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit = linkObject(
-      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object), "saccade", /*RequiresNullTerminator=*/false));
+      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object), "saccade", /*RequiresNullTerminator=*/false),
+      /*forDevice=*/options.device != nullptr);
   if (!jit)
     return jit.takeError();
   state->jit = std::move(*jit);

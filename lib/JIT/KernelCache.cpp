@@ -27,8 +27,9 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Every part goes with its length, so that no two lists of parts make one key.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // Names all options: a new one does not compile until somebody thinks of it here.
-  const auto &[target, stopAfter, insertAfter, dumpStages, lint, verifyEach] = options;
+  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, verifyEach] = options;
   add(target->name);
+  add(device ? device->name : "");
   add(stopAfter);
   for (const auto &[stage, pipeline] : insertAfter) {
     add(stage);

@@ -8,8 +8,15 @@
 
 namespace saccade {
 
-/// Links an object of ours into this process. It finds the runtime that this library carries, and libm in the process.
-llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> linkObject(std::unique_ptr<llvm::MemoryBuffer> object);
+/// Links an object of ours into this process. It finds the runtime that this library carries, and libm in the process;
+/// with `forDevice` memory is that of the thread's KernelRunner.
+llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> linkObject(std::unique_ptr<llvm::MemoryBuffer> object,
+                                                             bool forDevice = false);
+
+/// What host code calls for the thread's KernelRunner.
+void launchKernel(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes);
+void *allocateOnDevice(int64_t bytes);
+void releaseOnDevice(void *memory);
 
 } // namespace saccade
 

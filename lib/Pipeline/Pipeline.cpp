@@ -39,11 +39,13 @@ const Stage stages[] = {
     // Whole tensors become parallel tasks over tiles.
     {"tiling",
      [](OpPassManager &pm, const CompileOptions &options) {
-       // A kernel's steps are long: it cuts them up itself.
-       buildTilingPipeline(pm, /*skipMaskedTiles=*/!options.device);
+       buildTilingPipeline(pm, /*forKernels=*/options.device != nullptr);
      }},
     // Tasks pass memory, results are the caller's.
-    {"bufferize", [](OpPassManager &pm, const CompileOptions &options) { buildBufferizePipeline(pm, *options.target); }},
+    {"bufferize",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       buildBufferizePipeline(pm, *options.target, /*forKernels=*/options.device != nullptr);
+     }},
     // Tiles become register-blocked vector code, or tasks become kernels; then the LLVM dialect.
     {"codegen",
      [](OpPassManager &pm, const CompileOptions &options) {

@@ -10,9 +10,9 @@
 using namespace saccade;
 
 static const GPUTarget architectures[] = {
-    // name, features, asynchronous copies and matrix units for 16 bits
-    {"sm_75", "+ptx80", false},
-    {"sm_80", "+ptx80", true},
+    // name, features, asynchronous copies and matrix units for 16 bits, shared memory
+    {"sm_75", "+ptx80", false, 64 * 1024},
+    {"sm_80", "+ptx80", true, 163 * 1024},
 };
 
 const GPUTarget *saccade::lookupGPUTarget(llvm::StringRef name) {

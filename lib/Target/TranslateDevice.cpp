@@ -95,12 +95,12 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
   return result;
 }
 
-std::vector<std::pair<std::string, std::string>> saccade::listKernels(ModuleOp program) {
-  std::vector<std::pair<std::string, std::string>> kernels;
+std::vector<saccade::KernelInfo> saccade::listKernels(ModuleOp program) {
+  std::vector<KernelInfo> kernels;
   for (auto device : program.getOps<mlir::gpu::GPUModuleOp>())
     for (auto kernel : device.getOps<LLVM::LLVMFuncOp>())
       if (auto family = kernel->getAttrOfType<StringAttr>(familyAttr))
-        kernels.emplace_back(kernel.getName().str(), family.getValue().str());
+        kernels.push_back({kernel.getName().str(), family.getValue().str()});
   return kernels;
 }
 

@@ -13,10 +13,6 @@
 using namespace mlir;
 using namespace saccade;
 
-/// A tile of this many elements, with what it is computed from, stays in the first two levels of cache.
-static constexpr int64_t tileElements = 16 * 1024;
-/// Temporaries of a tile are scratch memory of every thread.
-static constexpr int64_t maxTemporaryElements = 64 * 1024;
 /// Columns are cut into so many tasks at least, unless they become narrower than this.
 static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 /// More rows of a reduction make no difference to anything but balance.
@@ -30,7 +26,7 @@ enum class Kind { Product, Rows, Pointwise };
 
 class GroupBuilder {
 public:
-  explicit GroupBuilder(linalg::LinalgOp root) : root(root) {}
+  GroupBuilder(linalg::LinalgOp root, TileLimits limits) : root(root), limits(limits) {}
 
   FusionGroup build() {
     FusionGroup group;
@@ -150,12 +146,12 @@ private:
         width *= extent(loop, 1024);
     for (unsigned loop : cut)
       setSize(loop, 1);
-    int64_t rows = llvm::bit_floor(uint64_t(std::max<int64_t>(1, tileElements / std::max<int64_t>(width, 1))));
+    int64_t rows = llvm::bit_floor(uint64_t(std::max<int64_t>(1, limits.tileElements / std::max<int64_t>(width, 1))));
     setSize(cut.back(), std::min(rows, maxReductionRows));
   }
 
   void sizePointwise() {
-    int64_t budget = tileElements;
+    int64_t budget = limits.tileElements;
     for (unsigned loop : llvm::reverse(cut)) {
       int64_t size = extent(loop, 1024);
       bool isWhole = size <= budget && !ShapedType::isDynamic(root.getStaticLoopRanges()[loop]);
@@ -300,10 +296,11 @@ private:
         return false;
       elements *= ShapedType::isDynamic(size) ? 1 : size;
     }
-    return sizes.empty() || elements <= maxTemporaryElements;
+    return sizes.empty() || elements <= limits.temporaryElements;
   }
 
   linalg::LinalgOp root;
+  TileLimits limits;
   Kind kind = Kind::Pointwise;
   SmallVector<unsigned> cut;  ///< the loops of the root that are cut
   SmallVector<int64_t> sizes; ///< empty until they are chosen
@@ -315,4 +312,4 @@ private:
 
 } // namespace
 
-FusionGroup saccade::formGroup(linalg::LinalgOp root) { return GroupBuilder(root).build(); }
+FusionGroup saccade::formGroup(linalg::LinalgOp root, TileLimits limits) { return GroupBuilder(root, limits).build(); }

@@ -28,8 +28,14 @@ struct FusionGroup {
   }
 };
 
+/// What a task may work on at once.
+struct TileLimits {
+  int64_t tileElements;      ///< of a tile, which with what it is computed from should stay near its processor
+  int64_t temporaryElements; ///< of what stays inside of a task
+};
+
 /// The group of `root`, which computes tensors and is used by no group yet. Only ops of its block are taken.
-FusionGroup formGroup(mlir::linalg::LinalgOp root);
+FusionGroup formGroup(mlir::linalg::LinalgOp root, TileLimits limits);
 
 } // namespace saccade
 

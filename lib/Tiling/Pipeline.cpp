@@ -3,24 +3,28 @@
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
+using namespace saccade;
 
 std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
   // Upstream gives no other handle on this pattern than its name.
   return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder"});
 }
 
-void saccade::buildTilingPipeline(OpPassManager &pm, bool skipMaskedTiles) {
+void saccade::buildTilingPipeline(OpPassManager &pm, bool forKernels) {
   // On whole attention: one table serves all tasks.
-  if (skipMaskedTiles)
+  if (!forKernels)
     pm.addNestedPass<func::FuncOp>(createTabulateDistances());
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // The tables that it makes are tiled like everything else.
-  if (skipMaskedTiles)
+  if (!forKernels)
     pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   // Only what is still outside of the tasks of attention.
-  pm.addNestedPass<func::FuncOp>(createTileLinalg());
+  TileLinalgOptions limits;
+  if (forKernels)
+    limits = {/*tileElements=*/2048, /*temporaryElements=*/4096};
+  pm.addNestedPass<func::FuncOp>(createTileLinalg(limits));
   pm.addPass(createTaskKeepingCanonicalizer());
   pm.addPass(createCSEPass());
   pm.addNestedPass<func::FuncOp>(createVerifyTiled());

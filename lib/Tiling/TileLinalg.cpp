@@ -168,6 +168,8 @@ static LogicalResult privatizeTemporaries(IRRewriter &rewriter, Operation *root)
 namespace {
 
 struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
+  using TileLinalgBase::TileLinalgBase;
+
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
     separateInits(rewriter, getOperation());
@@ -183,7 +185,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     for (linalg::LinalgOp op : llvm::reverse(ops)) {
       if (erased.contains(op) || eraseIfDead(rewriter, op))
         continue;
-      FusionGroup group = formGroup(op);
+      FusionGroup group = formGroup(op, {tileElements, temporaryElements});
       if (!group.isTiled()) {
         wrap(rewriter, op);
         continue;

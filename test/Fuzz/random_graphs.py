@@ -4,7 +4,7 @@
 """Random attention programs against the float64 reference.
 
 Usage: random_graphs.py [--few-queries] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
-                        [--run "saccade-run ..."]
+                        [--run "saccade-run ..."] [--allow-refusal WORDS]
 Every program follows from its seed. For a failure the module and its arguments are written to the folder --keep, and
 the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
 """
@@ -52,8 +52,9 @@ def is_near(output):
     return max(ratios, default=9) < 1.25 and output.count("differs") == len(ratios)
 
 
-def run(graph, command, folder, keep, again):
-    """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed."""
+def run(graph, command, folder, keep, again, refusal=None):
+    """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A program
+    that is refused with the words `refusal` is none."""
     seed = graph.seed
     line = [*command, *write(graph, folder), "--check"]
     try:
@@ -62,6 +63,9 @@ def run(graph, command, folder, keep, again):
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
     if code == 0 or (code == 5 and graph.hard and is_near(output)):
+        return graph, None
+    if code == 1 and refusal and refusal in output:
+        graph.features = {"refused"}
         return graph, None
     kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check"]
     told = [text for text in output.split("\n") if "error:" in text or "check result" in text]
@@ -88,6 +92,7 @@ def main():
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
     parser.add_argument("--run", default="saccade-run --threads=2")
+    parser.add_argument("--allow-refusal", metavar="WORDS", help="a refusal with these words is no failure")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
     args = parser.parse_args()
 
@@ -103,7 +108,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
             again = "--few-queries " if args.few_queries else ""
             one = lambda seed: run(Graph(seed, args.few_queries), command, pathlib.Path(folder) / str(seed), args.keep,
-                                   again)
+                                   again, args.allow_refusal)
             results = []
             for graph, failure in workers.map(one, seeds):
                 results.append((graph, failure))
@@ -111,7 +116,8 @@ def main():
                     print(failure, flush=True)
         graphs = [graph for graph, _ in results]
         failures = sum(failure is not None for _, failure in results)
-        print(f"{len(results)} graphs, {failures} failures")
+        refused = sum(graph.features == {"refused"} for graph in graphs)
+        print(f"{len(results)} graphs, {failures} failures" + (f", {refused} refused" if refused else ""))
     if args.coverage:
         counts = collections.Counter(feature for graph in graphs for feature in graph.features)
         for feature, count in sorted(counts.items()):

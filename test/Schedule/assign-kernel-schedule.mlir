@@ -15,6 +15,13 @@ func.func @deep_values_halve_the_rows(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf1
   return %o : tensor<?x256xbf16>
 }
 
+// CHECK-LABEL: @squares_of_products
+// CHECK: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>}
+func.func @squares_of_products(%a: tensor<?x64xf32>, %b: tensor<64x?xf32>, %c: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %d = linalg.matmul ins(%a, %b : tensor<?x64xf32>, tensor<64x?xf32>) outs(%c : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %d : tensor<?x?xf32>
+}
+
 // CHECK-LABEL: @keeps_what_is_there
 // CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 64, cols = 512>
 func.func @keeps_what_is_there(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {

@@ -1,6 +1,7 @@
 //===- saccade-run.cpp - Compiles a program and runs it -----------------------===//
 #include "Arguments.h"
 #include "Report.h"
+#include "Simulate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
@@ -12,6 +13,7 @@
 #include "saccade/Support/ToolMain.h"
 #include "saccade/Target/Target.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
 
 using namespace saccade;
 using namespace saccade::run;
@@ -21,9 +23,9 @@ static constexpr llvm::StringLiteral tool = "saccade-run";
 namespace {
 
 struct Options {
-  std::string input, entry, target = "host";
+  std::string input, entry, target = "host", device = "cpu", kernels;
   std::vector<std::string> arguments, outputs;
-  bool time = false, check = false, checkFull = false;
+  bool time = false, check = false, checkFull = false, explain = false;
   int32_t threads = 0;
 };
 
@@ -45,11 +47,34 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                        options.checkFull |= text == "full";
                        return text.empty() || text == "full";
                      });
+  line.flag("explain", "With --device=ptxsim: say which kernels ran", options.explain);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
-  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str(), options.target);
+  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
+             options.target);
+  line.value("device", "NAME",
+             "Where to run: cpu, or ptxsim: kernels for a GPU (sm_80 unless --target says another) on a simulator that "
+             "checks every access",
+             options.device);
+  line.value("kernels", "FILE.ptx", "With --device=ptxsim: kernels to run instead of those that are compiled",
+             options.kernels);
   line.value("threads", "N", "How many threads to use; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
-  return line.parse(arguments);
+  if (std::optional<ExitCode> code = line.parse(arguments))
+    return code;
+  bool isSimulated = options.device == "ptxsim";
+  if (!isSimulated && options.device != "cpu")
+    return line.usageError("unknown device '" + options.device + "', expected cpu or ptxsim");
+  if (isSimulated && options.target == "host")
+    options.target = "sm_80";
+  bool isForGPU = lookupGPUTarget(options.target) != nullptr;
+  if (isSimulated ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
+    return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
+  if (!isSimulated && (options.explain || !options.kernels.empty()))
+    return line.usageError((options.explain ? "--explain" : "--kernels") +
+                           llvm::StringRef(" goes with --device=ptxsim only"));
+  if (isSimulated && options.time)
+    return line.usageError("--time goes with --device=cpu only: a simulator has no speed");
+  return std::nullopt;
 }
 
 static int report(llvm::Error error, ExitCode code) {
@@ -97,6 +122,20 @@ static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<H
   return ExitDone;
 }
 
+/// The kernels to run: those of the program, or of the file that is named.
+static ExitCode getKernels(const Options &options, const Executable &executable, std::string &into) {
+  into = executable.ptx().str();
+  if (options.kernels.empty())
+    return ExitDone;
+  llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(options.kernels);
+  if (!file) {
+    llvm::errs() << tool << ": error: cannot read '" << options.kernels << "': " << file.getError().message() << '\n';
+    return ExitFile;
+  }
+  into = (*file)->getBuffer().str();
+  return ExitDone;
+}
+
 /// Leaves `entry`, with what it calls inlined, as all there is: nothing else is compiled.
 static llvm::LogicalResult keepOnly(mlir::ModuleOp module, llvm::StringRef entry) {
   for (auto function : module.getOps<mlir::func::FuncOp>())
@@ -114,9 +153,8 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (std::optional<ExitCode> code = parseOptions(commandLine, options))
     return *code;
   CompileOptions compile;
-  compile.target = requireTarget(tool, options.target);
-  if (!compile.target)
-    return ExitUnsupported;
+  if (ExitCode code = chooseTarget(tool, options.target, compile))
+    return code;
   if (!hostRuns(*compile.target))
     return report(llvm::createStringError("this machine cannot run code for target '" + compile.target->name + "'"),
                   ExitUnsupported);
@@ -171,13 +209,22 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     call.outputs.push_back(toBuffer(type, results.back()));
   }
 
+  std::string kernels;
+  if (ExitCode code = getKernels(options, *executable, kernels))
+    return code;
   int64_t before = residentMemory();
   bool canReset = resetPeak();
+  Launches launches;
   {
     Progress progress("running @" + call.entry.name);
-    if (llvm::Error error = executable->call(call.entry, call.inputs, call.outputs))
+    if (llvm::Error error = compile.device ? simulate(call, kernels, arguments, results, launches)
+                                           : executable->call(call.entry, call.inputs, call.outputs))
       return report(std::move(error), ExitRefused);
   }
+  if (options.explain)
+    for (const KernelInfo &kernel : executable->kernels())
+      if (int64_t ctas = launches[kernel.name])
+        llvm::outs() << kernel.name << ": kernel family " << kernel.family << ", ran " << ctas << " CTAs\n";
   int64_t memoryOfRun = canReset ? std::max<int64_t>(peakMemory() - before, 0) : -1;
 
   if (ExitCode code = writeResults(options.outputs, results))

@@ -20,8 +20,9 @@ void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &regist
 /// parallel loop is a task of its own that is started by `attn.launch`, tensors are left only in the score and mask
 /// regions of attn ops, nothing is allocated in a loop but the static scratch of a task, and what an entry allocates it
 /// releases after the last use. Neither a result nor an argument is copied as a whole where its strides do not force
-/// it.
-void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
+/// it. `forKernels`: nothing is laid out for a CPU's registers, and what is left outside of tasks becomes tasks too, for
+/// the host has no access to the memory.
+void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forKernels = false);
 
 } // namespace saccade
 

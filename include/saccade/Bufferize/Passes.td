@@ -57,6 +57,16 @@ def PackFactors : Pass<"attn-pack-factors", "::mlir::ModuleOp"> {
                            "::saccade::attn::AttnDialect"];
 }
 
+def TileHostOps : Pass<"attn-tile-host-ops", "::mlir::func::FuncOp"> {
+  let summary = "make structured ops outside of tasks parallel loops";
+  let description = [{
+    Copies that bufferization adds, and the like, become loops over tiles of at most 4096 elements along their last
+    parallel dimension; what has none becomes a loop of one iteration.
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
 def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
   let summary = "make every parallel loop a task";
   let description = [{

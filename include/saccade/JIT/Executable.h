@@ -11,6 +11,7 @@
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Entry.h"
 #include "saccade/Support/ElementType.h"
+#include "saccade/Target/Device.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 #include <memory>
@@ -94,6 +95,10 @@ public:
   const CompileTimes &compileTimes() const;
   /// Size of the object file, in bytes.
   size_t codeBytes() const;
+  /// The kernels of a program for a GPU, which a KernelRunner runs while an entry is called; empty for a CPU.
+  llvm::StringRef ptx() const;
+  /// Which these are.
+  llvm::ArrayRef<KernelInfo> kernels() const;
 
 private:
   struct State;

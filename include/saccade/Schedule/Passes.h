@@ -27,6 +27,9 @@ attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits
 /// The tiles of attention with `valueDepth` value columns in a kernel for `target`.
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
 
+/// The tiles of a matrix product in a kernel.
+attn::ScheduleAttr scheduleProduct(mlir::MLIRContext *context);
+
 /// Afterwards every attention and every matrix product carries a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 void buildSchedulePipeline(mlir::OpPassManager &pm, const GPUTarget &target);

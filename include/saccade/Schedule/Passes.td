@@ -19,10 +19,10 @@ def AssignSchedule : Pass<"attn-assign-schedule", "::mlir::func::FuncOp"> {
 }
 
 def AssignKernelSchedule : Pass<"attn-assign-kernel-schedule", "::mlir::func::FuncOp"> {
-  let summary = "gives every attention the tile sizes of a GPU kernel";
+  let summary = "gives every attention and contraction the tile sizes of a GPU kernel";
   let description = [{
-    A row of queries for each thread of a CTA, and long steps over keys: kernels cut them up themselves. An op that
-    already carries a schedule keeps it.
+    A row of queries for each thread of a CTA, and long steps over keys: kernels cut them up themselves. Products are cut
+    into squares. An op that already carries a schedule keeps it.
 
     ```mlir
     %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 128, cols = 16384>} : ...

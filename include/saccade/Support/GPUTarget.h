@@ -7,6 +7,7 @@
 #define SACCADE_SUPPORT_GPUTARGET_H
 
 #include "llvm/ADT/StringRef.h"
+#include <cstdint>
 
 namespace mlir {
 class Operation;
@@ -19,6 +20,7 @@ struct GPUTarget {
   llvm::StringRef name;     ///< as given to --target and to ptxas: "sm_80"
   llvm::StringRef features; ///< LLVM feature string: the version of PTX
   bool hasAsyncCopy;        ///< cp.async, and mma.sync m16n8k16 of f16 and bf16
+  int64_t sharedBytes;      ///< of shared memory that a CTA can have
 };
 
 /// The architecture of that name, or null.

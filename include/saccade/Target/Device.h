@@ -25,8 +25,14 @@ namespace saccade {
 std::unique_ptr<llvm::Module> translateDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
                                               const GPUTarget &target);
 
-/// The kernels of a compiled program and the family that each belongs to, e.g. ("attend_task0", "sm_80").
-std::vector<std::pair<std::string, std::string>> listKernels(mlir::ModuleOp program);
+/// What a kernel is.
+struct KernelInfo {
+  std::string name;
+  std::string family; ///< who made its code: "sm_80", or "simt", the portable form
+};
+
+/// The kernels of a compiled program.
+std::vector<KernelInfo> listKernels(mlir::ModuleOp program);
 
 /// The PTX of a translated device module, which must not be used afterwards.
 llvm::Expected<std::string> emitPTX(llvm::Module &module, const GPUTarget &target);

@@ -24,9 +24,9 @@ int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::Schedul
 bool canBeCutAlongKeys(attn::AttentionOp op);
 
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
-/// With `skipMaskedTiles` the code asks before each tile of keys whether the mask leaves any of it; that is worth it where
-/// a step of the schedule is as much as a processor computes at once.
-void buildTilingPipeline(mlir::OpPassManager &pm, bool skipMaskedTiles = true);
+/// Tasks `forKernels` are small, for many of them share a GPU's processor and what they hold is its shared memory; their
+/// code does not ask before each tile of keys whether the mask leaves any of it, for a kernel cuts up its steps itself.
+void buildTilingPipeline(mlir::OpPassManager &pm, bool forKernels = false);
 
 } // namespace saccade
 

@@ -83,6 +83,11 @@ def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {
     whole rows; elementwise ops. Nothing is computed twice. Temporaries inside a task have a static size. An op without
     a parallel dimension is one task.
   }];
+  let options = [
+    // With what it is computed from such a tile stays in the first two levels of a cache.
+    Option<"tileElements", "tile-elements", "int64_t", "16384", "How many elements a tile has at most">,
+    Option<"temporaryElements", "temporary-elements", "int64_t", "65536",
+           "How many elements of a temporary a task may hold">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 

@@ -38,6 +38,7 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
+#include "../Common/ExpandViews.h"
 #include "saccade/Codegen/CPU/Passes.h"
 
 namespace saccade {
@@ -50,31 +51,6 @@ using namespace mlir;
 //===----------------------------------------------------------------------===//
 // Breaking down
 //===----------------------------------------------------------------------===//
-
-/// Makes an expanded view explicit: strides grow by the extents from the innermost dimension of a group outwards.
-/// (The upstream pattern cannot do it where several extents of a group are dynamic.)
-static void expandView(memref::ExpandShapeOp op) {
-  OpBuilder builder(op);
-  Location loc = op.getLoc();
-  auto [staticStrides, staticOffset] = op.getResultType().getStridesAndOffset();
-  auto metadata = memref::ExtractStridedMetadataOp::create(builder, loc, op.getSrc());
-  auto known = [&](int64_t value, Value otherwise) -> OpFoldResult {
-    return ShapedType::isDynamic(value) ? OpFoldResult(otherwise) : builder.getIndexAttr(value);
-  };
-  SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
-  for (auto [group, innermost] : llvm::zip_equal(op.getReassociationIndices(), metadata.getStrides())) {
-    Value stride = innermost;
-    for (int64_t dim : llvm::reverse(group)) {
-      strides[dim] = known(staticStrides[dim], stride);
-      Value size = getValueOrCreateConstantIndexOp(builder, loc, sizes[dim]);
-      stride = arith::MulIOp::create(builder, loc, stride, size);
-    }
-  }
-  Value view = memref::ReinterpretCastOp::create(builder, loc, op.getResultType(), op.getSrc(),
-                                                 known(staticOffset, metadata.getOffset()), sizes, strides);
-  op.replaceAllUsesWith(view);
-  op.erase();
-}
 
 /// Vector ops of several dimensions become ops of one, transfers become loads and stores, views become address
 /// arithmetic.
@@ -195,7 +171,7 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
       if (func.isPublic() && !func.isExternal())
         func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
     saccade::createTaskRunners(module, converter);
-    module.walk(expandView);
+    saccade::expandViews(module);
     RewritePatternSet breakDown(&getContext());
     populateBreakDownPatterns(breakDown);
     if (failed(applyPatternsGreedily(module, std::move(breakDown))))

@@ -23,30 +23,84 @@ int64_t AttentionState::valueDepth() const {
   return getStaticDimSize(step.getValue(), step.getValueDims(), Dim::Depth);
 }
 int64_t AttentionState::rows() const { return cast<MemRefType>(memref::AllocOp(acc).getType()).getDimSize(0); }
-
-/// Gathers the users of one buffer; anything but what a state is made of is an error.
-static LogicalResult collect(memref::AllocOp buffer, AttentionState &state) {
-  for (Operation *user : buffer->getUsers()) {
-    if (auto fill = dyn_cast<linalg::FillOp>(user)) {
-      state.fills.push_back(fill);
-    } else if (isa<memref::SubViewOp>(user)) {
-      return user->emitOpError("begins a state with a sink, which GPU kernels do not support yet");
-    } else if (auto finalize = dyn_cast<FinalizeOp>(user)) {
-      if ((state.finalize && state.finalize != finalize) || !finalize.getOthers().empty())
-        return user->emitOpError("gives a tally, max or argmax, which GPU kernels do not support yet");
-      state.finalize = finalize;
-    } else if (auto step = dyn_cast<AccumulateOp>(user)) {
-      if (!step.getTallyRegions().empty() || step.getRowMax() || step.getFinal())
-        return user->emitOpError("has a tally, max or argmax, or a weight region that is not proportional to the weight, "
-                                 "which GPU kernels do not support yet");
-      if (!llvm::is_contained(state.steps, step))
-        state.steps.push_back(step);
-    } else {
-      return user->emitOpError("works on a state of attention, which GPU kernels do not support");
-    }
-  }
-  return success();
+bool AttentionState::isPlain() const {
+  return FinalizeOp(finalize).getOthers().empty() &&
+         llvm::none_of(steps, [](AccumulateOp step) { return step.getFinal(); });
 }
+
+/// The buffer that `value` is, or the beginning of.
+static memref::AllocOp bufferOf(Value value) {
+  if (auto view = value.getDefiningOp<memref::SubViewOp>())
+    value = view.getSource();
+  return value.getDefiningOp<memref::AllocOp>();
+}
+
+namespace {
+
+/// Gathers what belongs to a state.
+class Collector {
+public:
+  explicit Collector(AttentionState &state) : state(state) {}
+
+  LogicalResult run() {
+    for (Value part : state.finalize->getOperands().take_front(3 + state.finalize.getOthers().size()))
+      add(part);
+    // A buffer brings in others.
+    for (unsigned i = 0; i < state.buffers.size(); ++i)
+      if (failed(collect(state.buffers[i])))
+        return failure();
+    auto isBefore = [](AccumulateOp x, AccumulateOp y) {
+      Operation *ancestor = x->getParentOfType<func::FuncOp>().getBody().front().findAncestorOpInBlock(*x);
+      Operation *other = y->getParentOfType<func::FuncOp>().getBody().front().findAncestorOpInBlock(*y);
+      return ancestor->isBeforeInBlock(other);
+    };
+    llvm::sort(state.steps, isBefore);
+    return success();
+  }
+
+private:
+  void add(Value value) {
+    memref::AllocOp buffer = bufferOf(value);
+    if (buffer && !llvm::is_contained(state.buffers, buffer))
+      state.buffers.push_back(buffer);
+  }
+
+  LogicalResult collect(memref::AllocOp buffer) {
+    for (Operation *user : buffer->getUsers()) {
+      if (auto view = dyn_cast<memref::SubViewOp>(user)) {
+        for (Operation *inner : view->getUsers())
+          if (failed(collectInit(inner)))
+            return failure();
+      } else if (auto step = dyn_cast<AccumulateOp>(user)) {
+        if (!llvm::is_contained(state.steps, step))
+          state.steps.push_back(step);
+        for (Value part : step.getDpsInits())
+          add(part);
+      } else if (isa<FinalizeOp>(user)) {
+        if (user != state.finalize)
+          return user->emitOpError("finishes a part of another state, which GPU kernels do not support");
+      } else if (failed(collectInit(user))) {
+        return failure();
+      }
+    }
+    return success();
+  }
+
+  LogicalResult collectInit(Operation *user) {
+    if (!isa<linalg::FillOp, linalg::CopyOp>(user))
+      return user->emitOpError("works on a state of attention, which GPU kernels do not support");
+    auto init = cast<linalg::LinalgOp>(user);
+    if (!llvm::is_contained(state.inits, init))
+      state.inits.push_back(init);
+    for (Value operand : user->getOperands())
+      add(operand);
+    return success();
+  }
+
+  AttentionState &state;
+};
+
+} // namespace
 
 FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
                                                           function_ref<bool(const AttentionState &)> fits) {
@@ -55,14 +109,14 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
   SmallVector<AttentionState> states;
   for (FinalizeOp end : ends) {
     AttentionState state;
+    state.finalize = end;
     state.acc = end.getAcc().getDefiningOp<memref::AllocOp>();
     state.max = end.getMax().getDefiningOp<memref::AllocOp>();
     state.sum = end.getSum().getDefiningOp<memref::AllocOp>();
     if (!state.acc || !state.max || !state.sum)
       return end.emitOpError("finishes a state that is not its kernel's own, which GPU kernels do not support");
-    for (memref::AllocOp buffer : {state.acc, state.max, state.sum})
-      if (failed(collect(buffer, state)))
-        return failure();
+    if (failed(Collector(state).run()))
+      return failure();
     if (state.steps.empty())
       return end.emitOpError("finishes a state that nothing is folded into");
     if (fits(state))
@@ -71,31 +125,87 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
   return states;
 }
 
-PrivateState AttentionState::privatize(StringRef family, int64_t accElements, int64_t rows) {
+namespace {
+
+/// Does for one thread's part of a state what `inits` do for the whole.
+class Initializer {
+public:
+  Initializer(const OwnRows &rows, memref::AllocOp sum, const llvm::DenseMap<Operation *, Value> &parts)
+      : rows(rows), sum(sum), parts(parts) {}
+
+  void run(linalg::LinalgOp init) {
+    memref::AllocOp buffer = bufferOf(init.getDpsInits()[0]);
+    Value to = parts.lookup(buffer);
+    if (!to)
+      return;
+    OpBuilder b(init);
+    Emitter e{b, init.getLoc(), b.getF32Type()};
+    Value from = init.getDpsInputs()[0];
+    if (isa<MemRefType>(from.getType()))
+      from = parts.lookup(bufferOf(from));
+    auto view = init.getDpsInits()[0].getDefiningOp<memref::SubViewOp>();
+    bool isOnce = buffer == sum && rows.isFirst;
+    int64_t count = cast<MemRefType>(to.getType()).getDimSize(0);
+    for (int64_t i = 0; i < count; ++i) {
+      Value value = isa<MemRefType>(from.getType()) ? e.load(from, i) : from;
+      if (isOnce)
+        value = e.select(rows.isFirst(e), value, arith::ConstantOp::create(b, e.loc, b.getZeroAttr(value.getType())));
+      if (view) {
+        assert(count == rows.count && "only what has one value a row begins in a part of it");
+        Value isInside = e.isLess(rows.rowAt(e, i), e.size(view, 0));
+        value = e.select(isInside, value, e.load(to, i));
+      }
+      e.store(value, to, i);
+    }
+  }
+
+private:
+  const OwnRows &rows;
+  memref::AllocOp sum;
+  const llvm::DenseMap<Operation *, Value> &parts;
+};
+
+} // namespace
+
+PrivateState AttentionState::privatize(StringRef family, int64_t accElements, const OwnRows &rows) {
   auto kernel = acc->getParentOfType<func::FuncOp>();
   kernel->setAttr(familyAttr, StringAttr::get(kernel.getContext(), family));
   OpBuilder b = OpBuilder::atBlockBegin(&kernel.getBody().front());
-  auto allocate = [&](int64_t count) -> Value {
-    return memref::AllocaOp::create(b, acc.getLoc(), MemRefType::get({count}, number()));
-  };
-  PrivateState result{allocate(accElements), allocate(rows), allocate(rows)};
-  for (linalg::FillOp fill : fills) {
-    b.setInsertionPoint(fill);
-    Emitter e{b, fill.getLoc(), number()};
-    Value buffer = fill.getOutputs()[0];
-    Value to = buffer == acc ? result.acc : buffer == max ? result.max : result.sum;
-    for (int64_t i = 0, n = cast<MemRefType>(to.getType()).getDimSize(0); i < n; ++i)
-      e.store(fill.getInputs()[0], to, i);
+  llvm::DenseMap<Operation *, Value> parts;
+  for (memref::AllocOp buffer : buffers) {
+    MemRefType type = buffer.getType();
+    bool isTally = type.getRank() == 2 && buffer != acc;
+    int64_t count = buffer == acc ? accElements : isTally ? rows.count * type.getDimSize(1) : rows.count;
+    // An accumulator that nobody asks for in the end.
+    if (isTally && !llvm::is_contained(finalize.getOthers(), buffer.getResult()))
+      continue;
+    parts[buffer] = memref::AllocaOp::create(b, acc.getLoc(), MemRefType::get({count}, type.getElementType()));
   }
+  for (linalg::LinalgOp init : inits)
+    Initializer(rows, sum, parts).run(init);
+  PrivateState result{parts.lookup(acc), parts.lookup(max), parts.lookup(sum), {}, {}, {}};
+  AccumulateOp first = steps.front();
+  auto partOf = [&](Value value) { return value ? parts.lookup(bufferOf(value)) : Value(); };
+  for (Value tally : first.getTallies())
+    result.tallies.push_back(partOf(tally));
+  result.rowMax = partOf(first.getRowMax());
+  result.argmax = partOf(first.getArgmax());
   return result;
 }
 
 void AttentionState::erase() {
-  for (linalg::FillOp fill : fills)
-    fill.erase();
+  llvm::SmallSetVector<Operation *, 8> views;
+  for (memref::AllocOp buffer : buffers)
+    for (Operation *user : buffer->getUsers())
+      if (isa<memref::SubViewOp>(user))
+        views.insert(user);
+  for (linalg::LinalgOp init : inits)
+    init->erase();
+  for (Operation *view : views)
+    view->erase();
   for (AccumulateOp step : steps)
     step.erase();
   finalize.erase();
-  for (memref::AllocOp buffer : {acc, max, sum})
+  for (memref::AllocOp buffer : buffers)
     buffer.erase();
 }

@@ -3,31 +3,44 @@
 #define SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H
 
 #include "FragmentSoftmax.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace saccade::device {
 
-/// The buffers of one state of the online softmax, and all that works on them.
+/// Which rows of a state a thread has.
+struct OwnRows {
+  int64_t count;                                             ///< of those it has a part of
+  llvm::function_ref<mlir::Value(Emitter &, int64_t)> rowAt; ///< the number of each, index
+  /// Whether the thread's part of a sum is the one that begins with what the row begins with, i1. Null where no other
+  /// thread has a part.
+  llvm::function_ref<mlir::Value(Emitter &)> isFirst = nullptr;
+};
+
+/// The buffers of one attention of a kernel and everything that works on them. One thread is to work on a part of them
+/// that it holds itself.
 struct AttentionState {
   mlir::memref::AllocOp acc, max, sum;
-  llvm::SmallVector<mlir::linalg::FillOp> fills;
-  llvm::SmallVector<attn::AccumulateOp> steps;
+  /// Every buffer of a row's values: those of the state, and those that only hold what others begin with.
+  llvm::SmallVector<mlir::memref::AllocOp> buffers;
+  llvm::SmallVector<mlir::linalg::LinalgOp> inits; ///< fills and copies
+  llvm::SmallVector<attn::AccumulateOp> steps;     ///< in the order of the code
   attn::FinalizeOp finalize;
 
-  /// The shape that a kernel family decides by.
-  mlir::Type element() const;     ///< of queries, keys and values
-  mlir::FloatType number() const; ///< of scores and sums
-  int64_t depth() const, valueDepth() const, rows() const; ///< static
+  mlir::Type element() const;
+  mlir::FloatType number() const;
+  int64_t depth() const;
+  int64_t valueDepth() const;
+  int64_t rows() const;
+  /// Whether it is accumulator, maxima and sums alone, and every key is seen once.
+  bool isPlain() const;
 
-  /// Puts memory of a thread's own in the place of the buffers: `accElements` numbers of the accumulator, and maximum and
-  /// sum of `rows` rows; names the kernel's `family`. The fills are done; the steps and `finalize` are left to the caller,
-  /// who ends with `erase`.
-  PrivateState privatize(llvm::StringRef family, int64_t accElements, int64_t rows);
+  /// Makes the memory of one thread for the state, `accElements` numbers of the accumulator, and initialises it where
+  /// `inits` did. The kernel is marked as one of `family`.
+  PrivateState privatize(llvm::StringRef family, int64_t accElements, const OwnRows &rows);
+  /// Erases the ops, once their work is done otherwise.
   void erase();
 };
 
-/// The states of `kernel` that `fits` wants; an op that belongs to none is an error.
+/// The attentions of a kernel that `fits` takes. A diagnostic and failure where one uses what kernels do not support.
 mlir::FailureOr<llvm::SmallVector<AttentionState>>
 findStates(mlir::func::FuncOp kernel, llvm::function_ref<bool(const AttentionState &)> fits);
 

@@ -4,6 +4,7 @@
 // for the device; the host is converted as on a CPU.
 //
 //===----------------------------------------------------------------------===//
+#include "../Common/ExpandViews.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -42,7 +43,18 @@ using namespace saccade;
 /// Math functions as polynomials, views as address arithmetic.
 static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
   RewritePatternSet patterns(module.getContext());
-  populateMathPolynomialApproximationPatterns(patterns);
+  // Powers with a small constant exponent are products, narrow types are computed in f32, 1/√x by division.
+  populateMathAlgebraicSimplificationPatterns(patterns);
+  populateMathF32ExpansionPatterns(patterns, [](StringRef) { return true; });
+  math::populateExpansionPatterns(patterns, {"rsqrt"});
+  // Of upstream's polynomials those that stay below 6 units in the last place.
+  populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
+    return llvm::is_contained({math::TanhOp::getOperationName(), math::ErfOp::getOperationName(),
+                               math::ExpOp::getOperationName(), math::ExpM1Op::getOperationName(),
+                               math::LogOp::getOperationName(), math::Log1pOp::getOperationName(),
+                               math::Log2Op::getOperationName()},
+                              name);
+  });
   memref::populateExpandStridedMetadataPatterns(patterns);
   affine::populateAffineExpandIndexOpsPatterns(patterns);
   arith::populateCeilFloorDivExpandOpsPatterns(patterns);
@@ -107,6 +119,7 @@ namespace {
 struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKernelsToLLVM> {
   void runOnOperation() override {
     mlir::gpu::GPUModuleOp module = getOperation();
+    expandViews(module);
     if (failed(breakDown(module)) || failed(checkOps(module)) || failed(lowerStructure(module)) ||
         failed(convert(module)))
       return signalPassFailure();

@@ -31,7 +31,7 @@ static Value replaceRead(Emitter &e, Operation *read, AccumulateOp op) {
   return e.load(source, position);
 }
 
-Value PositionRegion::evaluate(Emitter &e, Value score, Value query, Value key) {
+SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, Value query, Value key) {
   RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
   auto at = [&](unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); };
   IRMapping values;
@@ -57,5 +57,6 @@ Value PositionRegion::evaluate(Emitter &e, Value score, Value query, Value key) 
       read->erase();
     }
   }
-  return values.lookupOrDefault(cast<YieldOp>(region.front().getTerminator()).getOperand());
+  return llvm::map_to_vector(region.front().getTerminator()->getOperands(),
+                             [&](Value yielded) { return values.lookupOrDefault(yielded); });
 }

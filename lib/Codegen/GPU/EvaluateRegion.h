@@ -15,7 +15,11 @@ public:
   bool isEmpty() const { return region.empty(); }
   /// What the region yields for the absolute positions `query` and `key` (index); `score` is null in a mask region. A
   /// read of a capture outside of its extents gives some other element of it.
-  mlir::Value evaluate(Emitter &e, mlir::Value score, mlir::Value query, mlir::Value key);
+  mlir::Value evaluate(Emitter &e, mlir::Value score, mlir::Value query, mlir::Value key) {
+    return evaluateAll(e, score, query, key)[0];
+  }
+  /// All that it yields.
+  llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, mlir::Value query, mlir::Value key);
 
 private:
   attn::AccumulateOp op;

@@ -24,7 +24,8 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   common = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
 
   std::optional<double> constant = getConstantScale(cast<ScoringOpInterface>(op.getOperation()));
-  if (op.getScore().empty() && constant && *constant >= 0) {
+  bool needsScores = !op.getTallyRegions().empty() || op.getRowMax();
+  if (op.getScore().empty() && constant && *constant >= 0 && !needsScores) {
     // 2^(s · c − m): one rounding, of a small difference. A factor of zero would turn the −∞ of a masked key into NaN;
     // the smallest normal number does as well.
     double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
@@ -122,6 +123,10 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   scores = e.choose(
       isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); }, [&] { return mask(e, scores, first); });
 
+  if (op.getFinal())
+    return applyFinal(e, scores, first, state);
+  updateLargest(e, scores, first, state);
+  SmallVector<Value> seen(scores.begin(), scores.end());
   SmallVector<Value> tileMax(fragment.rows.size()), factors, shifts, sums(fragment.rows.size());
   for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
     tileMax[r] = tileMax[r] ? e.maxf(tileMax[r], score) : score;
@@ -139,8 +144,66 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   }
   for (auto [r, sum] : llvm::enumerate(sums))
     e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
+  updateTallies(e, seen, scores, factors[0], first, state);
   applyWeightRegion(e, scores, first);
   return factors;
+}
+
+/// Columns come in ascending order, so that the first key of the largest score is found.
+void FragmentSoftmax::updateLargest(Emitter &e, ArrayRef<Value> scores, Value first, const PrivateState &state) {
+  if (!state.rowMax)
+    return;
+  Value largest = e.load(state.rowMax, 0), position = state.argmax ? e.load(state.argmax, 0) : Value();
+  Value begin = e.add(at(e, 3), e.toIndex(first));
+  for (auto [score, column] : llvm::zip_equal(scores, columnsHere(e))) {
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, score, largest);
+    largest = e.select(isLarger, score, largest);
+    if (!position)
+      continue;
+    Value key = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), e.add(begin, e.toIndex(column)));
+    position = e.select(isLarger, key, position);
+  }
+  e.store(largest, state.rowMax, 0);
+  if (position)
+    e.store(position, state.argmax, 0);
+}
+
+void FragmentSoftmax::updateTallies(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> weights, Value factor,
+                                    Value first, const PrivateState &state) {
+  for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), state.tallies)) {
+    Value count = e.index(cast<MemRefType>(bins.getType()).getDimSize(0));
+    e.loop(e.index(0), count, 1, [&](Value bin) { e.store(e.mulf(e.load(bins, {bin}), factor), bins, {bin}); });
+    SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e);
+    Value begin = e.add(at(e, 3), e.toIndex(first));
+    for (auto [score, weight, column, r] : llvm::zip_equal(scores, weights, columns, fragment.rowOf)) {
+      SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(
+          e, score, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
+      Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
+      // What a region says of a key that has no weight does not count, nor does a bin that is none.
+      Value counts = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, weight, e.scalar(0.0));
+      Value isBin = e.compare(arith::CmpIPredicate::ult, bin, count);
+      e.ifElse(e.both(counts, isBin), [&] { e.store(e.addf(e.load(bins, {bin}), amount), bins, {bin}); });
+    }
+  }
+}
+
+SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value> &scores, Value first,
+                                               const PrivateState &state) {
+  PositionRegion region(op, op.getWeight());
+  SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e), inverses, sums, shifts;
+  for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
+    sums.push_back(e.load(state.sum, r));
+    inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
+    shifts.push_back(arith::NegFOp::create(e.b, e.loc, e.zeroIfMinusInfinity(e.load(state.max, r))));
+  }
+  Value begin = e.add(at(e, 3), e.toIndex(first));
+  for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
+    Value weight = e.mulf(exp2(e, e.fma(score, toBase2, shifts[r])), inverses[r]);
+    Value changed = region.evaluate(e, weight, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
+    Value isSeen = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
+    score = e.select(isSeen, e.mulf(changed, sums[r]), e.scalar(0.0));
+  }
+  return SmallVector<Value>(fragment.rows.size(), e.scalar(1.0));
 }
 
 /// The region may be asked about weights whose sum is not known yet, for it is proportional to them. A key that has no
@@ -163,6 +226,10 @@ void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
     Value isRow = e.isLess(row, queries);
     e.store(e.select(isRow, e.load(state.max, r), e.minusInfinity()), state.max, r);
     e.store(e.select(isRow, e.load(state.sum, r), e.scalar(0.0)), state.sum, r);
+    if (state.rowMax)
+      e.store(e.select(isRow, e.load(state.rowMax, r), e.minusInfinity()), state.rowMax, r);
+    if (state.argmax)
+      e.store(e.select(isRow, e.load(state.argmax, r), arith::ConstantIntOp::create(e.b, e.loc, -1, 64)), state.argmax, r);
   }
 }
 

@@ -16,6 +16,8 @@ namespace saccade::device {
 struct PrivateState {
   mlir::Value acc;      ///< N numbers, as the kernel likes it
   mlir::Value max, sum; ///< a number for each row; the sum is the thread's own part of it
+  llvm::SmallVector<mlir::Value> tallies; ///< bins; only where a thread has one row, and all of it
+  mlir::Value rowMax, argmax;             ///< likewise; null where not asked for
 };
 
 /// Which scores a thread holds: element e is row row + rows[rowOf[e]], column column + columns[e] of the tile.
@@ -62,6 +64,12 @@ private:
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
+  void updateLargest(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
+  void updateTallies(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> weights, Value factor, Value first,
+                     const PrivateState &state);
+  /// The same of a step that is final: all but the weights is known.
+  llvm::SmallVector<Value> applyFinal(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first,
+                                      const PrivateState &state);
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
 
   attn::AccumulateOp op;

@@ -15,7 +15,10 @@ GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
   read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
 }
 
-GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) { read(e, memref, 0, std::nullopt); }
+GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) {
+  bool isVector = cast<MemRefType>(memref.getType()).getRank() == 1;
+  read(e, memref, 0, isVector ? std::nullopt : std::optional<unsigned>(1));
+}
 
 void GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim, std::optional<unsigned> columnDim) {
   auto type = cast<MemRefType>(memref.getType());

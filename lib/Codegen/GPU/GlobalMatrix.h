@@ -11,7 +11,7 @@ class GlobalMatrix {
 public:
   /// `memref` has the dimensions s and d in the order of `dims`.
   GlobalMatrix(Emitter &e, mlir::Value memref, attn::DimsAttr dims);
-  /// A vector of positions.
+  /// A vector of positions, or one row of it for each.
   GlobalMatrix(Emitter &e, mlir::Value memref);
 
   mlir::Type element;

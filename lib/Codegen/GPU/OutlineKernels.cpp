@@ -116,7 +116,7 @@ struct OutlineKernels : saccade::impl::OutlineKernelsBase<OutlineKernels> {
   /// The host has no access to device memory, so it computes nothing on tensors.
   LogicalResult checkHost(func::FuncOp function) {
     WalkResult result = function.walk([](Operation *op) -> WalkResult {
-      if (isa<linalg::LinalgOp, memref::CopyOp>(op))
+      if (isa<linalg::LinalgOp, memref::CopyOp, memref::LoadOp, memref::StoreOp>(op))
         return op->emitOpError("is not part of any task, which programs for a GPU do not support yet");
       return WalkResult::advance();
     });

@@ -17,6 +17,9 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());
   kernel.addPass(createLowerAttentionSIMT());
+  kernel.addPass(createLowerLinalgSIMT());
+  // Every buffer of a kernel is known now.
+  kernel.addPass(createPlanShared({target.name.str()}));
   kernel.addPass(createCanonicalizerPass());
   kernel.addPass(createCSEPass());
   device.addPass(createConvertKernelsToLLVM());

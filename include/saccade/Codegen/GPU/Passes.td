@@ -40,6 +40,26 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
   let dependentDialects = deviceDialects;
 }
 
+def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {
+  let summary = "turns structured ops in kernels into loops of every thread";
+  let description = [{
+    The threads of a CTA deal the elements of the results out among each other and compute each of them as the op says, with
+    its reductions in a loop; behind every op all wait for each other. What tasks store themselves one thread stores.
+    Any type. The portable form.
+  }];
+  let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
+}
+
+def PlanShared : Pass<"attn-plan-shared", "::mlir::func::FuncOp"> {
+  let summary = "gives the buffers of a kernel their place in shared memory";
+  let description = [{
+    Every `memref.alloc` of a kernel becomes a view of its dynamic shared memory. Buffers that are not needed at the same
+    time may share a place. More than the target has is refused.
+  }];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"", "architecture to generate code for">];
+  let dependentDialects = deviceDialects;
+}
+
 def ConvertKernelsToLLVM : Pass<"attn-convert-kernels-to-llvm", "::mlir::gpu::GPUModuleOp"> {
   let summary = "convert the device module to the LLVM dialect";
   let description = [{

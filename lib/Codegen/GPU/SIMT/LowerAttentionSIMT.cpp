@@ -28,8 +28,8 @@ namespace {
 /// Rewrites one attn.accumulate for the thread of one row.
 class Step {
 public:
-  Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth)
-      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth),
+  Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult)
+      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {
     // As many keys as fit, but no more scores than a thread likes to hold.
@@ -93,7 +93,8 @@ private:
   void computeTile(FragmentSoftmax &softmax, Value first) {
     e.barrier();
     share(key, depth, e.toIndex(first), sharedKeys);
-    share(value, valueDepth, e.toIndex(first), sharedValues);
+    if (hasResult)
+      share(value, valueDepth, e.toIndex(first), sharedValues);
     e.barrier();
     SmallVector<Value> scores(width, e.scalar(0.0));
     scores = e.loop(e.index(0), e.index(depth), 1, scores, [&](Value d, ValueRange carried) {
@@ -105,6 +106,8 @@ private:
     });
     Value factor = softmax.apply(e, scores, first, softmax.isFull(e, first, width), state,
                                  [](Value max) { return max; })[0];
+    if (!hasResult)
+      return;
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
       Value sum = e.mulf(e.load(state.acc, {c}), factor);
       for (int64_t j = 0; j < width; ++j)
@@ -117,6 +120,7 @@ private:
   AccumulateOp op;
   const PrivateState &state;
   int64_t depth, valueDepth, width;
+  bool hasResult;
   GlobalMatrix query, key, value;
   Value row, queryRow, sharedKeys, sharedValues;
 };
@@ -135,6 +139,19 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
       GlobalMatrix lse(e, op.getLse());
       LLVM::StoreOp::create(e.b, e.loc, result.lse, lse.address(e, row, e.index(0)));
     }
+    // Tallies, then the largest score and its position.
+    SmallVector<Value> maxima = {state.rowMax, state.argmax};
+    llvm::erase(maxima, Value());
+    ValueRange outputs = op.getOtherOutputs();
+    for (auto [bins, output] : llvm::zip(state.tallies, outputs)) {
+      GlobalMatrix to(e, output);
+      e.loop(e.index(0), e.index(to.columns), 1, [&](Value bin) {
+        Value x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(e.load(bins, {bin}), result.inverse));
+        LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, to.element), to.address(e, row, bin));
+      });
+    }
+    for (auto [part, output] : llvm::zip(maxima, outputs.drop_front(state.tallies.size())))
+      LLVM::StoreOp::create(e.b, e.loc, e.load(part, 0), GlobalMatrix(e, output).address(e, row, e.index(0)));
   });
 }
 
@@ -148,11 +165,14 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
         state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected " << threadsPerCTA << " at most";
         return signalPassFailure();
       }
-      PrivateState mine = state.privatize("simt", state.valueDepth(), 1);
+      auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
+      PrivateState mine = state.privatize("simt", state.valueDepth(), {1, rowAt});
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);
-        if (failed(Step({b, step.getLoc(), state.number()}, step, mine, state.depth(), state.valueDepth()).run()))
+        // What a first reading of all keys accumulates nobody asks for.
+        bool hasResult = step.getAcc() == state.acc.getResult();
+        if (failed(Step({b, step.getLoc(), state.number()}, step, mine, state.depth(), state.valueDepth(), hasResult).run()))
           return signalPassFailure();
       }
       b.setInsertionPoint(state.finalize);

@@ -61,6 +61,8 @@ struct Lane {
   /// Row r of those that the thread holds a part of, behind its first one.
   static int64_t offset(int64_t r) { return r / 2 * 16 + r % 2 * 8; }
   Value row(Emitter &e, int64_t r) const { return e.toIndex(e.add(e.add(firstRow, group), offset(r))); }
+  /// Whether it is the first of those that share a row.
+  Value isFirst(Emitter &e) const { return e.compare(arith::CmpIPredicate::eq, column, e.i32(0)); }
 
   Value firstRow; ///< of the warp
   Value group;    ///< of lanes that share rows
@@ -117,8 +119,7 @@ public:
         e.ifElse(e.isLess(next, tiles.end), [&] { keyTile.copy(e, key, isKeyAligned, e.toIndex(next)); });
         addValues(valueTile, scores, factors);
       });
-      // Another step may overwrite the tiles.
-      e.barrier();
+      // Another step first overwrites queries and keys, which nobody has read since the last barrier.
     });
     softmax.clearRows(e, state);
   }
@@ -224,17 +225,17 @@ public:
     if (op.getLse())
       lse.emplace(e, op.getLse());
     Value isAligned = output.isAligned(e, 4);
+    bool hasPairs = shape.valueDepth % 2 == 0 && output.element == shape.element;
     for (int64_t r = 0; r < shape.rowsOfThread(); ++r) {
       Value sum = joinLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); });
       RowResult result = finishRow(e, e.load(state.max, r), sum);
       Value row = lane.row(e, r);
       e.ifElse(e.isLess(row, output.rows), [&] {
-        e.ifElse(isAligned, [&] { storeRow(row, r, result, /*inPairs=*/shape.valueDepth % 2 == 0); },
+        e.ifElse(isAligned, [&] { storeRow(row, r, result, hasPairs); },
                  [&] { storeRow(row, r, result, /*inPairs=*/false); });
         if (!lse)
           return;
-        Value isFirst = e.compare(arith::CmpIPredicate::eq, lane.column, e.i32(0));
-        e.ifElse(isFirst, [&] {
+        e.ifElse(lane.isFirst(e), [&] {
           LLVM::StoreOp::create(e.b, e.loc, result.lse, lse->address(e, row, e.index(0)));
         });
       });
@@ -260,7 +261,7 @@ private:
       }
       for (int64_t i : {0, 1})
         guarded(e.add(column, i), [&] {
-          Value x = e.truncate(pair[i], shape.element);
+          Value x = e.truncate(pair[i], output.element);
           LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, e.add(column, i)));
         });
     }
@@ -284,12 +285,14 @@ private:
 struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttentionSM80> {
   void runOnOperation() override {
     FailureOr<SmallVector<AttentionState>> states =
-        findStates(getOperation(), [](const AttentionState &state) { return Shape(state).fits(); });
+        findStates(getOperation(), [](const AttentionState &state) { return state.isPlain() && Shape(state).fits(); });
     if (failed(states))
       return signalPassFailure();
     for (AttentionState &state : *states) {
       Shape shape(state);
-      PrivateState mine = state.privatize("sm_80", shape.accElements(), shape.rowsOfThread());
+      auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
+      auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
+      PrivateState mine = state.privatize("sm_80", shape.accElements(), {shape.rowsOfThread(), rowAt, isFirst});
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);

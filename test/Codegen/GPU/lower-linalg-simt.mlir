@@ -1,0 +1,55 @@
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-lower-linalg-simt))' | FileCheck %s
+
+// Threads deal out the elements; who needs the result of an op waits for all of them.
+// CHECK-LABEL: func @adds_and_doubles
+// CHECK-SAME: attn.family = "simt"
+func.func @adds_and_doubles(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?x8xf32>) {
+  // CHECK: %[[COUNT:.*]] = arith.muli %{{.*}}, %c8{{.*}} : i32
+  // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
+  // CHECK: scf.for %[[ELEMENT:.*]] = %[[THREAD]] to %[[COUNT]] step %c128
+  // CHECK:   %[[COLUMN:.*]] = arith.remui %[[ELEMENT]], %c8
+  // CHECK:   arith.addf
+  // CHECK:   memref.store %{{.*}}, %arg2
+  // CHECK: nvvm.barrier0
+  linalg.add ins(%a, %b : memref<?x8xf32>, memref<?x8xf32>) outs(%c : memref<?x8xf32>)
+  // CHECK: scf.for
+  // CHECK: memref.store %{{.*}}, %arg0
+  // CHECK-NOT: nvvm.barrier0
+  linalg.add ins(%c, %c : memref<?x8xf32>, memref<?x8xf32>) outs(%a : memref<?x8xf32>)
+  return
+}
+
+// A reduction is a loop of the thread; positions are those of the op.
+// CHECK-LABEL: func @weighs_by_position
+func.func @weighs_by_position(%a: memref<?x?xf32>, %sum: memref<?xf32>) {
+  // CHECK: scf.for %[[ROW:.*]] =
+  // CHECK:   %[[START:.*]] = memref.load %arg1
+  // CHECK:   scf.for %[[COLUMN:.*]] = %{{.*}} iter_args(%[[RUNNING:.*]] = %[[START]])
+  // CHECK:     arith.addf %[[RUNNING]]
+  // CHECK:   memref.store
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>],
+                  iterator_types = ["parallel", "reduction"]}
+      ins(%a : memref<?x?xf32>) outs(%sum : memref<?xf32>) {
+    ^bb0(%x: f32, %s: f32):
+      %j = linalg.index 1 : index
+      %j32 = arith.index_cast %j : index to i32
+      %w = arith.sitofp %j32 : i32 to f32
+      %y = arith.mulf %x, %w : f32
+      %z = arith.addf %s, %y : f32
+      linalg.yield %z : f32
+  }
+  return
+}
+
+// What a task stores itself one thread stores, between barriers.
+// CHECK-LABEL: func @stores_one_number
+func.func @stores_one_number(%a: memref<4xf32>, %x: f32) {
+  // CHECK: nvvm.barrier0
+  // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c0{{.*}} : i32
+  // CHECK: scf.if %[[IS_FIRST]] {
+  // CHECK-NEXT: memref.store
+  // CHECK: nvvm.barrier0
+  %c0 = arith.constant 0 : index
+  memref.store %x, %a[%c0] : memref<4xf32>
+  return
+}

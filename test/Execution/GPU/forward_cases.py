@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+# RUN: %python %s --first-seed 0 --count 60 --ran-on-matrix-units
+"""Forward attention in kernels for a GPU, executed by PtxSim, against the float64 oracle.
+
+Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--ran-on-matrix-units]
+A case is drawn from its seed: element types, head sizes, masks, grouped heads, odd lengths, score and weight regions,
+layouts, results, architectures. saccade-run makes every call twice, with asynchronous copies as late and as early as is
+legal. With --ran-on-matrix-units the kernels of f16 and bf16 for sm_80 must not have been the portable ones.
+"""
+
+import argparse
+import collections
+import dataclasses
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+LAYOUTS = {"bhsd": "b,h,s,d", "bshd": "b,s,h,d", "bhds": "b,h,d,s"}
+HEAD_SIZES = [(64, 64), (64, 64), (128, 128), (128, 128), (16, 16), (32, 32), (40, 40), (72, 72), (80, 80), (96, 96),
+              (192, 128), (256, 256), (64, 40), (24, 96), (8, 8), (20, 12)]
+
+MASKS = {
+    "none": "",
+    "top_left": "mask causal<top_left>",
+    "bottom_right": "mask causal<bottom_right>",
+    "shifted": "mask causal<5>",
+    "window": "mask window<37, 21>",
+    "causal window": "mask causal<bottom_right> mask window<50, *>",
+    # Every third key of those before, and itself: bounds do not say it all.
+    "dilated": """mask causal<top_left> mask(%b, %h, %i, %j) {
+      %three = arith.constant 3 : index
+      %zero = arith.constant 0 : index
+      %distance = arith.subi %i, %j : index
+      %rest = arith.remsi %distance, %three : index
+      %holds = arith.cmpi eq, %rest, %zero : index
+      attn.yield %holds : i1
+    }""",
+    # The first keys for all, and what is not later.
+    "prefix": """mask(%b, %h, %i, %j) {
+      %count = arith.constant 19 : index
+      %early = arith.cmpi slt, %j, %count : index
+      %before = arith.cmpi sle, %j, %i : index
+      %holds = arith.ori %early, %before : i1
+      attn.yield %holds : i1
+    }""",
+}
+
+# Score and weight regions, each with the captures it reads.
+REGIONS = {
+    "none": ([], ""),
+    "alibi": (["%slope : tensor<?xf32>"], """score(%s, %b, %h, %i, %j, %slopes) {
+      %m = tensor.extract %slopes[%h] : tensor<?xf32>
+      %d = arith.subi %j, %i : index
+      %d32 = arith.index_cast %d : index to i32
+      %df = arith.sitofp %d32 : i32 to f32
+      %bias = arith.mulf %m, %df : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    }"""),
+    "softcap": ([], """score(%s, %b, %h, %i, %j) {
+      %cap = arith.constant 5.0 : f32
+      %x = arith.divf %s, %cap : f32
+      %t = math.tanh %x : f32
+      %r = arith.mulf %t, %cap : f32
+      attn.yield %r : f32
+    }"""),
+    "bias": (["%table : tensor<?x?xf32>"], """score(%s, %b, %h, %i, %j, %t) {
+      %x = tensor.extract %t[%i, %j] : tensor<?x?xf32>
+      %r = arith.addf %s, %x : f32
+      attn.yield %r : f32
+    }"""),
+    "dropout": ([], """weight(%p, %b, %h, %i, %j) {
+      %two = arith.constant 2 : index
+      %zero = arith.constant 0 : index
+      %none = arith.constant 0.0 : f32
+      %sum = arith.addi %i, %j : index
+      %rest = arith.remui %sum, %two : index
+      %kept = arith.cmpi eq, %rest, %zero : index
+      %r = arith.select %kept, %p, %none : f32
+      attn.yield %r : f32
+    }"""),
+}
+
+
+@dataclasses.dataclass
+class Case:
+    """A program with one call."""
+
+    seed: int
+
+    def __post_init__(self):
+        rng = random.Random(self.seed)
+        self.type = rng.choice(["bf16", "f16", "bf16", "f16", "bf16", "f16", "f32"])
+        self.depth, self.value_depth = rng.choice(HEAD_SIZES)
+        self.target = rng.choice(["sm_80"] * 5 + ["sm_75"])
+        self.portable = self.type == "f32" or self.target == "sm_75"
+        self.layout = rng.choice(["bhsd", "bhsd", "bshd", "bhds"])
+        self.mask = rng.choice(list(MASKS))
+        self.region = rng.choice(list(REGIONS) + ["none"])
+        self.lengths = rng.random() < 0.25
+        self.lse = rng.random() < 0.3
+        self.group = rng.choice([1, 1, 2, 4])
+        self.key_heads = rng.choice([1, 1, 2])
+        self.batch = rng.choice([1, 1, 2])
+        most = 70 if self.portable or self.depth > 128 else 260
+        self.queries = rng.choice([1, 7, 63, 64, 65, 128, 129, 200]) if not self.portable else rng.choice([1, 7, 33, 70])
+        self.queries = min(self.queries, most)
+        self.keys = rng.choice([self.queries, self.queries, 1, 31, 32, 33, 64, 100, 127, rng.randint(1, most)])
+        if self.group * self.key_heads * self.batch * self.queries > 512:
+            self.batch = self.key_heads = 1
+        self.values = rng.randint(1, 10**6)
+
+    @property
+    def features(self):
+        sizes = f"{self.depth}" if self.depth == self.value_depth else f"{self.depth}/{self.value_depth}"
+        return [f"type {self.type}", f"head size {sizes}", f"target {self.target}", f"layout {self.layout}",
+                f"mask {self.mask}", f"region {self.region}", f"group {self.group}", f"lengths {self.lengths}",
+                f"log-sum-exp {self.lse}"]
+
+    def shape(self, heads, positions, depth):
+        extents = {"b": self.batch, "h": heads, "s": positions, "d": depth}
+        return [extents[name] for name in self.layout]
+
+    def tensor(self, depth):
+        extents = ["?" if name != "d" else str(depth) for name in self.layout]
+        return f"tensor<{'x'.join(extents)}x{self.type}>"
+
+    def program(self):
+        """The text of the module."""
+        captures, region = REGIONS[self.region]
+        arguments = [f"%q: {self.tensor(self.depth)}", f"%k: {self.tensor(self.depth)}", f"%v: {self.tensor(self.value_depth)}"]
+        arguments += [capture.replace(" :", ":") for capture in captures]
+        if self.lengths:
+            arguments.append("%lengths: tensor<?xi32>")
+        names = LAYOUTS[self.layout]
+        results = [self.tensor(self.value_depth)] + (["tensor<?x?x?xf32>"] if self.lse else [])
+        # Every region takes the captures.
+        mask = MASKS[self.mask].replace("%j)", "%j, %unused)") if captures else MASKS[self.mask]
+        clauses = [f"captures({', '.join(captures)})" if captures else "",
+                   "kv_len(%lengths : tensor<?xi32>)" if self.lengths else "", mask, region,
+                   "lse" if self.lse else ""]
+        operands = [argument.split(": ", 1)[1] for argument in arguments[:3]]
+        values = "%o, %l" if self.lse else "%o"
+        returned = f"({', '.join(results)})" if self.lse else results[0]
+        return (f"func.func @attend({', '.join(arguments)}) -> {returned} {{\n"
+                f"  {values} = attn.attention %q[{names}], %k[{names}], %v[{names}]\n"
+                + "".join(f"    {clause}\n" for clause in clauses if clause)
+                + f"    : ({', '.join(operands)}) -> {returned}\n"
+                f"  return {values} : {', '.join(results)}\n}}\n")
+
+    def arguments(self):
+        """What saccade-run takes."""
+        heads = self.key_heads * self.group
+        shapes = [self.shape(heads, self.queries, self.depth), self.shape(self.key_heads, self.keys, self.depth),
+                  self.shape(self.key_heads, self.keys, self.value_depth)]
+        line = [f"--arg={'x'.join(map(str, shape))}:{self.type}:{self.values + i}" for i, shape in enumerate(shapes)]
+        if self.region == "alibi":
+            line.append(f"--arg={heads}:f32:{self.values}")
+        if self.region == "bias":
+            line.append(f"--arg={self.queries}x{self.keys}:f32:{self.values}")
+        if self.lengths:
+            line.append(f"--arg={self.batch}:i32:={random.Random(self.values).randint(0, self.keys)}")
+        return line
+
+
+def run(case, folder, keep, wants_family):
+    """The text of the failure of a case, or None."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / f"case-{case.seed}.mlir"
+    program.write_text(case.program())
+    line = ["saccade-run", str(program), "--device=ptxsim", f"--target={case.target}", "--check", "--explain",
+            *case.arguments()]
+    try:
+        result = subprocess.run(line, capture_output=True, text=True, timeout=300)
+        code, output = result.returncode, result.stdout + result.stderr
+    except subprocess.TimeoutExpired:
+        code, output = "no", "still running after 300 s"
+    family = "simt" if case.portable else "sm_80"
+    if code == 0 and (not wants_family or f"kernel family {family}, ran" in output):
+        return None
+    keep.mkdir(parents=True, exist_ok=True)
+    kept = keep / program.name
+    kept.write_text(case.program())
+    line[1] = str(kept)
+    shown = "\n".join(f"    {text}" for text in output.strip().split("\n")[-6:])
+    return f"FAIL forward_cases.py --seed {case.seed}: exit code {code}\n{shown}\n    {shlex.join(line)}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=320)
+    parser.add_argument("--seed", type=int, help="only this one, and show the program")
+    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
+    parser.add_argument("--ran-on-matrix-units", action="store_true")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
+    args = parser.parse_args()
+    seeds = range(args.first_seed, args.first_seed + args.count)
+    if args.seed is not None:
+        seeds = [args.seed]
+        print(Case(args.seed).program())
+    cases = [Case(seed) for seed in seeds]
+    failures = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
+        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.ran_on_matrix_units)
+        for failure in workers.map(one, cases):
+            if failure:
+                failures += 1
+                print(failure, flush=True)
+    print(f"{len(cases)} cases, {failures} failures")
+    if args.coverage:
+        for feature, count in sorted(collections.Counter(feature for case in cases for feature in case.features).items()):
+            print(f"{count:6d}  {feature}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

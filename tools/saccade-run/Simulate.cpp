@@ -1,0 +1,127 @@
+//===- Simulate.cpp - Calls of a program on a simulated GPU -------------------===//
+//
+// Host code runs natively and holds addresses of the simulated memory; its launches are executed instruction by
+// instruction. Every call is made twice: with asynchronous copies as late and as early as is legal.
+//
+//===----------------------------------------------------------------------===//
+#include "Simulate.h"
+#include "saccade/Support/Kernels.h"
+#include "saccade/JIT/KernelRunner.h"
+#include "saccade/PtxSim/PtxSim.h"
+#include <thread>
+
+using namespace saccade;
+using namespace saccade::run;
+
+namespace {
+
+/// The simulator as a device.
+class Simulator : public KernelRunner {
+public:
+  explicit Simulator(ptxsim::AsyncMode mode) : mode(mode) {}
+
+  llvm::Error load(llvm::StringRef ptx) {
+    auto loaded = ptxsim::Program::load(ptx, memory);
+    if (auto *finding = std::get_if<ptxsim::Finding>(&loaded))
+      return llvm::createStringError(finding->str());
+    program.emplace(std::move(std::get<ptxsim::Program>(loaded)));
+    return llvm::Error::success();
+  }
+
+  void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> words, int64_t ctas, int64_t sharedBytes) override {
+    if (finding || ctas == 0)
+      return;
+    ptxsim::Launch launch;
+    launch.grid = {static_cast<uint32_t>(ctas), 1, 1};
+    launch.block = {static_cast<uint32_t>(threadsPerCTA), 1, 1};
+    launch.dynamicShared = static_cast<uint32_t>(sharedBytes);
+    ptxsim::Parameters parameters;
+    for (int64_t word : words)
+      parameters.add(word);
+    launch.parameters = std::move(parameters.bytes);
+    launch.async = mode;
+    launch.threads = std::max(1u, std::thread::hardware_concurrency());
+    finding = program->run(name, launch).finding;
+    launches[name.str()] += ctas;
+    memory.endLaunch();
+  }
+  void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }
+  void release(void *buffer) override { (void)memory.release(address(buffer)); }
+
+  /// A copy of a tensor; an empty one still has an address that may be read.
+  void *take(const HostTensor &tensor, llvm::StringRef name) {
+    std::vector<uint8_t> bytes(tensor.data(), tensor.data() + tensor.bytes());
+    bytes.resize(std::max<size_t>(bytes.size(), 16));
+    return pointer(memory.allocate(bytes, name.str()));
+  }
+  /// Memory for a result, which nothing has been written to.
+  void *reserve(const HostTensor &tensor, llvm::StringRef name) {
+    return pointer(memory.allocate(std::max<uint64_t>(tensor.bytes(), 16), name.str()));
+  }
+  /// Brings a result back; every byte of it must have been written.
+  llvm::Error bring(void *from, HostTensor &to, llvm::StringRef name) {
+    auto size = static_cast<uint64_t>(to.bytes());
+    if (uint64_t missing = memory.undefinedBytes(address(from), size))
+      return llvm::createStringError("kernels left " + llvm::Twine(missing) + " of " + llvm::Twine(size) +
+                                     " bytes of result '" + name + "' unwritten");
+    if (size && !memory.read(address(from), {reinterpret_cast<uint8_t *>(to.data()), size}))
+      return llvm::createStringError("result '" + name + "' cannot be read from the device");
+    return llvm::Error::success();
+  }
+
+  std::optional<ptxsim::Finding> finding; ///< of the first launch that had one
+  Launches launches;
+
+private:
+  static void *pointer(uint64_t address) { return reinterpret_cast<void *>(address); }
+  static uint64_t address(void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+  ptxsim::AsyncMode mode;
+  ptxsim::Device memory;
+  std::optional<ptxsim::Program> program;
+};
+
+} // namespace
+
+/// Makes the call with copies as early or as late as `mode` says, in a memory of its own.
+static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode,
+                                llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
+                                Launches &launches) {
+  Simulator device(mode);
+  if (llvm::Error error = device.load(ptx))
+    return error;
+  std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, arguments))
+    if (type.isTensor)
+      buffer.data = device.take(tensor, type.name);
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
+    buffer.data = device.reserve(tensor, type.name);
+  {
+    UseRunner use(device);
+    if (llvm::Error error = call.executable.call(call.entry, arguments, outputs))
+      return error;
+  }
+  launches = device.launches;
+  if (device.finding)
+    return llvm::createStringError(device.finding->str());
+  for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
+    if (llvm::Error error = device.bring(buffer.data, tensor, type.name))
+      return error;
+  return llvm::Error::success();
+}
+
+llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, llvm::ArrayRef<HostTensor> inputs,
+                          llvm::MutableArrayRef<HostTensor> results, Launches &launches) {
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Late, inputs, results, launches))
+    return error;
+  std::vector<std::string> late;
+  for (const HostTensor &result : results)
+    late.emplace_back(result.data(), result.bytes());
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, inputs, results, launches))
+    return error;
+  for (auto [type, result, before] : llvm::zip_equal(call.entry.results, results, late))
+    if (llvm::StringRef(result.data(), result.bytes()) != before)
+      return llvm::createStringError("result '" + type.name +
+                                     "' depends on when asynchronous copies are done and in which order warps run");
+  return llvm::Error::success();
+}
