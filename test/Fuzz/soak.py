@@ -24,6 +24,9 @@ FUZZERS = [
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
     ("mutate.py", "--seed", 2000, INPUTS),
+    ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
+    ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--ran-on-matrix-units"]),
+    ("../Execution/GPU/mutants.py", "--seed", 15, []),
 ]
 
 

@@ -12,19 +12,21 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-Type AttentionState::element() const { return getElementTypeOrSelf(AccumulateOp(steps.front()).getQuery()); }
-FloatType AttentionState::number() const { return attn::getScoreType(element()); }
+Type AttentionState::element() const {
+  return steps.empty() ? Type() : getElementTypeOrSelf(AccumulateOp(steps.front()).getQuery());
+}
+FloatType AttentionState::number() const { return cast<FloatType>(memref::AllocOp(acc).getType().getElementType()); }
 int64_t AttentionState::depth() const {
   AccumulateOp step = steps.front();
   return getStaticDimSize(step.getKey(), step.getKeyDims(), Dim::Depth);
 }
 int64_t AttentionState::valueDepth() const {
-  AccumulateOp step = steps.front();
-  return getStaticDimSize(step.getValue(), step.getValueDims(), Dim::Depth);
+  FinalizeOp end = finalize;
+  return getStaticDimSize(end.getOutput(), end.getOutputDims(), Dim::Depth);
 }
 int64_t AttentionState::rows() const { return cast<MemRefType>(memref::AllocOp(acc).getType()).getDimSize(0); }
 bool AttentionState::isPlain() const {
-  return FinalizeOp(finalize).getOthers().empty() &&
+  return !steps.empty() && FinalizeOp(finalize).getOthers().empty() &&
          llvm::none_of(steps, [](AccumulateOp step) { return step.getFinal(); });
 }
 
@@ -117,8 +119,6 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
       return end.emitOpError("finishes a state that is not its kernel's own, which GPU kernels do not support");
     if (failed(Collector(state).run()))
       return failure();
-    if (state.steps.empty())
-      return end.emitOpError("finishes a state that nothing is folded into");
     if (fits(state))
       states.push_back(std::move(state));
   }
@@ -183,9 +183,14 @@ PrivateState AttentionState::privatize(StringRef family, int64_t accElements, co
   }
   for (linalg::LinalgOp init : inits)
     Initializer(rows, sum, parts).run(init);
-  PrivateState result{parts.lookup(acc), parts.lookup(max), parts.lookup(sum), {}, {}, {}};
-  AccumulateOp first = steps.front();
+  PrivateState result;
+  result.acc = parts.lookup(acc), result.max = parts.lookup(max), result.sum = parts.lookup(sum);
   auto partOf = [&](Value value) { return value ? parts.lookup(bufferOf(value)) : Value(); };
+  for (Value other : finalize.getOthers())
+    result.others.push_back(partOf(other));
+  if (steps.empty())
+    return result;
+  AccumulateOp first = steps.front();
   for (Value tally : first.getTallies())
     result.tallies.push_back(partOf(tally));
   result.rowMax = partOf(first.getRowMax());

@@ -22,15 +22,15 @@ struct AttentionState {
   /// Every buffer of a row's values: those of the state, and those that only hold what others begin with.
   llvm::SmallVector<mlir::memref::AllocOp> buffers;
   llvm::SmallVector<mlir::linalg::LinalgOp> inits; ///< fills and copies
-  llvm::SmallVector<attn::AccumulateOp> steps;     ///< in the order of the code
+  llvm::SmallVector<attn::AccumulateOp> steps;     ///< in the order of the code; none where there is no key
   attn::FinalizeOp finalize;
 
-  mlir::Type element() const;
+  mlir::Type element() const; ///< of the operands; null without steps
   mlir::FloatType number() const;
-  int64_t depth() const;
+  int64_t depth() const; ///< needs a step
   int64_t valueDepth() const;
   int64_t rows() const;
-  /// Whether it is accumulator, maxima and sums alone, and every key is seen once.
+  /// Whether it is accumulator, maxima and sums alone, and every key is seen, and seen once.
   bool isPlain() const;
 
   /// Makes the memory of one thread for the state, `accElements` numbers of the accumulator, and initialises it where

@@ -18,6 +18,7 @@ struct PrivateState {
   mlir::Value max, sum; ///< a number for each row; the sum is the thread's own part of it
   llvm::SmallVector<mlir::Value> tallies; ///< bins; only where a thread has one row, and all of it
   mlir::Value rowMax, argmax;             ///< likewise; null where not asked for
+  llvm::SmallVector<mlir::Value> others;  ///< of all these, the ones that attn.finalize hands out
 };
 
 /// Which scores a thread holds: element e is row row + rows[rowOf[e]], column column + columns[e] of the tile.

@@ -139,19 +139,16 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
       GlobalMatrix lse(e, op.getLse());
       LLVM::StoreOp::create(e.b, e.loc, result.lse, lse.address(e, row, e.index(0)));
     }
-    // Tallies, then the largest score and its position.
-    SmallVector<Value> maxima = {state.rowMax, state.argmax};
-    llvm::erase(maxima, Value());
-    ValueRange outputs = op.getOtherOutputs();
-    for (auto [bins, output] : llvm::zip(state.tallies, outputs)) {
+    for (auto [part, output] : llvm::zip_equal(state.others, op.getOtherOutputs())) {
       GlobalMatrix to(e, output);
-      e.loop(e.index(0), e.index(to.columns), 1, [&](Value bin) {
-        Value x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(e.load(bins, {bin}), result.inverse));
-        LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, to.element), to.address(e, row, bin));
+      bool isTally = cast<MemRefType>(output.getType()).getRank() == 2;
+      e.loop(e.index(0), e.index(to.columns), 1, [&](Value i) {
+        Value x = e.load(part, {i});
+        if (isTally)
+          x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse)), to.element);
+        LLVM::StoreOp::create(e.b, e.loc, x, to.address(e, row, i));
       });
     }
-    for (auto [part, output] : llvm::zip(maxima, outputs.drop_front(state.tallies.size())))
-      LLVM::StoreOp::create(e.b, e.loc, e.load(part, 0), GlobalMatrix(e, output).address(e, row, e.index(0)));
   });
 }
 

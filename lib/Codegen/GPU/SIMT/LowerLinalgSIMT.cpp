@@ -127,7 +127,7 @@ struct LowerLinalgSIMT : saccade::impl::LowerLinalgSIMTBase<LowerLinalgSIMT> {
     });
     OpBuilder b(&getContext());
     for (memref::StoreOp store : stores) {
-      b.setInsertionPoint(store);
+      b.setInsertionPointAfter(store);
       Emitter e{b, store.getLoc(), b.getF32Type()};
       // Nobody still reads what it overwrites, and everybody sees it afterwards.
       e.barrier();

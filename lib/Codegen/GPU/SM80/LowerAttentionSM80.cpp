@@ -97,6 +97,7 @@ public:
     e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
       queryTile.copy(e, query, query.isAligned(e, 16), e.index(0));
       keyTile.copy(e, key, isKeyAligned, e.toIndex(tiles.begin));
+      SharedTile::commit(e);
       SmallVector<SmallVector<Value>> kept;
       if (shape.keepsQueries()) {
         SharedTile::wait(e);
@@ -108,6 +109,7 @@ public:
         SharedTile::wait(e);
         e.barrier();
         valueTile.copy(e, value, isValueAligned, e.toIndex(first));
+        SharedTile::commit(e);
         SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
         SmallVector<Value> factors =
             softmax.apply(e, scores, first, softmax.isFull(e, first, shape.keys()), state, [&](Value max) {
@@ -116,7 +118,10 @@ public:
         SharedTile::wait(e);
         e.barrier();
         Value next = e.add(first, shape.keys());
-        e.ifElse(e.isLess(next, tiles.end), [&] { keyTile.copy(e, key, isKeyAligned, e.toIndex(next)); });
+        e.ifElse(e.isLess(next, tiles.end), [&] {
+          keyTile.copy(e, key, isKeyAligned, e.toIndex(next));
+          SharedTile::commit(e);
+        });
         addValues(valueTile, scores, factors);
       });
       // Another step first overwrites queries and keys, which nobody has read since the last barrier.

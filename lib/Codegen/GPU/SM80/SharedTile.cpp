@@ -17,6 +17,7 @@ SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, i
     : base(e.advance(shared, e.b.getI8Type(), static_cast<int32_t>(offset))), element(element), rows(rows),
       columns(columns), padded(paddedColumns(columns)), pitch(padded + piece) {}
 
+void SharedTile::commit(Emitter &e) { NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc); }
 void SharedTile::wait(Emitter &e) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0)); }
 
 void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
@@ -64,7 +65,6 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
     bringAll();
   else
     e.ifElse(e.isLess(column, e.i32(padded)), bringAll);
-  NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc);
 }
 
 /// Whatever the strides are, an element at a time.

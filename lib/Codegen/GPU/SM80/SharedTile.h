@@ -26,9 +26,11 @@ public:
   SharedTile(Emitter &e, Value shared, int64_t offset, mlir::Type element, int64_t rows, int64_t columns);
 
   /// All threads bring the rows [first, first + rows) of `matrix`; what is outside of it is 0, and nothing is read
-  /// there. Asynchronously where `isAligned` (to 16 bytes) holds: done after `wait` and a barrier.
+  /// there. Asynchronously where `isAligned` (to 16 bytes) holds: done after `commit`, `wait` and a barrier.
   void copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const;
-  /// Waits until the copies of this thread are done.
+  /// Makes the copies of this thread since the last time something that can be waited for.
+  static void commit(Emitter &e);
+  /// Waits until all of that is done.
   static void wait(Emitter &e);
 
   //===--- Fragments of 16 × 16 elements, as four registers (i32) ---===//
