@@ -20,19 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
 PROGRAM = INPUTS / "forward.mlir"
-# Entries with arguments that end inside of tiles, and whose score rows are wide enough for two steps and two CTAs.
+# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there.
 RUNS = [
-    ("plain_64", ["1x1x131x64:bf16:1", "1x1x197x64:bf16:2", "1x1x197x64:bf16:3"]),
-    ("causal_64", ["1x200x2x64:f16:1", "1x200x1x64:f16:2", "1x200x1x64:f16:3"]),
-    ("causal_128", ["1x70x1x128:bf16:1", "1x150x1x128:bf16:2", "1x150x1x128:bf16:3"]),
-    ("window_alibi_64", ["1x8x140x64:bf16:1", "1x2x140x64:bf16:2", "1x2x140x64:bf16:3", "8:f32:4"]),
+    ("plain_64", ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
+    ("causal_64", ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
+    ("causal_128", ["1x77x1x128:bf16:1", "1x85x1x128:bf16:2", "1x85x1x128:bf16:3"]),
+    ("window_alibi_64", ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
 ]
 DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier)")
 # What is added to addresses of shared memory, and what compares positions with the extents of a tile.
 CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),
     re.compile(r"^\s*(?:mad\.lo|mul\.lo)\.s32\s.*, (\d+)(?:, %\w+)?;"),
-    re.compile(r"^\s*setp\.[lg][te]\.[su]32\s.*, (\d+);"),
     re.compile(r"^\s*add\.s32\s.*, (32|64|128);"),
     re.compile(r"^\s*shl\.b32\s.*, (\d+);"),
 ]
