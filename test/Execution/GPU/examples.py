@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # RUN: %python %s %src/examples
-"""Every entry of the examples, and the demo, compiled for sm_80 and executed by PtxSim against the float64 reference."""
+"""Every entry of the examples, and the demo, compiled for sm_80, executed by PtxSim, against the float64 reference."""
 
 import pathlib
 import re

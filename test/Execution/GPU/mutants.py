@@ -3,10 +3,10 @@
 """Mutants of real kernels: PtxSim must see every one of them.
 
 Usage: mutants.py [--count N] [--seed N] [--verbose]
-Compiles attention for sm_80, changes one instruction of its PTX and runs it. Either a wait, a barrier or the end of a group
-of copies is left out: that must be an error of PtxSim. Or one constant is changed that an address or a bound is made of (a
-stride, a row of a tile, the end of a loop): then an error, or another result than the reference's. Only instructions that
-the run comes to are changed, which is tried out with a trap in their place.
+Compiles attention for sm_80, changes one instruction of its PTX and runs it. Either a wait, a barrier or the end of a
+group of copies is left out: that must be an error of PtxSim. Or one constant is changed that an address or a bound is
+made of (a stride, a row of a tile, the step of a loop): then an error, or another result than the reference's. Only
+instructions that the run comes to are changed, which is tried out with a trap in their place.
 """
 
 import argparse
@@ -46,7 +46,8 @@ class Kernel:
         self.lines, self.entry, self.folder = ptx.split("\n"), entry, folder
         self.command = ["saccade-run", str(PROGRAM), "--device=ptxsim", "--target=sm_80", "--check", f"--entry={entry}",
                         *[f"--arg={argument}" for argument in arguments]]
-        begin = next(i for i, line in enumerate(self.lines) if line.startswith(".visible .entry") and f" {entry}_" in line)
+        start = f".visible .entry {entry}_"
+        begin = next(i for i, line in enumerate(self.lines) if line.startswith(start))
         end = next(i for i in range(begin, len(self.lines)) if self.lines[i] == "}")
         self.body = range(begin, end)
 
@@ -79,7 +80,8 @@ class Kernel:
             for pattern in CHANGED:
                 if match := pattern.match(self.lines[i]):
                     value = int(match[1])
-                    other = value + 16 if "[" in self.lines[i] else value + rng.choice([1, 2]) if value < 8 else value - 8
+                    is_address = "[" in self.lines[i]
+                    other = value + (16 if is_address else rng.choice([1, 2]) if value < 8 else -8)
                     mutants.append((i, self.lines[i][:match.start(1)] + str(other) + self.lines[i][match.end(1):]))
         return mutants
 
@@ -113,14 +115,14 @@ def main():
             tried = caught = 0
             while sites and tried < args.count:
                 batch, sites = sites[:args.count - tried], sites[args.count - tried:]
-                for (kernel, number, line), isCaught, output in workers.map(judge, batch):
-                    if isCaught is None:
+                for (kernel, number, line), is_caught, output in workers.map(judge, batch):
+                    if is_caught is None:
                         continue
                     tried += 1
-                    caught += isCaught
-                    if not isCaught or args.verbose:
+                    caught += is_caught
+                    if not is_caught or args.verbose:
                         before = kernel.lines[number].strip()
-                        print(f"{'caught' if isCaught else 'MISSED'}: {kernel.entry}, line {number + 1}: {before}"
+                        print(f"{'caught' if is_caught else 'MISSED'}: {kernel.entry}, line {number + 1}: {before}"
                               + (f" -> {line.strip()}" if line else " is left out"))
                         print("    " + "\n    ".join(output.strip().split("\n")[-3:]), flush=True)
             print(f"{caught} of {tried} {kind} reported", flush=True)
