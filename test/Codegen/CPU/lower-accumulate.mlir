@@ -67,9 +67,9 @@ func.func @panels_are_joined_to_runs(%q: memref<?x64xf32, #tile>, %k: memref<?x6
   // CHECK: memref.store %{{.*}}, %[[PANELS]][%{{.*}}, %c1]
   // CHECK: memref.load %[[PANELS]]
   // CHECK: memref.store %{{.*}}, %[[RUNS]]
-  // CHECK: scf.for %[[RUN:.*]] = %c0 to %{{.*}}#0 step %c1
-  // CHECK-NEXT: memref.load %[[RUNS]][%[[RUN]], %c0]
-  // CHECK-NEXT: memref.load %[[RUNS]][%[[RUN]], %c1]
+  // CHECK: scf.for %[[EACH:.*]] = %c0 to %{{.*}}#0 step %c1
+  // CHECK-NEXT: memref.load %[[RUNS]][%[[EACH]], %c0]
+  // CHECK-NEXT: memref.load %[[RUNS]][%[[EACH]], %c1]
   // CHECK: memref.load %[[RUNS]][%{{.*}}, %c2]
   // CHECK: scf.if
   // CHECK: arith.cmpi eq, {{.*}} : vector<16xi32>
