@@ -46,24 +46,25 @@ class Score:
         return f"saccade.scores.Score({getattr(self.function, '__qualname__', self.function)})"
 
 
-def _tanh(x: Any) -> Any:
-    if isinstance(x, float):
-        return math.tanh(x)
-    if hasattr(x, "tanh"):
-        return x.tanh()
-    import numpy
+# Without questions about their argument, whose answers nobody could foresee: functions that ask some are traced at each call.
 
-    return numpy.tanh(x)
+
+def _tanh(x: Any) -> Any:
+    try:
+        return x.tanh()
+    except AttributeError:
+        import numpy
+
+        return numpy.tanh(x)
 
 
 def _clamp(x: Any, low: int, high: int) -> Any:
-    if isinstance(x, int):
-        return min(max(x, low), high)
-    if hasattr(x, "clamp"):
+    try:
         return x.clamp(low, high)
-    import numpy
+    except AttributeError:
+        import numpy
 
-    return numpy.clip(x, low, high)
+        return numpy.clip(x, low, high)
 
 
 def _like(given: Any, array: Any) -> Any:

@@ -12,6 +12,7 @@ import torch
 
 import saccade
 from saccade import masks, scores
+from saccade.regions import fingerprint
 
 random = np.random.default_rng(7)
 HEADS, DEPTH = 3, 16
@@ -41,6 +42,7 @@ def check(make, sizes=SIZES, sees=None, size=1.0, types=True, **options):
     for batch, queries, keys in sizes:
         q, k, v = inputs(batch, queries, keys, size)
         score, change = make(lambda x: x, batch, queries)
+        assert fingerprint(getattr(score, "function", score)), "traced at each call"
         output = saccade.attention(q, k, v, score=score, **options)
         np.testing.assert_allclose(output, wanted(q, k, v, change, sees), rtol=1e-4, atol=1e-5)
         now = saccade.cache_info().compilations
