@@ -1,16 +1,9 @@
-// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table. A mask that
-// nobody can decide before the call keeps it from being refused.
+// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table. A length in
+// a tensor is not known ahead of the call, and keeps it from being refused.
 
-func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
-  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) mask causal<8000000>
-    mask(%b, %h, %i, %j, %t1) {
-      %zero = arith.constant 0 : index
-      %e = tensor.extract %t1[%zero] : tensor<?xf32>
-      %c = arith.cmpf une, %e, %e : f32
-      %d = arith.cmpf oeq, %e, %e : f32
-      %r = arith.ori %c, %d : i1
-      attn.yield %r : i1
-    }
+func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %n: tensor<1xi64>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) kv_len(%n : tensor<1xi64>)
+    mask causal<8000000>
     score(%s, %b, %h, %i, %j, %t1) {
       %e = tensor.extract %t1[%j] : tensor<?xf32>
       %r = arith.addf %s, %e : f32
@@ -20,16 +13,8 @@ func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
 }
 
 // A stride of two and the other way round, from far before the table to far behind it.
-func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: index) -> tensor<?x16xf32> {
-  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %from, %to : tensor<?xf32>, index, index)
-    mask(%b, %h, %i, %j, %t1, %first, %last) {
-      %zero = arith.constant 0 : index
-      %e = tensor.extract %t1[%zero] : tensor<?xf32>
-      %c = arith.cmpf une, %e, %e : f32
-      %d = arith.cmpf oeq, %e, %e : f32
-      %r = arith.ori %c, %d : i1
-      attn.yield %r : i1
-    }
+func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: index, %n: tensor<1xi64>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %from, %to : tensor<?xf32>, index, index) kv_len(%n : tensor<1xi64>)
     score(%s, %b, %h, %i, %j, %t1, %first, %last) {
       %j2 = arith.addi %j, %j : index
       %up = arith.addi %first, %j2 : index
