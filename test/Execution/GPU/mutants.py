@@ -4,9 +4,9 @@
 
 Usage: mutants.py [--count N] [--seed N] [--verbose]
 Compiles attention for sm_80, changes one instruction of its PTX and runs it. Either a wait, a barrier or the end of a
-group of copies is left out: that must be an error of PtxSim. Or one constant is changed that an address or a bound is
-made of (a stride, a row of a tile, the step of a loop): then an error, or another result than the reference's. Only
-instructions that the run comes to are changed, which is tried out with a trap in their place.
+group of copies is left out: that must be an error of PtxSim. Or one constant is changed that an address is made of (a
+stride, a row of a tile): then an error, or another result than the reference's. Only instructions that the run comes to
+are changed, which is tried out with a trap in their place.
 """
 
 import argparse
@@ -28,11 +28,10 @@ RUNS = [
     ("window_alibi_64", ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
 ]
 DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier)")
-# What is added to addresses of shared memory, and what compares positions with the extents of a tile.
+# What places in shared memory are made of. (A bound that is wrong by a few rows changes nothing in most tiles.)
 CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),
     re.compile(r"^\s*(?:mad\.lo|mul\.lo)\.s32\s.*, (\d+)(?:, %\w+)?;"),
-    re.compile(r"^\s*add\.s32\s.*, (32|64|128);"),
     re.compile(r"^\s*shl\.b32\s.*, (\d+);"),
 ]
 CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|divergence|deadlock|unwaited|read-only|"
