@@ -32,7 +32,8 @@ typedef enum SaccadeResult {
   SACCADE_VALUE_ERROR = 2,   /* extents, missing data, an unknown option or its value */
   SACCADE_OUT_OF_MEMORY = 3,
   SACCADE_REFUSED = 4,       /* the program was refused; the diagnostics said why */
-  SACCADE_UNSUPPORTED = 5,   /* target or feature that this machine or build has not */
+  SACCADE_UNSUPPORTED = 5,   /* target or feature that this machine, its driver or build has not */
+  SACCADE_DEVICE_FAILED = 6, /* the GPU's driver reports an error; the results hold anything */
 } SaccadeResult;
 
 /* What happened last on this thread, in words; "" after SACCADE_OK. Valid until the thread's next call. */

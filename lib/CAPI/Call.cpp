@@ -89,7 +89,8 @@ struct ArgumentList {
 
 static SaccadeResult finish(SaccadeStatus status) {
   static_assert(int(SaccadeTypeError) == SACCADE_TYPE_ERROR && int(SaccadeValueError) == SACCADE_VALUE_ERROR &&
-                int(SaccadeOutOfMemory) == SACCADE_OUT_OF_MEMORY && int(SaccadeUnsupported) == SACCADE_UNSUPPORTED);
+                int(SaccadeOutOfMemory) == SACCADE_OUT_OF_MEMORY && int(SaccadeUnsupported) == SACCADE_UNSUPPORTED &&
+                int(SaccadeDeviceFailed) == SACCADE_DEVICE_FAILED);
   return status == SaccadeDone ? succeed() : refuse(static_cast<SaccadeResult>(status), saccade_entry_message());
 }
 

@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
 #include "Linker.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "saccade-c/DLTensor.h"
 #include "saccade/Pipeline/RunPipeline.h"
+#include "saccade/Runtime/CUDA.h"
 #include "saccade/Target/Device.h"
 #include "saccade/Target/Target.h"
 #include "llvm/IR/LLVMContext.h"
@@ -62,7 +62,8 @@ private:
 class ArgumentList {
 public:
   ArgumentList(const Entry &entry, const SaccadeEntry &border, llvm::ArrayRef<Buffer> inputs,
-               llvm::ArrayRef<Buffer> outputs) {
+               llvm::ArrayRef<Buffer> outputs)
+      : isOnGPU(border.kernels) {
     tensors.reserve(inputs.size() + outputs.size());
     arguments.resize(inputs.size() + outputs.size());
     auto types = llvm::concat<const ValueType>(entry.arguments, entry.results);
@@ -84,7 +85,7 @@ private:
     assert(buffer.sizes.size() == buffer.strides.size() && "a buffer has a stride for each extent");
     DLTensor &tensor = tensors.emplace_back();
     tensor.data = buffer.data;
-    tensor.device.device_type = decltype(tensor.device.device_type)(kDLCPU);
+    tensor.device.device_type = decltype(tensor.device.device_type)(isOnGPU ? kDLCUDA : kDLCPU);
     tensor.ndim = static_cast<int32_t>(buffer.sizes.size());
     tensor.dtype = {border.code, border.bits, 1};
     tensor.shape = const_cast<int64_t *>(buffer.sizes.data()); // nobody writes there
@@ -106,6 +107,7 @@ private:
       into.value.integer = static_cast<int64_t>(readElement(type, data));
   }
 
+  const bool isOnGPU;
   llvm::SmallVector<DLTensor> tensors; ///< never reallocated: `arguments` point into it
   llvm::SmallVector<SaccadeArgument> arguments;
 };
@@ -117,7 +119,11 @@ llvm::Error errorOf(SaccadeStatus status) {
 } // namespace
 
 Executable::Executable(std::unique_ptr<State> state) : state(std::move(state)) {}
-Executable::~Executable() = default;
+Executable::~Executable() {
+  // All entries share them.
+  if (!state->code.empty() && state->code.front().entry->kernels)
+    saccade_cuda_unload(state->code.front().entry->kernels);
+}
 
 llvm::ArrayRef<Entry> Executable::entries() const { return state->entries; }
 const SaccadeEntry *Executable::code(llvm::StringRef name) const {
@@ -146,8 +152,7 @@ static llvm::Expected<std::string> takePTX(ModuleOp module, const GPUTarget &tar
   std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
   if (!device)
     return llvm::createStringError("the kernels could not be translated to LLVM IR");
-  for (auto kernels : llvm::make_early_inc_range(module.getOps<gpu::GPUModuleOp>()))
-    kernels.erase();
+  eraseDevice(module);
   return emitPTX(*device, target);
 }
 
@@ -175,6 +180,8 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.target);
   if (!translated)
     return llvm::createStringError("the program could not be translated to LLVM IR");
+  if (options.device)
+    addKernels(*translated, *options.device, state->ptx, "");
   llvm::SmallVector<char, 0> object;
   llvm::raw_svector_ostream os(object);
   if (llvm::Error error = emitObject(*translated, *options.target, os))
@@ -183,8 +190,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   state->times.codegen = watch.lap();
 
   llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> jit = linkObject(
-      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object), "saccade", /*RequiresNullTerminator=*/false),
-      /*forDevice=*/options.device != nullptr);
+      std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object), "saccade", /*RequiresNullTerminator=*/false));
   if (!jit)
     return jit.takeError();
   state->jit = std::move(*jit);

@@ -1,11 +1,11 @@
 //===- KernelRunner.cpp - Who runs the kernels of a program -------------------===//
 //
-// The functions that host code calls, in C, for the runner of the calling thread.
+// The functions that host code calls, in C: the runner of the calling thread stands in for the GPU.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/KernelRunner.h"
 #include "Linker.h"
-#include <cassert>
+#include "saccade/Runtime/CUDA.h"
 
 using namespace saccade;
 
@@ -14,13 +14,21 @@ static thread_local KernelRunner *current = nullptr;
 UseRunner::UseRunner(KernelRunner &runner) : before(current) { current = &runner; }
 UseRunner::~UseRunner() { current = before; }
 
-static KernelRunner &runner() {
-  assert(current && "a program for a device is called without one");
-  return *current;
+SaccadeStatus saccade::callOnDevice(const SaccadeEntry *entry, int32_t device, void **arguments, const char **message) {
+  if (!current)
+    return saccade_cuda_call(entry, device, arguments, message);
+  *message = entry->call(arguments);
+  return SaccadeDone;
 }
 
 void saccade::launchKernel(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes) {
-  runner().launch(name, {words, static_cast<size_t>(count)}, ctas, sharedBytes);
+  if (!current)
+    return saccade_launch(name, words, count, ctas, sharedBytes);
+  current->launch(name, {words, static_cast<size_t>(count)}, ctas, sharedBytes);
 }
-void *saccade::allocateOnDevice(int64_t bytes) { return runner().allocate(bytes); }
-void saccade::releaseOnDevice(void *memory) { runner().release(memory); }
+
+void *saccade::allocateOnDevice(int64_t bytes) {
+  return current ? current->allocate(bytes) : saccade_device_allocate(bytes);
+}
+
+void saccade::releaseOnDevice(void *memory) { current ? current->release(memory) : saccade_device_release(memory); }

@@ -13,7 +13,7 @@
 
 using namespace llvm;
 
-static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit, bool forDevice) {
+static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
   orc::SymbolMap symbols;
   auto add = [&](StringRef name, auto *function) {
     symbols[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
@@ -21,8 +21,11 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit, bool forDevice) {
   };
   add("saccade_parallel_for", &saccade_parallel_for);
   add("saccade_launch", &saccade::launchKernel);
-  add("saccade_allocate", forDevice ? &saccade::allocateOnDevice : &saccade_allocate);
-  add("saccade_release", forDevice ? &saccade::releaseOnDevice : &saccade_release);
+  add("saccade_allocate", &saccade_allocate);
+  add("saccade_release", &saccade_release);
+  add("saccade_cuda_call", &saccade::callOnDevice);
+  add("saccade_device_allocate", &saccade::allocateOnDevice);
+  add("saccade_device_release", &saccade::releaseOnDevice);
   add("saccade_entry_call", &saccade_entry_call);
   add("saccade_entry_shapes", &saccade_entry_shapes);
   add("saccade_entry_message", &saccade_entry_message);
@@ -35,7 +38,7 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit, bool forDevice) {
   return symbols;
 }
 
-Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<MemoryBuffer> object, bool forDevice) {
+Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<MemoryBuffer> object) {
   Expected<std::unique_ptr<orc::LLJIT>> jit =
       orc::LLJITBuilder()
           // Our objects have neither constructors nor thread-local data, so no platform support is needed.
@@ -48,7 +51,7 @@ Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<Memory
   if (!jit)
     return jit.takeError();
   orc::JITDylib &library = (*jit)->getMainJITDylib();
-  if (Error error = library.define(orc::absoluteSymbols(runtimeSymbols(**jit, forDevice))))
+  if (Error error = library.define(orc::absoluteSymbols(runtimeSymbols(**jit))))
     return error;
   if (Error error = (*jit)->addObjectFile(std::move(object)))
     return error;

@@ -25,8 +25,8 @@ static constexpr llvm::StringLiteral rules = R"(
  * anything after "out of memory". The text belongs to the library and is valid until the thread's next call. Several
  * threads may call at once.
  *
- * A tensor is a DLTensor (below) in the memory of the CPU, of the element type and number of dimensions that its
- * comment says; "?" stands for any extent. Element 0 is at data + byte_offset. Strides count elements: NULL is compact
+ * A tensor is a DLTensor (below), in the memory of the CPU where nothing else is said, of the element type and number
+ * of dimensions that its comment says; "?" stands for any extent. Element 0 is at data + byte_offset. Strides count elements: NULL is compact
  * and row-major, those of inputs may be 0 or negative, those of results are positive and lead to every element once,
  * and those of dimensions of extent 0 or 1 are ignored.
  * In a DLDataType f32 is {kDLFloat, 32, 1} (f16 and f64 alike), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
@@ -36,6 +36,14 @@ static constexpr llvm::StringLiteral rules = R"(
  * The library needs no set-up and may be renamed. Python calls the same functions through TVM-FFI:
  *   tvm_ffi.load_module("LIBRARY.so").F(inputs..., results...)
  */
+)";
+
+static constexpr llvm::StringLiteral stream = R"(
+/* The library runs on an NVIDIA GPU. All tensors are in the memory of one ({kDLCUDA, its number}); a call returns when
+ * its work is under way on a stream: the CUstream (cudaStream_t) that this thread has set here, or after NULL the one
+ * that TVM-FFI has for the device, PyTorch's current one where PyTorch's tensors are passed, else the default stream.
+ * Calls may be captured into a CUDA graph. Messages tell of a missing or old driver too, and of its errors. */
+void saccade_set_stream(void *stream);
 )";
 
 static constexpr llvm::StringLiteral threads = R"(
@@ -164,7 +172,7 @@ static std::string includeGuard(StringRef fileName) {
   return guard;
 }
 
-std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, StringRef fileName) {
+std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, StringRef fileName, bool hasKernels) {
   LibraryInterface result;
   SmallVector<func::FuncOp> functions;
   for (auto function : program.getOps<func::FuncOp>()) {
@@ -190,7 +198,7 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
      << embedded::dlTensorHeader() << "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
   for (func::FuncOp function : functions)
     Prototypes(function, os).print();
-  os << threads;
+  os << (hasKernels ? stream : threads);
   os << "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return result;
 }

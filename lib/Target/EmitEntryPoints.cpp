@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
+#include "saccade/Target/Device.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Target/Passes.h"
 #include "llvm/ADT/MapVector.h"
@@ -27,7 +29,9 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 constexpr llvm::StringLiteral runtimeSymbols[] = {
     "saccade_parallel_for",  "saccade_allocate",           "saccade_release",    "saccade_set_threads",
     "saccade_threads",       "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
-    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1"};
+    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1",     "saccade_launch",
+    "saccade_cuda_call",     "saccade_cuda_unload",        "saccade_set_stream",     "saccade_device_allocate",
+    "saccade_device_release"};
 
 /// The symbols that an entry exports.
 struct Exports {
@@ -67,11 +71,16 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     if (failed(checkExports(entries)) || failed(makeInternal(entries)))
       return signalPassFailure();
 
+    bool isForGPU = !getOperation().getOps<mlir::gpu::GPUModuleOp>().empty();
+    if (isForGPU && failed(takeDeviceMemory()))
+      return signalPassFailure();
+
     EntryBuilder builder(getOperation());
+    LLVM::GlobalOp kernels = isForGPU ? builder.declareKernels() : LLVM::GlobalOp();
     for (auto &[name, entry] : entries) {
       Exports exports(name);
-      LLVM::GlobalOp table =
-          builder.emitTable(entry, levelOf(*cpu), exports.table, builder.emitCall(entry), builder.emitShapes(entry));
+      LLVM::GlobalOp table = builder.emitTable(entry, levelOf(*cpu), exports.table, builder.emitCall(entry),
+                                               builder.emitShapes(entry), kernels);
       builder.emitPlainFace(entry, exports.call, table, /*isShapes=*/false);
       builder.emitPlainFace(entry, exports.shapes, table, /*isShapes=*/true);
       builder.emitTVMFFIFace(entry, exports.tvmFFI, table);
@@ -139,6 +148,17 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
           return error << ", which is a function of the runtime; give the entry another name";
         return error << ", and so does entry '" << owner->second << "'; give one of them another name";
       }
+    return success();
+  }
+
+  /// What the host code of a program for a GPU allocates is the GPU's memory: the host computes nothing on tensors.
+  LogicalResult takeDeviceMemory() {
+    SymbolTable symbols(getOperation());
+    for (auto [ours, device] : {std::pair("saccade_allocate", "saccade_device_allocate"),
+                                std::pair("saccade_release", "saccade_device_release")})
+      if (auto function = symbols.lookup<LLVM::LLVMFuncOp>(ours); function && function.isExternal())
+        if (failed(symbols.rename(function, device)))
+          return failure();
     return success();
   }
 

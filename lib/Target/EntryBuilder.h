@@ -49,9 +49,12 @@ public:
   /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, wanted,
   /// extents...) through its first argument; number 0 means that all is well.
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
-  /// The SaccadeEntry under `symbol`, for code of that level.
+  /// Declares the SaccadeKernels of a program for a GPU, which come once they are compiled.
+  mlir::LLVM::GlobalOp declareKernels();
+  /// The SaccadeEntry under `symbol`, for code of that level; `kernels` is null for a CPU.
   mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeLevel level, llvm::StringRef symbol,
-                                 mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes);
+                                 mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes,
+                                 mlir::LLVM::GlobalOp kernels);
   /// const char *`symbol`(const DLTensor *or scalar..., DLTensor *...), or with `isShapes` (inputs..., int64_t *sizes).
   void emitPlainFace(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
   /// int32_t `symbol`(void *, const TVMFFIAny *args, int32_t count, TVMFFIAny *result).

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
+#include "saccade/Target/Device.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "saccade-c/DLTensor.h"
@@ -59,8 +60,17 @@ Value EntryBuilder::createExtents(Location loc, ArrayRef<int64_t> extents) {
   return addressOf(loc, global);
 }
 
+LLVM::GlobalOp EntryBuilder::declareKernels() {
+  OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
+  // Of its layout only whoever defines it knows.
+  auto global = LLVM::GlobalOp::create(outside, module.getLoc(), outside.getI8Type(), /*isConstant=*/false,
+                                       LLVM::Linkage::External, kernelsSymbol, Attribute());
+  symbols.insert(global);
+  return global;
+}
+
 LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel level, StringRef symbol,
-                                       LLVM::LLVMFuncOp call, LLVM::LLVMFuncOp shapes) {
+                                       LLVM::LLVMFuncOp call, LLVM::LLVMFuncOp shapes, LLVM::GlobalOp kernels) {
   Location loc = entry.loc();
   MLIRContext *context = module.getContext();
   Type i8 = builder.getI8Type(), i16 = builder.getI16Type();
@@ -84,13 +94,16 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel lev
     return array;
   });
 
-  // version, num_inputs, num_results, level, name, values, call, shapes
-  auto entryType = LLVM::LLVMStructType::getLiteral(context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer});
+  // version, num_inputs, num_results, level, name, values, call, shapes, kernels, next
+  auto entryType = LLVM::LLVMStructType::getLiteral(
+      context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer, pointer, pointer});
   return createConstant(loc, symbol, entryType, LLVM::Linkage::External, [&] {
+    Value null = LLVM::ZeroOp::create(builder, loc, pointer);
     return createStruct(loc, entryType,
                         {constant(loc, i32, SACCADE_ENTRY_VERSION), constant(loc, i32, entry.numInputs()),
                          constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, level), text(entry.name),
                          addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
-                         LLVM::AddressOfOp::create(builder, loc, shapes)});
+                         LLVM::AddressOfOp::create(builder, loc, shapes), kernels ? addressOf(loc, kernels) : null,
+                         null});
   });
 }

@@ -64,10 +64,12 @@ private:
 } // namespace
 
 /// The names that others see. All else stays inside, so that no two artifacts of a process meet.
-static std::string versionScript(ArrayRef<std::string> entries) {
+static std::string versionScript(ArrayRef<std::string> entries, bool hasKernels) {
   std::string script = "{ global:\n";
   for (const std::string &entry : entries)
     script += formatv("saccade_{0};\nsaccade_{0}_shapes;\n__saccade_entry_{0};\n__tvm_ffi_{0};\n", entry);
+  if (hasKernels)
+    script += "saccade_set_stream;\n";
   return script + "saccade_set_threads;\nsaccade_threads;\nsaccade_runtime_v1;\nlocal: *; };\n";
 }
 
@@ -86,7 +88,8 @@ static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
   return text;
 }
 
-Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries) {
+Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries,
+                                                              bool hasKernels) {
   Expected<PrivateFolder> made = PrivateFolder::create();
   if (!made)
     return made.takeError();
@@ -98,7 +101,7 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
   for (auto [name, content] : inputs)
     if (Error error = folder.write(name, content))
       return error;
-  if (Error error = folder.write("exports", versionScript(entries)))
+  if (Error error = folder.write("exports", versionScript(entries, hasKernels)))
     return error;
   // What the runtimes of several artifacts share is left open for another one's definition; every other reference
   // stays inside, also where the host loads artifacts with equal names into one scope.

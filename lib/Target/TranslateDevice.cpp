@@ -116,3 +116,8 @@ llvm::Expected<std::string> saccade::emitPTX(llvm::Module &module, const GPUTarg
   passes.run(module);
   return text.str().str();
 }
+
+void saccade::eraseDevice(ModuleOp program) {
+  for (auto device : llvm::make_early_inc_range(program.getOps<mlir::gpu::GPUModuleOp>()))
+    device.erase();
+}

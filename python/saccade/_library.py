@@ -114,7 +114,7 @@ def library() -> ctypes.CDLL:
 
 
 # SaccadeResult, but for SACCADE_REFUSED.
-_ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError}
+_ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError, 6: RuntimeError}
 
 
 def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoReturn:

@@ -89,10 +89,10 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 2, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
+// Version 3, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
-// TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr)>
-// TABLE:         constant(2 : i32)
+// TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr)>
+// TABLE:         constant(3 : i32)
 // TABLE-NEXT:    constant(3 : i32)
 // TABLE-NEXT:    constant(1 : i32)
 // TABLE-NEXT:    constant(1 : i32)

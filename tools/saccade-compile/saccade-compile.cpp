@@ -35,6 +35,7 @@ struct Options {
   bool explain = false;
   std::vector<GivenSize> sizes;
   std::vector<std::string> plugins;
+  std::vector<const GPUTarget *> architectures; ///< of a program for GPUs
   CompileOptions compile;
 };
 
@@ -76,11 +77,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU or a GPU");
   line.positional(options.input);
   line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
-  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(), options.target);
+  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
+             ", several with --emit=so: sm_75,sm_80",
+             options.target);
   std::string kind;
   line.value("emit", "KIND",
              "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
-             "header) or header (only that); for a GPU mlir, llvm, ptx (the default) or cubin (by NVIDIA's ptxas)",
+             "header) or header (only that); for a GPU mlir, llvm, ptx (the default), cubin (by NVIDIA's ptxas), so or header",
              kind);
   line.value("header", "FILE", "Where --emit=so writes the C header; beside the library, ending in .h, by default",
              options.header);
@@ -89,7 +92,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
-  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin; else it is looked for on the PATH", options.assembler);
+  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; else it is looked for on the PATH", options.assembler);
   line.flag("explain", "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
                        "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",
             options.explain);
@@ -102,6 +105,14 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
 
+  llvm::SmallVector<llvm::StringRef> targets;
+  llvm::StringRef(options.target).split(targets, ',');
+  for (llvm::StringRef name : targets)
+    if (const GPUTarget *architecture = lookupGPUTarget(name))
+      options.architectures.push_back(architecture);
+    else if (targets.size() > 1)
+      return line.usageError("--target takes several GPUs only, and '" + name + "' is none of " + gpuTargetNames());
+  bool hasKernels = !options.architectures.empty();
   auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
   std::string stages = llvm::join(stageNames(), ", ");
   if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))
@@ -114,7 +125,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return std::nullopt;
   options.emit = llvm::StringSwitch<std::optional<Emit>>(kind)
                      .Case("", stopsEarly                      ? Emit::MLIR
-                               : lookupGPUTarget(options.target) ? Emit::PTX
+                               : hasKernels                      ? Emit::PTX
                                                                  : Emit::Object)
                      .Case("mlir", Emit::MLIR)
                      .Case("llvm", Emit::LLVM)
@@ -128,8 +139,9 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   if (!options.emit)
     return line.usageError("unknown kind of output '" + kind + "', expected " + kinds);
   bool isForGPU = options.emit == Emit::PTX || options.emit == Emit::Cubin;
-  bool isForBoth = options.emit == Emit::MLIR || options.emit == Emit::LLVM;
-  if (!isForBoth && isForGPU != (lookupGPUTarget(options.target) != nullptr))
+  bool isLibrary = options.emit == Emit::SharedLibrary || options.emit == Emit::Header;
+  bool isForBoth = options.emit == Emit::MLIR || options.emit == Emit::LLVM || isLibrary;
+  if ((!isForBoth && isForGPU != hasKernels) || (!isLibrary && targets.size() > 1))
     return line.usageError("--emit=" + kind + " does not go with --target=" + options.target);
   if (stopsEarly && options.emit != Emit::MLIR)
     return line.usageError("--stop-after leaves MLIR; it cannot go with --emit=" + kind);
@@ -152,16 +164,19 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   return std::nullopt;
 }
 
-/// Fills in where ptxas is; false after an explanation.
-static bool findAssembler(std::string &path) {
+/// Fills in where ptxas is; false after an explanation, which is a warning where PTX will do.
+static bool findAssembler(std::string &path, bool isNeeded) {
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(path.empty() ? "ptxas" : path);
   bool isThere = found && llvm::sys::fs::can_execute(*found);
   if (isThere)
     path = *found;
+  else if (path.empty() && !isNeeded)
+    llvm::errs() << tool << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library holds PTX only, which the "
+                            "driver compiles at the first call\n";
   else
     llvm::errs() << tool << ": error: cannot find '" << (path.empty() ? "ptxas" : path)
                  << "', NVIDIA's assembler; install it (PyPI: nvidia-cuda-nvcc), name it with --ptxas, or write PTX\n";
-  return isThere;
+  return isThere || (path.empty() && !isNeeded);
 }
 
 /// Makes the output for a GPU.
@@ -232,6 +247,66 @@ static llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::
   return llvm::Error::success();
 }
 
+/// Links the host code of one program, compiled for each architecture, with kernels for all of them.
+static llvm::Error compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
+                                  llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+  llvm::LLVMContext context;
+  std::vector<std::unique_ptr<llvm::Module>> hosts;
+  for (const GPUTarget *architecture : options.architectures) {
+    mlir::OwningOpRef<mlir::ModuleOp> module = program.clone();
+    CompileOptions compile = options.compile;
+    compile.device = architecture;
+    if ((isRefused = failed(runPipeline(*module, compile))))
+      return llvm::Error::success();
+    llvm::LLVMContext deviceContext;
+    std::unique_ptr<llvm::Module> device = translateDevice(*module, deviceContext, *architecture);
+    if (!device)
+      return llvm::createStringError("the kernels could not be translated to LLVM IR");
+    llvm::Expected<std::string> ptx = emitPTX(*device, *architecture);
+    if (!ptx)
+      return ptx.takeError();
+    Cubin cubin;
+    if (!options.assembler.empty()) {
+      llvm::Expected<Cubin> assembled = assemble(*ptx, *architecture, options.assembler);
+      if (!assembled)
+        return assembled.takeError();
+      cubin = std::move(*assembled);
+    }
+    eraseDevice(*module);
+    std::unique_ptr<llvm::Module> host = translate(*module, context, *compile.target);
+    if (!host)
+      return llvm::createStringError("the program could not be translated to LLVM IR");
+    addKernels(*host, *architecture, *ptx, cubin.bytes);
+    hosts.push_back(std::move(host));
+  }
+  std::unique_ptr<llvm::Module> joined = std::move(hosts.front());
+  hosts.erase(hosts.begin());
+  if (llvm::Error error = joinArchitectures(*joined, std::move(hosts), entries))
+    return error;
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream os(object);
+  if (llvm::Error error = emitObject(*joined, *options.compile.target, os))
+    return error;
+  llvm::Expected<llvm::SmallVector<char, 0>> library =
+      linkSharedLibrary(llvm::StringRef(object.data(), object.size()), entries, /*hasKernels=*/true);
+  if (!library)
+    return library.takeError();
+  into.append(library->begin(), library->end());
+  return llvm::Error::success();
+}
+
+/// Compiles and makes the output; nothing where the program `isRefused`.
+static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
+                           llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+  if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
+    return compileLibrary(program, options, entries, into, isRefused);
+  isRefused = failed(runPipeline(program, options.compile));
+  // A header is written of programs only that compile.
+  if (isRefused || !options.emit || options.emit == Emit::Header)
+    return llvm::Error::success();
+  return produce(program, options, entries, into);
+}
+
 static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {
   llvm::errs() << tool << ": error: cannot write '" << path << "': " << llvm::toString(std::move(error)) << '\n';
   return ExitFile;
@@ -274,9 +349,13 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   registerPasses();
   if (std::optional<ExitCode> code = parseOptions(arguments, options))
     return *code;
-  if (ExitCode code = chooseTarget(tool, options.target, options.compile))
+  if (!options.architectures.empty())
+    options.compile.device = options.architectures.front();
+  else if (ExitCode code = chooseTarget(tool, options.target, options.compile))
     return code;
-  if (options.emit == Emit::Cubin && !findAssembler(options.assembler))
+  bool isLibrary = options.emit == Emit::SharedLibrary;
+  bool hasKernels = !options.architectures.empty();
+  if (hasKernels && (isLibrary || options.emit == Emit::Cubin) && !findAssembler(options.assembler, !isLibrary))
     return ExitUnsupported;
   for (const std::string &plugin : options.plugins)
     if (ExitCode code = loadPassPlugin(tool, plugin))
@@ -292,7 +371,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
       name = options.input;
       llvm::sys::path::replace_extension(name, "h");
     }
-    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), llvm::sys::path::filename(name));
+    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), llvm::sys::path::filename(name), hasKernels);
     if (!found)
       return ExitRefused;
     interface = std::move(*found);
@@ -308,19 +387,18 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   llvm::SmallString<0> output;
   {
     Progress progress("compiling " + options.input);
-    // A header is written of programs only that compile.
-    if (failed(runPipeline(source.module(), options.compile)))
+    bool isRefused = false;
+    llvm::Error error = compile(source.module(), options, interface.entries, output, isRefused);
+    if (isRefused)
       return ExitRefused;
     if (explanation)
       report(*explanation, source.module(), options);
-    if (options.emit && options.emit != Emit::Header) {
-      llvm::Error error = produce(source.module(), options, interface.entries, output);
+    if (error) {
       if (error.isA<llvm::FileError>()) {
         llvm::errs() << tool << ": error: linking needs temporary files: " << llvm::toString(std::move(error)) << '\n';
         return ExitFile;
       }
-      if (error)
-        reportInternalError(llvm::toString(std::move(error)));
+      reportInternalError(llvm::toString(std::move(error)));
     }
   }
   if (!options.emit)

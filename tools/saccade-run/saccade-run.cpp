@@ -1,5 +1,6 @@
 //===- saccade-run.cpp - Compiles a program and runs it -----------------------===//
 #include "Arguments.h"
+#include "OnGPU.h"
 #include "Report.h"
 #include "Simulate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,8 +53,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
   line.value("device", "NAME",
-             "Where to run: cpu, or ptxsim: kernels for a GPU (sm_80 unless --target says another) on a simulator that "
-             "checks every access",
+             "Where to run: cpu; cuda: the first NVIDIA GPU, with kernels for sm_80 unless --target says another; or "
+             "ptxsim: such kernels on a simulator that checks every access",
              options.device);
   line.value("kernels", "FILE.ptx", "With --device=ptxsim: kernels to run instead of those that are compiled",
              options.kernels);
@@ -61,19 +62,19 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
-  bool isSimulated = options.device == "ptxsim";
-  if (!isSimulated && options.device != "cpu")
-    return line.usageError("unknown device '" + options.device + "', expected cpu or ptxsim");
-  if (isSimulated && options.target == "host")
+  bool isSimulated = options.device == "ptxsim", hasKernels = isSimulated || options.device == "cuda";
+  if (!hasKernels && options.device != "cpu")
+    return line.usageError("unknown device '" + options.device + "', expected cpu, cuda or ptxsim");
+  if (hasKernels && options.target == "host")
     options.target = "sm_80";
   bool isForGPU = lookupGPUTarget(options.target) != nullptr;
-  if (isSimulated ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
+  if (hasKernels ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
     return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
   if (!isSimulated && (options.explain || !options.kernels.empty()))
     return line.usageError((options.explain ? "--explain" : "--kernels") +
                            llvm::StringRef(" goes with --device=ptxsim only"));
-  if (isSimulated && options.time)
-    return line.usageError("--time goes with --device=cpu only: a simulator has no speed");
+  if (hasKernels && options.time)
+    return line.usageError("--time goes with --device=cpu only");
   return std::nullopt;
 }
 
@@ -217,8 +218,10 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Launches launches;
   {
     Progress progress("running @" + call.entry.name);
-    if (llvm::Error error = compile.device ? simulate(call, kernels, arguments, results, launches)
-                                           : executable->call(call.entry, call.inputs, call.outputs))
+    llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, arguments, results, launches)
+                        : compile.device           ? runOnGPU(call, arguments, results)
+                                                   : executable->call(call.entry, call.inputs, call.outputs);
+    if (error)
       return report(std::move(error), ExitRefused);
   }
   if (options.explain)

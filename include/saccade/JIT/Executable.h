@@ -39,7 +39,7 @@ struct Entry {
   std::string signature() const;
 };
 
-/// A tensor in the caller's memory, or a scalar (no extents).
+/// A tensor in the caller's memory, or a scalar (no extents). Of a program for a GPU, memory of the first GPU (cuda:0).
 struct Buffer {
   void *data;                                 ///< of element 0; null is refused unless the tensor is empty
   llvm::SmallVector<int64_t, 4> sizes = {};   ///< extents
@@ -95,7 +95,7 @@ public:
   const CompileTimes &compileTimes() const;
   /// Size of the object file, in bytes.
   size_t codeBytes() const;
-  /// The kernels of a program for a GPU, which a KernelRunner runs while an entry is called; empty for a CPU.
+  /// The kernels of a program for a GPU, as a KernelRunner takes them; empty for a CPU.
   llvm::StringRef ptx() const;
   /// Which these are.
   llvm::ArrayRef<KernelInfo> kernels() const;

@@ -8,8 +8,8 @@
 
 namespace saccade {
 
-/// A device. The host code of a program that was compiled for one asks it to run kernels and for memory; what the host
-/// code has in its hands are addresses on the device.
+/// What stands in for a GPU. The host code of a program that was compiled for one asks it to run kernels and for memory;
+/// what the host code has in its hands are addresses on the device.
 class KernelRunner {
 public:
   virtual ~KernelRunner() = default;

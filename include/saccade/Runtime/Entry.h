@@ -26,7 +26,7 @@ typedef struct SaccadeValueType {
 } SaccadeValueType;
 
 /* Of the table's layout and meaning; `version` and `name` stay where they are in all of them. */
-#define SACCADE_ENTRY_VERSION 2
+#define SACCADE_ENTRY_VERSION 3
 
 /* The x86-64 ISA levels of --target, each with all before it. */
 typedef enum SaccadeLevel {
@@ -36,7 +36,32 @@ typedef enum SaccadeLevel {
   SaccadeLevelV4BF16 = 3, /* AVX512_BF16 */
 } SaccadeLevel;
 
-typedef struct SaccadeEntry {
+/* How a call ended. */
+typedef enum SaccadeStatus {
+  SaccadeDone = 0,
+  SaccadeTypeError = 1,    /* kind or number of arguments, element type, number of dimensions, device */
+  SaccadeValueError = 2,   /* extents, missing data */
+  SaccadeOutOfMemory = 3,  /* the results hold anything; what the call allocated is released */
+  SaccadeUnsupported = 5,  /* processor, GPU, driver or this runtime is not what the code was compiled for */
+  SaccadeDeviceFailed = 6, /* the GPU's driver reports an error, maybe of earlier work; the results hold anything */
+} SaccadeStatus;
+
+typedef struct SaccadeEntry SaccadeEntry;
+
+/* The kernels of a program for one GPU architecture. All entries of that program point to it. */
+typedef struct SaccadeKernels {
+  /* Runs an entry on a device, once its arguments are right: saccade_cuda_call. */
+  SaccadeStatus (*call)(const SaccadeEntry *entry, int32_t device, void **args, const char **message);
+  const char *ptx;      /* ends with a 0 */
+  const void *cubin;    /* the same, assembled; NULL: none */
+  int32_t architecture; /* 80: sm_80 */
+  int32_t is_exact;     /* 1: for this architecture alone, as sm_90a is; else PTX goes for all later ones too */
+  int32_t cta_threads;  /* of every launch */
+  int32_t reserved;
+  void *loaded; /* the runtime's; NULL at first */
+} SaccadeKernels;
+
+struct SaccadeEntry {
   int32_t version; /* SACCADE_ENTRY_VERSION; calls of any other are refused */
   int32_t num_inputs, num_results;
   int32_t level;                  /* SaccadeLevel that the processor must have */
@@ -49,7 +74,9 @@ typedef struct SaccadeEntry {
    * its 0, by the words that stand before what was wanted: "", "at least ". */
   const char *(*call)(void **args);
   const char *(*shapes)(void **args, int64_t *sizes);
-} SaccadeEntry;
+  SaccadeKernels *kernels;  /* NULL: a program for the CPU. Else tensors are on a GPU, and so is what `call` runs */
+  const SaccadeEntry *next; /* the same entry for another architecture of GPUs; NULL: none */
+};
 
 /* One argument of a call, laid out as TVM-FFI's TVMFFIAny. */
 typedef struct SaccadeArgument {
@@ -71,17 +98,9 @@ typedef enum SaccadeArgumentKind {
   SaccadeArgumentTensorObject = 70, /* pointer: TVM-FFI's tensor object, whose DLTensor stands at byte 24 */
 } SaccadeArgumentKind;
 
-/* How a call ended. */
-typedef enum SaccadeStatus {
-  SaccadeDone = 0,
-  SaccadeTypeError = 1,   /* kind or number of arguments, element type, number of dimensions, device */
-  SaccadeValueError = 2,  /* extents, missing data */
-  SaccadeOutOfMemory = 3, /* the results hold anything; what the call allocated is released */
-  SaccadeUnsupported = 5, /* the processor, or this runtime, is not what the code was compiled for */
-} SaccadeStatus;
-
 /* Checks the arguments and runs the entry: inputs, then results, which are the caller's memory, must have the extents
- * that saccade_entry_shapes gives, and overlap neither one another nor an input. Several threads may call at once. */
+ * that saccade_entry_shapes gives, and overlap neither one another nor an input. Several threads may call at once. On a
+ * GPU the work is under way when it returns, on the stream that docs/gpu.md tells of. */
 SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count);
 
 /* Checks the inputs and writes the extents of all results, one result after the other. `args` may go on with results,
@@ -94,7 +113,7 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
 const char *saccade_entry_message(void);
 
 /* saccade_entry_call as TVM-FFI wants it: 0, or -1 with the error raised there (TypeError, ValueError, MemoryError,
- * NotImplementedError).
+ * NotImplementedError, RuntimeError).
  * `args` are TVMFFIAny, `result` is set to None. */
 int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, int32_t count, void *result);
 

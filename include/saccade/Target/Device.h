@@ -37,6 +37,9 @@ std::vector<KernelInfo> listKernels(mlir::ModuleOp program);
 /// The PTX of a translated device module, which must not be used afterwards.
 llvm::Expected<std::string> emitPTX(llvm::Module &module, const GPUTarget &target);
 
+/// Takes the device module out of a compiled program: what is left is host code.
+void eraseDevice(mlir::ModuleOp program);
+
 /// What the assembler says of a kernel.
 struct KernelReport {
   std::string name;
@@ -55,6 +58,18 @@ struct Cubin {
 
 /// Runs NVIDIA's assembler `ptxas` (the path of the program) on `ptx`. An error with its own words where it refuses it.
 llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas);
+
+/// Puts the kernels for `target` into the translated host code of a program, whose tables of entries point to them.
+/// `cubin` may be empty.
+void addKernels(llvm::Module &host, const GPUTarget &target, llvm::StringRef ptx, llvm::StringRef cubin);
+
+/// The symbol of these kernels, of the type SaccadeKernels (include/saccade/Runtime/Entry.h).
+inline constexpr llvm::StringLiteral kernelsSymbol = "saccade.kernels";
+
+/// Joins the host code of one program for several architectures, each with its kernels, into the first of them: its
+/// entries know the others' as their alternatives.
+llvm::Error joinArchitectures(llvm::Module &into, std::vector<std::unique_ptr<llvm::Module>> others,
+                              llvm::ArrayRef<std::string> entries);
 
 /// Reads what `ptxas -v` printed.
 void readAssemblerLog(llvm::StringRef log, Cubin &into);

@@ -17,7 +17,10 @@ def EmitEntryPoints : Pass<"attn-emit-entry-points", "::mlir::ModuleOp"> {
       `const char *saccade_f_shapes(inputs..., int64_t *sizes)`, described in `docs/calling.md`;
     - `int32_t __tvm_ffi_f(void *, const TVMFFIAny *, int32_t, TVMFFIAny *)`.
 
-    These only pack their arguments: the runtime checks every call from the table. All else becomes internal, and is
+    A program with a device module gets the tables of one for a GPU: they point to `saccade.kernels`, which whoever
+    compiles the device module defines, and its host code allocates memory of the GPU.
+
+    The faces only pack their arguments: the runtime checks every call from the table. All else becomes internal, and is
     renamed where it has a name that is needed. Refused are entries whose symbols meet one another or the runtime's,
     and values of types that cannot cross the border.
   }];

@@ -17,6 +17,7 @@ namespace {
 struct Place {
   const SaccadeEntry &entry;
   int32_t index;
+  DLDevice device = {};
 
   const SaccadeValueType &type() const { return entry.values[index]; }
 };
@@ -25,6 +26,24 @@ struct Place {
 constexpr int64_t tensorObjectHeader = 24;
 
 } // namespace
+
+/// The tensor of an argument; null where it is none.
+static const DLTensor *asTensor(const SaccadeArgument &argument) {
+  bool isObject = argument.kind == SaccadeArgumentTensorObject;
+  if ((!isObject && argument.kind != SaccadeArgumentDLTensor) || !argument.value.pointer)
+    return nullptr;
+  return reinterpret_cast<const DLTensor *>(static_cast<const char *>(argument.value.pointer) +
+                                            (isObject ? tensorObjectHeader : 0));
+}
+
+static DLDevice makeDevice(int32_t type, int32_t id) {
+  DLDevice device;
+  device.device_type = static_cast<decltype(device.device_type)>(type);
+  device.device_id = id;
+  return device;
+}
+
+static bool isOn(DLDevice device, int32_t type) { return static_cast<int32_t>(device.device_type) == type; }
 
 #define REFUSE(STATUS, ...) return refuseValue(STATUS, place.entry, place.index, __VA_ARGS__)
 
@@ -70,8 +89,9 @@ static SaccadeStatus convertReal(Place place, const SaccadeArgument &argument, i
 /// Type, device and rank: what does not depend on how large the tensor is.
 static SaccadeStatus checkKind(Place place, const DLTensor &tensor) {
   const SaccadeValueType &type = place.type();
-  if (static_cast<int32_t>(tensor.device.device_type) != kDLCPU)
-    REFUSE(SaccadeTypeError, "on %s, wanted cpu", describe(tensor.device).text);
+  int32_t wanted = static_cast<int32_t>(place.device.device_type);
+  if (!isOn(tensor.device, wanted) || (wanted != kDLCPU && tensor.device.device_id != place.device.device_id))
+    REFUSE(SaccadeTypeError, "on %s, wanted %s", describe(tensor.device).text, describe(place.device).text);
   DLDataType found = tensor.dtype;
   // Integers are without sign here: the program's ops say how they read them.
   bool sameCode = found.code == type.code || (type.code == kDLInt && found.code == kDLUInt);
@@ -126,13 +146,11 @@ static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64
 
 static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument, int64_t *words, Span &span) {
   const SaccadeValueType &type = place.type();
-  bool isObject = argument.kind == SaccadeArgumentTensorObject;
-  if (!isObject && argument.kind != SaccadeArgumentDLTensor)
+  if (argument.kind != SaccadeArgumentTensorObject && argument.kind != SaccadeArgumentDLTensor)
     REFUSE(SaccadeTypeError, "found %s, wanted a tensor", describeKind(argument.kind));
   if (!argument.value.pointer)
     REFUSE(SaccadeTypeError, "is NULL, wanted a tensor");
-  const auto &tensor = *reinterpret_cast<const DLTensor *>(static_cast<const char *>(argument.value.pointer) +
-                                                           (isObject ? tensorObjectHeader : 0));
+  const DLTensor &tensor = *asTensor(argument);
   if (SaccadeStatus status = checkKind(place, tensor))
     return status;
 
@@ -165,9 +183,19 @@ static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument,
   return SaccadeDone;
 }
 
+DLDevice saccade::runtime::findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count) {
+  if (!entry.kernels)
+    return makeDevice(kDLCPU, 0);
+  for (int32_t i = 0; i < count; ++i)
+    if (const DLTensor *tensor = asTensor(args[i]); tensor && isOn(tensor->device, kDLCUDA))
+      return tensor->device;
+  return makeDevice(kDLCUDA, 0);
+}
+
 SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32_t index,
-                                                const SaccadeArgument &argument, int64_t *words, Span &span) {
-  Place place{entry, index};
+                                                const SaccadeArgument &argument, DLDevice device, int64_t *words,
+                                                Span &span) {
+  Place place{entry, index, device};
   const SaccadeValueType &type = place.type();
   if (type.rank >= 0)
     return convertTensor(place, argument, words, span);

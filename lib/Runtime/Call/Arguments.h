@@ -32,10 +32,12 @@ private:
 /// MLIR's memref descriptor is made of words of eight bytes: {allocated, aligned, offset, sizes[rank], strides[rank]}.
 constexpr int64_t wordsOf(const SaccadeValueType &type) { return type.rank < 0 ? 1 : 3 + 2 * type.rank; }
 
-/// Value `index` of the entry. `words` are those of its type. `extents`, where not null, are wanted instead of the
-/// type's; they are all known.
-SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument, int64_t *words,
-                              Span &span);
+/// The device that all tensors of a call must be on: for a GPU's program that of the first tensor on one.
+DLDevice findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count);
+
+/// Value `index` of the entry, which a tensor must have on `device`. `words` are those of its type.
+SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument, DLDevice device,
+                              int64_t *words, Span &span);
 
 /// Whether a converted result is of the extents that the inputs ask for, and every element has a place of its own.
 SaccadeStatus checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words, const int64_t *extents,

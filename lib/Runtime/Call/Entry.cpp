@@ -13,11 +13,14 @@
 using namespace saccade::runtime;
 
 // Compiled code lays its tables out by these numbers.
-static_assert(sizeof(void *) == 8 && sizeof(SaccadeValueType) == 32 && sizeof(SaccadeEntry) == 48);
+static_assert(sizeof(void *) == 8 && sizeof(SaccadeValueType) == 32 && sizeof(SaccadeEntry) == 64);
 static_assert(offsetof(SaccadeValueType, rank) == 24 && offsetof(SaccadeValueType, code) == 28 &&
               offsetof(SaccadeValueType, bits) == 29);
 static_assert(offsetof(SaccadeEntry, name) == 16 && offsetof(SaccadeEntry, values) == 24 &&
-              offsetof(SaccadeEntry, call) == 32 && offsetof(SaccadeEntry, shapes) == 40);
+              offsetof(SaccadeEntry, call) == 32 && offsetof(SaccadeEntry, shapes) == 40 &&
+              offsetof(SaccadeEntry, kernels) == 48 && offsetof(SaccadeEntry, next) == 56);
+static_assert(sizeof(SaccadeKernels) == 48 && offsetof(SaccadeKernels, architecture) == 24 &&
+              offsetof(SaccadeKernels, loaded) == 40);
 static_assert(sizeof(SaccadeArgument) == 16 && offsetof(SaccadeArgument, value) == 8);
 
 namespace {
@@ -25,7 +28,7 @@ namespace {
 /// What a call needs beside the tensors: pointers to the values, their words, their spans, the extents of results.
 class Frame {
 public:
-  explicit Frame(const SaccadeEntry &entry) {
+  Frame(const SaccadeEntry &entry, DLDevice device) : device(device) {
     int32_t count = entry.num_inputs + entry.num_results;
     int64_t wordCount = 0, extentCount = 0;
     for (int32_t i = 0; i < count; ++i) {
@@ -54,6 +57,7 @@ public:
   Frame(const Frame &) = delete;
   Frame &operator=(const Frame &) = delete;
 
+  const DLDevice device;     ///< that tensors must be on
   void **pointers = nullptr; ///< NULL where memory ran out
   Span *spans = nullptr;
   int64_t *words = nullptr;
@@ -88,7 +92,7 @@ static SaccadeStatus convert(const SaccadeEntry &entry, const SaccadeArgument *a
   for (int32_t i = begin; i < end; ++i) {
     frame.spans[i] = Span();
     frame.pointers[i] = words;
-    if (SaccadeStatus status = convertArgument(entry, i, args[i], words, frame.spans[i]))
+    if (SaccadeStatus status = convertArgument(entry, i, args[i], frame.device, words, frame.spans[i]))
       return status;
     words += wordsOf(entry.values[i]);
   }
@@ -140,16 +144,20 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
     return status;
   if (count != entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/true);
-  Frame frame(*entry);
+  Frame frame(*entry, findDevice(*entry, args, count));
   if (!frame.pointers)
     return refuseMemory(*entry);
   if (SaccadeStatus status = findExtents(*entry, args, frame))
     return status;
   if (SaccadeStatus status = takeResults(*entry, args, frame))
     return status;
-  if (const char *message = entry->call(frame.pointers))
-    return refuse(SaccadeOutOfMemory, *entry, "%s", message);
-  return SaccadeDone;
+  const char *message = nullptr;
+  SaccadeStatus status = SaccadeDone;
+  if (SaccadeKernels *kernels = entry->kernels)
+    status = kernels->call(entry, frame.device.device_id, frame.pointers, &message);
+  else
+    message = entry->call(frame.pointers);
+  return message && !status ? refuse(SaccadeOutOfMemory, *entry, "%s", message) : status;
 }
 
 SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
@@ -158,7 +166,7 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
     return status;
   if (count < entry->num_inputs || count > entry->num_inputs + entry->num_results)
     return refuseCount(*entry, count, /*needsResults=*/false);
-  Frame frame(*entry);
+  Frame frame(*entry, findDevice(*entry, args, count));
   if (!frame.pointers)
     return refuseMemory(*entry);
   if (SaccadeStatus status = findExtents(*entry, args, frame))

@@ -32,7 +32,8 @@ int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, 
     setRaised(status == SaccadeTypeError     ? "TypeError"
               : status == SaccadeValueError  ? "ValueError"
               : status == SaccadeOutOfMemory ? "MemoryError"
-                                             : "NotImplementedError",
+              : status == SaccadeUnsupported ? "NotImplementedError"
+                                             : "RuntimeError",
               saccade_entry_message());
   else // Whoever calls like TVM-FFI without it gets the number and has to look here for the reason.
     fprintf(stderr, "%s\n", saccade_entry_message());

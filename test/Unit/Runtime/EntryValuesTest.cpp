@@ -25,7 +25,9 @@ TEST(Results, EachHasItsExtentsAndItsMemory) {
                               [](void **, int64_t *sizes) -> const char * {
                                 sizes[0] = 2, sizes[1] = 3, sizes[2] = 4;
                                 return nullptr;
-                              }};
+                              },
+                              nullptr,
+                              nullptr};
   signed char memory[100];
   int64_t shapes[3][2] = {{6}, {2}, {3, 4}};
   DLTensor tensors[3] = {};
@@ -75,7 +77,9 @@ template <uint8_t code, uint8_t bits> std::string pass(const char *text, Saccade
                                 scalarWords = {word};
                                 return nullptr;
                               },
-                              [](void **, int64_t *) -> const char * { return nullptr; }};
+                              [](void **, int64_t *) -> const char * { return nullptr; },
+                              nullptr,
+                              nullptr};
   scalarWords.clear();
   return saccade_entry_call(&entry, &argument, 1) == SaccadeDone ? "" : saccade_entry_message();
 }
@@ -128,7 +132,9 @@ TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
                             addresses.push_back(*static_cast<int64_t *>(args[i]));
                           return nullptr;
                         },
-                        [](void **, int64_t *) -> const char * { return nullptr; }};
+                        [](void **, int64_t *) -> const char * { return nullptr; },
+                        nullptr,
+                        nullptr};
   EXPECT_EQ(SaccadeDone, saccade_entry_call(&entry, args.data(), count));
   EXPECT_EQ(std::vector<int64_t>(count, matrix.address()), addresses);
 }
@@ -136,7 +142,7 @@ TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
 TEST(Entry, MessagesThatAreTooLongAreCutOff) {
   std::string text(5000, 'x');
   SaccadeValueType type = {"a", text.c_str(), nullptr, -1, kDLInt, 64, 0};
-  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr};
+  SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr, nullptr, nullptr};
   SaccadeArgument argument = real(1);
   EXPECT_EQ(SaccadeTypeError, saccade_entry_call(&entry, &argument, 1));
   EXPECT_EQ(2047u, strlen(saccade_entry_message()));
@@ -147,7 +153,7 @@ TEST(Entry, WithoutTVMFFITheReasonGoesToStandardError) {
   SaccadeArgument result = real(1);
   testing::internal::CaptureStderr();
   const SaccadeValueType type = floats("a");
-  const SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "alone", &type, nullptr, nullptr};
+  const SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "alone", &type, nullptr, nullptr, nullptr, nullptr};
   EXPECT_EQ(-1, saccade_entry_call_tvm_ffi(&entry, nullptr, 0, &result));
   EXPECT_EQ(SaccadeArgumentNone, result.kind);
   EXPECT_EQ(0, testing::internal::GetCapturedStderr().find("alone: found 0 arguments"));
@@ -161,7 +167,9 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
                         "future",
                         nullptr,
                         [](void **) -> const char * { abort(); },
-                        [](void **, int64_t *) -> const char * { abort(); }};
+                        [](void **, int64_t *) -> const char * { abort(); },
+                        nullptr,
+                        nullptr};
   EXPECT_EQ(saccade_entry_call(&entry, nullptr, 0), SaccadeUnsupported);
   EXPECT_TRUE(
       std::string(saccade_entry_message()).starts_with("future: compiled for target a newer one, this processor has "))
@@ -172,7 +180,8 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
 TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
   // Nothing but the name may be read where the layout is another one: the counts are beyond any memory.
   for (int32_t version : {SACCADE_ENTRY_VERSION - 1, SACCADE_ENTRY_VERSION + 1}) {
-    SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other", nullptr, nullptr, nullptr};
+    SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other",
+                          nullptr, nullptr,       nullptr,       nullptr,   nullptr};
     std::string wanted = "other: compiled for version " + std::to_string(version) +
                          " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
     EXPECT_EQ(SaccadeUnsupported, saccade_entry_call(&entry, nullptr, INT32_MAX / 2 * 2));
@@ -193,7 +202,9 @@ TEST(Entry, LevelOfThisProcessorIsWhatTheCompilerSees) {
                           "at",
                           nullptr,
                           [](void **) -> const char * { return nullptr; },
-                          [](void **, int64_t *) -> const char * { return nullptr; }};
+                          [](void **, int64_t *) -> const char * { return nullptr; },
+                          nullptr,
+                          nullptr};
     words += saccade_entry_call(&entry, nullptr, 0) == SaccadeDone ? '1' : '0';
   }
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");

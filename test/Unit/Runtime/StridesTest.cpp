@@ -24,7 +24,9 @@ std::string check(Words shape, Words strides) {
                               [](void **, int64_t *sizes) -> const char * {
                                 std::copy(wanted.begin(), wanted.end(), sizes);
                                 return nullptr;
-                              }};
+                              },
+                              nullptr,
+                              nullptr};
   DLTensor tensor = {};
   tensor.data = &byte;
   tensor.device.device_type = decltype(tensor.device.device_type)(kDLCPU);

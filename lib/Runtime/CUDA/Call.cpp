@@ -1,0 +1,223 @@
+//===- Call.cpp - A call of an entry on a GPU ---------------------------------===//
+//
+// The host code of an entry runs on the calling thread and puts kernels and memory into the order of one stream: no
+// call waits for the GPU, and a stream that is captured records it.
+//
+//===----------------------------------------------------------------------===//
+#include "../Call/Message.h"
+#include "Loaded.h"
+#include "saccade/Runtime/CUDA.h"
+#include <dlfcn.h>
+
+using namespace saccade::runtime;
+using namespace saccade::runtime::cuda;
+
+namespace {
+
+/// Makes a context of the device current and takes it away again.
+class CurrentContext {
+public:
+  explicit CurrentContext(const Driver &driver) : driver(driver) {}
+  ~CurrentContext() {
+    Context popped;
+    if (hasPushed)
+      (void)driver.contextPop(&popped);
+  }
+  CurrentContext(const CurrentContext &) = delete;
+  CurrentContext &operator=(const CurrentContext &) = delete;
+
+  SaccadeStatus enter(const SaccadeEntry &entry, int32_t ordinal) {
+    int32_t count = 0;
+    Result result = driver.deviceGet(&device, ordinal);
+    if (result == InvalidDevice && driver.deviceGetCount(&count) == Success)
+      return refuse(SaccadeValueError, entry, "a tensor is on cuda:%d, and the NVIDIA driver sees %d GPU%s", ordinal,
+                    count, count == 1 ? "" : "s");
+    Context current = nullptr;
+    Device its = -1;
+    if (result == Success)
+      result = driver.contextGetCurrent(&current);
+    if (result == Success && current)
+      result = driver.contextGetDevice(&its);
+    if (result == Success && (!current || its != device))
+      result = enterPrimary(current);
+    if (result == Success)
+      result = driver.contextGetId(current, &id);
+    return result == Success ? SaccadeDone : refuseResult(entry, driver, result, "entering a context of the GPU");
+  }
+
+  uint64_t id = 0;
+  Device device = 0;
+
+private:
+  Result enterPrimary(Context &context) {
+    static std::atomic<Context> primaries[64]; // kept for good: modules are loaded there
+    bool isKept = device >= 0 && device < 64;
+    context = isKept ? primaries[device].load(std::memory_order_acquire) : nullptr;
+    if (!context) {
+      Lock lock;
+      if (Result result = driver.primaryContextRetain(&context, device); result != Success)
+        return result;
+      if (isKept)
+        primaries[device].store(context, std::memory_order_release);
+    }
+    Result result = driver.contextPush(context);
+    hasPushed = result == Success;
+    return result;
+  }
+
+  const Driver &driver;
+  bool hasPushed = false;
+};
+
+/// A call that is under way on this thread.
+struct Session {
+  const SaccadeEntry &entry;
+  const Driver &driver;
+  Loaded &loaded;
+  Stream stream;
+  SaccadeStatus status = SaccadeDone; ///< of the first thing that went wrong, whose message stands
+};
+
+constinit thread_local Session *session = nullptr;
+constinit thread_local void *chosenStream = nullptr;
+
+using GetStream = void *(*)(int32_t deviceType, int32_t device);
+
+/// TVM-FFI's function for the stream of a device, which it sets to PyTorch's around calls with PyTorch's tensors.
+GetStream findGetStream() {
+  static std::atomic<GetStream> known{nullptr};
+  GetStream function = known.load(std::memory_order_relaxed);
+  if (!function) {
+    function = reinterpret_cast<GetStream>(dlsym(RTLD_DEFAULT, "TVMFFIEnvGetStream"));
+    known.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
+Stream streamFor(int32_t device) {
+  if (chosenStream)
+    return static_cast<Stream>(chosenStream);
+  GetStream getStream = findGetStream();
+  return static_cast<Stream>(getStream ? getStream(kDLCUDA, device) : nullptr);
+}
+
+/// The memory of a device that its calls share. What is released stays in the pool, so that a program which has run
+/// before gets its memory without asking the system.
+Result requirePool(const Driver &driver, Device device, Pool &pool) {
+  static std::atomic<Pool> pools[64];
+  if (device < 0 || device >= 64)
+    return InvalidDevice;
+  if ((pool = pools[device].load(std::memory_order_acquire)))
+    return Success;
+  Lock lock;
+  if ((pool = pools[device].load(std::memory_order_relaxed)))
+    return Success;
+  BesideCapture beside(driver);
+  PoolProperties properties;
+  properties.location = device;
+  uint64_t everything = UINT64_MAX;
+  Result result = driver.poolCreate(&pool, &properties);
+  if (result == Success)
+    result = driver.poolSetAttribute(pool, ReleaseThreshold, &everything);
+  if (result == Success)
+    pools[device].store(pool, std::memory_order_release);
+  return result;
+}
+
+/// Gives empty tensors an address: kernels read all that a row of theirs may need, before they know that there is none.
+SaccadeStatus giveAddresses(const Driver &driver, const SaccadeEntry &entry, Loaded &loaded, void **args) {
+  SaccadeStatus status = SaccadeDone;
+  for (int32_t i = 0; i < entry.num_inputs + entry.num_results; ++i) {
+    // {allocated, aligned, offset, sizes[rank], strides[rank]}
+    auto *descriptor = static_cast<int64_t *>(args[i]);
+    bool isEmpty = false;
+    for (int32_t j = 0; j < entry.values[i].rank; ++j)
+      isEmpty |= descriptor[3 + j] == 0;
+    if (!isEmpty)
+      continue;
+    Address spare = requireSpare(driver, entry, loaded, status);
+    if (!spare)
+      return status;
+    descriptor[0] = descriptor[1] = static_cast<int64_t>(spare);
+  }
+  return SaccadeDone;
+}
+
+} // namespace
+
+SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void **args, const char **message) {
+  SaccadeStatus status = SaccadeDone;
+  const Driver *driver = requireDriver(*entry, status);
+  if (!driver)
+    return status;
+  CurrentContext context(*driver);
+  if ((status = context.enter(*entry, device)))
+    return status;
+  Loaded *loaded = require(*driver, entry, context.id, context.device, status);
+  if (!loaded)
+    return status;
+  if ((status = giveAddresses(*driver, *entry, *loaded, args)))
+    return status;
+  Session here{*entry, *driver, *loaded, streamFor(device)};
+  session = &here;
+  *message = entry->call(args);
+  session = nullptr;
+  return here.status;
+}
+
+void saccade_launch(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes) {
+  if (session->status || ctas <= 0)
+    return;
+  const Driver &driver = session->driver;
+  constexpr int64_t gridLimit = INT32_MAX;
+  if (ctas > gridLimit) {
+    session->status = refuse(SaccadeValueError, session->entry,
+                             "kernel '%s' would need %lld CTAs, a GPU takes %lld: make "
+                             "the batch smaller",
+                             name, static_cast<long long>(ctas), static_cast<long long>(gridLimit));
+    return;
+  }
+  Function function = requireKernel(driver, session->entry, session->loaded, name, sharedBytes, session->status);
+  if (!function)
+    return;
+  // All parameters are words, one behind the other.
+  size_t bytes = static_cast<size_t>(count) * sizeof(int64_t);
+  void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(words), // CU_LAUNCH_PARAM_BUFFER_POINTER
+                   reinterpret_cast<void *>(2), &bytes,                       // CU_LAUNCH_PARAM_BUFFER_SIZE
+                   nullptr};                                                  // CU_LAUNCH_PARAM_END
+  Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,
+                                      1, 1, static_cast<uint32_t>(sharedBytes), session->stream, nullptr, extra);
+  if (result != Success)
+    session->status = refuseResult(session->entry, driver, result, "starting kernel", name);
+}
+
+void *saccade_device_allocate(int64_t bytes) {
+  if (session->status)
+    return nullptr;
+  const Driver &driver = session->driver;
+  Pool pool = nullptr;
+  Address memory = 0;
+  Result result = requirePool(driver, session->loaded.device, pool);
+  if (result == Success)
+    result = driver.allocateFromPool(&memory, static_cast<size_t>(bytes > 0 ? bytes : 1), pool, session->stream);
+  if (result == Success)
+    return reinterpret_cast<void *>(memory);
+  if (result == OutOfMemory)
+    session->status = refuse(SaccadeOutOfMemory, session->entry,
+                             "cuda:%d has no %lld bytes of memory left for it: free "
+                             "some, or make the batch smaller",
+                             session->loaded.device, static_cast<long long>(bytes));
+  else
+    session->status = refuseResult(session->entry, driver, result, "getting memory of the GPU");
+  return nullptr;
+}
+
+void saccade_device_release(void *memory) {
+  if (!memory)
+    return;
+  Result result = session->driver.freeAsync(reinterpret_cast<Address>(memory), session->stream);
+  if (result != Success && !session->status)
+    session->status = refuseResult(session->entry, session->driver, result, "giving memory of the GPU back");
+}
+
+void saccade_set_stream(void *stream) { chosenStream = stream; }

@@ -1,0 +1,132 @@
+//===- Driver.h - The functions of the NVIDIA driver --------------*- C++ -*-===//
+//
+// Our own declarations of the few that are called, by the driver's stable binary interface (CUDA 12.0 and later).
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_RUNTIME_CUDA_DRIVER_H
+#define SACCADE_LIB_RUNTIME_CUDA_DRIVER_H
+
+#include "saccade/Runtime/Entry.h"
+#include <cstddef>
+
+namespace saccade::runtime::cuda {
+
+using Device = int32_t;   ///< CUdevice
+using Address = uint64_t; ///< CUdeviceptr
+struct ContextData;
+struct ModuleData;
+struct FunctionData;
+struct StreamData;
+struct PoolData;
+using Context = ContextData *;
+using Module = ModuleData *;
+using Function = FunctionData *;
+using Stream = StreamData *;
+using Pool = PoolData *;
+
+/// CUresult: the values that are told apart here.
+enum Result : int32_t {
+  Success = 0,
+  OutOfMemory = 2,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  NoBinaryForGPU = 209,
+  JITCompilerNotFound = 221,
+  UnsupportedPTXVersion = 222,
+};
+
+/// CUdevice_attribute
+enum DeviceAttribute : int32_t { GridLimit = 5, CapabilityMajor = 75, CapabilityMinor = 76, SharedLimit = 97 };
+/// CUfunction_attribute
+enum FunctionAttribute : int32_t { StaticShared = 1, DynamicSharedLimit = 8 };
+/// CUjit_option
+enum JITOption : int32_t { ErrorLog = 5, ErrorLogBytes = 6 };
+/// CUmemPool_attribute
+enum PoolAttribute : int32_t { ReleaseThreshold = 4 };
+/// CUstreamCaptureMode: Relaxed lets a thread do what a capture need not know of.
+enum CaptureMode : int32_t { Relaxed = 2 };
+
+/// CUmemPoolProps
+struct PoolProperties {
+  int32_t allocation = 1;   ///< CU_MEM_ALLOCATION_TYPE_PINNED: there is no other
+  int32_t handles = 0;      ///< shared with no other process
+  int32_t locationType = 1; ///< CU_MEM_LOCATION_TYPE_DEVICE
+  int32_t location = 0;
+  void *security = nullptr;
+  uint64_t reserved[8] = {}; ///< no limit, and room for what later versions add
+};
+
+// Member, symbol, parameters. Where a function has had several forms the symbol names one.
+#define SACCADE_CUDA_FUNCTIONS(FUNCTION)                                                                               \
+  FUNCTION(driverGetVersion, "cuDriverGetVersion", (int32_t *version))                                                 \
+  FUNCTION(init, "cuInit", (uint32_t flags))                                                                           \
+  FUNCTION(getErrorName, "cuGetErrorName", (Result result, const char **name))                                         \
+  FUNCTION(getErrorString, "cuGetErrorString", (Result result, const char **text))                                     \
+  FUNCTION(deviceGet, "cuDeviceGet", (Device * device, int32_t ordinal))                                               \
+  FUNCTION(deviceGetCount, "cuDeviceGetCount", (int32_t *count))                                                       \
+  FUNCTION(deviceGetAttribute, "cuDeviceGetAttribute", (int32_t *value, DeviceAttribute attribute, Device device))     \
+  FUNCTION(primaryContextRetain, "cuDevicePrimaryCtxRetain", (Context * context, Device device))                       \
+  FUNCTION(contextGetCurrent, "cuCtxGetCurrent", (Context * context))                                                  \
+  FUNCTION(contextGetDevice, "cuCtxGetDevice", (Device * device))                                                      \
+  FUNCTION(contextGetId, "cuCtxGetId", (Context context, uint64_t *id))                                                \
+  FUNCTION(contextPush, "cuCtxPushCurrent_v2", (Context context))                                                      \
+  FUNCTION(contextPop, "cuCtxPopCurrent_v2", (Context * context))                                                      \
+  FUNCTION(exchangeCaptureMode, "cuThreadExchangeStreamCaptureMode", (CaptureMode * mode))                             \
+  FUNCTION(moduleLoadDataEx, "cuModuleLoadDataEx",                                                                     \
+           (Module * module, const void *image, uint32_t count, JITOption *options, void **values))                    \
+  FUNCTION(moduleUnload, "cuModuleUnload", (Module module))                                                            \
+  FUNCTION(moduleGetFunction, "cuModuleGetFunction", (Function * function, Module module, const char *name))           \
+  FUNCTION(functionGetAttribute, "cuFuncGetAttribute",                                                                 \
+           (int32_t *value, FunctionAttribute attribute, Function function))                                           \
+  FUNCTION(functionSetAttribute, "cuFuncSetAttribute",                                                                 \
+           (Function function, FunctionAttribute attribute, int32_t value))                                            \
+  FUNCTION(launchKernel, "cuLaunchKernel",                                                                             \
+           (Function function, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX, uint32_t blockY,       \
+            uint32_t blockZ, uint32_t sharedBytes, Stream stream, void **parameters, void **extra))                    \
+  FUNCTION(allocate, "cuMemAlloc_v2", (Address * memory, size_t bytes))                                                \
+  FUNCTION(free, "cuMemFree_v2", (Address memory))                                                                     \
+  FUNCTION(poolCreate, "cuMemPoolCreate", (Pool * pool, const PoolProperties *properties))                             \
+  FUNCTION(poolSetAttribute, "cuMemPoolSetAttribute", (Pool pool, PoolAttribute attribute, void *value))               \
+  FUNCTION(allocateFromPool, "cuMemAllocFromPoolAsync", (Address * memory, size_t bytes, Pool pool, Stream stream))    \
+  FUNCTION(freeAsync, "cuMemFreeAsync", (Address memory, Stream stream))
+
+struct Driver {
+#define FUNCTION(member, symbol, parameters) Result(*member) parameters;
+  SACCADE_CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+
+/// The driver of this machine, initialised. Null where there is none that can be used: then `status` is the end of the
+/// call, and its message says what to do. Asked again it tries again.
+const Driver *requireDriver(const SaccadeEntry &entry, SaccadeStatus &status);
+
+/// What a call ends with where the driver gives an error while `doing` ("starting kernel 'x'"): the error's name and
+/// meaning are in the message.
+SaccadeStatus refuseResult(const SaccadeEntry &entry, const Driver &driver, Result result, const char *doing,
+                           const char *object = nullptr);
+
+/// Held wherever the runtime adds to what it keeps of the driver's.
+class Lock {
+public:
+  Lock();
+  ~Lock();
+  Lock(const Lock &) = delete;
+  Lock &operator=(const Lock &) = delete;
+};
+
+/// While it lives this thread may do what the capture of a stream in global mode would forbid.
+class BesideCapture {
+public:
+  explicit BesideCapture(const Driver &driver) : driver(driver) { driver.exchangeCaptureMode(&mode); }
+  ~BesideCapture() { driver.exchangeCaptureMode(&mode); }
+  BesideCapture(const BesideCapture &) = delete;
+  BesideCapture &operator=(const BesideCapture &) = delete;
+
+private:
+  const Driver &driver;
+  CaptureMode mode = Relaxed;
+};
+
+} // namespace saccade::runtime::cuda
+
+#endif // SACCADE_LIB_RUNTIME_CUDA_DRIVER_H

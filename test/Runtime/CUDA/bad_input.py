@@ -1,0 +1,135 @@
+# REQUIRES: numpy
+# RUN: %python %s %S/Inputs %t %build
+"""What can go wrong with a GPU becomes a message that says what to do, and the process goes on."""
+
+import ctypes
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+sys.path.insert(0, sys.argv[1])
+from gpu import Double, Problem, changed, compile_artifact, describe, expect, finish, load, plain_call
+
+inputs, folder = map(pathlib.Path, sys.argv[1:3])
+
+
+def says(message, *words):
+    for word in words:
+        expect(message is not None and word in message, f"'{word}' in '{message}'")
+
+
+def without_driver(artifact):
+    """In a process of its own, which has no double."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        program = (f"import sys; sys.path.insert(0, {sys.argv[1]!r})\n"
+                   "import ctypes, numpy as np\n"
+                   "from gpu import describe, plain_call\n"
+                   f"library = ctypes.CDLL({str(artifact)!r})\n"
+                   "q, o = (describe(4096, np.dtype('f2'), (1, 1, 8, 64)) for _ in range(2))\n"
+                   "o.data = 1 << 20\n"
+                   "print(plain_call(library, 'twice', q, q, q, o))\n")
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        expect(done.returncode == 0, done.stderr)
+        says(done.stdout, "twice: runs on an NVIDIA GPU, and this machine has no driver for one", "libcuda.so.1",
+             "install it, or compile for the CPU")
+
+
+def drivers(artifact):
+    """Old ones, and those that do not start. After each the right one would be taken."""
+    double = Double(sys.argv[3])
+    library, problem = load(artifact, folder, "drivers"), Problem(double)
+    double.set(version=11040)
+    says(problem.attend(library), "attend: the NVIDIA driver is for CUDA 11.4, wanted one for CUDA 12.0 or newer",
+         "update")
+    double.set(version=13000, cuInit=100)
+    says(problem.attend(library), "the NVIDIA driver finds no GPU (CUDA_ERROR_NO_DEVICE", "nvidia-smi")
+    double.set(cuInit=999)
+    says(problem.attend(library), "the NVIDIA driver does not start (CUDA_ERROR_UNKNOWN")
+    double.set(cuInit=0)
+    return double
+
+
+def tensors(double, artifact):
+    """Tensors that are not where they should be."""
+    library, problem = load(artifact, folder, "tensors"), Problem(double)
+    q, k, v = problem.inputs
+
+    def call(*arguments):
+        return plain_call(library, "attend", *arguments)
+
+    on_cpu = changed(k, device_type=1)
+    says(call(q, on_cpu, v, problem.output, problem.lse), "attend: argument 'k'", "on cpu, wanted cuda:0")
+    everything = [changed(tensor, device_type=1) for tensor in (q, k, v, problem.output, problem.lse)]
+    says(call(*everything), "attend: argument 'q'", "on cpu, wanted cuda:0")
+    elsewhere = changed(problem.lse, device_id=1)
+    says(call(q, k, v, problem.output, elsewhere), "attend: result", "on cuda:1, wanted cuda:0")
+    for tensor in everything:
+        tensor.device_type, tensor.device_id = 2, 1
+    says(call(*everything), "a tensor is on cuda:1, and the NVIDIA driver sees 1 GPU")
+    host = changed(k, device_type=3)
+    says(call(q, host, v, problem.output, problem.lse), "on cuda_host:0, wanted cuda:0")
+
+    odd = changed(k, data=k.data + 1)
+    says(call(q, odd, v, problem.output, problem.lse), "begins at an address that is no multiple of the 2 bytes")
+    nothing = changed(k, data=None)
+    says(call(q, nothing, v, problem.output, problem.lse), "is NULL")
+    says(call(q, k, v, q, problem.lse), "attend: result 'output'", "overlaps with argument 'q'")
+
+    # A multiple of the element's size is enough: kernels look themselves how wide they may read.
+    shifted = np.zeros(problem.arrays[1].size + 1, np.float16)
+    shifted[1:] = problem.arrays[1].ravel()
+    memory = double.put(shifted)
+    k = describe(memory.data + 2, np.dtype("f2"), problem.arrays[1].shape)
+    expect(call(q, k, v, problem.output, problem.lse) is None, "keys at an odd element")
+    problem.check("keys at an odd element")
+
+
+def machine(double, artifact):
+    """What the GPU does not have, and errors of the driver."""
+    problem = Problem(double)
+
+    def fresh(name, function="attend", **settings):
+        library = load(artifact, folder, name)
+        double.set(**settings)
+        return getattr(problem, function)(library)
+
+    says(fresh("shared", shared=1024), "attend: kernel '", "bytes of shared memory for a CTA, cuda:0 has 1024",
+         "compile with --target for this GPU's architecture")
+    double.set(shared=166912)
+    says(fresh("old", capability=75), "attend: compiled for sm_80, cuda:0 is sm_75: compile with --target=sm_75")
+    double.set(capability=80)
+    says(fresh("too-new", cuModuleLoadDataEx=222), "cannot compile the kernels (it is too old for their PTX)",
+         "update it")
+    says(fresh("no-compiler", cuModuleLoadDataEx=221), "its PTX compiler is not installed", "--target=sm_80")
+    says(fresh("invalid", cuModuleLoadDataEx=1), "loading the kernels", "CUDA_ERROR_INVALID_VALUE")
+    double.set(cuModuleLoadDataEx=0)
+    says(fresh("missing", cuModuleGetFunction=500), "looking for kernel '", "CUDA_ERROR_NOT_FOUND")
+    double.set(cuModuleGetFunction=0)
+    says(fresh("sticky", cuLaunchKernel=700), "starting kernel '", "CUDA_ERROR_ILLEGAL_ADDRESS")
+    double.set(cuLaunchKernel=0)
+
+    before = double.library.double_allocations()
+    for settings, words in (({"cuMemAllocFromPoolAsync": 2}, "bytes of memory left for it: free some"),
+                            ({"cuMemAllocFromPoolAsync": 1}, "getting memory of the GPU"),
+                            ({"cuLaunchKernel": 700}, "starting kernel '")):
+        says(fresh(f"memory-{words[:5]}", "twice", **settings), "twice: ", words)
+        double.set(cuMemAllocFromPoolAsync=0, cuLaunchKernel=0)
+        expect(double.library.double_allocations() == before, f"{words}: what the call took is released")
+    expect(fresh("after-all", "attend") is None, "afterwards all is well")
+    problem.check("afterwards")
+
+
+shutil.rmtree(folder, ignore_errors=True)
+folder.mkdir(parents=True)
+artifact = folder / "chain.so"
+compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_80")
+without_driver(artifact)
+double = drivers(artifact)
+tensors(double, artifact)
+machine(double, artifact)
+sys.exit(finish())

@@ -1,0 +1,147 @@
+# REQUIRES: numpy
+# RUN: %python %s %S/Inputs %t %build
+"""Shared libraries with kernels are called on a GPU: results, streams, captures, architectures, what is loaded when."""
+
+import ctypes
+import pathlib
+import shutil
+import sys
+import threading
+
+import tvm_ffi
+
+sys.path.insert(0, sys.argv[1])
+from gpu import CUDA, Double, Problem, compile_artifact, expect, finish, load
+
+inputs, folder = map(pathlib.Path, sys.argv[1:3])
+double = Double(sys.argv[3])
+LAUNCH, LOAD, FIND = "cuLaunchKernel", "cuModuleLoadDataEx", "cuModuleGetFunction"
+# What waits for the GPU, or for which the GPU would have to wait.
+SLOW = {"cuCtxSynchronize", "cuStreamSynchronize", "cuMemAlloc", "cuMemFree", "cuMemcpyHtoD", "cuMemcpyDtoH"}
+
+
+def results(library):
+    """Right, whatever the shape; the kernels are loaded once."""
+    for seed, (queries, keys) in enumerate([(37, 50), (1, 7), (130, 66)]):
+        problem = Problem(double, seed, queries, keys)
+        double.log()
+        message, log = problem.attend(library), double.log()
+        expect(message is None, message)
+        problem.check(f"{queries} queries")
+        expect(len(double.called(LAUNCH, log)) == 1, f"one kernel a call, found {log}")
+        first = seed == 0
+        for function in (FIND, "cuDevicePrimaryCtxRetain"):
+            expect(len(double.called(function, log)) == first, f"{function} in the first call only, found {log}")
+        # Machine code comes first where ptxas made some; the double has no use for it.
+        loaded = [image for image in double.called(LOAD, log) if image != "cubin"]
+        expect(loaded == ["ptx sm_80"] * first, f"kernels are loaded in the first call only, found {log}")
+        expect(not SLOW & {name for name, _ in log}, f"a call waits for nothing, found {log}")
+        expect(len(double.called("cuCtxPushCurrent", log)) == len(double.called("cuCtxPopCurrent", log)) == 1,
+               f"the context is left as it was, found {log}")
+
+
+def empty(library):
+    """No keys at all, and no queries; the data of an empty tensor is NULL, as PyTorch's is."""
+    for queries, keys in ((5, 0), (0, 7)):
+        problem = Problem(double, queries=queries, keys=keys)
+        for tensor in problem.inputs + [problem.output, problem.lse]:
+            if 0 in tensor.shape[:tensor.ndim]:
+                tensor.data = None
+        message = problem.attend(library)
+        expect(message is None, f"{queries} queries, {keys} keys: {message}")
+        if queries:
+            found, lse = double.get(problem.output, "f2"), double.get(problem.lse, "f4")
+            expect((found == 0).all() and (lse == -float("inf")).all(), f"rows without keys are 0 and -inf, found {found}")
+
+
+def streams(library):
+    """A thread's own stream, TVM-FFI's, and the default one."""
+    problem = Problem(double)
+
+    def streams_of_call():
+        double.log()
+        message = problem.twice(library)
+        expect(message is None, message)
+        log = double.log()
+        return {word for _, detail in log for word in detail.split() if word.startswith("stream=")}, log
+
+    found, log = streams_of_call()
+    expect(found == {"stream=0"}, f"the default stream, found {found}")
+    taken, given = double.called("cuMemAllocFromPoolAsync", log), double.called("cuMemFreeAsync", log)
+    expect(len(taken) == len(given) == 1, f"memory for what is in between comes and goes, found {log}")
+
+    library.saccade_set_stream(ctypes.c_void_p(0x70))
+    expect(streams_of_call()[0] == {"stream=112"}, "the stream that this thread has set")
+    others = []
+    thread = threading.Thread(target=lambda: others.append(streams_of_call()[0]))
+    thread.start()
+    thread.join()
+    expect(others == [{"stream=0"}], f"another thread's stays, found {others}")
+    library.saccade_set_stream(None)
+
+    runtime = ctypes.CDLL(str(tvm_ffi.libinfo.find_libtvm_ffi()))
+    before = ctypes.c_void_p()
+    runtime.TVMFFIEnvSetStream(CUDA, 0, ctypes.c_void_p(0x80), ctypes.byref(before))
+    expect(streams_of_call()[0] == {"stream=128"}, "TVM-FFI's stream")
+    library.saccade_set_stream(ctypes.c_void_p(0x70))
+    expect(streams_of_call()[0] == {"stream=112"}, "one's own before TVM-FFI's")
+    library.saccade_set_stream(None)
+    runtime.TVMFFIEnvSetStream(CUDA, 0, before, None)
+
+
+def captures(artifact):
+    """Under capture nothing waits or allocates but in the stream's order, in the first call as in later ones."""
+    library, problem = load(artifact, folder, "captured"), Problem(double)
+    library.saccade_set_stream(ctypes.c_void_p(0x90))
+    double.library.double_capture(ctypes.c_void_p(0x90), 1)
+    try:
+        for call in ("first", "second"):
+            double.log()
+            for function in (problem.attend, problem.twice):
+                message = function(library)
+                expect(message is None, f"{call} call under capture: {message}")
+            log = double.log()
+            expect(len(double.called(LAUNCH, log)) == 3, f"three kernels are recorded, found {log}")
+            expect(not SLOW & {name for name, _ in log}, f"{call} call under capture: {log}")
+        # The capture of the test is one: what would break it is seen.
+        expect(double.library.cuCtxSynchronize() == 900, "the double refuses what breaks a capture")
+        library.saccade_set_stream(ctypes.c_void_p(0xA0))
+        message = problem.attend(library)
+        expect(message and "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" in message, f"another stream: {message}")
+    finally:
+        double.library.double_capture(None, 0)
+        double.set(capability=80)
+
+
+def architectures():
+    """Of several architectures the newest that the GPU has is loaded."""
+    artifact = folder / "several.so"
+    compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_75,sm_80")
+    problem = Problem(double)
+    for capability, wanted in ((75, "sm_75"), (80, "sm_80"), (86, "sm_80"), (120, "sm_80")):
+        library = load(artifact, folder, f"on-{capability}")
+        double.set(capability=capability)
+        double.log()
+        message, log = problem.attend(library), double.log()
+        expect(message is None, message)
+        expect(double.called(LOAD, log)[-1] == f"ptx {wanted}", f"on sm_{capability} {wanted}, found {log}")
+        problem.check(f"on sm_{capability}")
+    library = load(artifact, folder, "on-70")
+    double.set(capability=70)
+    message = problem.attend(library)
+    wanted = "attend: compiled for sm_75, sm_80, cuda:0 is sm_70: compile with --target=sm_70"
+    expect(message == wanted, f"an older GPU: {message}")
+    double.set(capability=80)
+
+
+shutil.rmtree(folder, ignore_errors=True)
+folder.mkdir(parents=True)
+artifact = folder / "chain.so"
+compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_80")
+library = ctypes.CDLL(str(artifact))
+results(library)
+empty(library)
+streams(library)
+captures(artifact)
+architectures()
+sys.exit(finish())

@@ -1,0 +1,15 @@
+//===- OnGPU.h - Calls of a program on a GPU ----------------------*- C++ -*-===//
+#ifndef SACCADE_TOOLS_RUN_ONGPU_H
+#define SACCADE_TOOLS_RUN_ONGPU_H
+
+#include "Report.h"
+
+namespace saccade::run {
+
+/// Makes the call on the first GPU of this machine: copies inputs there and results back. Fails with what is missing
+/// where there is none.
+llvm::Error runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results);
+
+} // namespace saccade::run
+
+#endif // SACCADE_TOOLS_RUN_ONGPU_H
