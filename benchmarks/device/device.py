@@ -1,0 +1,84 @@
+"""Checks what was packed beside this file on the GPU of this machine, then times it against PyTorch.
+
+Needs Python 3.8, an NVIDIA driver for CUDA 12.0 or newer, and for everything but the checks PyTorch. Exit codes: 0 all
+checks pass, 1 one fails, 2 wrong usage, 4 no GPU that can be used.
+"""
+
+import argparse
+import json
+import pathlib
+import platform
+import sys
+import time
+
+from saccade_device import bench, checks, report
+from saccade_device.memory import DriverMemory, TorchMemory
+
+
+def find_torch():
+    """PyTorch where it is there and sees a GPU; else None and why."""
+    try:
+        import torch
+    except ImportError:
+        return None, "there is no PyTorch"
+    return (torch, "") if torch.cuda.is_available() else (None, f"PyTorch {torch.__version__} sees no GPU")
+
+
+def describe(torch, memory, manifest):
+    """The first line of the report."""
+    words = [f"Python {platform.python_version()}", f"built from {manifest['commit']}",
+             f"kernels for {manifest['target']}{' with machine code' if manifest['cubin'] else ', PTX only'}"]
+    if torch:
+        words[:0] = [f"PyTorch {torch.__version__} (CUDA {torch.version.cuda}, cuDNN {torch.backends.cudnn.version()})"]
+    return f"{memory.name}; " + ", ".join(words) + "."
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the tables")
+    parser.add_argument("--checks-only", action="store_true", help="no benchmark")
+    parser.add_argument("--only", default="", help="rows of the benchmark whose name holds this")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds of a row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a contender in a row")
+    parser.add_argument("--minutes", type=float, default=8, help="after so many no further row begins")
+    parser.add_argument("--driver", help="a libcuda.so.1 to use without PyTorch, as the tests' double")
+    options = parser.parse_args()
+    start = time.monotonic()
+
+    torch, why = (None, "--driver is given") if options.driver else find_torch()
+    try:
+        memory = TorchMemory(torch) if torch else DriverMemory(options.driver or "libcuda.so.1")
+    except (OSError, RuntimeError) as error:
+        print(f"device.py: no GPU to check on: {why}, and the NVIDIA driver does not help: {error}", file=sys.stderr)
+        return 4
+    folder = pathlib.Path(__file__).resolve().parent
+    manifest = json.loads((folder / "manifest.json").read_text())
+    header = describe(torch, memory, manifest)
+    print(header, flush=True)
+
+    def say(line):
+        print(line, flush=True)
+
+    options.out.mkdir(parents=True, exist_ok=True)
+    outcomes = checks.run(folder, manifest, memory, torch, say)
+    results = []
+
+    def write():
+        (options.out / "device.md").write_text(report.markdown(header, outcomes, results))
+        (options.out / "device.csv").write_text(report.table(results))
+
+    write()
+    rows = [row for row in manifest["benchmark"] if options.only in row["name"]]
+    if torch and not options.checks_only:
+        deadline = start + 60 * options.minutes
+        for result in bench.run(torch, folder, rows, options.rounds, options.seconds, deadline, say):
+            results.append(result)
+            write()  # what is measured so far stays, whatever ends the run
+    elif not options.checks_only:
+        say(f"no benchmark: {why}")
+    print((options.out / "device.md").read_text())
+    return 0 if all(passed for _, passed, _ in outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

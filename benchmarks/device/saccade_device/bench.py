@@ -1,0 +1,117 @@
+"""Saccade and its peers in turns on one GPU, timed by CUDA events: medians of rounds, ratios of the same rounds."""
+
+import math
+import statistics
+import time
+
+from . import peers
+from .artifact import Artifact, describe
+
+OURS = "saccade"
+
+
+def flops(row):
+    """Of both products. A causal mask counts for the pairs it leaves."""
+    pairs = row["queries"] * row["keys"]
+    if row["mask"] == "causal":
+        pairs -= row["queries"] * (row["queries"] - 1) // 2
+    return 4 * row["batch"] * row["heads"] * pairs * row["depth"]
+
+
+def bytes_moved(row):
+    """Every input read once and the output written once."""
+    element = 2
+    return element * row["batch"] * row["depth"] * 2 * (row["heads"] * row["queries"] + row["kv_heads"] * row["keys"])
+
+
+class Row:
+    """One problem with its contenders."""
+
+    def __init__(self, torch, folder, row):
+        self.torch, self.row = torch, row
+        dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[row["dtype"]]
+
+        def tensor(heads, length):
+            return torch.randn(row["batch"], heads, length, row["depth"], device="cuda", dtype=dtype)
+
+        self.q = tensor(row["heads"], row["queries"])
+        self.k, self.v = (tensor(row["kv_heads"], row["keys"]) for _ in range(2))
+        self.o = torch.full_like(self.q, math.nan)
+        self.functions, self.missing = peers.make(torch, row, self.q, self.k, self.v)
+        artifact = Artifact(folder / row["artifact"])
+        artifact.set_stream(torch.cuda.current_stream().cuda_stream)
+        tensors = [describe(each.data_ptr(), row["dtype"], list(each.shape))
+                   for each in (self.q, self.k, self.v, self.o)]
+        self.functions = {OURS: artifact.function(row["entry"], tensors), **self.functions}
+
+    def error(self):
+        """Of sampled rows against float64: the norm of the difference over the norm of the reference."""
+        torch, row = self.torch, self.row
+        self.functions[OURS]()
+        torch.cuda.synchronize()
+        worst = 0.0
+        positions = torch.randint(row["queries"], (min(row["queries"], 128),), device="cuda")
+        for batch, head in {(0, 0), (row["batch"] - 1, row["heads"] - 1)}:
+            group = head * row["kv_heads"] // row["heads"]
+            q = self.q[batch, head, positions].double()
+            k, v = self.k[batch, group].double(), self.v[batch, group].double()
+            scores = q @ k.T / math.sqrt(row["depth"])
+            if row["mask"] == "causal":
+                last = positions + (row["keys"] - row["queries"])
+                scores.masked_fill_(torch.arange(row["keys"], device="cuda")[None] > last[:, None], -math.inf)
+            wanted = scores.softmax(-1) @ v
+            found = self.o[batch, head, positions].double()
+            error = ((found - wanted).norm() / wanted.norm()).item()
+            worst = max(worst, error if math.isfinite(error) else math.inf)
+        return worst
+
+    def time(self, rounds, seconds):
+        """{name: [milliseconds a call]}, one figure a round; contenders take turns within a round."""
+        torch = self.torch
+        counts = {}
+        for name, function in self.functions.items():
+            once = self.measure(function, 3)
+            counts[name] = max(1, min(200, int(seconds / rounds / max(once, 1e-3) * 1e3)))
+        names, figures = list(self.functions), {name: [] for name in self.functions}
+        for i in range(rounds):
+            for name in names[i % len(names):] + names[:i % len(names)]:
+                figures[name].append(self.measure(self.functions[name], counts[name]))
+        torch.cuda.synchronize()
+        return figures
+
+    def measure(self, function, count):
+        torch = self.torch
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        function()  # the clock of the first one would begin before the work before it is done
+        begin.record()
+        for _ in range(count):
+            function()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / count
+
+
+def run(torch, folder, rows, rounds, seconds, deadline, say):
+    """Yields one result a row, until the deadline: dictionaries with the row, times, ratios and the error."""
+    for number, row in enumerate(rows, 1):
+        if time.monotonic() > deadline:
+            say(f"out of time: {len(rows) - number + 1} rows are left out")
+            return
+        start = f"[{number}/{len(rows)}] {row['name']}:"
+        try:
+            measured = Row(torch, folder, row)
+            error = measured.error()
+            figures = measured.time(rounds, seconds)
+        except RuntimeError as failure:
+            words = " ".join(str(failure).split())[:200]
+            say(f"{start} {words}")
+            yield {"row": row, "failure": words}
+            continue
+        medians = {name: statistics.median(times) for name, times in figures.items()}
+        ratios = {name: statistics.median(other / ours for other, ours in zip(times, figures[OURS]))
+                  for name, times in figures.items() if name != OURS}
+        shown = ", ".join(f"{name} {flops(row) / each / 1e9:.0f}" for name, each in medians.items())
+        say(f"{start} TFLOP/s {shown}; error {error:.1e}")
+        yield {"row": row, "milliseconds": medians, "ratios": ratios, "missing": measured.missing, "error": error}
+        del measured
+        torch.cuda.empty_cache()

@@ -1,0 +1,85 @@
+"""Memory of the GPU, by PyTorch or by the driver alone, behind the same few functions."""
+
+import ctypes
+
+
+class TorchMemory:
+    """Of PyTorch's allocator, on its current stream."""
+
+    def __init__(self, torch):
+        self.torch, self.kept = torch, {}
+
+    name = property(lambda self: self.torch.cuda.get_device_name(0))
+    stream = property(lambda self: self.torch.cuda.current_stream().cuda_stream)
+
+    def _keep(self, tensor):
+        self.kept[tensor.data_ptr()] = tensor
+        return tensor.data_ptr()
+
+    def put(self, content):
+        """The address of a copy."""
+        return self._keep(self.torch.frombuffer(bytearray(content), dtype=self.torch.uint8).cuda())
+
+    def write(self, address, content):
+        """Another content of the same size."""
+        self.kept[address].copy_(self.torch.frombuffer(bytearray(content), dtype=self.torch.uint8))
+
+    def reserve(self, size):
+        """Memory that holds NaN in every floating-point type."""
+        return self._keep(self.torch.full((size,), 0xFF, dtype=self.torch.uint8, device="cuda"))
+
+    def get(self, address):
+        content = self.kept[address].cpu()
+        return ctypes.string_at(content.data_ptr(), content.numel())
+
+    def release(self):
+        self.torch.cuda.synchronize()
+        self.kept.clear()
+
+
+class DriverMemory:
+    """Of the driver, on the default stream. Raises OSError where there is none, RuntimeError where it has no GPU."""
+
+    stream = 0
+
+    def __init__(self, path="libcuda.so.1"):
+        self.library, self.sizes = ctypes.CDLL(path), {}
+        self._call("cuInit", 0)
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self._call("cuCtxSetCurrent", context)
+
+    name = "a GPU, through the driver alone"
+
+    def _call(self, function, *arguments):
+        result = getattr(self.library, function)(*arguments)
+        if result != 0:
+            raise RuntimeError(f"{function} gives CUDA error {result}")
+
+    def _allocate(self, size):
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(size, 16)))
+        self.sizes[address.value] = size
+        return address.value
+
+    def write(self, address, content):
+        self._call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), bytes(content), ctypes.c_size_t(len(content)))
+
+    def put(self, content):
+        address = self._allocate(len(content))
+        self.write(address, content)
+        return address
+
+    def reserve(self, size):
+        return self.put(b"\xff" * size)
+
+    def get(self, address):
+        content = ctypes.create_string_buffer(self.sizes[address])
+        self._call("cuCtxSynchronize")
+        self._call("cuMemcpyDtoH_v2", content, ctypes.c_uint64(address), ctypes.c_size_t(len(content)))
+        return content.raw
+
+    def release(self):
+        for address in self.sizes:
+            self._call("cuMemFree_v2", ctypes.c_uint64(address))
+        self.sizes.clear()

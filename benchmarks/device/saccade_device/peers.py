@@ -1,0 +1,46 @@
+"""PyTorch's attentions: SDPA with one backend at a time, and FlexAttention. Each as a function without arguments."""
+
+
+def make(torch, row, q, k, v):
+    """{name: function}, and {name: why there is none}."""
+    functions, missing = {}, {}
+    for name, build in (("torch flash", lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION")),
+                        ("torch cudnn", lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION")),
+                        ("flex", lambda: flex(torch, row, q, k, v))):
+        try:
+            function = build()
+            function()
+            torch.cuda.synchronize()
+            functions[name] = function
+        except Exception as error:  # whatever a peer raises is why it has no figure
+            missing[name] = " ".join(str(error).split())[:160] or type(error).__name__
+    return functions, missing
+
+
+def sdpa(torch, row, q, k, v, backend):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    chosen = getattr(SDPBackend, backend)
+    causal, grouped = row["mask"] == "causal", row["heads"] != row["kv_heads"]
+    if causal and row["queries"] != row["keys"]:
+        raise ValueError("is_causal aligns top left")
+
+    def call():
+        with sdpa_kernel(chosen):
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
+
+    return call
+
+
+def flex(torch, row, q, k, v):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    torch._dynamo.reset()  # which compiles a function for a few shapes only, and then runs it uncompiled
+    compiled = torch.compile(flex_attention, dynamic=False)
+    offset = row["keys"] - row["queries"]
+    blocks = None
+    if row["mask"] == "causal":
+        blocks = create_block_mask(lambda b, h, i, j: i + offset >= j, None, None, row["queries"], row["keys"],
+                                   device="cuda")
+    grouped = row["heads"] != row["kv_heads"]
+    return lambda: compiled(q, k, v, block_mask=blocks, enable_gqa=grouped)

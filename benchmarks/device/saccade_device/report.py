@@ -1,0 +1,53 @@
+"""What a run found, as Markdown and CSV."""
+
+import csv
+import io
+
+from .bench import OURS, bytes_moved, flops
+
+
+def unit(row):
+    """A few queries move bytes, many compute."""
+    return "TB/s" if row["queries"] <= 16 else "TFLOP/s"
+
+
+def rate(row, milliseconds):
+    return (bytes_moved(row) if unit(row) == "TB/s" else flops(row)) / milliseconds / 1e9
+
+
+def markdown(header, outcomes, results):
+    failed = [outcome for outcome in outcomes if not outcome[1]]
+    lines = [header, "", f"{len(outcomes) - len(failed)} of {len(outcomes)} checks pass.", ""]
+    lines += [f"- **fails**: {name}: {words}" for name, _, words in failed]
+    if not results:
+        return "\n".join(lines) + "\n"
+    peers = list(dict.fromkeys(name for each in results for name in each.get("ratios", {})))
+    lines += ["", f"| problem | unit | {OURS} | {' | '.join(peers)} | {OURS} / best | error |",
+              "|---|---|---|" + "---|" * len(peers) + "---|---|"]
+    for each in results:
+        row = each["row"]
+        if "failure" in each:
+            lines.append(f"| {row['name']} | | {each['failure']} |" + " |" * (len(peers) + 2))
+            continue
+        cells = [f"{rate(row, each['milliseconds'][name]):.3g}" if name in each["milliseconds"] else ""
+                 for name in [OURS] + peers]
+        best = min(each["ratios"].values(), default=None)
+        lines.append(f"| {row['name']} | {unit(row)} | {' | '.join(cells)} | "
+                     f"{'' if best is None else f'{best:.2f}'} | {each['error']:.1e} |")
+    notes = sorted({f"- {name}: {why}" for each in results for name, why in each.get("missing", {}).items()})
+    lines += ["", "Rates are medians; the last ratio is the median over rounds of the time of the peer that is fastest "
+              f"in that row over {OURS}'s. A causal mask counts for the pairs that it leaves."]
+    return "\n".join(lines + ([""] + notes if notes else [])) + "\n"
+
+
+def table(results):
+    """CSV: one line a row and contender."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["problem", "contender", "milliseconds", "rate", "unit", "times_ours", "error"])
+    for each in results:
+        for name, milliseconds in each.get("milliseconds", {}).items():
+            row = each["row"]
+            writer.writerow([row["name"], name, f"{milliseconds:.5f}", f"{rate(row, milliseconds):.5g}", unit(row),
+                             f"{each['ratios'].get(name, 1):.4f}", f"{each['error']:.2e}" if name == OURS else ""])
+    return text.getvalue()
