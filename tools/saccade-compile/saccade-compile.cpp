@@ -183,9 +183,6 @@ static bool findAssembler(std::string &path, bool isNeeded) {
 static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os) {
   llvm::LLVMContext context;
   const GPUTarget &target = *options.compile.device;
-  if (options.explain)
-    for (const KernelInfo &kernel : listKernels(module))
-      llvm::errs() << kernel.name << ": kernel family " << kernel.family << '\n';
   std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target);
   if (!translated)
     return llvm::createStringError("the kernels could not be translated to LLVM IR");
