@@ -111,7 +111,7 @@ def refuse_options():
         refuse(TypeError, f"return_lse is {wrong!r} | True or False", return_lse=wrong)
     for layout in ("bhs", "bhsdd", "bhsx", ""):
         refuse(ValueError, f"layout is {layout!r} | \"bhsd\"", layout=layout)
-    for layout in (4, None, ["b", "h"]):
+    for layout in (4, ["b", "h"]):
         refuse(TypeError, f"layout is {layout!r} | a string", layout=layout)
     for level in ("v9", ""):
         refuse(ValueError, f"level is {level!r}: wanted one of | portable", level=level)
