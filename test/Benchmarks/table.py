@@ -40,7 +40,7 @@ assert cases.parse("2x3x4 gemm").work == 2 * 2 * 3 * 4
 
 # The table: every row can be read, has a bar whose other side exists, and some are quick.
 table = rows.load(benchmarks / "cpu.toml", "host")
-assert len(table.rows) == 40 and sum(row.is_quick for row in table.rows) == 10
+assert len(table.rows) == 42 and sum(row.is_quick for row in table.rows) == 10
 for row in table.rows:
     assert row.bars and ("base" in row.bars) == (row.base is not None), row
 assert [row.bars for row in rows.load(benchmarks / "cpu.toml", "v3").rows] == [{"peak": 0.75}]

@@ -77,14 +77,16 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU or a GPU");
   line.positional(options.input);
   line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
-  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
-             ", several with --emit=so: sm_75,sm_80",
+  line.value("target", "NAME",
+             "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
+                 ", several with --emit=so: sm_75,sm_80",
              options.target);
   std::string kind;
-  line.value("emit", "KIND",
-             "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
-             "header) or header (only that); for a GPU mlir, llvm, ptx (the default), cubin (by NVIDIA's ptxas), so or header",
-             kind);
+  line.value(
+      "emit", "KIND",
+      "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
+      "header) or header (only that); for a GPU mlir, llvm, ptx (the default), cubin (by NVIDIA's ptxas), so or header",
+      kind);
   line.value("header", "FILE", "Where --emit=so writes the C header; beside the library, ending in .h, by default",
              options.header);
   line.value("stop-after", "STAGE", "Stop after a stage and write its MLIR: " + llvm::join(stageNames(), ", "),
@@ -92,9 +94,11 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
-  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; else it is looked for on the PATH", options.assembler);
-  line.flag("explain", "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
-                       "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",
+  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; else it is looked for on the PATH",
+             options.assembler);
+  line.flag("explain",
+            "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
+            "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",
             options.explain);
   line.value("explain-size", "[FUNCTION:]NAME=NUMBER,...",
              "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k where they are "
@@ -124,9 +128,9 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   if (options.explain && kind.empty() && !stopsEarly && options.output.empty() && options.header.empty())
     return std::nullopt;
   options.emit = llvm::StringSwitch<std::optional<Emit>>(kind)
-                     .Case("", stopsEarly                      ? Emit::MLIR
-                               : hasKernels                      ? Emit::PTX
-                                                                 : Emit::Object)
+                     .Case("", stopsEarly   ? Emit::MLIR
+                               : hasKernels ? Emit::PTX
+                                            : Emit::Object)
                      .Case("mlir", Emit::MLIR)
                      .Case("llvm", Emit::LLVM)
                      .Case("asm", Emit::Assembly)
@@ -171,12 +175,18 @@ static bool findAssembler(std::string &path, bool isNeeded) {
   if (isThere)
     path = *found;
   else if (path.empty() && !isNeeded)
-    llvm::errs() << tool << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library holds PTX only, which the "
-                            "driver compiles at the first call\n";
+    llvm::errs() << tool
+                 << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library holds PTX only, which the "
+                    "driver compiles at the first call\n";
   else
     llvm::errs() << tool << ": error: cannot find '" << (path.empty() ? "ptxas" : path)
                  << "', NVIDIA's assembler; install it (PyPI: nvidia-cuda-nvcc), name it with --ptxas, or write PTX\n";
   return isThere || (path.empty() && !isNeeded);
+}
+
+/// Where reports go: where the output itself does not.
+static llvm::raw_ostream &reportStream(const Options &options) {
+  return options.emit && options.output == "-" ? llvm::errs() : llvm::outs();
 }
 
 /// Makes the output for a GPU.
@@ -205,8 +215,8 @@ static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, 
     llvm::errs() << tool << ": warning: " << warning << '\n';
   if (options.explain)
     for (const KernelReport &kernel : cubin->kernels)
-      llvm::errs() << kernel.name << ": " << kernel.registers << " registers, " << kernel.stack << " bytes of stack, "
-                   << kernel.spillStores + kernel.spillLoads << " bytes spilled\n";
+      reportStream(options) << kernel.name << ": " << kernel.registers << " registers, " << kernel.stack
+                            << " bytes of stack, " << kernel.spillStores + kernel.spillLoads << " bytes spilled\n";
   return llvm::Error::success();
 }
 
@@ -292,12 +302,22 @@ static llvm::Error compileLibrary(mlir::ModuleOp program, const Options &options
   return llvm::Error::success();
 }
 
+/// Prints what --explain says of a compiled program.
+static void report(Explanation &explanation, mlir::ModuleOp compiled, const Options &options) {
+  explanation.addKernels(compiled);
+  explanation.print(reportStream(options));
+  for (const std::string &name : explanation.unusedSizes())
+    llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
+}
+
 /// Compiles and makes the output; nothing where the program `isRefused`.
 static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
-                           llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+                           llvm::SmallVectorImpl<char> &into, Explanation *explanation, bool &isRefused) {
   if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
     return compileLibrary(program, options, entries, into, isRefused);
   isRefused = failed(runPipeline(program, options.compile));
+  if (!isRefused && explanation)
+    report(*explanation, program, options);
   // A header is written of programs only that compile.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
@@ -331,16 +351,6 @@ static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm:
   });
 }
 
-/// Prints the report, where the output itself does not go.
-static void report(Explanation &explanation, mlir::ModuleOp compiled, const Options &options) {
-  explanation.addKernels(compiled);
-  llvm::raw_ostream &os = options.emit && options.output == "-" ? llvm::errs() : llvm::outs();
-  explanation.print(os);
-  os.flush();
-  for (const std::string &name : explanation.unusedSizes())
-    llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
-}
-
 static int run(llvm::ArrayRef<const char *> arguments) {
   Options options;
   registerPasses();
@@ -368,7 +378,8 @@ static int run(llvm::ArrayRef<const char *> arguments) {
       name = options.input;
       llvm::sys::path::replace_extension(name, "h");
     }
-    std::optional<LibraryInterface> found = getLibraryInterface(source.module(), llvm::sys::path::filename(name), hasKernels);
+    std::optional<LibraryInterface> found =
+        getLibraryInterface(source.module(), llvm::sys::path::filename(name), hasKernels);
     if (!found)
       return ExitRefused;
     interface = std::move(*found);
@@ -385,11 +396,9 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   {
     Progress progress("compiling " + options.input);
     bool isRefused = false;
-    llvm::Error error = compile(source.module(), options, interface.entries, output, isRefused);
+    llvm::Error error = compile(source.module(), options, interface.entries, output, explanation.get(), isRefused);
     if (isRefused)
       return ExitRefused;
-    if (explanation)
-      report(*explanation, source.module(), options);
     if (error) {
       if (error.isA<llvm::FileError>()) {
         llvm::errs() << tool << ": error: linking needs temporary files: " << llvm::toString(std::move(error)) << '\n';
