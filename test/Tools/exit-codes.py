@@ -104,7 +104,7 @@ expect(2, "neither FILE.npy", run, attention, "--arg=2xax64:f32", *three[1:])
 expect(2, "no input", compile)
 expect(2, "unknown stage 'nowhere'", compile, attention, "--stop-after=nowhere")
 expect(2, "an object needs a file", compile, attention)
-expect(2, "expected mlir, llvm, asm, obj, so or header", compile, attention, "--emit=exe")
+expect(2, "expected mlir, llvm, asm, obj, so, header, ptx or cubin", compile, attention, "--emit=exe")
 
 # 3: a file could not be read or written
 expect(3, "cannot read", run, path("nowhere.mlir"))
