@@ -33,8 +33,8 @@ class Tables {
 public:
   explicit Tables(AttentionOp op) : op(op), b(op), loc(op.getLoc()) {}
 
-  /// Replaces `term` of `region` by a read of a table of it.
-  void tabulate(Region &region, const DistanceTerm &term);
+  /// Replaces `terms` of `region` by reads of tables of them.
+  void tabulate(Region &region, ArrayRef<DistanceTerm> terms);
 
 private:
   AttentionOp op;
@@ -49,6 +49,7 @@ private:
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
   }
   Value makeTable(Region &region, const DistanceTerm &term);
+  void read(Region &region, const DistanceTerm &term, Value table);
   /// `value` as an argument of all regions; returns that of `region`.
   Value capture(Value value, Region &region);
 };
@@ -104,8 +105,14 @@ Value Tables::capture(Value value, Region &region) {
   return result;
 }
 
-void Tables::tabulate(Region &region, const DistanceTerm &term) {
-  Value table = makeTable(region, term);
+void Tables::tabulate(Region &region, ArrayRef<DistanceTerm> terms) {
+  // All tables first: what computes one term may use another.
+  SmallVector<Value> tables = llvm::map_to_vector(terms, [&](const DistanceTerm &term) { return makeTable(region, term); });
+  for (auto [term, table] : llvm::zip_equal(terms, tables))
+    read(region, term, table);
+}
+
+void Tables::read(Region &region, const DistanceTerm &term, Value table) {
   SmallVector<std::pair<unsigned, Value>> origins;
   if (!op.getAt().empty() && term.usesBatch)
     origins.push_back({0, at(0)});
@@ -140,10 +147,14 @@ struct TabulateDistances : saccade::impl::TabulateDistancesBase<TabulateDistance
       Tables tables(op);
       // Masks stay what the analyses of masks can read.
       for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
-        if (!named.isMask())
-          for (const DistanceTerm &term : findDistanceTerms(*named.region))
-            if (term.cost > mostCost)
-              tables.tabulate(*named.region, term);
+        if (!named.isMask()) {
+          SmallVector<DistanceTerm> terms = findDistanceTerms(*named.region);
+          // How many batches packed sequences are says no type of an operand, and all their rows would be in each table.
+          llvm::erase_if(terms, [&](const DistanceTerm &term) {
+            return term.cost <= mostCost || (term.usesBatch && op.isPacked());
+          });
+          tables.tabulate(*named.region, terms);
+        }
     }
   }
 

@@ -65,15 +65,16 @@ Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
     return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
   };
   if (op.getQOffsets())
-    queryStarts = normalize(b, op.getQOffsets(), total(op.getQuery(), op.getQueryDims()), takesRest);
+    queryStarts = normalize(b, Role::Query, total(op.getQuery(), op.getQueryDims()), takesRest);
   if (op.getKvOffsets())
-    keyStarts = normalize(b, op.getKvOffsets(), total(op.getKey(), op.getKeyDims()), takesRest);
+    keyStarts = normalize(b, Role::Key, total(op.getKey(), op.getKeyDims()), takesRest);
 }
 
 /// Offsets between 0 and `total` that ascend from 0. With `takesRest` there is one sequence more, of what is left of the
 /// queries; it has no keys.
-Value Sequences::normalize(OpBuilder &b, Value offsets, Value total, bool takesRest) {
+Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool takesRest) {
   Emitter e{b, op.getLoc()};
+  Value offsets = op.getOffsets(role);
   Value zero = e.constant(0), one = e.constant(1), end = e.add(given, one);
   Value starts = e.set(e.table(e.add(count, one)), zero, zero);
   SmallVector<Value> result = e.loop(one, end, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
@@ -82,7 +83,7 @@ Value Sequences::normalize(OpBuilder &b, Value offsets, Value total, bool takesR
   });
   if (!takesRest)
     return result[0];
-  return e.set(result[0], end, offsets == op.getQOffsets() ? total : result[1]);
+  return e.set(result[0], end, role == Role::Query ? total : result[1]);
 }
 
 Value Sequences::start(OpBuilder &b, Role role, Value number) {
@@ -170,6 +171,8 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
       lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]), /*q_offsets=*/Value(), /*kv_offsets=*/Value(), op.getScaleValue(), at,
       op.getSink(), op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(),
       op.getScaleAttr(), op.getScheduleAttr(), op.getFewAttr(), op.getTallyRegions().size());
+  // What is proved of all positions holds for those of one sequence.
+  sequence->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   cloneRegions(op, sequence);
   return sequence;
 }

@@ -31,7 +31,7 @@ struct Sequences {
   attn::AttentionOp extract(mlir::OpBuilder &b, mlir::Value number);
 
 private:
-  mlir::Value normalize(mlir::OpBuilder &b, mlir::Value offsets, mlir::Value total, bool takesRest);
+  mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, mlir::Value total, bool takesRest);
   mlir::Value lengthOperand(mlir::OpBuilder &b, mlir::Value length, mlir::Value number, mlir::Value rest);
 
   attn::AttentionOp op;

@@ -121,7 +121,8 @@ def attention(
             before its own to `right` keys behind it; None or -1 leaves a side open. Without causal, key i is query i's.
         kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies
             beyond is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than
-            there are means all (but "bottom_right" then counts from where that many would end).
+            there are means all (but "bottom_right" then counts from where that many would end); so does an int for
+            packed sequences that are shorter.
         cu_seqlens_q: packs a batch of sequences of any lengths: q is [all queries, heads, head size], k and v
             likewise, and sequence n has the queries cu_seqlens_q[n] ... cu_seqlens_q[n + 1] - 1. An int32 or int64
             tensor of q's kind, 0 first, ascending, with one element more than there are sequences. Sequences may be

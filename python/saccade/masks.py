@@ -47,6 +47,9 @@ class Mask:
         function = self.function
         return Mask(lambda b, h, i, j: function(b, h, i, j) ^ True)
 
+    def __bool__(self) -> bool:
+        raise TypeError("a mask is neither true nor false: join masks with &, | and ~, not with 'and', 'or' and 'not'")
+
     def __repr__(self) -> str:
         return f"saccade.masks.Mask({getattr(self.function, '__qualname__', self.function)})"
 

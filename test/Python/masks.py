@@ -162,3 +162,11 @@ for wrong, words in (
         assert words in str(error), error
     else:
         raise AssertionError(words)
+
+# `and`, `or` and `not` would drop a mask without a word.
+try:
+    masks.causal() and masks.window(3)
+except TypeError as error:
+    assert "with &, | and ~" in str(error), error
+else:
+    raise AssertionError("a mask was true")

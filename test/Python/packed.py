@@ -58,6 +58,14 @@ saccade.attention(q, k, k, cu_seqlens_q=cu, cu_seqlens_k=cu, score=lambda s, b, 
 torch.testing.assert_close(out[10:30], saccade.attention(q[10:30], k[10:30], k[10:30], layout="shd", scale=3 / 8))
 assert (out[30:] == 0).all()
 
+# A table of distances for each sequence, which a call without packing would tabulate.
+near = torch.randn(2, 17)
+score = lambda s, b, h, i, j: s + near[b, (j - i).clamp(-8, 8) + 8]
+packed = saccade.attention(q, k, k, cu_seqlens_q=cu, cu_seqlens_k=cu, score=score)
+alone = saccade.attention(q[10:30], k[10:30], k[10:30], layout="shd",
+                          score=lambda s, b, h, i, j: s + near[1, (j - i).clamp(-8, 8) + 8])
+torch.testing.assert_close(packed[10:30], alone)
+
 # NumPy, and lengths within sequences.
 n = [x.numpy() for x in (q, k)]
 limits = np.array([4, 20], np.int32)

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "VectorizeRegion.h"
+#include "../Common/IntegerDivision.h"
 #include "LaneMemory.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -42,27 +43,6 @@ static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
   default:
     return predicate;
   }
-}
-
-/// Integer division traps on 0, also in lanes that nobody asked for.
-static bool isIntegerDivision(Operation &op) {
-  return isa<arith::DivSIOp, arith::DivUIOp, arith::RemSIOp, arith::RemUIOp, arith::FloorDivSIOp, arith::CeilDivSIOp,
-             arith::CeilDivUIOp>(op);
-}
-
-/// `divisor`, but 1 where it is 0.
-static Value guardDivisor(OpBuilder &b, Location loc, Value divisor) {
-  if (matchPattern(divisor, m_NonZero()))
-    return divisor;
-  Type type = divisor.getType();
-  auto constant = [&](int64_t value) -> Value {
-    Attribute attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
-    if (auto vectorType = dyn_cast<VectorType>(type))
-      attr = DenseElementsAttr::get(vectorType, attr);
-    return arith::ConstantOp::create(b, loc, cast<TypedAttr>(attr));
-  };
-  Value isZero = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, divisor, constant(0));
-  return arith::SelectOp::create(b, loc, isZero, constant(1), divisor);
 }
 
 RegionVectorizer::Lanes RegionVectorizer::lookup(Value from) {
@@ -136,7 +116,7 @@ bool RegionVectorizer::evaluateUniform(Operation &op) {
   IRMapping mapping;
   for (Value value : used)
     mapping.map(value, getUniform(value));
-  if (isIntegerDivision(op))
+  if (isIntegerDivision(&op))
     mapping.map(op.getOperand(1), guardDivisor(b, loc, getUniform(op.getOperand(1))));
   Operation *copy = b.clone(op, mapping);
   for (auto [from, to] : llvm::zip_equal(op.getResults(), copy->getResults()))
@@ -235,9 +215,20 @@ bool RegionVectorizer::evaluateProduct(Operation &op) {
   return true;
 }
 
+/// Whether `value` is only multiplied by constants that keep an absolute error of 2^-18 below the rounding of 16-bit weights.
+static bool isScaledLittle(Value value) {
+  constexpr double most = 64;
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    llvm::APFloat factor(0.0);
+    return isa<arith::MulFOp>(user) && llvm::any_of(user->getOperands(), [&](Value operand) {
+             return matchPattern(operand, m_ConstantFloat(&factor)) && std::abs(factor.convertToDouble()) <= most;
+           });
+  });
+}
+
 /// tanh x = 1 − 2 / (1 + 2^(2x / ln 2)).
 bool RegionVectorizer::evaluateTanh(Operation &op) {
-  if (!logistic || !isa<math::TanhOp>(op))
+  if (!logistic || !isa<math::TanhOp>(op) || !isScaledLittle(op.getResult(0)))
     return false;
   Lanes x = lookup(op.getOperand(0));
   if (!x.factor)
@@ -261,6 +252,12 @@ bool RegionVectorizer::evaluatePosition(Operation &op) {
   Lanes in = lookup(convert.getIn());
   auto type = dyn_cast<FloatType>(convert.getType());
   if (in.step == isVector || !type || !(type.isF32() || type.isF64()) || std::abs(in.step) >= (1 << 16))
+    return false;
+  // Narrow integers wrap between lanes, but positions and their distances fit into 32 bits.
+  Value integer = convert.getIn();
+  bool isPosition = integer.getType().isInteger(32) && std::abs(in.step) == 1 &&
+                    isa_and_nonnull<arith::IndexCastOp, arith::TruncIOp>(integer.getDefiningOp());
+  if (!isPosition && !isPositionType(integer.getType()))
     return false;
   Value base = arith::SIToFPOp::create(b, loc, type, in.value);
   SmallVector<Attribute> distances;
@@ -433,7 +430,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
 void RegionVectorizer::evaluateElementwise(Operation &op) {
   Operation *copy = op.clone();
   copy->setOperands(llvm::map_to_vector(op.getOperands(), [&](Value v) { return getVector(v); }));
-  if (isIntegerDivision(op))
+  if (isIntegerDivision(&op))
     copy->setOperand(1, guardDivisor(b, loc, copy->getOperand(1)));
   for (Value result : copy->getResults())
     result.setType(VectorType::get(lanes, result.getType()));

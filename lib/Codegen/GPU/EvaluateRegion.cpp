@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "EvaluateRegion.h"
+#include "../Common/IntegerDivision.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 
@@ -48,6 +49,10 @@ SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, Value qu
     clone->walk([&](Operation *inner) {
       if (isa<LengthOp, tensor::ExtractOp, tensor::DimOp>(inner))
         reads.push_back(inner);
+      if (isIntegerDivision(inner)) {
+        OpBuilder before(inner);
+        inner->setOperand(1, guardDivisor(before, e.loc, inner->getOperand(1)));
+      }
     });
     for (Operation *read : reads) {
       Value value = replaceRead(e, read, op);

@@ -89,3 +89,45 @@ func.func @table_or_zero(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16
     } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
   return %o : tensor<?x16xf32>
 }
+
+// A table whose places are in another table, which is read far outside.
+func.func @places(%x: tensor<?x16xf32>, %ids: tensor<?xindex>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xindex>, tensor<?xf32>)
+    score(%s, %b, %h, %i, %j, %ids1, %t1) {
+      %far = arith.constant 1000000 : index
+      %p = arith.muli %j, %far : index
+      %e = tensor.extract %ids1[%p] : tensor<?xindex>
+      %bias = tensor.extract %t1[%e] : tensor<?xf32>
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// A mask reads what the program computes, a score a table at distances.
+func.func @computed_ids(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %empty = tensor.empty(%n) : tensor<?xi32>
+  %halves = linalg.map ins(%ids : tensor<?xi32>) outs(%empty : tensor<?xi32>) (%id: i32, %old: i32) {
+    %two = arith.constant 2 : i32
+    %half = arith.divsi %id, %two : i32
+    linalg.yield %half : i32
+  }
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%halves, %t : tensor<?xi32>, tensor<?xf32>)
+    mask(%b, %h, %i, %j, %ids1, %t1) {
+      %left = tensor.extract %ids1[%i] : tensor<?xi32>
+      %right = tensor.extract %ids1[%j] : tensor<?xi32>
+      %same = arith.cmpi eq, %left, %right : i32
+      attn.yield %same : i1
+    }
+    score(%s, %b, %h, %i, %j, %ids1, %t1) {
+      %middle = arith.constant 31 : index
+      %d = arith.subi %i, %j : index
+      %place = arith.addi %d, %middle : index
+      %e = tensor.extract %t1[%place] : tensor<?xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}

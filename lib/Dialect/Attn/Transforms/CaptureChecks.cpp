@@ -29,7 +29,7 @@ public:
     if (Value known = values.lookupOrNull(value))
       return known;
     Operation *op = value.getDefiningOp();
-    if (!op || op->getNumRegions() != 0)
+    if (!op || op->getNumRegions() != 0 || isa<tensor::ExtractOp>(op))
       return {};
     Value result;
     if (auto length = dyn_cast<LengthOp>(op)) {

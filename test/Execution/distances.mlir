@@ -1,0 +1,44 @@
+// What depends on the distance of query and key alone is tabulated; results are those of each pair by itself.
+
+// RUN: saccade-run %s --entry=one_of_another --check --arg=70x16:f32:1 --arg=17:f32:2
+// RUN: saccade-run %s --entry=one_of_another --check --arg=70x16:f32:1 --arg=17:f32:2 --target=portable
+// RUN: saccade-run %s --entry=narrow --check --arg=200x16:f32:1
+// RUN: saccade-run %s --entry=narrow --check --arg=200x16:f32:1 --target=v3
+
+// A term that is used by itself and in another one: the table of either is made from what the program says.
+func.func @one_of_another(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
+      %low = arith.constant -8 : index
+      %high = arith.constant 8 : index
+      %d = arith.subi %j, %i : index
+      %least = arith.maxsi %d, %low : index
+      %near = arith.minsi %least, %high : index
+      %place = arith.addi %near, %high : index
+      %e = tensor.extract %t1[%place] : tensor<?xf32>
+      %y = math.sin %e : f32
+      %twice = arith.addf %y, %e : f32
+      %p = arith.mulf %s, %e : f32
+      %r = arith.addf %p, %twice : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// Eight bits wrap, within a register too.
+func.func @narrow(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] score(%s, %b, %h, %i, %j) {
+      %three = arith.constant 3 : index
+      %q3 = arith.muli %i, %three : index
+      %k3 = arith.muli %j, %three : index
+      %q8 = arith.index_cast %q3 : index to i8
+      %k8 = arith.index_cast %k3 : index to i8
+      %d = arith.subi %k8, %q8 : i8
+      %x1 = arith.sitofp %d : i8 to f32
+      %y = math.sin %x1 : f32
+      %k1 = arith.sitofp %k8 : i8 to f32
+      %z = arith.addf %y, %k1 : f32
+      %r = arith.addf %s, %z : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
