@@ -5,7 +5,6 @@ bandwidth are measured in the same rounds. A result of ours that is far from flo
 """
 
 import argparse
-import datetime
 import importlib.metadata
 import os
 import pathlib
@@ -169,10 +168,8 @@ def measure_compile_time(found, options):
 
 def write(found, options):
     """Writes the files of the results; the path without their suffixes."""
-    folder = ROOT / "benchmarks" / "results" if options.save else options.out
-    folder.mkdir(parents=True, exist_ok=True)
     level = "" if options.target == "host" else f"-{options.target}"
-    stem = folder / f"{datetime.date.today().isoformat()}-{options.device}{level}"
+    stem = report.result_stem(f"{options.device}{level}", options)
     stem.with_suffix(".md").write_text(found.markdown())
     if found.summaries:
         stem.with_suffix(".csv").write_text(found.csv())

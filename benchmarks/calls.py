@@ -4,8 +4,6 @@ All times are of this process, one case after the other in every round, and ever
 """
 
 import argparse
-import datetime
-import os
 import pathlib
 import statistics
 import subprocess
@@ -186,13 +184,9 @@ def markdown(options):
 def main():
     options = parse_arguments()
     sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
-    text = markdown(options)
-    print(text, end="")
-    folder = ROOT / "benchmarks" / "results" if options.save else options.out
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{datetime.date.today().isoformat()}-calls.md"
-    file.write_text(text)
-    print(f"\nThe results: {os.path.relpath(file)}")
+    from saccade_bench.report import publish
+
+    publish(markdown(options), "calls", options)
 
 
 if __name__ == "__main__":

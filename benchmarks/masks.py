@@ -5,7 +5,6 @@ Visited pairs are counted from results (`saccade_bench/visited.py`), times are m
 """
 
 import argparse
-import datetime
 import os
 import pathlib
 import statistics
@@ -174,13 +173,9 @@ def main():
     options = parse_arguments()
     sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])  # for the workers
-    text = markdown(options)
-    print(text, end="")
-    folder = ROOT / "benchmarks" / "results" if options.save else options.out
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{datetime.date.today().isoformat()}-masks.md"
-    file.write_text(text)
-    print(f"\nThe results: {os.path.relpath(file)}")
+    from saccade_bench.report import publish
+
+    publish(markdown(options), "masks", options)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import datetime
 import io
 import os
+import pathlib
 import platform
 import re
 import statistics
@@ -23,6 +25,22 @@ def processor():
     family, model = (re.search(rf"^{key}\s*: (\d+)$", text, re.M)[1] for key in ("cpu family", "model"))
     count = len(os.sched_getaffinity(0))
     return f"{name[1] if name else platform.machine()} (family {family}, model {model}; {have}), {count} processors"
+
+
+def result_stem(name, options):
+    """Where the files of today's results of a benchmark belong, without a suffix; the folder is there afterwards. `options`
+    are --save and --out."""
+    folder = pathlib.Path(__file__).resolve().parent.parent / "results" if options.save else options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{datetime.date.today().isoformat()}-{name}"
+
+
+def publish(text, name, options):
+    """Prints a report and writes it into its file."""
+    print(text, end="")
+    file = result_stem(name, options).with_suffix(".md")
+    file.write_text(text)
+    print(f"\nThe results: {os.path.relpath(file)}")
 
 
 @dataclasses.dataclass
