@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Support/IndexEmitter.h"
 #include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -38,18 +39,12 @@ DimsAttr tileDims(DimsAttr dims) {
 }
 
 /// Rewrites one attention over a single batch and head.
-struct KeyLoop {
-  KeyLoop(IRRewriter &b, AttentionOp op) : b(b), op(op), loc(op.getLoc()) {}
+struct KeyLoop : IndexEmitter {
+  KeyLoop(IRRewriter &rewriter, AttentionOp op) : IndexEmitter(rewriter, op.getLoc()), rewriter(rewriter), op(op) {}
 
-  IRRewriter &b;
+  IRRewriter &rewriter;
   AttentionOp op;
-  Location loc;
 
-  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
-  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
-  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
-  Value max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
   Value sizeOf(Value value, DimsAttr dims, Dim dim) {
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, value, dims, dim));
   }
@@ -59,7 +54,7 @@ struct KeyLoop {
     if (!length)
       return extent;
     if (isa<RankedTensorType>(length.getType()))
-      length = tensor::ExtractOp::create(b, loc, length, constant(0));
+      length = tensor::ExtractOp::create(b, loc, length, index(0));
     if (!length.getType().isIndex())
       length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
     return length;
@@ -127,14 +122,14 @@ LogicalResult KeyLoop::rewrite() {
 
   SmallVector<Value> at(4);
   for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? constant(0) : Value(op.getAt()[i]);
+    at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
   Value queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   Value keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
   Value queryLength = lengthOf(op.getQLen(), add(at[2], queries));
   Value keyLength = lengthOf(op.getKvLen(), add(at[3], keys));
 
   // Rows of this tile that count, and the keys that some of them may see, both relative to element 0.
-  Value rowCount = max(constant(0), min(queries, sub(queryLength, at[2])));
+  Value rowCount = max(index(0), min(queries, sub(queryLength, at[2])));
   IRMapping values;
   if (!op.getMask().empty()) {
     RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
@@ -142,17 +137,17 @@ LogicalResult KeyLoop::rewrite() {
     values.map(args.head, at[1]);
     values.map(args.captures, op.getCaptures());
   }
-  Value lastQuery = add(at[2], sub(rowCount, constant(1)));
+  Value lastQuery = add(at[2], sub(rowCount, index(1)));
   KeyRange reach = KeyBounds(op).reach(b, loc, values, queryLength, keyLength, at[2], lastQuery,
                                        {at[3], min(keyLength, add(at[3], keys))});
-  Value step = constant(schedule.getCols());
+  Value step = index(schedule.getCols());
   // Tiles begin at absolute multiples of the step, so the first one may begin before element 0.
-  Value first = add(at[3], max(constant(0), sub(reach.begin, at[3])));
+  Value first = add(at[3], max(index(0), sub(reach.begin, at[3])));
   Value tile = b.createOrFold<arith::FloorDivSIOp>(loc, first, step);
   Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at[3]);
   // However far away the positions are, the loop stays inside the operand; what ends before it has no tile.
   Value last = min(keys, sub(reach.end, at[3]));
-  Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(rowCount, last), constant(0));
+  Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(rowCount, last), index(0));
   Value end = arith::SelectOp::create(b, loc, isEmpty, begin, last);
 
   SmallVector<Value> state = initialState(rowCount);
@@ -175,7 +170,7 @@ SmallVector<Value> KeyLoop::initialState(Value rowCount) {
   Value minusInfinity = number(-std::numeric_limits<double>::infinity()), zero = number(0.0);
   SmallVector<Value> state = {filled({rows, columns}, zero), filled({rows}, minusInfinity), filled({rows}, zero)};
   if (Value sink = op.getSink()) {
-    auto [max, sum] = emitSinkStart(b, loc, sink, constant(0), scoreType());
+    auto [max, sum] = emitSinkStart(b, loc, sink, index(0), scoreType());
     Value starts[] = {max, sum};
     SmallVector<OpFoldResult> offset = {b.getIndexAttr(0)}, size = {rowCount}, stride = {b.getIndexAttr(1)};
     for (auto [part, start] : llvm::zip_equal(MutableArrayRef(state).drop_front(), starts)) {
@@ -204,8 +199,8 @@ SmallVector<Value> KeyLoop::loopOverKeys(const Steps &steps, ValueRange state, b
 }
 
 SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange state, bool isFinal) {
-  Value start = max(constant(0), key);
-  Value count = sub(min(add(key, constant(op.getScheduleAttr().getCols())), steps.end), start);
+  Value start = max(index(0), key);
+  Value count = sub(min(add(key, index(op.getScheduleAttr().getCols())), steps.end), start);
   Value keyTile = rows(op.getKey(), op.getKeyDims(), start, count);
   Value valueTile = rows(op.getValue(), op.getValueDims(), start, count);
   SmallVector<Value> tileAt(steps.at);
@@ -261,7 +256,7 @@ void KeyLoop::replaceResult(Value result, Value tile) {
   if (tensor::ParallelInsertSliceOp insertion = insertionOf(result)) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(insertion);
-    b.replaceOpWithNewOp<tensor::ParallelInsertSliceOp>(insertion, tile, insertion.getDest(),
+    rewriter.replaceOpWithNewOp<tensor::ParallelInsertSliceOp>(insertion, tile, insertion.getDest(),
                                                         insertion.getMixedOffsets(), insertion.getMixedSizes(),
                                                         insertion.getMixedStrides());
     return;
@@ -282,7 +277,7 @@ void KeyLoop::replaceResult(Value result, Value tile) {
   }
   if (whole.getType() != type)
     whole = tensor::CastOp::create(b, loc, type, whole);
-  b.replaceAllUsesWith(result, whole);
+  rewriter.replaceAllUsesWith(result, whole);
 }
 
 void KeyLoop::finalize(ValueRange state) {
@@ -305,7 +300,7 @@ void KeyLoop::finalize(ValueRange state) {
                                  op.getScheduleAttr());
   for (auto [result, done] : llvm::zip_equal(results, tile->getResults()))
     replaceResult(result, done);
-  b.eraseOp(op);
+  rewriter.eraseOp(op);
 }
 
 struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "saccade/Support/IndexEmitter.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -17,17 +18,10 @@ using namespace saccade::attn;
 
 namespace {
 
-/// Index arithmetic, and loops that carry tensors of indices.
-struct Emitter {
-  OpBuilder &b;
-  Location loc;
+/// Index arithmetic, and tensors of indices.
+struct Emitter : IndexEmitter {
+  using IndexEmitter::IndexEmitter;
 
-  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
-  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
-  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
-  Value max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
-  Value isEqual(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, x, y); }
   Value table(Value size) {
     return tensor::EmptyOp::create(b, loc, ArrayRef<OpFoldResult>{getAsOpFoldResult(size)}, b.getIndexType());
   }
@@ -36,18 +30,6 @@ struct Emitter {
     return number.getType().isIndex() ? number : arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
   }
   Value set(Value table, Value i, Value number) { return tensor::InsertOp::create(b, loc, number, table, i); }
-
-  /// for i = begin ... end − 1: carried = body(i, carried)
-  SmallVector<Value> loop(Value begin, Value end, ValueRange carried,
-                          function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-    auto result = scf::ForOp::create(b, loc, begin, end, constant(1), carried,
-                                     [&](OpBuilder &nested, Location, Value i, ValueRange state) {
-                                       OpBuilder::InsertionGuard guard(b);
-                                       b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-                                       scf::YieldOp::create(b, loc, body(i, state));
-                                     });
-    return SmallVector<Value>(result.getResults());
-  }
 };
 
 } // namespace
@@ -60,7 +42,7 @@ Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
   Emitter e{b, op.getLoc()};
   given = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
   bool takesRest = op.getQOffsets() != nullptr;
-  count = takesRest ? e.add(given, e.constant(1)) : given;
+  count = takesRest ? e.add(given, e.index(1)) : given;
   auto total = [&](Value operand, DimsAttr dims) {
     return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
   };
@@ -75,9 +57,9 @@ Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
 Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool takesRest) {
   Emitter e{b, op.getLoc()};
   Value offsets = op.getOffsets(role);
-  Value zero = e.constant(0), one = e.constant(1), end = e.add(given, one);
+  Value zero = e.index(0), one = e.index(1), end = e.add(given, one);
   Value starts = e.set(e.table(e.add(count, one)), zero, zero);
-  SmallVector<Value> result = e.loop(one, end, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+  SmallVector<Value> result = e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
     Value offset = e.min(e.max(e.get(offsets, i), carried[1]), total);
     return {e.set(carried[0], i, offset), offset};
   });
@@ -89,19 +71,19 @@ Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool takesRest)
 Value Sequences::start(OpBuilder &b, Role role, Value number) {
   Emitter e{b, op.getLoc()};
   Value starts = role == Role::Query ? queryStarts : keyStarts;
-  return starts ? e.get(starts, number) : e.constant(0);
+  return starts ? e.get(starts, number) : e.index(0);
 }
 
 Value Sequences::length(OpBuilder &b, Role role, Value number) {
   Emitter e{b, op.getLoc()};
   bool isQuery = role == Role::Query;
   if (Value starts = isQuery ? queryStarts : keyStarts)
-    return e.sub(e.get(starts, e.add(number, e.constant(1))), e.get(starts, number));
+    return e.sub(e.get(starts, e.add(number, e.index(1))), e.get(starts, number));
   Value extent = getValueOrCreateConstantIndexOp(
       b, e.loc, getDimSize(b, e.loc, isQuery ? op.getQuery() : op.getKey(),
                            isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   // What is left of the queries has no keys.
-  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.constant(0), extent) : extent;
+  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.index(0), extent) : extent;
 }
 
 /// `q_len` or `kv_len` of a sequence; `rest` for the rows that belong to none.
@@ -138,7 +120,7 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
       // The rows that belong to no sequence belong to no batch of the keys either: they take none of the first one.
       if (dim == Dim::Batch && queryStarts)
         offsets.back() =
-            arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.constant(0), number).getResult();
+            arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.index(0), number).getResult();
     }
     return tensor::ExtractSliceOp::create(b, e.loc, operand, offsets, sizes, strides);
   };
@@ -146,7 +128,7 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   Value key = slice(op.getKey(), op.getKeyDims(), Role::Key);
   Value value = slice(op.getValue(), op.getValueDims(), Role::Key);
 
-  SmallVector<Value> at(4, e.constant(0));
+  SmallVector<Value> at(4, e.index(0));
   if (!op.getAt().empty())
     at = SmallVector<Value>(op.getAt());
   at[0] = e.add(at[0], number);
@@ -187,32 +169,32 @@ WorkList saccade::listItems(OpBuilder &b, Location loc, Value count,
   Emitter e{b, loc};
   // A counting sort: the fewer zeros lead the cost, the earlier.
   constexpr int64_t buckets = 65;
-  Value zero = e.constant(0), most = e.constant(buckets);
+  Value zero = e.index(0), most = e.index(buckets);
   auto bucketOf = [&](Value i) -> Value {
     Value cost = arith::IndexCastOp::create(b, loc, b.getI64Type(), costOf(b, i));
     Value zeros = math::CountLeadingZerosOp::create(b, loc, cost);
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), zeros);
   };
   Value places = e.table(most);
-  places = e.loop(zero, most, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+  places = e.loop(zero, most, 1, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
     return {e.set(carried[0], i, zero)};
   })[0];
-  places = e.loop(zero, count, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+  places = e.loop(zero, count, 1, places, [&](Value i, ValueRange carried) -> SmallVector<Value> {
     Value bucket = bucketOf(i);
     return {e.set(carried[0], bucket, e.add(e.get(carried[0], bucket), partsOf(b, i)))};
   })[0];
   SmallVector<Value> summed =
-      e.loop(zero, most, {places, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+      e.loop(zero, most, 1, {places, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
         Value here = e.get(carried[0], i);
         return {e.set(carried[0], i, carried[1]), e.add(carried[1], here)};
       });
   WorkList list;
   list.count = summed[1];
   SmallVector<Value> filled = e.loop(
-      zero, count, {summed[0], e.table(count), e.table(list.count)},
+      zero, count, 1, {summed[0], e.table(count), e.table(list.count)},
       [&](Value i, ValueRange carried) -> SmallVector<Value> {
         Value bucket = bucketOf(i), first = e.get(carried[0], bucket), end = e.add(first, partsOf(b, i));
-        Value sequences = e.loop(first, end, carried[2], [&](Value item, ValueRange inner) -> SmallVector<Value> {
+        Value sequences = e.loop(first, end, 1, carried[2], [&](Value item, ValueRange inner) -> SmallVector<Value> {
           return {e.set(inner[0], item, i)};
         })[0];
         return {e.set(carried[0], bucket, end), e.set(carried[1], i, first), sequences};

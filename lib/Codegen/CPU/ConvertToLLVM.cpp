@@ -5,7 +5,6 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Launch.h"
-#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
@@ -15,7 +14,6 @@
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MathToLibm/MathToLibm.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
@@ -39,6 +37,7 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
 #include "../Common/ExpandViews.h"
+#include "../Common/LowerStructure.h"
 #include "saccade/Codegen/CPU/Passes.h"
 
 namespace saccade {
@@ -104,17 +103,6 @@ static void simplifyAddresses(ModuleOp module) {
   eliminateCommonSubExpressions(rewriter, dominance, module);
 }
 
-static LogicalResult lowerStructure(ModuleOp module) {
-  RewritePatternSet patterns(module.getContext());
-  populateAffineToStdConversionPatterns(patterns);
-  populateSCFToControlFlowConversionPatterns(patterns);
-  ConversionTarget target(*module.getContext());
-  target.addIllegalDialect<affine::AffineDialect>();
-  target.addIllegalOp<scf::ForOp, scf::IfOp, scf::IndexSwitchOp, scf::WhileOp, scf::ExecuteRegionOp>();
-  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
-  return applyPartialConversion(module, target, std::move(patterns));
-}
-
 //===----------------------------------------------------------------------===//
 // Conversion
 //===----------------------------------------------------------------------===//
@@ -142,12 +130,7 @@ static LogicalResult convert(ModuleOp module, const LLVMTypeConverter &converter
   // Kernels are on their own way.
   target.addLegalOp<gpu::GPUModuleOp>();
   target.markOpRecursivelyLegal<gpu::GPUModuleOp>();
-  if (failed(applyFullConversion(module, target, std::move(patterns))))
-    return failure();
-  SmallVector<UnrealizedConversionCastOp> casts;
-  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
-  reconcileUnrealizedCasts(casts);
-  return success();
+  return saccade::convertFully(module, target, std::move(patterns));
 }
 
 /// Nothing else points into the scratch memory of a task while it runs.
@@ -177,7 +160,7 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     if (failed(applyPatternsGreedily(module, std::move(breakDown))))
       return signalPassFailure();
     simplifyAddresses(module);
-    if (failed(lowerStructure(module)) || failed(convert(module, converter)))
+    if (failed(saccade::lowerStructure(module)) || failed(convert(module, converter)))
       return signalPassFailure();
     saccade::createFailurePaths(module);
     for (auto func : module.getOps<LLVM::LLVMFuncOp>())

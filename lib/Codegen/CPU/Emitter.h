@@ -6,47 +6,29 @@
 #ifndef SACCADE_LIB_CODEGEN_CPU_EMITTER_H
 #define SACCADE_LIB_CODEGEN_CPU_EMITTER_H
 
+#include "../Common/KernelEmitter.h"
 #include "saccade/Support/CPUTarget.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include <limits>
 
 namespace saccade::cpu {
 
 /// A builder at a location, for vectors of `type` (f32 or f64) on `target`. The arithmetic of indices folds constants.
-struct Emitter {
-  mlir::OpBuilder &b;
-  mlir::Location loc;
+struct Emitter : KernelEmitter {
   const CPUTarget &target;
   mlir::FloatType type;
 
-  using Value = mlir::Value;
+  Emitter(mlir::OpBuilder &builder, mlir::Location loc, const CPUTarget &target, mlir::FloatType type)
+      : KernelEmitter(builder, loc), target(target), type(type) {}
 
   unsigned lanes() const { return target.lanes(type.getIntOrFloatBitWidth()); }
   mlir::VectorType vectorType() const { return mlir::VectorType::get({lanes()}, type); }
 
   //===--- Indices ---===//
-  Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
-  Value add(Value x, Value y) { return b.createOrFold<mlir::arith::AddIOp>(loc, x, y); }
-  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
-  Value sub(Value x, Value y) { return b.createOrFold<mlir::arith::SubIOp>(loc, x, y); }
-  Value mul(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<mlir::arith::MulIOp>(loc, x, index(y)); }
-  Value min(Value x, Value y) { return b.createOrFold<mlir::arith::MinSIOp>(loc, x, y); }
-  Value max(Value x, Value y) { return b.createOrFold<mlir::arith::MaxSIOp>(loc, x, y); }
-  /// ⌊x / y⌋ and ⌈x / y⌉ of an x that is not negative.
-  Value div(Value x, int64_t y) { return y == 1 ? x : b.createOrFold<mlir::arith::DivUIOp>(loc, x, index(y)); }
+  /// ⌈x / y⌉ of an x that is not negative.
   Value ceilDiv(Value x, int64_t y) { return div(add(x, y - 1), y); }
   Value roundDown(Value x, int64_t y) { return mul(div(x, y), y); }
   Value roundUp(Value x, int64_t y) { return mul(ceilDiv(x, y), y); }
-  Value isLess(Value x, Value y) {
-    return b.createOrFold<mlir::arith::CmpIOp>(loc, mlir::arith::CmpIPredicate::slt, x, y);
-  }
-  Value select(Value condition, Value x, Value y) {
-    return b.createOrFold<mlir::arith::SelectOp>(loc, condition, x, y);
-  }
 
   //===--- Numbers and vectors ---===//
   Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
@@ -58,9 +40,6 @@ struct Emitter {
     auto vector = mlir::VectorType::get({lanes()}, x.getType());
     return mlir::vector::BroadcastOp::create(b, loc, vector, x);
   }
-  Value addf(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
-  Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
-  Value mulf(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
   /// x · y + z, fused where the target has the instruction. A fused one on a target without it is a library call.
   Value fma(Value x, Value y, Value z) {
     if (target.hasFMA)
@@ -85,12 +64,6 @@ struct Emitter {
   Value alloc(llvm::ArrayRef<int64_t> shape) {
     return mlir::memref::AllocOp::create(b, loc, mlir::MemRefType::get(shape, type), b.getI64IntegerAttr(64));
   }
-  /// The extent of dimension `dim`, a constant where it is static.
-  Value size(Value memref, unsigned dim) { return b.createOrFold<mlir::memref::DimOp>(loc, memref, index(dim)); }
-  Value load(Value memref, mlir::ValueRange at) { return mlir::memref::LoadOp::create(b, loc, memref, at); }
-  void store(Value value, Value memref, mlir::ValueRange at) {
-    mlir::memref::StoreOp::create(b, loc, value, memref, at);
-  }
   Value loadVector(Value memref, mlir::ValueRange at) {
     return mlir::vector::LoadOp::create(b, loc, vectorType(), memref, at);
   }
@@ -99,36 +72,6 @@ struct Emitter {
   }
 
   //===--- Control ---===//
-  using Body = llvm::function_ref<void(Value)>;
-  using CarryingBody = llvm::function_ref<llvm::SmallVector<Value>(Value, mlir::ValueRange)>;
-  /// for (i = begin; i < end; i += step) body(i); nothing where the bounds are equal constants.
-  void loop(Value begin, Value end, int64_t step, Body body) {
-    if (mlir::isEqualConstantIntOrValue(begin, end))
-      return;
-    auto op = mlir::scf::ForOp::create(b, loc, begin, end, index(step));
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.getBody());
-    body(op.getInductionVar());
-  }
-  /// The same with values carried from one iteration to the next.
-  llvm::SmallVector<Value> loop(Value begin, Value end, int64_t step, mlir::ValueRange inits, CarryingBody body) {
-    auto op = mlir::scf::ForOp::create(b, loc, begin, end, index(step), inits);
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.getBody());
-    llvm::SmallVector<Value> next = body(op.getInductionVar(), op.getRegionIterArgs());
-    mlir::scf::YieldOp::create(b, loc, next);
-    return llvm::SmallVector<Value>(op.getResults());
-  }
-  void ifElse(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr) {
-    auto op = mlir::scf::IfOp::create(b, loc, condition, /*withElseRegion=*/bool(otherwise));
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.thenBlock());
-    then();
-    if (!otherwise)
-      return;
-    b.setInsertionPointToStart(op.elseBlock());
-    otherwise();
-  }
   /// The values of one of two branches, which give as many of the same types.
   using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
   llvm::SmallVector<Value> choose(Value condition, Branch then, Branch otherwise) {

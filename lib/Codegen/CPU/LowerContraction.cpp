@@ -81,20 +81,10 @@ void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value 
   Value fullEnd = e.roundDown(rows, rowGroup);
   e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
     auto product = [&](Value row, RegisterBlock registers) {
-      auto at = [&](unsigned i, unsigned j) {
-        return SmallVector<Value>{e.add(row, i), e.add(e.mul(p, panel), j * e.lanes())};
-      };
-      SmallVector<Value> acc;
-      for (unsigned i = 0; i < registers.rows; ++i)
-        for (unsigned j = 0; j < registers.vectors; ++j)
-          acc.push_back(e.loadVector(tile, at(i, j)));
-      acc = emitMicrokernel(
-          e, registers, step, e.index(0), e.ceilDiv(depth, step), acc,
+      emitMicrokernelInto(
+          e, registers, step, e.ceilDiv(depth, step), tile, row, e.mul(p, panel),
           [&](unsigned i, Value k) { return e.load(packedA, {e.add(row, i), k}); },
           [&](Value k, unsigned j) { return e.loadVector(packedB, {p, k, e.index(j * e.lanes())}); });
-      for (unsigned i = 0; i < registers.rows; ++i)
-        for (unsigned j = 0; j < registers.vectors; ++j)
-          e.storeVector(acc[i * registers.vectors + j], tile, at(i, j));
     };
     e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { product(row, full); });
     e.loop(fullEnd, rows, tail.rows, [&](Value row) { product(row, tail); });

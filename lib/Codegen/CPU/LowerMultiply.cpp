@@ -209,20 +209,11 @@ void BlockedMultiply::addProduct(Value row, Value rows, Value column, Value colu
     Value source = block(left, e.add(row, first), count, e.mul(word, step), depth);
     emitPackRows(e, source, count, e.index(registers.rows), group, step);
     e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
-      auto at = [&](unsigned i, unsigned j) {
-        return SmallVector<Value>{e.add(first, i), e.add(e.mul(p, width), j * e.lanes())};
-      };
-      SmallVector<Value> sums;
-      for (unsigned i = 0; i < registers.rows; ++i)
-        for (unsigned j = 0; j < registers.vectors; ++j)
-          sums.push_back(e.loadVector(tile, at(i, j)));
       Value panel = e.add(firstPanel, p);
-      sums = emitMicrokernel(
-          e, registers, step, zero, words, sums, [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
+      emitMicrokernelInto(
+          e, registers, step, words, tile, first, e.mul(p, width),
+          [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
           [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())}); });
-      for (unsigned i = 0; i < registers.rows; ++i)
-        for (unsigned j = 0; j < registers.vectors; ++j)
-          e.storeVector(sums[i * registers.vectors + j], tile, at(i, j));
     });
   };
   // Whole groups: what tails have too many rows stays inside of the last one.

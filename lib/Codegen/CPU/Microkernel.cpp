@@ -84,3 +84,19 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
       result = multiplyWords(e, block, step, e.index(k), result, a, b);
   return result;
 }
+
+void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned step, Value words, Value tile, Value row,
+                              Value column, function_ref<Value(unsigned, Value)> a,
+                              function_ref<Value(Value, unsigned)> b) {
+  auto at = [&](unsigned i, unsigned j) {
+    return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())};
+  };
+  SmallVector<Value> acc;
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      acc.push_back(e.loadVector(tile, at(i, j)));
+  acc = emitMicrokernel(e, block, step, e.index(0), words, acc, a, b);
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      e.storeVector(acc[i * block.vectors + j], tile, at(i, j));
+}

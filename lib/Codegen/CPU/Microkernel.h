@@ -40,6 +40,12 @@ llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, 
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 
+/// The same for words [0, words), where the accumulators are the block of `tile` (memref of rows x columns) whose first row
+/// and column are these.
+void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned step, mlir::Value words, mlir::Value tile,
+                         mlir::Value row, mlir::Value column, llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
+                         llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
+
 } // namespace saccade::cpu
 
 #endif // SACCADE_LIB_CODEGEN_CPU_MICROKERNEL_H

@@ -5,9 +5,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../Common/ExpandViews.h"
+#include "../Common/LowerStructure.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Codegen/GPU/Passes.h"
-#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
@@ -15,7 +15,6 @@
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
-#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVM.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -80,17 +79,6 @@ static LogicalResult checkOps(mlir::gpu::GPUModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
-static LogicalResult lowerStructure(mlir::gpu::GPUModuleOp module) {
-  RewritePatternSet patterns(module.getContext());
-  populateAffineToStdConversionPatterns(patterns);
-  populateSCFToControlFlowConversionPatterns(patterns);
-  ConversionTarget target(*module.getContext());
-  target.addIllegalDialect<affine::AffineDialect>();
-  target.addIllegalOp<scf::ForOp, scf::IfOp, scf::IndexSwitchOp, scf::WhileOp, scf::ExecuteRegionOp>();
-  target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
-  return applyPartialConversion(module, target, std::move(patterns));
-}
-
 static LogicalResult convert(mlir::gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   LLVMTypeConverter converter(context);
@@ -106,12 +94,7 @@ static LogicalResult convert(mlir::gpu::GPUModuleOp module) {
   LLVMConversionTarget target(*context);
   target.addLegalDialect<NVVM::NVVMDialect>();
   target.addLegalOp<mlir::gpu::GPUModuleOp>();
-  if (failed(applyFullConversion(module, target, std::move(patterns))))
-    return failure();
-  SmallVector<UnrealizedConversionCastOp> casts;
-  module.walk([&](UnrealizedConversionCastOp op) { casts.push_back(op); });
-  reconcileUnrealizedCasts(casts);
-  return success();
+  return saccade::convertFully(module, target, std::move(patterns));
 }
 
 namespace {
@@ -120,7 +103,7 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
   void runOnOperation() override {
     mlir::gpu::GPUModuleOp module = getOperation();
     expandViews(module);
-    if (failed(breakDown(module)) || failed(checkOps(module)) || failed(lowerStructure(module)) ||
+    if (failed(breakDown(module)) || failed(checkOps(module)) || failed(saccade::lowerStructure(module)) ||
         failed(convert(module)))
       return signalPassFailure();
     Builder builder(&getContext());

@@ -6,12 +6,9 @@
 #ifndef SACCADE_LIB_CODEGEN_GPU_EMITTER_H
 #define SACCADE_LIB_CODEGEN_GPU_EMITTER_H
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "../Common/KernelEmitter.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include <limits>
 
@@ -20,48 +17,26 @@ namespace saccade::device {
 /// Address spaces of pointers.
 inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
 
-/// A builder at a location, for numbers of `type` (f32 or f64). Positions and extents are `index` (64 bits); what counts inside of a tile is i32. All
-/// arithmetic on integers folds constants.
-struct Emitter {
-  mlir::OpBuilder &b;
-  mlir::Location loc;
+/// A builder at a location, for numbers of `type` (f32 or f64). Positions and extents are `index` (64 bits); what counts inside
+/// of a tile is i32.
+struct Emitter : KernelEmitter {
   mlir::FloatType type;
 
-  using Value = mlir::Value;
+  Emitter(mlir::OpBuilder &builder, mlir::Location loc, mlir::FloatType type)
+      : KernelEmitter(builder, loc), type(type) {}
 
   //===--- Integers ---===//
-  Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
   Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
-  /// `value` as a constant of the type of `like`.
-  Value constantLike(Value like, int64_t value) { return like.getType().isIndex() ? index(value) : i32(value); }
-  Value add(Value x, Value y) { return b.createOrFold<mlir::arith::AddIOp>(loc, x, y); }
-  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
-  Value sub(Value x, Value y) { return b.createOrFold<mlir::arith::SubIOp>(loc, x, y); }
-  Value mul(Value x, Value y) { return b.createOrFold<mlir::arith::MulIOp>(loc, x, y); }
-  Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
-  Value min(Value x, Value y) { return b.createOrFold<mlir::arith::MinSIOp>(loc, x, y); }
-  Value max(Value x, Value y) { return b.createOrFold<mlir::arith::MaxSIOp>(loc, x, y); }
-  /// ⌊x / y⌋ and x mod y of an x that is not negative.
-  Value div(Value x, int64_t y) { return b.createOrFold<mlir::arith::DivUIOp>(loc, x, constantLike(x, y)); }
+  /// x mod y of an x that is not negative.
   Value rem(Value x, int64_t y) { return b.createOrFold<mlir::arith::RemUIOp>(loc, x, constantLike(x, y)); }
   Value floorDiv(Value x, int64_t y) { return b.createOrFold<mlir::arith::FloorDivSIOp>(loc, x, constantLike(x, y)); }
-  Value compare(mlir::arith::CmpIPredicate how, Value x, Value y) {
-    return b.createOrFold<mlir::arith::CmpIOp>(loc, how, x, y);
-  }
-  Value isLess(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::slt, x, y); }
   Value isAtMost(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::sle, x, y); }
   Value both(Value x, Value y) { return b.createOrFold<mlir::arith::AndIOp>(loc, x, y); }
-  Value select(Value condition, Value x, Value y) {
-    return b.createOrFold<mlir::arith::SelectOp>(loc, condition, x, y);
-  }
   Value toIndex(Value x) { return x.getType().isIndex() ? x : cast(b.getIndexType(), x); }
   Value toI32(Value x) { return x.getType().isIndex() ? cast(b.getI32Type(), x) : x; }
 
   //===--- Numbers ---===//
   Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
-  Value addf(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
-  Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
-  Value mulf(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
   Value fma(Value x, Value y, Value z) { return mlir::LLVM::FMAOp::create(b, loc, x, y, z); }
   /// The larger; the other one where one is NaN (one instruction).
   Value maxf(Value x, Value y) { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
@@ -105,13 +80,10 @@ struct Emitter {
   }
 
   //===--- Memory ---===//
-  Value load(Value memref, mlir::ValueRange at) { return mlir::memref::LoadOp::create(b, loc, memref, at); }
+  using KernelEmitter::load;
+  using KernelEmitter::store;
   Value load(Value memref, int64_t at) { return load(memref, mlir::ValueRange{index(at)}); }
-  void store(Value value, Value memref, mlir::ValueRange at) {
-    mlir::memref::StoreOp::create(b, loc, value, memref, at);
-  }
   void store(Value value, Value memref, int64_t at) { store(value, memref, mlir::ValueRange{index(at)}); }
-  Value size(Value memref, unsigned dim) { return b.createOrFold<mlir::memref::DimOp>(loc, memref, index(dim)); }
   /// `count` elements behind `pointer`.
   Value advance(Value pointer, mlir::Type element, Value count) {
     Value offset = count.getType().isIndex() ? cast(b.getI64Type(), count) : count;
@@ -124,34 +96,6 @@ struct Emitter {
   }
 
   //===--- Control ---===//
-  using Body = llvm::function_ref<void(Value)>;
-  using CarryingBody = llvm::function_ref<llvm::SmallVector<Value>(Value, mlir::ValueRange)>;
-  /// for (i = begin; i < end; i += step) body(i)
-  void loop(Value begin, Value end, int64_t step, Body body) {
-    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step));
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.getBody());
-    body(op.getInductionVar());
-  }
-  /// The same with values carried from one iteration to the next.
-  llvm::SmallVector<Value> loop(Value begin, Value end, int64_t step, mlir::ValueRange inits, CarryingBody body) {
-    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step), inits);
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.getBody());
-    llvm::SmallVector<Value> next = body(op.getInductionVar(), op.getRegionIterArgs());
-    mlir::scf::YieldOp::create(b, loc, next);
-    return llvm::SmallVector<Value>(op.getResults());
-  }
-  void ifElse(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr) {
-    auto op = mlir::scf::IfOp::create(b, loc, condition, /*withElseRegion=*/bool(otherwise));
-    mlir::OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(op.thenBlock());
-    then();
-    if (!otherwise)
-      return;
-    b.setInsertionPointToStart(op.elseBlock());
-    otherwise();
-  }
   /// The values of whichever side is taken.
   using Values = llvm::function_ref<llvm::SmallVector<Value>()>;
   llvm::SmallVector<Value> choose(Value condition, mlir::TypeRange types, Values then, Values otherwise) {

@@ -1,0 +1,86 @@
+//===- IndexEmitter.h - Short names for index arithmetic and loops -*- C++ -*-===//
+//
+// Code is written with the builder, op by op. This keeps it as short as the algorithm.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_SUPPORT_INDEXEMITTER_H
+#define SACCADE_SUPPORT_INDEXEMITTER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+namespace saccade {
+
+/// A builder at a location, for `index` and other integers. All arithmetic folds constants; a number beside a value is a
+/// constant of the type of the value.
+struct IndexEmitter {
+  mlir::OpBuilder &b;
+  mlir::Location loc;
+
+  IndexEmitter(mlir::OpBuilder &builder, mlir::Location loc) : b(builder), loc(loc) {}
+
+  using Value = mlir::Value;
+
+  //===--- Integers ---===//
+  Value index(int64_t value) { return mlir::arith::ConstantIndexOp::create(b, loc, value); }
+  /// `value` as a constant of the type of `like`.
+  Value constantLike(Value like, int64_t value) {
+    return mlir::arith::ConstantOp::create(b, loc, b.getIntegerAttr(like.getType(), value));
+  }
+  Value add(Value x, Value y) { return b.createOrFold<mlir::arith::AddIOp>(loc, x, y); }
+  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, constantLike(x, y)); }
+  Value sub(Value x, Value y) { return b.createOrFold<mlir::arith::SubIOp>(loc, x, y); }
+  Value mul(Value x, Value y) { return b.createOrFold<mlir::arith::MulIOp>(loc, x, y); }
+  Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
+  Value min(Value x, Value y) { return b.createOrFold<mlir::arith::MinSIOp>(loc, x, y); }
+  Value max(Value x, Value y) { return b.createOrFold<mlir::arith::MaxSIOp>(loc, x, y); }
+  /// ⌊x / y⌋ of an x that is not negative.
+  Value div(Value x, int64_t y) {
+    return y == 1 ? x : b.createOrFold<mlir::arith::DivUIOp>(loc, x, constantLike(x, y));
+  }
+  Value compare(mlir::arith::CmpIPredicate how, Value x, Value y) {
+    return b.createOrFold<mlir::arith::CmpIOp>(loc, how, x, y);
+  }
+  Value isLess(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::slt, x, y); }
+  Value isEqual(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::eq, x, y); }
+  Value select(Value condition, Value x, Value y) {
+    return b.createOrFold<mlir::arith::SelectOp>(loc, condition, x, y);
+  }
+
+  //===--- Control ---===//
+  using Body = llvm::function_ref<void(Value)>;
+  using CarryingBody = llvm::function_ref<llvm::SmallVector<Value>(Value, mlir::ValueRange)>;
+  /// for (i = begin; i < end; i += step) body(i); nothing where the bounds are equal constants.
+  void loop(Value begin, Value end, int64_t step, Body body) {
+    if (mlir::isEqualConstantIntOrValue(begin, end))
+      return;
+    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step));
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.getBody());
+    body(op.getInductionVar());
+  }
+  /// The same with values carried from one iteration to the next.
+  llvm::SmallVector<Value> loop(Value begin, Value end, int64_t step, mlir::ValueRange inits, CarryingBody body) {
+    auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step), inits);
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.getBody());
+    llvm::SmallVector<Value> next = body(op.getInductionVar(), op.getRegionIterArgs());
+    mlir::scf::YieldOp::create(b, loc, next);
+    return llvm::SmallVector<Value>(op.getResults());
+  }
+  void ifElse(Value condition, llvm::function_ref<void()> then, llvm::function_ref<void()> otherwise = nullptr) {
+    auto op = mlir::scf::IfOp::create(b, loc, condition, /*withElseRegion=*/bool(otherwise));
+    mlir::OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(op.thenBlock());
+    then();
+    if (!otherwise)
+      return;
+    b.setInsertionPointToStart(op.elseBlock());
+    otherwise();
+  }
+};
+
+} // namespace saccade
+
+#endif // SACCADE_SUPPORT_INDEXEMITTER_H

@@ -1,0 +1,28 @@
+//===- KernelEmitter.h - Short names for what all kernels are made of -*- C++ -*-===//
+#ifndef SACCADE_LIB_CODEGEN_COMMON_KERNELEMITTER_H
+#define SACCADE_LIB_CODEGEN_COMMON_KERNELEMITTER_H
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "saccade/Support/IndexEmitter.h"
+
+namespace saccade {
+
+/// Index arithmetic, loops, numbers (or vectors of them) and memory.
+struct KernelEmitter : IndexEmitter {
+  using IndexEmitter::IndexEmitter;
+
+  Value addf(Value x, Value y) { return mlir::arith::AddFOp::create(b, loc, x, y); }
+  Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
+  Value mulf(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
+
+  /// The extent of dimension `dim`, a constant where it is static.
+  Value size(Value memref, unsigned dim) { return b.createOrFold<mlir::memref::DimOp>(loc, memref, index(dim)); }
+  Value load(Value memref, mlir::ValueRange at) { return mlir::memref::LoadOp::create(b, loc, memref, at); }
+  void store(Value value, Value memref, mlir::ValueRange at) {
+    mlir::memref::StoreOp::create(b, loc, value, memref, at);
+  }
+};
+
+} // namespace saccade
+
+#endif // SACCADE_LIB_CODEGEN_COMMON_KERNELEMITTER_H
