@@ -9,8 +9,6 @@ Score and mask functions, grouped heads, layouts, strides, types and lengths fol
 again with other lengths and batch, which must not compile anything. The line that repeats a failure is printed.
 """
 
-import argparse
-import collections
 import pathlib
 import sys
 import traceback
@@ -19,6 +17,7 @@ import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from attention_call import TYPES, Call
+from seeds import chosen_seeds, print_coverage, seed_options
 
 import saccade
 
@@ -84,18 +83,13 @@ def run(seed):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=500)
-    parser.add_argument("--seed", type=int, help="only this one, and show the call")
-    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
-    args = parser.parse_args()
+    args = seed_options(__doc__, count=500).parse_args()
     torch.set_num_threads(2)
-    seeds = range(args.first_seed, args.first_seed + args.count) if args.seed is None else [args.seed]
-    features, failures = collections.Counter(), 0
+    seeds = chosen_seeds(args)
+    features, failures = [], 0
     for seed in seeds:
         call, wrong = run(seed)
-        features.update(set(call.features))
+        features.append(call.features)
         if args.seed is not None:
             print(call)
         if wrong:
@@ -104,8 +98,7 @@ def main():
     info = saccade.cache_info()
     print(f"{2 * len(seeds)} calls, {failures} failures; {info.compilations} compilations, {info.hits} found again")
     if args.coverage:
-        for feature, count in sorted(features.items()):
-            print(f"{count:6d}  {feature}")
+        print_coverage(features)
     # Kernels are found again across calls too: seeds draw the same types, head sizes and options time and again.
     return 1 if failures or info.compilations > len(seeds) else 0
 

@@ -9,8 +9,6 @@ Every program follows from its seed. For a failure the module and its arguments 
 the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
 """
 
-import argparse
-import collections
 import pathlib
 import re
 import shlex
@@ -23,6 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from attention_graph import Graph
+from seeds import chosen_seeds, print_coverage, seed_options
 
 NUMPY = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.float32, "i1": np.bool_, "i8": np.int8,
          "i32": np.int32, "i64": np.int64, "index": np.int64}  # fmt: skip
@@ -83,12 +82,8 @@ def parse_all(graphs, opt):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=300)
-    parser.add_argument("--seed", type=int, help="only this one, and show the module")
+    parser = seed_options(__doc__, count=300)
     parser.add_argument("--few-queries", action="store_true", help="one to nine queries a head")
-    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
     parser.add_argument("--run", default="saccade-run --threads=2")
@@ -96,9 +91,8 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
     args = parser.parse_args()
 
-    seeds = range(args.first_seed, args.first_seed + args.count)
+    seeds = chosen_seeds(args)
     if args.seed is not None:
-        seeds = [args.seed]
         print(Graph(args.seed, args.few_queries).text)
     if args.parse_only:
         graphs = [Graph(seed, args.few_queries) for seed in seeds]
@@ -119,9 +113,7 @@ def main():
         refused = sum(graph.features == {"refused"} for graph in graphs)
         print(f"{len(results)} graphs, {failures} failures" + (f", {refused} refused" if refused else ""))
     if args.coverage:
-        counts = collections.Counter(feature for graph in graphs for feature in graph.features)
-        for feature, count in sorted(counts.items()):
-            print(f"{count:6d}  {feature}")
+        print_coverage(graph.features for graph in graphs)
     return 1 if failures else 0
 
 

@@ -8,8 +8,6 @@ layouts, results, architectures. saccade-run makes every call twice, with asynch
 legal. With --ran-on-matrix-units the kernels of f16 and bf16 for sm_80 must not have been the portable ones.
 """
 
-import argparse
-import collections
 import dataclasses
 import pathlib
 import random
@@ -18,6 +16,9 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "Fuzz" / "Inputs"))
+from seeds import chosen_seeds, print_coverage, seed_options
 
 LAYOUTS = {"bhsd": "b,h,s,d", "bshd": "b,s,h,d", "bhds": "b,h,d,s"}
 HEAD_SIZES = [(64, 64), (64, 64), (128, 128), (128, 128), (16, 16), (32, 32), (40, 40), (72, 72), (80, 80), (96, 96),
@@ -192,17 +193,12 @@ def run(case, folder, keep, wants_family):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=320)
-    parser.add_argument("--seed", type=int, help="only this one, and show the program")
-    parser.add_argument("--coverage", action="store_true", help="print how often each feature was drawn")
+    parser = seed_options(__doc__, count=320)
     parser.add_argument("--ran-on-matrix-units", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
-    seeds = range(args.first_seed, args.first_seed + args.count)
+    seeds = chosen_seeds(args)
     if args.seed is not None:
-        seeds = [args.seed]
         print(Case(args.seed).program())
     cases = [Case(seed) for seed in seeds]
     failures = 0
@@ -214,9 +210,7 @@ def main():
                 print(failure, flush=True)
     print(f"{len(cases)} cases, {failures} failures")
     if args.coverage:
-        counts = collections.Counter(feature for case in cases for feature in case.features)
-        for feature, count in sorted(counts.items()):
-            print(f"{count:6d}  {feature}")
+        print_coverage(case.features for case in cases)
     return 1 if failures else 0
 
 
