@@ -3,12 +3,12 @@
 // llc's pipeline at -O3, in process.
 //
 //===----------------------------------------------------------------------===//
+#include "Machine.h"
 #include "saccade/Target/Target.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
 #include "llvm/Target/TargetOptions.h"
 
 bool saccade::hostRuns(const CPUTarget &target) {
@@ -29,31 +29,39 @@ static void initializeX86() {
   (void)done;
 }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
-  initializeX86();
-  llvm::Triple triple("x86_64-unknown-linux-gnu");
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+saccade::createMachine(llvm::StringRef name, llvm::StringRef cpu, llvm::StringRef features) {
+  llvm::Triple triple(name);
   std::string message;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);
   if (!backend)
     return llvm::createStringError(message);
   std::unique_ptr<llvm::TargetMachine> machine(
-      backend->createTargetMachine(triple, target.cpu, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      backend->createTargetMachine(triple, cpu, features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
+                                   llvm::CodeGenOptLevel::Aggressive));
   if (!machine)
     return llvm::createStringError("LLVM has no code generator for '" + triple.str() + "'");
   return machine;
 }
 
-static llvm::Error emit(llvm::Module &module, const saccade::CPUTarget &target, llvm::raw_pwrite_stream &os,
-                        llvm::CodeGenFileType kind) {
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = saccade::createTargetMachine(target);
-  if (!machine)
-    return machine.takeError();
+llvm::Error saccade::writeCode(llvm::Module &module, llvm::TargetMachine &machine, llvm::raw_pwrite_stream &os,
+                               llvm::CodeGenFileType kind) {
   llvm::legacy::PassManager passes;
-  if ((*machine)->addPassesToEmitFile(passes, os, nullptr, kind))
+  if (machine.addPassesToEmitFile(passes, os, nullptr, kind))
     return llvm::createStringError("LLVM cannot write this kind of file for the target");
   passes.run(module);
   return llvm::Error::success();
+}
+
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createTargetMachine(const CPUTarget &target) {
+  initializeX86();
+  return createMachine("x86_64-unknown-linux-gnu", target.cpu, target.features);
+}
+
+static llvm::Error emit(llvm::Module &module, const saccade::CPUTarget &target, llvm::raw_pwrite_stream &os,
+                        llvm::CodeGenFileType kind) {
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = saccade::createTargetMachine(target);
+  return machine ? saccade::writeCode(module, **machine, os, kind) : machine.takeError();
 }
 
 llvm::Error saccade::emitAssembly(llvm::Module &module, const CPUTarget &target, llvm::raw_pwrite_stream &os) {

@@ -4,6 +4,7 @@
 // with constant indices, and LLVM makes registers of it.
 //
 //===----------------------------------------------------------------------===//
+#include "Machine.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
@@ -12,13 +13,9 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Target/Device.h"
-#include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
-#include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
-#include "llvm/Target/TargetOptions.h"
 
 using namespace mlir;
 
@@ -33,19 +30,9 @@ static void initializeNVPTX() {
   (void)done;
 }
 
-static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(const saccade::GPUTarget &target) {
+static llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createDeviceMachine(const saccade::GPUTarget &target) {
   initializeNVPTX();
-  llvm::Triple triple("nvptx64-nvidia-cuda");
-  std::string message;
-  const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);
-  if (!backend)
-    return llvm::createStringError(message);
-  std::unique_ptr<llvm::TargetMachine> machine(
-      backend->createTargetMachine(triple, target.name, target.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));
-  if (!machine)
-    return llvm::createStringError("LLVM has no code generator for '" + triple.str() + "'");
-  return machine;
+  return saccade::createMachine("nvptx64-nvidia-cuda", target.name, target.features);
 }
 
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
@@ -80,7 +67,7 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
     program.emitError("has no device module; it was not compiled for a GPU");
     return nullptr;
   }
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createMachine(target);
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target);
   if (!machine) {
     program.emitError(llvm::toString(machine.takeError()));
     return nullptr;
@@ -105,15 +92,13 @@ std::vector<saccade::KernelInfo> saccade::listKernels(ModuleOp program) {
 }
 
 llvm::Expected<std::string> saccade::emitPTX(llvm::Module &module, const GPUTarget &target) {
-  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createMachine(target);
+  llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target);
   if (!machine)
     return machine.takeError();
   llvm::SmallString<0> text;
   llvm::raw_svector_ostream os(text);
-  llvm::legacy::PassManager passes;
-  if ((*machine)->addPassesToEmitFile(passes, os, nullptr, llvm::CodeGenFileType::AssemblyFile))
-    return llvm::createStringError("LLVM cannot write PTX");
-  passes.run(module);
+  if (llvm::Error error = writeCode(module, **machine, os, llvm::CodeGenFileType::AssemblyFile))
+    return error;
   return text.str().str();
 }
 
