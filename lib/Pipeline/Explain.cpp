@@ -146,7 +146,8 @@ MaskTiling Writer::tilingOf(int64_t queries) {
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   int64_t panel = 2 * target.lanes(type.getWidth());
   if (isFew)
-    return {queries, op.getFewAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel};
+    return {queries, op.getFewAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
+            /*hasHoles=*/false};
   return {queriesOfTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup, panel,
           proof.isExact ? panel / 2 : panel};
 }

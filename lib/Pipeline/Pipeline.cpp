@@ -30,7 +30,10 @@ struct Stage {
 
 const Stage stages[] = {
     // What is not known is refused, calls are inlined, shapes checked and elementwise ops fused on whole tensors.
-    {"transforms", [](OpPassManager &pm, const CompileOptions &) { buildTransformsPipeline(pm); }},
+    {"transforms",
+     [](OpPassManager &pm, const CompileOptions &options) {
+       buildTransformsPipeline(pm, /*forKernels=*/options.device != nullptr);
+     }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule",
      [](OpPassManager &pm, const CompileOptions &options) {

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -48,17 +49,40 @@ private:
   Value extent(Dim dim, Value operand, DimsAttr dims) {
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
   }
+  Value countKeys();
   Value makeTable(Region &region, const DistanceTerm &term);
   void read(Region &region, const DistanceTerm &term, Value table);
   /// `value` as an argument of all regions; returns that of `region`.
   Value capture(Value value, Region &region);
 };
 
+/// How many keys count in the batch that has most of them: a cache may have room for many more.
+Value Tables::countKeys() {
+  Value keys = extent(Dim::Seq, op.getKey(), op.getKeyDims()), length = op.getKvLen();
+  if (!length || op.isPacked())
+    return keys;
+  if (isa<RankedTensorType>(length.getType())) {
+    Value lengths = length, end = tensor::DimOp::create(b, loc, lengths, 0);
+    auto longest = scf::ForOp::create(
+        b, loc, constant(0), end, constant(1), constant(0),
+        [&](OpBuilder &nested, Location, Value i, ValueRange before) {
+          Value each = tensor::ExtractOp::create(nested, loc, lengths, i);
+          if (!each.getType().isIndex())
+            each = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), each);
+          scf::YieldOp::create(nested, loc, Value(arith::MaxSIOp::create(nested, loc, each, before[0])));
+        });
+    length = longest.getResult(0);
+  }
+  // Numbers that no key has are allowed.
+  Value count = arith::MinSIOp::create(b, loc, keys, arith::SubIOp::create(b, loc, length, at(3)));
+  return arith::MaxSIOp::create(b, loc, count, constant(0));
+}
+
 Value Tables::makeTable(Region &region, const DistanceTerm &term) {
   b.setInsertionPoint(op);
   if (!first) {
     Value queries = extent(Dim::Seq, op.getQuery(), op.getQueryDims());
-    Value keys = extent(Dim::Seq, op.getKey(), op.getKeyDims());
+    Value keys = countKeys();
     Value lowest = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, at(3), at(2)), queries);
     first = arith::SubIOp::create(b, loc, lowest, constant(padding));
     count = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, queries, keys), constant(2 * padding));

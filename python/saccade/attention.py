@@ -106,9 +106,10 @@ def attention(
             over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
             Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
             in its place does not. Negative indices count from the end. A tensor that is too short is refused as far as
-            that can be told before the call: indexed by b, h, i or j itself, unless kv_len, or for a score what masks,
-            may hold back the rest, and by what is computed from them, where the first or last of them shows it. Else
-            what is read beyond the end is unspecified, never a fault.
+            that can be told before the call: indexed by b, h, i or j itself; by what is computed from them, where the first
+            or last of them that is seen shows it; or by what stands in a tensor of integers, wherever a position leads
+            to it. What a tensor of kv_len, a packed batch or other tensors decide is not known before; then what is
+            read beyond the end is unspecified, never a fault.
         mask: a function (b, h, i, j): whether query i sees key j, of your own or of saccade.masks. Traced likewise. What follows masks too; all
             must hold.
         weight: a function (p, b, h, i, j) from the weight p that the softmax gave key j to what its value is
@@ -254,7 +255,8 @@ def attention(
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
         _operands.check_shapes(q, k, v, layout, kv_len, sink, packed, *_operands.split_out(out, return_lse))
-        _reword(error, tensors, (("score", score), ("mask", mask), ("weight", weight)), type(out) is tuple)
+        functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
+        _reword(error, tensors, functions, type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)  # one or both
@@ -263,6 +265,9 @@ def attention(
 
 def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple]:
     """What `function` computes, that as a part of a plan's key, and the tensors it reads, as they are now."""
+    kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
+    if kind != role:
+        raise TypeError(f"{role} is {function!r}, wanted a function {_SIGNATURES[role]}: give it as {kind}")
     if not callable(function):
         found = _arrays.kind_of(function) or f"{function!r:.80}"
         raise TypeError(f"{role} is {found}, wanted a function {_SIGNATURES[role]}, or None")
@@ -291,22 +296,38 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
     return region, (text, are_torch), captures
 
 
-def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None], ...],
+def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None, Region | None], ...],
             is_pair: bool) -> None:
     """Raises what the compiled code said with our names for its arguments, where there are some. `is_pair`: whether out
     has two arrays."""
     if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|begins behind) it: (.*)", str(error)):
         number, reader, how, rest = found.groups()
-        for role, function in functions:
-            for name, value in variables(function):
-                if value is tensors[int(number)]:
-                    raise ValueError(f"'{name}', which {role} reads by {reader}, {how} it: {rest}") from None
+        role, function = _reader_of(int(number), functions)
+        reader = re.sub(r"capture #(\d+)", lambda index: _name_of(tensors[int(index[1])], function), reader)
+        name = _name_of(tensors[int(number)], function)
+        raise ValueError(f"{name}, which {role} reads by {reader}, {how} it: {rest}") from None
     if found := re.search(r"op (q|kv)_offsets (has|leads) (.*)", str(error)):
         raise ValueError(f"cu_seqlens_{'q' if found[1] == 'q' else 'k'} {found[2]} {found[3]}") from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
         names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
+
+
+def _reader_of(number: int, functions: tuple[tuple[str, Callable | None, Region | None], ...]) -> tuple[str, Callable]:
+    """The function, and its role, that captures the tensor of this number: theirs are one behind the other."""
+    for role, function, region in functions:
+        if region is not None:
+            if number < len(region.captures):
+                return role, function
+            number -= len(region.captures)
+    raise IndexError(number)
+
+
+def _name_of(tensor: Array, function: Callable) -> str:
+    """The variable through which a function reaches a tensor, in quotes."""
+    name = next((name for name, value in variables(function) if value is tensor), None)
+    return f"'{name}'" if name else "a captured tensor"
 
 
 def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, packed: Any, tensors: tuple, kind: tuple,

@@ -2,7 +2,8 @@
 
 They are ordinary functions of the score and index scalars, and follow one another: `a >> b` does a, then b, where either
 may be any such function. A number that changes from call to call, such as a learned one, is better a tensor without
-dimensions, for which no new kernel is compiled; tensors are read as they are at each call. `offset` is the distance from
+dimensions, for which no new kernel is compiled; tensors are read as they are at each call. What is a tensor below may be a
+list, too, which becomes a NumPy array; one score has tensors of torch or arrays of NumPy, not both. `offset` is the distance from
 a query's number to that of its own key: 0 counts from the starts of both sequences, keys − queries from their ends.
 
     >>> saccade.attention(q, k, v, score=scores.alibi(slopes) >> scores.soft_cap(30.0), causal="top_left")
@@ -72,11 +73,22 @@ def _like(given: Any, array: Any) -> Any:
     return _arrays.torch_module().from_numpy(array) if _arrays.is_torch(given) else array
 
 
-def _check_ndim(name: str, array: Any, *wanted: int) -> None:
-    found = getattr(array, "ndim", None)
-    if found not in wanted:
-        what = f"{found} dimensions" if found is not None else f"{array!r:.40}"
-        raise ValueError(f"{name} has {what}, wanted {' or '.join(map(str, wanted))}")
+def _table(name: str, given: Any, *ranks: int) -> Any:
+    """A tensor or array of one of these ranks as it is, a sequence of numbers as a new NumPy array of float32."""
+    import numpy
+
+    array = numpy.asarray(given, numpy.float32) if isinstance(given, (list, tuple)) else given
+    rank = getattr(array, "ndim", None)
+    if rank not in ranks:
+        what = f"{rank} dimensions" if rank is not None else f"{given!r:.40}"
+        raise ValueError(f"{name} has {what}, wanted {' or '.join(map(str, ranks))}")
+    return array
+
+
+def _number(name: str, given: Any) -> Any:
+    """A number for all heads as it is, one for each of them as a tensor."""
+    is_table = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) != 0
+    return _table(name, given, 1) if is_table else given
 
 
 # --- of the score alone -----------------------------------------------------------------------------------------------
@@ -85,6 +97,7 @@ def _check_ndim(name: str, array: Any, *wanted: int) -> None:
 def soft_cap(cap: Any) -> Score:
     """cap · tanh(s / cap), as Gemma 2 does (Bello et al. 2016): scores stay between −cap and cap. A number, a tensor without
     dimensions, or one [heads]."""
+    cap = _number("cap", cap)
     if getattr(cap, "ndim", 0) == 1:
         return Score(lambda s, b, h, i, j: cap[h] * _tanh(s / cap[h]))
     return Score(lambda s, b, h, i, j: cap * _tanh(s / cap))
@@ -92,6 +105,7 @@ def soft_cap(cap: Any) -> Score:
 
 def temperature(value: Any) -> Score:
     """s / value, with a value that may be learned: a number, a tensor without dimensions, or one [heads]."""
+    value = _number("value", value)
     if getattr(value, "ndim", 0) == 1:
         return Score(lambda s, b, h, i, j: s / value[h])
     return Score(lambda s, b, h, i, j: s / value)
@@ -117,7 +131,7 @@ def alibi(slopes: Any, symmetric: bool = False) -> Score:
     """s + slopes[h] · (j − i) (Press et al. 2022), for causal attention; symmetric: s − slopes[h] · |j − i|. slopes is a
     tensor [heads], such as `alibi_slopes` gives; whence positions are counted makes no difference, as every score of a
     query changes alike. The symmetric form counts from the starts of both sequences."""
-    _check_ndim("slopes", slopes, 1)
+    slopes = _table("slopes", slopes, 1)
     if symmetric:
         return Score(lambda s, b, h, i, j: s - slopes[h] * abs(j - i))
     return Score(lambda s, b, h, i, j: s + slopes[h] * (j - i))
@@ -126,7 +140,7 @@ def alibi(slopes: Any, symmetric: bool = False) -> Score:
 def relative_bias(table: Any, offset: Any = 0) -> Score:
     """s + table[h, d + n] with the distance d = j − i − offset, no less than −n and no more than n: a tensor [heads,
     2 n + 1], or [2 n + 1] for all heads."""
-    _check_ndim("table", table, 1, 2)
+    table = _table("table", table, 1, 2)
     if table.shape[-1] % 2 == 0:
         raise ValueError(f"table has {table.shape[-1]} distances, wanted an odd number of them")
     most = table.shape[-1] // 2
@@ -158,7 +172,7 @@ def t5_buckets(buckets: int, max_distance: int = 128, bidirectional: bool = True
 def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, offset: Any = 0) -> Score:
     """s + table[bucket, h], the bucket being that of the distance j − i − offset (`t5_buckets`): a tensor [buckets, heads], as
     T5's embedding has it. Encoders are bidirectional, decoders are not."""
-    _check_ndim("table", table, 2)
+    table = _table("table", table, 2)
     bucket = _like(table, t5_buckets(table.shape[0], max_distance, bidirectional))
     return Score(
         lambda s, b, h, i, j: s + table[bucket[_clamp(j - i - offset, -max_distance, max_distance) + max_distance], h])
@@ -169,7 +183,7 @@ def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, off
 
 def bias(table: Any) -> Score:
     """s + table, a tensor [queries, keys], [heads, queries, keys] or [batch, heads, queries, keys]."""
-    _check_ndim("table", table, 2, 3, 4)
+    table = _table("table", table, 2, 3, 4)
     if table.ndim == 2:
         return Score(lambda s, b, h, i, j: s + table[i, j])
     if table.ndim == 3:
@@ -185,7 +199,7 @@ def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None)
     tokens here and now, so call this again when it has changed. With `width` a sequence is an image of that many columns,
     and windows are what the mask leaves (`masks.swin`)."""
     rows, columns = (window, window) if isinstance(window, int) else window
-    _check_ndim("table", table, 2)
+    table = _table("table", table, 2)
     if table.shape[0] != (2 * rows - 1) * (2 * columns - 1):
         raise ValueError(f"table has {table.shape[0]} entries, wanted {(2 * rows - 1) * (2 * columns - 1)} for a window of "
                          f"{rows} × {columns}")  # fmt: skip
@@ -209,7 +223,7 @@ def shaw_keys(products: Any, scale: float, offset: Any = 0) -> Score:
     """The key side of Shaw et al. 2018: s + scale · products[b, h, i, d + n] with the distance d = j − i − offset, no less
     than −n and no more than n. products, [batch, heads, queries, 2 n + 1], are q times the embeddings of distances, a product
     of matrices made before; scale is that of the scores, usually 1/sqrt(head size)."""
-    _check_ndim("products", products, 4)
+    products = _table("products", products, 4)
     if products.shape[-1] % 2 == 0:
         raise ValueError(f"products have {products.shape[-1]} distances, wanted an odd number of them")
     most = products.shape[-1] // 2

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Whole blocks against NumPy: the ViT-Base block, and a Transformer encoder of two layers with padding."""
+"""Whole blocks against NumPy: the ViT-Base block, a Transformer encoder of two layers with padding, rotary positions."""
 
 import math
 import pathlib
@@ -65,3 +65,14 @@ for batch, sequence in [(3, 50), (1, 1), (2, 129)]:
         y = norm(y + self_attention(y, wqkv, bqkv, wo, bo, heads=4, keep=keep), gamma1, beta1, 1e-5)
         y = norm(y + np.maximum(y @ w1.T + b1, 0) @ w2.T + b2, gamma2, beta2, 1e-5)
     assert_close(found, y, 5e-6)
+
+# Rotary positions: pairs of numbers turned by the position times a frequency, as complex numbers turn.
+for queries in (1, 50):
+    q, k, v = (normal(rng, heads, queries, 64) for heads in (8, 2, 2))
+    angles = np.arange(queries)[:, None] * 10000.0 ** (-np.arange(32) / 32)
+    turned = [(x[..., :32] + 1j * x[..., 32:]) * np.exp(1j * angles) for x in (q.astype(float), k.astype(float))]
+    scores = np.einsum("hqd,hkd->hqk", turned[0], np.repeat(turned[1], 4, 0).conj()).real / 8
+    keep = np.arange(queries) <= np.arange(queries)[:, None]
+    wanted = softmax(np.where(keep, scores, -np.inf)) @ np.repeat(v, 4, 0)
+    tables = (np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
+    assert_close(run("rope.mlir", "rope_attention", q, k, v, *tables), wanted, 2e-6)

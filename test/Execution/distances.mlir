@@ -42,3 +42,41 @@ func.func @narrow(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
     } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
   return %o : tensor<?x16xf32>
 }
+
+// A cache with room for more keys than count: distances of those that the longest sequence has, for many queries and few.
+// RUN: saccade-run %s --entry=cache --check --arg=2x70x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1234
+// RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1025
+// RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=-5
+// RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x300x16:f32:2 --arg=17:f32:2 --arg=2:i64:=100000
+// RUN: saccade-run %s --entry=cache_of_one --check --arg=70x16:f32:1 --arg=3000x16:f32:2 --arg=17:f32:2 --arg=65
+// RUN: saccade-run %s --entry=cache_of_one --check --arg=1x16:f32:1 --arg=3000x16:f32:2 --arg=17:f32:2 --arg=0
+func.func @cache(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %t: tensor<17xf32>, %n: tensor<2xi64>) -> tensor<2x?x16xf32> {
+  %o = attn.attention %q[b,s,d], %k[b,s,d], %k[b,s,d] captures(%t : tensor<17xf32>) kv_len(%n : tensor<2xi64>)
+    score(%s, %b, %h, %i, %j, %t1) {
+      %low = arith.constant -8 : index
+      %high = arith.constant 8 : index
+      %d = arith.subi %j, %i : index
+      %least = arith.maxsi %d, %low : index
+      %near = arith.minsi %least, %high : index
+      %place = arith.addi %near, %high : index
+      %e = tensor.extract %t1[%place] : tensor<17xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
+  return %o : tensor<2x?x16xf32>
+}
+func.func @cache_of_one(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>, %t: tensor<17xf32>, %n: index) -> tensor<?x16xf32> {
+  %o = attn.attention %q[s,d], %k[s,d], %k[s,d] captures(%t : tensor<17xf32>) kv_len(%n : index)
+    score(%s, %b, %h, %i, %j, %t1) {
+      %low = arith.constant -8 : index
+      %high = arith.constant 8 : index
+      %d = arith.subi %j, %i : index
+      %least = arith.maxsi %d, %low : index
+      %near = arith.minsi %least, %high : index
+      %place = arith.addi %near, %high : index
+      %e = tensor.extract %t1[%place] : tensor<17xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}

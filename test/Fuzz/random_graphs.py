@@ -61,7 +61,7 @@ def run(graph, command, folder, keep, again, refusal=None):
         code, output = result.returncode, result.stdout + result.stderr
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 120 s"
-    if code == 0 or (code == 5 and graph.hard and is_near(output)):
+    if code == 0 or (code == 5 and graph.has_large_logits and is_near(output)):
         return graph, None
     if code == 1 and refusal and refusal in output:
         graph.features = {"refused"}

@@ -161,6 +161,8 @@ def refuse_functions():
     refuse(TypeError, "score is 'relu' | (s, b, h, i, j)", score="relu")
     refuse(TypeError, "mask is a torch tensor, wanted a function (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
     refuse(TypeError, "score is a NumPy array, wanted a function", score=np.ones((5, 7)))
+    refuse(TypeError, "score is saccade.masks.Mask | give it as mask", score=saccade.masks.causal())
+    refuse(TypeError, "mask is saccade.scores.Score | give it as score", mask=saccade.scores.soft_cap(3.0))
     refuse(saccade.TraceError, "score function takes | wanted (s, b, h, i, j)", score=lambda s, i, j: s)
     refuse(saccade.TraceError, "mask function", mask=lambda b, h, i, j: i >= j and j > 2)
     refuse(saccade.TraceError, "score function", score=lambda s, b, h, i, j: s if i > j else 0.0)

@@ -129,6 +129,18 @@ except ValueError as error:
     assert "20" in str(error) and "21" in str(error), error
 else:
     raise AssertionError("a table too short was not refused")
+# So is one whose places stand in another table, wherever they leave it.
+slope, kinds = torch.ones(3), torch.zeros(21, dtype=torch.int32)
+kinds[11] = 3
+try:
+    saccade.attention(q, k, v, score=lambda s, b, h, i, j: s + slope[kinds[j]])
+except ValueError as error:
+    assert "'slope', which score reads by an index out of 'kinds'" in str(error), error
+    assert "found 3, wanted at least 4" in str(error), error
+else:
+    raise AssertionError("a place outside of a table was not refused")
+# Unless no query sees that key.
+saccade.attention(q, k, v, score=lambda s, b, h, i, j: s + slope[kinds[j]], mask=lambda b, h, i, j: j < 11)
 padding = torch.ones(2, 20).bool()
 try:
     saccade.attention(q, k, v, mask=lambda b, h, i, j: padding[b, j])

@@ -139,6 +139,43 @@ for joined, sees in (
 ):
     check(joined, sees)
 
+# Behind an image or a grid there is nothing to see.
+images = lambda labels: lambda b, h, i, j: i < 24 and j < 24 and labels[i] == labels[j]
+check(masks.swin(4, 6, 2, 1), images(sees_shifted(4, 6, 2, 1)), 30, 29)
+check(masks.neighborhood((30,), 3), lambda b, h, i, j: i < 30 and j < 30 and j in window_of(i, 30, 3), 33, 33)
+
+# Lists are as good as tensors.
+check(masks.documents(list(document)), np.broadcast_to(document[:, None] == document, (1, HEADS, 75, 75)))
+check(masks.documents([[0] * 40 + [1] * 35, [5] * 75]), lambda b, h, i, j: b == 1 or (i < 40) == (j < 40), batch=2)
+check(masks.padding([75, 31]), lambda b, h, i, j: j < lengths[b], batch=2)
+check(masks.prefix_lm([3, 40]), lambda b, h, i, j: j <= i or j < prefixes[b], batch=2)
+check(masks.block_sparse(layout.tolist(), 8), lambda b, h, i, j: layout[i // 8, j // 8])
+
+
+def refuse(words, make):
+    """Making or using the mask that `make` gives is refused with these words."""
+    x = np.zeros((1, HEADS, 75, 8), np.float32)
+    try:
+        saccade.attention(x, x, x, mask=make())
+    except (ValueError, TypeError) as error:
+        assert all(word in str(error) for word in words.split(" | ")), (error, words)
+    else:
+        raise AssertionError(f"not refused: {words}")
+
+
+# What does not fit the sequence is refused in the words of who made the mask.
+refuse("'ids of masks.documents', which mask reads | found 74, wanted at least 75", lambda: masks.documents([0] * 74))
+refuse("'parents of masks.tree' | found 74, wanted at least 75", lambda: masks.tree([-1] * 74))
+refuse("'offsets of masks.packed' | found 74", lambda: masks.packed([0, 30, 74]) | masks.causal())
+refuse("'layout of masks.bigbird' | found 7, wanted at least 8", lambda: masks.bigbird(70, 10))
+refuse("'layout of masks.block_sparse' | found 9, wanted at least 10", lambda: masks.block_sparse([[1] * 9] * 9, 8))
+refuse("lengths is 7, wanted a tensor with 1", lambda: masks.padding(7))
+refuse("ids has 3 dimensions, wanted 1 or 2", lambda: masks.documents(np.zeros((1, 2, 3), np.int32)))
+refuse("step is 0, wanted an integer of at least 1", lambda: masks.dilated(0, 3))
+refuse("shift is 4, wanted 0 to 3", lambda: masks.swin(8, 8, 4, 4))
+refuse("both the torch tensor 'lengths of masks.padding' and the NumPy array 'ids of masks.documents'",
+       lambda: masks.documents([0] * 75) & masks.padding(torch.tensor([5])))
+
 # Masks of other tables are the same kernel.
 before = saccade.cache_info().compilations
 check(masks.documents(ids[1]), lambda b, h, i, j: ids[1, i] == ids[1, j])

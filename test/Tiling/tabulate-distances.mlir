@@ -42,6 +42,27 @@ func.func @buckets_are_tabulated(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf
   return %o : tensor<1x2x?x16xf32>
 }
 
+// Of a cache, the keys that count have distances.
+// CHECK-LABEL: func.func @only_keys_that_count(
+// CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %{{.*}}: tensor<8xf32>, %[[LENGTH:[a-z0-9]*]]: index)
+// CHECK:         %[[SK:.*]] = tensor.dim %[[K]]
+// CHECK:         %[[LEAST:.*]] = arith.minsi %[[SK]], %[[LENGTH]]
+// CHECK:         %[[KEYS:.*]] = arith.maxsi %[[LEAST]], %
+// CHECK:         %[[SUM:.*]] = arith.addi %{{.*}}, %[[KEYS]]
+// CHECK:         arith.addi %[[SUM]],
+func.func @only_keys_that_count(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %t: tensor<8xf32>, %n: index) -> tensor<1x2x?x16xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] captures(%t : tensor<8xf32>) kv_len(%n : index)
+    score(%s, %b, %h, %i, %j, %table) {
+      %c7 = arith.constant 7 : index
+      %d = arith.subi %j, %i : index
+      %p = arith.minsi %d, %c7 : index
+      %y = tensor.extract %table[%p] : tensor<8xf32>
+      %r = arith.addf %s, %y : f32
+      attn.yield %r : f32
+    } : (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) -> tensor<1x2x?x16xf32>
+  return %o : tensor<1x2x?x16xf32>
+}
+
 // A product is cheaper than a read; a number that depends on the key alone, or on a sum of positions, has no distance.
 // CHECK-LABEL: func.func @others_stay(
 // CHECK-NOT:     linalg.generic

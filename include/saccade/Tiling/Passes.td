@@ -9,11 +9,11 @@ def TabulateDistances : Pass<"attn-tabulate-distances", "::mlir::func::FuncOp"> 
   let description = [{
     Parts of a score, weight or tally region that depend on batch, head and key − query alone, and that cost more than a
     read (reads of tables at a distance, functions, divisions), become tables with a number for each distance, made once
-    in O(heads · (queries + keys)). The region reads them at key − query, so that the numbers of a register's keys lie
+    in O(heads · (queries + keys)), of keys as many as a length lets count. The region reads them at key − query, so that the numbers of a register's keys lie
     beside each other. Masks are left to their own analysis.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {

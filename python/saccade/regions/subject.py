@@ -148,10 +148,18 @@ def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     defaults = function.__defaults__ or ()
     bound.update(zip(parameters[len(parameters) - len(defaults):], defaults))
     bound.update(function.__kwdefaults__ or {})
+    suffix = _given_to(function)
     for name, value in bound.items():
-        yield name, value
+        yield name + suffix, value
         if isinstance(value, types.ModuleType) and not is_library(value):
             yield from ((f"{name}.{asked}", vars(value)[asked]) for asked in attributes if asked in vars(value))
+
+
+def _given_to(function: types.FunctionType) -> str:
+    """" of masks.window" for a function that our library made: users know it by its parameters."""
+    package, _, module = (function.__globals__.get("__name__") or "").partition(".")
+    maker = function.__qualname__.partition(".")[0]
+    return f" of {module}.{maker}" if package == "saccade" and module in ("masks", "scores") and maker.islower() else ""
 
 
 def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:

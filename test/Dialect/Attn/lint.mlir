@@ -262,6 +262,18 @@ func.func @chooses_a_sentinel(%q: tensor<?x64xf32>, %n: index) -> tensor<?x64xf3
   return %o : tensor<?x64xf32>
 }
 
+func.func @chooses_a_sum_with_a_sentinel(%q: tensor<?x64xf32>, %n: index) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%n : index) score(%s, %b, %h, %i, %j, %length) {
+      %large = arith.constant 1.0e9 : f32
+      %isSeen = arith.cmpi slt, %j, %length : index
+      %t = arith.subf %s, %large : f32
+      // expected-warning @+1 {{score chooses -1.000000e+09, a number in place of a mask}}
+      %r = arith.select %isSeen, %s, %t : f32
+      attn.yield %r : f32
+    } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
 func.func @scales_a_captured_flag(%q: tensor<?x64xf32>, %hidden: tensor<?xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%hidden : tensor<?xf32>) score(%s, %b, %h, %i, %j, %flags) {
       %sentinel = arith.constant -1.0e4 : f32

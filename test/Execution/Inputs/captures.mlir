@@ -28,8 +28,8 @@ func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: i
   return %o : tensor<?x16xf32>
 }
 
-func.func @gathers(%x: tensor<?x16xf32>, %t: tensor<?xi1>, %factor: index) -> tensor<?x16xf32> {
-  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %factor : tensor<?xi1>, index)
+func.func @gathers(%x: tensor<?x16xf32>, %t: tensor<?xi1>, %factor: index, %n: tensor<1xi64>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %factor : tensor<?xi1>, index) kv_len(%n : tensor<1xi64>)
     mask(%b, %h, %i, %j, %t1, %f) {
       %p = arith.muli %j, %f : index
       %q = arith.muli %p, %j : index
@@ -128,6 +128,53 @@ func.func @computed_ids(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?x
       %e = tensor.extract %t1[%place] : tensor<?xf32>
       %r = arith.addf %s, %e : f32
       attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// The place in a table that stands in another one, for each query.
+func.func @slope_of_id(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xi32>, tensor<?xf32>) mask window<2, 0>
+    score(%s, %b, %h, %i, %j, %ids1, %t1) {
+      %id = tensor.extract %ids1[%i] : tensor<?xi32>
+      %place = arith.index_cast %id : i32 to index
+      %e = tensor.extract %t1[%place] : tensor<?xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// The same for keys; a negative number has no place, and none is read there.
+func.func @place_or_none(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xi32>, tensor<?xf32>)
+    score(%s, %b, %h, %i, %j, %ids1, %t1) {
+      %none = arith.constant 0.0 : f32
+      %zero = arith.constant 0 : i32
+      %id = tensor.extract %ids1[%j] : tensor<?xi32>
+      %isThere = arith.cmpi sge, %id, %zero : i32
+      %place = arith.index_cast %id : i32 to index
+      %e = tensor.extract %t1[%place] : tensor<?xf32>
+      %bias = arith.select %isThere, %e, %none : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
+  return %o : tensor<?x16xf32>
+}
+
+// A mask of blocks of 8 that reads its layout outside only where it is not causal, which does not count.
+func.func @causal_blocks(%x: tensor<?x16xf32>, %layout: tensor<?x?xi1>, %shift: index) -> tensor<?x16xf32> {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%layout, %shift : tensor<?x?xi1>, index)
+    mask(%b, %h, %i, %j, %l, %s) {
+      %size = arith.constant 8 : index
+      %row = arith.floordivsi %i, %size : index
+      %column = arith.floordivsi %j, %size : index
+      %back = arith.subi %row, %column : index
+      %place = arith.addi %back, %s : index
+      %e = tensor.extract %l[%row, %place] : tensor<?x?xi1>
+      %causal = arith.cmpi sle, %j, %i : index
+      %r = arith.andi %e, %causal : i1
+      attn.yield %r : i1
     } : (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) -> tensor<?x16xf32>
   return %o : tensor<?x16xf32>
 }

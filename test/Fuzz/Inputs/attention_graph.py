@@ -257,7 +257,7 @@ class Graph:
 
     def draw_operands(self):
         rng = self.rng
-        self.hard = rng.random() < 0.15
+        self.hard = self.has_large_logits = rng.random() < 0.15
         self.nan_query, self.nan_key = rng.random() < 0.04, rng.random() < 0.04
         self.dynamic = rng.choice(["all", "all", "none", "some"])
         self.note("logits of ±1e4", self.hard)
@@ -277,6 +277,8 @@ class Graph:
         if draw < 0.5:
             return []
         scale = round(self.rng.choice([0.1, 0.25, 1.0, -0.5]) * self.rng.uniform(0.5, 1.5), 4)
+        # One standard deviation of the logits.
+        self.has_large_logits |= abs(scale) * self.depth ** 0.5 > 8
         if draw < 0.75:
             self.note("constant scale")
             return [f"scale({scale!r})"]
@@ -323,6 +325,10 @@ class Graph:
 
         weights = [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
         tallies = [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
+        if any("select" in text for text in weights):
+            # What a region makes of a weight that is none is unspecified.
+            for argument in self.arguments[:2]:
+                argument.values[np.isnan(argument.values)] = 1
         scores += weights + [text for text, _ in tallies]
         self.note("a weight region", bool(weights))
         self.note("tallies", bool(tallies))

@@ -88,19 +88,24 @@ private:
   MaskCount total;
 };
 
-/// The keys of a group that are worked on: all panels but those in which none is seen, the last one without its end.
+/// The keys of a group that are worked on: all panels but those in which none is seen, or, without holes, those from the
+/// first to the last one that is seen; the last one without its end.
 int64_t Counter::reachOfGroup(const MaskPlane &group) {
   auto isEmpty = [&](int64_t first, int64_t last) {
     return budget > 0 &&
            classify(box(group.firstQuery, group.queries, group.firstKey + first, last - first)) == MaskKind::Empty;
   };
   int64_t reached = 0, lastBegin = 0, lastEnd = 0;
+  bool isReached = false;
   for (int64_t begin = 0; begin < group.keys; begin += tiling.panel) {
     int64_t end = std::min(begin + tiling.panel, group.keys);
     if (isEmpty(begin, end))
       continue;
+    // What lies between this panel and the one before, if it is not left out.
+    if (isReached && !tiling.hasHoles)
+      reached += begin - lastEnd;
     reached += end - begin;
-    lastBegin = begin, lastEnd = end;
+    lastBegin = begin, lastEnd = end, isReached = true;
   }
   for (int64_t end = lastEnd; end > lastBegin; end = lastEnd) {
     lastEnd = llvm::alignDown(end - 1, tiling.tail);

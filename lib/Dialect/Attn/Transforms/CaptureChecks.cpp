@@ -1,14 +1,15 @@
 //===- CaptureChecks.cpp - Captured tensors that are read outside -------------===//
 //
 // A read outside of a captured tensor is harmless to memory and gives anything. Where a call is certain to do so for a pair
-// that the mask lets through, it is refused: the index is computed at the corners of the range of positions, where
-// what is affine, or grows with each position, has its extremes. What no corner shows is let pass.
+// that the mask lets through, it is refused. An index that positions give is computed at the corners of their range, where
+// what is affine, or grows with each position, has its extremes. One that the caller's tables of integers give is computed
+// for each position that it depends on, unless that is queries and keys both. What this does not show is let pass.
 //
 //===----------------------------------------------------------------------===//
+#include "PairValues.h"
 #include "ShapeChecks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/IR/IRMapping.h"
-#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -16,179 +17,260 @@ using namespace saccade::attn;
 /// More ops than this are not computed ahead of a call.
 static constexpr unsigned mostOps = 64;
 
-namespace {
+using Ops = llvm::SetVector<Operation *>;
 
-/// Values of a region for one pair of positions.
-class Corner {
-public:
-  Corner(OpBuilder &b, Location loc, IRMapping values, Value queryLength, Value keyLength)
-      : b(b), loc(loc), values(std::move(values)), queryLength(queryLength), keyLength(keyLength) {}
-
-  /// `value` as code here; null where it depends on elements of tensors or must not be computed for any number.
-  Value emit(Value value) {
-    if (Value known = values.lookupOrNull(value))
-      return known;
-    Operation *op = value.getDefiningOp();
-    if (!op || op->getNumRegions() != 0 || isa<tensor::ExtractOp>(op))
-      return {};
-    Value result;
-    if (auto length = dyn_cast<LengthOp>(op)) {
-      result = length.getRole() == Role::Query ? queryLength : keyLength;
-    } else if (op->getNumOperands() == 0 || isSpeculatable(op)) {
-      for (Value operand : op->getOperands())
-        if (!emit(operand))
-          return {};
-      result = b.clone(*op, values)->getResult(cast<OpResult>(value).getResultNumber());
-    }
-    if (result)
-      values.map(value, result);
-    return result;
-  }
-
-private:
-  OpBuilder &b;
-  Location loc;
-  IRMapping values;
-  Value queryLength, keyLength; ///< null where they are not one number
-};
-
-} // namespace
-
-/// The ops that `value` is computed by.
-static void collect(Value value, llvm::SetVector<Operation *> &ops) {
-  if (Operation *op = value.getDefiningOp(); op && ops.insert(op))
-    for (Value operand : op->getOperands())
-      if (!isa<RankedTensorType>(operand.getType()))
-        collect(operand, ops);
-}
-
-static bool dependsOn(const llvm::SetVector<Operation *> &ops, Value value, Value position) {
+static bool dependsOn(const Ops &ops, Value value, Value position) {
   return value == position ||
          llvm::any_of(ops, [&](Operation *op) { return llvm::is_contained(op->getOperands(), position); });
-}
-
-/// Whether some choice may leave out what was read: then reading outside may be meant.
-static bool isChosen(Value read) {
-  llvm::SetVector<Operation *> users(read.user_begin(), read.user_end());
-  for (unsigned i = 0; i < users.size(); ++i) {
-    if (isa<arith::SelectOp>(users[i]))
-      return true;
-    for (Value result : users[i]->getResults())
-      users.insert(result.user_begin(), result.user_end());
-  }
-  return false;
 }
 
 /// Whether a scalar of the program is known from extents and other scalars, without any element of a tensor.
 static bool isKnownAhead(Value value) {
   if (isa<RankedTensorType>(value.getType()))
     return false;
-  llvm::SetVector<Operation *> ops;
-  collect(value, ops);
+  Ops ops;
+  collectProducers(value, ops);
   return llvm::all_of(ops, [](Operation *op) {
     bool isScalar = llvm::none_of(op->getOperandTypes(), llvm::IsaPred<RankedTensorType>);
     return isa<tensor::DimOp>(op) || (isScalar && op->getNumRegions() == 0);
   });
 }
 
-/// For reads at an index that `addForCapture` leaves: computed ones, and queries and keys that a mask or a length may hold
-/// back.
-void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Region &region) {
-  RegionArguments arguments = getRegionArguments(region, /*isScore=*/true);
-  auto capture = dyn_cast<BlockArgument>(read.getTensor());
-  // Positions in packed sequences are not known ahead of the call.
-  if (!capture || op.isPacked() || isChosen(read))
-    return;
-  unsigned position = capture.getArgNumber() - arguments.captures.front().getArgNumber();
-  RegionArguments ofMask = op.getMask().empty() ? arguments : getRegionArguments(op.getMask(), /*isScore=*/false);
-  Value condition =
-      op.getMask().empty() ? Value() : cast<YieldOp>(op.getMask().front().getTerminator()).getOperand();
-  for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
-    bool isBounded = op.getQLen() || op.getKvLen() || condition;
-    StringRef reader = index == arguments.query ? "query position" : index == arguments.key ? "key position" : "a computed index";
-    if (index == arguments.batch || index == arguments.head || (isa<BlockArgument>(index) && !isBounded))
-      continue;
-    addForIndex(op, ("capture #" + Twine(position) + " is read by " + reader + " in dimension " + Twine(dim)).str(),
-                extent(op.getCaptures()[position], dim), {arguments, index}, {ofMask, condition});
-  }
+static unsigned captureNumber(Value tensor, const RegionArguments &arguments) {
+  return cast<BlockArgument>(tensor).getArgNumber() - arguments.captures.front().getArgNumber();
 }
 
-void ShapeChecks::addForIndex(AttentionOp op, StringRef reads, OpFoldResult size, RegionValue index,
-                              RegionValue condition) {
-  llvm::SetVector<Operation *> ofIndex, ofCondition;
-  collect(index.value, ofIndex);
-  if (condition.value)
-    collect(condition.value, ofCondition);
-  if (ofIndex.size() + ofCondition.size() > mostOps)
-    return;
-  if (!llvm::all_of(op.getAt(), isKnownAhead) || (op.getQLen() && !isKnownAhead(op.getQLen())) ||
-      (op.getKvLen() && !isKnownAhead(op.getKvLen())))
-    return;
-  auto extentOf = [&](Value operand, DimsAttr dims, Dim name) {
-    return materialize(getDimSize(builder, loc, operand, dims, name));
-  };
-  auto add = [&](Value x, Value y) -> Value { return builder.createOrFold<arith::AddIOp>(loc, x, y); };
-  auto isLess = [&](Value x, Value y) -> Value {
-    return builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y);
-  };
-  auto both = [&](Value x, Value y) -> Value { return builder.createOrFold<arith::AndIOp>(loc, x, y); };
-  Value one = arith::ConstantIndexOp::create(builder, loc, 1), truth = arith::ConstantIntOp::create(builder, loc, 1, 1);
+namespace {
 
-  // Where positions begin and end.
-  Value begins[4], ends[4], lengths[2], exists = truth;
+/// One index of a read of a captured tensor, and the pairs that it is read for.
+class IndexCheck {
+public:
+  IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim);
+
+  /// Whether it can be computed ahead of the call; `mayReadElements`: with the help of captured tensors.
+  bool isKnown(bool mayReadElements);
+  /// Captured tensors that the index comes out of.
+  SmallVector<unsigned> getTables() { return tablesOf(ofIndex, ours); }
+  /// The least (or 0) and the greatest (or −1) index that is read; nothing where code ahead cannot compute it.
+  std::optional<std::pair<Value, Value>> findBounds(bool mayReadElements);
+
+private:
+  static SmallVector<unsigned> tablesOf(const Ops &ops, const RegionArguments &arguments) {
+    SmallVector<unsigned> tables;
+    for (Operation *op : ops)
+      if (auto read = dyn_cast<tensor::ExtractOp>(op))
+        tables.push_back(captureNumber(read.getTensor(), arguments));
+    return tables;
+  }
+  void findPositions();
+  bool extend(std::array<Value, 4> at, Value &low, Value &high);
+  bool extendAll(const std::array<Value, 4> &walked, Value &low, Value &high);
+
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
+  Value select(Value c, Value x, Value y) { return b.createOrFold<arith::SelectOp>(loc, c, x, y); }
+  Value isLess(Value x, Value y) { return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, x, y); }
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+
+  OpBuilder &b;
+  Location loc;
+  AttentionOp op;
+  tensor::ExtractOp read;
+  Region &region;
+  unsigned dim;
+  bool hasCondition;            ///< a mask decides which pairs there are
+  RegionArguments ours, theirs; ///< of the region, of the mask
+  Ops ofIndex, ofCondition, ofResult;
+  Value begins[4], ends[4], lengths[2], exists;
+  SmallVector<unsigned> walked, varying; ///< positions taken one by one; those taken at their ends
+  llvm::SmallSetVector<Value, 4> *tables = nullptr; ///< what is read meanwhile
+};
+
+} // namespace
+
+IndexCheck::IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim)
+    : b(b), loc(loc), op(op), read(read), region(region), dim(dim),
+      hasCondition(&region != &op.getMask() && !op.getMask().empty()),
+      ours(getRegionArguments(region, /*isScore=*/&region != &op.getMask())),
+      theirs(hasCondition ? getRegionArguments(op.getMask(), /*isScore=*/false) : ours) {
+  collectProducers(read.getIndices()[dim], ofIndex);
+  for (Value yielded : region.front().getTerminator()->getOperands())
+    collectProducers(yielded, ofResult);
+  if (hasCondition)
+    collectProducers(op.getMask().front().getTerminator()->getOperand(0), ofCondition);
+}
+
+bool IndexCheck::isKnown(bool mayReadElements) {
+  bool isShort = ofIndex.size() + ofCondition.size() <= mostOps && ofResult.size() <= 2 * mostOps;
+  auto isKnownOrNone = [](Value length) { return !length || isKnownAhead(length); };
+  auto areReadable = [&](const Ops &ops, const RegionArguments &arguments) {
+    return llvm::all_of(tablesOf(ops, arguments), [&](unsigned table) {
+      return mayReadElements && isReadableAhead(op.getCaptures()[table]);
+    });
+  };
+  return isShort && llvm::all_of(op.getAt(), isKnownAhead) && isKnownOrNone(op.getQLen()) &&
+         isKnownOrNone(op.getKvLen()) && areReadable(ofIndex, ours) && areReadable(ofCondition, theirs);
+}
+
+/// Where positions begin and end, whether there are any, and which of them are to be taken how.
+void IndexCheck::findPositions() {
+  exists = arith::ConstantIntOp::create(b, loc, 1, 1);
   const std::tuple<Value, DimsAttr, Dim> sizes[] = {{op.getQuery(), op.getQueryDims(), Dim::Batch},
                                                     {op.getQuery(), op.getQueryDims(), Dim::Head},
                                                     {op.getQuery(), op.getQueryDims(), Dim::Seq},
                                                     {op.getKey(), op.getKeyDims(), Dim::Seq}};
+  const Value positions[] = {ours.batch, ours.head, ours.query, ours.key},
+              ofMask[] = {theirs.batch, theirs.head, theirs.query, theirs.key};
+  bool isLookedUp = !getTables().empty();
+  Value indexValue = read.getIndices()[dim];
+  bool usesBoth = dependsOn(ofIndex, indexValue, ours.query) && dependsOn(ofIndex, indexValue, ours.key);
   for (unsigned i = 0; i < 4; ++i) {
     auto [operand, dims, name] = sizes[i];
-    begins[i] = op.getAt().empty() ? zero : Value(op.getAt()[i]);
-    ends[i] = add(begins[i], extentOf(operand, dims, name));
-    if (i < 2) {
-      exists = both(exists, isLess(begins[i], ends[i]));
-      continue;
+    begins[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
+    Value size = getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, name));
+    ends[i] = add(begins[i], size);
+    if (i >= 2) {
+      Value length = i == 2 ? op.getQLen() : op.getKvLen();
+      lengths[i - 2] = length ? length : ends[i];
+      if (length)
+        ends[i] = b.createOrFold<arith::MinSIOp>(loc, ends[i], length);
     }
-    Value length = i == 2 ? op.getQLen() : op.getKvLen();
-    lengths[i - 2] = length ? length : ends[i];
-    if (length)
-      ends[i] = builder.createOrFold<arith::MinSIOp>(loc, ends[i], length);
     exists = both(exists, isLess(begins[i], ends[i]));
-  }
-
-  auto positionsOf = [](const RegionArguments &arguments) {
-    return std::array<Value, 4>{arguments.batch, arguments.head, arguments.query, arguments.key};
-  };
-  std::array<Value, 4> ours = positionsOf(index.arguments), theirs = positionsOf(condition.arguments);
-  SmallVector<unsigned> varying;
-  for (unsigned i = 0; i < 4; ++i)
-    if (dependsOn(ofIndex, index.value, ours[i]) ||
-        (condition.value && dependsOn(ofCondition, condition.value, theirs[i])))
+    bool isOfIndex = dependsOn(ofIndex, indexValue, positions[i]);
+    if (isOfIndex && isLookedUp && !usesBoth)
+      walked.push_back(i);
+    else if (isOfIndex || dependsOn(ofResult, {}, positions[i]) || (hasCondition && dependsOn(ofCondition, {}, ofMask[i])))
       varying.push_back(i);
-  Value low = zero, high = arith::ConstantIndexOp::create(builder, loc, -1);
-  for (unsigned corner = 0; corner < 1u << varying.size(); ++corner) {
-    IRMapping values;
-    for (unsigned i = 0; i < 4; ++i) {
-      auto *place = llvm::find(varying, i);
-      bool isLast = place != varying.end() && (corner >> (place - varying.begin())) & 1;
-      Value at = isLast ? builder.createOrFold<arith::SubIOp>(loc, ends[i], one) : begins[i];
-      values.map(ours[i], at);
-      values.map(theirs[i], at);
-    }
-    for (const RegionArguments *arguments : {&index.arguments, &condition.arguments})
-      for (auto [argument, value] : llvm::zip_equal(arguments->captures, op.getCaptures()))
-        if (isa<RankedTensorType>(value.getType()) || isKnownAhead(value))
-          values.map(argument, value);
-    Corner here(builder, loc, values, lengths[0], lengths[1]);
-    Value found = here.emit(index.value), isSeen = condition.value ? here.emit(condition.value) : truth;
-    if (!found || !isSeen)
-      return;
-    isSeen = both(isSeen, exists);
-    low = builder.createOrFold<arith::SelectOp>(loc, both(isSeen, isLess(found, low)), found, low);
-    high = builder.createOrFold<arith::SelectOp>(loc, both(isSeen, isLess(high, found)), found, high);
   }
-  Value there = materialize(size), needed = add(high, one);
-  require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, low, zero), low, zero,
-          reads + " and begins behind it", "at least ");
-  require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, there, needed), there, needed,
-          reads + " and is too small for it", "at least ");
+}
+
+/// Joins the index of one pair, if it is read there.
+bool IndexCheck::extend(std::array<Value, 4> at, Value &low, Value &high) {
+  IRMapping values;
+  for (const RegionArguments *arguments : {&ours, &theirs}) {
+    const Value positions[] = {arguments->batch, arguments->head, arguments->query, arguments->key};
+    values.map(positions, at);
+    for (auto [argument, value] : llvm::zip_equal(arguments->captures, op.getCaptures()))
+      if (isa<RankedTensorType>(value.getType()) || isKnownAhead(value))
+        values.map(argument, value);
+  }
+  PairValues here(b, loc, values, lengths[0], lengths[1], tables);
+  Value found = here.emit(read.getIndices()[dim]), isSeen = exists;
+  Value condition = hasCondition ? here.emit(op.getMask().front().getTerminator()->getOperand(0)) : exists;
+  if (!found || !condition)
+    return false;
+  isSeen = both(isSeen, condition);
+  Value matters = arith::ConstantIntOp::create(b, loc, 0, 1);
+  for (Value yielded : region.front().getTerminator()->getOperands()) {
+    Value one = here.matters(yielded, read);
+    if (!one)
+      return false;
+    matters = b.createOrFold<arith::OrIOp>(loc, matters, one);
+  }
+  isSeen = both(isSeen, matters);
+  low = select(both(isSeen, isLess(found, low)), found, low);
+  high = select(both(isSeen, isLess(high, found)), found, high);
+  return true;
+}
+
+/// The same for all corners of the positions that are not walked along.
+bool IndexCheck::extendAll(const std::array<Value, 4> &at, Value &low, Value &high) {
+  bool walksRows = llvm::any_of(walked, [](unsigned i) { return i >= 2; });
+  // Beside a query that is walked, the key of its own number, for masks that see neither end.
+  for (unsigned corner = 0; corner < 1u << varying.size(); ++corner) {
+    std::array<Value, 4> place = at;
+    for (auto [bit, i] : llvm::enumerate(varying))
+      place[i] = (corner >> bit) & 1 ? sub(ends[i], index(1)) : begins[i];
+    if (!extend(place, low, high))
+      return false;
+    unsigned last = varying.empty() ? 0 : varying.back();
+    if (!walksRows || last < 2 || (corner >> (varying.size() - 1)) & 1)
+      continue;
+    Value own = b.createOrFold<arith::MinSIOp>(loc, place[5 - last], sub(ends[last], index(1)));
+    place[last] = b.createOrFold<arith::MaxSIOp>(loc, own, begins[last]);
+    if (!extend(place, low, high))
+      return false;
+  }
+  return true;
+}
+
+std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElements) {
+  findPositions();
+  Value zero = index(0), one = index(1), none = index(-1), low = zero, high = none;
+  std::array<Value, 4> at = {begins[0], begins[1], begins[2], begins[3]};
+  if (walked.empty() && extendAll(at, low, high))
+    return std::pair(low, high);
+  if (!mayReadElements)
+    return std::nullopt;
+
+  // All positions that are walked along, behind each other in one loop; a table without elements has none to be read.
+  llvm::SmallSetVector<Value, 4> read;
+  tables = &read;
+  bool isKnown = false;
+  auto loop = scf::ForOp::create(
+      b, loc, zero, zero, one, ValueRange{zero, none}, [&](OpBuilder &, Location, Value item, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPointToEnd(item.getParentBlock());
+        Value rest = item, least = carried[0], greatest = carried[1];
+        for (unsigned i : llvm::reverse(walked)) {
+          Value size = sub(ends[i], begins[i]);
+          bool isLast = i == walked.front();
+          at[i] = add(begins[i], isLast ? rest : Value(arith::RemUIOp::create(b, loc, rest, size)));
+          if (!isLast)
+            rest = arith::DivUIOp::create(b, loc, rest, size);
+        }
+        isKnown = extendAll(at, least, greatest);
+        scf::YieldOp::create(b, loc, ValueRange{least, greatest});
+      });
+  tables = nullptr;
+  if (!isKnown) {
+    loop.erase();
+    return std::nullopt;
+  }
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(loop);
+  Value isThere = exists, count = one;
+  for (Value table : read)
+    for (int64_t i = 0, rank = cast<RankedTensorType>(table.getType()).getRank(); i < rank; ++i)
+      isThere = both(isThere, isLess(zero, tensor::DimOp::create(b, loc, table, i)));
+  for (unsigned i : walked)
+    count = b.createOrFold<arith::MulIOp>(loc, count, sub(ends[i], begins[i]));
+  loop.setUpperBound(select(isThere, count, zero));
+  return std::pair(loop.getResult(0), loop.getResult(1));
+}
+
+/// For reads at an index that `addForCapture` leaves: computed ones, and queries and keys that a mask or a length may hold
+/// back.
+void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Region &region) {
+  bool isMask = &region == &op.getMask();
+  RegionArguments arguments = getRegionArguments(region, /*isScore=*/!isMask);
+  // Positions in packed sequences are not known ahead of the call.
+  if (!isa<BlockArgument>(read.getTensor()) || op.isPacked())
+    return;
+  unsigned position = captureNumber(read.getTensor(), arguments);
+  bool isBounded = op.getQLen() || op.getKvLen() || (!isMask && !op.getMask().empty());
+  for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
+    if (index == arguments.batch || index == arguments.head || (isa<BlockArgument>(index) && !isBounded))
+      continue;
+    IndexCheck check(builder, loc, op, read, region, dim);
+    if (!check.isKnown(mayReadElements))
+      continue;
+    auto bounds = check.findBounds(mayReadElements);
+    if (!bounds)
+      continue;
+    SmallVector<unsigned> tables = check.getTables();
+    std::string reads = ("capture #" + Twine(position) + " is read by ").str();
+    reads += index == arguments.query ? "query position"
+             : index == arguments.key ? "key position"
+             : tables.empty()         ? "a computed index"
+                                      : ("an index out of capture #" + Twine(tables.back())).str();
+    reads += (" in dimension " + Twine(dim)).str();
+    Value there = materialize(extent(op.getCaptures()[position], dim));
+    Value needed = arith::AddIOp::create(builder, loc, bounds->second, arith::ConstantIndexOp::create(builder, loc, 1));
+    require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, bounds->first, zero), bounds->first, zero,
+            reads + " and begins behind it", "at least ");
+    require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, there, needed), there, needed,
+            reads + " and is too small for it", "at least ");
+  }
 }

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Interfaces/CallInterfaces.h"
 #include "mlir/Interfaces/TilingInterface.h"
@@ -54,7 +55,7 @@ static DictionaryAttr getSignature(func::FuncOp entry) {
 }
 
 /// Makes the shape function of `entry`, behind it.
-static LogicalResult createShapeFunction(func::FuncOp entry) {
+static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElements) {
   OpBuilder builder(entry.getContext());
   builder.setInsertionPointAfter(entry);
   auto function = cast<func::FuncOp>(builder.clone(*entry));
@@ -64,7 +65,7 @@ static LogicalResult createShapeFunction(func::FuncOp entry) {
 
   Operation *terminator = function.getBody().front().getTerminator();
   builder.setInsertionPoint(terminator);
-  ShapeChecks checks(builder, function.getLoc());
+  ShapeChecks checks(builder, function.getLoc(), mayReadElements);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
@@ -85,6 +86,8 @@ static LogicalResult createShapeFunction(func::FuncOp entry) {
 
 namespace {
 struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<CreateShapeFunctions> {
+  using CreateShapeFunctionsBase::CreateShapeFunctionsBase;
+
   void runOnOperation() override {
     for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       if (!function.isPublic() || function.isExternal() || function->hasAttr("attn.shapes_of"))
@@ -101,7 +104,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       }
       function->setAttr("attn.entry", getSignature(function));
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
-      if (failed(createShapeFunction(function)))
+      if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
       // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
       function.setName((function.getName() + ".body").str());

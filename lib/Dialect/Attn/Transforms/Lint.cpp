@@ -178,19 +178,42 @@ static void checkAlignment(AttentionOp op, const RegionArguments &args) {
 /// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −inf.
 static constexpr double largestSentinel = -9999;
 
-/// The sentinel that `op` chooses or scales by, or nothing.
+static std::optional<double> getConstant(Value value) {
+  Attribute constant;
+  if (!matchPattern(value, m_Constant(&constant)))
+    return std::nullopt;
+  if (auto splat = dyn_cast<SplatElementsAttr>(constant))
+    constant = splat.getSplatValue<Attribute>();
+  auto number = dyn_cast<FloatAttr>(constant);
+  return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
+}
+
+/// The sentinel that `value` is the sum of and something else.
+static std::optional<double> getAddedSentinel(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !isa<arith::AddFOp, arith::SubFOp>(op))
+    return std::nullopt;
+  bool isDifference = isa<arith::SubFOp>(op);
+  for (OpOperand &operand : op->getOpOperands()) {
+    std::optional<double> number = getConstant(operand.get());
+    if (number && isDifference && operand.getOperandNumber() == 1)
+      number = -*number;
+    if (number && *number <= largestSentinel)
+      return number;
+  }
+  return std::nullopt;
+}
+
+/// The sentinel that `op` chooses, or a sum with it, or scales by, or nothing.
 static std::optional<double> getSentinel(Operation *op) {
   if (!isa<arith::SelectOp, arith::MulFOp>(op))
     return std::nullopt;
   for (Value operand : op->getOperands()) {
-    Attribute constant;
-    if (!matchPattern(operand, m_Constant(&constant)))
-      continue;
-    if (auto splat = dyn_cast<SplatElementsAttr>(constant))
-      constant = splat.getSplatValue<Attribute>();
-    auto number = dyn_cast<FloatAttr>(constant);
-    if (number && number.getValueAsDouble() <= largestSentinel)
-      return number.getValueAsDouble();
+    if (std::optional<double> number = getConstant(operand); number && *number <= largestSentinel)
+      return number;
+    if (isa<arith::SelectOp>(op))
+      if (std::optional<double> number = getAddedSentinel(operand))
+        return number;
   }
   return std::nullopt;
 }

@@ -6,7 +6,7 @@
 
 using namespace mlir;
 
-void saccade::buildTransformsPipeline(OpPassManager &pm) {
+void saccade::buildTransformsPipeline(OpPassManager &pm, bool forKernels) {
   pm.addPass(attn::createVerifyInput());
   // Inlining folds and canonicalizes as well.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
@@ -14,8 +14,8 @@ void saccade::buildTransformsPipeline(OpPassManager &pm) {
   pm.addPass(createConvertElementwiseToLinalgPass());
   // An entry must see through its calls to know its results' extents.
   pm.addPass(createInlinerPass());
-  // Shapes are checked in terms of the ops that the user wrote.
-  pm.addPass(attn::createCreateShapeFunctions());
+  // Shapes are checked in terms of the ops that the user wrote. On the host nobody reads the memory of a GPU.
+  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!forKernels}));
   OpPassManager &function = pm.nest<func::FuncOp>();
   // Reshapes that undo each other stand between ops that could be fused.
   function.addPass(createCanonicalizerPass());

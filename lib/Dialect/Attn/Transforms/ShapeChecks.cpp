@@ -14,7 +14,8 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc) : builder(builder), loc(loc) {
+ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc, bool mayReadElements)
+    : builder(builder), loc(loc), mayReadElements(mayReadElements) {
   zero = number = found = wanted = arith::ConstantIndexOp::create(builder, loc, 0);
 }
 
@@ -97,9 +98,7 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   for (const NamedRegion &named : getNamedRegions(op))
     named.region->walk([&](tensor::ExtractOp read) {
       addForCapture(op, read, *named.region, !named.isMask());
-      // A mask is asked about every pair, and may itself keep what it reads outside from counting.
-      if (!named.isMask())
-        addForComputedRead(op, read, *named.region);
+      addForComputedRead(op, read, *named.region);
     });
 }
 
@@ -110,7 +109,7 @@ void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
   while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
     offsets = cast.getSource();
   auto type = dyn_cast<RankedTensorType>(offsets.getType());
-  if (!type || !isa<BlockArgument>(offsets))
+  if (!type || !isa<BlockArgument>(offsets) || !mayReadElements)
     return;
   bool isQuery = role == Role::Query;
   StringRef clause = isQuery ? "q_offsets" : "kv_offsets", rows = isQuery ? "query" : "key";

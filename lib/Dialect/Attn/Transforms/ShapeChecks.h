@@ -17,8 +17,8 @@ namespace saccade::attn {
 
 class ShapeChecks {
 public:
-  /// Checks are built where `builder` stands.
-  ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc);
+  /// Checks are built where `builder` stands. `mayReadElements`: of arguments, which are in the host's memory.
+  ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc, bool mayReadElements);
 
   /// Adds what `op` demands; nothing where it demands nothing or all is known already.
   void addFor(mlir::Operation *op);
@@ -41,15 +41,6 @@ private:
   void addForOffsets(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
   void addForComputedRead(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region);
-  /// A value of a region; null for none.
-  struct RegionValue {
-    RegionArguments arguments;
-    mlir::Value value;
-  };
-  /// Requires of all corners of the positions where `condition`, that of the mask, holds that `index` is in [0, size).
-  /// `reads` begins the message: what is read by what.
-  void addForIndex(AttentionOp op, llvm::StringRef reads, mlir::OpFoldResult size, RegionValue index,
-                   RegionValue condition);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);
   /// Unless `fine` (an i1), `message` applies. `relation` stands before the extent wanted: "at least ".
@@ -60,6 +51,7 @@ private:
 
   mlir::OpBuilder &builder;
   mlir::Location loc;
+  bool mayReadElements;
   mlir::Operation *current = nullptr;
   mlir::Value zero, number, found, wanted;
   std::vector<std::string> messages;

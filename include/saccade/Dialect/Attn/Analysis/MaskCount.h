@@ -45,6 +45,7 @@ struct MaskTiling {
   int64_t group = 1; ///< queries of a task that leave out keys together
   int64_t panel = 1; ///< keys of a step that are left out together,
   int64_t tail = 1;  ///< and at the end of the last panel
+  bool hasHoles = true; ///< panels are left out between others, too
 };
 
 /// What is proved about a box of pairs.

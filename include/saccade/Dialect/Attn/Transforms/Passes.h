@@ -14,8 +14,8 @@ namespace saccade::attn {
 namespace saccade {
 
 /// Afterwards entries are free of calls, have their shape functions, and only hold ops that the compiler knows, with
-/// elementwise ops fused.
-void buildTransformsPipeline(mlir::OpPassManager &pm);
+/// elementwise ops fused. `forKernels`: the program will run on a GPU.
+void buildTransformsPipeline(mlir::OpPassManager &pm, bool forKernels = false);
 
 } // namespace saccade
 

@@ -16,10 +16,13 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
     Both get `llvm.emit_c_interface`.
 
     Checked are the extents that `attn.attention`, structured ops and casts relate to one another and that are not
-    known before run time. Calls must have been inlined.
+    known before run time, offsets of packed sequences, and whether what regions read of captured tensors is there. Calls
+    must have been inlined.
   }];
+  let options = [Option<"mayReadElements", "may-read-elements", "bool", /*default=*/"true",
+                        "whether the memory of arguments is there to be read: not that of a GPU">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
-                           "::mlir::tensor::TensorDialect"];
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def Lint : Pass<"attn-lint", "::mlir::ModuleOp"> {

@@ -116,6 +116,11 @@ TEST_F(MaskCountTest, EmptyPanelsBetweenOthersAreLeftOut) {
   EXPECT_EQ(1, found->partial);
   EXPECT_EQ(24 * 32, found->visible);
   EXPECT_EQ(24 * 64, found->worked);
+  // A kernel without holes works on what is between, too.
+  MaskTiling tiling{24, 96, 24, 32, 32, /*hasHoles=*/false};
+  found = countMask(region, {0, 0, 0, 24, 0, 96}, tiling, inputs, budget);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(24 * 96, found->worked);
 }
 
 // Of random masks every pair that is visible is counted, and exactly where that is said.
