@@ -66,9 +66,9 @@ def tensor(array, kind):
 class Program:
     """A loaded library of a kind. It works with as many threads as this process has processors."""
 
-    def __init__(self, library, kind):
+    def __init__(self, library, kind, entry=ENTRY):
         self.kind = kind
-        self.entry = getattr(ctypes.CDLL(str(library)), f"saccade_{ENTRY}")
+        self.entry = getattr(ctypes.CDLL(str(library)), f"saccade_{entry}")
         self.entry.restype = ctypes.c_char_p
 
     def bind(self, inputs, output):

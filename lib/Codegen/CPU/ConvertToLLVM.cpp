@@ -150,9 +150,13 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     LowerToLLVMOptions options(&getContext());
     options.allocLowering = LowerToLLVMOptions::AllocLowering::None;
     LLVMTypeConverter converter(&getContext(), options);
-    for (auto func : module.getOps<func::FuncOp>())
+    for (auto func : module.getOps<func::FuncOp>()) {
       if (func.isPublic() && !func.isExternal())
         func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
+      // LLVM knows nothing of constant arguments.
+      for (unsigned i = 0; i < func.getNumArguments(); ++i)
+        func.removeArgAttr(i, "attn.constant");
+    }
     saccade::createTaskRunners(module, converter);
     saccade::expandViews(module);
     RewritePatternSet breakDown(&getContext());

@@ -56,6 +56,12 @@ struct Arithmetic {
   Value compare(arith::CmpFPredicate predicate, Value x, Value y) {
     return arith::CmpFOp::create(b, loc, predicate, x, y);
   }
+  /// x, but at most `bound` from 0. NaN fails a comparison, and so stays.
+  Value clamp(Value x, double bound) {
+    Value high = f32(bound), low = f32(-bound);
+    x = select(compare(arith::CmpFPredicate::OLT, high, x), high, x);
+    return select(compare(arith::CmpFPredicate::OGT, low, x), low, x);
+  }
   Value bits(Value x, unsigned width) { return arith::BitcastOp::create(b, loc, of(b.getIntegerType(width)), x); }
 
   /// coefficients[0] + x · (coefficients[1] + x · ...)
@@ -205,8 +211,15 @@ private:
   const CPUTarget &target;
 };
 
-/// tanh x of f32: x · p(x²) / q(x²), the quotient of degrees 9 and 8 with the least relative error up to |x| = 8.6 (Lawson's
-/// iteration; 2^-26). Upstream's has degrees 13 and 6. At the bound it is rounded to exactly 1, and nowhere to more.
+/// x · p(x²) / q(x²) with x cut off at ±bound. NaN stays.
+Value oddQuotient(Arithmetic &a, Value x, double bound, ArrayRef<double> numerator, ArrayRef<double> denominator) {
+  x = a.clamp(x, bound);
+  Value square = a.mul(x, x), above = a.mul(x, a.polynomial(square, numerator, /*isF64=*/false));
+  return arith::DivFOp::create(a.b, a.loc, above, a.polynomial(square, denominator, /*isF64=*/false));
+}
+
+/// tanh x of f32: the quotient of degrees 9 and 8 with the least relative error up to |x| = 8.6 (Lawson's iteration;
+/// 2^-26). Upstream's has degrees 13 and 6. At the bound it is rounded to exactly 1, and nowhere to more.
 struct ExpandTanh : OpRewritePattern<math::TanhOp> {
   ExpandTanh(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern(context, /*benefit=*/10), target(target) {}
@@ -214,17 +227,33 @@ struct ExpandTanh : OpRewritePattern<math::TanhOp> {
   LogicalResult matchAndRewrite(math::TanhOp op, PatternRewriter &rewriter) const override {
     if (!isF32(op.getType()))
       return failure();
-    constexpr double bound = 8.154932;
     static constexpr double numerator[] = {1.0, 1.3406879467e-1, 3.5264064156e-3, 2.112246249e-5, 1.4082586221e-8};
     static constexpr double denominator[] = {1.0000000133, 4.6740201447e-1, 2.5993918371e-2, 3.336278211e-4,
                                              8.0706833647e-7};
     Arithmetic a{rewriter, op.getLoc(), op.getType(), target};
-    // NaN fails a comparison, and so stays.
-    Value x = op.getOperand(), high = a.f32(bound), low = a.f32(-bound);
-    x = a.select(a.compare(arith::CmpFPredicate::OLT, high, x), high, x);
-    x = a.select(a.compare(arith::CmpFPredicate::OGT, low, x), low, x);
-    Value square = a.mul(x, x), above = a.mul(x, a.polynomial(square, numerator, /*isF64=*/false));
-    rewriter.replaceOpWithNewOp<arith::DivFOp>(op, above, a.polynomial(square, denominator, /*isF64=*/false));
+    rewriter.replaceOp(op, oddQuotient(a, op.getOperand(), 8.154932, numerator, denominator));
+    return success();
+  }
+
+  const CPUTarget &target;
+};
+
+/// erf x of f32: the quotient of degrees 11 and 10 with the least relative error up to |x| = 3.85 (Lawson's iteration;
+/// 2^-26), from where on erf x is 1 but for rounding. Upstream's computes four quotients and chooses.
+struct ExpandErf : OpRewritePattern<math::ErfOp> {
+  ExpandErf(MLIRContext *context, const CPUTarget &target)
+      : OpRewritePattern(context, /*benefit=*/10), target(target) {}
+
+  LogicalResult matchAndRewrite(math::ErfOp op, PatternRewriter &rewriter) const override {
+    if (!isF32(op.getType()))
+      return failure();
+    static constexpr double numerator[] = {1.128379151,    1.878996087e-1, 5.24799523e-2,
+                                           3.674009694e-3, 2.85676144e-4,  2.108260802e-6};
+    static constexpr double denominator[] = {
+        1.0, 4.998545669e-1, 1.131297434e-1, 1.478505268e-2, 1.145519231e-3, 3.873178813e-5};
+    Arithmetic a{rewriter, op.getLoc(), op.getType(), target};
+    // Rounding may lead a little beyond 1, and does at the bound.
+    rewriter.replaceOp(op, a.clamp(oddQuotient(a, op.getOperand(), 3.9, numerator, denominator), 1.0));
     return success();
   }
 
@@ -243,12 +272,11 @@ struct ExpandMath : saccade::impl::ExpandMathBase<ExpandMath> {
     // Powers with a small constant exponent are products.
     populateMathAlgebraicSimplificationPatterns(patterns);
     patterns.add<ExpandExponential<math::ExpOp>, ExpandExponential<math::Exp2Op>, ExpandCircular<math::SinOp>,
-                 ExpandCircular<math::CosOp>, ExpandTanh>(context, *cpu);
+                 ExpandCircular<math::CosOp>, ExpandTanh, ExpandErf>(context, *cpu);
     // These of upstream's were measured to stay below 6 units in the last place; its atan does not.
     auto isAccurate = [](StringRef name) {
-      return llvm::is_contained({math::ErfOp::getOperationName(), math::LogOp::getOperationName(),
-                                 math::Log2Op::getOperationName(), math::Log1pOp::getOperationName(),
-                                 math::ExpM1Op::getOperationName()},
+      return llvm::is_contained({math::LogOp::getOperationName(), math::Log2Op::getOperationName(),
+                                 math::Log1pOp::getOperationName(), math::ExpM1Op::getOperationName()},
                                 name);
     };
     populateMathPolynomialApproximationPatterns(patterns, isAccurate);

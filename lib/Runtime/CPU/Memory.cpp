@@ -16,7 +16,7 @@ constexpr int64_t limit = int64_t(1) << 40;     // beyond it a size is a mistake
 // From so many large pages on a block is asked for in them: a fault for every 4 KiB of packed weights costs more than
 // packing them.
 constexpr int64_t largePage = int64_t(1) << 21, fewestLargePages = 4;
-constexpr int64_t keptLimit = (int64_t(1) << 25) + largePage; // of what a thread keeps in all: 32 MiB, rounded up
+constexpr int64_t keptLimit = (int64_t(1) << 27) + largePage; // of what a thread keeps in all: 128 MiB, rounded up
 
 /// Stands before every block.
 struct alignas(alignment) Header {
@@ -24,7 +24,7 @@ struct alignas(alignment) Header {
 };
 
 struct Kept {
-  static constexpr unsigned places = 8;
+  static constexpr unsigned places = 24;
   Header *blocks[places];
   unsigned turn; ///< the place that is given up next
   bool willBeReleased;

@@ -20,6 +20,8 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, bool forKernels) {
   // Reshapes that undo each other stand between ops that could be fused.
   function.addPass(createCanonicalizerPass());
   function.addPass(attn::createFuseElementwise());
+  function.addPass(attn::createFoldTransposes());
+  function.addPass(attn::createFlattenRows());
   function.addPass(createCanonicalizerPass());
   function.addPass(createCSEPass());
   function.addPass(attn::createProveStability());

@@ -72,6 +72,30 @@ def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
                            "::mlir::math::MathDialect", "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def FoldTransposes : Pass<"attn-fold-transposes", "::mlir::func::FuncOp"> {
+  let summary = "let attention read and write what lies transposed";
+  let description = [{
+    Structured ops that do nothing but permute the dimensions of a query, key or value go away, and so does one that alone
+    reads an output: `attn.attention` names the dimensions of its operands and of its output, and reads any strides.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
+def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
+  let summary = "make the rows of a matrix product one dimension";
+  let description = [{
+    A product whose rows (or columns, or depth) are several neighbouring dimensions in every operand, such as batch and sequence,
+    becomes one of matrices, between reshapes that cost nothing. The structured ops around it follow, so that reshapes meet and
+    undo each other. Then a block of rows may reach over the end of a sequence.
+
+    ```mlir
+    // [b, s, k] · [k, n] becomes [b·s, k] · [k, n]
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def ProveStability : Pass<"attn-prove-stability", "::mlir::func::FuncOp"> {
   let summary = "prove that no softmax subtracts −∞ from −∞, or have it guarded";
   let description = [{

@@ -1,0 +1,113 @@
+"""Processes that run whole models: ours from a shared library, ONNX Runtime, PyTorch plain and compiled."""
+
+import time
+
+import numpy as np
+
+from . import problems
+from .artifact import Program
+from .model_peers import onnx_model, torch_model
+from .model_text import MODELS
+from .peaks import Machine
+
+ENTRY = "main"
+
+
+class Kind:
+    """What `Program` asks of a kind."""
+
+    def __init__(self, type):
+        self.type = type
+
+
+class ModelWorker:
+    """Base: `bind` gives a call without arguments, and a function for its result as float64."""
+
+    def prepare(self, name, type):
+        """Makes input and weights, warms up; seconds of one call."""
+        self.model, self.type = MODELS[name], type
+        random = np.random.default_rng(5)
+        x = random.standard_normal((self.model.batch, self.model.sequence, self.model.width), np.float32)
+        self.call, self.result = self.bind(x, self.model.weights())
+        return min(self.timed() for _ in range(2))
+
+    def timed(self):
+        start = time.perf_counter()
+        self.call()
+        return time.perf_counter() - start
+
+    def turn(self):
+        """Seconds of a call, the pool awake."""
+        return min(self.timed() for _ in range(2))
+
+    def output(self):
+        return self.result()
+
+
+class Ours(ModelWorker):
+    def __init__(self, library, threads):
+        self.library = library
+
+    def bind(self, x, weights):
+        def stored(array):
+            made = problems.aligned_empty(array.shape, problems.NUMPY_TYPES[self.type])
+            made[...] = problems.to_bf16(array) if self.type == "bf16" else array
+            return made
+
+        output = stored(np.zeros_like(x))
+        self.inputs = [stored(x), *(stored(weights[name]) for name, _ in self.model.parameters())]
+        call = Program(self.library, Kind(self.type), ENTRY).bind(self.inputs, output)
+        return call, lambda: problems.to_float64(output)
+
+
+class Torch(ModelWorker):
+    """PyTorch as it is, or under torch.compile for this shape."""
+
+    def __init__(self, is_compiled, threads):
+        import torch
+
+        torch.set_num_threads(threads)
+        self.torch, self.is_compiled = torch, is_compiled
+
+    def bind(self, x, weights):
+        torch = self.torch
+        run = torch_model(self.model, weights, self.type)
+        x = torch.from_numpy(x).to({"f32": torch.float32, "bf16": torch.bfloat16}[self.type])
+        if self.is_compiled:
+            torch._inductor.config.freezing = True  # weights are constants to it, and packed where it wants them so
+            run = torch.compile(run, dynamic=False, fullgraph=True)
+        result = None
+
+        def call():
+            nonlocal result
+            with torch.inference_mode():
+                result = run(x)
+
+        return call, lambda: result.double().numpy()
+
+
+class OnnxRuntime(ModelWorker):
+    def __init__(self, threads):
+        import onnxruntime
+
+        self.runtime, self.options = onnxruntime, onnxruntime.SessionOptions()
+        self.options.intra_op_num_threads = threads
+        self.options.add_session_config_entry("session.force_spinning_stop", "1")
+
+    def bind(self, x, weights):
+        model = onnx_model(self.model, weights)
+        session = self.runtime.InferenceSession(model, self.options, providers=["CPUExecutionProvider"])
+        value = self.runtime.OrtValue.ortvalue_from_numpy
+        result = value(np.zeros_like(x))
+        binding = session.io_binding()
+        binding.bind_ortvalue_input("x", value(x))
+        binding.bind_ortvalue_output(session.get_outputs()[0].name, result)
+        return (lambda: session.run_with_iobinding(binding)), (lambda: result.numpy().astype(np.float64))
+
+
+class Limits:
+    def __init__(self, library, threads):
+        self.machine = Machine(library, threads)
+
+    def turn(self, type):
+        return self.machine.peak(type, seconds=0.1)

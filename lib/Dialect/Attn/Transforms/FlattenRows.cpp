@@ -1,0 +1,65 @@
+//===- FlattenRows.cpp - Products of tensors as products of matrices ----------===//
+//
+// Makes batch and sequence one dimension of rows in products and in what stands around them, so that blocks of rows do
+// not end where a sequence ends. It stands behind fusion, which makes few ops of the many that have to follow.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_FLATTENROWS
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade;
+
+/// The groups of loops of a product that may be one: its rows, its columns, its depth.
+static SmallVector<ReassociationIndices> findGroups(linalg::LinalgOp op) {
+  SmallVector<ReassociationIndices> groups;
+  if (!op.hasPureTensorSemantics() || !isMatrixProduct(op))
+    return groups;
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  for (ArrayRef<unsigned> loops : {ArrayRef(dims->m), ArrayRef(dims->n), ArrayRef(dims->k)}) {
+    ReassociationIndices group(loops);
+    llvm::sort(group);
+    if (group.size() > 1 && group.back() - group.front() == int64_t(group.size()) - 1 &&
+        linalg::areDimSequencesPreserved(op.getIndexingMapsArray(), {group}))
+      groups.push_back(group);
+  }
+  return groups;
+}
+
+namespace {
+
+struct FlattenRows : attn::impl::FlattenRowsBase<FlattenRows> {
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    RewritePatternSet patterns(context);
+    linalg::populateCollapseDimensions(patterns, findGroups);
+    // What expands the result of a structured op, or collapses what goes into one, goes on to what stands there.
+    // Products that keep their dimensions have a reason.
+    linalg::populateFoldReshapeOpsByCollapsingPatterns(patterns, [](OpOperand *operand) {
+      auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
+      auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
+      return !(producer && isMatrixProduct(producer)) && !(consumer && isMatrixProduct(consumer));
+    });
+    linalg::FillOp::getCanonicalizationPatterns(patterns, context);
+    tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns, context);
+    tensor::ExpandShapeOp::getCanonicalizationPatterns(patterns, context);
+    tensor::populateFoldTensorEmptyPatterns(patterns);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace

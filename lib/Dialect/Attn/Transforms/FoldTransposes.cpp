@@ -1,0 +1,111 @@
+//===- FoldTransposes.cpp - Attention reads and writes what lies turned -------===//
+//
+// What is transposed in front of or behind an attention is only named differently by it. It stands behind fusion, which
+// has made all transposes structured ops, and before anything is cut.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+
+namespace saccade::attn {
+#define GEN_PASS_DEF_FOLDTRANSPOSES
+#include "saccade/Dialect/Attn/Transforms/Passes.h.inc"
+} // namespace saccade::attn
+
+using namespace mlir;
+using namespace saccade;
+using attn::AttentionOp, attn::DimsAttr;
+
+/// Where `op` only copies its input with permuted dimensions: for each dimension of the result that of the input.
+static std::optional<SmallVector<int64_t>> readPermutation(linalg::LinalgOp op) {
+  if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
+      op.getBlock()->getTerminator()->getOperand(0) != op.getBlock()->getArgument(0))
+    return std::nullopt;
+  AffineMap read = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
+  AffineMap written = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (!read.isPermutation() || !written.isPermutation())
+    return std::nullopt;
+  // Loop of each dimension of the result, then where the input has this loop.
+  SmallVector<int64_t> permutation;
+  for (AffineExpr loop : written.getResults())
+    permutation.push_back(*read.getResultPosition(loop));
+  return permutation;
+}
+
+/// The names of dimensions that have been permuted: name i goes to where `permutation` says.
+static DimsAttr spread(DimsAttr dims, ArrayRef<int64_t> permutation) {
+  SmallVector<attn::Dim> names(dims.getDims());
+  for (auto [name, to] : llvm::zip_equal(dims.getDims(), permutation))
+    names[to] = name;
+  return DimsAttr::get(dims.getContext(), names);
+}
+
+namespace {
+
+/// Query, key and value are read as they lay before they were transposed.
+struct FoldOperand : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    auto fold = [&](OpOperand &operand, DimsAttr dims, auto setDims) {
+      auto transpose = operand.get().getDefiningOp<linalg::LinalgOp>();
+      std::optional<SmallVector<int64_t>> permutation = transpose ? readPermutation(transpose) : std::nullopt;
+      if (!permutation)
+        return false;
+      rewriter.modifyOpInPlace(op, [&] {
+        operand.set(transpose.getDpsInputs()[0]);
+        setDims(spread(dims, *permutation));
+      });
+      return true;
+    };
+    bool isFolded = fold(op.getQueryMutable(), op.getQueryDims(), [&](DimsAttr dims) { op.setQueryDimsAttr(dims); });
+    isFolded |= fold(op.getKeyMutable(), op.getKeyDims(), [&](DimsAttr dims) { op.setKeyDimsAttr(dims); });
+    isFolded |= fold(op.getValueMutable(), op.getValueDims(), [&](DimsAttr dims) { op.setValueDimsAttr(dims); });
+    return success(isFolded);
+  }
+};
+
+/// An output that is only read transposed is written so.
+struct FoldOutput : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    Value output = op.getOutput();
+    if (!output.hasOneUse())
+      return failure();
+    auto transpose = dyn_cast<linalg::LinalgOp>(*output.user_begin());
+    std::optional<SmallVector<int64_t>> permutation = transpose ? readPermutation(transpose) : std::nullopt;
+    if (!permutation || transpose.getDpsInputs()[0] != output)
+      return failure();
+    SmallVector<attn::Dim> names;
+    for (int64_t from : *permutation)
+      names.push_back(op.getOutputDims().getDims()[from]);
+    auto type = cast<RankedTensorType>(output.getType());
+    rewriter.modifyOpInPlace(op, [&] {
+      op.setOutputDimsAttr(DimsAttr::get(op.getContext(), names));
+      output.setType(type.clone(applyPermutation(type.getShape(), *permutation)));
+    });
+    Value turned = output;
+    rewriter.setInsertionPointAfter(op);
+    if (Type wanted = transpose->getResult(0).getType(); turned.getType() != wanted)
+      turned = tensor::CastOp::create(rewriter, op.getLoc(), wanted, turned);
+    rewriter.replaceOp(transpose, turned);
+    return success();
+  }
+};
+
+struct FoldTransposes : attn::impl::FoldTransposesBase<FoldTransposes> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<FoldOperand, FoldOutput>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
