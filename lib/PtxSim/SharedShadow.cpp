@@ -74,17 +74,19 @@ std::string SharedShadow::describe(const Cell &cell, bool fromRead) const {
 inline void SharedShadow::recordRead(Cell &cell, const Viewer &viewer, uint32_t self) {
   uint32_t bit = uint32_t(1) << viewer.warp;
   Reads before{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
-  if (cell.readWarps == bit) {
+  if (!cell.readWarps || readsOrdered(viewer, self, before)) {
+    // What is ordered behind this read is ordered behind those.
+    cell.readWarps = bit;
+    cell.readLane = self;
+  } else if (cell.readWarps == bit) {
     // One warp's stamps are in order: the last one counts.
-    cell.readLane = cell.readLane == self ? self : manyLanes;
-  } else if (cell.readWarps && cell.readClock == viewer.now) {
+    cell.readLane = manyLanes;
+  } else if (cell.readClock == viewer.now) {
     cell.readWarps |= bit;
     cell.readLane = manyLanes;
   } else {
-    if (cell.readWarps && !readsOrdered(viewer, self, before)) {
-      more[&cell].push_back(before);
-      cell.flags |= moreReads;
-    }
+    more[&cell].push_back(before);
+    cell.flags |= moreReads;
     cell.readWarps = bit;
     cell.readLane = self;
   }

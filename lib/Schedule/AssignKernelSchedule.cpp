@@ -15,10 +15,19 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
+/// Head sizes with which the keys of few queries are cut: those whose state fits into a CTA beside the keys.
+static constexpr int64_t mostColumns = 256;
+
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
   // The accumulator of a row of the matrix units' kernel lies in four threads: 128 numbers in each is what fits.
   bool isDeep = target.hasAsyncCopy && element.getIntOrFloatBitWidth() == 16 && valueDepth > 128;
   return attn::ScheduleAttr::get(element.getContext(), isDeep ? 64 : 128, /*cols=*/16384, /*depth=*/0);
+}
+
+attn::FewQueriesAttr saccade::scheduleFewQueriesOfKernels(MLIRContext *context) {
+  // Sixteen rows are what a product of the matrix units has. 256 keys of each head make enough tasks for a GPU from a few
+  // thousand positions on; what their states take in memory is a few percent of the keys.
+  return attn::FewQueriesAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
 attn::ScheduleAttr saccade::scheduleProduct(MLIRContext *context) {
@@ -36,9 +45,15 @@ struct AssignKernelSchedule : saccade::impl::AssignKernelScheduleBase<AssignKern
     if (!gpu)
       return signalPassFailure();
     getOperation().walk([&](attn::AttentionOp op) {
+      int64_t depth = attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth);
       int64_t valueDepth = attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth);
       if (!op.getScheduleAttr())
         op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), valueDepth, *gpu));
+      attn::FewQueriesAttr few = scheduleFewQueriesOfKernels(&getContext());
+      int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+      bool fits = std::max(depth, valueDepth) <= mostColumns, areFew = queries <= few.getQueries();
+      if (!op.getFewAttr() && fits && (areFew || ShapedType::isDynamic(queries)))
+        op.setFewAttr(few);
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatrixProduct(op) && !op->hasAttr("schedule"))

@@ -73,11 +73,19 @@ llvm::Expected<Cubin> saccade::assemble(llvm::StringRef ptx, const GPUTarget &ta
     }
   }
   std::string architecture = ("--gpu-name=" + target.name).str();
-  llvm::StringRef arguments[] = {ptxas, architecture, "-v", "-O3", "-o", output, input};
   std::optional<llvm::StringRef> redirects[] = {std::nullopt, llvm::StringRef(log), llvm::StringRef(log)};
-  std::string message;
-  int status = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &message);
-  std::string said = contents(log);
+  std::string message, said;
+  auto run = [&](llvm::ArrayRef<llvm::StringRef> more) {
+    llvm::SmallVector<llvm::StringRef> arguments = {ptxas, architecture, "-v", "-O3", "-o", output, input};
+    arguments.append(more.begin(), more.end());
+    int status = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &message);
+    said = contents(log);
+    return status;
+  };
+  // A kernel is a processor's. Older assemblers do not know of it.
+  int status = run({"--split-compile=0"});
+  if (status != 0 && llvm::StringRef(said).contains("split-compile"))
+    status = run({});
   if (status != 0)
     return llvm::createStringError("'" + ptxas + "' refused the PTX: " + (message.empty() ? said : message));
   Cubin cubin;

@@ -2,7 +2,7 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-kernel-schedule{target=sm_80}))' | FileCheck %s
 
 // CHECK-LABEL: @rows_of_a_cta
-// CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 128, cols = 16384>
+// CHECK: attn.attention {{.*}}few = #attn.few<queries = 16, rows = 16, cols = 256>, schedule = #attn.schedule<rows = 128, cols = 16384>
 func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
@@ -27,4 +27,14 @@ func.func @squares_of_products(%a: tensor<?x64xf32>, %b: tensor<64x?xf32>, %c: t
 func.func @keeps_what_is_there(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 64, cols = 512>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
+}
+
+// What never has few queries, and heads whose state is too large for a CTA.
+// CHECK-LABEL: @never_few
+// CHECK: attn.attention
+// CHECK-NOT: few =
+func.func @never_few(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<17x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<17x64xf32>
+  %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
+  return %o, %p : tensor<17x64xf32>, tensor<?x320xf32>
 }

@@ -27,6 +27,9 @@ attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits
 /// The tiles of attention with `valueDepth` value columns in a kernel for `target`.
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
 
+/// How attention with few queries is cut for kernels, and how many are few.
+attn::FewQueriesAttr scheduleFewQueriesOfKernels(mlir::MLIRContext *context);
+
 /// The tiles of a matrix product in a kernel.
 attn::ScheduleAttr scheduleProduct(mlir::MLIRContext *context);
 

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
+#include "Exponential.h"
 #include "saccade/Support/Kernels.h"
 
 using namespace mlir;
@@ -25,10 +26,6 @@ int64_t AttentionState::valueDepth() const {
   return getStaticDimSize(end.getOutput(), end.getOutputDims(), Dim::Depth);
 }
 int64_t AttentionState::rows() const { return cast<MemRefType>(memref::AllocOp(acc).getType()).getDimSize(0); }
-bool AttentionState::isPlain() const {
-  return !steps.empty() && FinalizeOp(finalize).getOthers().empty() &&
-         llvm::none_of(steps, [](AccumulateOp step) { return step.getFinal(); });
-}
 
 /// The buffer that `value` is, or the beginning of.
 static memref::AllocOp bufferOf(Value value) {
@@ -146,6 +143,9 @@ public:
     auto view = init.getDpsInits()[0].getDefiningOp<memref::SubViewOp>();
     bool isOnce = buffer == sum && rows.isFirst;
     int64_t count = cast<MemRefType>(to.getType()).getDimSize(0);
+    // Bins are memory for good: which one is asked for is not known.
+    if (count > longest && !view && !isOnce && !isa<MemRefType>(from.getType()))
+      return (void)e.loop(e.index(0), e.index(count), 1, [&](Value i) { e.store(from, to, {i}); });
     for (int64_t i = 0; i < count; ++i) {
       Value value = isa<MemRefType>(from.getType()) ? e.load(from, i) : from;
       if (isOnce)
@@ -160,6 +160,9 @@ public:
   }
 
 private:
+  /// What is written element by element: the accumulator, which becomes registers, is not longer.
+  static constexpr int64_t longest = 256;
+
   const OwnRows &rows;
   memref::AllocOp sum;
   const llvm::DenseMap<Operation *, Value> &parts;
@@ -213,4 +216,42 @@ void AttentionState::erase() {
   finalize.erase();
   for (memref::AllocOp buffer : buffers)
     buffer.erase();
+}
+
+bool device::hasStateInMemory(func::FuncOp kernel) {
+  bool isInMemory = false, isOwn = false;
+  kernel.walk([&](Operation *op) {
+    if (auto step = dyn_cast<AccumulateOp>(op))
+      (step.getInPlace() ? isInMemory : isOwn) = true;
+    else if (auto end = dyn_cast<FinalizeOp>(op))
+      isInMemory |= !end.getAcc().getDefiningOp<memref::AllocOp>();
+    else
+      isInMemory |= isa<MergeOp>(op);
+  });
+  return isInMemory && !isOwn;
+}
+
+PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, int64_t accElements, int64_t rows) {
+  auto filled = [&](int64_t count, double value) {
+    OpBuilder atStart = OpBuilder::atBlockBegin(&kernel.getBody().front());
+    Value memory = memref::AllocaOp::create(atStart, e.loc, MemRefType::get({count}, e.type));
+    for (int64_t i = 0; i < count; ++i)
+      e.store(e.scalar(value), memory, i);
+    return memory;
+  };
+  PrivateState state;
+  state.acc = filled(accElements, 0.0);
+  state.max = filled(rows, -std::numeric_limits<double>::infinity());
+  state.sum = filled(rows, 0.0);
+  return state;
+}
+
+JoinedRow device::joinRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
+  JoinedRow joined;
+  joined.max = e.maxf(max, otherMax);
+  Value base = e.zeroIfMinusInfinity(joined.max);
+  joined.ourFactor = exp2(e, e.subf(max, base));
+  joined.otherFactor = exp2(e, e.subf(otherMax, base));
+  joined.sum = e.addf(e.mulf(sum, joined.ourFactor), e.mulf(otherSum, joined.otherFactor));
+  return joined;
 }

@@ -30,8 +30,6 @@ struct AttentionState {
   int64_t depth() const; ///< needs a step
   int64_t valueDepth() const;
   int64_t rows() const;
-  /// Whether it is accumulator, maxima and sums alone, and every key is seen, and seen once.
-  bool isPlain() const;
 
   /// Makes the memory of one thread for the state, `accElements` numbers of the accumulator, and initialises it where
   /// `inits` did. The kernel is marked as one of `family`.
@@ -43,6 +41,20 @@ struct AttentionState {
 /// The attentions of a kernel that `fits` takes. A diagnostic and failure where one uses what kernels do not support.
 mlir::FailureOr<llvm::SmallVector<AttentionState>>
 findStates(mlir::func::FuncOp kernel, llvm::function_ref<bool(const AttentionState &)> fits);
+
+/// Whether a kernel's states are memory that tasks hand on: parts of the keys of few queries.
+bool hasStateInMemory(mlir::func::FuncOp kernel);
+
+/// A thread's memory for a part of a state that no key has been folded into.
+PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, int64_t accElements, int64_t rows);
+
+/// The state (max, sum) of a row in memory joined with another one over other keys.
+struct JoinedRow {
+  mlir::Value max, sum;
+  mlir::Value ourFactor, otherFactor; ///< of the accumulators
+};
+/// Both are numbers; `max` may be −∞.
+JoinedRow joinRow(Emitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
 
 } // namespace saccade::device
 

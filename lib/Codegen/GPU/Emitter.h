@@ -14,6 +14,9 @@
 
 namespace saccade::device {
 
+/// On a memref.store: the thread that comes to it is meant, not one for all.
+inline constexpr llvm::StringLiteral ownStoreAttr = "attn.own_store";
+
 /// Address spaces of pointers.
 inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
 
@@ -73,10 +76,20 @@ struct Emitter : KernelEmitter {
   //===--- Threads ---===//
   Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
-  /// The value that the lane whose number differs in the bits of `mask` has; all lanes of the warp take part.
+  /// The value (32 or 64 bits) that the lane whose number differs in the bits of `mask` has; all lanes of the warp take part.
   Value exchange(Value x, int64_t mask) {
-    return mlir::NVVM::ShflOp::create(b, loc, x.getType(), i32(-1), x, i32(mask), i32(31), mlir::NVVM::ShflKind::bfly,
-                                      mlir::UnitAttr());
+    auto shuffle = [&](Value word) -> Value {
+      return mlir::NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word, i32(mask), i32(31),
+                                        mlir::NVVM::ShflKind::bfly, mlir::UnitAttr());
+    };
+    if (x.getType().getIntOrFloatBitWidth() == 32)
+      return shuffle(x);
+    Value words = mlir::LLVM::BitcastOp::create(b, loc, mlir::VectorType::get({2}, b.getI32Type()), x);
+    for (int64_t i : {0, 1}) {
+      Value word = shuffle(mlir::LLVM::ExtractElementOp::create(b, loc, words, i32(i)));
+      words = mlir::LLVM::InsertElementOp::create(b, loc, words, word, i32(i));
+    }
+    return mlir::LLVM::BitcastOp::create(b, loc, x.getType(), words);
   }
 
   //===--- Memory ---===//
@@ -84,6 +97,11 @@ struct Emitter : KernelEmitter {
   using KernelEmitter::store;
   Value load(Value memref, int64_t at) { return load(memref, mlir::ValueRange{index(at)}); }
   void store(Value value, Value memref, int64_t at) { store(value, memref, mlir::ValueRange{index(at)}); }
+  /// A store to memory that threads share, of a thread that knows that no other one stores there. (What tasks bring along
+  /// is stored by one thread for all.)
+  void storeShared(Value value, Value memref, mlir::ValueRange at) {
+    mlir::memref::StoreOp::create(b, loc, value, memref, at)->setAttr(ownStoreAttr, b.getUnitAttr());
+  }
   /// `count` elements behind `pointer`.
   Value advance(Value pointer, mlir::Type element, Value count) {
     Value offset = count.getType().isIndex() ? cast(b.getI64Type(), count) : count;

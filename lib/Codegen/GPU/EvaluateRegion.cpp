@@ -32,15 +32,14 @@ static Value replaceRead(Emitter &e, Operation *read, AccumulateOp op) {
   return e.load(source, position);
 }
 
-SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, Value query, Value key) {
+SmallVector<Value> PositionRegion::evaluateAll(Emitter &e, Value score, RowPosition query, Value key) {
   RegionArguments args = getRegionArguments(region, /*isScore=*/score != nullptr);
-  auto at = [&](unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); };
   IRMapping values;
   if (score)
     values.map(args.score, score);
-  values.map(args.batch, at(0));
-  values.map(args.head, at(1));
-  values.map(args.query, query);
+  values.map(args.batch, op.getAt().empty() ? e.index(0) : Value(op.getAt()[0]));
+  values.map(args.head, query.head);
+  values.map(args.query, query.query);
   values.map(args.key, key);
   values.map(args.captures, op.getCaptures());
   for (Operation &original : region.front().without_terminator()) {

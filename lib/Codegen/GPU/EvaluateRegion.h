@@ -6,6 +6,11 @@
 
 namespace saccade::device {
 
+/// Which query of which head a row is, absolute (index).
+struct RowPosition {
+  mlir::Value head, query;
+};
+
 /// Evaluates the score or mask region of an attn.accumulate: a thread asks for one pair of positions at a time.
 class PositionRegion {
 public:
@@ -13,13 +18,13 @@ public:
   PositionRegion(attn::AccumulateOp op, mlir::Region &region) : op(op), region(region) {}
 
   bool isEmpty() const { return region.empty(); }
-  /// What the region yields for the absolute positions `query` and `key` (index); `score` is null in a mask region. A
+  /// What the region yields for the absolute positions of `query` and `key` (index); `score` is null in a mask region. A
   /// read of a capture outside of its extents gives some other element of it.
-  mlir::Value evaluate(Emitter &e, mlir::Value score, mlir::Value query, mlir::Value key) {
+  mlir::Value evaluate(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key) {
     return evaluateAll(e, score, query, key)[0];
   }
   /// All that it yields.
-  llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, mlir::Value query, mlir::Value key);
+  llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key);
 
 private:
   attn::AccumulateOp op;

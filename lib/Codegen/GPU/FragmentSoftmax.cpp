@@ -14,14 +14,21 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment, Value queries, Value keys)
-    : op(op), fragment(std::move(fragment)), queries(queries), keys(keys),
+FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads)
+    : op(op), fragment(std::move(fragment)), queries(queries), keys(keys), heads(heads),
       bounds(cast<ScoringOpInterface>(op.getOperation())) {
-  Value last = e.add(queries, -1);
-  reach = reachOfRows(e, e.index(0), last);
-  // What a row sees is bounded by straight lines, so the first and the last row decide what all of them see.
-  KeyRange ofFirst = reachOfRows(e, e.index(0), e.index(0)), ofLast = reachOfRows(e, last, last);
-  common = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
+  Value head = at(e, 1), first = at(e, 2);
+  Value count = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, queries, heads) : queries;
+  Value last = e.add(first, e.add(count, -1));
+  if (heads && masksHeadsApart()) {
+    reach = {e.i32(0), e.toI32(keys)};
+    common = {reach.end, reach.begin};
+  } else {
+    reach = reachOf(e, head, first, last);
+    // What a row sees is bounded by straight lines, so the first and the last query decide what all of them see.
+    KeyRange ofFirst = reachOf(e, head, first, first), ofLast = reachOf(e, head, last, last);
+    common = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
+  }
 
   std::optional<double> constant = getConstantScale(cast<ScoringOpInterface>(op.getOperation()));
   bool needsScores = !op.getTallyRegions().empty() || op.getRowMax();
@@ -38,20 +45,33 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
 
 Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
 
-KeyRange FragmentSoftmax::reachAbsolute(Emitter &e, Value firstQuery, Value lastQuery) {
+bool FragmentSoftmax::masksHeadsApart() {
+  return !op.getMask().empty() && !getRegionArguments(op.getMask(), /*isScore=*/false).head.use_empty();
+}
+
+RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {
+  if (!heads)
+    return {at(e, 1), e.add(at(e, 2), row)};
+  Value number = e.toI32(row), count = e.toI32(heads);
+  Value query = e.b.createOrFold<arith::DivUIOp>(e.loc, number, count);
+  Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, number, count);
+  return {e.add(at(e, 1), e.toIndex(head)), e.add(at(e, 2), e.toIndex(query))};
+}
+
+KeyRange FragmentSoftmax::reachAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
   KeyRange all = {at(e, 3), e.add(at(e, 3), keys)};
   if (op.getMask().empty())
     return all;
   RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
   IRMapping values;
   values.map(args.batch, at(e, 0));
-  values.map(args.head, at(e, 1));
+  values.map(args.head, head);
   values.map(args.captures, op.getCaptures());
   return bounds.reach(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
-KeyRange FragmentSoftmax::reachOfRows(Emitter &e, Value firstRow, Value lastRow) {
-  KeyRange absolute = reachAbsolute(e, e.add(at(e, 2), firstRow), e.add(at(e, 2), lastRow));
+KeyRange FragmentSoftmax::reachOf(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
+  KeyRange absolute = reachAbsolute(e, head, firstQuery, lastQuery);
   // Whatever the positions are, nothing outside of the op's keys is touched, and those fit into 32 bits.
   auto relative = [&](Value key) {
     return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0)));
@@ -76,6 +96,10 @@ SmallVector<Value> FragmentSoftmax::rowsHere(Emitter &e) {
   return llvm::map_to_vector(fragment.rows, [&](int64_t offset) { return e.toIndex(e.add(row, offset)); });
 }
 
+SmallVector<RowPosition> FragmentSoftmax::positionsHere(Emitter &e) {
+  return llvm::map_to_vector(rowsHere(e), [&](Value row) { return positionOf(e, row); });
+}
+
 SmallVector<Value> FragmentSoftmax::columnsHere(Emitter &e) {
   Value column = e.pin(fragment.column);
   return llvm::map_to_vector(fragment.columns, [&](int64_t offset) { return e.add(column, offset); });
@@ -88,19 +112,21 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
   PositionRegion region(op, op.getScore());
   if (region.isEmpty())
     return;
-  SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e);
+  SmallVector<RowPosition> rows = positionsHere(e);
+  SmallVector<Value> columns = columnsHere(e);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
-    score = region.evaluate(e, score, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
+    score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
 }
 
 /// −∞ for what a row does not see.
 SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Value first) {
   PositionRegion region(op, op.getMask());
-  SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e);
+  SmallVector<RowPosition> rows = positionsHere(e);
+  SmallVector<Value> columns = columnsHere(e);
   SmallVector<KeyRange> seen;
-  for (Value row : rows) {
-    KeyRange own = reachOfRows(e, row, row);
+  for (RowPosition row : rows) {
+    KeyRange own = reachOf(e, row.head, row.query, row.query);
     seen.push_back({e.sub(own.begin, first), e.sub(own.end, first)});
   }
   Value begin = e.add(at(e, 3), e.toIndex(first));
@@ -108,8 +134,8 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
     Value isSeen = e.both(e.isAtMost(seen[r].begin, column), e.isLess(column, seen[r].end));
     if (!bounds.isExact()) {
-      Value query = e.add(at(e, 2), rows[r]), key = e.add(begin, e.toIndex(column));
-      isSeen = e.both(isSeen, region.evaluate(e, /*score=*/nullptr, query, key));
+      Value key = e.add(begin, e.toIndex(column));
+      isSeen = e.both(isSeen, region.evaluate(e, /*score=*/nullptr, rows[r], key));
     }
     masked.push_back(e.select(isSeen, score, e.minusInfinity()));
   }
@@ -117,89 +143,109 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
 }
 
 SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                          const PrivateState &state, JoinMax joinMax) {
+                                          const PrivateState &state, Join join) {
   applyScoreRegion(e, scores, first);
   SmallVector<Type> types(scores.size(), e.type);
   scores = e.choose(
       isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); }, [&] { return mask(e, scores, first); });
 
   if (op.getFinal())
-    return applyFinal(e, scores, first, state);
+    return applyFinal(e, scores, first, state, join);
   updateLargest(e, scores, first, state);
-  SmallVector<Value> seen(scores.begin(), scores.end());
+  auto larger = [&](Value x, Value y) { return e.maxf(x, y); };
   SmallVector<Value> tileMax(fragment.rows.size()), factors, shifts, sums(fragment.rows.size());
   for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
     tileMax[r] = tileMax[r] ? e.maxf(tileMax[r], score) : score;
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     Value before = e.load(state.max, r);
-    Value after = e.maxf(e.mulf(joinMax(max), toBase2), before);
+    Value after = e.maxf(e.mulf(join(max, larger), toBase2), before);
     e.store(after, state.max, r);
     Value base = e.zeroIfMinusInfinity(after);
     factors.push_back(exp2(e, e.subf(before, base)));
     shifts.push_back(arith::NegFOp::create(e.b, e.loc, base));
   }
-  for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf)) {
-    score = exp2(e, e.fma(score, toBase2, shifts[r]));
-    sums[r] = sums[r] ? e.addf(sums[r], score) : score;
+  scaleTallies(e, factors, state);
+  for (unsigned i = 0; i < scores.size(); ++i) {
+    unsigned r = fragment.rowOf[i];
+    Value weight = exp2(e, e.fma(scores[i], toBase2, shifts[r]));
+    sums[r] = sums[r] ? e.addf(sums[r], weight) : weight;
+    addToTallies(e, i, scores[i], weight, first, state);
+    scores[i] = weight;
   }
   for (auto [r, sum] : llvm::enumerate(sums))
     e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
-  updateTallies(e, seen, scores, factors[0], first, state);
   applyWeightRegion(e, scores, first);
   return factors;
 }
 
-/// Columns come in ascending order, so that the first key of the largest score is found.
+/// The columns of a row come in ascending order, so that the first key of the largest score is found.
 void FragmentSoftmax::updateLargest(Emitter &e, ArrayRef<Value> scores, Value first, const PrivateState &state) {
   if (!state.rowMax)
     return;
-  Value largest = e.load(state.rowMax, 0), position = state.argmax ? e.load(state.argmax, 0) : Value();
-  Value begin = e.add(at(e, 3), e.toIndex(first));
-  for (auto [score, column] : llvm::zip_equal(scores, columnsHere(e))) {
-    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, score, largest);
-    largest = e.select(isLarger, score, largest);
-    if (!position)
-      continue;
-    Value key = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), e.add(begin, e.toIndex(column)));
-    position = e.select(isLarger, key, position);
+  Value none = e.i32(-1);
+  SmallVector<Value> largest, best(fragment.rows.size(), none);
+  for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r)
+    largest.push_back(e.load(state.rowMax, r));
+  for (auto [score, column, r] : llvm::zip_equal(scores, fragment.columns, fragment.rowOf)) {
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, score, largest[r]);
+    largest[r] = e.select(isLarger, score, largest[r]);
+    best[r] = e.select(isLarger, e.i32(column), best[r]);
   }
-  e.store(largest, state.rowMax, 0);
-  if (position)
-    e.store(position, state.argmax, 0);
+  Value begin = e.add(at(e, 3), e.toIndex(e.add(first, fragment.column)));
+  for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
+    e.store(largest[r], state.rowMax, r);
+    if (!state.argmax)
+      continue;
+    Value key = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), e.add(begin, e.toIndex(best[r])));
+    Value isNone = e.compare(arith::CmpIPredicate::eq, best[r], none);
+    e.store(e.select(isNone, e.load(state.argmax, r), key), state.argmax, r);
+  }
 }
 
-void FragmentSoftmax::updateTallies(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> weights, Value factor,
-                                    Value first, const PrivateState &state) {
-  for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), state.tallies)) {
-    Value count = e.index(cast<MemRefType>(bins.getType()).getDimSize(0));
-    e.loop(e.index(0), count, 1, [&](Value bin) { e.store(e.mulf(e.load(bins, {bin}), factor), bins, {bin}); });
-    SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e);
-    Value begin = e.add(at(e, 3), e.toIndex(first));
-    for (auto [score, weight, column, r] : llvm::zip_equal(scores, weights, columns, fragment.rowOf)) {
-      SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(
-          e, score, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
-      Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
-      // What a region says of a key that has no weight does not count, nor does a bin that is none.
-      Value counts = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, weight, e.scalar(0.0));
-      Value isBin = e.compare(arith::CmpIPredicate::ult, bin, count);
-      e.ifElse(e.both(counts, isBin), [&] { e.store(e.addf(e.load(bins, {bin}), amount), bins, {bin}); });
+void FragmentSoftmax::scaleTallies(Emitter &e, ArrayRef<Value> factors, const PrivateState &state) {
+  for (Value bins : state.tallies)
+    for (auto [r, factor] : llvm::enumerate(factors)) {
+      int64_t count = state.bins(bins), begin = static_cast<int64_t>(r) * count;
+      e.loop(e.index(begin), e.index(begin + count), 1,
+             [&, factor = factor](Value bin) { e.store(e.mulf(e.load(bins, {bin}), factor), bins, {bin}); });
     }
+}
+
+/// What the regions say of element `i`, whose score and weight are given.
+void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first,
+                                   const PrivateState &state) {
+  for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), state.tallies)) {
+    unsigned r = fragment.rowOf[i];
+    Value row = e.toIndex(e.add(e.pin(fragment.row), fragment.rows[r]));
+    Value column = e.toIndex(e.add(e.pin(fragment.column), fragment.columns[i]));
+    Value key = e.add(e.add(at(e, 3), e.toIndex(first)), column);
+    SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(e, score, positionOf(e, row), key);
+    Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
+    // What a region says of a key that has no weight does not count, nor does a bin that is none.
+    Value counts = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, weight, e.scalar(0.0));
+    int64_t count = state.bins(bins);
+    Value isBin = e.compare(arith::CmpIPredicate::ult, bin, e.index(count));
+    e.ifElse(e.both(counts, isBin), [&, bins = bins] {
+      Value place = e.add(bin, r * count);
+      e.store(e.addf(e.load(bins, {place}), amount), bins, {place});
+    });
   }
 }
 
 SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value> &scores, Value first,
-                                               const PrivateState &state) {
+                                               const PrivateState &state, Join join) {
   PositionRegion region(op, op.getWeight());
-  SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e), inverses, sums, shifts;
+  SmallVector<RowPosition> rows = positionsHere(e);
+  SmallVector<Value> columns = columnsHere(e), inverses, sums, shifts;
   for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
-    sums.push_back(e.load(state.sum, r));
+    sums.push_back(join(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
     shifts.push_back(arith::NegFOp::create(e.b, e.loc, e.zeroIfMinusInfinity(e.load(state.max, r))));
   }
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
     Value weight = e.mulf(exp2(e, e.fma(score, toBase2, shifts[r])), inverses[r]);
-    Value changed = region.evaluate(e, weight, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
+    Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
     Value isSeen = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
     score = e.select(isSeen, e.mulf(changed, sums[r]), e.scalar(0.0));
   }
@@ -212,10 +258,11 @@ void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weig
   PositionRegion region(op, op.getWeight());
   if (region.isEmpty())
     return;
-  SmallVector<Value> rows = rowsHere(e), columns = columnsHere(e);
+  SmallVector<RowPosition> rows = positionsHere(e);
+  SmallVector<Value> columns = columnsHere(e);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [weight, column, r] : llvm::zip_equal(weights, columns, fragment.rowOf)) {
-    Value changed = region.evaluate(e, weight, e.add(at(e, 2), rows[r]), e.add(begin, e.toIndex(column)));
+    Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
     Value isNone = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, weight, e.scalar(0.0));
     weight = e.select(isNone, weight, changed);
   }

@@ -16,9 +16,15 @@ namespace saccade::device {
 struct PrivateState {
   mlir::Value acc;      ///< N numbers, as the kernel likes it
   mlir::Value max, sum; ///< a number for each row; the sum is the thread's own part of it
-  llvm::SmallVector<mlir::Value> tallies; ///< bins; only where a thread has one row, and all of it
-  mlir::Value rowMax, argmax;             ///< likewise; null where not asked for
+  llvm::SmallVector<mlir::Value> tallies; ///< bins, row by row; the thread's own part of them
+  mlir::Value rowMax, argmax;             ///< of what the thread has seen of each row; null where not asked for
   llvm::SmallVector<mlir::Value> others;  ///< of all these, the ones that attn.finalize hands out
+
+  /// How many bins a row of `tally` has.
+  int64_t bins(mlir::Value tally) const { return sizeOf(tally) / sizeOf(max); }
+
+private:
+  static int64_t sizeOf(mlir::Value memory) { return mlir::cast<mlir::MemRefType>(memory.getType()).getDimSize(0); }
 };
 
 /// Which scores a thread holds: element e is row row + rows[rowOf[e]], column column + columns[e] of the tile.
@@ -33,11 +39,12 @@ struct Fragment {
 class FragmentSoftmax {
 public:
   using Value = mlir::Value;
-  /// Joins a value of each row over the threads that share it.
-  using JoinMax = llvm::function_ref<Value(Value)>;
+  /// Joins a value of a row over the threads that share it, two values at a time.
+  using Join = llvm::function_ref<Value(Value, llvm::function_ref<Value(Value, Value)>)>;
 
-  /// `queries` and `keys` are the extents of the op's tile.
-  FragmentSoftmax(Emitter &e, attn::AccumulateOp op, Fragment fragment, Value queries, Value keys);
+  /// `queries` and `keys` are the extents of the op's tile: row r is query r, or, where `heads` is given, query r / heads of
+  /// head r mod heads.
+  FragmentSoftmax(Emitter &e, attn::AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads = {});
 
   /// The first key of each tile of `width` keys in a loop: from `begin` while it is less than `end`, i32, relative to key
   /// 0 of the op. Tiles lie at absolute multiples of their width, so that sums do not depend on where a call begins: the
@@ -50,32 +57,35 @@ public:
   /// Turns the thread's `scores` (query · key) of the tile that begins at key `first` into weights, and updates max and
   /// sum of `state`. Returns the factor for the accumulator of each row.
   llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                 const PrivateState &state, JoinMax joinMax);
+                                 const PrivateState &state, Join join);
 
   /// Empties the state of rows behind the last query, which have been computed along: call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state);
 
 private:
-  attn::KeyRange reachAbsolute(Emitter &e, Value firstQuery, Value lastQuery);
-  /// The keys that some of the rows see, relative to key 0 of the op, i32. It may be empty.
-  attn::KeyRange reachOfRows(Emitter &e, Value firstRow, Value lastRow);
-  /// The rows and the columns of the elements, as index and as i32, computed where they are used.
+  attn::KeyRange reachAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery);
+  /// The keys that some queries of a head see, relative to key 0 of the op, i32. It may be empty.
+  attn::KeyRange reachOf(Emitter &e, Value head, Value firstQuery, Value lastQuery);
+  bool masksHeadsApart();
+  RowPosition positionOf(Emitter &e, Value row);
+  /// The rows, what they are, and the columns of the elements (i32), computed where they are used.
   llvm::SmallVector<Value> rowsHere(Emitter &e);
+  llvm::SmallVector<RowPosition> positionsHere(Emitter &e);
   llvm::SmallVector<Value> columnsHere(Emitter &e);
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
   void updateLargest(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
-  void updateTallies(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> weights, Value factor, Value first,
-                     const PrivateState &state);
+  void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
+  void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);
   /// The same of a step that is final: all but the weights is known.
   llvm::SmallVector<Value> applyFinal(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first,
-                                      const PrivateState &state);
+                                      const PrivateState &state, Join join);
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
 
   attn::AccumulateOp op;
   Fragment fragment;
-  Value queries, keys;
+  Value queries, keys, heads;
   attn::KeyBounds bounds;
   attn::KeyRange reach, common; ///< of some row, of all rows
   Value scale;   ///< null where it is left to the exponent

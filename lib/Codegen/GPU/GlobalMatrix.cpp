@@ -12,7 +12,7 @@ using namespace saccade::attn;
 using namespace saccade::device;
 
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, DimsAttr dims) {
-  read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth));
+  read(e, memref, *dims.position(Dim::Seq), *dims.position(Dim::Depth), dims.position(Dim::Head));
 }
 
 GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) {
@@ -20,7 +20,16 @@ GlobalMatrix::GlobalMatrix(Emitter &e, Value memref) {
   read(e, memref, 0, isVector ? std::nullopt : std::optional<unsigned>(1));
 }
 
-void GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim, std::optional<unsigned> columnDim) {
+GlobalMatrix::GlobalMatrix(Emitter &e, Value memref, unsigned rowDim, unsigned columnDim, ArrayRef<Value> at) {
+  SmallVector<OpFoldResult> strides = read(e, memref, rowDim, columnDim);
+  Value offset = e.index(0);
+  for (auto [position, stride] : llvm::zip_equal(at, strides))
+    offset = e.add(offset, e.mul(position, getValueOrCreateConstantIndexOp(e.b, e.loc, stride)));
+  base = e.advance(base, element, offset);
+}
+
+SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim,
+                                             std::optional<unsigned> columnDim, std::optional<unsigned> headDim) {
   auto type = cast<MemRefType>(memref.getType());
   element = type.getElementType();
   columns = columnDim ? type.getDimSize(*columnDim) : 1;
@@ -34,13 +43,28 @@ void GlobalMatrix::read(Emitter &e, Value memref, unsigned rowDim, std::optional
   SmallVector<OpFoldResult> strides = metadata.getConstifiedMixedStrides();
   rowStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[rowDim]);
   columnStride = columnDim ? getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*columnDim]) : e.index(1);
+  if (!headDim)
+    return strides;
+  heads = e.size(memref, *headDim);
+  headStride = getValueOrCreateConstantIndexOp(e.b, e.loc, strides[*headDim]);
+  rows = e.mul(rows, heads);
+  return strides;
 }
 
 Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
+  if (heads) {
+    // Rows of several heads are few: division of 32 bits is a fraction of that of 64.
+    Value number = e.toI32(row), count = e.toI32(heads);
+    Value position = e.b.createOrFold<arith::DivUIOp>(e.loc, number, count);
+    Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, number, count);
+    Value ofRow = e.add(e.mul(e.toIndex(position), rowStride), e.mul(e.toIndex(head), headStride));
+    return e.advance(base, element, e.add(ofRow, e.mul(column, columnStride)));
+  }
   return e.advance(base, element, e.add(e.mul(row, rowStride), e.mul(column, columnStride)));
 }
 
 Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
+  assert(!heads && "rows of several heads have no single stride");
   int64_t elements = bytes * 8 / element.getIntOrFloatBitWidth();
   Value address = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), base);
   Value rest = e.rem(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), address), bytes);

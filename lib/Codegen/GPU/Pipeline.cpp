@@ -17,6 +17,10 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());
   kernel.addPass(createLowerAttentionSIMT());
+  // States that threads hold themselves are finished by now.
+  kernel.addPass(createLowerStateSIMT());
+  if (target.hasAsyncCopy)
+    kernel.addPass(createLowerProductsSM80());
   kernel.addPass(createLowerLinalgSIMT());
   // Every buffer of a kernel is known now.
   kernel.addPass(createPlanShared({target.name.str()}));

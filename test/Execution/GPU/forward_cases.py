@@ -5,7 +5,8 @@
 Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--ran-on-matrix-units]
 A case is drawn from its seed: element types, head sizes, masks, grouped heads, odd lengths, score and weight regions,
 layouts, results, architectures. saccade-run makes every call twice, with asynchronous copies as late and as early as is
-legal. With --ran-on-matrix-units the kernels of f16 and bf16 for sm_80 must not have been the portable ones.
+legal. With --ran-on-matrix-units the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the keys
+of few queries must have been cut into tasks.
 """
 
 import dataclasses
@@ -86,6 +87,28 @@ REGIONS = {
     }"""),
 }
 
+# What is asked for besides: a clause, the types of its results and the captures that it takes.
+EXTRAS = {
+    "none": ("", []),
+    "long": ("", []),
+    "largest": ("max argmax", ["tensor<?x?x?xf32>", "tensor<?x?x?xi64>"]),
+    # The mass in eight residues of keys, and the mean score.
+    "tallies": ("""tally<8>(%s, %b, %h, %i, %j{captures}) {
+      %eight = arith.constant 8 : index
+      %one = arith.constant 1.0 : f32
+      %bin = arith.remui %j, %eight : index
+      attn.yield %bin, %one : index, f32
+    } tally<1>(%s, %b, %h, %i, %j{captures}) {
+      %bin = arith.constant 0 : index
+      attn.yield %bin, %s : index, f32
+    }""", ["tensor<?x?x?x8xf32>", "tensor<?x?x?x1xf32>"]),
+    # A function of a weight that is not proportional to it: a second reading of the keys.
+    "squared": ("""weight(%p, %b, %h, %i, %j{captures}) {
+      %r = arith.mulf %p, %p : f32
+      attn.yield %r : f32
+    }""", []),
+}
+
 
 @dataclasses.dataclass
 class Case:
@@ -114,12 +137,20 @@ class Case:
         if self.group * self.key_heads * self.batch * self.queries > 512:
             self.batch = self.key_heads = 1
         self.values = rng.randint(1, 10**6)
+        self.extra = rng.choice(["none", "none", *EXTRAS])
+        if self.extra == "squared" and self.region == "dropout":
+            self.extra = "none"
+        # The keys of few queries are cut into tasks of 256.
+        is_cut = self.queries <= 16 and self.extra in ("none", "long") and self.region != "dropout"
+        if self.extra == "long" and is_cut:
+            self.keys = rng.randint(257, 700)
+        self.family = ("simt" if self.portable else "sm_80") + (", keys split" if is_cut else "")
 
     @property
     def features(self):
         sizes = f"{self.depth}" if self.depth == self.value_depth else f"{self.depth}/{self.value_depth}"
         return [f"type {self.type}", f"head size {sizes}", f"target {self.target}", f"layout {self.layout}",
-                f"mask {self.mask}", f"region {self.region}", f"group {self.group}", f"lengths {self.lengths}",
+                f"mask {self.mask}", f"region {self.region}", f"group {self.group}", f"lengths {self.lengths}", f"extra {self.extra}", f"family {self.family}",
                 f"log-sum-exp {self.lse}"]
 
     def shape(self, heads, positions, depth):
@@ -139,15 +170,18 @@ class Case:
         if self.lengths:
             arguments.append("%lengths: tensor<?xi32>")
         names = LAYOUTS[self.layout]
-        results = [self.tensor(self.value_depth)] + (["tensor<?x?x?xf32>"] if self.lse else [])
+        extra, others = EXTRAS[self.extra]
+        extra = extra.replace("{captures}", ", %unused" if captures else "")
+        results = [self.tensor(self.value_depth)] + (["tensor<?x?x?xf32>"] if self.lse else []) + others
         # Every region takes the captures.
         mask = MASKS[self.mask].replace("%j)", "%j, %unused)") if captures else MASKS[self.mask]
         clauses = [f"captures({', '.join(captures)})" if captures else "",
                    "kv_len(%lengths : tensor<?xi32>)" if self.lengths else "", mask, region,
-                   "lse" if self.lse else ""]
+                   extra if self.extra != "largest" else "", "lse" if self.lse else "",
+                   extra if self.extra == "largest" else ""]
         operands = [argument.split(": ", 1)[1] for argument in arguments[:3]]
-        values = "%o, %l" if self.lse else "%o"
-        returned = f"({', '.join(results)})" if self.lse else results[0]
+        values = ", ".join(f"%r{i}" for i in range(len(results)))
+        returned = f"({', '.join(results)})" if len(results) > 1 else results[0]
         return (f"func.func @attend({', '.join(arguments)}) -> {returned} {{\n"
                 f"  {values} = attn.attention %q[{names}], %k[{names}], %v[{names}]\n"
                 + "".join(f"    {clause}\n" for clause in clauses if clause)
@@ -181,8 +215,7 @@ def run(case, folder, keep, wants_family):
         code, output = result.returncode, result.stdout + result.stderr
     except subprocess.TimeoutExpired:
         code, output = "no", "still running after 300 s"
-    family = "simt" if case.portable else "sm_80"
-    if code == 0 and (not wants_family or f"kernel family {family}, ran" in output):
+    if code == 0 and (not wants_family or f"kernel family {case.family}, ran" in output):
         return None
     keep.mkdir(parents=True, exist_ok=True)
     kept = keep / program.name

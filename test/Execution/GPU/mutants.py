@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# RUN: %python %s --count 6
+# RUN: %python %s --count 4
 """Mutants of real kernels: PtxSim must see every one of them.
 
 Usage: mutants.py [--count N] [--seed N] [--verbose]
-Compiles attention for sm_80, changes one instruction of its PTX and runs it. Either a wait, a barrier or the end of a
-group of copies is left out: that must be an error of PtxSim. Or one constant is changed that an address is made of (a
-stride, a row of a tile): then an error, or another result than the reference's. Only instructions that the run comes to
-are changed, which is tried out with a trap in their place.
+Compiles attention for sm_80, changes one instruction of its PTX and runs it. A wait, a barrier or the end of a group of
+copies is left out: that must be an error of PtxSim. Or a constant is changed: of an address (a stride, a row of a tile), or
+of a bound (a comparison, the step of a loop, a clamp, an alignment). Then an error, or another result than the reference's.
+Only instructions that the run comes to are changed, which is tried out with a trap in their place. A bound that is wrong and
+gives the same bits in all runs of its kernel is no other program: a tile more that nothing is seen of. Those are counted
+apart.
 """
 
 import argparse
@@ -20,19 +22,25 @@ from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
 PROGRAM = INPUTS / "forward.mlir"
-# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there.
+# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there. In the
+# last run a chunk of keys has few queries.
 RUNS = [
-    ("plain_64", ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
-    ("causal_64", ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
-    ("causal_128", ["1x77x1x128:bf16:1", "1x85x1x128:bf16:2", "1x85x1x128:bf16:3"]),
-    ("window_alibi_64", ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
+    ("plain_64", 0, ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
+    ("causal_64", 0, ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
+    ("causal_128", 0, ["1x77x1x128:bf16:1", "1x85x1x128:bf16:2", "1x85x1x128:bf16:3"]),
+    ("window_alibi_64", 0, ["1x8x101x64:bf16:1", "1x2x101x64:bf16:2", "1x2x101x64:bf16:3", "8:f32:4"]),
+    ("plain_64", 1, ["1x4x3x64:bf16:1", "1x1x349x64:bf16:2", "1x1x349x64:bf16:3"]),
 ]
 DROPPED = re.compile(r"^\s*(cp\.async\.wait|cp\.async\.commit_group|bar\.sync|barrier)")
-# What places in shared memory are made of. (A bound that is wrong by a few rows changes nothing in most tiles.)
+# What places in shared memory are made of, and what bounds are.
 CHANGED = [
     re.compile(r"^\s*(?:ldmatrix|cp\.async\.c[ag])\S*\s.*\[%\w+\+(\d+)\]"),
     re.compile(r"^\s*(?:mad\.lo|mul\.lo)\.s32\s.*, (\d+)(?:, %\w+)?;"),
     re.compile(r"^\s*shl\.b32\s.*, (\d+);"),
+]
+BOUNDS = [
+    re.compile(r"^\s*setp\.\w+\.\w+\s.*, (-?\d+);"),
+    re.compile(r"^\s*(?:add|sub|min|max|and)\.[sub]\d+\s.*, (-?\d+);"),
 ]
 CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|divergence|deadlock|unwaited|read-only|"
                     r"trap|bad operand|endless)")
@@ -41,28 +49,43 @@ CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|div
 class Kernel:
     """The PTX of all entries, and how to run one of them."""
 
-    def __init__(self, ptx, entry, arguments, folder):
-        self.lines, self.entry, self.folder = ptx.split("\n"), entry, folder
+    def __init__(self, ptx, entry, task, arguments, folder):
+        self.lines, self.entry, self.task, self.folder, self.results = ptx.split("\n"), entry, task, folder, None
         self.command = ["saccade-run", str(PROGRAM), "--device=ptxsim", "--target=sm_80", "--check", f"--entry={entry}",
                         *[f"--arg={argument}" for argument in arguments]]
-        start = f".visible .entry {entry}_"
+        start = f".visible .entry {entry}_body_task{task}("
         begin = next(i for i, line in enumerate(self.lines) if line.startswith(start))
         end = next(i for i in range(begin, len(self.lines)) if self.lines[i] == "}")
         self.body = range(begin, end)
 
     def run(self, number, line):
-        """The exit code and what is printed with `line` in the place of one."""
+        """The exit code, what is printed, and the bytes of the results with `line` in the place of one."""
         lines = list(self.lines)
         lines[number] = line
-        file = self.folder / f"{self.entry}-{number}-{abs(hash(line))}.ptx"
+        name = f"{self.entry}-{self.body.start}-{number}-{abs(hash(line))}"
+        file, outputs = self.folder / f"{name}.ptx", [self.folder / f"{name}-{i}.npy" for i in range(self.outputs)]
         file.write_text("\n".join(lines))
+        command = [*self.command, f"--kernels={file}", *[f"--out={output}" for output in outputs]]
         try:
-            result = subprocess.run([*self.command, f"--kernels={file}"], capture_output=True, text=True, timeout=120)
+            result = subprocess.run(command, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
-            return 1, "line 0: endless"
+            return 1, "line 0: endless", None
         finally:
             file.unlink()
-        return result.returncode, result.stdout + result.stderr
+        results = [output.read_bytes() if output.exists() else None for output in outputs]
+        for output in outputs:
+            output.unlink(missing_ok=True)
+        return result.returncode, result.stdout + result.stderr, results
+
+    @property
+    def outputs(self):
+        return 2 if self.entry.startswith("causal") else 1
+
+    def is_same(self, results):
+        """Whether results are those of the kernel as it was compiled."""
+        if self.results is None:
+            self.results = self.run(self.body.start, self.lines[self.body.start])[2]
+        return results == self.results
 
     def reaches(self, number):
         """Whether the run comes to a line: with a trap in its place it ends there."""
@@ -70,10 +93,11 @@ class Kernel:
 
     def dropped(self):
         """Mutants without an instruction, as (line, text)."""
-        return [(i, "") for i in self.body if DROPPED.match(self.lines[i])]
+        # The order of accesses to global memory, where the state of few queries lies, is not checked.
+        return [(i, "") for i in self.body if self.task == 0 and DROPPED.match(self.lines[i])]
 
     def changed(self, rng):
-        """Mutants with another constant."""
+        """Mutants with another constant in an address."""
         mutants = []
         for i in self.body:
             for pattern in CHANGED:
@@ -84,10 +108,20 @@ class Kernel:
                     mutants.append((i, self.lines[i][:match.start(1)] + str(other) + self.lines[i][match.end(1):]))
         return mutants
 
+    def bounds(self, rng):
+        """Mutants with another bound, step or clamp."""
+        mutants = []
+        for i in self.body:
+            for pattern in BOUNDS:
+                if match := pattern.match(self.lines[i]):
+                    other = int(match[1]) + rng.choice([-16, -8, -1, 1, 8, 16])
+                    mutants.append((i, self.lines[i][:match.start(1)] + str(other) + self.lines[i][match.end(1):]))
+        return mutants
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=15, help="of each kind; 15 of each are 30")
+    parser.add_argument("--count", type=int, default=15, help="of each kind; 15 of two are 30")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
@@ -97,34 +131,36 @@ def main():
         folder = pathlib.Path(name)
         ptx = subprocess.run(["saccade-compile", str(PROGRAM), "--target=sm_80"], capture_output=True, text=True,
                              check=True).stdout
-        kernels = [Kernel(ptx, entry, arguments, folder) for entry, arguments in RUNS]
-        for kind in ("dropped", "changed"):
-            sites = [(kernel, *site) for kernel in kernels
-                     for site in (kernel.dropped() if kind == "dropped" else kernel.changed(rng))]
+        kernels = [Kernel(ptx, entry, task, arguments, folder) for entry, task, arguments in RUNS]
+        for kind in ("dropped", "changed", "bounds"):
+            sites = []
+            for kernel in kernels:
+                sites += [(kernel, *site) for site in (kernel.dropped() if kind == "dropped" else getattr(kernel, kind)(rng))]
             rng.shuffle(sites)
 
             def judge(site):
+                """The site, what became of it, and what was printed."""
                 kernel, number, line = site
                 if not kernel.reaches(number):
-                    return site, None, ""
-                code, output = kernel.run(number, line)
-                error = CAUGHT.search(output)
-                return site, bool(error) or (kind == "changed" and code != 0), output
+                    return site, "not reached", ""
+                code, output, results = kernel.run(number, line)
+                if CAUGHT.search(output) or (kind != "dropped" and code != 0):
+                    return site, "caught", output
+                return site, "same" if kind == "bounds" and kernel.is_same(results) else "MISSED", output
 
-            tried = caught = 0
+            tried = caught = same = 0
             while sites and tried < args.count:
                 batch, sites = sites[:args.count - tried], sites[args.count - tried:]
-                for (kernel, number, line), is_caught, output in workers.map(judge, batch):
-                    if is_caught is None:
-                        continue
-                    tried += 1
-                    caught += is_caught
-                    if not is_caught or args.verbose:
+                for (kernel, number, line), verdict, output in workers.map(judge, batch):
+                    same += verdict == "same"
+                    tried += verdict in ("caught", "MISSED")
+                    caught += verdict == "caught"
+                    if verdict == "MISSED" or (args.verbose and verdict != "not reached"):
                         before = kernel.lines[number].strip()
-                        print(f"{'caught' if is_caught else 'MISSED'}: {kernel.entry}, line {number + 1}: {before}"
+                        print(f"{verdict}: {kernel.entry}, line {number + 1}: {before}"
                               + (f" -> {line.strip()}" if line else " is left out"))
                         print("    " + "\n    ".join(output.strip().split("\n")[-3:]), flush=True)
-            print(f"{caught} of {tried} {kind} reported", flush=True)
+            print(f"{caught} of {tried} {kind} reported" + (f", {same} more change nothing" if same else ""), flush=True)
             missed += tried - caught + (tried < args.count)
     return 1 if missed else 0
 

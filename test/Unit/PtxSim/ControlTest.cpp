@@ -255,6 +255,18 @@ TEST(Barrier, WriteAfterReadNeedsOneToo) {
   EXPECT_EQ(race.finding->kind, FindingKind::Race);
 }
 
+TEST(Barrier, OrdersReadsOfAllLanesBeforeTheReadOfOne) {
+  // All read the first word; then each its own, which it writes.
+  std::string text = "st.shared.b32 [%x], %t;\nbar.sync 0;\nmov.u32 %z, s;\nld.shared.b32 %d, [%z];\nEND\n"
+                     "ld.shared.b32 %d, [%x];\nst.shared.b32 [%x], %d;";
+  auto with = [&](const std::string &sync) {
+    std::string changed = text;
+    return runBlock(changed.replace(changed.find("END"), 3, sync), 32);
+  };
+  EXPECT_TRUE(with("bar.sync 0;"));
+  EXPECT_EQ(with("").finding->kind, FindingKind::Race);
+}
+
 TEST(Barrier, NamedBarriersOrderTheirWarpsOnly) {
   // Warps 0 and 1 meet at barrier 1, warps 2 and 3 at barrier 2; lane t reads what thread t ^ 32 or t ^ 64 wrote.
   std::string text =

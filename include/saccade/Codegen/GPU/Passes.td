@@ -23,8 +23,8 @@ def LowerAttentionSIMT : Pass<"attn-lower-attention-simt", "::mlir::func::FuncOp
   let summary = "turns attention in kernels into code for any GPU";
   let description = [{
     A thread takes one query: it holds the query and its accumulator in memory of its own, and the CTA shares the keys and
-    values of a step as f32 in shared memory. Any head size, f16, bf16 and f32. The portable form: nothing in it needs
-    more than the first GPUs had.
+    values of a step as f32 in shared memory. Any head size, f16, bf16 and f32. Eight threads share a row of few queries,
+    whose state lies in memory. The portable form: nothing in it needs more than the first GPUs had.
   }];
   let dependentDialects = deviceDialects;
 }
@@ -35,9 +35,29 @@ def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp
     For f16 and bf16 with an accumulator that fits into registers: keys and values come asynchronously into shared memory
     (cp.async; the values of a step while its scores are computed, the next keys while values are summed), fragments by
     ldmatrix, products by mma.sync m16n8k16, the online softmax in f32 in registers. What has other strides or alignment
-    comes element by element. Other types and sizes are left for attn-lower-attention-simt.
+    comes element by element. Few queries, whose state lies in memory, are 16 rows of all four warps, which share the keys of a
+    step. Other types and sizes are left for attn-lower-attention-simt.
   }];
   let dependentDialects = deviceDialects;
+}
+
+def LowerStateSIMT : Pass<"attn-lower-state-simt", "::mlir::func::FuncOp"> {
+  let summary = "joins and finishes states of attention that lie in memory";
+  let description = [{
+    `attn.merge` and `attn.finalize` of states that kernels hand on: an element of an accumulator is a thread's, and all wait
+    for each other before maxima and sums change.
+  }];
+  let dependentDialects = deviceDialects;
+}
+
+def LowerProductsSM80 : Pass<"attn-lower-products-sm80", "::mlir::func::FuncOp"> {
+  let summary = "turns matrix products in kernels into products of the matrix units of sm_80";
+  let description = [{
+    Products of f16 or bf16 in memory of the caller's, summed in f32: blocks of 64 × 64, 64 steps of both sides in shared
+    memory while the next ones come (cp.async), fragments by ldmatrix, products by mma.sync m16n8k16. Other products, and those
+    of what a kernel has computed itself, are left for attn-lower-linalg-simt.
+  }];
+  let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
 }
 
 def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {

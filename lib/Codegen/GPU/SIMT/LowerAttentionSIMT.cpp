@@ -25,37 +25,48 @@ static constexpr int64_t sharedLimit = 48 * 1024;
 
 namespace {
 
-/// Rewrites one attn.accumulate for the thread of one row.
+/// Threads that share a row of few: neighbours in a warp, each with every so manieth key.
+constexpr int64_t sharers = 8;
+
+/// Rewrites one attn.accumulate for the thread of one row, or of one row and some of its keys.
 class Step {
 public:
-  Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult)
-      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult),
+  Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
+       int64_t threadsOfRow = 1)
+      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult), threadsOfRow(threadsOfRow),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {
     // As many keys as fit, but no more scores than a thread likes to hold.
-    width = 16;
-    while (width > 1 && width * (depth + valueDepth) * numberBytes() > sharedLimit)
+    width = threadsOfRow == 1 ? 16 : 64;
+    while (width > threadsOfRow && width * (depth + valueDepth) * numberBytes() > sharedLimit)
       width /= 2;
   }
 
   LogicalResult run() {
     if (width * (depth + valueDepth) * numberBytes() > sharedLimit)
       return op.emitOpError() << "has head sizes " << depth << " and " << valueDepth << ", more than a GPU kernel can hold";
-    row = e.toIndex(e.thread());
+    row = e.toIndex(e.div(e.thread(), threadsOfRow));
     Value numbers = allocateShared(e, e.type, width * (depth + valueDepth));
     sharedKeys = numbers;
     sharedValues = e.advance(numbers, e.type, static_cast<int32_t>(width * depth));
     loadQuery();
-    auto columns = llvm::to_vector(llvm::seq<int64_t>(0, width));
-    Fragment fragment{e.thread(), e.i32(0), {0}, columns, SmallVector<unsigned>(width, 0)};
-    FragmentSoftmax softmax(e, op, fragment, query.rows, key.rows);
+    part = e.rem(e.thread(), threadsOfRow);
+    SmallVector<int64_t> columns;
+    for (int64_t j = 0; j < scoresOfThread(); ++j)
+      columns.push_back(j * threadsOfRow);
+    Fragment fragment{e.toI32(row), part, {0}, columns, SmallVector<unsigned>(columns.size(), 0)};
+    FragmentSoftmax softmax(e, op, fragment, query.rows, key.rows, query.heads);
     KeyRange tiles = softmax.getTiles(e, width);
     e.loop(tiles.begin, tiles.end, width, [&](Value first) { computeTile(softmax, first); });
-    softmax.clearRows(e, state);
+    if (threadsOfRow == 1)
+      softmax.clearRows(e, state);
+    else
+      joinThreads();
     return success();
   }
 
 private:
+  int64_t scoresOfThread() const { return width / threadsOfRow; }
   int64_t numberBytes() const { return getScoreType(query.element).getWidth() / 8; }
 
   Value element(const GlobalMatrix &matrix, Value isThere, Value row, Value column) {
@@ -78,7 +89,7 @@ private:
 
   /// All threads bring the rows [first, first + width) of an operand; what is outside of it is 0.
   void share(const GlobalMatrix &matrix, int64_t columns, Value first, Value shared) {
-    e.loop(row, e.index(width * columns), threadsPerCTA, [&](Value i) {
+    e.loop(e.toIndex(e.thread()), e.index(width * columns), threadsPerCTA, [&](Value i) {
       Value from = e.add(first, e.div(i, columns));
       Value isThere = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
       Value x = element(matrix, isThere, from, e.rem(i, columns));
@@ -96,24 +107,53 @@ private:
     if (hasResult)
       share(value, valueDepth, e.toIndex(first), sharedValues);
     e.barrier();
-    SmallVector<Value> scores(width, e.scalar(0.0));
+    SmallVector<Value> scores(scoresOfThread(), e.scalar(0.0));
+    Value own = e.toIndex(part);
+    Value firstKey = e.mul(own, depth), firstValue = e.mul(own, valueDepth);
     scores = e.loop(e.index(0), e.index(depth), 1, scores, [&](Value d, ValueRange carried) {
       Value q = e.load(queryRow, {d});
       SmallVector<Value> next;
-      for (int64_t j = 0; j < width; ++j)
-        next.push_back(e.fma(q, loadShared(sharedKeys, e.add(d, j * depth)), carried[j]));
+      Value at = e.add(firstKey, d);
+      for (int64_t j = 0; j < scoresOfThread(); ++j)
+        next.push_back(e.fma(q, loadShared(sharedKeys, e.add(at, j * threadsOfRow * depth)), carried[j]));
       return next;
     });
     Value factor = softmax.apply(e, scores, first, softmax.isFull(e, first, width), state,
-                                 [](Value max) { return max; })[0];
+                                 [&](Value x, function_ref<Value(Value, Value)> combine) { return joined(x, combine); })[0];
     if (!hasResult)
       return;
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
       Value sum = e.mulf(e.load(state.acc, {c}), factor);
-      for (int64_t j = 0; j < width; ++j)
-        sum = e.fma(scores[j], loadShared(sharedValues, e.add(c, j * valueDepth)), sum);
+      Value at = e.add(firstValue, c);
+      for (int64_t j = 0; j < scoresOfThread(); ++j)
+        sum = e.fma(scores[j], loadShared(sharedValues, e.add(at, j * threadsOfRow * valueDepth)), sum);
       e.store(sum, state.acc, {c});
     });
+  }
+
+  /// What the threads of a row have, joined.
+  Value joined(Value x, function_ref<Value(Value, Value)> combine) {
+    for (int64_t mask = 1; mask < threadsOfRow; mask *= 2)
+      x = combine(x, e.exchange(x, mask));
+    return x;
+  }
+
+  /// Joins what the threads of a row have with the state in memory, which one of them writes.
+  void joinThreads() {
+    auto total = [&](Value x) { return joined(x, [&](Value x, Value y) { return e.addf(x, y); }); };
+    Value max = e.load(state.max, 0), sum = total(e.load(state.sum, 0));
+    e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) { e.store(total(e.load(state.acc, {c})), state.acc, {c}); });
+    Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
+    e.ifElse(e.both(isFirst, e.isLess(row, query.rows)), [&] {
+      JoinedRow both = joinRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
+      e.storeShared(both.max, op.getMax(), {row});
+      e.storeShared(both.sum, op.getSum(), {row});
+      e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
+        Value before = e.mulf(e.load(op.getAcc(), {row, c}), both.ourFactor);
+        e.storeShared(e.fma(e.load(state.acc, {c}), both.otherFactor, before), op.getAcc(), {row, c});
+      });
+    });
+    e.barrier();
   }
 
   Emitter e;
@@ -121,7 +161,9 @@ private:
   const PrivateState &state;
   int64_t depth, valueDepth, width;
   bool hasResult;
+  int64_t threadsOfRow;
   GlobalMatrix query, key, value;
+  Value part; ///< i32, of the row
   Value row, queryRow, sharedKeys, sharedValues;
 };
 
@@ -154,6 +196,11 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
 
 struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttentionSIMT> {
   void runOnOperation() override {
+    if (hasStateInMemory(getOperation())) {
+      if (failed(lowerSplitKeys()))
+        signalPassFailure();
+      return;
+    }
     FailureOr<SmallVector<AttentionState>> states = findStates(getOperation(), [](const AttentionState &) { return true; });
     if (failed(states))
       return signalPassFailure();
@@ -176,6 +223,23 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       finalize({b, state.finalize.getLoc(), state.number()}, state.finalize, mine, state.valueDepth());
       state.erase();
     }
+  }
+
+  LogicalResult lowerSplitKeys() {
+    SmallVector<AccumulateOp> steps;
+    getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
+    for (AccumulateOp op : steps) {
+      OpBuilder b(op);
+      Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
+      int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+      int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+      PrivateState mine = emptyPrivateState(e, getOperation(), valueDepth, /*rows=*/1);
+      if (failed(Step(e, op, mine, depth, valueDepth, /*hasResult=*/true, sharers).run()))
+        return failure();
+      op.erase();
+      getOperation()->setAttr(familyAttr, b.getStringAttr("simt, keys split"));
+    }
+    return success();
   }
 };
 

@@ -122,7 +122,7 @@ struct LowerLinalgSIMT : saccade::impl::LowerLinalgSIMTBase<LowerLinalgSIMT> {
     getOperation().walk([&](Operation *op) {
       if (auto structured = dyn_cast<linalg::LinalgOp>(op))
         ops.push_back(structured);
-      if (auto store = dyn_cast<memref::StoreOp>(op); store && isShared(store))
+      if (auto store = dyn_cast<memref::StoreOp>(op); store && !store->hasAttr(ownStoreAttr) && isShared(store))
         stores.push_back(store);
     });
     OpBuilder b(&getContext());

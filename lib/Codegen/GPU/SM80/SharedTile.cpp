@@ -21,7 +21,7 @@ void SharedTile::commit(Emitter &e) { NVVM::CpAsyncCommitGroupOp::create(e.b, e.
 void SharedTile::wait(Emitter &e) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0)); }
 
 void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
-  if (columns % piece != 0)
+  if (columns % piece != 0 || !isAligned)
     return copyElements(e, matrix, first);
   e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
 }
@@ -86,6 +86,43 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
   });
 }
 
+void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
+                          Value firstColumn, Value endColumn) const {
+  assert(rows * padded % (threadsPerCTA * piece) == 0 && "every thread brings as much as every other one");
+  int64_t pieces = padded / piece, rowsAtOnce = threadsPerCTA / pieces;
+  Value row = e.div(e.thread(), pieces), column = e.mul(e.rem(e.thread(), pieces), piece);
+  Value fromRow = e.add(firstRow, e.toIndex(row)), fromColumn = e.add(firstColumn, e.toIndex(column));
+  Value target = pinnedAddress(e, row, column);
+  // How many elements of a piece there are: the rest of it is 0.
+  Value left = e.max(e.min(e.sub(endColumn, fromColumn), e.index(piece)), e.index(0));
+  auto bringPieces = [&] {
+    Value bytes = e.toI32(e.mul(left, 2)), none = e.i32(0);
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+      Value current = e.add(fromRow, offset);
+      NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), matrix.address(e, current, fromColumn),
+                              2 * piece, NVVM::LoadCacheModifierKind::CG,
+                              e.select(e.isLess(current, endRow), bytes, none));
+    }
+  };
+  auto bringElements = [&] {
+    for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
+      Value current = e.add(fromRow, offset), isRow = e.isLess(current, endRow);
+      Value address = toPointer(e, target, offset * pitch);
+      e.loop(e.index(0), e.index(piece), 1, [&](Value i) {
+        auto read = [&]() -> SmallVector<Value> {
+          return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, current, e.add(fromColumn, i)))};
+        };
+        auto zero = [&]() -> SmallVector<Value> {
+          return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
+        };
+        Value x = e.choose(e.both(isRow, e.isLess(i, left)), element, read, zero)[0];
+        LLVM::StoreOp::create(e.b, e.loc, x, e.advance(address, element, i));
+      });
+    }
+  };
+  e.ifElse(isAligned, bringPieces, bringElements);
+}
+
 Value SharedTile::pinnedAddress(Emitter &e, Value row, Value column) const {
   Value start = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), base);
   return e.pin(e.add(start, e.mul(e.add(e.mul(row, pitch), column), 2)));
@@ -96,17 +133,22 @@ Value SharedTile::toPointer(Emitter &e, Value address, int64_t elements) const {
   return e.advance(pointer, element, static_cast<int32_t>(elements));
 }
 
-Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit) const {
+Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit, Value column) const {
   Value lane = e.rem(e.thread(), 32);
   auto bit = [&](unsigned position) { return e.rem(e.div(lane, int64_t(1) << position), 2); };
-  return pinnedAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), e.mul(bit(columnBit), 8));
+  Value ownColumn = e.mul(bit(columnBit), 8);
+  if (column)
+    ownColumn = e.add(column, ownColumn);
+  return pinnedAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), ownColumn);
 }
 
 // The lanes' bits 3 and 4 choose the matrix. Left: rows 0 and 8 of the first eight columns, then of the others. Right: the
 // first and the second eight columns (k) of rows 0, then of rows 8; transposed it is the other way round.
 Value SharedTile::leftAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
-Value SharedTile::rightAddress(Emitter &e) const { return laneAddress(e, e.i32(0), 4, 3); }
-Value SharedTile::rightTransposedAddress(Emitter &e) const { return laneAddress(e, e.i32(0), 3, 4); }
+Value SharedTile::rightAddress(Emitter &e, Value row) const { return laneAddress(e, row, 4, 3); }
+Value SharedTile::rightTransposedAddress(Emitter &e, Value row, Value column) const {
+  return laneAddress(e, row, 3, 4, column);
+}
 
 SmallVector<Value> SharedTile::loadMatrices(Emitter &e, Value address, int64_t row, int64_t column,
                                             bool isTransposed) const {

@@ -26,8 +26,12 @@ public:
   SharedTile(Emitter &e, Value shared, int64_t offset, mlir::Type element, int64_t rows, int64_t columns);
 
   /// All threads bring the rows [first, first + rows) of `matrix`; what is outside of it is 0, and nothing is read
-  /// there. Asynchronously where `isAligned` (to 16 bytes) holds: done after `commit`, `wait` and a barrier.
+  /// there. Asynchronously where `isAligned` (to 16 bytes; null for never) holds: done after `commit`, `wait` and a barrier.
   void copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const;
+  /// The same of the elements from row `firstRow` and column `firstColumn` on, of which those below `endRow` and `endColumn`
+  /// are in the matrix; `firstColumn` is a multiple of 8.
+  void copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow, Value firstColumn,
+                Value endColumn) const;
   /// Makes the copies of this thread since the last time something that can be waited for.
   static void commit(Emitter &e);
   /// Waits until all of that is done.
@@ -35,10 +39,11 @@ public:
 
   //===--- Fragments of 16 × 16 elements, as four registers (i32) ---===//
   // Where a lane looks (i32, pinned) is asked for once before many fragments, which differ by constants from it.
-  /// For `left`, from row `row` (i32, the same for all lanes) on; for `right`; for `rightTransposed`.
+  /// For `left`, `right` and `rightTransposed`, from row `row` (i32, the same for all lanes) on, and for the last one from
+  /// column `column` (likewise) on.
   Value leftAddress(Emitter &e, Value row) const;
-  Value rightAddress(Emitter &e) const;
-  Value rightTransposedAddress(Emitter &e) const;
+  Value rightAddress(Emitter &e, Value row) const;
+  Value rightTransposedAddress(Emitter &e, Value row, Value column = {}) const;
   /// The left side of a product: rows `row` and column `k` on.
   llvm::SmallVector<Value> left(Emitter &e, Value address, int64_t row, int64_t k) const;
   /// The right sides of two products, (k, n) with n along the rows of the tile: {k0, k8} of the first eight n, then of
@@ -50,7 +55,7 @@ public:
 private:
   llvm::SmallVector<Value> loadMatrices(Emitter &e, Value address, int64_t row, int64_t column, bool isTransposed) const;
   /// The address of what a lane looks at: rows (lane mod 8) + 8 · bit `rowBit` of the lane, columns 8 · bit `columnBit`.
-  Value laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit) const;
+  Value laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit, Value column = {}) const;
   /// The address of an element, i32 and pinned.
   Value pinnedAddress(Emitter &e, Value row, Value column) const;
   Value toPointer(Emitter &e, Value address, int64_t elements) const;

@@ -1,0 +1,92 @@
+//===- LowerStateSIMT.cpp - Joining and finishing states in memory ------------===//
+//
+// Where the keys of few queries are cut into tasks, states lie in memory: the threads of a CTA deal their elements among each
+// other. It stands behind what accumulates, which finishes the states that threads hold themselves.
+//
+//===----------------------------------------------------------------------===//
+#include "../AttentionState.h"
+#include "../GlobalMatrix.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/Kernels.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERSTATESIMT
+#include "saccade/Codegen/GPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+/// The elements of `rows` × `columns` (index), `body` is given the row and the column.
+static void forElements(Emitter &e, Value rows, int64_t columns, function_ref<void(Value, Value)> body) {
+  e.loop(e.thread(), e.toI32(e.mul(rows, columns)), threadsPerCTA,
+         [&](Value i) { body(e.toIndex(e.div(i, columns)), e.toIndex(e.rem(i, columns))); });
+}
+
+static void lowerMerge(Emitter &e, MergeOp op) {
+  Value rows = e.size(op.getAcc(), 0);
+  auto joined = [&](Value row) {
+    return joinRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), e.load(op.getOtherMax(), {row}),
+                   e.load(op.getOtherSum(), {row}));
+  };
+  e.barrier();
+  forElements(e, rows, cast<MemRefType>(op.getAcc().getType()).getDimSize(1), [&](Value row, Value column) {
+    JoinedRow factors = joined(row);
+    Value ours = e.mulf(e.load(op.getAcc(), {row, column}), factors.ourFactor);
+    Value others = e.mulf(e.load(op.getOtherAcc(), {row, column}), factors.otherFactor);
+    e.storeShared(e.addf(ours, others), op.getAcc(), {row, column});
+  });
+  // Nobody reads the old maxima any more.
+  e.barrier();
+  forElements(e, rows, 1, [&](Value row, Value) {
+    JoinedRow both = joined(row);
+    e.storeShared(both.max, op.getMax(), {row});
+    e.storeShared(both.sum, op.getSum(), {row});
+  });
+  e.barrier();
+}
+
+static void lowerFinalize(Emitter &e, FinalizeOp op) {
+  GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
+  auto resultOf = [&](Value row) { return finishRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row})); };
+  forElements(e, output.rows, output.columns, [&](Value row, Value column) {
+    RowResult result = resultOf(row);
+    // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+    Value x = e.mulf(e.load(op.getAcc(), {row, column}), result.inverse);
+    x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), x), output.element);
+    LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, column));
+  });
+  if (!op.getLse())
+    return;
+  GlobalMatrix lse(e, op.getLse());
+  forElements(e, output.rows, 1, [&](Value row, Value) {
+    LLVM::StoreOp::create(e.b, e.loc, resultOf(row).lse, lse.address(e, row, e.index(0)));
+  });
+}
+
+namespace {
+
+struct LowerStateSIMT : saccade::impl::LowerStateSIMTBase<LowerStateSIMT> {
+  void runOnOperation() override {
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<MergeOp, FinalizeOp>(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      OpBuilder b(op);
+      Emitter e{b, op->getLoc(), cast<FloatType>(getElementTypeOrSelf(op->getOperand(0)))};
+      if (auto merge = dyn_cast<MergeOp>(op))
+        lowerMerge(e, merge);
+      else
+        lowerFinalize(e, cast<FinalizeOp>(op));
+      op->erase();
+    }
+    if (!ops.empty() && !getOperation()->hasAttr(familyAttr))
+      getOperation()->setAttr(familyAttr, StringAttr::get(&getContext(), "simt, states joined"));
+  }
+};
+
+} // namespace

@@ -1,0 +1,170 @@
+//===- AttentionStep.cpp - A step of attention on the matrix units ------------===//
+//
+// Keys and values come asynchronously while the other ones are worked on; scores, weights and accumulator stay in the
+// registers of a warp from one product to the next (FlashAttention-2; Dao 2023).
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionStep.h"
+#include "../SharedMemory.h"
+#include "MatrixUnit.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+namespace {
+
+/// Rewrites one attn.accumulate.
+class Step {
+public:
+  /// Without `hasResult` nobody asks for what is accumulated.
+  Step(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape, bool hasResult)
+      : e(e), op(op), state(state), shape(shape), hasResult(hasResult), lane(this->e, shape),
+        query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
+        value(this->e, op.getValue(), op.getValueDims()) {}
+
+  void run() {
+    int64_t queryBytes = SharedTile::bytes(shape.rows, shape.depth), keyBytes = SharedTile::bytes(shape.keys(), shape.depth);
+    Value shared = getDynamicShared(e, queryBytes + keyBytes + SharedTile::bytes(shape.keys(), shape.valueDepth));
+    SharedTile queryTile(e, shared, 0, shape.element, shape.rows, shape.depth);
+    SharedTile keyTile(e, shared, queryBytes, shape.element, shape.keys(), shape.depth);
+    SharedTile valueTile(e, shared, queryBytes + keyBytes, shape.element, shape.keys(), shape.valueDepth);
+
+    FragmentSoftmax softmax(e, op, fragment(), query.rows, key.rows, query.heads);
+    KeyRange tiles = softmax.getTiles(e, shape.keys());
+    Value isKeyAligned = key.isAligned(e, 16), isValueAligned = value.isAligned(e, 16);
+    e.ifElse(e.isLess(tiles.begin, tiles.end), [&] {
+      queryTile.copy(e, query, query.heads ? Value() : query.isAligned(e, 16), e.index(0));
+      keyTile.copy(e, key, isKeyAligned, e.toIndex(tiles.begin));
+      SharedTile::commit(e);
+      SmallVector<SmallVector<Value>> kept;
+      if (shape.keepsQueries()) {
+        SharedTile::wait(e);
+        e.barrier();
+        kept = loadQueries(queryTile);
+      }
+      e.loop(tiles.begin, tiles.end, shape.keys(), [&](Value first) {
+        // While scores are computed the values are on their way, and while values are summed the next keys.
+        SharedTile::wait(e);
+        e.barrier();
+        if (hasResult) {
+          valueTile.copy(e, value, isValueAligned, e.toIndex(first));
+          SharedTile::commit(e);
+        }
+        SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
+        SmallVector<Value> factors =
+            softmax.apply(e, scores, first, softmax.isFull(e, first, shape.keys()), state,
+                          [&](Value x, function_ref<Value(Value, Value)> combine) { return joinLanes(e, x, combine); });
+        SharedTile::wait(e);
+        e.barrier();
+        Value next = e.add(first, shape.keys());
+        e.ifElse(e.isLess(next, tiles.end), [&] {
+          keyTile.copy(e, key, isKeyAligned, e.toIndex(next));
+          SharedTile::commit(e);
+        });
+        if (hasResult)
+          addValues(valueTile, scores, factors);
+      });
+      // Another step first overwrites queries and keys, which nobody has read since the last barrier.
+    });
+    if (!shape.splitsKeys)
+      softmax.clearRows(e, state);
+  }
+
+private:
+  /// Scores lie band by band, then tile by tile of eight keys, four for each.
+  Fragment fragment() {
+    Fragment result{e.add(lane.firstRow, lane.group), e.add(lane.column, lane.firstKey), {}, {}, {}};
+    for (int64_t r = 0; r < shape.rowsOfThread(); ++r)
+      result.rows.push_back(Lane::offset(r));
+    for (int64_t band = 0; band < shape.bands(); ++band)
+      for (int64_t tile = 0; tile < shape.keyTiles(); ++tile)
+        for (int64_t i = 0; i < 4; ++i) {
+          result.rowOf.push_back(2 * band + i / 2);
+          result.columns.push_back(8 * tile + i % 2);
+        }
+    return result;
+  }
+
+  /// All fragments of the queries, by k and then by band.
+  SmallVector<SmallVector<Value>> loadQueries(const SharedTile &tile) {
+    SmallVector<SmallVector<Value>> all;
+    Value address = tile.leftAddress(e, lane.firstRow);
+    for (int64_t k = 0; k < shape.depth; k += 16)
+      for (int64_t band = 0; band < shape.bands(); ++band)
+        all.push_back(tile.left(e, address, 16 * band, k));
+    return all;
+  }
+
+  /// acc[i] for the four numbers of one tile.
+  void multiplyInto(SmallVectorImpl<Value> &acc, int64_t first, ValueRange left, ValueRange right) {
+    SmallVector<Value> old(acc.begin() + first, acc.begin() + first + 4);
+    llvm::copy(multiply(e, shape.element, left, right, old), acc.begin() + first);
+  }
+
+  SmallVector<Value> computeScores(const SharedTile &queryTile, const SharedTile &keyTile,
+                                   ArrayRef<SmallVector<Value>> kept) {
+    SmallVector<Value> scores(shape.bands() * shape.keyTiles() * 4, e.scalar(0.0));
+    Value keyAddress = keyTile.rightAddress(e, lane.firstKey);
+    Value queryAddress = kept.empty() ? queryTile.leftAddress(e, lane.firstRow) : Value();
+    for (int64_t k = 0; k < shape.depth; k += 16) {
+      SmallVector<SmallVector<Value>> left;
+      for (int64_t band = 0; band < shape.bands(); ++band)
+        left.push_back(kept.empty() ? queryTile.left(e, queryAddress, 16 * band, k)
+                                    : kept[k / 16 * shape.bands() + band]);
+      for (int64_t tile = 0; tile < shape.keyTiles(); tile += 2) {
+        SmallVector<Value> right = keyTile.right(e, keyAddress, 8 * tile, k);
+        for (int64_t band = 0; band < shape.bands(); ++band)
+          for (int64_t half : {0, 1})
+            multiplyInto(scores, (band * shape.keyTiles() + tile + half) * 4, left[band],
+                         ArrayRef(right).slice(2 * half, 2));
+      }
+    }
+    return scores;
+  }
+
+  /// acc = factor · acc + weights · values. The result of one product has the layout of the left side of the next.
+  void addValues(const SharedTile &valueTile, ArrayRef<Value> weights, ArrayRef<Value> factors) {
+    SmallVector<Value> acc;
+    for (int64_t i = 0; i < shape.accElements(); ++i) {
+      int64_t row = i / (shape.valueTiles() * 4) * 2 + i % 4 / 2;
+      acc.push_back(e.mulf(e.load(state.acc, i), factors[row]));
+    }
+    Value address = valueTile.rightTransposedAddress(e, lane.firstKey);
+    for (int64_t k = 0; k < shape.keysOfWarp(); k += 16) {
+      SmallVector<SmallVector<Value>> left;
+      for (int64_t band = 0; band < shape.bands(); ++band) {
+        SmallVector<Value> words;
+        const Value *first = &weights[(band * shape.keyTiles() + k / 8) * 4];
+        for (int64_t i = 0; i < 8; i += 2)
+          words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
+        left.push_back(words);
+      }
+      for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2) {
+        SmallVector<Value> right = valueTile.rightTransposed(e, address, k, 8 * tile);
+        for (int64_t band = 0; band < shape.bands(); ++band)
+          for (int64_t half : {0, 1})
+            multiplyInto(acc, (band * shape.valueTiles() + tile + half) * 4, left[band],
+                         ArrayRef(right).slice(2 * half, 2));
+      }
+    }
+    for (auto [i, x] : llvm::enumerate(acc))
+      e.store(x, state.acc, i);
+  }
+
+  Emitter e;
+  AccumulateOp op;
+  const PrivateState &state;
+  AttentionShape shape;
+  bool hasResult;
+  Lane lane;
+  GlobalMatrix query, key, value;
+};
+
+} // namespace
+
+void device::computeStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
+                         bool hasResult) {
+  Step(e, op, state, shape, hasResult).run();
+}
