@@ -12,6 +12,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -35,8 +36,19 @@ static bool isFresh(Value value) {
   return isa_and_nonnull<tensor::EmptyOp>(value.getDefiningOp());
 }
 
-/// Gives every use of a fresh tensor its own one. Two computations that share one would look like a conflict, and an
-/// empty one that stands outside a parallel loop would be shared by threads.
+/// Whether `use` writes to a tensor, or to a part of it, that stands outside of the loop around the use.
+static bool isWrittenInside(OpOperand &use) {
+  Operation *user = use.getOwner();
+  auto destination = dyn_cast<DestinationStyleOpInterface>(user);
+  auto loop = dyn_cast<scf::ForOp>(user);
+  bool isWritten = (destination && destination.isDpsInit(&use)) || isa<tensor::ExtractSliceOp>(user) ||
+                   (loop && loop.getTiedLoopRegionIterArg(&use));
+  return isWritten && user->getBlock() != use.get().getParentBlock();
+}
+
+/// Gives every use of a fresh tensor its own one. Two computations that share one would look like a conflict, an empty one
+/// that stands outside a parallel loop would be shared by threads, and one that every iteration of a loop begins with
+/// would be copied in each.
 static void separateFreshTensors(ModuleOp module) {
   SmallVector<Operation *> fresh;
   module.walk([&](Operation *op) {
@@ -47,10 +59,10 @@ static void separateFreshTensors(ModuleOp module) {
   // Users come first: what they start from then has one use more for each copy.
   for (Operation *op : llvm::reverse(fresh)) {
     bool isEmpty = isa<tensor::EmptyOp>(op);
-    if (!isEmpty && (op->use_empty() || op->hasOneUse()))
+    if (!isEmpty && (op->use_empty() || (op->hasOneUse() && !isWrittenInside(*op->use_begin()))))
       continue;
     for (OpOperand &use : llvm::make_early_inc_range(op->getUses())) {
-      OpBuilder builder(isEmpty ? use.getOwner() : op);
+      OpBuilder builder(isEmpty || isWrittenInside(use) ? use.getOwner() : op);
       use.set(builder.clone(*op)->getResult(0));
     }
     op->erase();

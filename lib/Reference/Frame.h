@@ -54,6 +54,7 @@ private:
 // One function a family of ops.
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
+void addLinearSemantics(SemanticsTable &table);
 void addControlFlowSemantics(SemanticsTable &table);
 void addTensorSemantics(SemanticsTable &table);
 void addSliceSemantics(SemanticsTable &table);

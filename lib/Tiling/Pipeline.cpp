@@ -20,6 +20,7 @@ void saccade::buildTilingPipeline(OpPassManager &pm, bool forKernels) {
   if (!forKernels)
     pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
   pm.addNestedPass<func::FuncOp>(createFoldBias());
+  pm.addNestedPass<func::FuncOp>(createTileLinear());
   // Only what is still outside of the tasks of attention.
   TileLinalgOptions limits;
   if (forKernels)

@@ -123,8 +123,11 @@ static std::optional<int64_t> upperBound(OpFoldResult size) {
 /// is planned before it runs.
 static FailureOr<Value> createTemporary(IRRewriter &rewriter, tensor::ExtractSliceOp slice) {
   SmallVector<int64_t> shape;
-  for (OpFoldResult size : slice.getMixedSizes()) {
+  for (auto [size, whole] : llvm::zip_equal(slice.getMixedSizes(), slice.getSourceType().getShape())) {
     std::optional<int64_t> bound = upperBound(size);
+    // No part is larger than the whole.
+    if (!bound && !ShapedType::isDynamic(whole))
+      bound = whole;
     if (!bound)
       return slice.emitOpError() << "takes a temporary whose size has no bound";
     shape.push_back(*bound);

@@ -3,11 +3,12 @@
 Importing this imports neither torch nor NumPy, and loads no library.
 """
 
-from saccade import masks, scores
+from saccade import builders, masks, scores
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
 from saccade.attention import attention
 from saccade.errors import CompileError, Diagnostic, Warning
 from saccade.function import Function, Value
+from saccade.linear import linear_attention, linformer, orthogonal_features, performer
 from saccade.module import Module, compile
 from saccade.regions import TraceError
 from saccade.runner import Failed, run, tool
@@ -24,11 +25,16 @@ __all__ = [
     "Value",
     "Warning",
     "attention",
+    "builders",
     "cache_clear",
     "cache_info",
     "compile",
+    "linear_attention",
+    "linformer",
     "masks",
     "num_threads",
+    "orthogonal_features",
+    "performer",
     "run",
     "scores",
     "set_num_threads",

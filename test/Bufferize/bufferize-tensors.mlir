@@ -102,3 +102,29 @@ func.func @a_view_drops_the_dimension_that_the_slice_drops(%x: tensor<3x3x3x9xf3
   %r = linalg.exp ins(%slice : tensor<1x2x4xf32>) outs(%out : tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   return %r : tensor<1x2x4xf32>
 }
+
+// Every iteration fills its own, where it would else copy what was filled before the loop.
+// CHECK-LABEL: func.func @what_iterations_begin_with(
+// CHECK:         scf.for
+// CHECK-NOT:       linalg.copy
+// CHECK:           linalg.fill
+// CHECK-NOT:       linalg.copy
+// CHECK:           linalg.reduce
+func.func @what_iterations_begin_with(%x: tensor<8x4xf32>, %n: index) -> tensor<8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<8xf32>
+  %start = linalg.fill ins(%zero : f32) outs(%empty : tensor<8xf32>) -> tensor<8xf32>
+  %out = tensor.empty() : tensor<8xf32>
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%before = %out) -> tensor<8xf32> {
+    %sums = linalg.reduce ins(%x : tensor<8x4xf32>) outs(%start : tensor<8xf32>) dimensions = [1]
+      (%e: f32, %s: f32) {
+        %t = arith.addf %e, %s : f32
+        linalg.yield %t : f32
+      }
+    %next = linalg.exp ins(%sums : tensor<8xf32>) outs(%before : tensor<8xf32>) -> tensor<8xf32>
+    scf.yield %next : tensor<8xf32>
+  }
+  return %r : tensor<8xf32>
+}

@@ -60,7 +60,7 @@ def SkipMaskedTiles : Pass<"attn-skip-masked-tiles", "::mlir::func::FuncOp"> {
 def VerifyTiled : Pass<"attn-verify-tiled", "::mlir::func::FuncOp"> {
   let summary = "checks that everything runs in tiles";
   let description = [{
-    The invariant at the end of the tiling stage: no `attn.attention` is left, and every structured op stands in the
+    The invariant at the end of the tiling stage: no `attn.attention` and no `attn.linear` is left, and every structured op stands in the
     body of an `scf.forall`, that is, in a task.
   }];
 }
@@ -73,6 +73,18 @@ def FoldBias : Pass<"attn-fold-bias", "::mlir::func::FuncOp"> {
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::tensor::TensorDialect"];
+}
+
+def TileLinear : Pass<"attn-tile-linear", "::mlir::func::FuncOp"> {
+  let summary = "cuts linear attention into parallel tasks over batch and head, and these into chunks";
+  let description = [{
+    One task a batch and key head carries the state through chunks of positions (the chunked form of Yang et al. 2024).
+    Within a chunk everything is products of small matrices: queries with the state as it was, and with the keys of the chunk
+    before them. Decays are products of their own factors, never quotients, so that nothing overflows however strong they
+    are. The delta rule solves a triangular system a chunk. Without `causal` a first loop makes the state, a second reads it.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def TileLinalg : Pass<"attn-tile-linalg", "::mlir::func::FuncOp"> {

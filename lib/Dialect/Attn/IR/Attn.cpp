@@ -84,6 +84,38 @@ void DimsAttr::print(AsmPrinter &printer) const {
   printer << '>';
 }
 
+//===----------------------------------------------------------------------===//
+// AxesAttr
+//===----------------------------------------------------------------------===//
+
+std::optional<unsigned> AxesAttr::position(Dim dim) const {
+  const auto *it = llvm::find(getDims(), dim);
+  if (it == getDims().end())
+    return std::nullopt;
+  return it - getDims().begin();
+}
+
+LogicalResult AxesAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Dim> dims) {
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (llvm::is_contained(dims.drop_front(i + 1), dim))
+      return emitError() << "dimension '" << stringifyDim(dim) << "' is named twice";
+  return success();
+}
+
+Attribute AxesAttr::parse(AsmParser &parser, Type) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<Dim> names;
+  if (syntax::parseDimNames(parser, names, AsmParser::Delimiter::LessGreater))
+    return {};
+  return AxesAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), ArrayRef<Dim>(names));
+}
+
+void AxesAttr::print(AsmPrinter &printer) const {
+  printer << '<';
+  llvm::interleaveComma(getDims(), printer, [&](Dim dim) { printer << stringifyDim(dim); });
+  printer << '>';
+}
+
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows, int64_t cols,
                                    int64_t depth) {
   if (rows <= 0 || cols <= 0 || depth < 0)

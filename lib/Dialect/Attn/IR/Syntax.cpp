@@ -10,9 +10,7 @@ using namespace mlir;
 using namespace saccade::attn;
 using namespace saccade::attn::syntax;
 
-ParseResult syntax::parseDims(AsmParser &parser, DimsAttr &dims, AsmParser::Delimiter delimiter) {
-  SmallVector<Dim> names;
-  SMLoc loc = parser.getCurrentLocation();
+ParseResult syntax::parseDimNames(AsmParser &parser, SmallVectorImpl<Dim> &names, AsmParser::Delimiter delimiter) {
   auto parseOne = [&]() -> ParseResult {
     StringRef name;
     SMLoc nameLoc = parser.getCurrentLocation();
@@ -24,16 +22,22 @@ ParseResult syntax::parseDims(AsmParser &parser, DimsAttr &dims, AsmParser::Deli
     names.push_back(*dim);
     return success();
   };
-  if (parser.parseCommaSeparatedList(delimiter, parseOne))
+  return parser.parseCommaSeparatedList(delimiter, parseOne);
+}
+
+ParseResult syntax::parseDims(AsmParser &parser, DimsAttr &dims, AsmParser::Delimiter delimiter) {
+  SmallVector<Dim> names;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parseDimNames(parser, names, delimiter))
     return failure();
   dims = DimsAttr::getChecked([&] { return parser.emitError(loc); }, parser.getContext(), ArrayRef<Dim>(names));
   return success(dims != nullptr);
 }
 
-void syntax::printDims(OpAsmPrinter &printer, DimsAttr dims) {
+void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
   printer << '[';
   llvm::interleave(
-      dims.getDims(), [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
+      dims, [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
   printer << ']';
 }
 

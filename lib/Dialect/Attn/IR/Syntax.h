@@ -8,6 +8,7 @@
 #define SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H
 
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include <array>
 
 namespace saccade::attn::syntax {
 
@@ -43,10 +44,14 @@ struct Clauses {
 /// Parses the three operands with their dimensions and every clause up to the `:` of the types.
 mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
 
+/// Parses the names of dimensions in brackets.
+mlir::ParseResult parseDimNames(mlir::AsmParser &parser, llvm::SmallVectorImpl<Dim> &names,
+                                mlir::AsmParser::Delimiter delimiter = mlir::AsmParser::Delimiter::Square);
 /// Parses `[b,h,s,d]`, or the same in other brackets.
 mlir::ParseResult parseDims(mlir::AsmParser &parser, DimsAttr &dims,
                             mlir::AsmParser::Delimiter delimiter = mlir::AsmParser::Delimiter::Square);
-void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims);
+void printDims(mlir::OpAsmPrinter &printer, llvm::ArrayRef<Dim> dims);
+inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(printer, dims.getDims()); }
 
 /// Prints operands and dimensions, then captures, lengths, scale and position.
 void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value queryLength, mlir::Value keyLength);
@@ -61,6 +66,21 @@ mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type
 mlir::Type getCapturedType(mlir::Type operandType);
 /// Whether tensors of attention may have this element type.
 bool isAttentionElement(mlir::Type type);
+/// A tensor of attention, what it is called and what its dimensions are.
+struct NamedOperand {
+  llvm::StringRef role;
+  mlir::Value value;
+  DimsAttr dims;
+  int64_t size(Dim dim) const { return getStaticDimSize(value, dims, dim); }
+};
+/// Ranks and element types of query, key and value.
+mlir::LogicalResult verifyTensors(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
+                                  const NamedOperand &value);
+/// Their extents and head counts; they have so many batches.
+mlir::LogicalResult verifyExtents(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
+                                  const NamedOperand &value, std::array<int64_t, 3> batches);
+/// That a region `name` is one block of pure scalar code that ends in attn.yield.
+mlir::LogicalResult verifyScalarCode(mlir::Operation *op, llvm::StringRef name, mlir::Block &block);
 /// Names, ranks, element types, extents and head counts of query, key and value; scale and position.
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
 /// Signatures and bodies of all regions.

@@ -91,25 +91,15 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
                                << arg.getType() << ", expected " << type;
   }
-  auto yield = block.empty() ? nullptr : dyn_cast<YieldOp>(block.back());
-  if (!yield)
-    return op->emitOpError() << name << " region must end in attn.yield";
+  if (failed(verifyScalarCode(op, name, block)))
+    return failure();
+  auto yield = cast<YieldOp>(block.back());
   SmallVector<Type> results = {named.isMask() ? Type(IntegerType::get(op->getContext(), 1)) : Type(op.getScoreType())};
   if (name == "tally")
     results.insert(results.begin(), IndexType::get(op->getContext()));
   if (yield.getOperandTypes() != TypeRange(results))
     return op->emitOpError() << name << " region yields " << yield.getOperandTypes() << ", expected "
                              << TypeRange(results) << (name == "tally" ? ", a bin and a number" : "");
-  for (Operation &inner : block) {
-    if (isAllowedInRegion(inner))
-      continue;
-    InFlightDiagnostic error = inner.emitOpError()
-                               << "is not allowed in the " << name << " region of '" << op->getName()
-                               << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
-    if (inner.isRegistered() && !isMemoryEffectFree(&inner))
-      error << ": a region has no side effects and calls nothing";
-    return error;
-  }
   return success();
 }
 
@@ -131,33 +121,59 @@ LogicalResult verifyReads(ScoringOpInterface op) {
 
 } // namespace
 
-LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
-  Value query = op.getQuery(), key = op.getKey(), value = op.getValue();
-  DimsAttr queryDims = op.getQueryDims(), keyDims = op.getKeyDims(), valueDims = op.getValueDims();
-  if (failed(verifyRank(op, "query", query, queryDims)) || failed(verifyRank(op, "key", key, keyDims)) ||
-      failed(verifyRank(op, "value", value, valueDims)))
-    return failure();
-  Type elementType = getElementTypeOrSelf(query);
-  for (auto [role, operand] : {std::pair("key", key), std::pair("value", value)})
-    if (getElementTypeOrSelf(operand) != elementType)
-      return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(operand) << ", but query has "
-                               << elementType;
-  auto size = [](Value operand, DimsAttr dims, Dim dim) { return getStaticDimSize(operand, dims, dim); };
-  int64_t queryBatches = size(query, queryDims, Dim::Batch), keyBatches = size(key, keyDims, Dim::Batch),
-          valueBatches = size(value, valueDims, Dim::Batch);
-  if (auto whole = dyn_cast<AttentionOp>(op.getOperation())) {
-    queryBatches = whole.getStaticBatches(Role::Query), keyBatches = whole.getStaticBatches(Role::Key);
-    valueBatches = whole.getKvOffsets() ? keyBatches : valueBatches;
+LogicalResult syntax::verifyScalarCode(Operation *op, StringRef name, Block &block) {
+  if (block.empty() || !isa<YieldOp>(block.back()))
+    return op->emitOpError() << name << " region must end in attn.yield";
+  for (Operation &inner : block) {
+    if (isAllowedInRegion(inner))
+      continue;
+    InFlightDiagnostic error = inner.emitOpError()
+                               << "is not allowed in the " << name << " region of '" << op->getName()
+                               << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
+    if (inner.isRegistered() && !isMemoryEffectFree(&inner))
+      error << ": a region has no side effects and calls nothing";
+    return error;
   }
-  if (failed(verifySameExtent(op, "batch size", "query", queryBatches, "key", keyBatches)) ||
-      failed(verifySameExtent(op, "batch size", "query", queryBatches, "value", valueBatches)) ||
-      failed(verifySameExtent(op, "head count", "key", size(key, keyDims, Dim::Head), "value",
-                              size(value, valueDims, Dim::Head))) ||
-      failed(verifySameExtent(op, "length", "key", size(key, keyDims, Dim::Seq), "value",
-                              size(value, valueDims, Dim::Seq))) ||
-      failed(verifySameExtent(op, "head size", "query", size(query, queryDims, Dim::Depth), "key",
-                              size(key, keyDims, Dim::Depth))) ||
-      failed(verifyHeads(op, size(query, queryDims, Dim::Head), size(key, keyDims, Dim::Head))))
+  return success();
+}
+
+LogicalResult syntax::verifyTensors(Operation *op, const NamedOperand &query, const NamedOperand &key,
+                                    const NamedOperand &value) {
+  for (const NamedOperand *operand : {&query, &key, &value})
+    if (failed(verifyRank(op, operand->role, operand->value, operand->dims)))
+      return failure();
+  Type elementType = getElementTypeOrSelf(query.value);
+  for (const NamedOperand *operand : {&key, &value})
+    if (getElementTypeOrSelf(operand->value) != elementType)
+      return op->emitOpError() << operand->role << " has element type " << getElementTypeOrSelf(operand->value)
+                               << ", but query has " << elementType;
+  return success();
+}
+
+LogicalResult syntax::verifyExtents(Operation *op, const NamedOperand &query, const NamedOperand &key,
+                                    const NamedOperand &value, std::array<int64_t, 3> batches) {
+  auto same = [&](StringRef what, Dim dim, const NamedOperand &left, const NamedOperand &right) {
+    return verifySameExtent(op, what, left.role, left.size(dim), right.role, right.size(dim));
+  };
+  return success(succeeded(verifySameExtent(op, "batch size", query.role, batches[0], key.role, batches[1])) &&
+                 succeeded(verifySameExtent(op, "batch size", query.role, batches[0], value.role, batches[2])) &&
+                 succeeded(same("head count", Dim::Head, key, value)) &&
+                 succeeded(same("length", Dim::Seq, key, value)) &&
+                 succeeded(same("head size", Dim::Depth, query, key)) &&
+                 succeeded(verifyHeads(op, query.size(Dim::Head), key.size(Dim::Head))));
+}
+
+LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
+  NamedOperand query{"query", op.getQuery(), op.getQueryDims()}, key{"key", op.getKey(), op.getKeyDims()},
+      value{"value", op.getValue(), op.getValueDims()};
+  if (failed(verifyTensors(op, query, key, value)))
+    return failure();
+  std::array<int64_t, 3> batches = {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)};
+  if (auto whole = dyn_cast<AttentionOp>(op.getOperation())) {
+    batches[0] = whole.getStaticBatches(Role::Query), batches[1] = whole.getStaticBatches(Role::Key);
+    batches[2] = whole.getKvOffsets() ? batches[1] : batches[2];
+  }
+  if (failed(verifyExtents(op, query, key, value, batches)))
     return failure();
   if (op.getScaleValue() && op.getScaleAttr())
     return op->emitOpError() << "has both a constant and a run-time scale";

@@ -52,6 +52,7 @@ void ShapeChecks::addFor(Operation *op) {
   current = op;
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](AttentionOp attention) { addForAttention(attention); })
+      .Case([&](LinearOp linear) { addForLinear(linear); })
       .Case([&](linalg::LinalgOp structured) { addForStructured(structured); })
       .Case([&](tensor::CastOp cast) { addForCast(cast); })
       .Case([&](tensor::ExpandShapeOp expand) { addForExpand(expand); })
@@ -79,17 +80,7 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
 
   OpFoldResult queryHeads = query(Dim::Head), keyHeads = key(Dim::Head);
-  if (!getConstantIntValue(queryHeads) || !getConstantIntValue(keyHeads)) {
-    // The remainder by zero heads is not defined; then there must be no query heads either.
-    Value heads = materialize(queryHeads), groups = materialize(keyHeads);
-    Value one = arith::ConstantIndexOp::create(builder, loc, 1);
-    Value divisor = arith::MaxSIOp::create(builder, loc, groups, one);
-    Value rest = arith::RemSIOp::create(builder, loc, heads, divisor);
-    Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
-    Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
-    Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
-    require(fine, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
-  }
+  requireGroups(queryHeads, keyHeads);
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
       requireSame(extent(length, 0), batches, Twine(role) + " has another batch size than query");
@@ -100,6 +91,45 @@ void ShapeChecks::addForAttention(AttentionOp op) {
       addForCapture(op, read, *named.region, !named.isMask());
       addForComputedRead(op, read, *named.region);
     });
+}
+
+void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) {
+  if (getConstantIntValue(queryHeads) && getConstantIntValue(keyHeads))
+    return;
+  // The remainder by zero heads is not defined; then there must be no query heads either.
+  Value heads = materialize(queryHeads), groups = materialize(keyHeads);
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1);
+  Value divisor = arith::MaxSIOp::create(builder, loc, groups, one);
+  Value rest = arith::RemSIOp::create(builder, loc, heads, divisor);
+  Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
+  Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
+  Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
+  require(fine, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
+}
+
+void ShapeChecks::addForLinear(LinearOp op) {
+  auto size = [&](Value value, DimsAttr dims, Dim dim) { return getDimSize(builder, loc, value, dims, dim); };
+  auto query = [&](Dim dim) { return size(op.getQuery(), op.getQueryDims(), dim); };
+  auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
+  auto value = [&](Dim dim) { return size(op.getValue(), op.getValueDims(), dim); };
+  requireSame(key(Dim::Batch), query(Dim::Batch), "key has another batch size than query");
+  requireSame(value(Dim::Batch), query(Dim::Batch), "value has another batch size than query");
+  requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
+  requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
+  requireSame(key(Dim::Depth), query(Dim::Depth), "key has another head size than query");
+  if (op.getCausal())
+    requireSame(key(Dim::Seq), query(Dim::Seq), "key has another length than query, though it is causal");
+  requireGroups(query(Dim::Head), key(Dim::Head));
+  for (auto [role, factor, axes] : {std::tuple("decay", op.getDecay(), op.getDecayAxesAttr()),
+                                    std::tuple("beta", op.getBeta(), op.getBetaAxesAttr())})
+    for (size_t i = 0; factor && i < axes.getDims().size(); ++i)
+      requireSame(extent(factor, i), key(axes.getDims()[i]),
+                  Twine(role) + " has another extent of '" + stringifyDim(axes.getDims()[i]) + "' than key");
+  SmallVector<Dim> rows = op.getStateDims();
+  rows.push_back(Dim::Depth);
+  for (size_t i = 0; op.getState() && i < rows.size(); ++i)
+    requireSame(extent(op.getState(), i), key(rows[i]),
+                Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than key");
 }
 
 /// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at: what

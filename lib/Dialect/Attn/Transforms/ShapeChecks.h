@@ -34,6 +34,9 @@ public:
 
 private:
   void addForAttention(AttentionOp op);
+  void addForLinear(LinearOp op);
+  /// That the number of query heads is a multiple of that of key heads.
+  void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
   void addForStructured(mlir::linalg::LinalgOp op);
   void addForCast(mlir::tensor::CastOp op);
   void addForExpand(mlir::tensor::ExpandShapeOp op);

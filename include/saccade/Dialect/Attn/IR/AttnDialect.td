@@ -13,7 +13,7 @@ def Attn_Dialect : Dialect {
   let description = [{
     Few ops, each with one meaning. `attn.attention` is attention over whole tensors; `attn.accumulate`,
     `attn.merge` and `attn.finalize` are the same computation cut into tiles of keys, with the state of the
-    online softmax made visible. Everything around attention stays in `linalg`, `tensor`, `arith` and `math`.
+    online softmax made visible. `attn.linear` is attention without a softmax. Everything around attention stays in `linalg`, `tensor`, `arith` and `math`.
 
     Semantics that hold for every target:
     - The order is scale, score, mask, softmax, weight. 16-bit inputs are accumulated in f32, f64 in f64.
@@ -53,6 +53,25 @@ def Attn_DimsAttr : Attn_Attr<"Dims", "dims"> {
 
     ```mlir
     #attn.dims<b, s, h, d>
+    ```
+  }];
+  let parameters = (ins ArrayRefParameter<"::saccade::attn::Dim">:$dims);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// The position of `dim` in the shape, or nothing where the operand does not have it.
+    std::optional<unsigned> position(Dim dim) const;
+    unsigned size() const { return getDims().size(); }
+  }];
+}
+
+def Attn_AxesAttr : Attn_Attr<"Axes", "axes"> {
+  let summary = "which dimension of a factor is batch, head, sequence and depth";
+  let description = [{
+    As `dims`, for what may lack any of them: it is the same along a dimension that it does not name.
+
+    ```mlir
+    #attn.axes<b, s, h>
     ```
   }];
   let parameters = (ins ArrayRefParameter<"::saccade::attn::Dim">:$dims);

@@ -106,6 +106,63 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
   }];
 }
 
+def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "attention without a softmax, in time and memory linear in the length";
+  let description = [{
+    Keys and values are folded into a state of fixed size, which queries read (Katharopoulos et al. 2020; with decay and
+    delta rule Yang et al. 2024). For every batch and key head, with φ the feature region, position after position:
+
+        S ← exp(decay) · S
+        S ← S + φ(k) ⊗ v,  with `beta`  S ← S + φ(k) ⊗ beta · (v − Sᵀ φ(k))
+        o = scale · Sᵀ φ(q)
+
+    - `causal`: a query reads the state of its own position; queries and keys have one length. Without it every query reads
+      the state after all keys, and there are neither decay nor `beta`.
+    - `decay(%g[...] : type)`: natural logarithms of what is left of the state, for each dimension that they name: `[h]` one a key
+      head, `[b,s,h]` one a position as well, `[b,s,h,d]` one for each row of the state (`d` counts features of the key).
+      0 keeps all, −inf nothing.
+    - `beta(%b[...] : type)`: how much of what the state answers to a key is replaced by its value (the delta rule).
+    - `feature(%x)`: a region from an element of queries and keys to its feature; the element itself without it.
+    - `normalize`: every output is divided by what it would be if all values were 1; it is 0 where that is 0.
+    - `scale(...)`: a constant, 1.0 without it.
+    - `state(%s : type)`: the state to begin with, 0 without it: for each batch and key head (as far as the key names them) head
+      size of keys × head size of values. With `normalize` one more column stands behind those of values, for the values 1.
+    - A second result is the state after the last position.
+
+    Elements of one head size are a kernel; all other extents may be `?`. The number of query heads is a multiple of that of
+    key heads.
+
+    ```mlir
+    %o, %next = attn.linear %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d] causal scale(0.125) decay(%g[b,s,h] : tensor<?x?x4xf32>)
+        beta(%beta[b,s,h] : tensor<?x?x4xf32>) state(%before : tensor<?x4x64x64xf32>)
+        : (tensor<?x?x8x64xf32>, tensor<?x?x4x64xf32>, tensor<?x?x4x64xf32>)
+        -> (tensor<?x?x8x64xf32>, tensor<?x4x64x64xf32>)
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+                       Optional<AnyRankedTensor>:$decay, Optional<AnyRankedTensor>:$beta,
+                       Optional<AnyRankedTensor>:$state,
+                       Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
+                       Attn_DimsAttr:$output_dims, OptionalAttr<Attn_AxesAttr>:$decay_axes,
+                       OptionalAttr<Attn_AxesAttr>:$beta_axes, OptionalAttr<F64Attr>:$scale, UnitAttr:$causal,
+                       UnitAttr:$normalize);
+  let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$final_state);
+  let regions = (region MaxSizedRegion<1>:$feature);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The type in which features and the state are held: f64 for f64 inputs, else f32.
+    ::mlir::FloatType getStateType() {
+      return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf(getQuery().getType()));
+    }
+    /// The dimensions of the state before its rows and columns: those of b and h that keys have.
+    ::llvm::SmallVector<::saccade::attn::Dim> getStateDims();
+  }];
+}
+
 def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, IsolatedFromAbove,
     DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
@@ -281,7 +338,7 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp"]>]> {
+def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "LinearOp"]>]> {
   let summary = "ends a region of attention";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "$operands attr-dict `:` type($operands)";

@@ -1,0 +1,262 @@
+//===- Linear.cpp - attn.linear as its recurrence ---------------------------------===//
+//
+// One key after another is written into a state, and queries read it: the definition, without chunks.
+//
+//===----------------------------------------------------------------------===//
+#include "Scoring.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::reference;
+using attn::Dim;
+
+namespace {
+
+/// Decay or beta: a factor that is the same along the dimensions that it does not name.
+struct Factor {
+  Cells *cells = nullptr;
+  attn::AxesAttr axes;
+
+  double at(int64_t batch, int64_t head, int64_t position, int64_t depth) const {
+    int64_t linear = 0;
+    for (auto [dim, stride] : llvm::zip_equal(axes.getDims(), cells->getStrides()))
+      linear += stride * (dim == Dim::Batch ? batch : dim == Dim::Head ? head : dim == Dim::Seq ? position : depth);
+    return cells->reals()[linear];
+  }
+};
+
+/// The recurrence of one batch and key head.
+class Recurrence {
+public:
+  /// Computes all of both results: a row needs all positions before it anyway.
+  static LogicalResult run(attn::LinearOp op, Frame &frame);
+
+private:
+  Recurrence(attn::LinearOp op, Frame &frame) : op(op), frame(frame), type(op.getStateType()) {}
+  LogicalResult fetch();
+  LogicalResult checkExtents();
+  LogicalResult runHead(int64_t batch, int64_t keyHead);
+
+  /// φ of the head size numbers at `from`.
+  LogicalResult features(const double *from, int64_t stride, std::vector<double> &to);
+  LogicalResult write(int64_t batch, int64_t head, int64_t position);
+  LogicalResult read(int64_t batch, int64_t head, int64_t position);
+  double rounded(double value) const { return frame.rounded(type, value); }
+  double &cell(int64_t row, int64_t column) { return state[row * columns + column]; }
+  /// Sᵀ x, column `column`.
+  double answer(ArrayRef<double> x, int64_t column);
+
+  attn::LinearOp op;
+  Frame &frame;
+  Type type;
+  NamedCells query, key, value, output;
+  Factor decay, beta;
+  Cells *before = nullptr, *after = nullptr;
+  Program *feature = nullptr;
+  double scale = 1;
+  /// Rows are features of keys; with `normalize` the last column belongs to values of 1.
+  std::vector<double> state, k, v, q;
+  int64_t rows = 0, columns = 0;
+};
+
+LogicalResult Recurrence::checkExtents() {
+  auto same = [&](StringRef what, int64_t left, StringRef leftRole, int64_t right, StringRef rightRole) -> LogicalResult {
+    if (left == right)
+      return success();
+    return op.emitOpError() << rightRole << " has " << what << ' ' << right << ", but " << leftRole << " has " << left;
+  };
+  int64_t queryHeads = query.extent(Dim::Head), keyHeads = key.extent(Dim::Head);
+  if (failed(same("batch size", query.extent(Dim::Batch), "query", key.extent(Dim::Batch), "key")) ||
+      failed(same("batch size", query.extent(Dim::Batch), "query", value.extent(Dim::Batch), "value")) ||
+      failed(same("head count", keyHeads, "key", value.extent(Dim::Head), "value")) ||
+      failed(same("length", key.extent(Dim::Seq), "key", value.extent(Dim::Seq), "value")) ||
+      failed(same("head size", query.extent(Dim::Depth), "query", rows, "key")))
+    return failure();
+  if (op.getCausal() && failed(same("length", query.extent(Dim::Seq), "query", key.extent(Dim::Seq), "key")))
+    return failure();
+  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
+    return op.emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
+                            << " key heads";
+  for (auto [role, factor] : {std::pair("decay", &decay), std::pair("beta", &beta)})
+    if (factor->cells)
+      for (auto [dim, extent] : llvm::zip_equal(factor->axes.getDims(), factor->cells->getShape()))
+        if (failed(same("extent of '" + stringifyDim(dim).str() + "'", key.extent(dim), "key", extent, role)))
+          return failure();
+  SmallVector<int64_t> wanted;
+  for (Dim dim : op.getStateDims())
+    wanted.push_back(key.extent(dim));
+  wanted.append({rows, columns});
+  for (auto [role, cells] : {std::pair("state", before), std::pair("final state", after)})
+    if (cells)
+      for (auto [i, extent] : llvm::enumerate(wanted))
+        if (failed(same("extent " + std::to_string(i), extent, "what keys and values make", cells->getShape()[i], role)))
+          return failure();
+  return success();
+}
+
+LogicalResult Recurrence::fetch() {
+  auto fetchAll = [&](Value operand, Cells *&cells) -> LogicalResult {
+    if (!operand)
+      return success();
+    FailureOr<Cells *> found = frame.demandAll(operand);
+    if (succeeded(found))
+      cells = *found;
+    return found;
+  };
+  for (auto [view, operand, dims] :
+       {std::tuple(&query, op.getQuery(), op.getQueryDims()), std::tuple(&key, op.getKey(), op.getKeyDims()),
+        std::tuple(&value, op.getValue(), op.getValueDims())}) {
+    view->dims = dims;
+    if (failed(fetchAll(operand, view->cells)))
+      return failure();
+  }
+  decay.axes = op.getDecayAxesAttr();
+  beta.axes = op.getBetaAxesAttr();
+  FailureOr<Cells *> out = frame.cells(op.getOutput());
+  if (failed(fetchAll(op.getDecay(), decay.cells)) || failed(fetchAll(op.getBeta(), beta.cells)) ||
+      failed(fetchAll(op.getState(), before)) || failed(out))
+    return failure();
+  output = {*out, op.getOutputDims()};
+  if (op.getFinalState()) {
+    FailureOr<Cells *> found = frame.cells(op.getFinalState());
+    if (failed(found))
+      return failure();
+    after = *found;
+  }
+  rows = key.extent(Dim::Depth);
+  columns = value.extent(Dim::Depth) + (op.getNormalize() ? 1 : 0);
+  if (FloatAttr constant = op.getScaleAttr())
+    scale = rounded(constant.getValueAsDouble());
+  if (!op.getFeature().empty()) {
+    FailureOr<Program *> bound = bindProgram(op.getFeature(), frame);
+    if (failed(bound))
+      return failure();
+    feature = *bound;
+  }
+  return checkExtents();
+}
+
+LogicalResult Recurrence::features(const double *from, int64_t stride, std::vector<double> &to) {
+  to.clear();
+  for (int64_t i = 0; i < rows; ++i) {
+    to.push_back(from[i * stride]);
+    if (!feature)
+      continue;
+    feature->setArgument(0, Scalar{.real = to.back()});
+    if (failed(feature->run()))
+      return failure();
+    to.back() = feature->yielded(0).real;
+  }
+  return success();
+}
+
+double Recurrence::answer(ArrayRef<double> x, int64_t column) {
+  double sum = 0;
+  for (int64_t i = 0; i < rows; ++i) {
+    int64_t row = frame.term(i, rows);
+    sum = rounded(sum + rounded(x[row] * cell(row, column)));
+  }
+  return sum;
+}
+
+LogicalResult Recurrence::write(int64_t batch, int64_t head, int64_t position) {
+  if (failed(features(key.at(batch, head, position), key.stride(Dim::Depth), k)))
+    return failure();
+  if (decay.cells)
+    for (int64_t row = 0; row < rows; ++row) {
+      double left = rounded(std::exp(decay.at(batch, head, position, row)));
+      for (int64_t column = 0; column < columns; ++column)
+        cell(row, column) = rounded(cell(row, column) * left);
+    }
+  const double *from = value.at(batch, head, position);
+  v.assign(columns, 1.0);
+  for (int64_t column = 0; column < value.extent(Dim::Depth); ++column)
+    v[column] = from[column * value.stride(Dim::Depth)];
+  if (beta.cells)
+    for (int64_t column = 0; column < columns; ++column)
+      v[column] = rounded(beta.at(batch, head, position, 0) * rounded(v[column] - answer(k, column)));
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column)
+      cell(row, column) = rounded(cell(row, column) + rounded(k[row] * v[column]));
+  return success();
+}
+
+LogicalResult Recurrence::read(int64_t batch, int64_t head, int64_t position) {
+  if (failed(features(query.at(batch, head, position), query.stride(Dim::Depth), q)))
+    return failure();
+  double *to = output.at(batch, head, position);
+  double sum = op.getNormalize() ? answer(q, columns - 1) : 1;
+  for (int64_t column = 0; column < value.extent(Dim::Depth); ++column) {
+    double number = answer(q, column);
+    number = op.getNormalize() ? (sum == 0 ? 0 : number / sum) : number * scale;
+    to[column * output.stride(Dim::Depth)] = frame.rounded(output.cells->getElementType(), rounded(number));
+  }
+  return success();
+}
+
+LogicalResult Recurrence::runHead(int64_t batch, int64_t keyHead) {
+  int64_t group = query.extent(Dim::Head) / key.extent(Dim::Head);
+  int64_t first = 0;
+  for (Dim dim : op.getStateDims())
+    first = first * key.extent(dim) + (dim == Dim::Batch ? batch : keyHead);
+  first *= rows * columns;
+  state.assign(rows * columns, 0.0);
+  if (before)
+    std::copy_n(before->reals() + first, state.size(), state.begin());
+  auto readAll = [&](int64_t position) -> LogicalResult {
+    for (int64_t i = 0; i < group; ++i)
+      if (failed(read(batch, keyHead * group + i, position)))
+        return failure();
+    return success();
+  };
+  for (int64_t i = 0; i < key.extent(Dim::Seq); ++i)
+    if (failed(write(batch, keyHead, i)) || (op.getCausal() && failed(readAll(i))))
+      return failure();
+  for (int64_t i = 0; !op.getCausal() && i < query.extent(Dim::Seq); ++i)
+    if (failed(readAll(i)))
+      return failure();
+  for (size_t i = 0; after && i < state.size(); ++i)
+    after->reals()[first + i] = frame.rounded(after->getElementType(), state[i]);
+  return success();
+}
+
+LogicalResult Recurrence::run(attn::LinearOp op, Frame &frame) {
+  Recurrence recurrence(op, frame);
+  if (failed(recurrence.fetch()))
+    return failure();
+  for (int64_t batch = 0; batch < recurrence.key.extent(Dim::Batch); ++batch)
+    for (int64_t head = 0; head < recurrence.key.extent(Dim::Head); ++head)
+      if (failed(recurrence.runHead(batch, head)))
+        return failure();
+  for (Cells *cells : {recurrence.output.cells, recurrence.after})
+    if (cells)
+      cells->setKnown(Box::whole(cells->getShape()));
+  return success();
+}
+
+LogicalResult evaluateLinear(attn::LinearOp op, Frame &frame, unsigned, const Box &) {
+  return Recurrence::run(op, frame);
+}
+
+LogicalResult shapeOfLinear(attn::LinearOp op, Frame &frame, unsigned result, Shape &shape) {
+  FailureOr<Cells *> query = frame.cells(op.getQuery()), key = frame.cells(op.getKey()),
+                     value = frame.cells(op.getValue());
+  if (failed(query) || failed(key) || failed(value))
+    return failure();
+  NamedCells queries{*query, op.getQueryDims()}, keys{*key, op.getKeyDims()}, values{*value, op.getValueDims()};
+  if (result == 0) {
+    for (Dim dim : op.getOutputDims().getDims())
+      shape.push_back(dim == Dim::Depth ? values.extent(dim) : queries.extent(dim));
+    return success();
+  }
+  for (Dim dim : op.getStateDims())
+    shape.push_back(keys.extent(dim));
+  shape.append({keys.extent(Dim::Depth), values.extent(Dim::Depth) + (op.getNormalize() ? 1 : 0)});
+  return success();
+}
+
+} // namespace
+
+void saccade::reference::addLinearSemantics(SemanticsTable &table) {
+  table.add<attn::LinearOp>(shapeOfLinear, evaluateLinear);
+}

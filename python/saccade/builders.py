@@ -1,0 +1,285 @@
+"""Blocks with attention, as programs: multi-head attention over itself or over another sequence, an encoder layer, a stack.
+
+A builder takes widths and returns a `Block`: the text of its program, the names and shapes of its weights, and what calls it.
+Batch and lengths are of any size. Weights of projections are [out, in], as PyTorch keeps them.
+
+    >>> block = saccade.builders.encoder(2, width=256, heads=4, hidden=1024)
+    >>> y = block(x, **block.initial(seed=0))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from saccade._arrays import Array
+from saccade.module import compile
+
+if TYPE_CHECKING:
+    import numpy
+
+_MAPS = """#rows = affine_map<(m, n, k) -> (m, k)>
+#weights = affine_map<(m, n, k) -> (n, k)>
+#result = affine_map<(m, n, k) -> (m, n)>
+#all = affine_map<(m, n) -> (m, n)>
+#row = affine_map<(m, n) -> (m)>
+#column = affine_map<(m, n) -> (n)>
+"""
+
+
+def glorot_uniform(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
+    """Weights [..., out, in] drawn evenly from ±gain·√(6 / (in + out)) (Glorot and Bengio 2010, "Xavier"), in float32."""
+    import numpy
+
+    reach = gain * math.sqrt(6 / (shape[-1] + shape[-2]))
+    return numpy.random.default_rng(seed).uniform(-reach, reach, shape).astype(numpy.float32)
+
+
+def glorot_normal(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
+    """The same from a normal distribution with the deviation gain·√(2 / (in + out))."""
+    import numpy
+
+    deviation = gain * math.sqrt(2 / (shape[-1] + shape[-2]))
+    return (numpy.random.default_rng(seed).standard_normal(shape) * deviation).astype(numpy.float32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A program and what it needs."""
+
+    program: str
+    """Its text: one public function, @block, that takes inputs, then weights."""
+    inputs: tuple[str, ...]
+    """The names of its inputs, in order: "x" [batch, length, width], "source" of the other sequence, "lengths" (int32)."""
+    weights: dict[str, tuple[int, ...]]
+    """The shapes of its weights by name, in order."""
+
+    def initial(self, seed: int = 0, matrix: Callable[..., Any] = glorot_uniform) -> dict[str, numpy.ndarray]:
+        """Weights to begin with: matrices by `matrix(shape, seed)`, each from a seed of its own, scales 1, biases 0."""
+        import numpy
+
+        seeds = numpy.random.SeedSequence(seed).generate_state(len(self.weights))
+        return {name: matrix(shape, int(own)) if len(shape) > 1 else
+                numpy.full(shape, float(name.endswith("gamma")), numpy.float32)
+                for own, (name, shape) in zip(seeds, self.weights.items())}  # fmt: skip
+
+    def __call__(self, *inputs: Array, **weights: Array) -> Array:
+        """Runs it; compiled at the first call in a process.
+
+        Raises:
+            TypeError: weights or inputs that are missing or unknown.
+        """
+        if missing := sorted(self.weights.keys() ^ weights.keys()):
+            raise TypeError(f"weights are {', '.join(self.weights)}; missing or unknown: {', '.join(missing)}")
+        if len(inputs) != len(self.inputs):
+            raise TypeError(f"inputs are {', '.join(self.inputs)}; found {len(inputs)}")
+        return compile(self.program)["block"](*inputs, *(weights[name] for name in self.weights))
+
+
+def multi_head_attention(width: int, heads: int, *, bias: bool = True, causal: bool = False, padding: bool = False,
+                         element: str = "f32") -> Block:  # fmt: skip
+    """Self-attention: projections of x to queries, keys and values, attention, and a projection of the joined heads.
+
+    Args:
+        width: of tokens; `heads` divides it.
+        heads: how many.
+        bias: whether projections have one.
+        causal: a token sees itself and those before it.
+        padding: whether there is an input "lengths", int32: tokens from a batch's length on count for nothing.
+        element: of inputs and weights, "f32", "bf16", "f16" or "f64".
+    """
+    writer = _Writer(element, padding)
+    x = writer.input("x", width)
+    y = writer.attention("", x, x, width, heads, bias, causal)
+    return writer.block(y, width)
+
+
+def cross_attention(width: int, source_width: int, heads: int, *, bias: bool = True, padding: bool = False,
+                    element: str = "f32") -> Block:  # fmt: skip
+    """Attention of x [batch, length, width] over "source" [batch, other length, source_width], whose padding "lengths" count."""
+    writer = _Writer(element, padding)
+    x, source = writer.input("x", width), writer.input("source", source_width)
+    return writer.block(writer.attention("", x, source, width, heads, bias, causal=False), width)
+
+
+def encoder_layer(width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
+                  padding: bool = False, causal: bool = False, element: str = "f32") -> Block:  # fmt: skip
+    """A Transformer encoder layer: attention and a feed-forward net, each with residual and norm; see `encoder`."""
+    return encoder(1, width, heads, hidden, activation=activation, norm_first=norm_first, padding=padding, causal=causal,
+                   element=element)  # fmt: skip
+
+
+def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
+            padding: bool = False, causal: bool = False, element: str = "f32") -> Block:  # fmt: skip
+    """A stack of encoder layers (Vaswani et al. 2017). Weights of layer i begin with "i_".
+
+    Args:
+        layers, width, heads, hidden: how many layers; the width of tokens; heads; the width between both feed-forward products.
+        activation: "relu" or "gelu" (by erf).
+        norm_first: norms stand before attention and feed-forward net, not behind the residuals.
+    """
+    if activation not in ("relu", "gelu"):
+        raise ValueError(f"activation is {activation!r}, wanted 'relu' or 'gelu'")
+    writer = _Writer(element, padding)
+    x = writer.input("x", width)
+    for i in range(layers):
+        name = f"{i}_"
+        attend = lambda y: writer.attention(name, y, y, width, heads, True, causal)
+        feed = lambda y: writer.project(f"{name}w2", writer.activate(writer.project(f"{name}w1", y, hidden, True),
+                                                                     hidden, activation), width, True, hidden)  # fmt: skip
+        for number, part in enumerate((attend, feed), 1):
+            norm = lambda y: writer.norm(f"{name}norm{number}", y, width)
+            x = writer.add(x, part(norm(x)), width) if norm_first else norm(writer.add(x, part(x), width))
+    return writer.block(x, width)
+
+
+class _Writer:
+    """Writes @block. Between its methods tokens are two-dimensional values [tokens, width]: (name, count, extents)."""
+
+    def __init__(self, element: str, padding: bool):
+        self.element, self.padding = element, padding
+        self.sum = "f64" if element == "f64" else "f32"
+        self.inputs: list[tuple[str, str]] = []
+        self.weights: dict[str, tuple[int, ...]] = {}
+        self.lines: list[str] = []
+        self.count = 0
+
+    def matrix(self, *extents: int | str, element: str | None = None) -> str:
+        return "tensor<" + "".join(f"{extent}x" for extent in extents) + (element or self.element) + ">"
+
+    def emit(self, text: str) -> str:
+        """Adds `%name = text`; answers with the name."""
+        self.count += 1
+        self.lines.append(f"  %t{self.count} = {text}")
+        return f"%t{self.count}"
+
+    def input(self, name: str, width: int) -> tuple[str, str, str, str, int]:
+        """An input as [tokens, width]: the value, how many tokens, batch, length, width."""
+        kind, flat = self.matrix("?", "?", width), self.matrix("?", width)
+        self.inputs.append((name, kind))
+        batch = self.emit(f"tensor.dim %{name}, %c0 : {kind}")
+        length = self.emit(f"tensor.dim %{name}, %c1 : {kind}")
+        value = self.emit(f"tensor.collapse_shape %{name} [[0, 1], [2]] : {kind} into {flat}")
+        return value, self.emit(f"tensor.dim {value}, %c0 : {flat}"), batch, length, width
+
+    def weight(self, name: str, *shape: int) -> str:
+        self.weights[name] = shape
+        return f"%w_{name}"
+
+    def project(self, name: str, x: tuple, out: int, bias: bool, width: int | None = None) -> tuple:
+        """x Wᵀ + b."""
+        value, count, batch, length, own = x
+        width = width or own
+        w, to, kind = self.weight(name, out, width), self.matrix("?", out), self.matrix("?", width)
+        start = self.emit(f"tensor.empty({count}) : {to}")
+        if bias:
+            b = self.weight(f"{name}_bias", out)
+            start = self.emit(f"linalg.broadcast ins({b} : {self.matrix(out)}) outs({start} : {to}) dimensions = [0]")
+        else:
+            start = self.emit(f"linalg.fill ins(%zero : {self.element}) outs({start} : {to}) -> {to}")
+        y = self.emit(f"linalg.matmul indexing_maps = [#rows, #weights, #result] ins({value}, {w} : {kind}, "
+                      f"{self.matrix(out, width)}) outs({start} : {to}) -> {to}")  # fmt: skip
+        return y, count, batch, length, out
+
+    def attention(self, name: str, x: tuple, source: tuple, width: int, heads: int, bias: bool, causal: bool) -> tuple:
+        if width % heads:
+            raise ValueError(f"width is {width}, wanted a multiple of the {heads} heads")
+        size = width // heads
+        kind, flat = self.matrix("?", "?", heads, size), self.matrix("?", width)
+
+        def split(role: str, of: tuple) -> str:
+            y = self.project(f"{name}{role}", of, width, bias)
+            return self.emit(f"tensor.expand_shape {y[0]} [[0, 1], [2, 3]] output_shape [{y[2]}, {y[3]}, {heads}, {size}] "
+                             f": {flat} into {kind}")  # fmt: skip
+
+        q, k, v = split("q", x), split("k", source), split("v", source)
+        clauses = (" kv_len(%lengths : tensor<?xi32>)" * self.padding) + (" mask causal<top_left>" * causal)
+        o = self.emit(f"attn.attention {q}[b,s,h,d], {k}[b,s,h,d], {v}[b,s,h,d]{clauses} : ({kind}, {kind}, {kind}) -> {kind}")
+        joined = self.emit(f"tensor.collapse_shape {o} [[0, 1], [2, 3]] : {kind} into {flat}")
+        return self.project(f"{name}o", (joined, *x[1:4], width), width, bias)
+
+    def generic(self, maps: str, iterators: str, inputs: list[tuple[str, str]], out: tuple[str, str], body: str) -> str:
+        """A structured op; block arguments are %a0, %a1, ... and %out."""
+        names, types = ", ".join(name for name, _ in inputs), ", ".join(type for _, type in inputs)
+        elements = [type.split("x")[-1].rstrip(">") for _, type in [*inputs, out]]
+        arguments = ", ".join(f"%{f'a{i}' if i < len(inputs) else 'out'}: {type}" for i, type in enumerate(elements))
+        lines = "\n".join(f"    {line}" for line in body.strip().split("\n"))
+        return self.emit(f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}} ins({names} : {types}) "
+                         f"outs({out[0]} : {out[1]}) {{\n  ^bb0({arguments}):\n{lines}\n  }} -> {out[1]}")  # fmt: skip
+
+    def wide(self, names: list[str]) -> tuple[str, dict[str, str]]:
+        """Code that widens block arguments to the type of sums, and their names then."""
+        if self.element == self.sum:
+            return "", {name: f"%{name}" for name in names}
+        lines = "".join(f"%{name}w = arith.extf %{name} : {self.element} to {self.sum}\n" for name in names)
+        return lines, {name: f"%{name}w" for name in names}
+
+    def narrow(self, name: str) -> str:
+        if self.element == self.sum:
+            return f"linalg.yield {name} : {self.element}"
+        return f"%narrow = arith.truncf {name} : {self.sum} to {self.element}\nlinalg.yield %narrow : {self.element}"
+
+    def elementwise(self, x: tuple, others: list[str], width: int, body: str, result: str) -> tuple:
+        kind = self.matrix("?", width)
+        out = self.emit(f"tensor.empty({x[1]}) : {kind}")
+        inputs = [(value, kind) for value in (x[0], *others)]
+        maps = ", ".join(["#all"] * (len(inputs) + 1))
+        widened, _ = self.wide([f"a{i}" for i in range(len(inputs))])
+        y = self.generic(maps, '"parallel", "parallel"', inputs, (out, kind), widened + body + self.narrow(result))
+        return (y, *x[1:])
+
+    def add(self, x: tuple, y: tuple, width: int) -> tuple:
+        _, names = self.wide(["a0", "a1"])
+        return self.elementwise(x, [y[0]], width, f"%r = arith.addf {names['a0']}, {names['a1']} : {self.sum}\n", "%r")
+
+    def activate(self, x: tuple, width: int, activation: str) -> tuple:
+        _, names = self.wide(["a0"])
+        a, t = names["a0"], self.sum
+        if activation == "relu":
+            body = f"%zero_w = arith.constant 0.0 : {t}\n%r = arith.maximumf {a}, %zero_w : {t}\n"
+        else:
+            body = (f"%half = arith.constant 0.5 : {t}\n%one = arith.constant 1.0 : {t}\n"
+                    f"%root = arith.constant {math.sqrt(0.5)!r} : {t}\n%u = arith.mulf {a}, %root : {t}\n%e = math.erf %u : {t}\n"
+                    f"%f = arith.addf %e, %one : {t}\n%g = arith.mulf %f, %half : {t}\n%r = arith.mulf {a}, %g : {t}\n")  # fmt: skip
+        return self.elementwise(x, [], width, body, "%r")
+
+    def norm(self, name: str, x: tuple, width: int) -> tuple:
+        """(x − mean) / √(variance + 1e-5) · gamma + beta, over the width."""
+        kind, row, column, t = self.matrix("?", width), self.matrix("?", element=self.sum), self.matrix(width), self.sum
+        gamma, beta = self.weight(f"{name}_gamma", width), self.weight(f"{name}_beta", width)
+        empty = self.emit(f"tensor.empty({x[1]}) : {row}")
+        start = self.emit(f"linalg.fill ins(%zero_sum : {t}) outs({empty} : {row}) -> {row}")
+        widened, names = self.wide(["a0"])
+        a = names["a0"]
+        rows, both = '"parallel", "reduction"', '"parallel", "parallel"'
+        sums = self.generic("#all, #row", rows, [(x[0], kind)], (start, row),
+                            f"{widened}%r = arith.addf %out, {a} : {t}\nlinalg.yield %r : {t}")  # fmt: skip
+        centred = f"{widened}%width = arith.constant {float(width)!r} : {t}\n%mean = arith.divf %a1, %width : {t}\n" \
+                  f"%c = arith.subf {a}, %mean : {t}\n"  # fmt: skip
+        squares = self.generic("#all, #row, #row", rows, [(x[0], kind), (sums, row)], (start, row),
+                               f"{centred}%s = arith.mulf %c, %c : {t}\n%r = arith.addf %out, %s : {t}\nlinalg.yield %r : {t}")  # fmt: skip
+        more, names = self.wide(["a3", "a4"])
+        out = self.emit(f"tensor.empty({x[1]}) : {kind}")
+        y = self.generic("#all, #row, #row, #column, #column, #all", both,
+                         [(x[0], kind), (sums, row), (squares, row), (gamma, column), (beta, column)], (out, kind),
+                         f"{centred}{more}%v = arith.divf %a2, %width : {t}\n%epsilon = arith.constant 1.0e-5 : {t}\n"
+                         f"%g = arith.addf %v, %epsilon : {t}\n%i = math.rsqrt %g : {t}\n%u = arith.mulf %c, %i : {t}\n"
+                         f"%p = arith.mulf %u, {names['a3']} : {t}\n%r = arith.addf %p, {names['a4']} : {t}\n"
+                         + self.narrow("%r"))  # fmt: skip
+        return (y, *x[1:])
+
+    def block(self, y: tuple, width: int) -> Block:
+        kind = self.matrix("?", "?", width)
+        if self.padding:
+            self.inputs.append(("lengths", "tensor<?xi32>"))
+        result = self.emit(f"tensor.expand_shape {y[0]} [[0, 1], [2]] output_shape [{y[2]}, {y[3]}, {width}] "
+                           f": {self.matrix('?', width)} into {kind}")  # fmt: skip
+        arguments = [f"%{name}: {type}" for name, type in self.inputs]
+        arguments += [f"%w_{name}: {self.matrix(*shape)}" for name, shape in self.weights.items()]
+        text = (f"{_MAPS}\nfunc.func @block({', '.join(arguments)}) -> {kind} {{\n"
+                f"  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
+                f"  %zero = arith.constant 0.0 : {self.element}\n  %zero_sum = arith.constant 0.0 : {self.sum}\n"
+                + "\n".join(self.lines) + f"\n  return {result} : {kind}\n}}\n")  # fmt: skip
+        return Block(text, tuple(name for name, _ in self.inputs), self.weights)

@@ -1,0 +1,332 @@
+"""Attention in time and memory that grow with the length, not with its square.
+
+`linear_attention` is `attn.linear`: a state of fixed size instead of a softmax over all keys. `performer` and `linformer` are
+approximations of softmax attention by programs around it. All take torch CPU tensors or NumPy arrays in the layout [batch,
+heads, length, head size] and compile a program for the element type and head sizes, once in a process.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from saccade._arrays import Array
+from saccade._opaque import opaque
+from saccade.module import compile
+
+if TYPE_CHECKING:
+    import numpy
+
+FEATURES = {
+    "identity": "",
+    "relu": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %r = arith.maximumf %x, %zero : F\n"
+            "      attn.yield %r : F\n    }",
+    "elu+1": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %one = arith.constant 1.0 : F\n"
+             "      %e = math.exp %x : F\n      %y = arith.addf %x, %one : F\n      %p = arith.cmpf ogt, %x, %zero : F\n"
+             "      %r = arith.select %p, %y, %e : F\n      attn.yield %r : F\n    }",
+}  # fmt: skip
+"""The clause of each feature map; F stands for the type of the state."""
+
+_ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+
+
+@opaque
+def linear_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    *,
+    feature: str = "identity",
+    causal: bool = False,
+    normalize: bool = False,
+    scale: float | None = None,
+    decay: Array | None = None,
+    beta: Array | None = None,
+    state: Array | None = None,
+    return_state: bool = False,
+) -> Any:
+    """Linear attention: S ← exp(decay)·S + φ(k) ⊗ v and o = scale · Sᵀ φ(q), position after position where `causal`, else over
+    all keys at once.
+
+    Args:
+        q: queries [batch, heads, length, d].
+        k: keys [batch, key heads, length, d]; the number of heads is a multiple of that of key heads.
+        v: values [batch, key heads, length, d_v].
+        feature: φ, "identity", "relu" or "elu+1".
+        causal: a query sees the keys up to its own position.
+        normalize: outputs are divided by what they would be if all values were 1.
+        scale: 1 without it; not with `normalize`.
+        decay: natural logarithms of what is left of the state, [batch, key heads, length] or [batch, key heads, length, d].
+        beta: [batch, key heads, length], the rate of the delta rule: β·(v − Sᵀ φ(k)) is written in place of v.
+        state: the state to begin with, [batch, key heads, d, d_v], with `normalize` d_v + 1.
+        return_state: also return the state after the last position.
+
+    Raises:
+        ValueError: an argument that does not fit the others, or an unknown feature.
+        TypeError: an element type that is not float64, float32, float16 or bfloat16.
+    """
+    if feature not in FEATURES:
+        raise ValueError(f"feature is {feature!r}, wanted one of {', '.join(FEATURES)}")
+    element, depth, width = _element(q), q.shape[-1], v.shape[-1]
+    precision = "f64" if element == "f64" else "f32"
+    arguments = [("q", q, f"tensor<?x?x?x{depth}x{element}>"), ("k", k, f"tensor<?x?x?x{depth}x{element}>"),
+                 ("v", v, f"tensor<?x?x?x{width}x{element}>")]  # fmt: skip
+    types = ", ".join(type for _, _, type in arguments)
+    clauses = ["causal"] * causal + ["normalize"] * normalize
+    if scale is not None:
+        clauses.append(f"scale({float(scale)!r})")
+    if decay is not None:
+        axes, last = ("b,h,s,d", f"x{depth}") if len(decay.shape) == 4 else ("b,h,s", "")
+        arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))
+        clauses.append(f"decay(%decay[{axes}] : {arguments[-1][2]})")
+    if beta is not None:
+        arguments.append(("beta", beta, f"tensor<?x?x?x{_element(beta)}>"))
+        clauses.append(f"beta(%beta[b,h,s] : {arguments[-1][2]})")
+    kept = f"tensor<?x?x{depth}x{width + normalize}x{precision}>"
+    if state is not None:
+        arguments.append(("state", state, kept.replace(precision, _element(state))))
+        clauses.append(f"state(%state : {arguments[-1][2]})")
+    clauses.append(FEATURES[feature].replace(": F", f": {precision}"))
+    results = [f"tensor<?x?x?x{width}x{element}>"] + [kept] * return_state
+    names = ", ".join(f"%r{i}" for i in range(len(results)))
+    inputs = ", ".join(f"%{name}: {type}" for name, _, type in arguments)
+    text = (f"func.func @linear_attention({inputs}) -> ({', '.join(results)}) {{\n"
+            f"  {names} = attn.linear %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] {' '.join(clauses)}\n"
+            f"    : ({types}) -> ({', '.join(results)})\n  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
+    return compile(text)["linear_attention"](*(value for _, value, _ in arguments))
+
+
+@opaque
+def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool = False) -> Array:
+    """Softmax attention approximated by positive random features (Performer, Choromanski et al. 2021): with
+    x' = x / d^(1/4), φ(x) = exp(w·x' − |x'|²/2), so that the mean of φ(q) · φ(k) over random w is exp(q·k/√d).
+
+    Args:
+        q, k, v: [batch, heads, length, head size]; key heads may be fewer.
+        projection: [features, d], the vectors w; `orthogonal_features` draws them.
+        causal: a query sees the keys up to its own position.
+
+    What φ is multiplied by so that nothing overflows (the exponential of the largest exponent of a query, and of all keys of
+    a head) cancels.
+    """
+    features, depth = projection.shape
+    element = _element(q)
+    text = performer_program(element, depth, v.shape[-1], features, causal)
+    return compile(text)["performer"](q, k, v, projection)
+
+
+@opaque
+def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_projection: Array) -> Array:
+    """Attention over keys and values whose length is projected down (Linformer, Wang et al. 2020): softmax(q (E k)ᵀ / √d) F v.
+
+    Args:
+        q, k, v: [batch, heads, length, head size].
+        key_projection: E, [rank, key length].
+        value_projection: F, [rank, key length].
+    """
+    text = linformer_program(_element(q), q.shape[-1], v.shape[-1])
+    return compile(text)["linformer"](q, k, v, key_projection, value_projection)
+
+
+def orthogonal_features(features: int, depth: int, seed: int = 0) -> numpy.ndarray:
+    """Random vectors for `performer`, [features, depth] in float32: blocks of orthogonal directions, each with the length of
+    an independent normal vector."""
+    import numpy
+
+    rng = numpy.random.default_rng(seed)
+    blocks = [numpy.linalg.qr(rng.standard_normal((depth, depth)))[0].T for _ in range(-(-features // depth))]
+    lengths = numpy.linalg.norm(rng.standard_normal((features, depth)), axis=1)
+    return (numpy.concatenate(blocks)[:features] * lengths[:, None]).astype(numpy.float32)
+
+
+def performer_program(element: str, depth: int, value_depth: int, features: int, causal: bool) -> str:
+    """The module that `performer` compiles: one function @performer(q, k, v, projection)."""
+    types = {"x": f"?x?x?x{depth}", "v": f"?x?x?x{value_depth}", "p": f"{features}x{depth}"}
+    wide = "f64" if element == "f64" else "f32"
+    aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()]
+    aliases += [f"!{name}w = tensor<{shape}x{wide}>" for name, shape in types.items()]
+    aliases += [f"!f = tensor<?x?x?x{features}x{wide}>", f"!row = tensor<?x?x?x{wide}>", f"!head = tensor<?x?x{wide}>",
+                f"!e = {wide}"]  # fmt: skip
+    widened = [f"  %{name}w = arith.extf %{name} : !{type} to !{type}w" for name, type in
+               (("q", "x"), ("k", "x"), ("v", "v"), ("w", "p"))]
+    body = _PERFORMER
+    if element == wide:
+        widened = []
+        body = body.replace("  %out = arith.truncf %o : !vw to !v\n", "").replace("%out", "%o")
+        body = _without_widening(body)
+    body = body.replace("  // widen\n", "".join(f"{line}\n" for line in widened))
+    least = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
+    for name, value in (("FOURTH", repr(depth**-0.25)), ("HALF", repr(0.5 / math.sqrt(depth))), ("LEAST", least),
+                        ("CAUSAL", "causal " if causal else "")):  # fmt: skip
+        body = body.replace(name, value)
+    return "\n".join(aliases) + body
+
+
+def linformer_program(element: str, depth: int, value_depth: int) -> str:
+    """The module that `linformer` compiles: one function @linformer(q, k, v, key_projection, value_projection)."""
+    types = {"x": f"?x?x?x{depth}", "v": f"?x?x?x{value_depth}", "p": "?x?"}
+    aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()] + [f"!e = {element}"]
+    return "\n".join(aliases) + _LINFORMER + _project("x") + _project("v")
+
+
+def _without_widening(body: str) -> str:
+    """`body` where types and values of inputs are those that are computed with."""
+    for name in ("xw", "vw", "pw"):
+        body = body.replace(f"!{name}", f"!{name[0]}")
+    for name in ("qw", "kw", "vw", "ww"):
+        body = body.replace(f"%{name}", f"%{name[0]}")
+    return body
+
+
+def _element(x: Array) -> str:
+    """The element type as programs name it."""
+    name = str(x.dtype).removeprefix("torch.")
+    if name not in _ELEMENTS:
+        raise TypeError(f"an array has elements of type {name}, wanted one of {', '.join(_ELEMENTS)}")
+    return _ELEMENTS[name]
+
+
+def _project(type: str) -> str:
+    """@project_x: [batch, heads, length, d] to [batch, heads, rank, d], along the length."""
+    return _PROJECT.replace("!t", f"!{type}").replace("@project", f"@project_{type}")
+
+
+_PERFORMER = """
+
+#x = affine_map<(b, h, s, m, d) -> (b, h, s, d)>
+#w = affine_map<(b, h, s, m, d) -> (m, d)>
+#y = affine_map<(b, h, s, m, d) -> (b, h, s, m)>
+#all = affine_map<(b, h, s, m) -> (b, h, s, m)>
+#row = affine_map<(b, h, s, m) -> (b, h, s)>
+#head = affine_map<(b, h, s, m) -> (b, h)>
+
+// w·x / d^(1/4) − |x|² / (2 √d)
+func.func private @exponents(%x: !xw, %w: !pw) -> !f {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant 0.0 : !e
+  %half = arith.constant HALF : !e
+  %fourth = arith.constant FOURTH : !e
+  %b = tensor.dim %x, %c0 : !xw
+  %h = tensor.dim %x, %c1 : !xw
+  %s = tensor.dim %x, %c2 : !xw
+  %empty = tensor.empty(%b, %h, %s) : !f
+  %start = linalg.fill ins(%zero : !e) outs(%empty : !f) -> !f
+  %products = linalg.generic {indexing_maps = [#x, #w, #y],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : !xw, !pw) outs(%start : !f) {
+  ^bb0(%l: !e, %r: !e, %o: !e):
+    %p = arith.mulf %l, %r : !e
+    %t = arith.addf %o, %p : !e
+    linalg.yield %t : !e
+  } -> !f
+  %rows = tensor.empty(%b, %h, %s) : !row
+  %none = linalg.fill ins(%zero : !e) outs(%rows : !row) -> !row
+  %squares = linalg.generic {indexing_maps = [#all, #row],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%x : !xw) outs(%none : !row) {
+  ^bb0(%l: !e, %o: !e):
+    %p = arith.mulf %l, %l : !e
+    %t = arith.addf %o, %p : !e
+    linalg.yield %t : !e
+  } -> !row
+  %result = linalg.generic {indexing_maps = [#all, #row, #all],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%products, %squares : !f, !row) outs(%empty : !f) {
+  ^bb0(%p: !e, %n: !e, %o: !e):
+    %a = arith.mulf %p, %fourth : !e
+    %c = arith.mulf %n, %half : !e
+    %t = arith.subf %a, %c : !e
+    linalg.yield %t : !e
+  } -> !f
+  return %result : !f
+}
+
+func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
+  // widen
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %least = arith.constant LEAST : !e
+  %qe = call @exponents(%qw, %ww) : (!xw, !pw) -> !f
+  %ke = call @exponents(%kw, %ww) : (!xw, !pw) -> !f
+  %qb = tensor.dim %q, %c0 : !x
+  %qh = tensor.dim %q, %c1 : !x
+  %qs = tensor.dim %q, %c2 : !x
+  %kb = tensor.dim %k, %c0 : !x
+  %kh = tensor.dim %k, %c1 : !x
+  %ks = tensor.dim %k, %c2 : !x
+  // A query may be scaled by anything, for it is normalized; the keys of a head by one number.
+  %rows = tensor.empty(%qb, %qh, %qs) : !row
+  %rows0 = linalg.fill ins(%least : !e) outs(%rows : !row) -> !row
+  %top = linalg.generic {indexing_maps = [#all, #row],
+      iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%qe : !f) outs(%rows0 : !row) {
+  ^bb0(%l: !e, %o: !e):
+    %t = arith.maximumf %o, %l : !e
+    linalg.yield %t : !e
+  } -> !row
+  %heads = tensor.empty(%kb, %kh) : !head
+  %heads0 = linalg.fill ins(%least : !e) outs(%heads : !head) -> !head
+  %most = linalg.generic {indexing_maps = [#all, #head],
+      iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%ke : !f) outs(%heads0 : !head) {
+  ^bb0(%l: !e, %o: !e):
+    %t = arith.maximumf %o, %l : !e
+    linalg.yield %t : !e
+  } -> !head
+  %qf0 = tensor.empty(%qb, %qh, %qs) : !f
+  %qf = linalg.generic {indexing_maps = [#all, #row, #all],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%qe, %top : !f, !row) outs(%qf0 : !f) {
+  ^bb0(%l: !e, %m: !e, %o: !e):
+    %y = arith.subf %l, %m : !e
+    %t = math.exp %y : !e
+    linalg.yield %t : !e
+  } -> !f
+  %kf0 = tensor.empty(%kb, %kh, %ks) : !f
+  %kf = linalg.generic {indexing_maps = [#all, #head, #all],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%ke, %most : !f, !head) outs(%kf0 : !f) {
+  ^bb0(%l: !e, %m: !e, %o: !e):
+    %y = arith.subf %l, %m : !e
+    %t = math.exp %y : !e
+    linalg.yield %t : !e
+  } -> !f
+  %o = attn.linear %qf[b,h,s,d], %kf[b,h,s,d], %vw[b,h,s,d] CAUSALnormalize : (!f, !f, !vw) -> !vw
+  %out = arith.truncf %o : !vw to !v
+  return %out : !v
+}
+"""
+
+_LINFORMER = """
+
+#from = affine_map<(b, h, r, d, s) -> (b, h, s, d)>
+#by = affine_map<(b, h, r, d, s) -> (r, s)>
+#to = affine_map<(b, h, r, d, s) -> (b, h, r, d)>
+
+func.func @linformer(%q: !x, %k: !x, %v: !v, %e: !p, %f: !p) -> !v {
+  %kp = call @project_x(%k, %e) : (!x, !p) -> !x
+  %vp = call @project_v(%v, %f) : (!v, !p) -> !v
+  %o = attn.attention %q[b,h,s,d], %kp[b,h,s,d], %vp[b,h,s,d] : (!x, !x, !v) -> !v
+  return %o : !v
+}
+"""
+
+_PROJECT = """
+func.func private @project(%x: !t, %w: !p) -> !t {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : !e
+  %b = tensor.dim %x, %c0 : !t
+  %h = tensor.dim %x, %c1 : !t
+  %r = tensor.dim %w, %c0 : !p
+  %empty = tensor.empty(%b, %h, %r) : !t
+  %start = linalg.fill ins(%zero : !e) outs(%empty : !t) -> !t
+  %y = linalg.generic {indexing_maps = [#from, #by, #to],
+      iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+      ins(%x, %w : !t, !p) outs(%start : !t) {
+  ^bb0(%l: !e, %m: !e, %o: !e):
+    %p = arith.mulf %l, %m : !e
+    %t = arith.addf %o, %p : !e
+    linalg.yield %t : !e
+  } -> !t
+  return %y : !t
+}
+"""

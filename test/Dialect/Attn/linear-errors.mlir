@@ -1,0 +1,169 @@
+// What the verifier and parser of attn.linear refuse. Every message names the role at fault, what it has and what it should.
+// RUN: saccade-opt %s -verify-diagnostics -split-input-file
+
+func.func @rank(%x: tensor<4x8xf32>, %k: tensor<2x4x8xf32>) {
+  // expected-error @+1 {{key has rank 3, but names 2 dimensions}}
+  %o = attn.linear %x[s,d], %k[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<2x4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @values_are_as_many_as_keys(%x: tensor<4x8xf32>, %v: tensor<5x8xf32>) {
+  // expected-error @+1 {{value has length 5, but key has 4}}
+  %o = attn.linear %x[s,d], %x[s,d], %v[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<5x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @one_length_where_causal(%x: tensor<4x8xf32>, %k: tensor<5x8xf32>, %v: tensor<5x8xf32>) {
+  // expected-error @+1 {{key has length 5, but query has 4}}
+  %o = attn.linear %x[s,d], %k[s,d], %v[s,d] causal : (tensor<4x8xf32>, tensor<5x8xf32>, tensor<5x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @output(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{output has head size 9, but value has 8}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x9xf32>
+  return
+}
+
+// -----
+
+func.func @output_type(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{output has element type 'f16', expected that of the query ('f32') or 'f32'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf16>
+  return
+}
+
+// -----
+
+func.func @decay_of_nothing_that_grows(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @+1 {{decay is given without 'causal'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] decay(%g[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @decay_rank(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @+1 {{decay has rank 1, but names 2 dimensions}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s,d] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @decay_extent(%x: tensor<4x8xf32>, %g: tensor<5xf32>) {
+  // expected-error @+1 {{decay has length 5, but key has 4}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s] : tensor<5xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @decay_type(%x: tensor<4x8xf32>, %g: tensor<4xi32>) {
+  // expected-error @+1 {{decay has element type 'i32', expected that of the query ('f32') or 'f32'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s] : tensor<4xi32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @axis_twice(%x: tensor<4x8xf32>, %g: tensor<4x4xf32>) {
+  // expected-error @+1 {{dimension 's' is named twice}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s,s] : tensor<4x4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @beta_of_rows(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
+  // expected-error @+1 {{beta names dimension 'd', expected one number a position at most}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal beta(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @normalized_delta(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
+  // expected-error @+1 {{has both 'normalize' and beta}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal normalize beta(%g[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @normalized_scale(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has both 'normalize' and a scale, which it would cancel}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] normalize scale(0.5) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @state_rank(%x: tensor<4x8xf32>, %s: tensor<1x8x8xf32>) {
+  // expected-error @+1 {{state has rank 3, expected 2: head size of keys, head size of values}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] state(%s : tensor<1x8x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @state_rows(%x: tensor<4x8xf32>, %s: tensor<4x8xf32>) {
+  // expected-error @+1 {{state has rows 4, but key has 8}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] state(%s : tensor<4x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @state_without_its_sum(%x: tensor<4x8xf32>, %s: tensor<8x8xf32>) {
+  // expected-error @+1 {{state has columns 8, but value with the column of the sum has 9}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] normalize state(%s : tensor<8x8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @final_state(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{final state has columns 7, but value has 8}}
+  %o:2 = attn.linear %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x7xf32>)
+  return
+}
+
+// -----
+
+func.func @results(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{has 3 result types, expected the output and, if it is wanted, the final state}}
+  %o:3 = attn.linear %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
+  return
+}
+
+// -----
+
+func.func @twice(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{clause 'causal' is given twice}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal causal : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @feature_type(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{feature region has arguments 'f64', expected one 'f32'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] feature(%y: f64) { attn.yield %y : f64 } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @feature_yield(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{feature region yields 'i32', expected 'f32'}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] feature(%y) { %c = arith.constant 1 : i32 attn.yield %c : i32 } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+

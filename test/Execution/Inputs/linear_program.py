@@ -1,0 +1,37 @@
+"""attn.linear between the reshapes of ONNX's LinearAttention."""
+
+
+def program(element, heads, key_heads, depth, width, decay, beta, past, scale):
+    """The op in ONNX's layout: [B, T, H·D] is split into heads, the output joined. decay: None, "h" (a number a head) or "hd";
+    beta: None, whether it is one a head, or one for all; past: whether there is a state before."""
+    lines, arguments = [], []
+
+    def packed(name, count, size):
+        kind, split = f"tensor<?x?x{count * size}x{element}>", f"tensor<?x?x{count}x{size}x{element}>"
+        arguments.append((name, kind))
+        lines.append(f"  %{name}4 = tensor.expand_shape %{name} [[0], [1], [2, 3]] output_shape [%B, %T, {count}, {size}] : {kind} into {split}")
+        return split
+
+    types = [packed("q", heads, depth), packed("k", key_heads, depth), packed("v", key_heads, width)]
+    clauses = [f"causal scale({scale or depth**-0.5:.17f})"]
+    if decay == "hd":
+        clauses.append(f"decay(%g4[b,s,h,d] : {packed('g', key_heads, depth)})")
+    elif decay:
+        arguments.append(("g", f"tensor<?x?x{key_heads}x{element}>"))
+        clauses.append(f"decay(%g[b,s,h] : {arguments[-1][1]})")
+    if beta is not None:
+        arguments.append(("beta", f"tensor<?x?x{key_heads if beta else 1}x{element}>"))
+        if not beta:
+            lines.append(f"  %beta1 = tensor.collapse_shape %beta [[0], [1, 2]] : {arguments[-1][1]} into tensor<?x?x{element}>")
+        clauses.append(f"beta(%beta[b,s,h] : {arguments[-1][1]})" if beta else f"beta(%beta1[b,s] : tensor<?x?x{element}>)")
+    state = f"tensor<?x{key_heads}x{depth}x{width}x{element}>"
+    if past:
+        arguments.append(("past", state))
+        clauses.append(f"state(%past : {state})")
+    out, joined = f"tensor<?x?x{heads}x{width}x{element}>", f"tensor<?x?x{heads * width}x{element}>"
+    return (f"func.func @linear({', '.join(f'%{name}: {kind}' for name, kind in arguments)}) -> ({joined}, {state}) {{\n"
+            f"  %c0 = arith.constant 0 : index\n  %c1 = arith.constant 1 : index\n"
+            f"  %B = tensor.dim %q, %c0 : {arguments[0][1]}\n  %T = tensor.dim %q, %c1 : {arguments[0][1]}\n" + "\n".join(lines)
+            + f"\n  %o, %s = attn.linear %q4[b,s,h,d], %k4[b,s,h,d], %v4[b,s,h,d] {' '.join(clauses)}\n"
+            f"    : ({', '.join(types)}) -> ({out}, {state})\n"
+            f"  %y = tensor.collapse_shape %o [[0], [1], [2, 3]] : {out} into {joined}\n  return %y, %s : {joined}, {state}\n}}\n")  # fmt: skip

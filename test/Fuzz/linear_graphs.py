@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# REQUIRES: numpy
+# RUN: %python %s --first-seed 0 --count 40
+"""Random linear attention against the float64 reference.
+
+Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--run "saccade-run ..."] [--keep FOLDER]
+What is drawn: element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any shape and
+strength, the delta rule, features, normalized outputs, the state before and after. A failing program is kept, and its
+seed repeats it.
+"""
+
+import argparse
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+FEATURES = {
+    "none": "",
+    "elu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %one = arith.constant 1.0 : F\n    %e = math.exp %x : F\n"
+           "    %y = arith.addf %x, %one : F\n    %p = arith.cmpf ogt, %x, %zero : F\n"
+           "    %r = arith.select %p, %y, %e : F\n    attn.yield %r : F\n  }",
+    "relu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %r = arith.maximumf %x, %zero : F\n    attn.yield %r : F\n  }",
+}  # fmt: skip
+
+
+class Graph:
+    """One op with its arguments; all of it follows from the seed."""
+
+    def __init__(self, seed):
+        self.seed, self.rng, self.numbers = seed, random.Random(seed), np.random.default_rng(seed)
+        rng = self.rng
+        self.element = rng.choice(["f32"] * 4 + ["bf16", "f16", "f64"])
+        self.wide = "f64" if self.element == "f64" else "f32"
+        depth, value_depth = (rng.choice([1, 3, 8, 16, 33, 64]) for _ in range(2))
+        heads, group, batch = rng.choice([1, 2, 3]), rng.choice([1, 1, 2, 3]), rng.choice([0, 1, 1, 2, 2])
+        length = rng.choice([0, 1, 2, 7, 15, 16, 17, 63, 64, 65, 100, 130, 192])
+        causal = rng.random() < 0.75
+        queries = length if causal else rng.choice([1, 5, 64, 70])
+        self.sizes = {"b": batch, "h": heads, "s": length, "d": depth}
+        self.layout = rng.choice(["bhsd", "bshd", "bhds", "hsbd"])
+        if batch == 1 and rng.random() < 0.5:
+            self.layout = "".join(dim for dim in self.layout if dim != "b")
+        self.dynamic = {dim for dim in "bhs" if rng.random() < 0.6}
+        self.arguments, self.names = [], []
+
+        q = self.tensor("q", self.layout, {**self.sizes, "h": heads * group, "s": queries})
+        delta = causal and rng.random() < 0.4
+        size = 0.5 / np.sqrt(depth) if delta else 1.0  # the delta rule wants short keys
+        k = self.tensor("k", self.layout, self.sizes, scale=size)
+        v = self.tensor("v", self.layout, {**self.sizes, "d": value_depth})
+        clauses = ["causal"] if causal else []
+        normalize = not delta and rng.random() < 0.3
+        feature = rng.choice(["none", "elu", "relu"]) if not normalize else rng.choice(["elu", "relu"])
+        if delta:
+            feature = "none"  # long keys would make the state grow without bound
+        if normalize:
+            clauses.append("normalize")
+        elif rng.random() < 0.5:
+            clauses.append("scale(0.25)")
+        if causal and rng.random() < 0.55:
+            axes = rng.choice(["h", "bsh", "bhs", "bhsd", "bshd", "s", "hd", ""])
+            axes = "".join(axis for axis in axes if axis in self.layout)
+            strength = rng.choice([0.01, 0.3, 5, 300, np.inf])
+            values = -np.abs(self.numbers.standard_normal([self.sizes[axis] for axis in axes]))
+            values = np.where(values < -1.5, -np.inf, values * 0.1) if strength == np.inf else values * strength
+            name = self.argument("g", axes, self.sizes, values, rng.choice([self.element, self.wide]))
+            clauses.append(f"decay({name[0]}[{','.join(axes)}] : {name[1]})")
+        if delta:
+            axes = "".join(axis for axis in rng.choice(["bsh", "bhs", "s", "h", "bs"]) if axis in self.layout)
+            values = 1 / (1 + np.exp(-self.numbers.standard_normal([self.sizes[axis] for axis in axes])))
+            name = self.argument("beta", axes, self.sizes, values, rng.choice([self.element, self.wide]))
+            clauses.append(f"beta({name[0]}[{','.join(axes)}] : {name[1]})")
+        outer = [dim for dim in "bh" if dim in self.layout]
+        shape = [self.sizes[dim] for dim in outer] + [depth, value_depth + normalize]
+        if rng.random() < 0.5:
+            values = np.abs(self.numbers.standard_normal(shape))
+            name = self.argument("state", None, None, values, rng.choice([self.element, self.wide]), outer)
+            clauses.append(f"state({name[0]} : {name[1]})")
+        output = rng.choice([self.layout, self.layout, "".join(rng.sample(self.layout, len(self.layout)))])
+        out_sizes = {**self.sizes, "h": heads * group, "s": queries, "d": value_depth}
+        if output != self.layout:
+            clauses.append(f"out[{','.join(output)}]")
+        clauses.append(FEATURES[feature].replace(": F", f": {self.wide}"))
+        results = [self.type(output, out_sizes, rng.choice([self.element, self.wide]))]
+        if rng.random() < 0.6:
+            results.append(self.type(outer, self.sizes, rng.choice([self.element, self.wide]), shape[-2:]))
+        names = ", ".join(f"%r{i}" for i in range(len(results)))
+        dims = f"[{','.join(self.layout)}]"
+        self.text = (f"func.func @graph({', '.join(f'{name}: {type}' for name, type in self.names)}) -> ({', '.join(results)}) {{\n"
+                     f"  {names} = attn.linear {q[0]}{dims}, {k[0]}{dims}, {v[0]}{dims} {' '.join(clauses)}\n"
+                     f"  : ({q[1]}, {k[1]}, {v[1]}) -> ({', '.join(results)})\n  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
+
+    def type(self, dims, sizes, element, more=()):
+        extents = ["?" if dim in self.dynamic else sizes[dim] for dim in dims] + list(more)
+        return "tensor<" + "".join(f"{extent}x" for extent in extents) + element + ">"
+
+    def argument(self, name, dims, sizes, values, element, outer=None):
+        kind = self.type(dims, sizes, element) if outer is None else self.type(outer, self.sizes, element, values.shape[-2:])
+        self.arguments.append((values, element))
+        self.names.append((f"%{name}", kind))
+        return self.names[-1]
+
+    def tensor(self, name, dims, sizes, scale=1.0):
+        return self.argument(name, dims, sizes, self.numbers.standard_normal([sizes[dim] for dim in dims]) * scale, self.element)
+
+
+def run(graph, command, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    module = folder / "graph.mlir"
+    module.write_text(graph.text)
+    line = [*command, str(module)]
+    for i, (values, element) in enumerate(graph.arguments):
+        file = folder / f"{i}.npy"
+        with np.errstate(over="ignore"):
+            np.save(file, values.astype({"f64": np.float64, "f16": np.float16}.get(element, np.float32)))
+        line.append(f"--arg={file}:{element}")
+    done = subprocess.run([*line, "--check"], capture_output=True, text=True)
+    if done.returncode == 0:
+        return None
+    return f"seed {graph.seed}: exit code {done.returncode}\n{shlex.join(line)} --check\n{(done.stdout + done.stderr)[:1500]}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, help="only this one, and show the module")
+    parser.add_argument("--run", default="saccade-run --threads=2")
+    parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-linear")
+    args = parser.parse_args()
+    seeds = range(args.first_seed, args.first_seed + args.count) if args.seed is None else [args.seed]
+    graphs = [Graph(seed) for seed in seeds]
+    if args.seed is not None:
+        print(graphs[0].text)
+    with ThreadPoolExecutor(2) as workers:
+        failures = [failure for failure in workers.map(
+            lambda graph: run(graph, shlex.split(args.run), args.keep / str(graph.seed)), graphs) if failure]
+    print("\n".join(failures) or f"{len(graphs)} graphs, none failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+// One task a batch and key head; a state of fixed size goes through chunks of 64 positions, 16 where rows decay by themselves.
+// RUN: saccade-opt %s -attn-tile-linear | FileCheck %s
+
+// CHECK-LABEL: func.func @causal
+// CHECK: scf.forall (%{{.*}}, %{{.*}}) in (2, 3) shared_outs(%{{.*}} = %{{.*}}) -> (tensor<2x6x?x16xbf16>)
+// CHECK: %[[STATE:.*]] = linalg.fill {{.*}} -> tensor<8x16xf32>
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c64{{.*}} iter_args(%{{.*}} = %[[STATE]]
+// CHECK-NOT: attn.linear
+// CHECK: scf.for
+// CHECK: tensor.parallel_insert_slice
+func.func @causal(%q: tensor<2x6x?x8xbf16>, %k: tensor<2x3x?x8xbf16>, %v: tensor<2x3x?x16xbf16>) -> tensor<2x6x?x16xbf16> {
+  %o = attn.linear %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] causal
+    : (tensor<2x6x?x8xbf16>, tensor<2x3x?x8xbf16>, tensor<2x3x?x16xbf16>) -> tensor<2x6x?x16xbf16>
+  return %o : tensor<2x6x?x16xbf16>
+}
+
+// CHECK-LABEL: func.func @rows_decay
+// CHECK: scf.for %{{.*}} step %c16
+// CHECK: math.exp
+func.func @rows_decay(%x: tensor<?x8xf32>, %g: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal decay(%g[s,d] : tensor<?x8xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
+
+// Keys first, then queries.
+// CHECK-LABEL: func.func @all_keys
+// CHECK: %[[FINAL:.*]] = scf.for {{.*}} -> (tensor<8x8xf32>)
+// CHECK: scf.for
+// CHECK: ins(%{{.*}}, %[[FINAL]] :
+func.func @all_keys(%q: tensor<?x8xf32>, %k: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %o = attn.linear %q[s,d], %k[s,d], %k[s,d] : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}
