@@ -5,7 +5,7 @@
 #   %cxx       the C++ compiler that built us
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch (in .venv); ptxas; avx2, avx512f, avx512_bf16, f16c (what this machine's processor
+# Features for REQUIRES: numpy, torch, onnx (in .venv); ptxas; avx2, avx512f, avx512_bf16, f16c (what this machine's processor
 # has); asan, tsan.
 import glob
 import os
@@ -31,6 +31,8 @@ if python == venv:
     config.available_features.add("numpy")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "torch")):
         config.available_features.add("torch")
+    if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnx", "__init__.py")):
+        config.available_features.add("onnx")
 packaged = glob.glob(
     os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas"))
 ptxas = packaged[0] if packaged else shutil.which("ptxas")

@@ -161,6 +161,9 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
     return llvm::createStringError("this machine cannot run code for target '" + options.target->name + "'");
   auto state = std::make_unique<State>();
   StopWatch watch;
+  // What is imported finds out the types of its results.
+  if (failed(importProgram(module)))
+    return llvm::createStringError("the program was refused");
   llvm::Expected<std::vector<Entry>> entries = getEntries(module);
   if (!entries)
     return entries.takeError();

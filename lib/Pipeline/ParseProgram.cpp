@@ -9,8 +9,29 @@
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include "saccade/Import/Import.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
+
+/// Whether the text has an op of a door: only then may ops be parsed that nobody registered.
+static bool hasForeignOps(StringRef text) {
+  return llvm::any_of(saccade::doorPrefixes(), [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
+}
+
+/// Refuses what is neither ours nor a door's, in the parser's own words.
+static LogicalResult verifyForeignOps(Block &block) {
+  WalkResult walk = block.walk([](Operation *op) {
+    StringRef name = op->getName().getStringRef();
+    if (op->isRegistered() ||
+        llvm::any_of(saccade::doorPrefixes(), [&](StringRef each) { return name.starts_with(each); }))
+      return WalkResult::advance();
+    op->emitError() << "op '" << name << "' is not known, expected ops of " << llvm::join(saccade::doorPrefixes(), ", ")
+                    << " or of a dialect of ours";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
 
 /// Puts the names of a function's arguments into their locations.
 static void keepNames(func::FuncOp function, const AsmParserState &state) {
@@ -32,9 +53,12 @@ OwningOpRef<ModuleOp> saccade::parseProgram(const llvm::SourceMgr &sources, MLIR
   const llvm::MemoryBuffer *buffer = sources.getMemoryBuffer(sources.getMainFileID());
   if (isBytecode(*buffer))
     return parseSourceFile<ModuleOp>(sources, config);
+  bool isForeign = hasForeignOps(buffer->getBuffer());
+  if (isForeign)
+    context->allowUnregisteredDialects();
   Block block;
   AsmParserState state;
-  if (failed(parseAsmSourceFile(sources, &block, config, &state)))
+  if (failed(parseAsmSourceFile(sources, &block, config, &state)) || (isForeign && failed(verifyForeignOps(block))))
     return nullptr;
   block.walk([&](func::FuncOp function) { keepNames(function, state); });
   Location start = FileLineColLoc::get(context, buffer->getBufferIdentifier(), /*line=*/0, /*column=*/0);

@@ -9,6 +9,8 @@
 #include "saccade/Codegen/CPU/Passes.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "saccade/Import/Import.h"
+#include "saccade/Import/Passes.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Schedule/Passes.h"
@@ -29,6 +31,8 @@ struct Stage {
 };
 
 const Stage stages[] = {
+    // Graphs of other projects become ops that the rest knows.
+    {"import", [](OpPassManager &pm, const CompileOptions &) { buildImportPipeline(pm); }},
     // What is not known is refused, calls are inlined, shapes checked and elementwise ops fused on whole tensors.
     {"transforms",
      [](OpPassManager &pm, const CompileOptions &options) {
@@ -85,10 +89,11 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
     if (!isStage(stage))
       return unknown(stage);
 
-  if (options.lint)
-    pm.addPass(attn::createLint());
   for (const Stage &stage : stages) {
     stage.build(pm, options);
+    // What is imported may be mistaken, too, and shows it once it is written in our ops.
+    if (options.lint && stage.name == "import")
+      pm.addPass(attn::createLint());
     for (const auto &[after, pipeline] : options.insertAfter) {
       if (after != stage.name)
         continue;
@@ -107,6 +112,7 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
 
 void saccade::registerPasses() {
   registerTransformsPasses();
+  registerSaccadeImportPasses();
   attn::registerSaccadeAttnTransformsPasses();
   registerSaccadePipelinePasses();
   registerSaccadeTargetPasses();

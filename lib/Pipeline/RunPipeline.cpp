@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/RunPipeline.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Import/Import.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "llvm/Support/FileSystem.h"
@@ -12,7 +13,7 @@
 
 using namespace mlir;
 
-/// Adds a writer after every stage, numbered in their order: DIR/1-transforms.mlir and so on.
+/// Adds a writer after every stage, numbered in their order: DIR/1-import.mlir and so on.
 static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
   if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
     return emitError(loc, "cannot make the folder '") << options.dumpStages << "': " << error.message();
@@ -22,6 +23,14 @@ static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
     options.insertAfter.emplace_back(stage.str(), ("attn-write-module{file=\"" + path + "\"}").str());
   }
   return success();
+}
+
+LogicalResult saccade::importProgram(ModuleOp module) {
+  if (!module.getContext()->allowsUnregisteredDialects())
+    return success();
+  PassManager pm(module.getContext());
+  buildImportPipeline(pm);
+  return pm.run(module);
 }
 
 LogicalResult saccade::runPipeline(ModuleOp module, const CompileOptions &requested) {

@@ -48,7 +48,7 @@ static void otherOptionsAreRefused(void) {
   CHECK(tryOption("insert-after", "cse") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'insert-after' has the value 'cse': wanted STAGE:PASSES");
   CHECK(tryOption("insert-after", "middle:cse") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': wanted a stage of transforms, schedule, tiling, "
+  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': wanted a stage of import, transforms, schedule, tiling, "
                 "bufferize, codegen, target");
   CHECK(tryOption("insert-after", "tiling:no-such-pass") == SACCADE_VALUE_ERROR);
   CHECK(strstr(saccade_message(), "no-such-pass") != NULL);
@@ -74,7 +74,7 @@ static void missingArgumentsAreRefused(void) {
   CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, NULL, &text) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the stage is NULL");
   CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, "end", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no stage 'end', wanted one of transforms, schedule, tiling, bufferize, codegen, target, "
+  CHECK_MESSAGE("there is no stage 'end', wanted one of import, transforms, schedule, tiling, bufferize, codegen, target, "
                 "llvm, asm");
   CHECK(module == NULL && text == NULL);
 }

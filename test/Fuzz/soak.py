@@ -23,6 +23,7 @@ FUZZERS = [
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --threads=2 --target=portable"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
+    ("onnx_models.py", "--first-seed", 10000, []),
     ("mutate.py", "--seed", 2000, INPUTS),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--ran-on-matrix-units"]),
@@ -44,6 +45,9 @@ def main():
     if importlib.util.find_spec("torch") is None:
         print("random_calls.py is left out: it needs torch", flush=True)
         fuzzers = [fuzzer for fuzzer in FUZZERS if fuzzer[0] != "random_calls.py"]
+    if importlib.util.find_spec("onnx") is None:
+        print("onnx_models.py is left out: it needs onnx", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "onnx_models.py"]
     tests = build / "test" / "Unit" / "AttnAnalysisTests"
     deadline = time.monotonic() + 60 * args.minutes
     seed, rounds, failed = args.first_seed, 0, 0

@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
+#include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
 #include "saccade/Runtime/Runtime.h"
 #include "saccade/Support/Npy.h"
@@ -162,6 +163,9 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
+  // From here on all is in ops of ours, also what the reference gets.
+  if (failed(importProgram(source.module())))
+    return ExitRefused;
   llvm::Expected<std::vector<Entry>> entries = getEntries(source.module());
   if (!entries)
     return report(entries.takeError(), ExitRefused);

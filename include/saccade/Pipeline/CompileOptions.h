@@ -23,7 +23,7 @@ struct CompileOptions {
   std::string stopAfter;
   /// Textual pass pipelines to run after a stage: (stage, pipeline).
   std::vector<std::pair<std::string, std::string>> insertAfter;
-  /// A folder that gets the module after every stage, as 1-transforms.mlir and so on; empty for none.
+  /// A folder that gets the module after every stage, as 1-import.mlir and so on; empty for none.
   std::string dumpStages;
   /// Whether to warn about likely mistakes in the program before the first stage.
   bool lint = false;

@@ -11,6 +11,9 @@
 
 namespace saccade {
 
+/// Runs the import stage on `module`: afterwards it is written in ops of ours. Failures have been reported as diagnostics.
+llvm::LogicalResult importProgram(mlir::ModuleOp module);
+
 /// Runs the pipeline of `options` on `module`, in place. Failures have been reported as diagnostics.
 llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &options);
 

@@ -1,0 +1,165 @@
+//===- Door.cpp - Ops of other projects, by their names -----------------------===//
+#include "saccade/Import/Common/Door.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade::door;
+
+DoorOp::DoorOp(Operation *op, const Door &door)
+    : op(op), door(door), name(op->getName().getStringRef().drop_front(door.prefix.size())),
+      b(op->getLoc(), OpBuilder(op)) {}
+
+Value DoorOp::operand(unsigned i) const {
+  if (i >= op->getNumOperands() || isa<NoneType>(op->getOperand(i).getType()))
+    return nullptr;
+  return op->getOperand(i);
+}
+
+SmallVector<Value> DoorOp::operands() const {
+  SmallVector<Value> values;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    values.push_back(operand(i));
+  while (!values.empty() && !values.back())
+    values.pop_back();
+  return values;
+}
+
+int64_t DoorOp::integer(StringRef attribute, int64_t otherwise) const {
+  auto value = op->getAttrOfType<IntegerAttr>(attribute);
+  return value ? value.getValue().getSExtValue() : otherwise;
+}
+
+double DoorOp::number(StringRef attribute, double otherwise) const {
+  auto value = op->getAttrOfType<FloatAttr>(attribute);
+  return value ? value.getValueAsDouble() : otherwise;
+}
+
+StringRef DoorOp::text(StringRef attribute, StringRef otherwise) const {
+  auto value = op->getAttrOfType<StringAttr>(attribute);
+  return value ? value.getValue() : otherwise;
+}
+
+std::optional<SmallVector<int64_t>> DoorOp::integers(StringRef attribute) const {
+  if (auto array = op->getAttrOfType<DenseI64ArrayAttr>(attribute))
+    return llvm::to_vector(array.asArrayRef());
+  auto array = op->getAttrOfType<ArrayAttr>(attribute);
+  if (!array || !llvm::all_of(array, llvm::IsaPred<IntegerAttr>))
+    return std::nullopt;
+  return llvm::map_to_vector(array, [](Attribute value) { return cast<IntegerAttr>(value).getInt(); });
+}
+
+InFlightDiagnostic DoorOp::error() {
+  InFlightDiagnostic diagnostic = op->emitError();
+  diagnostic << op->getName();
+  if (auto node = op->getLoc()->findInstanceOf<NameLoc>())
+    diagnostic << " '" << node.getName().getValue() << "'";
+  diagnostic << ": ";
+  return diagnostic;
+}
+
+LogicalResult DoorOp::requireRankedTensors() {
+  for (auto [i, value] : llvm::enumerate(op->getOperands()))
+    if (!isa<RankedTensorType, NoneType>(value.getType()))
+      return error() << "operand " << i << " is " << value.getType() << ", wanted a ranked tensor";
+  return success();
+}
+
+/// Translates one op of the door and puts the results in its place.
+static LogicalResult translateOp(Operation *op, const Door &door, SmallVectorImpl<Value> &results) {
+  DoorOp view(op, door);
+  auto translator = door.translators.find(view.getName());
+  if (translator == door.translators.end())
+    return view.error() << "this op is not supported";
+  if (failed(view.requireRankedTensors()) || failed(translator->second(view, results)))
+    return failure();
+  if (results.size() > op->getNumResults())
+    results.truncate(op->getNumResults());
+  results.resize(op->getNumResults());
+  for (auto [old, value] : llvm::zip(op->getResults(), results)) {
+    if (value)
+      old.replaceAllUsesWith(value);
+    else if (!old.use_empty())
+      return view.error() << "result " << old.getResultNumber() << " is not supported";
+  }
+  return success();
+}
+
+static bool belongsTo(Operation *op, const Door &door) {
+  return !op->isRegistered() && op->getName().getStringRef().starts_with(door.prefix);
+}
+
+/// Whether `op` only stands for an operand that is missing.
+static bool isNoValue(Operation *op, const Door &door) {
+  return op->getName().getStringRef().drop_front(door.prefix.size()) == "NoValue";
+}
+
+LogicalResult DoorOp::inlineRegion(Region &region, ValueRange arguments, SmallVectorImpl<Value> &results) {
+  if (!region.hasOneBlock() || region.front().empty() || region.getNumArguments() != arguments.size())
+    return error() << "a subgraph takes " << region.getNumArguments() << " inputs, wanted " << arguments.size();
+  IRMapping mapping;
+  mapping.map(region.getArguments(), arguments);
+  Block &body = region.front();
+  for (Operation &each : llvm::make_range(body.begin(), std::prev(body.end()))) {
+    Operation *clone = b.clone(each, mapping);
+    if (!belongsTo(clone, door) || isNoValue(clone, door))
+      continue;
+    SmallVector<Value> values;
+    LogicalResult done = translateOp(clone, door, values);
+    if (succeeded(done))
+      for (auto [old, value] : llvm::zip(each.getResults(), values))
+        if (value)
+          mapping.map(old, value);
+    clone->dropAllUses();
+    clone->erase();
+    if (failed(done))
+      return failure();
+  }
+  for (Value value : body.back().getOperands())
+    results.push_back(mapping.lookupOrDefault(value));
+  return success();
+}
+
+LogicalResult saccade::door::translate(func::FuncOp function, const Door &door) {
+  SmallVector<Operation *> missing;
+  for (Block &block : function.getBody())
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (!belongsTo(&op, door))
+        continue;
+      if (isNoValue(&op, door)) {
+        missing.push_back(&op);
+        continue;
+      }
+      SmallVector<Value> results;
+      if (failed(translateOp(&op, door, results)))
+        return failure();
+      op.erase();
+    }
+  for (Operation *op : missing)
+    if (op->use_empty())
+      op->erase();
+  // A result of a type that nobody registered is what it turns out to be.
+  if (!function.isExternal() && function.getBody().hasOneBlock()) {
+    SmallVector<Type> types(function.getResultTypes());
+    ValueRange returned = function.getBody().front().getTerminator()->getOperands();
+    for (auto [type, value] : llvm::zip(types, returned))
+      if (isa<OpaqueType>(type))
+        type = value.getType();
+    function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+  }
+  // What is returned may know more or fewer of its extents than was declared.
+  WalkResult walk = function.walk([&](func::ReturnOp op) {
+    for (auto [operand, type] : llvm::zip(op->getOpOperands(), function.getResultTypes())) {
+      if (operand.get().getType() == type)
+        continue;
+      if (!tensor::CastOp::areCastCompatible(operand.get().getType(), type)) {
+        op.emitError() << "result " << operand.getOperandNumber() << " is " << operand.get().getType()
+                       << ", declared is " << type;
+        return WalkResult::interrupt();
+      }
+      OpBuilder b(op);
+      operand.set(tensor::CastOp::create(b, op.getLoc(), type, operand.get()));
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}

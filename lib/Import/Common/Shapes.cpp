@@ -1,0 +1,283 @@
+//===- Shapes.cpp - Ops that move elements and compute nothing ----------------===//
+#include "saccade/Import/Common/Shapes.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Elements.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::door;
+
+//===- Arithmetic on extents ----------------------------------------------===//
+
+OpFoldResult door::addExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+  AffineExpr s0, s1;
+  bindSymbols(b.getContext(), s0, s1);
+  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 + s1, {x, y});
+}
+
+OpFoldResult door::subtractExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+  AffineExpr s0, s1;
+  bindSymbols(b.getContext(), s0, s1);
+  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 - s1, {x, y});
+}
+
+OpFoldResult door::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> factors) {
+  OpFoldResult product = b.getIndexAttr(1);
+  AffineExpr s0, s1;
+  bindSymbols(b.getContext(), s0, s1);
+  for (OpFoldResult each : factors)
+    product = affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 * s1, {product, each});
+  return product;
+}
+
+OpFoldResult door::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+  AffineExpr s0, s1;
+  bindSymbols(b.getContext(), s0, s1);
+  return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0.floorDiv(s1), {x, y});
+}
+
+//===- Reshapes -----------------------------------------------------------===//
+
+static std::optional<int64_t> staticProduct(ArrayRef<OpFoldResult> extents) {
+  int64_t product = 1;
+  for (OpFoldResult each : extents) {
+    std::optional<int64_t> extent = getConstantIntValue(each);
+    if (!extent || llvm::MulOverflow(product, *extent, product))
+      return std::nullopt;
+  }
+  return product;
+}
+
+/// Whether two groups of dimensions have as many elements as far as one can tell: the same dynamic extents, and equal
+/// products of the static ones.
+static bool holdAsMany(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
+  SmallVector<OpFoldResult> fromStatic, toStatic;
+  SmallVector<Value> fromDynamic, toDynamic;
+  auto split = [](ArrayRef<OpFoldResult> all, auto &fixed, auto &dynamic) {
+    for (OpFoldResult each : all) {
+      if (auto value = dyn_cast<Value>(each))
+        dynamic.push_back(value);
+      else
+        fixed.push_back(each);
+    }
+  };
+  split(from, fromStatic, fromDynamic);
+  split(to, toStatic, toDynamic);
+  auto isLess = [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); };
+  llvm::sort(fromDynamic, isLess);
+  llvm::sort(toDynamic, isLess);
+  return fromDynamic == toDynamic && staticProduct(fromStatic) == staticProduct(toStatic);
+}
+
+namespace {
+/// Dimensions of a tensor and those of its reshape that hold the same elements.
+struct Group {
+  SmallVector<int64_t, 2> from, to;
+};
+} // namespace
+
+/// Cuts both shapes into the smallest groups from the front that can be told to hold as many; what cannot be told is
+/// one group. Each group has a dimension on both sides.
+static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
+  SmallVector<Group> groups;
+  size_t i = 0, j = 0;
+  while (i < from.size() && j < to.size()) {
+    size_t m = 1, n = 1;
+    bool found = false;
+    // The smallest pair first: by their sum, then by the number on the left.
+    for (size_t sum = 2; !found && sum <= from.size() - i + to.size() - j; ++sum)
+      for (m = 1; !found && m < sum && m <= from.size() - i; ++m) {
+        n = sum - m;
+        if (n > to.size() - j)
+          continue;
+        found = holdAsMany(from.slice(i, m), to.slice(j, n));
+        if (found)
+          break;
+      }
+    if (!found) {
+      m = from.size() - i;
+      n = to.size() - j;
+    }
+    Group group;
+    for (size_t k = 0; k < m; ++k)
+      group.from.push_back(i + k);
+    for (size_t k = 0; k < n; ++k)
+      group.to.push_back(j + k);
+    groups.push_back(std::move(group));
+    i += m;
+    j += n;
+  }
+  // Dimensions of extent 1 may be left at the end.
+  for (; i < from.size() && !groups.empty(); ++i)
+    groups.back().from.push_back(i);
+  for (; j < to.size() && !groups.empty(); ++j)
+    groups.back().to.push_back(j);
+  return groups;
+}
+
+Value door::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  RankedTensorType wanted = typeOf(extents, type.getElementType());
+  if (type == wanted && type.hasStaticShape())
+    return tensor;
+  if (wanted.hasStaticShape())
+    if (std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor))
+      return fromElements(b, wanted, *elements);
+  if (type.getRank() == 0)
+    return tensor::ExpandShapeOp::create(b, wanted, tensor, ArrayRef<ReassociationIndices>(), extents);
+  if (extents.empty())
+    return tensor::CollapseShapeOp::create(b, tensor, ArrayRef<ReassociationIndices>());
+  // Each group is joined, then cut.
+  SmallVector<ReassociationIndices> collapsed, expanded;
+  SmallVector<int64_t> shape;
+  for (const Group &group : matchDimensions(extentsOf(b, tensor), extents)) {
+    collapsed.emplace_back(group.from.begin(), group.from.end());
+    expanded.emplace_back(group.to.begin(), group.to.end());
+    auto parts = llvm::map_to_vector(group.to, [&](int64_t dim) { return extents[dim]; });
+    shape.push_back(staticProduct(parts).value_or(ShapedType::kDynamic));
+  }
+  Value joined = tensor;
+  if (static_cast<int64_t>(collapsed.size()) != type.getRank())
+    joined = tensor::CollapseShapeOp::create(b, joined, collapsed);
+  // The new extents may say more or less than the old ones.
+  auto refined = RankedTensorType::get(shape, type.getElementType());
+  if (joined.getType() != refined)
+    joined = tensor::CastOp::create(b, refined, joined);
+  if (expanded.size() == extents.size())
+    return joined;
+  return tensor::ExpandShapeOp::create(b, wanted, joined, expanded, extents);
+}
+
+Value door::squeeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
+  Extents extents;
+  for (auto [i, extent] : llvm::enumerate(extentsOf(b, tensor)))
+    if (!llvm::is_contained(dims, static_cast<int64_t>(i)))
+      extents.push_back(extent);
+  return reshape(b, tensor, extents);
+}
+
+Value door::unsqueeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
+  Extents extents = extentsOf(b, tensor);
+  for (int64_t dim : dims)
+    extents.insert(extents.begin() + dim, b.getIndexAttr(1));
+  return reshape(b, tensor, extents);
+}
+
+//===- Permuted and partial tensors -----------------------------------------===//
+
+Value door::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> permutation) {
+  if (llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size())))
+    return tensor;
+  Extents extents = extentsOf(b, tensor);
+  auto permuted = llvm::map_to_vector(permutation, [&](int64_t dim) { return extents[dim]; });
+  Value empty = tensor::EmptyOp::create(b, permuted, getElementTypeOrSelf(tensor.getType()));
+  return linalg::TransposeOp::create(b, tensor, empty, permutation).getResult()[0];
+}
+
+Value door::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
+                  ArrayRef<int64_t> steps) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  auto areStatic = [](ArrayRef<OpFoldResult> values) {
+    return llvm::all_of(values, [](OpFoldResult each) { return getConstantIntValue(each).has_value(); });
+  };
+  RankedTensorType wanted = typeOf(sizes, type.getElementType());
+  std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor);
+  if (elements && areStatic(offsets) && areStatic(sizes)) {
+    SmallVector<OpFoldResult> chosen;
+    SmallVector<int64_t> strides = computeStrides(wanted.getShape()), from = computeStrides(type.getShape());
+    for (int64_t i = 0; i < wanted.getNumElements(); ++i) {
+      SmallVector<int64_t> position = delinearize(i, strides);
+      for (auto [each, offset, step] : llvm::zip(position, offsets, steps))
+        each = *getConstantIntValue(offset) + each * step;
+      chosen.push_back((*elements)[linearize(position, from)]);
+    }
+    return fromElements(b, wanted, chosen);
+  }
+  // Nothing begins behind the end.
+  if (llvm::is_contained(wanted.getShape(), 0))
+    return tensor::EmptyOp::create(b, sizes, type.getElementType());
+  if (llvm::all_of(steps, [](int64_t step) { return step > 0; })) {
+    auto strides = llvm::map_to_vector(steps, [&](int64_t step) -> OpFoldResult { return b.getIndexAttr(step); });
+    return tensor::ExtractSliceOp::create(b, tensor, offsets, sizes, strides);
+  }
+  // Backwards there is no view.
+  return generate(b, sizes, {}, type.getElementType(), [&](OpBuilder &nested, Location loc, ValueRange at) {
+    SmallVector<Value> position;
+    for (auto [i, offset, step] : llvm::zip(at, offsets, steps)) {
+      Value first = getValueOrCreateConstantIndexOp(nested, loc, offset);
+      Value distance = mul(nested, loc, i, arith::ConstantIndexOp::create(nested, loc, step));
+      position.push_back(add(nested, loc, first, distance));
+    }
+    return tensor::ExtractOp::create(nested, loc, tensor, position).getResult();
+  });
+}
+
+Value door::pick(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, int64_t index) {
+  Extents sizes = extentsOf(b, tensor);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  offsets[axis] = b.getIndexAttr(index);
+  sizes[axis] = b.getIndexAttr(1);
+  SmallVector<int64_t> steps(sizes.size(), 1);
+  return squeeze(b, slice(b, tensor, offsets, sizes, steps), axis);
+}
+
+Value door::concat(ImplicitLocOpBuilder &b, ValueRange tensors, int64_t dim) {
+  SmallVector<Value> parts = llvm::filter_to_vector(
+      tensors, [&](Value each) { return cast<RankedTensorType>(each.getType()).getDimSize(dim) != 0; });
+  if (parts.empty())
+    return tensors.front();
+  if (parts.size() == 1)
+    return parts.front();
+  // Small vectors are joined element by element: shapes are made so.
+  SmallVector<OpFoldResult> all;
+  bool isKnown = llvm::all_of(parts, [&](Value each) {
+    std::optional<SmallVector<OpFoldResult>> elements = elementsOf(each);
+    if (!elements || cast<RankedTensorType>(each.getType()).getRank() != 1)
+      return false;
+    all.append(*elements);
+    return true;
+  });
+  Type element = getElementTypeOrSelf(parts.front().getType());
+  if (isKnown && static_cast<int64_t>(all.size()) <= maxElements)
+    return fromElements(b, RankedTensorType::get(all.size(), element), all);
+  return tensor::ConcatOp::create(b, dim, parts);
+}
+
+Value door::broadcastTo(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
+  RankedTensorType wanted = typeOf(extents, getElementTypeOrSelf(tensor.getType()));
+  if (tensor.getType() == wanted && wanted.hasStaticShape())
+    return tensor;
+  SmallVector<Value> inputs = {tensor};
+  return generate(b, extents, inputs, wanted.getElementType(),
+                  [](OpBuilder &, Location, ValueRange arguments) { return arguments.back(); });
+}
+
+Value door::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> behind,
+                Value value) {
+  Extents extents = extentsOf(b, tensor), result;
+  for (auto [extent, low, high] : llvm::zip(extents, before, behind))
+    result.push_back(addExtents(b, addExtents(b, extent, low), high));
+  if (llvm::any_of(extents, [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
+    return splat(b, result, value);
+  // What is read is always inside, and chosen only where it belongs.
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange at) {
+    Value isInside = arith::ConstantIntOp::create(nested, loc, 1, 1),
+          zero = arith::ConstantIndexOp::create(nested, loc, 0);
+    Value one = arith::ConstantIndexOp::create(nested, loc, 1);
+    SmallVector<Value> position;
+    for (auto [i, low, extent] : llvm::zip(at, before, extents)) {
+      Value own = sub(nested, loc, i, getValueOrCreateConstantIndexOp(nested, loc, low));
+      Value size = getValueOrCreateConstantIndexOp(nested, loc, extent);
+      using Predicate = arith::CmpIPredicate;
+      Value isIn = nested.createOrFold<arith::AndIOp>(loc, compare(nested, loc, Predicate::sge, own, zero),
+                                                      compare(nested, loc, Predicate::slt, own, size));
+      isInside = nested.createOrFold<arith::AndIOp>(loc, isInside, isIn);
+      Value last = sub(nested, loc, size, one);
+      position.push_back(maximum(nested, loc, zero, minimum(nested, loc, own, last)));
+    }
+    Value element = tensor::ExtractOp::create(nested, loc, tensor, position);
+    return select(nested, loc, isInside, element, value);
+  };
+  return generate(b, result, {}, getElementTypeOrSelf(tensor.getType()), body);
+}

@@ -1,0 +1,216 @@
+//===- Structured.cpp - Elementwise ops, broadcasting, look-ups ---------------===//
+#include "saccade/Import/Common/Structured.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Elements.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::door;
+
+/// The extent as the op that makes the tensor was given it, so that equal ones are one value; else asked of the tensor,
+/// once.
+static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (!type.isDynamicDim(dim))
+    return b.getIndexAttr(type.getDimSize(dim));
+  Operation *op = tensor.getDefiningOp();
+  if (auto structured = dyn_cast_or_null<DestinationStyleOpInterface>(op))
+    return extentOf(b, structured.getTiedOpOperand(cast<OpResult>(tensor))->get(), dim);
+  if (auto empty = dyn_cast_or_null<tensor::EmptyOp>(op))
+    return empty.getMixedSizes()[dim];
+  if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op))
+    return expand.getMixedOutputShape()[dim];
+  if (auto cast = dyn_cast_or_null<tensor::CastOp>(op); cast && isa<RankedTensorType>(cast.getSource().getType()))
+    return extentOf(b, cast.getSource(), dim);
+  if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op);
+      slice && slice.getSourceType().getRank() == type.getRank())
+    return slice.getMixedSizes()[dim];
+  if (auto concat = dyn_cast_or_null<tensor::ConcatOp>(op); concat && static_cast<int64_t>(concat.getDim()) != dim)
+    return extentOf(b, concat.getInputs().front(), dim);
+  if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op))
+    if (ReassociationIndices group = collapse.getReassociationIndices()[dim]; group.size() == 1)
+      return extentOf(b, collapse.getSrc(), group.front());
+  // One that has been asked for before.
+  Block *block = b.getInsertionBlock();
+  for (Operation *user : tensor.getUsers()) {
+    auto known = dyn_cast<tensor::DimOp>(user);
+    if (!known || known->getBlock() != block || known.getConstantIndex() != dim)
+      continue;
+    if (b.getInsertionPoint() == block->end() || known->isBeforeInBlock(&*b.getInsertionPoint()))
+      return known.getResult();
+  }
+  return tensor::DimOp::create(b, tensor, dim).getResult();
+}
+
+Extents door::extentsOf(ImplicitLocOpBuilder &b, Value tensor) {
+  int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
+  return llvm::map_to_vector(llvm::seq<int64_t>(0, rank), [&](int64_t dim) { return extentOf(b, tensor, dim); });
+}
+
+RankedTensorType door::typeOf(ArrayRef<OpFoldResult> extents, Type element) {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamic;
+  dispatchIndexOpFoldResults(extents, dynamic, shape);
+  return RankedTensorType::get(shape, element);
+}
+
+static Value makeEmpty(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Type element) {
+  return tensor::EmptyOp::create(b, extents, element);
+}
+
+Value door::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Value value) {
+  Value empty = makeEmpty(b, extents, value.getType());
+  return linalg::FillOp::create(b, value, empty).getResult(0);
+}
+
+Value door::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Type element, double value) {
+  return splat(b, extents, makeNumber(b, b.getLoc(), element, value));
+}
+
+//===- Broadcasting -------------------------------------------------------===//
+
+static bool isOne(OpFoldResult extent) { return isConstantIntValue(extent, 1); }
+
+FailureOr<Extents> door::broadcastExtents(ImplicitLocOpBuilder &b, ArrayRef<Extents> shapes) {
+  size_t rank = 0;
+  for (const Extents &shape : shapes)
+    rank = std::max(rank, shape.size());
+  Extents result(rank, b.getIndexAttr(1));
+  for (const Extents &shape : shapes)
+    for (auto [i, extent] : llvm::enumerate(shape)) {
+      OpFoldResult &wanted = result[rank - shape.size() + i];
+      if (isOne(extent))
+        continue;
+      std::optional<int64_t> one = getConstantIntValue(wanted), other = getConstantIntValue(extent);
+      if (one && other && *one != 1 && *one != *other)
+        return failure();
+      // What is static says more than what is not.
+      if (isOne(wanted) || (!one && other))
+        wanted = extent;
+    }
+  return result;
+}
+
+/// From the loops over `extents` to the dimensions of an input that broadcasts to them.
+static AffineMap broadcastMap(OpBuilder &b, RankedTensorType input, ArrayRef<OpFoldResult> extents) {
+  SmallVector<AffineExpr> expressions;
+  int64_t skipped = extents.size() - input.getRank();
+  for (int64_t i = 0; i < input.getRank(); ++i) {
+    bool stretches = input.getDimSize(i) == 1 && !isOne(extents[skipped + i]);
+    expressions.push_back(stretches ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(skipped + i));
+  }
+  return AffineMap::get(extents.size(), 0, expressions, b.getContext());
+}
+
+/// The result element by element, where all elements of inputs are known.
+static Value evaluateElements(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
+                              bool withPositions, ScalarBuilder body) {
+  RankedTensorType type = typeOf(extents, element);
+  if (!type.hasStaticShape() || type.getNumElements() > maxElements)
+    return nullptr;
+  SmallVector<SmallVector<OpFoldResult>> known;
+  for (Value input : inputs) {
+    std::optional<SmallVector<OpFoldResult>> elements = elementsOf(input);
+    if (!elements)
+      return nullptr;
+    known.push_back(std::move(*elements));
+  }
+  SmallVector<OpFoldResult> results;
+  SmallVector<int64_t> strides = computeStrides(type.getShape());
+  for (int64_t i = 0; i < type.getNumElements(); ++i) {
+    SmallVector<int64_t> position = delinearize(i, strides);
+    SmallVector<Value> arguments;
+    if (withPositions)
+      for (int64_t each : position)
+        arguments.push_back(arith::ConstantIndexOp::create(b, each));
+    for (auto [input, elements] : llvm::zip(inputs, known)) {
+      auto inputType = cast<RankedTensorType>(input.getType());
+      SmallVector<int64_t> at = broadcastMap(b, inputType, extents).compose(position);
+      arguments.push_back(toValue(b, elements[linearize(at, computeStrides(inputType.getShape()))]));
+    }
+    results.push_back(getAsOpFoldResult(body(b, b.getLoc(), arguments)));
+  }
+  return fromElements(b, type, results);
+}
+
+static Value loopOver(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
+                      bool withPositions, ScalarBuilder body) {
+  if (Value known = evaluateElements(b, extents, inputs, element, withPositions, body))
+    return known;
+  int64_t rank = extents.size();
+  SmallVector<AffineMap> maps;
+  for (Value input : inputs)
+    maps.push_back(broadcastMap(b, cast<RankedTensorType>(input.getType()), extents));
+  maps.push_back(b.getMultiDimIdentityMap(rank));
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  Value empty = makeEmpty(b, extents, element);
+  return linalg::GenericOp::create(b, TypeRange{empty.getType()}, inputs, ValueRange{empty}, maps, iterators,
+                                   [&](OpBuilder &nested, Location loc, ValueRange arguments) {
+                                     SmallVector<Value> all;
+                                     for (int64_t i = 0; withPositions && i < rank; ++i)
+                                       all.push_back(linalg::IndexOp::create(nested, loc, i));
+                                     llvm::append_range(all, arguments.drop_back());
+                                     linalg::YieldOp::create(nested, loc, body(nested, loc, all));
+                                   })
+      .getResult(0);
+}
+
+Value door::elementwise(ImplicitLocOpBuilder &b, ValueRange inputs, Type element, ScalarBuilder body) {
+  SmallVector<Extents> shapes;
+  for (Value input : inputs)
+    shapes.push_back(extentsOf(b, input));
+  FailureOr<Extents> extents = broadcastExtents(b, shapes);
+  assert(succeeded(extents) && "shapes must have been checked");
+  return loopOver(b, *extents, inputs, element, /*withPositions=*/false, body);
+}
+
+Value door::generate(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
+                     ScalarBuilder body) {
+  return loopOver(b, extents, inputs, element, /*withPositions=*/true, body);
+}
+
+Value door::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
+  if (getElementTypeOrSelf(tensor.getType()) == element)
+    return tensor;
+  return elementwise(b, tensor, element, [&](OpBuilder &nested, Location loc, ValueRange inputs) {
+    return convert(nested, loc, inputs[0], element);
+  });
+}
+
+Value door::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t axis) {
+  auto type = cast<RankedTensorType>(table.getType());
+  Extents extents = extentsOf(b, table), from = extentsOf(b, indices);
+  int64_t depth = from.size();
+  Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(), extents[axis]);
+  Extents result(extents);
+  result.erase(result.begin() + axis);
+  result.insert(result.begin() + axis, from.begin(), from.end());
+
+  // The indices take part as an input that does not vary along the table's other dimensions.
+  SmallVector<AffineExpr> dims;
+  for (int64_t i = 0; i < depth; ++i)
+    dims.push_back(b.getAffineDimExpr(axis + i));
+  AffineMap maps[] = {AffineMap::get(result.size(), 0, dims, b.getContext()), b.getMultiDimIdentityMap(result.size())};
+  SmallVector<utils::IteratorType> iterators(result.size(), utils::IteratorType::parallel);
+  Value empty = makeEmpty(b, result, type.getElementType());
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange arguments) {
+    Value index = convert(nested, loc, arguments[0], nested.getIndexType());
+    Value zero = arith::ConstantIndexOp::create(nested, loc, 0), one = arith::ConstantIndexOp::create(nested, loc, 1);
+    Value isNegative = compare(nested, loc, arith::CmpIPredicate::slt, index, zero);
+    index = select(nested, loc, isNegative, add(nested, loc, index, size), index);
+    Value last = sub(nested, loc, size, one);
+    index = maximum(nested, loc, zero, minimum(nested, loc, last, index));
+    SmallVector<Value> position;
+    for (int64_t i = 0; i < type.getRank(); ++i) {
+      if (i == axis)
+        position.push_back(index);
+      else
+        position.push_back(linalg::IndexOp::create(nested, loc, i < axis ? i : i + depth - 1));
+    }
+    Value element = tensor::ExtractOp::create(nested, loc, table, position);
+    linalg::YieldOp::create(nested, loc, element);
+  };
+  return linalg::GenericOp::create(b, TypeRange{empty.getType()}, ValueRange{indices}, ValueRange{empty}, maps,
+                                   iterators, body)
+      .getResult(0);
+}

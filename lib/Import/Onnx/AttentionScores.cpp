@@ -1,0 +1,129 @@
+//===- AttentionScores.cpp - What ONNX's Attention does to a score ------------===//
+#include "AttentionScores.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+
+void AttentionScores::capture(OpFoldResult size) {
+  if (auto value = dyn_cast<Value>(size); value && !llvm::is_contained(captures, value))
+    captures.push_back(value);
+}
+
+LogicalResult AttentionScores::init(DoorOp &op, OpFoldResult queries, OpFoldResult past) {
+  queryLength = queries;
+  pastLength = past;
+  isCausal = op.integer("is_causal", 0) != 0;
+  softcap = op.number("softcap", 0);
+  if (opsetOf(op) >= 25) {
+    left = op.integer("left_window_size", -1);
+    right = op.integer("right_window_size", -1);
+  }
+  if (left < -1 || right < -1)
+    return op.error() << "a window of " << left << " keys before and " << right << " behind, wanted -1 or more";
+  if (Value given = op.operand(3)) {
+    auto type = cast<RankedTensorType>(given.getType());
+    if (type.getRank() < 1 || type.getRank() > 4)
+      return op.error() << "the mask is " << type << ", wanted 1 to 4 dimensions";
+    isBias = isa<FloatType>(type.getElementType());
+    if (!isBias && !type.getElementType().isInteger(1))
+      return op.error() << "the mask has elements of " << type.getElementType() << ", wanted bool or floating point";
+    mask = captures.size();
+    captures.push_back(given);
+    maskLength = door::extentsOf(op.builder(), given).back();
+    capture(maskLength);
+  }
+  if (Value given = op.operand(6)) {
+    auto type = cast<RankedTensorType>(given.getType());
+    if (type.getRank() != 1 || !type.getElementType().isInteger(64))
+      return op.error() << "nonpad_kv_seqlen is " << type << ", wanted one i64 a batch";
+    if (op.operand(4))
+      return op.error() << "nonpad_kv_seqlen and past_key exclude each other";
+    lengths = captures.size();
+    captures.push_back(given);
+  }
+  if (isCausal || left >= 0 || right >= 0) {
+    if (lengths >= 0)
+      capture(queryLength);
+    else
+      capture(pastLength);
+  }
+  return success();
+}
+
+Value AttentionScores::extent(OpBuilder &b, Location loc, OpFoldResult size, ValueRange inside) const {
+  if (auto value = dyn_cast<Value>(size))
+    return inside[std::distance(captures.begin(), llvm::find(captures, value))];
+  return getValueOrCreateConstantIndexOp(b, loc, size);
+}
+
+/// The mask's element for a pair, its dimensions aligned at the last; keys behind its end have that of the last one.
+Value AttentionScores::element(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+  auto type = cast<RankedTensorType>(captures[mask].getType());
+  SmallVector<Value> position(at.drop_front(4 - type.getRank()));
+  for (int64_t i = 0; i < type.getRank(); ++i)
+    if (type.getDimSize(i) == 1)
+      position[i] = arith::ConstantIndexOp::create(b, loc, 0);
+  if (type.getShape().back() != 1) {
+    Value last = door::sub(b, loc, extent(b, loc, maskLength, inside), arith::ConstantIndexOp::create(b, loc, 1));
+    position.back() = door::minimum(b, loc, position.back(), last);
+  }
+  return tensor::ExtractOp::create(b, loc, inside[mask], position);
+}
+
+Value AttentionScores::offset(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+  if (lengths < 0)
+    return extent(b, loc, pastLength, inside);
+  Value length = tensor::ExtractOp::create(b, loc, inside[lengths], at[0]);
+  length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+  return door::sub(b, loc, length, extent(b, loc, queryLength, inside));
+}
+
+Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
+  using Predicate = arith::CmpIPredicate;
+  Value visible;
+  auto require = [&](Value condition) {
+    visible = visible ? b.createOrFold<arith::AndIOp>(loc, visible, condition) : condition;
+  };
+  if (isCausal || left >= 0 || right >= 0) {
+    Value own = door::add(b, loc, at[2], offset(b, loc, at, inside));
+    if (isCausal)
+      require(door::compare(b, loc, Predicate::sle, at[3], own));
+    if (left >= 0) {
+      Value first = door::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, left));
+      require(door::compare(b, loc, Predicate::sge, at[3], first));
+    }
+    if (right >= 0) {
+      Value last = door::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, right));
+      require(door::compare(b, loc, Predicate::sle, at[3], last));
+    }
+  }
+  if (mask >= 0) {
+    // A mask that is too short hides the rest; one of a single column is for all keys.
+    if (!isConstantIntValue(maskLength, 1))
+      require(door::compare(b, loc, Predicate::slt, at[3], extent(b, loc, maskLength, inside)));
+    Value given = element(b, loc, at, inside);
+    if (isBias) {
+      Value hidden = arith::ConstantOp::create(b, loc, door::extremeAttr(given.getType(), /*largest=*/false));
+      given = door::compare(b, loc, Predicate::ne, given, hidden);
+    }
+    require(given);
+  }
+  return visible ? visible : arith::ConstantIntOp::create(b, loc, 1, 1);
+}
+
+Value AttentionScores::capped(OpBuilder &b, Location loc, Value score) const {
+  if (softcap <= 0)
+    return score;
+  Value cap = door::makeNumber(b, loc, score.getType(), softcap);
+  Value ratio = door::div(b, loc, score, cap);
+  return door::mul(b, loc, math::TanhOp::create(b, loc, ratio), cap);
+}
+
+Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, ValueRange at, ValueRange inside) const {
+  if (!isBias)
+    return score;
+  return door::add(b, loc, score, door::convert(b, loc, element(b, loc, at, inside), score.getType()));
+}

@@ -1,0 +1,97 @@
+//===- Control.cpp - ONNX's operators with subgraphs that are run -------------===//
+//
+// Programs have no loops and branches over tensors. A branch is taken here where its condition is known; a scan of a
+// known, small number of steps is written out.
+//
+//===----------------------------------------------------------------------===//
+#include "Onnx.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+using door::Extents;
+
+/// More steps would make a program that takes too long to compile.
+static constexpr int64_t maxSteps = 64;
+
+static LogicalResult translateIf(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  std::optional<SmallVector<int64_t>> condition = door::constantIntegers(op.operand(0));
+  if (!condition || condition->size() != 1)
+    return op.error() << "the condition must be constant: branches over tensors are not supported";
+  StringRef wanted = condition->front() ? "then_branch" : "else_branch";
+  auto names = op.getOperation()->getAttrOfType<ArrayAttr>("regions");
+  for (auto [i, region] : llvm::enumerate(op.getOperation()->getRegions()))
+    if (names && i < names.size() && names[i] == StringAttr::get(names.getContext(), wanted))
+      return op.inlineRegion(region, {}, results);
+  return op.error() << "there is no " << wanted;
+}
+
+/// States, then tensors of which each step gets one element along an axis; states, then one element each of further
+/// results.
+static LogicalResult translateScan(DoorOp &op, Values &results) {
+  ImplicitLocOpBuilder &b = op.builder();
+  int64_t scanned = op.integer("num_scan_inputs", 0), inputs = op.numOperands(), states = inputs - scanned;
+  if (op.getOperation()->getNumRegions() != 1 || scanned < 1 || states < 0 ||
+      llvm::is_contained(op.operands(), Value()) || static_cast<int64_t>(op.operands().size()) != inputs)
+    return op.error() << "found " << scanned << " scanned of " << inputs << " inputs and "
+                      << op.getOperation()->getNumRegions() << " subgraphs";
+  auto directions = [&](StringRef name, size_t count) {
+    SmallVector<int64_t> given = op.integers(name).value_or(SmallVector<int64_t>());
+    given.resize(count, 0);
+    return given;
+  };
+  SmallVector<int64_t> axes = directions("scan_input_axes", scanned),
+                       backwards = directions("scan_input_directions", scanned);
+  int64_t steps = -1;
+  for (int64_t i = 0; i < scanned; ++i) {
+    auto type = cast<RankedTensorType>(op.operand(states + i).getType());
+    FailureOr<int64_t> axis = resolveAxis(op, axes[i], type.getRank());
+    if (failed(axis))
+      return failure();
+    axes[i] = *axis;
+    int64_t extent = type.getDimSize(*axis);
+    if (ShapedType::isDynamic(extent) || extent < 1 || extent > maxSteps || (steps >= 0 && extent != steps))
+      return op.error() << "dimension " << *axis << " of " << type << " is scanned, wanted one static extent of 1 to "
+                        << maxSteps;
+    steps = extent;
+  }
+
+  SmallVector<Value> state(op.operands());
+  state.truncate(states);
+  SmallVector<SmallVector<Value>> made(std::max<int64_t>(0, op.getOperation()->getNumResults() - states));
+  for (int64_t step = 0; step < steps; ++step) {
+    SmallVector<Value> arguments = state, given;
+    for (int64_t i = 0; i < scanned; ++i)
+      arguments.push_back(door::pick(b, op.operand(states + i), axes[i], backwards[i] ? steps - 1 - step : step));
+    if (failed(op.inlineRegion(op.getOperation()->getRegion(0), arguments, given)))
+      return failure();
+    if (given.size() != states + made.size() ||
+        !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
+      return op.error() << "the subgraph gives " << given.size() << " results, wanted " << states + made.size();
+    state.assign(given.begin(), given.begin() + states);
+    for (auto [all, each] : llvm::zip(made, ArrayRef(given).drop_front(states)))
+      all.push_back(each);
+  }
+  llvm::append_range(results, state);
+  SmallVector<int64_t> outputAxes = directions("scan_output_axes", made.size());
+  SmallVector<int64_t> reversed = directions("scan_output_directions", made.size());
+  for (auto [all, given, isReversed] : llvm::zip(made, outputAxes, reversed)) {
+    FailureOr<int64_t> axis = resolveAxis(op, given, rankOf(all.front()) + 1);
+    if (failed(axis))
+      return failure();
+    SmallVector<Value> parts;
+    for (Value each : all)
+      parts.push_back(door::unsqueeze(b, each, {*axis}));
+    if (isReversed)
+      std::reverse(parts.begin(), parts.end());
+    results.push_back(door::concat(b, parts, *axis));
+  }
+  return success();
+}
+
+void onnx::addControl(door::Door &door) {
+  door.translators["If"] = translateIf;
+  door.translators["Scan"] = translateScan;
+}

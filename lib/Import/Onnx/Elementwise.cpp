@@ -1,0 +1,334 @@
+//===- Elementwise.cpp - ONNX's operators on elements -------------------------===//
+#include "Onnx.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringSet.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+
+namespace {
+
+/// What an operator makes of the elements of its inputs.
+using OnElements = Value (*)(DoorOp &op, OpBuilder &b, Location loc, ValueRange x);
+
+struct Elementwise {
+  unsigned least, most;
+  bool isCondition; // the result is of i1
+  OnElements compute;
+};
+
+} // namespace
+
+static Value number(OpBuilder &b, Location loc, Value like, double value) {
+  return door::makeNumber(b, loc, like.getType(), value);
+}
+
+/// `RealOp` of a floating-point number.
+template <typename RealOp> static Value real(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return b.createOrFold<RealOp>(loc, x[0]);
+}
+
+template <arith::CmpIPredicate predicate> static Value compare(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::compare(b, loc, predicate, x[0], x[1]);
+}
+
+/// Two numbers at a time, from the left.
+template <Value (*combine)(OpBuilder &, Location, Value, Value)>
+static Value fold(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  Value result = x[0];
+  for (Value each : x.drop_front())
+    result = combine(b, loc, result, each);
+  return result;
+}
+
+template <typename BitOp> static Value bits(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return b.createOrFold<BitOp>(loc, x[0], x[1]);
+}
+
+static Value negate(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  if (isa<FloatType>(x[0].getType()))
+    return b.createOrFold<arith::NegFOp>(loc, x[0]);
+  return door::sub(b, loc, number(b, loc, x[0], 0), x[0]);
+}
+
+static Value absolute(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  if (isa<FloatType>(x[0].getType()))
+    return b.createOrFold<math::AbsFOp>(loc, x[0]);
+  return b.createOrFold<math::AbsIOp>(loc, x[0]);
+}
+
+static Value reciprocal(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::div(b, loc, number(b, loc, x[0], 1), x[0]);
+}
+
+static Value sigmoidOf(OpBuilder &b, Location loc, Value x) {
+  Value exp = b.createOrFold<math::ExpOp>(loc, b.createOrFold<arith::NegFOp>(loc, x));
+  Value one = number(b, loc, x, 1);
+  return door::div(b, loc, one, door::add(b, loc, one, exp));
+}
+static Value sigmoid(DoorOp &, OpBuilder &b, Location loc, ValueRange x) { return sigmoidOf(b, loc, x[0]); }
+
+static Value swish(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  Value alpha = number(b, loc, x[0], op.number("alpha", 1));
+  return door::mul(b, loc, x[0], sigmoidOf(b, loc, door::mul(b, loc, alpha, x[0])));
+}
+
+static Value relu(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::maximum(b, loc, x[0], number(b, loc, x[0], 0));
+}
+
+/// x where it is not negative, else `low`.
+static Value whereNegative(OpBuilder &b, Location loc, Value x, Value low) {
+  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, x, number(b, loc, x, 0));
+  return door::select(b, loc, isNegative, low, x);
+}
+
+static Value leakyRelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return whereNegative(b, loc, x[0], door::mul(b, loc, x[0], number(b, loc, x[0], op.number("alpha", 0.01))));
+}
+
+static Value elu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  Value low = door::mul(b, loc, number(b, loc, x[0], op.number("alpha", 1)), b.createOrFold<math::ExpM1Op>(loc, x[0]));
+  return whereNegative(b, loc, x[0], low);
+}
+
+/// log(1 + e^x) as max(x, 0) + log1p(e^−|x|), which does not overflow.
+static Value softplus(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  Value distance = b.createOrFold<arith::NegFOp>(loc, b.createOrFold<math::AbsFOp>(loc, x[0]));
+  Value rest = b.createOrFold<math::Log1pOp>(loc, b.createOrFold<math::ExpOp>(loc, distance));
+  return door::add(b, loc, door::maximum(b, loc, x[0], number(b, loc, x[0], 0)), rest);
+}
+
+/// x/2 (1 + erf(x/√2)), or Hendrycks and Gimpel's approximation of it by tanh.
+static Value gelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange inputs) {
+  Value x = inputs[0], inner;
+  auto times = [&](double factor, Value value) { return door::mul(b, loc, number(b, loc, x, factor), value); };
+  if (op.text("approximate", "none") == "tanh") {
+    Value cube = door::mul(b, loc, x, door::mul(b, loc, x, x));
+    Value sum = door::add(b, loc, x, times(0.044715, cube));
+    inner = b.createOrFold<math::TanhOp>(loc, times(std::sqrt(2 / M_PI), sum));
+  } else {
+    inner = b.createOrFold<math::ErfOp>(loc, times(M_SQRT1_2, x));
+  }
+  return door::mul(b, loc, times(0.5, x), door::add(b, loc, number(b, loc, x, 1), inner));
+}
+
+static Value sign(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  Value zero = number(b, loc, x[0], 0);
+  Value isLess = door::compare(b, loc, arith::CmpIPredicate::slt, x[0], zero);
+  Value isMore = door::compare(b, loc, arith::CmpIPredicate::sgt, x[0], zero);
+  Value upper = door::select(b, loc, isMore, number(b, loc, x[0], 1), x[0]);
+  return door::select(b, loc, isLess, number(b, loc, x[0], -1), upper);
+}
+
+static Value logicalNot(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return b.createOrFold<arith::XOrIOp>(loc, x[0], number(b, loc, x[0], 1));
+}
+
+static Value isNaN(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x[0], x[0]);
+}
+
+static Value remainder(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return door::mod(b, loc, x[0], x[1], /*truncated=*/op.integer("fmod", 0) != 0);
+}
+
+static Value where(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::select(b, loc, x[0], x[1], x[2]);
+}
+
+/// Exponents that models write become what they mean.
+static Value power(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  Type type = x[0].getType();
+  if (!isa<FloatType>(type)) {
+    Value base = door::convert(b, loc, x[0], b.getF64Type()), exponent = door::convert(b, loc, x[1], b.getF64Type());
+    return door::convert(b, loc, b.createOrFold<math::PowFOp>(loc, base, exponent), type);
+  }
+  return b.createOrFold<math::PowFOp>(loc, x[0], door::convert(b, loc, x[1], type));
+}
+
+//===- The operators ------------------------------------------------------===//
+
+static const llvm::StringMap<Elementwise> &getTable() {
+  using Predicate = arith::CmpIPredicate;
+  constexpr unsigned any = ~0u;
+  static const llvm::StringMap<Elementwise> table = {
+      {"Abs", {1, 1, false, absolute}},
+      {"Add", {2, 2, false, fold<door::add>}},
+      {"And", {2, 2, false, bits<arith::AndIOp>}},
+      {"BitwiseAnd", {2, 2, false, bits<arith::AndIOp>}},
+      {"BitwiseOr", {2, 2, false, bits<arith::OrIOp>}},
+      {"BitwiseXor", {2, 2, false, bits<arith::XOrIOp>}},
+      {"Ceil", {1, 1, false, real<math::CeilOp>}},
+      {"Cos", {1, 1, false, real<math::CosOp>}},
+      {"Div", {2, 2, false, fold<door::div>}},
+      {"Elu", {1, 1, false, elu}},
+      {"Equal", {2, 2, true, compare<Predicate::eq>}},
+      {"Erf", {1, 1, false, real<math::ErfOp>}},
+      {"Exp", {1, 1, false, real<math::ExpOp>}},
+      {"Floor", {1, 1, false, real<math::FloorOp>}},
+      {"Gelu", {1, 1, false, gelu}},
+      {"Greater", {2, 2, true, compare<Predicate::sgt>}},
+      {"GreaterOrEqual", {2, 2, true, compare<Predicate::sge>}},
+      {"IsNaN", {1, 1, true, isNaN}},
+      {"LeakyRelu", {1, 1, false, leakyRelu}},
+      {"Less", {2, 2, true, compare<Predicate::slt>}},
+      {"LessOrEqual", {2, 2, true, compare<Predicate::sle>}},
+      {"Log", {1, 1, false, real<math::LogOp>}},
+      {"Max", {1, any, false, fold<door::maximum>}},
+      {"Min", {1, any, false, fold<door::minimum>}},
+      {"Mod", {2, 2, false, remainder}},
+      {"Mul", {2, 2, false, fold<door::mul>}},
+      {"Neg", {1, 1, false, negate}},
+      {"Not", {1, 1, false, logicalNot}},
+      {"Or", {2, 2, false, bits<arith::OrIOp>}},
+      {"Reciprocal", {1, 1, false, reciprocal}},
+      {"Relu", {1, 1, false, relu}},
+      {"Round", {1, 1, false, real<math::RoundEvenOp>}},
+      {"Sigmoid", {1, 1, false, sigmoid}},
+      {"Sign", {1, 1, false, sign}},
+      {"Sin", {1, 1, false, real<math::SinOp>}},
+      {"Softplus", {1, 1, false, softplus}},
+      {"Sqrt", {1, 1, false, real<math::SqrtOp>}},
+      {"Sub", {2, 2, false, fold<door::sub>}},
+      {"Sum", {1, any, false, fold<door::add>}},
+      {"Swish", {1, 1, false, swish}},
+      {"Tanh", {1, 1, false, real<math::TanhOp>}},
+      {"Where", {3, 3, false, where}},
+      {"Xor", {2, 2, false, bits<arith::XOrIOp>}},
+  };
+  return table;
+}
+
+/// Refuses elements that the operator does not have: it may work on numbers, on conditions or on both.
+static LogicalResult verifyElements(DoorOp &op, const Elementwise &wanted) {
+  static const llvm::StringSet<> real = {"Ceil",    "Cos",   "Elu",       "Erf",  "Exp",        "Floor",
+                                         "Gelu",    "IsNaN", "LeakyRelu", "Log",  "Reciprocal", "Round",
+                                         "Sigmoid", "Sin",   "Softplus",  "Sqrt", "Swish",      "Tanh"};
+  static const llvm::StringSet<> logical = {"And", "Or", "Xor", "Not"};
+  auto inputs = op.operands();
+  StringRef name = op.getName();
+  // The condition of Where and the exponent of Pow may differ.
+  unsigned first = name == "Where" ? 1 : 0, last = name == "Pow" ? 1 : inputs.size();
+  for (unsigned i = first; i < last; ++i)
+    if (elementOf(inputs[i]) != elementOf(inputs[first]))
+      return op.error() << "input " << i << " has elements of " << elementOf(inputs[i]) << ", input " << first << " of "
+                        << elementOf(inputs[first]);
+  Type element = elementOf(inputs[0]);
+  bool isFlag = element.isInteger(1);
+  if (name == "Where" || logical.contains(name))
+    return isFlag ? success() : op.error() << "found elements of " << element << ", wanted bool";
+  if (real.contains(name) && !isa<FloatType>(element))
+    return op.error() << "found elements of " << element << ", wanted floating point";
+  if (isFlag && name != "Equal")
+    return op.error() << "found elements of bool, wanted numbers";
+  if (name.starts_with("Bitwise") && isa<FloatType>(element))
+    return op.error() << "found elements of " << element << ", wanted integers";
+  return success();
+}
+
+static LogicalResult translateElementwise(DoorOp &op, Values &results) {
+  const Elementwise &entry = getTable().find(op.getName())->second;
+  if (failed(requireOperands(op, entry.least, entry.most)))
+    return failure();
+  SmallVector<Value> inputs = op.operands();
+  if (llvm::is_contained(inputs, Value()))
+    return op.error() << "an input is missing";
+  if (failed(verifyElements(op, entry)) || failed(requireBroadcast(op, inputs)))
+    return failure();
+  Type element = entry.isCondition ? op.builder().getI1Type() : elementOf(inputs[op.getName() == "Where" ? 1 : 0]);
+  results.push_back(door::elementwise(op.builder(), inputs, element, [&](OpBuilder &b, Location loc, ValueRange x) {
+    return entry.compute(op, b, loc, x);
+  }));
+  return success();
+}
+
+/// The one number that all elements of a constant are.
+static std::optional<double> constantNumber(Value tensor) {
+  DenseFPElementsAttr constant;
+  if (!matchPattern(tensor, m_Constant(&constant)) || !constant.isSplat())
+    return std::nullopt;
+  APFloat value = constant.getSplatValue<APFloat>();
+  bool loses;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+  return value.convertToDouble();
+}
+
+static LogicalResult translatePow(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 2, 2)) || failed(requireBroadcast(op, op.operands())))
+    return failure();
+  std::optional<double> exponent = constantNumber(op.operand(1));
+  bool isReal = isa<FloatType>(elementOf(op.operand(0)));
+  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) -> Value {
+    if (isReal && exponent == 2.0)
+      return door::mul(b, loc, x[0], x[0]);
+    if (isReal && exponent == 3.0)
+      return door::mul(b, loc, x[0], door::mul(b, loc, x[0], x[0]));
+    if (isReal && exponent == 0.5)
+      return b.createOrFold<math::SqrtOp>(loc, x[0]);
+    return power(op, b, loc, x);
+  };
+  results.push_back(door::elementwise(op.builder(), op.operands(), elementOf(op.operand(0)), compute));
+  return success();
+}
+
+static LogicalResult translateCast(DoorOp &op, Values &results) {
+  bool isLike = op.getName() == "CastLike";
+  if (failed(requireOperands(op, isLike ? 2 : 1, isLike ? 2 : 1)))
+    return failure();
+  int64_t to = op.integer("to", 0);
+  Type element = isLike ? elementOf(op.operand(1)) : elementType(op.builder().getContext(), to);
+  if (!element)
+    return op.error() << "a cast to ONNX's data type " << to << " is not supported";
+  results.push_back(door::castElements(op.builder(), op.operand(0), element));
+  return success();
+}
+
+/// A bound that is missing does not bind.
+static LogicalResult translateClip(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 3)))
+    return failure();
+  Type element = elementOf(op.operand(0));
+  SmallVector<Value> inputs = {op.operand(0)};
+  for (unsigned i : {1u, 2u}) {
+    Value bound = op.operand(i);
+    auto attribute = op.getOperation()->getAttrOfType<FloatAttr>(i == 1 ? "min" : "max");
+    if (!bound && attribute)
+      bound = door::splat(op.builder(), {}, element, attribute.getValueAsDouble());
+    if (!bound)
+      bound = door::fromElements(op.builder(), RankedTensorType::get({}, element),
+                                 {door::extremeAttr(element, /*largest=*/i == 2)});
+    if (elementOf(bound) != element || rankOf(bound) != 0)
+      return op.error() << "bound " << bound.getType() << " is no single " << element;
+    inputs.push_back(bound);
+  }
+  results.push_back(door::elementwise(op.builder(), inputs, element, [](OpBuilder &b, Location loc, ValueRange x) {
+    return door::minimum(b, loc, x[2], door::maximum(b, loc, x[1], x[0]));
+  }));
+  return success();
+}
+
+/// What a node passes on unchanged. Dropout drops nothing where a model is only run.
+static LogicalResult translateIdentity(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 3)))
+    return failure();
+  if (Value training = op.operand(2)) {
+    std::optional<SmallVector<int64_t>> mode = door::constantIntegers(training);
+    if (!mode || mode->size() != 1 || mode->front() != 0)
+      return op.error() << "dropout in training is not supported";
+  }
+  results.push_back(op.operand(0));
+  return success();
+}
+
+void onnx::addElementwise(door::Door &door) {
+  for (const auto &entry : getTable())
+    door.translators[entry.getKey()] = translateElementwise;
+  door.translators["Cast"] = door.translators["CastLike"] = translateCast;
+  door.translators["Clip"] = translateClip;
+  door.translators["Identity"] = door.translators["Dropout"] = translateIdentity;
+  door.translators["Pow"] = translatePow;
+}

@@ -1,0 +1,184 @@
+//===- FlexAttention.cpp - ONNX's FlexAttention (preview, version 1) ----------===//
+//
+// Its subgraphs work on the whole tensor of scores or of weights. Where each element of what they make needs only its
+// own score and its position, they become the score and weight regions of one attn.attention. Else the tensors are
+// made.
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionOperands.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/ElementReader.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+using attn::Dim;
+using door::Extents;
+
+namespace {
+
+struct Flex {
+  Headed query, key, value;
+  double scale;
+  Type modified; // the element type of what the subgraphs work on
+  Region *score = nullptr, *weight = nullptr;
+
+  Extents pairs() const {
+    return {query.extent(Dim::Batch), query.extent(Dim::Head), query.extent(Dim::Seq), key.extent(Dim::Seq)};
+  }
+};
+
+} // namespace
+
+static FailureOr<Flex> readFlex(DoorOp &op) {
+  if (failed(requireOperands(op, 3, 3)))
+    return failure();
+  for (unsigned i = 0; i < 3; ++i)
+    if (rankOf(op.operand(i)) != 4)
+      return op.error() << "input " << i << " is " << op.operand(i).getType() << ", wanted 4 dimensions";
+  FailureOr<Headed> query = cutIntoHeads(op, op.operand(0), 0, "the query");
+  FailureOr<Headed> key = cutIntoHeads(op, op.operand(1), 0, "the key");
+  FailureOr<Headed> value = cutIntoHeads(op, op.operand(2), 0, "the value");
+  if (failed(query) || failed(key) || failed(value) || failed(requireFit(op, *query, *key, *value)))
+    return failure();
+  Flex flex{*query, *key, *value, 0, attn::getScoreType(elementOf(query->tensor))};
+  flex.scale = op.number("scale", 1 / std::sqrt(*getConstantIntValue(query->extent(Dim::Depth))));
+  if (int64_t precision = op.integer("softmax_precision", 0))
+    flex.modified = elementType(op.builder().getContext(), precision);
+  if (!isa_and_nonnull<FloatType>(flex.modified))
+    return op.error() << "softmax_precision is no type of floating point";
+  auto names = op.getOperation()->getAttrOfType<ArrayAttr>("regions");
+  for (auto [i, region] : llvm::enumerate(op.getOperation()->getRegions())) {
+    auto name = names && i < names.size() ? dyn_cast<StringAttr>(names[i]) : StringAttr();
+    if (name && name.getValue() == "score_mod")
+      flex.score = &region;
+    else if (name && name.getValue() == "prob_mod")
+      flex.weight = &region;
+    else
+      return op.error() << "subgraph " << i << " is not known, wanted score_mod and prob_mod";
+  }
+  return flex;
+}
+
+/// What a subgraph makes of a tensor, of its shape and element type.
+static FailureOr<Value> apply(DoorOp &op, Region *region, Value tensor) {
+  if (!region)
+    return tensor;
+  SmallVector<Value> results;
+  if (failed(op.inlineRegion(*region, tensor, results)))
+    return failure();
+  auto type = cast<RankedTensorType>(tensor.getType());
+  auto found = results.size() == 1 ? dyn_cast<RankedTensorType>(results[0].getType()) : RankedTensorType();
+  if (!found || found.getElementType() != type.getElementType() ||
+      failed(verifyCompatibleShape(found.getShape(), type.getShape()))) {
+    InFlightDiagnostic error = op.error() << "a subgraph makes of " << type;
+    if (results.size() == 1)
+      return error << " a " << results[0].getType();
+    return error << " " << results.size() << " results";
+  }
+  return results[0];
+}
+
+/// A block for a region of attn.attention that computes the element of `modified` from that of `whole`; false where
+/// it needs others.
+static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, door::Captures &captures, Value whole, Value modified,
+                      Type type) {
+  Type index = b.getIndexType();
+  for (Type each : {type, index, index, index, index})
+    block.addArgument(each, b.getLoc());
+  ValueRange position = block.getArguments().slice(1, 4);
+  // The block has no region yet.
+  OpBuilder nested(b.getContext());
+  nested.setInsertionPointToEnd(&block);
+  Value element = door::convert(nested, b.getLoc(), block.getArgument(0), elementOf(whole));
+  SmallVector<Value> at(position);
+  Value result = door::ElementReader(block, 5, captures, whole, at, element).read(modified, at);
+  if (!result)
+    return false;
+  nested.setInsertionPointToEnd(&block);
+  attn::YieldOp::create(nested, b.getLoc(), door::convert(nested, b.getLoc(), result, type));
+  return true;
+}
+
+/// One attn.attention; null where a subgraph needs other elements than its own.
+static FailureOr<Value> buildFused(DoorOp &op, const Flex &flex) {
+  ImplicitLocOpBuilder &b = op.builder();
+  Type element = elementOf(flex.query.tensor), type = attn::getScoreType(element);
+  door::Captures captures;
+  std::unique_ptr<Block> blocks[2];
+  Region *regions[] = {flex.score, flex.weight};
+  for (auto [block, region] : llvm::zip(blocks, regions)) {
+    if (!region)
+      continue;
+    // Stands for all scores; nothing reads it in the end.
+    Value whole = tensor::EmptyOp::create(b, flex.pairs(), flex.modified);
+    FailureOr<Value> modified = apply(op, region, whole);
+    if (failed(modified))
+      return failure();
+    block = std::make_unique<Block>();
+    if (!fillBlock(b, *block, captures, whole, *modified, type)) {
+      // A detached block must not use itself when it goes.
+      for (auto &each : blocks)
+        if (each)
+          each->dropAllUses();
+      return Value();
+    }
+  }
+  Extents extents(flex.query.extents);
+  extents.back() = flex.value.extent(Dim::Depth);
+  Value value = door::castElements(b, flex.value.tensor, element);
+  auto made = attn::AttentionOp::create(b, door::typeOf(extents, element), Type(), Type(), Type(), TypeRange(),
+                                        flex.query.tensor, flex.key.tensor, value, captures.values, Value(), Value(),
+                                        Value(), Value(), Value(), ValueRange(), Value(), flex.query.dims,
+                                        flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale),
+                                        attn::ScheduleAttr(), attn::FewQueriesAttr(), 0);
+  Region *targets[] = {&made.getScore(), &made.getWeight()};
+  for (auto [block, target] : llvm::zip(blocks, targets))
+    if (block) {
+      captures.complete(*block, 5);
+      target->push_back(block.release());
+    }
+  return made.getOutput();
+}
+
+/// Scores, weights and the weighted sum of values as tensors.
+static FailureOr<Value> buildWhole(DoorOp &op, const Flex &flex) {
+  ImplicitLocOpBuilder &b = op.builder();
+  Value scores = door::castElements(b, multiplyHeads(b, flex.query, flex.key, flex.scale), flex.modified);
+  FailureOr<Value> modified = apply(op, flex.score, scores);
+  if (failed(modified))
+    return failure();
+  FailureOr<Value> weights = apply(op, flex.weight, door::softmax(b, *modified, 3));
+  if (failed(weights))
+    return failure();
+  // Query heads [kv, group] share the values of a key head.
+  Extents extents = flex.pairs();
+  OpFoldResult heads = flex.key.extent(Dim::Head), group = door::divideExtents(b, extents[1], heads);
+  Value grouped = door::reshape(b, *weights, {extents[0], heads, group, extents[2], extents[3]});
+  AffineExpr batch, head, member, i, d, j;
+  bindDims(b.getContext(), batch, head, member, i, d, j);
+  auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(6, 0, dims, b.getContext()); };
+  OpFoldResult depth = flex.value.extent(Dim::Depth);
+  Value sum =
+      door::contract(b, grouped, flex.value.tensor, map({batch, head, member, i, j}), map({batch, head, j, d}),
+                     map({batch, head, member, i, d}), {extents[0], heads, group, extents[2], depth, extents[3]},
+                     attn::getScoreType(elementOf(flex.query.tensor)));
+  Value joined = door::reshape(b, sum, {extents[0], extents[1], extents[2], depth});
+  return door::castElements(b, joined, elementOf(flex.query.tensor));
+}
+
+static LogicalResult translateFlexAttention(DoorOp &op, Values &results) {
+  FailureOr<Flex> flex = readFlex(op);
+  if (failed(flex))
+    return failure();
+  FailureOr<Value> output = buildFused(op, *flex);
+  if (succeeded(output) && !*output)
+    output = buildWhole(op, *flex);
+  if (failed(output))
+    return failure();
+  results.push_back(*output);
+  return success();
+}
+
+void onnx::addFlexAttention(door::Door &door) { door.translators["preview.FlexAttention"] = translateFlexAttention; }

@@ -1,0 +1,50 @@
+//===- ImportOnnx.cpp - Translate ops of ONNX ---------------------------------===//
+//
+// Gathers the translators of all operators into one door and leads every function through it. It stands in front of
+// everything else: no other pass knows these ops.
+//
+//===----------------------------------------------------------------------===//
+#include "Onnx.h"
+#include "saccade/Import/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_IMPORTONNX
+#include "saccade/Import/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+static const door::Door &getDoor() {
+  static const door::Door door = [] {
+    door::Door made{"onnx.", {}};
+    onnx::addAttention(made);
+    onnx::addControl(made);
+    onnx::addElementwise(made);
+    onnx::addFlexAttention(made);
+    onnx::addLinearAttention(made);
+    onnx::addProducts(made);
+    onnx::addReductions(made);
+    onnx::addRotaryEmbedding(made);
+    onnx::addShapes(made);
+    onnx::addSlices(made);
+    return made;
+  }();
+  return door;
+}
+
+namespace {
+
+struct ImportOnnx : saccade::impl::ImportOnnxBase<ImportOnnx> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(door::translate(function, getDoor())))
+        return signalPassFailure();
+    for (NamedAttribute attribute : llvm::to_vector(module->getDiscardableAttrs()))
+      if (attribute.getName().strref().starts_with("onnx."))
+        module->removeDiscardableAttr(attribute.getName());
+  }
+};
+
+} // namespace

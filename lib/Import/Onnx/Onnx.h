@@ -1,0 +1,54 @@
+//===- Onnx.h - Translators of ONNX's operators, by family --------*- C++ -*-===//
+#ifndef SACCADE_LIB_IMPORT_ONNX_ONNX_H
+#define SACCADE_LIB_IMPORT_ONNX_ONNX_H
+
+#include "saccade/Import/Common/Door.h"
+#include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Shapes.h"
+
+namespace saccade::onnx {
+
+using door::DoorOp;
+using Values = llvm::SmallVectorImpl<mlir::Value>;
+
+/// The version of the default operator set where a module does not say.
+inline constexpr int64_t newestOpset = 27;
+/// The version of the default operator set that the program is written in.
+int64_t opsetOf(DoorOp &op);
+
+// Each adds the operators of a family to the door.
+void addAttention(door::Door &door);
+void addControl(door::Door &door);
+void addElementwise(door::Door &door);
+void addFlexAttention(door::Door &door);
+void addLinearAttention(door::Door &door);
+void addProducts(door::Door &door);
+void addReductions(door::Door &door);
+void addRotaryEmbedding(door::Door &door);
+void addShapes(door::Door &door);
+void addSlices(door::Door &door);
+
+/// The rank of a tensor, which a value of the common form always has.
+int64_t rankOf(mlir::Value tensor);
+mlir::Type elementOf(mlir::Value tensor);
+
+/// Refuses an op with fewer or more operands, missing ones at the end not counted, or with a missing one among the
+/// first `least`.
+mlir::LogicalResult requireOperands(DoorOp &op, unsigned least, unsigned most);
+/// `axis` counted from the front; refuses one outside of −rank ... rank − 1.
+mlir::FailureOr<int64_t> resolveAxis(DoorOp &op, int64_t axis, int64_t rank);
+/// All of them, each once.
+mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(DoorOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
+/// Refuses tensors that do not broadcast to one another.
+mlir::LogicalResult requireBroadcast(DoorOp &op, mlir::ValueRange tensors);
+/// The elements of operand `i`, a tensor of integers that a shape is made of; refuses one that only the run time knows.
+mlir::FailureOr<llvm::SmallVector<mlir::OpFoldResult>> requireElements(DoorOp &op, unsigned i, llvm::StringRef role);
+/// The integers of operand `i`, or of the attribute `name`, where older versions have them; nothing where both are
+/// missing.
+mlir::FailureOr<std::optional<llvm::SmallVector<int64_t>>> integersOf(DoorOp &op, unsigned i, llvm::StringRef name);
+/// The element type that ONNX's number stands for (TensorProto.DataType); null for one that is not supported.
+mlir::Type elementType(mlir::MLIRContext *context, int64_t dataType);
+
+} // namespace saccade::onnx
+
+#endif // SACCADE_LIB_IMPORT_ONNX_ONNX_H

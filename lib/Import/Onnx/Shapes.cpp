@@ -1,0 +1,257 @@
+//===- Shapes.cpp - ONNX's operators on shapes --------------------------------===//
+#include "Onnx.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+using door::Extents;
+
+static LogicalResult translateShape(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  int64_t rank = rankOf(op.operand(0));
+  auto bound = [&](StringRef name, int64_t otherwise) {
+    int64_t value = op.integer(name, otherwise);
+    return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank);
+  };
+  int64_t start = bound("start", 0), end = std::max(bound("end", rank), start);
+  Extents extents = door::extentsOf(op.builder(), op.operand(0));
+  results.push_back(
+      door::fromExtents(op.builder(), ArrayRef(extents).slice(start, end - start), op.builder().getI64Type()));
+  return success();
+}
+
+static LogicalResult translateSize(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  OpFoldResult size = door::multiplyExtents(b, door::extentsOf(b, op.operand(0)));
+  results.push_back(door::reshape(b, door::fromExtents(b, {size}, b.getI64Type()), {}));
+  return success();
+}
+
+/// The number of elements where all extents are static.
+static std::optional<int64_t> countElements(ArrayRef<OpFoldResult> extents) {
+  int64_t count = 1;
+  for (OpFoldResult each : extents) {
+    std::optional<int64_t> extent = getConstantIntValue(each);
+    if (!extent || llvm::MulOverflow(count, *extent, count))
+      return std::nullopt;
+  }
+  return count;
+}
+
+static LogicalResult translateReshape(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 2, 2)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "the shape");
+  if (failed(elements))
+    return failure();
+  Extents from = door::extentsOf(b, op.operand(0)), to = door::toExtents(b, *elements);
+  bool keepsZero = op.integer("allowzero", 0) != 0;
+  std::optional<size_t> open;
+  for (auto [i, extent] : llvm::enumerate(to)) {
+    std::optional<int64_t> size = getConstantIntValue(extent);
+    if (size == 0 && !keepsZero) {
+      if (i >= from.size())
+        return op.error() << "extent " << i << " of the shape is to stay as it is, and the input has "
+                          << op.operand(0).getType();
+      extent = from[i];
+    } else if (size == -1) {
+      if (open)
+        return op.error() << "extents " << *open << " and " << i << " of the shape are both open";
+      open = i;
+    } else if (size && *size < 0) {
+      return op.error() << "extent " << i << " of the shape is " << *size;
+    }
+  }
+  if (open) {
+    // What stands on both sides needs no division.
+    Extents numerator(from), denominator;
+    for (auto [i, extent] : llvm::enumerate(to)) {
+      if (i == *open)
+        continue;
+      auto *same = llvm::find_if(numerator, [&](OpFoldResult each) { return isa<Value>(each) && each == extent; });
+      if (same != numerator.end())
+        numerator.erase(same);
+      else
+        denominator.push_back(extent);
+    }
+    std::optional<int64_t> all = countElements(numerator), rest = countElements(denominator);
+    if (rest == 0)
+      return op.error() << "the open extent of an empty shape can be any";
+    if (all && rest && *all % *rest != 0)
+      return op.error() << "cannot reshape " << op.operand(0).getType() << ": " << *all
+                        << " elements are no multiple of " << *rest;
+    to[*open] = door::divideExtents(b, door::multiplyExtents(b, numerator), door::multiplyExtents(b, denominator));
+  }
+  std::optional<int64_t> found = countElements(from), wanted = countElements(to);
+  if (found && wanted && *found != *wanted)
+    return op.error() << "cannot reshape " << op.operand(0).getType() << " to a shape of " << *wanted << " elements";
+  results.push_back(door::reshape(b, op.operand(0), to));
+  return success();
+}
+
+static LogicalResult translateFlatten(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  int64_t rank = rankOf(op.operand(0)), axis = op.integer("axis", 1);
+  if (axis < -rank || axis > rank)
+    return op.error() << "axis " << axis << " is outside of " << op.operand(0).getType();
+  Extents extents = door::extentsOf(b, op.operand(0));
+  size_t cut = axis < 0 ? axis + rank : axis;
+  results.push_back(door::reshape(b, op.operand(0),
+                                  {door::multiplyExtents(b, ArrayRef(extents).take_front(cut)),
+                                   door::multiplyExtents(b, ArrayRef(extents).drop_front(cut))}));
+  return success();
+}
+
+static LogicalResult translateSqueeze(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 2)))
+    return failure();
+  auto type = cast<RankedTensorType>(op.operand(0).getType());
+  FailureOr<std::optional<SmallVector<int64_t>>> given = integersOf(op, 1, "axes");
+  if (failed(given))
+    return failure();
+  SmallVector<int64_t> dims;
+  if (*given) {
+    FailureOr<SmallVector<int64_t>> axes = resolveAxes(op, **given, type.getRank());
+    if (failed(axes))
+      return failure();
+    dims = *axes;
+  } else {
+    for (int64_t i = 0; i < type.getRank(); ++i)
+      if (type.getDimSize(i) == 1)
+        dims.push_back(i);
+  }
+  for (int64_t dim : dims)
+    if (!type.isDynamicDim(dim) && type.getDimSize(dim) != 1)
+      return op.error() << "dimension " << dim << " of " << type << " has " << type.getDimSize(dim) << ", wanted 1";
+  results.push_back(door::squeeze(op.builder(), op.operand(0), dims));
+  return success();
+}
+
+static LogicalResult translateUnsqueeze(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 2)))
+    return failure();
+  FailureOr<std::optional<SmallVector<int64_t>>> given = integersOf(op, 1, "axes");
+  if (failed(given))
+    return failure();
+  if (!*given)
+    return op.error() << "axes are missing";
+  FailureOr<SmallVector<int64_t>> dims = resolveAxes(op, **given, rankOf(op.operand(0)) + (*given)->size());
+  if (failed(dims))
+    return failure();
+  llvm::sort(*dims);
+  results.push_back(door::unsqueeze(op.builder(), op.operand(0), *dims));
+  return success();
+}
+
+static LogicalResult translateTranspose(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  int64_t rank = rankOf(op.operand(0));
+  SmallVector<int64_t> permutation =
+      op.integers("perm").value_or(llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, rank))));
+  if (static_cast<int64_t>(permutation.size()) != rank || !isPermutationVector(permutation))
+    return op.error() << "perm does not permute the dimensions of " << op.operand(0).getType();
+  results.push_back(door::transpose(op.builder(), op.operand(0), permutation));
+  return success();
+}
+
+/// Broadcasts both ways: where the shape says 1 the input's extent stays.
+static LogicalResult translateExpand(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 2, 2)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "the shape");
+  if (failed(elements))
+    return failure();
+  Extents shapes[] = {door::extentsOf(b, op.operand(0)), door::toExtents(b, *elements)};
+  FailureOr<Extents> extents = door::broadcastExtents(b, shapes);
+  if (failed(extents))
+    return op.error() << op.operand(0).getType() << " does not broadcast to the shape";
+  results.push_back(door::broadcastTo(b, op.operand(0), *extents));
+  return success();
+}
+
+static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1, 1)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 0, "the shape");
+  if (failed(elements))
+    return failure();
+  TypedAttr value = b.getF32FloatAttr(0);
+  if (auto given = dyn_cast_or_null<DenseElementsAttr>(op.attribute("value"))) {
+    if (given.getNumElements() != 1)
+      return op.error() << "value has " << given.getNumElements() << " elements, wanted 1";
+    value = cast<TypedAttr>(*given.getValues<Attribute>().begin());
+  }
+  Extents extents = door::toExtents(b, *elements);
+  std::optional<int64_t> count = countElements(extents);
+  if (count && *count <= door::maxElements)
+    results.push_back(
+        door::fromElements(b, door::typeOf(extents, value.getType()), SmallVector<OpFoldResult>(*count, value)));
+  else
+    results.push_back(door::splat(b, extents, arith::ConstantOp::create(b, value)));
+  return success();
+}
+
+/// start, start + delta, ... before limit. How many there are must be known from shapes.
+static LogicalResult translateRange(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 3, 3)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  Type element = elementOf(op.operand(0));
+  if (!isa<IntegerType>(element))
+    return op.error() << "a range of " << element << " is not supported, wanted integers";
+  SmallVector<OpFoldResult> bounds;
+  for (unsigned i = 0; i < 3; ++i) {
+    FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i,
+                                                                    i == 0   ? "start"
+                                                                    : i == 1 ? "limit"
+                                                                             : "delta");
+    if (failed(elements))
+      return failure();
+    if (elements->size() != 1)
+      return op.error() << "input " << i << " has " << elements->size() << " elements, wanted 1";
+    bounds.push_back(door::toExtents(b, *elements).front());
+  }
+  std::optional<int64_t> start = getConstantIntValue(bounds[0]), limit = getConstantIntValue(bounds[1]);
+  std::optional<int64_t> delta = getConstantIntValue(bounds[2]);
+  if (!delta || *delta == 0)
+    return op.error() << "delta must be constant and not 0";
+  OpFoldResult count;
+  if (start && limit) {
+    int64_t distance = *delta > 0 ? *limit - *start : *start - *limit;
+    count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(distance, std::abs(*delta)));
+  } else if (*delta == 1) {
+    // Taken not to be negative: it becomes an extent.
+    count = door::subtractExtents(b, bounds[1], bounds[0]);
+  } else {
+    return op.error() << "a range whose length only the run time knows must have delta 1";
+  }
+  results.push_back(door::generate(b, {count}, {}, element, [&](OpBuilder &nested, Location loc, ValueRange at) {
+    Value first = getValueOrCreateConstantIndexOp(nested, loc, bounds[0]);
+    Value step = arith::ConstantIndexOp::create(nested, loc, *delta);
+    return door::convert(nested, loc, door::add(nested, loc, first, door::mul(nested, loc, at[0], step)), element);
+  }));
+  return success();
+}
+
+void onnx::addShapes(door::Door &door) {
+  door.translators["ConstantOfShape"] = translateConstantOfShape;
+  door.translators["Expand"] = translateExpand;
+  door.translators["Flatten"] = translateFlatten;
+  door.translators["Range"] = translateRange;
+  door.translators["Reshape"] = translateReshape;
+  door.translators["Shape"] = translateShape;
+  door.translators["Size"] = translateSize;
+  door.translators["Squeeze"] = translateSqueeze;
+  door.translators["Transpose"] = translateTranspose;
+  door.translators["Unsqueeze"] = translateUnsqueeze;
+}

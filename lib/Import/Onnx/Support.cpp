@@ -1,0 +1,114 @@
+//===- Support.cpp - What translators of ONNX's operators ask -----------------===//
+#include "Onnx.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+
+int64_t onnx::opsetOf(DoorOp &op) {
+  auto module = op.getOperation()->getParentOfType<ModuleOp>();
+  auto version = module ? module->getAttrOfType<IntegerAttr>("onnx.opset") : nullptr;
+  return version ? version.getInt() : newestOpset;
+}
+
+int64_t onnx::rankOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getRank(); }
+Type onnx::elementOf(Value tensor) { return getElementTypeOrSelf(tensor.getType()); }
+
+LogicalResult onnx::requireOperands(DoorOp &op, unsigned least, unsigned most) {
+  unsigned found = op.operands().size();
+  if (found < least || found > most) {
+    InFlightDiagnostic error = op.error();
+    error << "found " << found << " inputs, wanted " << least;
+    if (most != least)
+      error << " to " << most;
+    return error;
+  }
+  for (unsigned i = 0; i < least; ++i)
+    if (!op.operand(i))
+      return op.error() << "input " << i << " is missing";
+  return success();
+}
+
+FailureOr<int64_t> onnx::resolveAxis(DoorOp &op, int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank)
+    return op.error() << "axis " << axis << " is outside of a tensor with " << rank << " dimensions";
+  return axis < 0 ? axis + rank : axis;
+}
+
+FailureOr<SmallVector<int64_t>> onnx::resolveAxes(DoorOp &op, ArrayRef<int64_t> axes, int64_t rank) {
+  SmallVector<int64_t> resolved;
+  for (int64_t axis : axes) {
+    FailureOr<int64_t> own = resolveAxis(op, axis, rank);
+    if (failed(own))
+      return failure();
+    if (llvm::is_contained(resolved, *own))
+      return op.error() << "axis " << axis << " comes twice";
+    resolved.push_back(*own);
+  }
+  return resolved;
+}
+
+LogicalResult onnx::requireBroadcast(DoorOp &op, ValueRange tensors) {
+  SmallVector<door::Extents> shapes;
+  for (Value tensor : tensors)
+    shapes.push_back(door::extentsOf(op.builder(), tensor));
+  if (succeeded(door::broadcastExtents(op.builder(), shapes)))
+    return success();
+  InFlightDiagnostic error = op.error() << "the inputs";
+  for (Value tensor : tensors)
+    error << " " << tensor.getType();
+  return error << " do not broadcast to one another";
+}
+
+FailureOr<SmallVector<OpFoldResult>> onnx::requireElements(DoorOp &op, unsigned i, StringRef role) {
+  Value tensor = op.operand(i);
+  if (!tensor || !isa<IntegerType, IndexType>(elementOf(tensor)))
+    return op.error() << role << " is missing or not of integers";
+  if (std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(tensor))
+    return *elements;
+  return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
+                    << " that only the run time knows";
+}
+
+FailureOr<std::optional<SmallVector<int64_t>>> onnx::integersOf(DoorOp &op, unsigned i, StringRef name) {
+  using Found = std::optional<SmallVector<int64_t>>;
+  if (!op.operand(i))
+    return Found(op.integers(name));
+  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i, name);
+  if (failed(elements))
+    return failure();
+  SmallVector<int64_t> integers;
+  for (OpFoldResult each : *elements) {
+    auto constant = dyn_cast<Attribute>(each);
+    if (!constant)
+      return op.error() << name << " must be constant";
+    integers.push_back(cast<IntegerAttr>(constant).getValue().getSExtValue());
+  }
+  return Found(std::move(integers));
+}
+
+Type onnx::elementType(MLIRContext *context, int64_t dataType) {
+  Builder b(context);
+  switch (dataType) {
+  case 1:
+    return b.getF32Type();
+  case 3:
+    return b.getI8Type();
+  case 5:
+    return b.getIntegerType(16);
+  case 6:
+    return b.getI32Type();
+  case 7:
+    return b.getI64Type();
+  case 9:
+    return b.getI1Type();
+  case 10:
+    return b.getF16Type();
+  case 11:
+    return b.getF64Type();
+  case 16:
+    return b.getBF16Type();
+  default:
+    return nullptr;
+  }
+}

@@ -1,0 +1,107 @@
+"""ONNX's backend interface: models compiled and run on this processor.
+
+A module of functions as `onnx.backend.base.Backend` has them, so that what takes a backend takes this module:
+
+    from saccade.onnx import backend
+    outputs = backend.prepare(model).run([x, y])
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep
+
+import saccade
+from saccade.onnx.program import Program
+from saccade.onnx.reader import read, read_model
+from saccade.onnx.tensors import TYPES, Tensor
+
+
+class Model(BackendRep):
+    """A compiled model."""
+
+    def __init__(self, program: Program, **options: Any):
+        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
+        self.program = program
+        self.main = saccade.compile(program.text, **options).main
+        self._weights = [_array(tensor) for _, tensor in program.weights]
+
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """The outputs for inputs in the model's order, or by name; one array may stand alone. Raises TypeError and
+        ValueError
+        for inputs that the model does not take."""
+        wanted = self.program.inputs
+        if isinstance(inputs, Mapping):
+            if unknown := sorted(set(inputs) - {value.name for value in wanted}):
+                names = ", ".join(each.name for each in wanted)
+                raise TypeError(f"the model has no input {unknown[0]!r}; it has: {names}")
+            if missing := [value.name for value in wanted if value.name not in inputs]:
+                raise TypeError(f"the input {missing[0]!r} is missing")
+            inputs = [inputs[value.name] for value in wanted]
+        elif isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if len(inputs) != len(wanted):
+            raise TypeError(f"found {len(inputs)} inputs, wanted {len(wanted)}")
+        results = self.main(*(np.asarray(each) for each in inputs), *self._weights)
+        return results if isinstance(results, tuple) else (results,)
+
+
+def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU", **options: Any) -> Model:
+    """Compiles a model, or a model file. Raises saccade.onnx.ModelError and saccade.CompileError."""
+    if not supports_device(device):
+        raise NotImplementedError(f"the device {device!r} is not supported, wanted 'CPU'")
+    return Model(read_model(model) if isinstance(model, onnx.ModelProto) else read(model), **options)
+
+
+def run_model(model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
+    """Compiles a model and runs it once."""
+    return prepare(model, device, **options).run(inputs)
+
+
+def run_node(node: onnx.NodeProto, inputs: Sequence[np.ndarray], device: str = "CPU",
+             outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None, **options: Any) -> tuple[Any, ...]:
+    """Runs one node, of the newest version of its operator unless `opset_version` says otherwise. `outputs_info`,
+    types and
+    shapes of outputs, is not needed."""
+    version = options.pop("opset_version", 26)
+    present = [name for name in node.input if name]
+    arrays = [np.asarray(each) for each in inputs]
+    values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(each.dtype), each.shape)
+              for name, each in zip(present, arrays)]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", values, outputs)
+    domains = [helper.make_opsetid("", version)]
+    if node.domain not in ("", "ai.onnx"):
+        domains.append(helper.make_opsetid(node.domain, 1))
+    return run_model(helper.make_model(graph, opset_imports=domains), inputs, device, **options)
+
+
+def supports_device(device: str) -> bool:
+    """Whether models run there."""
+    return device.split(":")[0] == "CPU"
+
+
+class SaccadeBackend(Backend):
+    """The same as a class, for what wants one."""
+
+    prepare = staticmethod(prepare)
+    run_model = staticmethod(run_model)
+    run_node = staticmethod(run_node)
+    supports_device = staticmethod(supports_device)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    """The weight where the model has it, not copied."""
+    name, dtype, _ = TYPES[tensor.data_type]
+    array = np.frombuffer(tensor.data, dtype=np.bool_ if name == "i1" else dtype).reshape(tensor.shape)
+    if name == "bf16":
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    return array

@@ -1,0 +1,452 @@
+"""From a ModelProto to the text of a program: every node an op in generic form, and nothing computed.
+
+Functions of the model are written where they are called. Subgraphs become regions, which see the values around them.
+Names of nodes, and the file, go into the locations of ops, so that the compiler's diagnostics name them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from typing import Any
+
+from saccade.onnx.errors import ModelError
+from saccade.onnx.program import Program, Value
+from saccade.onnx.tensors import SMALL, TYPES, Tensor, read_tensor, tensor_type, type_name
+
+OPSETS = {"": (7, 27), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
+"""The versions of operator sets that are read, first and last."""
+
+_DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.preview": "preview.", "com.microsoft": "microsoft."}
+_UNKNOWN = "!onnx.value"
+_DEPTH = 50  # of functions and subgraphs in one another
+
+
+def read(path: str | os.PathLike[str]) -> Program:
+    """Reads a model file. Raises ModelError for one that is no model or that no program can be made of, OSError where
+    it cannot be read."""
+    path = os.fspath(path)
+    with open(path, "rb") as file:
+        data = file.read()
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError) as error:
+        raise ModelError(f"{path}: this is no ONNX model, or not all of one: {error}") from None
+    return read_model(model, path, os.path.dirname(path) or ".")
+
+
+def read_model(model: Any, name: str = "model.onnx", folder: str | None = None) -> Program:
+    """The program of a ModelProto. `name` is the file in diagnostics, `folder` is where external data lie. Raises
+    ModelError."""
+    if not _is_text(model):
+        raise ModelError(f"{name}: a name is not UTF-8")
+    return _Reader(model, name, folder).program()
+
+
+class _Scope:
+    """The names of a graph, or of a function: SSA values and their types."""
+
+    def __init__(self, parent: _Scope | None = None):
+        self.values: dict[str, tuple[str, str]] = {}
+        self.parent = parent
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        scope: _Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        return None
+
+
+class _Reader:
+    def __init__(self, model: Any, name: str, folder: str | None):
+        self.model, self.name, self.folder = model, name, folder
+        self.functions = {(function.domain, function.name): function for function in model.functions}
+        self.lines: list[str] = []
+        self.count = 0
+        self.depth = 0
+        self.where = ""  # the node at hand
+        self.versions: dict[str, int] = {}
+        # What large constants of nodes add to: weights, names of arguments, and the arguments' text.
+        self._constants: list[tuple[Value, Tensor]] = []
+        self._names = _Names()
+        self._arguments: list[str] = []
+        self._declared: dict[str, Any] = {}
+
+    def error(self, message: str) -> ModelError:
+        return ModelError(f"{self.name}: {self.where}{': ' if self.where else ''}{message}")
+
+    def program(self) -> Program:
+        if not self.model.HasField("graph"):
+            raise self.error("the model has no graph")
+        self.versions = self._opsets()
+        graph = self.model.graph
+        weights = self._initializers(graph)
+        scope, arguments, names = _Scope(), [], _Names()
+        inputs, bound = [], []
+        for value in graph.input:
+            if value.name in weights:
+                continue
+            read = self._value(value, names, must_have_rank=True)
+            if value.name in scope.values:
+                raise self.error(f"two inputs are called '{value.name}'")
+            inputs.append(read)
+            type = tensor_type(read.data_type, read.shape or ())
+            scope.values[value.name] = (f"%{read.argument}", type)
+            arguments.append(f"%{read.argument}: {type}")
+        for name, tensor in weights.items():
+            if tensor.count <= SMALL:
+                scope.values[name] = self._constant(tensor)
+                continue
+            weight = Value(name, names.unique(name or "weight"), tensor.data_type, tensor.shape)
+            bound.append((weight, tensor))
+            scope.values[name] = (f"%{weight.argument}", tensor.type)
+            arguments.append(f"%{weight.argument}: {tensor.type} {{attn.constant}}")
+        self._constants, self._names, self._arguments = bound, names, arguments
+        self._declared = {value.name: value for value in graph.value_info}
+        self._declared.update({value.name: value for value in graph.output})
+        self._nodes(graph.node, scope, graph.name)
+        outputs, returned = [], []
+        for value in graph.output:
+            if (found := scope.values.get(value.name)) is None:
+                raise self.error(f"the output '{value.name}' is produced by no node")
+            outputs.append(self._value(value, _Names(), must_have_rank=False))
+            declared = self._type_of(value.name)
+            if found[1] != declared:
+                found = (self._emit("onnx.Identity", [found], [declared], "", f"output '{value.name}'"), declared)
+            returned.append(found)
+        self.where = ""
+        if not outputs:
+            raise self.error("the graph has no output")
+        types = ", ".join(type for _, type in returned)
+        opset = self.versions.get("", OPSETS[""][1])
+        text = [f"module attributes {{onnx.opset = {opset} : i64}} {{",
+                f"func.func @main({', '.join(arguments)}) -> ({types}) {{",
+                *(f"  {line}" for line in self.lines),
+                f"  return {', '.join(value for value, _ in returned)} : {types}", "}", "}", ""]
+        return Program("\n".join(text), inputs, bound, outputs)
+
+    # --- what stands in front of the nodes ---------------------------------------------------------------------------
+
+    def _opsets(self) -> dict[str, int]:
+        versions: dict[str, int] = {}
+        for entry in self.model.opset_import:
+            domain = "" if entry.domain == "ai.onnx" else entry.domain
+            first, last = OPSETS.get(domain, (entry.version, entry.version))
+            if not first <= entry.version <= last:
+                raise self.error(f"version {entry.version} of the operator set '{domain or 'ai.onnx'}' is not "
+                                 f"supported, wanted {first} to {last}")
+            versions[domain] = entry.version
+        if not versions:
+            raise self.error("the model does not say which operator set it is written in")
+        return versions
+
+    def _initializers(self, graph: Any) -> dict[str, Tensor]:
+        if graph.sparse_initializer:
+            raise self.error("sparse weights are not supported")
+        weights: dict[str, Tensor] = {}
+        for proto in graph.initializer:
+            if proto.name in weights:
+                raise self.error(f"two weights are called '{proto.name}'")
+            weights[proto.name] = read_tensor(proto, self.folder, f"{self.name}: weight '{proto.name}'")
+        return weights
+
+    def _value(self, value: Any, names: _Names, must_have_rank: bool) -> Value:
+        kind = value.type.WhichOneof("value")
+        what = "input" if must_have_rank else "output"
+        if kind not in ("tensor_type", None) or (kind is None and must_have_rank):
+            raise self.error(f"{what} '{value.name}' is a {kind or 'value without a type'}, wanted a tensor")
+        tensor = value.type.tensor_type
+        if tensor.elem_type not in TYPES and (must_have_rank or tensor.elem_type):
+            raise self.error(f"{what} '{value.name}': the type {type_name(tensor.elem_type)} is not supported")
+        shape = None
+        if tensor.HasField("shape"):
+            shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+            if any(extent is not None and extent < 0 for extent in shape):
+                raise self.error(f"{what} '{value.name}' has the shape {list(shape)}")
+        elif must_have_rank:
+            raise self.error(f"{what} '{value.name}' has no shape, wanted its number of dimensions at least")
+        return Value(value.name, names.unique(value.name), tensor.elem_type, shape)
+
+    def _type_of(self, name: str) -> str:
+        """What the model declares a value as; unknown where it does not say all."""
+        if (value := self._declared.get(name)) is not None and value.type.WhichOneof("value") == "tensor_type":
+            tensor = value.type.tensor_type
+            if tensor.elem_type in TYPES and tensor.HasField("shape"):
+                shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+                if all(extent is None or extent >= 0 for extent in shape):
+                    return tensor_type(tensor.elem_type, shape)
+        return _UNKNOWN
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _nodes(self, nodes: Any, scope: _Scope, graph: str, given: dict[str, Any] | None = None) -> None:
+        """Writes nodes in an order in which each comes behind what it reads."""
+        for node in _sorted(nodes, scope, self):
+            before, self.where = self.where, _describe(node)
+            try:
+                self._node(node, scope, given or {})
+            finally:
+                self.where = before
+
+    def _node(self, node: Any, scope: _Scope, given: dict[str, Any]) -> None:
+        if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
+            scope.values[node.output[0]] = self._literal(node, given)
+            return
+        operands = []
+        for name in node.input:
+            found = scope.find(name) if name else self._missing()
+            if found is None:
+                raise self.error(f"the input '{name}' is produced by no node")
+            operands.append(found)
+        if (function := self.functions.get((node.domain, node.op_type))) is not None:
+            self._call(function, node, operands, scope, given)
+            return
+        domain = _DOMAINS.get(node.domain)
+        if domain is None:
+            raise self.error(f"the operator set '{node.domain}' is not known")
+        if not re.fullmatch(r"[A-Za-z]\w*", node.op_type):
+            raise self.error("this is no operator")
+        attributes, regions, names = [], [], []
+        for attribute in node.attribute:
+            actual = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+            if actual is None:
+                continue  # the function is called without it
+            if actual.type == 5:
+                regions.append(self._region(actual.g, scope))
+                names.append(attribute.name)
+            else:
+                attributes.append(f"{_quote(attribute.name)} = {self._attribute(attribute.name, actual)}")
+        if names:
+            attributes.append(f"regions = [{', '.join(_quote(name) for name in names)}]")
+        types = [self._type_of(name) if scope.parent is None and name else _UNKNOWN for name in node.output]
+        rest = (f" ({', '.join(regions)})" if regions else "") + (f" {{{', '.join(attributes)}}}" if attributes else "")
+        first = self._emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
+        for i, (name, type) in enumerate(zip(node.output, types)):
+            if not name:
+                continue
+            if name in scope.values:
+                raise self.error(f"the output '{name}' is there already")
+            scope.values[name] = (f"{first}#{i}" if len(types) > 1 else first, type)
+
+    def _emit(self, op: str, operands: list[tuple[str, str]], types: list[str], rest: str, node: str) -> str:
+        name = f"%{self.count}"
+        self.count += 1
+        results = name + (f":{len(types)}" if len(types) > 1 else "")
+        prefix = f"{results} = " if types else ""
+        self.lines.append(
+            f"{prefix}\"{op}\"({', '.join(value for value, _ in operands)}){rest} : "
+            f"({', '.join(type for _, type in operands)}) -> ({', '.join(types)}) "
+            f"loc({_quote(node)}({_quote(self.name)}:{self.count}:0))")
+        return name
+
+    def _missing(self) -> tuple[str, str]:
+        return self._emit("onnx.NoValue", [], ["none"], "", "missing"), "none"
+
+    def _constant(self, tensor: Tensor) -> tuple[str, str]:
+        name = f"%{self.count}"
+        self.count += 1
+        self.lines.append(f"{name} = arith.constant {tensor.dense()}")
+        return name, tensor.type
+
+    def _literal(self, node: Any, given: dict[str, Any]) -> tuple[str, str]:
+        """The value of a node Constant: in the program, or an argument where it is large."""
+        if len(node.attribute) != 1 or len(node.output) != 1:
+            raise self.error(f"found {len(node.attribute)} attributes and {len(node.output)} outputs, "
+                             "wanted one of each")
+        attribute = node.attribute[0]
+        name = attribute.name
+        attribute = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
+        if attribute is None:
+            raise self.error("the function is called without this constant")
+        import onnx
+
+        where = f"{self.name}: {self.where}"
+        if name == "value":
+            tensor = read_tensor(attribute.t, self.folder, where)
+        elif name in ("value_float", "value_int", "value_floats", "value_ints"):
+            proto = onnx.TensorProto(data_type=1 if "float" in name else 7)
+            values = {"value_float": [attribute.f], "value_int": [attribute.i], "value_floats": attribute.floats,
+                      "value_ints": attribute.ints}[name]
+            (proto.float_data if "float" in name else proto.int64_data).extend(values)
+            proto.dims.extend([len(values)] if name.endswith("s") else [])
+            tensor = read_tensor(proto, self.folder, where)
+        else:
+            raise self.error(f"constants by '{name}' are not supported")
+        if tensor.count <= SMALL or self.depth:
+            return self._constant(tensor)
+        weight = Value(node.output[0], self._names.unique(node.output[0] or "constant"), tensor.data_type, tensor.shape)
+        self._constants.append((weight, tensor))
+        self._arguments.append(f"%{weight.argument}: {tensor.type} {{attn.constant}}")
+        return f"%{weight.argument}", tensor.type
+
+    def _call(self, function: Any, node: Any, operands: list[tuple[str, str]], scope: _Scope,
+              given: dict[str, Any]) -> None:
+        """Writes the nodes of a function with its inputs and attributes put in."""
+        self._enter()
+        attributes = {each.name: each for each in function.attribute_proto}
+        for each in node.attribute:
+            actual = given.get(each.ref_attr_name) if each.ref_attr_name else each
+            if actual is not None:
+                attributes[each.name] = actual
+        if len(operands) > len(function.input):
+            raise self.error(f"found {len(operands)} inputs, the function has {len(function.input)}")
+        inner = _Scope()
+        inner.parent = _Scope()  # types declared in the main graph do not count here
+        operands = operands + [self._missing() for _ in function.input[len(operands):]]
+        inner.values.update(zip(function.input, operands))
+        self._nodes(function.node, inner, function.name, attributes)
+        for outer, name in zip(node.output, function.output):
+            if (found := inner.values.get(name)) is None:
+                raise self.error(f"the output '{name}' of the function is produced by no node")
+            if outer:
+                scope.values[outer] = found
+        self.depth -= 1
+
+    def _region(self, graph: Any, scope: _Scope) -> str:
+        """A subgraph as a region: its inputs are the arguments of the block."""
+        self._enter()
+        inner, outer, self.lines = _Scope(scope), self.lines, []
+        arguments = []
+        for value in graph.input:
+            name = f"%arg{self.count}"
+            self.count += 1
+            inner.values[value.name] = (name, _UNKNOWN)
+            arguments.append(f"{name}: {_UNKNOWN}")
+        for name, tensor in self._initializers(graph).items():
+            inner.values[name] = self._constant(tensor)
+        self._nodes(graph.node, inner, graph.name)
+        results = []
+        for value in graph.output:
+            if (found := inner.find(value.name)) is None:
+                raise self.error(f"the output '{value.name}' of the subgraph is produced by no node")
+            results.append(found)
+        self.lines.append(f"\"onnx.Return\"({', '.join(value for value, _ in results)}) : "
+                          f"({', '.join(type for _, type in results)}) -> ()")
+        lines, self.lines = self.lines, outer
+        self.depth -= 1
+        body = "\n".join(f"    {line}" for line in lines)
+        return f"{{\n  ^bb0({', '.join(arguments)}):\n{body}\n  }}"
+
+    def _enter(self) -> None:
+        self.depth += 1
+        if self.depth > _DEPTH:
+            raise self.error("functions or subgraphs lie too deep in one another")
+
+    def _attribute(self, name: str, attribute: Any) -> str:
+        kind = attribute.type
+        if kind == 1:
+            return _float(attribute.f)
+        if kind == 2:
+            return f"{attribute.i} : i64"
+        if kind == 3:
+            return _quote(attribute.s)
+        if kind == 4:
+            return read_tensor(attribute.t, self.folder, f"{self.name}: {self.where}: '{name}'").dense()
+        if kind == 6:
+            return f"[{', '.join(_float(each) for each in attribute.floats)}]"
+        if kind == 7:
+            return f"[{', '.join(str(each) for each in attribute.ints)}]"
+        if kind == 8:
+            return f"[{', '.join(_quote(each) for each in attribute.strings)}]"
+        raise self.error(f"the attribute '{name}' is of a kind that is not supported")
+
+
+class _Names:
+    """Names that MLIR's syntax has, each once."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def unique(self, name: str) -> str:
+        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        if not re.match(r"[A-Za-z_]", name) or name.startswith("arg"):
+            name = f"_{name}"
+        candidate, i = name, 0
+        while candidate in self.used:
+            i += 1
+            candidate = f"{name}_{i}"
+        self.used.add(candidate)
+        return candidate
+
+
+def _is_text(message: Any) -> bool:
+    """Whether all strings of a message are; protocol buffers of this version do not ask, and give bytes for others."""
+    for field, value in message.ListFields():
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            if not all(map(_is_text, value if hasattr(value, "__len__") else [value])):
+                return False
+        elif field.type == field.TYPE_STRING:
+            if not all(isinstance(each, str) for each in ([value] if isinstance(value, (str, bytes)) else value)):
+                return False
+    return True
+
+
+def _describe(node: Any) -> str:
+    return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
+
+
+def _reads(node: Any) -> set[str]:
+    """All names that a node takes from around it, those in its subgraphs included."""
+    names = {name for name in node.input if name}
+    for attribute in node.attribute:
+        if attribute.type != 5:
+            continue
+        graph = attribute.g
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        for inner in graph.node:
+            own.update(inner.output)
+        for inner in graph.node:
+            names |= _reads(inner) - own
+        names |= {value.name for value in graph.output} - own
+    return names
+
+
+def _sorted(nodes: Any, scope: _Scope, reader: _Reader) -> list[Any]:
+    """The nodes in their order; where that is not one, in one in which each comes behind what it reads."""
+    producers: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        for name in node.output:
+            if name and (name in producers or name in scope.values):
+                raise ModelError(f"{reader.name}: {_describe(node)}: the output '{name}' is there already")
+            if name:
+                producers[name] = i
+    waits = [{producers[name] for name in _reads(node) if name in producers} for node in nodes]
+    order, done = [], [False] * len(nodes)
+    for start in range(len(nodes)):
+        stack = [(start, iter(sorted(waits[start])))] if not done[start] else []
+        active = {start}
+        while stack:
+            i, rest = stack[-1]
+            following = next((j for j in rest if not done[j]), None)
+            if following is None:
+                stack.pop()
+                active.discard(i)
+                if not done[i]:
+                    done[i] = True
+                    order.append(nodes[i])
+            elif following in active:
+                raise ModelError(f"{reader.name}: {_describe(nodes[following])}: "
+                                 "it reads what is made of its own output")
+            else:
+                active.add(following)
+                stack.append((following, iter(sorted(waits[following]))))
+    return order
+
+
+def _float(value: float) -> str:
+    """A number of single precision as an attribute, by its bits."""
+    return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X} : f32"
+
+
+def _quote(text: str | bytes) -> str:
+    """A string of MLIR: what is not plain ASCII as bytes in hexadecimal."""
+    data = text.encode() if isinstance(text, str) else text
+    plain = set(range(32, 127)) - set(b'"\\')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in data) + '"'

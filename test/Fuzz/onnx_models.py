@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+# REQUIRES: onnx
+# UNSUPPORTED: asan, tsan
+# RUN: %python %s --first-seed 0 --count 300
+"""Mutated model files: each is read and imported, or refused with a diagnostic; never a crash or another exception.
+
+Usage: onnx_models.py [--first-seed N] [--count N] [--seed N]
+Bytes of a file are changed, or fields of the model that is in it, which leads deeper. A model that is imported is
+compiled
+too, one in eight of them. Prints the line that repeats what went wrong, also where the process has ended.
+"""
+
+import argparse
+import pathlib
+import random
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import saccade
+from saccade.module import Module, _encode
+from saccade.onnx import ModelError, read
+
+
+def models():
+    """Small models with every family of operators in them."""
+    def make(nodes, inputs, weights=(), opset=25, **types):
+        values = [helper.make_tensor_value_info(name, types.get(name, TensorProto.FLOAT), shape)
+                  for name, shape in inputs.items()]
+        outputs = [onnx.ValueInfoProto(name="y")]
+        graph = helper.make_graph(nodes, "g", values, outputs, [numpy_helper.from_array(w, n) for n, w in weights])
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset),
+                                                       helper.make_opsetid("ai.onnx.preview", 1)])
+
+    node = helper.make_node
+    heads = {"q": [2, 4, "l", 8], "k": [2, 2, 6, 8], "v": [2, 2, 6, 8]}
+    yield make([node("Attention", ["q", "k", "v", "m"], ["y"], is_causal=1, softcap=3.0, left_window_size=2)],
+               {**heads, "m": [1, 6]}, m=TensorProto.BOOL)
+    yield make([node("Attention", ["q", "k", "v", "", "pk", "pv"], ["a", "", "", "y"], qk_matmul_output_mode=3)],
+               {**heads, "pk": [2, 2, 3, 8], "pv": [2, 2, 3, 8]})
+    score = helper.make_graph([
+        node("Shape", ["s"], ["h"]), node("Constant", [], ["z"], value_int=0), node("Constant", [], ["o"], value_int=1),
+        node("Constant", [], ["t"], value_int=3), node("Gather", ["h", "t"], ["n"]),
+        node("Range", ["z", "n", "o"], ["r"]),
+        node("Cast", ["r"], ["f"], to=1), node("Add", ["s", "f"], ["out"])], "score",
+        [onnx.ValueInfoProto(name="s")], [onnx.ValueInfoProto(name="out")])
+    yield make([node("FlexAttention", ["q", "k", "v"], ["y"], domain="ai.onnx.preview", score_mod=score)], heads)
+    w = np.arange(96, dtype=np.float32).reshape(8, 12)
+    yield make([node("MatMul", ["x", "w"], ["a"]), node("Shape", ["a"], ["s"]),
+                node("Constant", [], ["c"], value_ints=[3, 4]),
+                node("Constant", [], ["zero"], value_ints=[0]), node("Constant", [], ["two"], value_ints=[2]),
+                node("Slice", ["s", "zero", "two"], ["front"]), node("Concat", ["front", "c"], ["shape"], axis=0),
+                node("Reshape", ["a", "shape"], ["r"]), node("Transpose", ["r"], ["t"], perm=[0, 2, 1, 3]),
+                node("Softmax", ["t"], ["p"], axis=-1), node("ReduceSum", ["p", "two"], ["u"], keepdims=0),
+                node("Split", ["u"], ["e", "f"], axis=-1, num_outputs=2), node("Sub", ["e", "f"], ["g"]),
+                node("Where", ["m", "g", "f"], ["y"])], {"x": ["b", 5, 8], "m": [1]}, [("w", w)], m=TensorProto.BOOL)
+    yield make([node("Gather", ["w", "i"], ["e"]), node("LayerNormalization", ["e", "n"], ["l"]),
+                node("Gemm", ["l", "w", "n"], ["d"], transB=1), node("Unsqueeze", ["d", "ax"], ["u"]),
+                node("Erf", ["u"], ["y"])],
+               {"i": [4]}, [("w", w[:, :8].copy()), ("n", np.ones(8, np.float32)), ("ax", np.array([0], np.int64))],
+               i=TensorProto.INT64)
+    yield make([node("RotaryEmbedding", ["q", "c", "s", "p"], ["r"]), node("Trilu", ["r", "k"], ["t"]),
+                node("Expand", ["t", "e"], ["x"]), node("Pad", ["x", "pads"], ["d"]), node("Clip", ["d", "lo"], ["y"])],
+               {"q": [1, 2, 5, 8], "c": [9, 4], "s": [9, 4], "p": [1, 5]},
+               [("k", np.array(1, np.int64)), ("e", np.array([3, 2, 5, 8], np.int64)), ("lo", np.array(-1, np.float32)),
+                ("pads", np.array([0, 0, 1, 0, 0, 0, 0, 2], np.int64))], p=TensorProto.INT64)
+
+
+def mutate_bytes(rng, data):
+    data = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 8])):
+        at = rng.randrange(len(data) or 1)
+        kind = rng.randrange(4)
+        if kind == 0 and data:
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            del data[at:at + rng.randrange(1, 20)]
+        elif kind == 2:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 8)))
+        else:
+            data = data[:at] if rng.random() < 0.3 else data[:at] + data[at:at + 30] + data[at:]
+    return bytes(data)
+
+
+def fields(message, found):
+    """All fields with something in them, down to the leaves: (message, field)."""
+    for field, value in message.ListFields():
+        found.append((message, field))
+        if field.cpp_type == field.CPPTYPE_MESSAGE:
+            for each in value if hasattr(value, "__len__") else [value]:
+                fields(each, found)
+    return found
+
+
+NUMBERS = [0, 1, -1, 2, 3, 4, 5, 7, 8, 23, 64, 100, -2, -5, 1 << 20, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63)]
+
+
+def mutate_fields(rng, model):
+    found = fields(model, [])
+    names = [name for node in model.graph.node for name in [*node.input, *node.output]]
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        message, field = rng.choice(found)
+        value = getattr(message, field.name)
+        is_list = hasattr(value, "__len__") and not isinstance(value, (str, bytes))
+        try:
+            if is_list and (rng.random() < 0.3 or field.cpp_type == field.CPPTYPE_MESSAGE):
+                at = rng.randrange(len(value))
+                if rng.random() < 0.5:
+                    del value[at]
+                elif field.cpp_type == field.CPPTYPE_MESSAGE:
+                    value.add().CopyFrom(value[at])
+                else:
+                    value.append(value[at])
+                continue
+            if field.cpp_type == field.CPPTYPE_MESSAGE:
+                message.ClearField(field.name)
+                continue
+            if field.type == field.TYPE_STRING:
+                new = rng.choice([*names, "", "x y\n\"", "Add", "MatMul", "Reshape", "Attention", "Range", "Squeeze",
+                                  "ReduceMax"])
+            elif field.type == field.TYPE_BYTES:
+                new = mutate_bytes(rng, value[0] if is_list else value)
+            elif field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
+                new = rng.choice([0.0, -1.0, float("nan"), float("inf"), 1e-30])
+            else:
+                new = rng.choice(NUMBERS)
+            if is_list:
+                value[rng.randrange(len(value))] = new
+            else:
+                setattr(message, field.name, new)
+        except (ValueError, TypeError, IndexError):
+            pass  # the field does not hold that
+
+
+def imported(program):
+    """What the import stage makes of a program."""
+    module = object.__new__(Module)
+    module._source, module._name, module._options = program.text.encode(), "model.mlir", _encode({"target": "portable"})
+    return module.ir("import")
+
+
+def run(seed, folder, bases):
+    rng = random.Random(seed)
+    model = onnx.ModelProto()
+    model.CopyFrom(rng.choice(bases))
+    path = folder / "model.onnx"
+    if rng.random() < 0.75:
+        mutate_fields(rng, model)
+        path.write_bytes(model.SerializeToString())
+    else:
+        path.write_bytes(mutate_bytes(rng, model.SerializeToString()))
+    try:
+        program = read(path)
+    except ModelError as error:
+        assert "model.onnx" in str(error), error
+        return "refused by the reader"
+    try:
+        imported(program)
+        if rng.random() < 0.125:
+            saccade.compile(program.text, target="portable")
+            return "compiled"
+    except saccade.CompileError as error:
+        assert "error:" in str(error), error
+        return "refused by the compiler"
+    return "imported"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    seeds = range(options.first_seed, options.first_seed + options.count)
+    if options.seed is not None:
+        seeds = [options.seed]
+    warnings.simplefilter("ignore")
+    bases, counts = list(models()), {}
+    with tempfile.TemporaryDirectory() as folder:
+        for base in bases:  # all of them are right as they are
+            path = pathlib.Path(folder, "base.onnx")
+            onnx.save(base, path)
+            imported(read(path))
+        for seed in seeds:
+            # The process may end here: the line says which seed it was.
+            print(f"{pathlib.Path(__file__).name} --seed {seed}", end="\r", flush=True)
+            try:
+                outcome = run(seed, pathlib.Path(folder), bases)
+            except Exception as error:
+                print(f"{pathlib.Path(__file__).name} --seed {seed}: {type(error).__name__}: {error}")
+                sys.exit(1)
+            counts[outcome] = counts.get(outcome, 0) + 1
+    print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
+
+
+if __name__ == "__main__":
+    main()

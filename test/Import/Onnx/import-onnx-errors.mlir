@@ -1,0 +1,47 @@
+// RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-onnx --split-input-file --verify-diagnostics
+
+func.func @unknown_op(%x: tensor<?xf32>) -> tensor<?xf32> {
+  // expected-error @+1 {{onnx.Frobnicate: this op is not supported}}
+  %y = "onnx.Frobnicate"(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+
+// -----
+
+func.func @shapes_do_not_broadcast(%x: tensor<3xf32>, %y: tensor<4xf32>) -> tensor<3xf32> {
+  // expected-error @+1 {{onnx.Add: the inputs 'tensor<3xf32>' 'tensor<4xf32>' do not broadcast to one another}}
+  %z = "onnx.Add"(%x, %y) : (tensor<3xf32>, tensor<4xf32>) -> tensor<3xf32>
+  return %z : tensor<3xf32>
+}
+
+// -----
+
+func.func @rows_do_not_fit(%x: tensor<3x4xf32>, %y: tensor<5x6xf32>) -> tensor<3x6xf32> {
+  // expected-error @+1 {{onnx.MatMul: rows of the right matrix: found 5, wanted 4}}
+  %z = "onnx.MatMul"(%x, %y) : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
+  return %z : tensor<3x6xf32>
+}
+
+// -----
+
+func.func @shape_known_too_late(%x: tensor<6xf32>, %shape: tensor<2xi64>) -> tensor<?x?xf32> {
+  // expected-error @+1 {{onnx.Reshape: the shape must be constant or computed from shapes}}
+  %y = "onnx.Reshape"(%x, %shape) : (tensor<6xf32>, tensor<2xi64>) -> tensor<?x?xf32>
+  return %y : tensor<?x?xf32>
+}
+
+// -----
+
+func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<5xf32> {
+  %y = "onnx.Neg"(%x) : (tensor<6xf32>) -> tensor<5xf32>
+  // expected-error @+1 {{result 0 is 'tensor<6xf32>', declared is 'tensor<5xf32>'}}
+  return %y : tensor<5xf32>
+}
+
+// -----
+
+func.func @heads_do_not_divide(%q: tensor<1x3x8x16xf32>, %k: tensor<1x2x8x16xf32>) -> tensor<1x3x8x16xf32> {
+  // expected-error @+1 {{onnx.Attention: found 3 query heads, wanted a multiple of the 2 key heads}}
+  %y = "onnx.Attention"(%q, %k, %k) : (tensor<1x3x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) -> tensor<1x3x8x16xf32>
+  return %y : tensor<1x3x8x16xf32>
+}

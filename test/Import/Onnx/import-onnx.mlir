@@ -1,0 +1,119 @@
+// RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-onnx --canonicalize --cse --split-input-file | FileCheck %s
+// The example of the pass, and one op of each family: declared types in between do not count.
+
+// CHECK-LABEL: func.func @softmax
+// CHECK: linalg.softmax dimension(1) ins(%{{.*}} : tensor<?x8xf32>)
+func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %y = "onnx.Softmax"(%x) {axis = -1 : i64} : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// Broadcasting is by maps.
+// CHECK-DAG: #[[ROW:.*]] = affine_map<(d0, d1, d2) -> (0, d2)>
+// CHECK-DAG: #[[ALL:.*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// CHECK-LABEL: func.func @bias_broadcasts
+// CHECK: linalg.generic {indexing_maps = [#[[ALL]], #[[ROW]], #[[ALL]]]
+// CHECK: arith.addf
+func.func @bias_broadcasts(%x: tensor<?x?x8xf32>, %y: tensor<1x8xf32>) -> tensor<?x?x8xf32> {
+  %z = "onnx.Add"(%x, %y) : (tensor<?x?x8xf32>, tensor<1x8xf32>) -> !onnx.value
+  %r = "onnx.Identity"(%z) : (!onnx.value) -> tensor<?x?x8xf32>
+  return %r : tensor<?x?x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @matrices
+// CHECK: linalg.matmul ins(%{{.*}}, %{{.*}} : tensor<?x8xf32>, tensor<8x4xf32>)
+// CHECK: linalg.batch_matmul
+func.func @matrices(%x: tensor<?x8xf32>, %w: tensor<8x4xf32>, %a: tensor<2x3x4xf32>, %b: tensor<2x4x5xf32>)
+    -> (tensor<?x4xf32>, tensor<2x3x5xf32>) {
+  %y = "onnx.MatMul"(%x, %w) : (tensor<?x8xf32>, tensor<8x4xf32>) -> tensor<?x4xf32>
+  %z = "onnx.MatMul"(%a, %b) : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+  return %y, %z : tensor<?x4xf32>, tensor<2x3x5xf32>
+}
+
+// -----
+
+// A shape that the graph computes is folded, and a dynamic extent stays an extent: [batch, length, 12] becomes
+// [batch, length, 3, 4].
+// CHECK-LABEL: func.func @computed_shape
+// CHECK-NOT: from_elements
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]] output_shape [%{{.*}}, %{{.*}}, 3, 4]
+func.func @computed_shape(%x: tensor<?x?x12xf32>) -> tensor<?x?x3x4xf32> {
+  %zero = arith.constant dense<0> : tensor<1xi64>
+  %two = arith.constant dense<2> : tensor<1xi64>
+  %heads = arith.constant dense<[3, -1]> : tensor<2xi64>
+  %shape = "onnx.Shape"(%x) : (tensor<?x?x12xf32>) -> tensor<3xi64>
+  %front = "onnx.Slice"(%shape, %zero, %two) : (tensor<3xi64>, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
+  %wanted = "onnx.Concat"(%front, %heads) {axis = 0 : i64} : (!onnx.value, tensor<2xi64>) -> !onnx.value
+  %y = "onnx.Reshape"(%x, %wanted) : (tensor<?x?x12xf32>, !onnx.value) -> tensor<?x?x3x4xf32>
+  return %y : tensor<?x?x3x4xf32>
+}
+
+// -----
+
+// A missing input has the type none, and results that nobody reads are not made.
+// CHECK-LABEL: func.func @attention
+// CHECK: attn.attention %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d]
+// CHECK-SAME: scale(2.500000e-01)
+// CHECK: tensor<2x4x?x16xf32>
+func.func @attention(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: tensor<2x2x?x16xf32>)
+    -> tensor<2x4x?x16xf32> {
+  %none = "onnx.NoValue"() : () -> none
+  %y:2 = "onnx.Attention"(%q, %k, %v, %none) {is_causal = 1 : i64}
+    : (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>, none) -> (tensor<2x4x?x16xf32>, !onnx.value)
+  return %y#0 : tensor<2x4x?x16xf32>
+}
+
+// -----
+
+// Soft-cap, then bias; −∞ in a bias hides a key.
+// CHECK-LABEL: func.func @capped_and_biased
+// CHECK: attn.attention
+// CHECK: mask(
+// CHECK: arith.cmpf une
+// CHECK: score(
+// CHECK: math.tanh
+// CHECK: arith.addf
+func.func @capped_and_biased(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: tensor<2x2x?x16xf32>,
+                             %bias: tensor<?x?xf32>) -> tensor<2x4x?x16xf32> {
+  %y = "onnx.Attention"(%q, %k, %v, %bias) {softcap = 2.0 : f32}
+    : (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>, tensor<?x?xf32>) -> tensor<2x4x?x16xf32>
+  return %y : tensor<2x4x?x16xf32>
+}
+
+// -----
+
+// Positions that a subgraph makes from ranges are the positions of the region; nothing as large as the scores is left.
+// CHECK-LABEL: func.func @relative_positions
+// CHECK-NOT: linalg.generic
+// CHECK: attn.attention
+// CHECK: score(%[[S:.*]], %{{.*}}, %{{.*}}, %[[I:.*]], %[[J:.*]])
+// CHECK: arith.index_cast %[[I]]
+// CHECK: arith.index_cast %[[J]]
+// CHECK-NOT: linalg.generic
+func.func @relative_positions(%q: tensor<1x2x?x8xf32>, %k: tensor<1x2x?x8xf32>, %v: tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32> {
+  %y = "onnx.preview.FlexAttention"(%q, %k, %v) ({
+  ^bb0(%s: !onnx.value):
+    %zero = arith.constant dense<0> : tensor<i64>
+    %one = arith.constant dense<1> : tensor<i64>
+    %two = arith.constant dense<2> : tensor<i64>
+    %three = arith.constant dense<3> : tensor<i64>
+    %column = arith.constant dense<[-1, 1]> : tensor<2xi64>
+    %row = arith.constant dense<[1, -1]> : tensor<2xi64>
+    %shape = "onnx.Shape"(%s) : (!onnx.value) -> !onnx.value
+    %l = "onnx.Gather"(%shape, %two) : (!onnx.value, tensor<i64>) -> !onnx.value
+    %n = "onnx.Gather"(%shape, %three) : (!onnx.value, tensor<i64>) -> !onnx.value
+    %queries = "onnx.Range"(%zero, %l, %one) : (tensor<i64>, !onnx.value, tensor<i64>) -> !onnx.value
+    %keys = "onnx.Range"(%zero, %n, %one) : (tensor<i64>, !onnx.value, tensor<i64>) -> !onnx.value
+    %i = "onnx.Reshape"(%queries, %column) : (!onnx.value, tensor<2xi64>) -> !onnx.value
+    %j = "onnx.Reshape"(%keys, %row) : (!onnx.value, tensor<2xi64>) -> !onnx.value
+    %distance = "onnx.Sub"(%i, %j) : (!onnx.value, !onnx.value) -> !onnx.value
+    %number = "onnx.Cast"(%distance) {to = 1 : i64} : (!onnx.value) -> !onnx.value
+    %r = "onnx.Add"(%s, %number) : (!onnx.value, !onnx.value) -> !onnx.value
+    "onnx.Return"(%r) : (!onnx.value) -> ()
+  }) {regions = ["score_mod"]} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
+  return %y : tensor<1x2x?x8xf32>
+}
