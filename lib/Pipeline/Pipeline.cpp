@@ -11,6 +11,7 @@
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Import/Import.h"
 #include "saccade/Import/Passes.h"
+#include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Schedule/Passes.h"
@@ -33,10 +34,10 @@ struct Stage {
 const Stage stages[] = {
     // Graphs of other projects become ops that the rest knows.
     {"import", [](OpPassManager &pm, const CompileOptions &) { buildImportPipeline(pm); }},
-    // What is not known is refused, calls are inlined, shapes checked and elementwise ops fused on whole tensors.
+    // What is not known is refused, calls are inlined, attention raised, shapes checked and elementwise ops fused on whole tensors.
     {"transforms",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildTransformsPipeline(pm, /*forKernels=*/options.device != nullptr);
+       buildTransformsPipeline(pm, {/*forKernels=*/options.device != nullptr, options.lint});
      }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule",
@@ -91,9 +92,6 @@ LogicalResult saccade::buildCompilePipeline(OpPassManager &pm, const CompileOpti
 
   for (const Stage &stage : stages) {
     stage.build(pm, options);
-    // What is imported may be mistaken, too, and shows it once it is written in our ops.
-    if (options.lint && stage.name == "import")
-      pm.addPass(attn::createLint());
     for (const auto &[after, pipeline] : options.insertAfter) {
       if (after != stage.name)
         continue;
@@ -114,6 +112,7 @@ void saccade::registerPasses() {
   registerTransformsPasses();
   registerSaccadeImportPasses();
   attn::registerSaccadeAttnTransformsPasses();
+  registerSaccadeImportRaisePasses();
   registerSaccadePipelinePasses();
   registerSaccadeTargetPasses();
   registerSaccadeCodegenCPUPasses();

@@ -2,6 +2,7 @@
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/CommandLine.h"
@@ -12,8 +13,12 @@ static int run(int argc, char **argv) {
   saccade::registerPasses();
   llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << "saccade-opt: " << saccade::versionLine() << '\n'; });
   mlir::PassPipelineRegistration<> lint("lint",
-                                        "Warn about likely mistakes; the module is written only where -o says so",
-                                        [](mlir::OpPassManager &pm) { pm.addPass(saccade::attn::createLint()); });
+                                        "Warn about likely mistakes; the module, with attention raised, is written only where -o says so",
+                                        [](mlir::OpPassManager &pm) {
+                                          pm.addNestedPass<mlir::func::FuncOp>(
+                                              saccade::createRaiseAttention({/*remarks=*/false, /*lint=*/true}));
+                                          pm.addPass(saccade::attn::createLint());
+                                        });
   auto [input, output] =
       mlir::registerAndParseCLIOptions(argc, argv, "Saccade: runs passes and pipelines on a module\n", registry);
   bool lints = llvm::any_of(llvm::ArrayRef(argv, argc),

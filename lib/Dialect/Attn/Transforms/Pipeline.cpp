@@ -3,10 +3,11 @@
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Transforms/Passes.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "saccade/Import/Raise/Passes.h"
 
 using namespace mlir;
 
-void saccade::buildTransformsPipeline(OpPassManager &pm, bool forKernels) {
+void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options) {
   pm.addPass(attn::createVerifyInput());
   // Inlining folds and canonicalizes as well.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
@@ -14,8 +15,12 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, bool forKernels) {
   pm.addPass(createConvertElementwiseToLinalgPass());
   // An entry must see through its calls to know its results' extents.
   pm.addPass(createInlinerPass());
+  // Models write attention in many functions: it is seen whole once calls are inlined, and no op was fused yet.
+  pm.addNestedPass<func::FuncOp>(createRaiseAttention({/*remarks=*/false, options.lint}));
+  if (options.lint)
+    pm.addPass(attn::createLint());
   // Shapes are checked in terms of the ops that the user wrote. On the host nobody reads the memory of a GPU.
-  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!forKernels}));
+  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forKernels}));
   OpPassManager &function = pm.nest<func::FuncOp>();
   // Reshapes that undo each other stand between ops that could be fused.
   function.addPass(createCanonicalizerPass());

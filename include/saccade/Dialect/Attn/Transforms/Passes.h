@@ -13,9 +13,14 @@ namespace saccade::attn {
 
 namespace saccade {
 
+struct TransformsOptions {
+  bool forKernels = false; ///< the program will run on a GPU
+  bool lint = false;       ///< warn of what is allowed but hardly meant
+};
+
 /// Afterwards entries are free of calls, have their shape functions, and only hold ops that the compiler knows, with
-/// elementwise ops fused. `forKernels`: the program will run on a GPU.
-void buildTransformsPipeline(mlir::OpPassManager &pm, bool forKernels = false);
+/// attention raised and elementwise ops fused.
+void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &options = {});
 
 } // namespace saccade
 

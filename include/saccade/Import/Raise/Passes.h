@@ -1,0 +1,14 @@
+//===- Passes.h - From plain ops to attention ---------------------*- C++ -*-===//
+#ifndef SACCADE_IMPORT_RAISE_PASSES_H
+#define SACCADE_IMPORT_RAISE_PASSES_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace saccade {
+#define GEN_PASS_DECL
+#define GEN_PASS_REGISTRATION
+#include "saccade/Import/Raise/Passes.h.inc"
+} // namespace saccade
+
+#endif // SACCADE_IMPORT_RAISE_PASSES_H

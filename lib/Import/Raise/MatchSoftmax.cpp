@@ -1,0 +1,259 @@
+//===- MatchSoftmax.cpp - Softmax in all its forms ------------------------------===//
+//
+// A softmax does not change when a number that is the same for all keys is subtracted from its scores. So whatever does
+// not depend on the key is left out of the exponent, the maximum among it, and what remains must be the same in the
+// exponential and in the sum.
+//
+//===----------------------------------------------------------------------===//
+#include "MatchSoftmax.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade::raise;
+
+namespace {
+
+/// An exponential, as the sum of its exponent: what depends on the key, and what does not.
+struct Exponential {
+  Node score;                                        ///< that part of the exponent that depends on the key
+  SmallVector<std::pair<Node, bool>, 2> shifts;      ///< the rest, each with whether it is subtracted
+  Node condition = nullptr;                          ///< where this does not hold it is 0
+};
+
+class Matcher {
+public:
+  Matcher(Graph &graph, Tracer &tracer, unsigned key) : graph(graph), tracer(tracer), key(key) {}
+
+  std::optional<SoftmaxMatch> match(Node node) {
+    if (node->kind == Expr::Softmax && node->key == key)
+      return SoftmaxMatch{node, (*node)[0], node->value.getDefiningOp()};
+    if (node->is("arith.divf") && (*node)[0]->dependsOn(key) && !(*node)[1]->dependsOn(key))
+      return matchQuotient(node, (*node)[0], (*node)[1]);
+    return matchLogarithm(node);
+  }
+
+private:
+  std::optional<Exponential> readExponential(Node node);
+  Node splitExponent(Node exponent, Exponential &result);
+  std::optional<Exponential> readSum(Node leaf, Operation *&anchor);
+  std::optional<SoftmaxMatch> matchQuotient(Node node, Node numerator, Node denominator);
+  std::optional<SoftmaxMatch> matchLogarithm(Node node);
+  Node dropSumGuards(Node sum, bool isStable);
+  bool hasMaximum(const Exponential &exponential);
+  Node maskedScore(const Exponential &exponential);
+
+  Graph &graph;
+  Tracer &tracer;
+  unsigned key;
+};
+
+/// Moves what does not depend on the key from `exponent` into the shifts of `result`.
+Node Matcher::splitExponent(Node exponent, Exponential &result) {
+  // (s − m) · c is s · c − m · c.
+  if (exponent->is("arith.mulf") && (*exponent)[1]->kind == Expr::Number &&
+      ((*exponent)[0]->is("arith.subf") || (*exponent)[0]->is("arith.addf"))) {
+    Exponential inner;
+    Node score = splitExponent((*exponent)[0], inner);
+    for (auto [shift, isSubtracted] : inner.shifts)
+      result.shifts.push_back({graph.product(shift, (*exponent)[1]), isSubtracted});
+    return graph.product(score, (*exponent)[1]);
+  }
+  Node score = nullptr;
+  for (auto [addend, isSubtracted] : addends(exponent)) {
+    if (!addend->dependsOn(key)) {
+      result.shifts.push_back({addend, isSubtracted});
+      continue;
+    }
+    Node term = isSubtracted ? graph.product(addend, graph.number(-1)) : addend;
+    score = score ? graph.sum(score, term) : term;
+  }
+  return score ? score : graph.number(0);
+}
+
+std::optional<Exponential> Matcher::readExponential(Node node) {
+  Exponential result;
+  // Masked behind the exponential: a weight of 0 is a score of −∞.
+  auto addCondition = [&](Node condition) {
+    result.condition = result.condition ? graph.both(result.condition, condition) : condition;
+  };
+  while (true) {
+    if (node->is("arith.select") && (*node)[2]->isNumber(0)) {
+      addCondition((*node)[0]);
+      node = (*node)[1];
+    } else if (node->is("arith.select") && (*node)[1]->isNumber(0)) {
+      addCondition(graph.negated((*node)[0]));
+      node = (*node)[2];
+    } else if (node->is("arith.mulf") && (*node)[0]->is("arith.uitofp") && (*(*node)[0])[0]->type.isInteger(1)) {
+      addCondition((*(*node)[0])[0]);
+      node = (*node)[1];
+    } else if (node->is("arith.mulf") && (*node)[1]->is("arith.uitofp") && (*(*node)[1])[0]->type.isInteger(1)) {
+      addCondition((*(*node)[1])[0]);
+      node = (*node)[0];
+    } else {
+      break;
+    }
+  }
+  if (!node->is("math.exp") && !node->is("math.exp2"))
+    return std::nullopt;
+  Node exponent = (*node)[0];
+  if (node->is("math.exp2"))
+    exponent = graph.product(exponent, graph.number(std::log(2.0)));
+  result.score = splitExponent(exponent, result);
+  return result;
+}
+
+std::optional<Exponential> Matcher::readSum(Node leaf, Operation *&anchor) {
+  Node summand = tracer.reduced(leaf, {"arith.addf"}, key, &anchor);
+  if (!summand || !isZero(cast<linalg::LinalgOp>(anchor).getDpsInits()[0]))
+    return std::nullopt;
+  return readExponential(summand);
+}
+
+/// A sum that a guard keeps from 0: an exponential of the maximum is 1, so it never is.
+Node Matcher::dropSumGuards(Node sum, bool isStable) {
+  if (sum->is("arith.select") && (*sum)[0]->is("arith.cmpf"))
+    for (Node side : {(*sum)[1], (*sum)[2]})
+      if (side->kind == Expr::Element && llvm::is_contained((*sum)[0]->operands, side))
+        return side;
+  bool isGuard = sum->is("arith.addf") || sum->is("arith.maximumf") || sum->is("arith.maxnumf");
+  if (isGuard && isStable && (*sum)[1]->kind == Expr::Number && std::abs((*sum)[1]->number) <= 1e-6)
+    return (*sum)[0];
+  return sum;
+}
+
+bool Matcher::hasMaximum(const Exponential &exponential) {
+  return llvm::any_of(exponential.shifts, [&](auto shift) {
+    bool found = false;
+    forEachNode(shift.first, [&](Node node) {
+      found |= node->kind == Expr::Element &&
+               tracer.reduced(node, {"arith.maximumf", "arith.maxnumf"}, key) != nullptr;
+    });
+    return found && shift.second;
+  });
+}
+
+Node Matcher::maskedScore(const Exponential &exponential) {
+  if (!exponential.condition)
+    return exponential.score;
+  return graph.apply("arith.select", graph.real(),
+                     {exponential.condition, exponential.score, graph.number(-INFINITY)});
+}
+
+std::optional<SoftmaxMatch> Matcher::matchQuotient(Node node, Node numerator, Node denominator) {
+  std::optional<Exponential> top = readExponential(numerator);
+  if (!top)
+    return std::nullopt;
+  bool isStable = hasMaximum(*top);
+  Node sum = dropSumGuards(denominator, isStable);
+  Operation *anchor = nullptr;
+  std::optional<Exponential> bottom = readSum(sum, anchor);
+  if (!bottom || top->score != bottom->score || top->shifts != bottom->shifts || top->condition != bottom->condition)
+    return std::nullopt;
+  return SoftmaxMatch{node, maskedScore(*top), anchor, isStable, sum != denominator};
+}
+
+/// exp(s − m − log Σ exp(s − m)), with or without m.
+std::optional<SoftmaxMatch> Matcher::matchLogarithm(Node node) {
+  std::optional<Exponential> top = readExponential(node);
+  if (!top)
+    return std::nullopt;
+  // A shift may itself be a sum, m + log Σ.
+  SmallVector<std::pair<Node, bool>> shifts;
+  for (auto [shift, isSubtracted] : top->shifts)
+    for (auto [addend, isInner] : addends(shift))
+      shifts.push_back({addend, isSubtracted != isInner});
+  auto logarithm = llvm::find_if(shifts, [](auto shift) { return shift.first->is("math.log") && shift.second; });
+  if (logarithm == shifts.end())
+    return std::nullopt;
+  Operation *anchor = nullptr;
+  std::optional<Exponential> bottom = readSum((*logarithm->first)[0], anchor);
+  if (!bottom || top->score != bottom->score || top->condition != bottom->condition)
+    return std::nullopt;
+  shifts.erase(logarithm);
+  SmallVector<std::pair<Node, bool>> below(ArrayRef(bottom->shifts));
+  llvm::sort(shifts);
+  llvm::sort(below);
+  if (shifts != below)
+    return std::nullopt;
+  return SoftmaxMatch{node, maskedScore(*top), anchor, hasMaximum(*bottom)};
+}
+
+} // namespace
+
+std::optional<SoftmaxMatch> saccade::raise::findSoftmax(Graph &graph, Tracer &tracer, Node weight, unsigned key) {
+  Matcher matcher(graph, tracer, key);
+  SmallVector<Node> todo = {weight};
+  DenseSet<Node> seen;
+  while (!todo.empty()) {
+    Node node = todo.pop_back_val();
+    if (!node->dependsOn(key) || !seen.insert(node).second)
+      continue;
+    if (std::optional<SoftmaxMatch> match = matcher.match(node))
+      return match;
+    todo.append(node->operands.begin(), node->operands.end());
+  }
+  return std::nullopt;
+}
+
+/// Whether `condition` holds where no score of the row is above −∞: all are −∞, or not any is more.
+static bool saysNoKey(Graph &graph, Tracer &tracer, Node condition, Node score, unsigned key) {
+  bool isNegated = condition->is("arith.xori") && (*condition)[1]->kind == Expr::Integer;
+  Node leaf = isNegated ? (*condition)[0] : condition;
+  Node each = tracer.reduced(leaf, {isNegated ? StringRef("arith.ori") : StringRef("arith.andi")}, key);
+  if (!each)
+    return false;
+  if (isNegated)
+    each = graph.negated(each);
+  bool isInverted = each->is("arith.xori");
+  Node comparison = isInverted ? (*each)[0] : each;
+  if (!comparison->is("arith.cmpf") || !llvm::is_contained(comparison->operands, score))
+    return false;
+  auto predicate = cast<arith::CmpFPredicateAttr>(comparison->attributes.get("predicate")).getValue();
+  bool isEqual = predicate == arith::CmpFPredicate::OEQ || predicate == arith::CmpFPredicate::UEQ;
+  bool isUnequal = predicate == arith::CmpFPredicate::UNE || predicate == arith::CmpFPredicate::ONE;
+  Node other = comparison->operands[comparison->operands[0] == score ? 1 : 0];
+  return other->isNumber(-INFINITY) && (isInverted ? isUnequal : isEqual);
+}
+
+Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, SoftmaxMatch &match, unsigned key) {
+  Node softmax = match.weight;
+  auto isNaN = [&](Node condition) {
+    if (condition->is("math.isnan"))
+      return (*condition)[0] == softmax;
+    if (!condition->is("arith.cmpf") || (*condition)[0] != softmax || (*condition)[1] != softmax)
+      return false;
+    auto predicate = cast<arith::CmpFPredicateAttr>(condition->attributes.get("predicate")).getValue();
+    return predicate == arith::CmpFPredicate::UNO || predicate == arith::CmpFPredicate::UNE;
+  };
+  while (true) {
+    Node guard = nullptr;
+    forEachNode(weight, [&](Node node) {
+      if (node->is("arith.select") && (*node)[1]->isNumber(0) && (*node)[2] == softmax &&
+          (isNaN((*node)[0]) || saysNoKey(graph, tracer, (*node)[0], match.score, key)))
+        guard = node;
+    });
+    if (!guard)
+      return weight;
+    match.isGuarded = true;
+    weight = graph.replace(weight, guard, softmax);
+  }
+}
+
+bool saccade::raise::sumsExponentials(linalg::LinalgOp op) {
+  if (op.getNumReductionLoops() != 1 || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 || op.getNumLoops() > 60)
+    return false;
+  Graph graph(op.getContext(), op.getStaticLoopRanges());
+  Tracer tracer(graph);
+  SmallVector<unsigned> reductions;
+  op.getReductionDims(reductions);
+  AffineMap map = op.getIndexingMapMatchingResult(op->getResult(0));
+  if (!map.isProjectedPermutation())
+    return false;
+  Node each = tracer.reduced(tracer.element(op->getResult(0), map.getResults()), {"arith.addf"}, reductions[0]);
+  bool isExponential = false;
+  if (each)
+    forEachNode(each, [&](Node node) { isExponential |= node == each && (node->is("math.exp") || node->is("math.exp2")); });
+  return isExponential;
+}

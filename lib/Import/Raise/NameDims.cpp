@@ -1,0 +1,198 @@
+//===- NameDims.cpp - Which loop is batch, head, position and depth -------------===//
+#include "NameDims.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::raise;
+using attn::Dim;
+
+//===----------------------------------------------------------------------===//
+// Labels
+//===----------------------------------------------------------------------===//
+
+static std::optional<Label> labelOf(AffineExpr index, int64_t extent) {
+  if (auto loop = dyn_cast<AffineDimExpr>(index))
+    return Label{loop.getPosition()};
+  if (auto constant = dyn_cast<AffineConstantExpr>(index); constant && constant.getValue() == 0 && extent == 1)
+    return Label{};
+  auto quotient = dyn_cast<AffineBinaryOpExpr>(index);
+  if (!quotient || quotient.getKind() != AffineExprKind::FloorDiv)
+    return std::nullopt;
+  auto loop = dyn_cast<AffineDimExpr>(quotient.getLHS());
+  auto group = dyn_cast<AffineConstantExpr>(quotient.getRHS());
+  return loop && group ? std::optional(Label{loop.getPosition(), group.getValue()}) : std::nullopt;
+}
+
+SmallVector<Labelled> saccade::raise::findLabelled(Node node, const Graph &graph) {
+  SmallVector<Labelled> found;
+  for (const Access &origin : node->origins) {
+    Labelled labelled{origin.tensor, {}};
+    uint64_t seen = 0;
+    for (auto [index, extent] :
+         llvm::zip_equal(origin.index, cast<RankedTensorType>(origin.tensor.getType()).getShape())) {
+      std::optional<Label> label = labelOf(index, extent);
+      if (!label || (label->loop && (seen >> *label->loop & 1)))
+        break;
+      if (label->loop)
+        seen |= uint64_t(1) << *label->loop;
+      // The groups of heads must fill all heads.
+      int64_t heads = label->group > 1 ? graph.getExtent(*label->loop) : 0;
+      if (label->group > 1 && (ShapedType::isDynamic(heads) || heads != extent * label->group))
+        break;
+      labelled.labels.push_back(*label);
+    }
+    if (labelled.labels.size() == origin.index.size())
+      found.push_back(std::move(labelled));
+  }
+  return found;
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+std::optional<Grouping> saccade::raise::groupDims(ArrayRef<Label> labels, const NamedLoops &names,
+                                                  ArrayRef<unsigned> seq, unsigned depth) {
+  Grouping result;
+  std::pair<Dim, ArrayRef<unsigned>> all[] = {
+      {Dim::Batch, names.batch}, {Dim::Head, names.head}, {Dim::Seq, seq}, {Dim::Depth, depth}};
+  std::optional<Dim> last;
+  size_t lastPosition = 0;
+  uint32_t used = 0;
+  ReassociationIndices pending;
+  for (auto [dim, label] : llvm::enumerate(labels)) {
+    if (!label.loop) {
+      (result.groups.empty() ? pending : result.groups.back()).push_back(dim);
+      continue;
+    }
+    auto *named = llvm::find_if(all, [&](auto &each) { return llvm::is_contained(each.second, *label.loop); });
+    if (named == std::end(all))
+      return std::nullopt;
+    size_t position = llvm::find(named->second, *label.loop) - named->second.begin();
+    if (last == named->first) {
+      if (position != lastPosition + 1)
+        return std::nullopt;
+      result.groups.back().push_back(dim);
+    } else {
+      if (used >> unsigned(named->first) & 1)
+        return std::nullopt;
+      used |= 1u << unsigned(named->first);
+      result.groups.push_back(pending);
+      pending.clear();
+      result.groups.back().push_back(dim);
+      result.dims.push_back(named->first);
+    }
+    last = named->first;
+    lastPosition = position;
+  }
+  return result;
+}
+
+/// Loops of one iteration need not be in an operand.
+static bool isIn(const Graph &graph, const Labelled &operand, unsigned loop) {
+  return operand.has(loop) || graph.getExtent(loop) == 1;
+}
+
+Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const Labelled &query, const Labelled &key,
+                                 const Labelled &value) {
+  Naming naming;
+  naming.names.key = loops.key;
+  auto labelIn = [](const Labelled &operand, unsigned loop) {
+    auto found = llvm::find_if(operand.labels, [&](Label label) { return label.loop == loop; });
+    return found == operand.labels.end() ? Label{} : *found;
+  };
+  for (auto [operand, allowed] : {std::pair(&query, loops.depth), {&key, loops.depth}, {&value, loops.valueDepth}})
+    for (Label label : operand->labels)
+      if (label.loop && *label.loop != allowed && *label.loop != loops.key &&
+          !llvm::is_contained(loops.rows, *label.loop)) {
+        naming.reason = "an operand has a dimension that neither the scores nor the depth have";
+        return naming;
+      }
+  if (!query.has(loops.depth) || !key.has(loops.depth) || !key.has(loops.key) || !value.has(loops.key) ||
+      !value.has(loops.valueDepth) || query.has(loops.key)) {
+    naming.reason = "an operand lacks its depth or its positions";
+    return naming;
+  }
+  // Shared are loops that keys have, grouped those of which several share a key head; the others are the queries' own.
+  SmallVector<unsigned> shared, grouped, own;
+  for (unsigned loop : loops.rows) {
+    if (!isIn(graph, query, loop)) {
+      naming.reason = "queries are the same for several batches or heads";
+      return naming;
+    }
+    Label inKey = labelIn(key, loop), inValue = labelIn(value, loop);
+    if (inKey != inValue && graph.getExtent(loop) != 1) {
+      naming.reason = "keys and values have different heads";
+      return naming;
+    }
+    (inKey.group > 1 ? grouped : inKey.loop || inValue.loop ? shared : own).push_back(loop);
+  }
+  if (grouped.size() > 1) {
+    naming.reason = "more than one dimension is repeated for keys";
+    return naming;
+  }
+  auto fits = [&](const NamedLoops &names) {
+    return groupDims(query.labels, names, names.query, loops.depth) &&
+           groupDims(key.labels, names, loops.key, loops.depth) &&
+           groupDims(value.labels, names, loops.key, loops.valueDepth);
+  };
+  // The sequence of queries is the longest of the queries' own loops, the last of equal ones.
+  SmallVector<std::optional<unsigned>> candidates(own.begin(), own.end());
+  llvm::sort(candidates, [&](auto a, auto b) {
+    auto rank = [&](auto loop) { return std::pair(uint64_t(graph.getExtent(*loop)), llvm::find(own, *loop)); };
+    return rank(a) > rank(b); // dynamic ones first
+  });
+  if (own.empty())
+    candidates = {std::nullopt};
+  for (std::optional<unsigned> sequence : candidates) {
+    SmallVector<unsigned> groups = llvm::filter_to_vector(own, [&](unsigned loop) { return loop != sequence; });
+    // Heads are the repeated loop, or a loop that keys share with the groups behind it, or the last that they share.
+    SmallVector<std::optional<unsigned>> majors = {std::nullopt};
+    if (grouped.empty() && (shared.size() > 1 || !groups.empty()))
+      for (unsigned loop : shared)
+        majors.push_back(loop);
+    for (std::optional<unsigned> major : llvm::reverse(majors)) {
+      NamedLoops names{{}, grouped, {}, loops.key};
+      if (major)
+        names.head.push_back(*major);
+      names.head.append(groups.begin(), groups.end());
+      for (unsigned loop : shared)
+        if (loop != major)
+          names.batch.push_back(loop);
+      if (sequence)
+        names.query = {*sequence};
+      if (fits(names)) {
+        naming.names = names;
+        return naming;
+      }
+    }
+  }
+  naming.reason = "batches and heads do not lie behind each other in every operand";
+  return naming;
+}
+
+std::pair<Value, attn::DimsAttr> saccade::raise::nameOperand(OpBuilder &b, Location loc, const Labelled &operand,
+                                                             const NamedLoops &names, ArrayRef<unsigned> seq,
+                                                             unsigned depth) {
+  Grouping grouping = *groupDims(operand.labels, names, seq, depth);
+  Value tensor = operand.tensor;
+  if (grouping.groups.size() != operand.labels.size())
+    tensor = tensor::CollapseShapeOp::create(b, loc, tensor, grouping.groups);
+  SmallVector<Dim> dims = grouping.dims;
+  if (!llvm::is_contained(dims, Dim::Seq)) {
+    // [h, d] -> [1, h, d]
+    auto type = cast<RankedTensorType>(tensor.getType());
+    SmallVector<int64_t> shape = {1};
+    llvm::append_range(shape, type.getShape());
+    SmallVector<ReassociationIndices> groups = {{0, 1}};
+    for (int64_t dim = 1; dim < type.getRank(); ++dim)
+      groups.push_back({dim + 1});
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
+    sizes.insert(sizes.begin(), b.getIndexAttr(1));
+    tensor = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, type.getElementType()), tensor, groups,
+                                           sizes);
+    dims.insert(dims.begin(), Dim::Seq);
+  }
+  return {tensor, attn::DimsAttr::get(b.getContext(), dims)};
+}

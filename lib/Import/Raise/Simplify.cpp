@@ -1,0 +1,279 @@
+//===- Simplify.cpp - The algebra of expressions -------------------------------===//
+//
+// Rules that hold for all real numbers, truth values or positions. Rounding may differ in the last bit, NaN and infinities
+// do not where they can reach a result.
+//
+//===----------------------------------------------------------------------===//
+#include "Expr.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade::raise;
+
+static bool isReal(Node node) { return node->kind == Expr::Number; }
+static bool isTrue(Node node) { return node->kind == Expr::Integer && node->type.isInteger(1) && node->integer; }
+static bool isFalse(Node node) { return node->kind == Expr::Integer && node->type.isInteger(1) && !node->integer; }
+static bool isTruth(Node node) { return node->type.isInteger(1); }
+
+//===----------------------------------------------------------------------===//
+// Numbers
+//===----------------------------------------------------------------------===//
+
+Node Graph::foldNumbers(StringRef name, ArrayRef<Node> operands) {
+  if (operands.empty() || !llvm::all_of(operands, isReal))
+    return nullptr;
+  double x = operands[0]->number;
+  if (operands.size() == 1) {
+    using Function = double (*)(double);
+    static const std::pair<StringRef, Function> functions[] = {
+        {"arith.negf", [](double a) { return -a; }},       {"math.sqrt", [](double a) { return std::sqrt(a); }},
+        {"math.rsqrt", [](double a) { return 1 / std::sqrt(a); }}, {"math.exp", [](double a) { return std::exp(a); }},
+        {"math.log", [](double a) { return std::log(a); }}, {"math.absf", [](double a) { return std::abs(a); }}};
+    for (auto [function, compute] : functions)
+      if (name == function)
+        return number(compute(x));
+    return nullptr;
+  }
+  if (operands.size() != 2)
+    return nullptr;
+  double y = operands[1]->number;
+  if (name == "arith.addf")
+    return number(x + y);
+  if (name == "arith.subf")
+    return number(x - y);
+  if (name == "arith.mulf")
+    return number(x * y);
+  if (name == "arith.divf")
+    return number(x / y);
+  if (name == "math.powf")
+    return number(std::pow(x, y));
+  return nullptr;
+}
+
+Node Graph::simplifyReal(StringRef name, ArrayRef<Node> operands) {
+  if (name == "arith.extf" || name == "arith.truncf")
+    return operands[0];
+  if (name == "arith.negf")
+    return product(operands[0], number(-1));
+  if (name == "math.rsqrt")
+    return apply("arith.divf", real(), {number(1), apply("math.sqrt", real(), operands)});
+  if (name == "arith.uitofp" || name == "arith.sitofp") {
+    Node from = operands[0];
+    bool isSigned = name == "arith.sitofp";
+    if (from->kind == Expr::Integer)
+      return number(isTruth(from) && isSigned ? -double(from->integer) : double(from->integer));
+    // A truth value in a wider integer is 0 or 1.
+    if (from->is("arith.extui") && isTruth((*from)[0]))
+      return apply("arith.uitofp", real(), {(*from)[0]});
+    return nullptr;
+  }
+  if (operands.size() != 2 || !operands[0]->isReal() || !operands[1]->isReal())
+    return nullptr;
+  Node x = operands[0], y = operands[1];
+  if (name == "arith.addf" && y->isNumber(0))
+    return x;
+  if (name == "arith.subf") {
+    if (y->isNumber(0))
+      return x;
+    if (x->isNumber(0))
+      return product(y, number(-1));
+    if (isReal(y))
+      return sum(x, number(-y->number));
+    // 1 − [c] = [not c]
+    if (x->isNumber(1) && y->is("arith.uitofp") && isTruth((*y)[0]))
+      return apply("arith.uitofp", real(), {negated((*y)[0])});
+  }
+  if (name == "arith.mulf") {
+    if (y->isNumber(1))
+      return x;
+    if (isReal(y) && x->is("arith.mulf") && isReal((*x)[1]))
+      return product((*x)[0], number((*x)[1]->number * y->number));
+    // a · (1 / b) = a / b
+    for (auto [a, b] : {std::pair(x, y), std::pair(y, x)})
+      if (b->is("arith.divf") && (*b)[0]->isNumber(1))
+        return apply("arith.divf", real(), {a, (*b)[1]});
+  }
+  if (name == "arith.divf" && isReal(y) && y->number != 0 && std::isfinite(y->number))
+    return product(x, number(1 / y->number));
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Truth values
+//===----------------------------------------------------------------------===//
+
+Node Graph::negated(Node condition) { return apply("arith.xori", condition->type, {condition, truth(true)}); }
+
+Node Graph::both(Node left, Node right) { return apply("arith.andi", left->type, {left, right}); }
+
+static DictionaryAttr withPredicate(MLIRContext *context, arith::CmpIPredicate predicate) {
+  Builder b(context);
+  return b.getDictionaryAttr(b.getNamedAttr("predicate", arith::CmpIPredicateAttr::get(context, predicate)));
+}
+
+Node Graph::compareIntegers(DictionaryAttr attributes, ArrayRef<Node> operands) {
+  auto predicate = cast<arith::CmpIPredicateAttr>(attributes.get("predicate")).getValue();
+  Node x = operands[0], y = operands[1];
+  auto equals = [&](Node c, int64_t value) {
+    return negated(value == (predicate == arith::CmpIPredicate::eq) ? negated(c) : c);
+  };
+  bool isEquality = predicate == arith::CmpIPredicate::eq || predicate == arith::CmpIPredicate::ne;
+  for (auto [c, constant] : {std::pair(x, y), std::pair(y, x)}) {
+    if (!isEquality || constant->kind != Expr::Integer || (constant->integer != 0 && constant->integer != 1))
+      continue;
+    if (isTruth(c))
+      return equals(c, constant->integer);
+    if (c->is("arith.extui") && isTruth((*c)[0]))
+      return equals((*c)[0], constant->integer);
+  }
+  // Positions in whatever type compare like positions.
+  auto asIndex = [&](Node node) -> Node {
+    if (node->is("arith.index_cast") && (*node)[0]->type.isIndex())
+      return (*node)[0];
+    return node->kind == Expr::Integer && !isTruth(node) ? position(getAffineConstantExpr(node->integer, context))
+                                                         : nullptr;
+  };
+  Node left = asIndex(x), right = asIndex(y);
+  if (left && right)
+    return apply("arith.cmpi", IntegerType::get(context, 1), {left, right}, attributes);
+  // One order for both ways to write a comparison.
+  using P = arith::CmpIPredicate;
+  static const std::pair<P, P> swapped[] = {{P::sgt, P::slt}, {P::sge, P::sle}, {P::ugt, P::ult}, {P::uge, P::ule}};
+  for (auto [from, to] : swapped)
+    if (predicate == from)
+      return apply("arith.cmpi", IntegerType::get(context, 1), {y, x}, withPredicate(context, to));
+  if (isEquality && y->id < x->id)
+    return apply("arith.cmpi", IntegerType::get(context, 1), {y, x}, attributes);
+  return nullptr;
+}
+
+Node Graph::simplifyLogic(StringRef name, Type type, ArrayRef<Node> operands, DictionaryAttr attributes) {
+  if (name == "arith.cmpi")
+    return compareIntegers(attributes, operands);
+  if (name == "arith.cmpf") {
+    // [c] against 0 is c.
+    auto predicate = cast<arith::CmpFPredicateAttr>(attributes.get("predicate")).getValue();
+    Node x = operands[0], y = operands[1];
+    bool isTruthNumber = x->is("arith.uitofp") && isTruth((*x)[0]);
+    using P = arith::CmpFPredicate;
+    if (isTruthNumber && (y->isNumber(0) || y->isNumber(1))) {
+      bool asks = y->isNumber(1);
+      if (predicate == P::OEQ || predicate == P::UEQ)
+        return asks ? (*x)[0] : negated((*x)[0]);
+      if (predicate == P::UNE || predicate == P::ONE)
+        return asks ? negated((*x)[0]) : (*x)[0];
+      if (predicate == P::OGT && !asks)
+        return (*x)[0];
+    }
+    return nullptr;
+  }
+  if (name == "arith.trunci" && type.isInteger(1) && (operands[0]->is("arith.extui") || operands[0]->is("arith.extsi")) &&
+      isTruth((*operands[0])[0]))
+    return (*operands[0])[0];
+  if (name == "arith.select") {
+    Node condition = operands[0], x = operands[1], y = operands[2];
+    if (x == y || isTrue(condition))
+      return x;
+    if (isFalse(condition))
+      return y;
+    if (condition->is("arith.xori") && isTrue((*condition)[1]))
+      return apply(name, type, {(*condition)[0], y, x});
+    if (isTruth(x) && isTrue(x) && isFalse(y))
+      return condition;
+    if (isTruth(x) && isFalse(x) && isTrue(y))
+      return negated(condition);
+    if (x->isNumber(1) && y->isNumber(0))
+      return apply("arith.uitofp", real(), {condition});
+    if (x->isNumber(0) && y->isNumber(1))
+      return apply("arith.uitofp", real(), {negated(condition)});
+    return nullptr;
+  }
+  if (operands.size() != 2 || !isTruth(operands[0]) || !isTruth(operands[1]))
+    return nullptr;
+  Node x = operands[0], y = operands[1];
+  if (name == "arith.andi" && (isTrue(y) || isFalse(y) || x == y))
+    return isTrue(y) ? x : y;
+  if (name == "arith.ori" && (isTrue(y) || isFalse(y) || x == y))
+    return isFalse(y) ? x : y;
+  if (name != "arith.xori")
+    return nullptr;
+  if (x == y)
+    return truth(false);
+  if (isFalse(y))
+    return x;
+  if (!isTrue(y))
+    return nullptr;
+  if (x->is("arith.xori") && isTrue((*x)[1]))
+    return (*x)[0];
+  if (x->is("arith.cmpi")) {
+    auto predicate = cast<arith::CmpIPredicateAttr>(x->attributes.get("predicate")).getValue();
+    return apply("arith.cmpi", type, x->operands, withPredicate(context, arith::invertPredicate(predicate)));
+  }
+  // A key is hidden where one of several things hides it: it is seen where none does.
+  if (x->is("arith.ori"))
+    return both(negated((*x)[0]), negated((*x)[1]));
+  return nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Positions
+//===----------------------------------------------------------------------===//
+
+Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, DictionaryAttr attributes) {
+  if (isa<FloatType>(type) || type.isInteger(1))
+    return nullptr;
+  auto isCast = [](StringRef op) { return op == "arith.index_cast" || op == "arith.index_castui"; };
+  auto isWide = [](Type t) { return t.isIndex() || t.getIntOrFloatBitWidth() >= 32; };
+  if (isCast(name) || name == "arith.extsi" || name == "arith.extui" || name == "arith.trunci") {
+    Node from = operands[0];
+    if (from->kind == Expr::Integer && !isTruth(from))
+      return integer(type, from->integer);
+    // Positions fit into 32 bits wherever the program means them to.
+    if (isCast(name) && isCast(from->name) && isWide(from->type))
+      return type == (*from)[0]->type ? (*from)[0] : nullptr;
+    if (!isCast(name) && isCast(from->name) && (*from)[0]->type.isIndex() && isWide(type) && isWide(from->type))
+      return apply("arith.index_cast", type, {(*from)[0]});
+    return nullptr;
+  }
+  bool isSum = name == "arith.addi" || name == "arith.subi" || name == "arith.muli";
+  if (!isSum && name != "arith.maxsi" && name != "arith.minsi" && name != "arith.floordivsi" && name != "arith.remsi" &&
+      name != "arith.divsi")
+    return nullptr;
+  Node x = operands[0], y = operands[1];
+  if (type.isIndex()) {
+    if (x->kind != Expr::Position || y->kind != Expr::Position)
+      return nullptr;
+    if (name == "arith.addi")
+      return position(x->position + y->position);
+    if (name == "arith.subi")
+      return position(x->position - y->position);
+    if (name == "arith.muli" && isa<AffineConstantExpr>(y->position))
+      return position(x->position * y->position);
+    return nullptr;
+  }
+  // Arithmetic on positions is done before they are cast.
+  if (!isWide(type))
+    return nullptr;
+  SmallVector<Node> indices;
+  bool hasPosition = false;
+  for (Node operand : {x, y}) {
+    if (operand->is("arith.index_cast") && (*operand)[0]->type.isIndex()) {
+      indices.push_back((*operand)[0]);
+      hasPosition = true;
+    } else if (operand->kind == Expr::Integer) {
+      indices.push_back(position(getAffineConstantExpr(operand->integer, context)));
+    } else {
+      return nullptr;
+    }
+  }
+  if (!hasPosition) {
+    int64_t a = x->integer, b = y->integer, value;
+    bool overflows = name == "arith.addi"   ? llvm::AddOverflow(a, b, value)
+                     : name == "arith.subi" ? llvm::SubOverflow(a, b, value)
+                     : name == "arith.muli" ? llvm::MulOverflow(a, b, value)
+                                            : true;
+    return overflows ? nullptr : integer(type, value);
+  }
+  return apply("arith.index_cast", type, {apply(name, IndexType::get(context), indices, attributes)});
+}

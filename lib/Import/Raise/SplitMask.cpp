@@ -1,0 +1,138 @@
+//===- SplitMask.cpp - Which part of a score hides keys -------------------------===//
+//
+// Models hide a key by choosing −∞ for its score, or by adding a large negative number or a multiple of one. Here these
+// become conditions, from the outermost inwards.
+//
+//===----------------------------------------------------------------------===//
+#include "SplitMask.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade::raise;
+
+/// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −3.4e38, −∞. The lint knows the same.
+static constexpr double largestSentinel = -9999;
+
+static bool isSentinel(Node node) { return node->kind == Expr::Number && node->number <= largestSentinel; }
+static bool isTruthNumber(Node node) { return node->is("arith.uitofp") && (*node)[0]->type.isInteger(1); }
+
+namespace {
+
+class Splitter {
+public:
+  Splitter(Graph &graph, MaskedScore &result) : graph(graph), result(result) {}
+
+  Node split(Node node);
+
+private:
+  Node splitSum(Node node);
+  Node hide(Node condition, Node sentinel, Node rest);
+  Node readAddend(Node node);
+  Node isSeen(Node factor);
+
+  Graph &graph;
+  MaskedScore &result;
+};
+
+/// Notes that only keys with `condition` are seen, and returns `rest`.
+Node Splitter::hide(Node condition, Node sentinel, Node rest) {
+  (std::isinf(sentinel->number) ? result.isInfinite : result.isFinite) = true;
+  if (!llvm::is_contained(result.conditions, condition))
+    result.conditions.push_back(condition);
+  return rest;
+}
+
+Node Splitter::split(Node node) {
+  while (true) {
+    if (node->is("arith.select") && isSentinel((*node)[2])) {
+      node = hide((*node)[0], (*node)[2], (*node)[1]);
+    } else if (node->is("arith.select") && isSentinel((*node)[1])) {
+      node = hide(graph.negated((*node)[0]), (*node)[1], (*node)[2]);
+    } else if ((node->is("arith.maximumf") || node->is("arith.maxnumf")) && isSentinel((*node)[1])) {
+      node = (*node)[0];
+    } else if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number && (*node)[1]->number > 0) {
+      // What hides a key before it is scaled hides it afterwards.
+      Node inner = split((*node)[0]);
+      return graph.product(inner, (*node)[1]);
+    } else if (node->is("arith.addf") || node->is("arith.subf")) {
+      return splitSum(node);
+    } else {
+      return node;
+    }
+  }
+}
+
+/// What `factor` times a sentinel leaves to be seen: a factor of 0, where 1 hides.
+Node Splitter::isSeen(Node factor) {
+  Type i1 = IntegerType::get(graph.getContext(), 1);
+  if (isTruthNumber(factor))
+    return graph.negated((*factor)[0]);
+  // 1 − m: m is 1 where a key is seen. Integers are seen but for 0, other numbers above one half.
+  bool isReversed = factor->is("arith.subf") && (*factor)[0]->isNumber(1);
+  Node flag = isReversed ? (*factor)[1] : factor;
+  // 1 − m is also 1 + m · −1.
+  if (factor->is("arith.addf") && (*factor)[1]->isNumber(1) && (*factor)[0]->is("arith.mulf") &&
+      (*(*factor)[0])[1]->isNumber(-1)) {
+    isReversed = true;
+    flag = (*(*factor)[0])[0];
+  }
+  if (flag->kind != Expr::Element && !flag->is("arith.sitofp") && !flag->is("arith.uitofp") &&
+      !flag->is("tensor.extract"))
+    return nullptr;
+  Builder b(graph.getContext());
+  Node isSet;
+  if (flag->is("arith.sitofp") || flag->is("arith.uitofp")) {
+    auto predicate = arith::CmpIPredicateAttr::get(graph.getContext(), arith::CmpIPredicate::ne);
+    isSet = graph.apply("arith.cmpi", i1, {(*flag)[0], graph.integer((*flag)[0]->type, 0)},
+                        b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
+  } else {
+    auto predicate = arith::CmpFPredicateAttr::get(graph.getContext(), arith::CmpFPredicate::OGT);
+    isSet = graph.apply("arith.cmpf", i1, {flag, graph.number(0.5)},
+                        b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
+  }
+  return isReversed ? isSet : graph.negated(isSet);
+}
+
+/// What an addend leaves once its sentinels are conditions; the addend where it has none.
+Node Splitter::readAddend(Node node) {
+  if (node->is("arith.select") && isSentinel((*node)[2]))
+    return hide((*node)[0], (*node)[2], (*node)[1]);
+  if (node->is("arith.select") && isSentinel((*node)[1]))
+    return hide(graph.negated((*node)[0]), (*node)[1], (*node)[2]);
+  if (node->is("arith.mulf") && isSentinel((*node)[1]) && std::isfinite((*node)[1]->number))
+    if (Node condition = isSeen((*node)[0]))
+      return hide(condition, (*node)[1], graph.number(0));
+  return node;
+}
+
+Node Splitter::splitSum(Node node) {
+  SmallVector<Node> rest;
+  for (auto [addend, isSubtracted] : addends(node)) {
+    Node term = isSubtracted ? graph.product(addend, graph.number(-1)) : addend;
+    Node left = readAddend(term);
+    // A score may be masked before a bias is added.
+    left = left == term && !isSubtracted ? split(term) : left;
+    rest.push_back(left);
+  }
+  // What is hidden may also have been multiplied by 0, which is 1 where it is seen.
+  Node sum = nullptr;
+  for (Node term : rest) {
+    if (term->is("arith.mulf"))
+      for (auto [flag, other] : {std::pair((*term)[0], (*term)[1]), std::pair((*term)[1], (*term)[0])})
+        if (isTruthNumber(flag) && llvm::is_contained(result.conditions, (*flag)[0])) {
+          term = other;
+          break;
+        }
+    sum = sum ? graph.sum(sum, term) : term;
+  }
+  return sum;
+}
+
+} // namespace
+
+MaskedScore saccade::raise::splitMask(Graph &graph, Node score) {
+  MaskedScore result;
+  result.score = Splitter(graph, result).split(score);
+  return result;
+}

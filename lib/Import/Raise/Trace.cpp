@@ -1,0 +1,338 @@
+//===- Trace.cpp - From ops on tensors to expressions ---------------------------===//
+#include "Trace.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace saccade::raise;
+
+/// Longer chains of ops than this are not looked through.
+static constexpr unsigned maxDepth = 200;
+static constexpr size_t maxNodes = 20000;
+
+//===----------------------------------------------------------------------===//
+// Reshapes
+//===----------------------------------------------------------------------===//
+
+using Index = SmallVector<AffineExpr>;
+
+/// Where the element stands before an expansion: positions in a group are digits. Inner extents must be static, or 1.
+static std::optional<Index> beforeExpansion(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
+                                            ArrayRef<AffineExpr> index, MLIRContext *context) {
+  Index source;
+  for (const ReassociationIndices &group : groups) {
+    AffineExpr position = getAffineConstantExpr(0, context);
+    int64_t stride = 1;
+    for (int64_t dim : llvm::reverse(group)) {
+      if (extents[dim] == 1)
+        continue;
+      if (ShapedType::isDynamic(stride))
+        return std::nullopt;
+      position = position + index[dim] * stride;
+      stride = ShapedType::isDynamic(extents[dim]) ? ShapedType::kDynamic : stride * extents[dim];
+    }
+    source.push_back(position);
+  }
+  return source;
+}
+
+/// The same before a collapse: the position is cut into digits.
+static std::optional<Index> beforeCollapse(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
+                                           ArrayRef<AffineExpr> index, const Graph &graph) {
+  Index source(extents.size(), getAffineConstantExpr(0, graph.getContext()));
+  for (auto [group, position] : llvm::zip_equal(groups, index)) {
+    SmallVector<int64_t> dims =
+        llvm::filter_to_vector(group, [&](int64_t dim) { return extents[dim] != 1; });
+    AffineExpr rest = position;
+    for (int64_t dim : llvm::reverse(dims)) {
+      if (dim == dims.front()) {
+        source[dim] = graph.simplify(rest);
+        break;
+      }
+      if (ShapedType::isDynamic(extents[dim]))
+        return std::nullopt;
+      source[dim] = graph.simplify(rest % extents[dim]);
+      rest = graph.simplify(rest.floorDiv(extents[dim]));
+    }
+  }
+  return source;
+}
+
+static std::optional<Index> beforeSlice(tensor::ExtractSliceOp slice, ArrayRef<AffineExpr> index) {
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  Index source;
+  unsigned next = 0;
+  for (auto [dim, offset, stride] : llvm::enumerate(slice.getMixedOffsets(), slice.getMixedStrides())) {
+    std::optional<int64_t> start = getConstantIntValue(offset), step = getConstantIntValue(stride);
+    if (!start || !step)
+      return std::nullopt;
+    AffineExpr position = dropped.test(dim) ? getAffineConstantExpr(0, slice.getContext()) : index[next++];
+    source.push_back(position * *step + *start);
+  }
+  return source;
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+Node Tracer::element(Value tensor, ArrayRef<AffineExpr> given) {
+  SmallVector<AffineExpr> index = llvm::map_to_vector(given, [&](AffineExpr e) { return graph.simplify(e); });
+  std::vector<const void *> key = {tensor.getAsOpaquePointer()};
+  for (AffineExpr expr : index)
+    key.push_back(expr.getAsOpaquePointer());
+  auto [place, isNew] = known.try_emplace(key, nullptr);
+  if (!isNew && place->second)
+    return place->second;
+  Node node = nullptr;
+  if (depth < maxDepth && graph.size() < maxNodes) {
+    ++depth;
+    node = trace(tensor, index);
+    --depth;
+  }
+  if (!node)
+    node = graph.element(tensor, index);
+  node->origins.push_back({tensor, llvm::SmallVector<AffineExpr, 4>(ArrayRef(index))});
+  return known[key] = node;
+}
+
+Node Tracer::trace(Value tensor, ArrayRef<AffineExpr> index) {
+  Operation *op = tensor.getDefiningOp();
+  if (!op)
+    return nullptr;
+  Attribute attribute;
+  if (matchPattern(op, m_Constant(&attribute)))
+    return constant(attribute, cast<RankedTensorType>(tensor.getType()).getElementType(), index);
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  auto through = [&](Value source, std::optional<Index> position) -> Node {
+    return position ? element(source, *position) : nullptr;
+  };
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+    return through(expand.getSrc(), beforeExpansion(expand.getReassociationIndices(), shapeOf(expand.getResult()),
+                                                    index, graph.getContext()));
+  if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
+    return through(collapse.getSrc(),
+                   beforeCollapse(collapse.getReassociationIndices(), shapeOf(collapse.getSrc()), index, graph));
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return through(slice.getSource(), beforeSlice(slice, index));
+  if (auto recast = dyn_cast<tensor::CastOp>(op))
+    return isa<RankedTensorType>(recast.getSource().getType()) ? element(recast.getSource(), index) : nullptr;
+  if (auto splat = dyn_cast<tensor::SplatOp>(op))
+    return scalar(splat.getInput(), 0);
+  if (auto elements = dyn_cast<tensor::FromElementsOp>(op))
+    return elements.getElements().size() == 1 ? scalar(elements.getElements()[0], 0) : nullptr;
+  if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op)) {
+    auto loop = dyn_cast<AffineDimExpr>(index[softmax.getDimension()]);
+    unsigned users = llvm::count_if(index, [&](AffineExpr e) { return loop && e.isFunctionOfDim(loop.getPosition()); });
+    return users == 1 ? graph.softmax(element(softmax.getInput(), index), loop.getPosition(), tensor) : nullptr;
+  }
+  if (auto structuredOp = dyn_cast<linalg::LinalgOp>(op))
+    return structured(structuredOp, cast<OpResult>(tensor).getResultNumber(), index);
+  // Arithmetic on whole tensors.
+  if (op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 && op->getNumRegions() == 0)
+    return operation(*op, [&](Value operand) {
+      return isa<RankedTensorType>(operand.getType()) ? element(operand, index) : scalar(operand, 0);
+    });
+  return nullptr;
+}
+
+Node Tracer::constant(Attribute value, Type type, ArrayRef<AffineExpr> index) {
+  auto dense = dyn_cast<DenseElementsAttr>(value);
+  if (!dense || !type.isIntOrIndexOrFloat())
+    return nullptr;
+  if (dense.isSplat())
+    return isa<FloatType>(type) ? graph.number(dense.getSplatValue<APFloat>().convertToDouble())
+                                : graph.integer(type, type.isInteger(1) ? dense.getSplatValue<APInt>().getZExtValue()
+                                                                        : dense.getSplatValue<APInt>().getSExtValue());
+  // Positions that were written down: first, first + step, ... along one dimension.
+  ArrayRef<int64_t> shape = dense.getType().getShape();
+  auto longDim = llvm::find_if(shape, [](int64_t extent) { return extent != 1; });
+  bool isVector = llvm::count_if(shape, [](int64_t extent) { return extent != 1; }) == 1;
+  if (!isVector || isa<FloatType>(type) || type.getIntOrFloatBitWidth() < 32)
+    return nullptr;
+  SmallVector<int64_t> elements =
+      llvm::map_to_vector(dense.getValues<APInt>(), [](const APInt &each) { return each.getSExtValue(); });
+  int64_t step = elements[1] - elements[0];
+  for (auto [i, each] : llvm::enumerate(elements))
+    if (each != elements[0] + int64_t(i) * step)
+      return nullptr;
+  Node position = graph.position(index[longDim - shape.begin()] * step + elements[0]);
+  return type.isIndex() ? position : graph.apply("arith.index_cast", type, {position});
+}
+
+//===----------------------------------------------------------------------===//
+// Structured ops
+//===----------------------------------------------------------------------===//
+
+/// The positions of all loops that `map` has, where its results are loops.
+static std::optional<Index> invert(AffineMap map, ArrayRef<AffineExpr> index) {
+  Index loops(map.getNumDims());
+  for (auto [expr, position] : llvm::zip_equal(map.getResults(), index))
+    if (auto loop = dyn_cast<AffineDimExpr>(expr))
+      loops[loop.getPosition()] = position;
+    else if (!isa<AffineConstantExpr>(expr))
+      return std::nullopt;
+  return loops;
+}
+
+static Index apply(AffineMap map, ArrayRef<AffineExpr> loops) {
+  return llvm::map_to_vector(map.getResults(), [&](AffineExpr e) { return e.replaceDims(loops); });
+}
+
+Node Tracer::structured(linalg::LinalgOp op, unsigned result, ArrayRef<AffineExpr> index) {
+  bool isPointwise = op.getNumParallelLoops() == op.getNumLoops();
+  std::optional<Index> loops = invert(op.getIndexingMapMatchingResult(op->getResult(result)), index);
+  if (!isPointwise || !loops || llvm::is_contained(*loops, AffineExpr()))
+    return nullptr;
+  Block &block = *op.getBlock();
+  DenseMap<Value, Node> nodes;
+  for (OpOperand &operand : op->getOpOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(&operand);
+    if (argument.use_empty())
+      continue;
+    nodes[argument] = isa<RankedTensorType>(operand.get().getType())
+                          ? element(operand.get(), apply(op.getMatchingIndexingMap(&operand), *loops))
+                          : scalar(operand.get(), 0);
+  }
+  if (!body(block, *loops, nodes))
+    return nullptr;
+  Value yielded = block.getTerminator()->getOperand(result);
+  if (Node known = nodes.lookup(yielded))
+    return known;
+  return scalar(yielded, 0);
+}
+
+Node Tracer::reduced(Node leaf, ArrayRef<StringRef> combiners, unsigned key, Operation **found) {
+  if (leaf->kind != Expr::Element)
+    return nullptr;
+  auto op = leaf->access.tensor.getDefiningOp<linalg::LinalgOp>();
+  if (!op || op.getNumReductionLoops() != 1 || op.getNumDpsInits() != 1)
+    return nullptr;
+  std::optional<Index> loops = invert(op.getMatchingIndexingMap(op.getDpsInitOperand(0)), leaf->access.index);
+  Block &block = *op.getBlock();
+  Operation *combine = block.getTerminator()->getOperand(0).getDefiningOp();
+  BlockArgument carried = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
+  if (!loops || !combine || combine->getNumOperands() != 2 || !carried.hasOneUse() ||
+      !llvm::is_contained(combiners, combine->getName().getStringRef()) ||
+      !llvm::is_contained(combine->getOperands(), carried) || leaf->dependsOn(key))
+    return nullptr;
+  for (AffineExpr &loop : *loops)
+    if (!loop)
+      loop = getAffineDimExpr(key, graph.getContext());
+  DenseMap<Value, Node> nodes = {{carried, graph.scalar(op.getDpsInits()[0])}};
+  for (OpOperand *operand : op.getDpsInputOperands())
+    nodes[op.getMatchingBlockArgument(operand)] =
+        isa<RankedTensorType>(operand->get().getType())
+            ? element(operand->get(), apply(op.getMatchingIndexingMap(operand), *loops))
+            : scalar(operand->get(), 0);
+  if (!body(block, *loops, nodes))
+    return nullptr;
+  if (found)
+    *found = op;
+  return nodes.lookup(combine->getOperand(combine->getOperand(0) == carried ? 1 : 0));
+}
+
+//===----------------------------------------------------------------------===//
+// Scalars
+//===----------------------------------------------------------------------===//
+
+bool Tracer::body(Block &block, ArrayRef<AffineExpr> loops, DenseMap<Value, Node> &nodes) {
+  for (Operation &op : block.without_terminator()) {
+    if (op.getNumResults() != 1 || op.getNumRegions() != 0)
+      return false;
+    Node node = nullptr;
+    if (auto position = dyn_cast<linalg::IndexOp>(op))
+      node = graph.position(loops[position.getDim()]);
+    else
+      node = operation(op, [&](Value operand) {
+        Node known = nodes.lookup(operand);
+        return known || operand.getParentBlock() == &block ? known : scalar(operand, 0);
+      });
+    if (!node)
+      return false;
+    nodes[op.getResult(0)] = node;
+  }
+  return true;
+}
+
+Node Tracer::operation(Operation &op, llvm::function_ref<Node(Value)> nodeOf) {
+  Attribute attribute;
+  if (matchPattern(&op, m_Constant(&attribute))) {
+    if (auto real = dyn_cast<FloatAttr>(attribute))
+      return graph.number(real.getValueAsDouble());
+    auto integer = dyn_cast<IntegerAttr>(attribute);
+    return integer ? graph.integer(integer.getType(), integer.getType().isInteger(1)
+                                                          ? integer.getValue().getZExtValue()
+                                                          : integer.getValue().getSExtValue())
+                   : nullptr;
+  }
+  if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
+    SmallVector<Node> operands = {graph.scalar(extract.getTensor())};
+    for (Value index : extract.getIndices()) {
+      operands.push_back(nodeOf(index));
+      if (!operands.back())
+        return nullptr;
+    }
+    if (llvm::all_of(llvm::drop_begin(operands), [](Node node) { return node->kind == Expr::Position; }))
+      return element(extract.getTensor(), llvm::map_to_vector(llvm::drop_begin(operands),
+                                                              [](Node node) { return node->position; }));
+    return graph.apply(op.getName().getStringRef(), op.getResult(0).getType(), operands);
+  }
+  if (!isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) || isa<arith::BitcastOp>(op))
+    return nullptr;
+  Type type = getElementTypeOrSelf(op.getResult(0).getType());
+  if (!type.isIntOrIndexOrFloat())
+    return nullptr;
+  SmallVector<Node> operands;
+  for (Value operand : op.getOperands()) {
+    operands.push_back(nodeOf(operand));
+    if (!operands.back())
+      return nullptr;
+  }
+  return graph.apply(op.getName().getStringRef(), type, operands, op.getAttrDictionary());
+}
+
+Node Tracer::scalar(Value value, unsigned steps) {
+  Operation *op = value.getDefiningOp();
+  if (op && steps < 16 && op->getNumResults() == 1 && op->getNumRegions() == 0)
+    if (Node node = operation(*op, [&](Value operand) { return scalar(operand, steps + 1); }))
+      return node;
+  return graph.scalar(value);
+}
+
+//===----------------------------------------------------------------------===//
+// Contractions
+//===----------------------------------------------------------------------===//
+
+bool saccade::raise::isContraction(linalg::LinalgOp op) {
+  if (op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1 || op.getNumReductionLoops() == 0 ||
+      !op.hasPureTensorSemantics())
+    return false;
+  auto uncast = [](Value value) {
+    while (isa_and_nonnull<arith::ExtFOp, arith::TruncFOp>(value.getDefiningOp()))
+      value = value.getDefiningOp()->getOperand(0);
+    return value;
+  };
+  Block &block = *op.getBlock();
+  if (block.getNumArguments() != 3)
+    return false;
+  auto sum = block.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return false;
+  bool isFirst = sum.getLhs() == block.getArgument(2);
+  auto product = uncast(isFirst ? sum.getRhs() : sum.getLhs()).getDefiningOp<arith::MulFOp>();
+  if (!product || (!isFirst && sum.getRhs() != block.getArgument(2)))
+    return false;
+  Value left = uncast(product.getLhs()), right = uncast(product.getRhs());
+  return (left == block.getArgument(0) && right == block.getArgument(1)) ||
+         (left == block.getArgument(1) && right == block.getArgument(0));
+}
+
+bool saccade::raise::isZero(Value value) {
+  if (auto fill = value.getDefiningOp<linalg::FillOp>())
+    return matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
+  return matchPattern(value, m_AnyZeroFloat());
+}
