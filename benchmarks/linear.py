@@ -1,8 +1,8 @@
 """Time and memory of linear attention from 1,024 to 65,536 tokens, and the error of Performer beside its features.
 
-Each kind is one program for all lengths, called with one batch of two heads of 64. Memory is what a call takes beyond its inputs and
-outputs at its peak, in a fresh process. The slope is that of a line through time and length on logarithmic axes: 1 is
-linear, 2 quadratic.
+Each kind is one program for all lengths, called with one batch of two heads of 64. Memory is what a call takes beyond
+its inputs and outputs at its peak, in a fresh process. The slope is that of a line through time and length on
+logarithmic axes: 1 is linear, 2 quadratic.
 """
 
 import argparse
@@ -30,7 +30,8 @@ def parse_arguments():
     parser.add_argument("--quick", action="store_true", help="three rounds, up to 8,192 tokens")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the package")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev",
+                        help="the build tree with the package")  # fmt: skip
     parser.add_argument("--memory", metavar="KIND", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
@@ -118,11 +119,13 @@ def errors():
 
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, HEADS, 512, DEPTH), dtype=np.float32) for _ in range(3))
-    q, k = q * DEPTH**-0.25, k * DEPTH**-0.25  # q·k/√d of a deviation of 1/√d; the variance of features grows as exp(|q + k|²/√d)
+    # q·k/√d of a deviation of 1/√d; the variance of features grows as exp(|q + k|²/√d).
+    q, k = q * DEPTH**-0.25, k * DEPTH**-0.25
     exact = saccade.attention(q, k, v)
     found = {}
     for features in (32, 64, 128, 256, 512, 1024):
-        draws = [saccade.performer(q, k, v, projection=saccade.orthogonal_features(features, DEPTH, seed)) for seed in range(8)]
+        projections = [saccade.orthogonal_features(features, DEPTH, seed) for seed in range(8)]
+        draws = [saccade.performer(q, k, v, projection=projection) for projection in projections]
         found[features] = float(np.mean([np.linalg.norm(draw - exact) / np.linalg.norm(exact) for draw in draws]))
     return found
 
@@ -142,16 +145,18 @@ def plot(time_of, memory_of, error_of, path):
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(1, 3, figsize=(16, 4.5))
-    for axes, found, label, unit in ((panels[0], time_of, "ms", 1), (panels[1], memory_of, "MiB beyond inputs and output", 2**20)):
+    drawn = ((panels[0], time_of, "ms", 1), (panels[1], memory_of, "MiB beyond inputs and output", 2**20))
+    for axes, found, label, unit in drawn:
         for kind, values in found.items():
             style = "--" if kind == QUADRATIC else "-"
-            axes.plot(list(values), [max(value / unit, 1e-3) for value in values.values()], style, marker="o", markersize=3, label=kind)
+            heights = [max(value / unit, 1e-3) for value in values.values()]
+            axes.plot(list(values), heights, style, marker="o", markersize=3, label=kind)
         axes.set(xscale="log", yscale="log", xlabel="tokens", ylabel=label)
         lengths = list(next(iter(found.values())))
         axes.set_xticks(lengths, [f"{length // 1024}k" for length in lengths], minor=False)
         axes.minorticks_off()
     panels[2].plot(list(error_of), list(error_of.values()), marker="o", markersize=3)
-    panels[2].set(xscale="log", yscale="log", xlabel="features of Performer", ylabel="error, relative to exact attention")
+    panels[2].set(xscale="log", yscale="log", xlabel="features of Performer", ylabel="error to exact attention")
     panels[0].legend(frameon=False, fontsize=8)
     for axes in panels:
         axes.spines[["top", "right"]].set_visible(False)
@@ -161,14 +166,15 @@ def plot(time_of, memory_of, error_of, path):
 
 def report(time_of, memory_of, error_of):
     lengths = list(next(iter(time_of.values())))
-    lines = ["# Linear attention", "", f"One batch of {HEADS} heads of {DEPTH}, f32. Milliseconds a call; slope on logarithmic axes.", "",
+    lines = ["# Linear attention", "",
+             f"One batch of {HEADS} heads of {DEPTH}, f32. Milliseconds a call; slope on logarithmic axes.", "",
              "| kind | " + " | ".join(f"{length // 1024}k" for length in lengths) + " | slope | MiB at the longest |",
              "|---|" + "---:|" * (len(lengths) + 2)]  # fmt: skip
     for kind, values in time_of.items():
         cells = " | ".join(f"{values[length]:.1f}" if length in values else "" for length in lengths)
         lines.append(f"| {kind} | {cells} | {slope(values):.2f} | {list(memory_of[kind].values())[-1] / 2**20:.1f} |")
     lines += ["", "Error of Performer to exact attention (512 normal tokens, mean of eight draws): "
-              + ", ".join(f"{features} features {error:.3f}" for features, error in error_of.items()) + "."]  # fmt: skip
+              + ", ".join(f"{number} features {error:.3f}" for number, error in error_of.items()) + "."]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

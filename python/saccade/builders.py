@@ -1,7 +1,8 @@
-"""Blocks with attention, as programs: multi-head attention over itself or over another sequence, an encoder layer, a stack.
+"""Blocks with attention, as programs: multi-head attention over itself or over another sequence, an encoder layer, a
+stack.
 
-A builder takes widths and returns a `Block`: the text of its program, the names and shapes of its weights, and what calls it.
-Batch and lengths are of any size. Weights of projections are [out, in], as PyTorch keeps them.
+A builder takes widths and returns a `Block`: the text of its program, the names and shapes of its weights, and what
+calls it. Batch and lengths are of any size. Weights of projections are [out, in], as PyTorch keeps them.
 
     >>> block = saccade.builders.encoder(2, width=256, heads=4, hidden=1024)
     >>> y = block(x, **block.initial(seed=0))
@@ -30,7 +31,8 @@ _MAPS = """#rows = affine_map<(m, n, k) -> (m, k)>
 
 
 def glorot_uniform(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
-    """Weights [..., out, in] drawn evenly from ±gain·√(6 / (in + out)) (Glorot and Bengio 2010, "Xavier"), in float32."""
+    """Weights [..., out, in] drawn evenly from ±gain·√(6 / (in + out)) (Glorot and Bengio 2010, "Xavier"), in
+    float32."""
     import numpy
 
     reach = gain * math.sqrt(6 / (shape[-1] + shape[-2]))
@@ -52,7 +54,8 @@ class Block:
     program: str
     """Its text: one public function, @block, that takes inputs, then weights."""
     inputs: tuple[str, ...]
-    """The names of its inputs, in order: "x" [batch, length, width], "source" of the other sequence, "lengths" (int32)."""
+    """The names of its inputs, in order: "x" [batch, length, width], "source" of the other sequence, "lengths"
+    (int32)."""
     weights: dict[str, tuple[int, ...]]
     """The shapes of its weights by name, in order."""
 
@@ -98,7 +101,8 @@ def multi_head_attention(width: int, heads: int, *, bias: bool = True, causal: b
 
 def cross_attention(width: int, source_width: int, heads: int, *, bias: bool = True, padding: bool = False,
                     element: str = "f32") -> Block:  # fmt: skip
-    """Attention of x [batch, length, width] over "source" [batch, other length, source_width], whose padding "lengths" count."""
+    """Attention of x [batch, length, width] over "source" [batch, other length, source_width], whose padding
+    "lengths" count."""
     writer = _Writer(element, padding)
     x, source = writer.input("x", width), writer.input("source", source_width)
     return writer.block(writer.attention("", x, source, width, heads, bias, causal=False), width)
@@ -107,8 +111,8 @@ def cross_attention(width: int, source_width: int, heads: int, *, bias: bool = T
 def encoder_layer(width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
                   padding: bool = False, causal: bool = False, element: str = "f32") -> Block:  # fmt: skip
     """A Transformer encoder layer: attention and a feed-forward net, each with residual and norm; see `encoder`."""
-    return encoder(1, width, heads, hidden, activation=activation, norm_first=norm_first, padding=padding, causal=causal,
-                   element=element)  # fmt: skip
+    return encoder(1, width, heads, hidden, activation=activation, norm_first=norm_first, padding=padding,
+                   causal=causal, element=element)  # fmt: skip
 
 
 def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
@@ -116,7 +120,8 @@ def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str
     """A stack of encoder layers (Vaswani et al. 2017). Weights of layer i begin with "i_".
 
     Args:
-        layers, width, heads, hidden: how many layers; the width of tokens; heads; the width between both feed-forward products.
+        layers, width, heads, hidden: how many layers; the width of tokens; heads; the width between both feed-forward
+            products.
         activation: "relu" or "gelu" (by erf).
         norm_first: norms stand before attention and feed-forward net, not behind the residuals.
     """
@@ -127,8 +132,8 @@ def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str
     for i in range(layers):
         name = f"{i}_"
         attend = lambda y: writer.attention(name, y, y, width, heads, True, causal)
-        feed = lambda y: writer.project(f"{name}w2", writer.activate(writer.project(f"{name}w1", y, hidden, True),
-                                                                     hidden, activation), width, True, hidden)  # fmt: skip
+        widen = lambda y: writer.activate(writer.project(f"{name}w1", y, hidden, True), hidden, activation)
+        feed = lambda y: writer.project(f"{name}w2", widen(y), width, True)
         for number, part in enumerate((attend, feed), 1):
             norm = lambda y: writer.norm(f"{name}norm{number}", y, width)
             x = writer.add(x, part(norm(x)), width) if norm_first else norm(writer.add(x, part(x), width))
@@ -168,10 +173,9 @@ class _Writer:
         self.weights[name] = shape
         return f"%w_{name}"
 
-    def project(self, name: str, x: tuple, out: int, bias: bool, width: int | None = None) -> tuple:
+    def project(self, name: str, x: tuple, out: int, bias: bool) -> tuple:
         """x Wᵀ + b."""
-        value, count, batch, length, own = x
-        width = width or own
+        value, count, batch, length, width = x
         w, to, kind = self.weight(name, out, width), self.matrix("?", out), self.matrix("?", width)
         start = self.emit(f"tensor.empty({count}) : {to}")
         if bias:
@@ -191,12 +195,13 @@ class _Writer:
 
         def split(role: str, of: tuple) -> str:
             y = self.project(f"{name}{role}", of, width, bias)
-            return self.emit(f"tensor.expand_shape {y[0]} [[0, 1], [2, 3]] output_shape [{y[2]}, {y[3]}, {heads}, {size}] "
-                             f": {flat} into {kind}")  # fmt: skip
+            return self.emit(f"tensor.expand_shape {y[0]} [[0, 1], [2, 3]] output_shape [{y[2]}, {y[3]}, {heads}, "
+                             f"{size}] : {flat} into {kind}")  # fmt: skip
 
         q, k, v = split("q", x), split("k", source), split("v", source)
         clauses = (" kv_len(%lengths : tensor<?xi32>)" * self.padding) + (" mask causal<top_left>" * causal)
-        o = self.emit(f"attn.attention {q}[b,s,h,d], {k}[b,s,h,d], {v}[b,s,h,d]{clauses} : ({kind}, {kind}, {kind}) -> {kind}")
+        o = self.emit(f"attn.attention {q}[b,s,h,d], {k}[b,s,h,d], {v}[b,s,h,d]{clauses} "
+                      f": ({kind}, {kind}, {kind}) -> {kind}")
         joined = self.emit(f"tensor.collapse_shape {o} [[0, 1], [2, 3]] : {kind} into {flat}")
         return self.project(f"{name}o", (joined, *x[1:4], width), width, bias)
 
@@ -206,8 +211,9 @@ class _Writer:
         elements = [type.split("x")[-1].rstrip(">") for _, type in [*inputs, out]]
         arguments = ", ".join(f"%{f'a{i}' if i < len(inputs) else 'out'}: {type}" for i, type in enumerate(elements))
         lines = "\n".join(f"    {line}" for line in body.strip().split("\n"))
-        return self.emit(f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}} ins({names} : {types}) "
-                         f"outs({out[0]} : {out[1]}) {{\n  ^bb0({arguments}):\n{lines}\n  }} -> {out[1]}")  # fmt: skip
+        return self.emit(f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{iterators}]}} "
+                         f"ins({names} : {types}) outs({out[0]} : {out[1]}) {{\n"
+                         f"  ^bb0({arguments}):\n{lines}\n  }} -> {out[1]}")  # fmt: skip
 
     def wide(self, names: list[str]) -> tuple[str, dict[str, str]]:
         """Code that widens block arguments to the type of sums, and their names then."""
@@ -241,8 +247,10 @@ class _Writer:
             body = f"%zero_w = arith.constant 0.0 : {t}\n%r = arith.maximumf {a}, %zero_w : {t}\n"
         else:
             body = (f"%half = arith.constant 0.5 : {t}\n%one = arith.constant 1.0 : {t}\n"
-                    f"%root = arith.constant {math.sqrt(0.5)!r} : {t}\n%u = arith.mulf {a}, %root : {t}\n%e = math.erf %u : {t}\n"
-                    f"%f = arith.addf %e, %one : {t}\n%g = arith.mulf %f, %half : {t}\n%r = arith.mulf {a}, %g : {t}\n")  # fmt: skip
+                    f"%root = arith.constant {math.sqrt(0.5)!r} : {t}\n%u = arith.mulf {a}, %root : {t}\n"
+                    f"%e = math.erf %u : {t}\n"
+                    f"%f = arith.addf %e, %one : {t}\n%g = arith.mulf %f, %half : {t}\n"
+                    f"%r = arith.mulf {a}, %g : {t}\n")  # fmt: skip
         return self.elementwise(x, [], width, body, "%r")
 
     def norm(self, name: str, x: tuple, width: int) -> tuple:
@@ -259,7 +267,8 @@ class _Writer:
         centred = f"{widened}%width = arith.constant {float(width)!r} : {t}\n%mean = arith.divf %a1, %width : {t}\n" \
                   f"%c = arith.subf {a}, %mean : {t}\n"  # fmt: skip
         squares = self.generic("#all, #row, #row", rows, [(x[0], kind), (sums, row)], (start, row),
-                               f"{centred}%s = arith.mulf %c, %c : {t}\n%r = arith.addf %out, %s : {t}\nlinalg.yield %r : {t}")  # fmt: skip
+                               f"{centred}%s = arith.mulf %c, %c : {t}\n%r = arith.addf %out, %s : {t}\n"
+                               f"linalg.yield %r : {t}")  # fmt: skip
         more, names = self.wide(["a3", "a4"])
         out = self.emit(f"tensor.empty({x[1]}) : {kind}")
         y = self.generic("#all, #row, #row, #column, #column, #all", both,

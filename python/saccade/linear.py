@@ -1,8 +1,9 @@
 """Attention in time and memory that grow with the length, not with its square.
 
-`linear_attention` is `attn.linear`: a state of fixed size instead of a softmax over all keys. `performer` and `linformer` are
-approximations of softmax attention by programs around it. All take torch CPU tensors or NumPy arrays in the layout [batch,
-heads, length, head size] and compile a program for the element type and head sizes, once in a process.
+`linear_attention` is `attn.linear`: a state of fixed size instead of a softmax over all keys. `performer` and
+`linformer` are approximations of softmax attention by programs around it. All take torch CPU tensors or NumPy arrays
+in the layout [batch, heads, length, head size] and compile a program for the element type and head sizes, once in a
+process.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ FEATURES = {
     "relu": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %r = arith.maximumf %x, %zero : F\n"
             "      attn.yield %r : F\n    }",
     "elu+1": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %one = arith.constant 1.0 : F\n"
-             "      %e = math.exp %x : F\n      %y = arith.addf %x, %one : F\n      %p = arith.cmpf ogt, %x, %zero : F\n"
+             "      %e = math.exp %x : F\n      %y = arith.addf %x, %one : F\n      "
+             "%p = arith.cmpf ogt, %x, %zero : F\n"
              "      %r = arith.select %p, %y, %e : F\n      attn.yield %r : F\n    }",
 }  # fmt: skip
 """The clause of each feature map; F stands for the type of the state."""
@@ -45,8 +47,8 @@ def linear_attention(
     state: Array | None = None,
     return_state: bool = False,
 ) -> Any:
-    """Linear attention: S ← exp(decay)·S + φ(k) ⊗ v and o = scale · Sᵀ φ(q), position after position where `causal`, else over
-    all keys at once.
+    """Linear attention: S ← exp(decay)·S + φ(k) ⊗ v and o = scale · Sᵀ φ(q), position after position where `causal`,
+    else over all keys at once.
 
     Args:
         q: queries [batch, heads, length, d].
@@ -56,7 +58,8 @@ def linear_attention(
         causal: a query sees the keys up to its own position.
         normalize: outputs are divided by what they would be if all values were 1.
         scale: 1 without it; not with `normalize`.
-        decay: natural logarithms of what is left of the state, [batch, key heads, length] or [batch, key heads, length, d].
+        decay: natural logarithms of what is left of the state, [batch, key heads, length] or [batch, key heads,
+            length, d].
         beta: [batch, key heads, length], the rate of the delta rule: β·(v − Sᵀ φ(k)) is written in place of v.
         state: the state to begin with, [batch, key heads, d, d_v], with `normalize` d_v + 1.
         return_state: also return the state after the last position.
@@ -106,8 +109,8 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool =
         projection: [features, d], the vectors w; `orthogonal_features` draws them.
         causal: a query sees the keys up to its own position.
 
-    What φ is multiplied by so that nothing overflows (the exponential of the largest exponent of a query, and of all keys of
-    a head) cancels.
+    What φ is multiplied by so that nothing overflows (the exponential of the largest exponent of a query, and of all
+    keys of a head) cancels.
     """
     features, depth = projection.shape
     element = _element(q)
@@ -117,7 +120,8 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool =
 
 @opaque
 def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_projection: Array) -> Array:
-    """Attention over keys and values whose length is projected down (Linformer, Wang et al. 2020): softmax(q (E k)ᵀ / √d) F v.
+    """Attention over keys and values whose length is projected down (Linformer, Wang et al. 2020): softmax(q (E k)ᵀ /
+    √d) F v.
 
     Args:
         q, k, v: [batch, heads, length, head size].
@@ -129,8 +133,8 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
 
 
 def orthogonal_features(features: int, depth: int, seed: int = 0) -> numpy.ndarray:
-    """Random vectors for `performer`, [features, depth] in float32: blocks of orthogonal directions, each with the length of
-    an independent normal vector."""
+    """Random vectors for `performer`, [features, depth] in float32: blocks of orthogonal directions, each with the
+    length of an independent normal vector."""
     import numpy
 
     rng = numpy.random.default_rng(seed)

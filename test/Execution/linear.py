@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""attn.linear against the recurrence written in NumPy, with the four update rules of ONNX's LinearAttention in its packed
-layout [B, T, H·D]: grouped and single key heads, decay of a head and of a key dimension, beta of a head and of all, a
-state before and after. Two runs that hand over the state are one long run. Strong decays are no trouble."""
+"""attn.linear against the recurrence written in NumPy, with the four update rules of ONNX's LinearAttention in its
+packed layout [B, T, H·D]: grouped and single key heads, decay of a head and of a key dimension, beta of a head and of
+all, a state before and after. Two runs that hand over the state are one long run. Strong decays are no trouble."""
 
 import pathlib
 import sys
@@ -30,7 +30,8 @@ def recurrence(q, k, v, decay=None, beta=None, past=None, scale=None):
         if beta is not None:
             value = beta[:, t, :, None] * (value - np.einsum("bhdm,bhd->bhm", state, k[:, t]))
         state = state + k[:, t, :, :, None] * value[:, :, None, :]
-        output[:, t] = (scale or depth**-0.5) * np.einsum("bhd,bhdm->bhm", q[:, t], np.repeat(state, heads // key_heads, 1))
+        own = np.repeat(state, heads // key_heads, 1)
+        output[:, t] = (scale or depth**-0.5) * np.einsum("bhd,bhdm->bhm", q[:, t], own)
     return output, state
 
 
@@ -38,9 +39,9 @@ def both(q, k, v, decay=None, beta=None, past=None, scale=None, element="f32"):
     """What the program makes of it, and what NumPy does."""
     heads, (key_heads, width), depth = q.shape[2], v.shape[2:], q.shape[3]
     kind = None if decay is None else "hd" if decay.shape[-1] > 1 else "h"
-    text = program(element, heads, key_heads, depth, width, kind, None if beta is None else beta.shape[-1] > 1 or key_heads == 1,
-                   past is not None, scale)  # fmt: skip
-    packed = [x.reshape(*x.shape[:2], -1) for x in (q, k, v)] + [x.reshape(*x.shape[:2], -1) for x in (decay,) if x is not None]
+    rates = None if beta is None else beta.shape[-1] > 1 or key_heads == 1
+    text = program(element, heads, key_heads, depth, width, kind, rates, past is not None, scale)
+    packed = [x.reshape(*x.shape[:2], -1) for x in (q, k, v, decay) if x is not None]
     arguments = packed + [x for x in (beta, past) if x is not None]
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "linear.mlir"
@@ -53,7 +54,8 @@ def draw(batch, length, heads, key_heads, depth, width):
     """Queries, keys of length one, values, logarithms of decays and rates."""
     q, k, v = (normal(rng, batch, length, n, d) for n, d in ((heads, depth), (key_heads, depth), (key_heads, width)))
     k /= np.linalg.norm(k, axis=-1, keepdims=True)
-    return q, k, v, -np.abs(normal(rng, batch, length, key_heads, depth)) * 0.1, rng.random((batch, length, key_heads)).astype(np.float32)
+    decay = -np.abs(normal(rng, batch, length, key_heads, depth)) * 0.1
+    return q, k, v, decay, rng.random((batch, length, key_heads), np.float32)
 
 
 for shape in ((2, 5, 4, 4, 8, 8), (1, 70, 4, 2, 16, 24), (2, 130, 3, 1, 32, 16), (1, 1, 2, 2, 8, 8)):
@@ -76,7 +78,8 @@ for factors in ({}, {"decay": g}, {"decay": g[..., :1], "beta": beta}):
     (whole, last), _ = both(q, k, v, **factors)
     outputs, state = [], None
     for part in (slice(0, 1), slice(1, 90), slice(90, 150)):
-        (output, state), _ = both(q[:, part], k[:, part], v[:, part], past=state, **{name: x[:, part] for name, x in factors.items()})
+        mine = {name: x[:, part] for name, x in factors.items()}
+        (output, state), _ = both(q[:, part], k[:, part], v[:, part], past=state, **mine)
         outputs.append(output)
     assert_close(np.concatenate(outputs, 1), whole, 2e-6)
     assert_close(state, last, 2e-6)

@@ -4,9 +4,9 @@
 """Random linear attention against the float64 reference.
 
 Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--run "saccade-run ..."] [--keep FOLDER]
-What is drawn: element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any shape and
-strength, the delta rule, features, normalized outputs, the state before and after. A failing program is kept, and its
-seed repeats it.
+What is drawn: element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any
+shape and strength, the delta rule, features, normalized outputs, the state before and after. A failing program is
+kept, and its seed repeats it.
 """
 
 import argparse
@@ -22,10 +22,12 @@ import numpy as np
 
 FEATURES = {
     "none": "",
-    "elu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %one = arith.constant 1.0 : F\n    %e = math.exp %x : F\n"
+    "elu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %one = arith.constant 1.0 : F\n"
+           "    %e = math.exp %x : F\n"
            "    %y = arith.addf %x, %one : F\n    %p = arith.cmpf ogt, %x, %zero : F\n"
            "    %r = arith.select %p, %y, %e : F\n    attn.yield %r : F\n  }",
-    "relu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %r = arith.maximumf %x, %zero : F\n    attn.yield %r : F\n  }",
+    "relu": "feature(%x: F) {\n    %zero = arith.constant 0.0 : F\n    %r = arith.maximumf %x, %zero : F\n"
+            "    attn.yield %r : F\n  }",
 }  # fmt: skip
 
 
@@ -92,22 +94,26 @@ class Graph:
             results.append(self.type(outer, self.sizes, rng.choice([self.element, self.wide]), shape[-2:]))
         names = ", ".join(f"%r{i}" for i in range(len(results)))
         dims = f"[{','.join(self.layout)}]"
-        self.text = (f"func.func @graph({', '.join(f'{name}: {type}' for name, type in self.names)}) -> ({', '.join(results)}) {{\n"
+        inputs = ", ".join(f"{name}: {type}" for name, type in self.names)
+        self.text = (f"func.func @graph({inputs}) -> ({', '.join(results)}) {{\n"
                      f"  {names} = attn.linear {q[0]}{dims}, {k[0]}{dims}, {v[0]}{dims} {' '.join(clauses)}\n"
-                     f"  : ({q[1]}, {k[1]}, {v[1]}) -> ({', '.join(results)})\n  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
+                     f"  : ({q[1]}, {k[1]}, {v[1]}) -> ({', '.join(results)})\n"
+                     f"  return {names} : {', '.join(results)}\n}}\n")  # fmt: skip
 
     def type(self, dims, sizes, element, more=()):
         extents = ["?" if dim in self.dynamic else sizes[dim] for dim in dims] + list(more)
         return "tensor<" + "".join(f"{extent}x" for extent in extents) + element + ">"
 
     def argument(self, name, dims, sizes, values, element, outer=None):
-        kind = self.type(dims, sizes, element) if outer is None else self.type(outer, self.sizes, element, values.shape[-2:])
+        own = (dims, sizes, element) if outer is None else (outer, self.sizes, element, values.shape[-2:])
+        kind = self.type(*own)
         self.arguments.append((values, element))
         self.names.append((f"%{name}", kind))
         return self.names[-1]
 
     def tensor(self, name, dims, sizes, scale=1.0):
-        return self.argument(name, dims, sizes, self.numbers.standard_normal([sizes[dim] for dim in dims]) * scale, self.element)
+        values = self.numbers.standard_normal([sizes[dim] for dim in dims]) * scale
+        return self.argument(name, dims, sizes, values, self.element)
 
 
 def run(graph, command, folder):
@@ -123,7 +129,8 @@ def run(graph, command, folder):
     done = subprocess.run([*line, "--check"], capture_output=True, text=True)
     if done.returncode == 0:
         return None
-    return f"seed {graph.seed}: exit code {done.returncode}\n{shlex.join(line)} --check\n{(done.stdout + done.stderr)[:1500]}"
+    told = (done.stdout + done.stderr)[:1500]
+    return f"seed {graph.seed}: exit code {done.returncode}\n{shlex.join(line)} --check\n{told}"
 
 
 def main():

@@ -1,5 +1,5 @@
-"""Blocks from builders against NumPy: self-attention, cross-attention with padding, layers and stacks of an encoder with the
-norm before and behind; and what the initialisers draw.
+"""Blocks from builders against NumPy: self-attention, cross-attention with padding, layers and stacks of an encoder
+with the norm before and behind; and what the initialisers draw.
 
 REQUIRES: numpy
 UNSUPPORTED: asan, tsan

@@ -1,5 +1,5 @@
-"""Linear attention, Performer and Linformer from Python, in NumPy: the recurrence, the error of random features, which falls
-with their number, and the projection along the length; the examples in MLIR compute the same.
+"""Linear attention, Performer and Linformer from Python, in NumPy: the recurrence, the error of random features,
+which falls with their number, and the projection along the length; the examples in MLIR compute the same.
 
 REQUIRES: numpy
 UNSUPPORTED: asan, tsan
@@ -51,7 +51,8 @@ assert error(last, state) < 1e-5
 parts, state = [], None
 for part in (slice(0, 33), slice(33, 90)):
     factors = {"decay": g[:, :, part], "beta": beta[:, :, part], "state": state}
-    output, state = saccade.linear_attention(q[:, :, part], k[:, :, part], v[:, :, part], causal=True, return_state=True, **factors)
+    mine = [x[:, :, part] for x in (q, k, v)]
+    output, state = saccade.linear_attention(*mine, causal=True, return_state=True, **factors)
     parts.append(output)
 assert error(np.concatenate(parts, 2), whole) < 1e-6
 
@@ -96,8 +97,15 @@ e, f = normal(24, 70), normal(24, 70)
 wanted = saccade.linformer(q, k, v, key_projection=e, value_projection=f)
 assert error(saccade.compile(EXAMPLES / "linformer.mlir")["linformer"](q, k, v, e, f), wanted.astype(float)) < 1e-6
 
+any_state = saccade.compile("""func.func @f(%q: tensor<?x8xf32>, %s: tensor<?x?xf32>) -> tensor<?x8xf32> {
+  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] state(%s : tensor<?x?xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}""")
 for call, said in (
-    (lambda: saccade.linear_attention(q, k, v, feature="cosine"), "feature is 'cosine', wanted one of identity, relu, elu+1"),
+    (lambda: any_state.f(normal(5, 8), normal(8, 7)), "another number of columns than outputs need: found 7, wanted 8"),
+    (lambda: any_state.f(normal(5, 8), normal(9, 8)), "state has another extent of 'd' than key: found 9, wanted 8"),
+    (lambda: saccade.linear_attention(q, k, v, feature="cosine"), "'cosine', wanted one of identity, relu, elu+1"),
     (lambda: saccade.linear_attention(q, k[:, :, :9], v[:, :, :9], causal=True), "key has another length than query"),
     (lambda: saccade.linear_attention(q, k, v[:, :, :9]), "value has another length than key"),
     (lambda: saccade.linear_attention(q.astype(np.int32), k, v), "elements of type int32"),

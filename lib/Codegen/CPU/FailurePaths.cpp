@@ -24,6 +24,10 @@ static Value lookThroughDescriptors(Value pointer) {
   return pointer;
 }
 
+/// Registers for more buffers than this take longer to find than the rest of the program takes to compile: each has a
+/// value of its own on every way to the end.
+static constexpr size_t mostRegisters = 16;
+
 namespace {
 
 /// Adds the checks to one function.
@@ -45,13 +49,13 @@ public:
     Value result = call.getResult();
     bool isMemory = result.getType() == pointer;
     Value zero = LLVM::ZeroOp::create(builder, loc, result.getType());
-    Value good = LLVM::ICmpOp::create(builder, loc, isMemory ? LLVM::ICmpPredicate::ne : LLVM::ICmpPredicate::eq,
-                                      result, zero);
+    Value good =
+        LLVM::ICmpOp::create(builder, loc, isMemory ? LLVM::ICmpPredicate::ne : LLVM::ICmpPredicate::eq, result, zero);
     LLVM::CondBrOp::create(builder, loc, good, after, failed);
   }
 
 private:
-  /// Every buffer has a slot on the stack that is null while there is none; LLVM makes registers of them.
+  /// Every buffer has a slot on the stack that is null while there is none; LLVM makes registers of a few.
   void releaseAll() {
     llvm::MapVector<Value, Value> slots;
     SmallVector<LLVM::CallOp> releases;
@@ -61,27 +65,31 @@ private:
       else if (call.getCallee() == "saccade_release")
         releases.push_back(call);
     });
+    bool staysInMemory = slots.size() > mostRegisters;
+    auto store = [&](Value value, Value slot) {
+      LLVM::StoreOp::create(builder, loc, value, slot, /*alignment=*/0, /*isVolatile=*/staysInMemory);
+    };
     for (auto &[memory, slot] : slots) {
       builder.setInsertionPointToStart(&function.getBody().front());
       Value one = LLVM::ConstantOp::create(builder, loc, builder.getI64IntegerAttr(1));
       slot = LLVM::AllocaOp::create(builder, loc, pointer, pointer, one);
-      LLVM::StoreOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer), slot);
+      store(LLVM::ZeroOp::create(builder, loc, pointer), slot);
       builder.setInsertionPointAfterValue(memory);
-      LLVM::StoreOp::create(builder, loc, memory, slot);
+      store(memory, slot);
     }
     LLVM::CallOp any;
     for (LLVM::CallOp release : releases) {
       Value slot = slots.lookup(lookThroughDescriptors(release.getArgOperands().front()));
       assert(slot && "buffers are released in the function that allocates them");
       builder.setInsertionPointAfter(release);
-      LLVM::StoreOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer), slot);
+      store(LLVM::ZeroOp::create(builder, loc, pointer), slot);
       any = release;
     }
     if (!any)
       return;
     builder.setInsertionPointToEnd(failed);
     for (auto &[memory, slot] : slots) {
-      Value held = LLVM::LoadOp::create(builder, loc, pointer, slot);
+      Value held = LLVM::LoadOp::create(builder, loc, pointer, slot, /*alignment=*/0, /*isVolatile=*/staysInMemory);
       LLVM::CallOp::create(builder, loc, TypeRange(), any.getCalleeAttr(), ValueRange(held));
     }
   }

@@ -50,6 +50,9 @@ SmallVector<OpFoldResult> door::toExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFo
     Value value = cast<Value>(each);
     if (value.getType().isIndex())
       return value;
+    // An extent that went through a tensor is the extent again, so that equal ones are one value.
+    if (auto cast = value.getDefiningOp<arith::IndexCastOp>(); cast && cast.getIn().getType().isIndex())
+      return cast.getIn();
     return getAsOpFoldResult(b.createOrFold<arith::IndexCastOp>(b.getIndexType(), value));
   });
 }

@@ -2,8 +2,8 @@
 
 
 def program(element, heads, key_heads, depth, width, decay, beta, past, scale):
-    """The op in ONNX's layout: [B, T, H·D] is split into heads, the output joined. decay: None, "h" (a number a head) or "hd";
-    beta: None, whether it is one a head, or one for all; past: whether there is a state before."""
+    """The op in ONNX's layout: [B, T, H·D] is split into heads, the output joined. decay: None, "h" (a number a head)
+    or "hd"; beta: None, whether it is one a head, or one for all; past: whether there is a state before."""
     lines, arguments = [], []
 
     def packed(name, count, size):

@@ -325,10 +325,11 @@ class Graph:
 
         weights = [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
         tallies = [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
-        if any("select" in text for text in weights):
+        if (self.nan_query or self.nan_key) and any("select" in text for text in weights):
             # What a region makes of a weight that is none is unspecified.
-            for argument in self.arguments[:2]:
-                argument.values[np.isnan(argument.values)] = 1
+            for argument in self.arguments:
+                if isinstance(argument.values, np.ndarray) and argument.values.dtype.kind == "f":
+                    argument.values[np.isnan(argument.values)] = 1
         scores += weights + [text for text, _ in tallies]
         self.note("a weight region", bool(weights))
         self.note("tallies", bool(tallies))

@@ -30,8 +30,10 @@ def results(library):
         problem.check(f"{queries} queries")
         expect(len(double.called(LAUNCH, log)) == 1, f"one kernel a call, found {log}")
         first = seed == 0
-        for function in (FIND, "cuDevicePrimaryCtxRetain"):
-            expect(len(double.called(function, log)) == first, f"{function} in the first call only, found {log}")
+        # One query has another kernel than many.
+        expect(len(double.called(FIND, log)) == (seed < 2), f"{FIND} in the first call of a kernel only, found {log}")
+        retained = double.called("cuDevicePrimaryCtxRetain", log)
+        expect(len(retained) == first, f"the context is entered in the first call only, found {log}")
         # Machine code comes first where ptxas made some; the double has no use for it.
         loaded = [image for image in double.called(LOAD, log) if image != "cubin"]
         expect(loaded == ["ptx sm_80"] * first, f"kernels are loaded in the first call only, found {log}")
@@ -68,7 +70,8 @@ def streams(library):
     found, log = streams_of_call()
     expect(found == {"stream=0"}, f"the default stream, found {found}")
     taken, given = double.called("cuMemAllocFromPoolAsync", log), double.called("cuMemFreeAsync", log)
-    expect(len(taken) == len(given) == 1, f"memory for what is in between comes and goes, found {log}")
+    # Both attentions ask for the states of few queries too, which are empty here.
+    expect(len(taken) == len(given) == 7, f"memory for what is in between comes and goes, found {log}")
 
     library.saccade_set_stream(ctypes.c_void_p(0x70))
     expect(streams_of_call()[0] == {"stream=112"}, "the stream that this thread has set")

@@ -130,6 +130,11 @@ void ShapeChecks::addForLinear(LinearOp op) {
   for (size_t i = 0; op.getState() && i < rows.size(); ++i)
     requireSame(extent(op.getState(), i), key(rows[i]),
                 Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than key");
+  // A head size of values that is not known is refused later.
+  std::optional<int64_t> columns = getConstantIntValue(value(Dim::Depth));
+  if (op.getState() && columns)
+    requireSame(extent(op.getState(), rows.size()), builder.getIndexAttr(*columns + (op.getNormalize() ? 1 : 0)),
+                "state has another number of columns than outputs need");
 }
 
 /// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at: what
