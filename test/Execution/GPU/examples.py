@@ -46,6 +46,7 @@ CALLS = {
                                "2x256x1024", "2x256", "2x256", "2x256"),
     },
     "flash-long.mlir": {"one_long_head": f32("1x1x150x64", "1x1x300x64", "1x1x300x64")},
+    "linformer.mlir": {"linformer": f32("1x2x20x64", "1x2x20x64", "1x2x20x64", "32x20", "32x20")},
     "multi-head.mlir": {
         "multi_head_attention": f32("2x9x512", "512x512", "512", "512x512", "512", "512x512", "512", "512x512", "512"),
         "multi_head_attention_without_bias": f32("1x9x512", "512x512", "512x512", "512x512", "512x512"),
@@ -60,6 +61,11 @@ CALLS = {
         "partly_filled_cache": heads(20, 40) + ["33"],
         "padding_mask": heads(20, 40) + ["1x40:i1:4"],
     },
+    "performer.mlir": {
+        "performer": f32("1x2x20x64", "1x2x20x64", "1x2x20x64", "256x64"),
+        "performer_causal": f32("1x2x20x64", "1x2x20x64", "1x2x20x64", "256x64"),
+    },
+    "rope.mlir": {"rope_attention": f32("2x20x64", "2x20x64", "2x20x64", "20x32", "20x32")},
     "scaled-dot-product.mlir": {
         "numpy_example": ["4x8:f64:1", "4x8:f64:2", "4x8:f64:3"],
         "values_of_another_width": f32("97x64", "130x64", "130x40"),
