@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from saccade import _operands
 from saccade._arrays import Array
 from saccade._opaque import opaque
 from saccade.module import compile
@@ -77,7 +78,10 @@ def linear_attention(
     types = ", ".join(type for _, _, type in arguments)
     clauses = ["causal"] * causal + ["normalize"] * normalize
     if scale is not None:
-        clauses.append(f"scale({float(scale)!r})")
+        factor = _operands.check_scale(scale)
+        if not math.isfinite(factor):
+            raise ValueError(f"scale is {factor}, wanted a finite number")
+        clauses.append(f"scale({factor:.17e})")  # a number of MLIR has a point
     if decay is not None:
         axes, last = ("b,h,s,d", f"x{depth}") if len(decay.shape) == 4 else ("b,h,s", "")
         arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))
@@ -160,7 +164,7 @@ def performer_program(element: str, depth: int, value_depth: int, features: int,
         body = _without_widening(body)
     body = body.replace("  // widen\n", "".join(f"{line}\n" for line in widened))
     least = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
-    for name, value in (("FOURTH", repr(depth**-0.25)), ("HALF", repr(0.5 / math.sqrt(depth))), ("LEAST", least),
+    for name, value in (("FOURTH", f"{depth**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(depth):.17e}"), ("LEAST", least),
                         ("CAUSAL", "causal " if causal else "")):  # fmt: skip
         body = body.replace(name, value)
     return "\n".join(aliases) + body

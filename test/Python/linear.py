@@ -6,6 +6,7 @@ UNSUPPORTED: asan, tsan
 RUN: %python %s
 """
 
+import math
 import pathlib
 
 import numpy as np
@@ -97,6 +98,9 @@ e, f = normal(24, 70), normal(24, 70)
 wanted = saccade.linformer(q, k, v, key_projection=e, value_projection=f)
 assert error(saccade.compile(EXAMPLES / "linformer.mlir")["linformer"](q, k, v, e, f), wanted.astype(float)) < 1e-6
 
+tiny = saccade.linear_attention(q, k, v, scale=1e-5)
+assert error(tiny, saccade.linear_attention(q, k, v).astype(float) * 1e-5) < 1e-6
+
 any_state = saccade.compile("""func.func @f(%q: tensor<?x8xf32>, %s: tensor<?x?xf32>) -> tensor<?x8xf32> {
   %o = attn.linear %q[s,d], %q[s,d], %q[s,d] state(%s : tensor<?x?xf32>)
     : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -109,6 +113,7 @@ for call, said in (
     (lambda: saccade.linear_attention(q, k[:, :, :9], v[:, :, :9], causal=True), "key has another length than query"),
     (lambda: saccade.linear_attention(q, k, v[:, :, :9]), "value has another length than key"),
     (lambda: saccade.linear_attention(q.astype(np.int32), k, v), "elements of type int32"),
+    (lambda: saccade.linear_attention(q, k, v, scale=math.inf), "scale is inf, wanted a finite number"),
 ):
     try:
         call()

@@ -3,7 +3,8 @@
 // A read outside of a captured tensor is harmless to memory and gives anything. Where a call is certain to do so for a pair
 // that the mask lets through, it is refused. An index that positions give is computed at the corners of their range, where
 // what is affine, or grows with each position, has its extremes. One that the caller's tables of integers give is computed
-// for each position that it depends on, unless that is queries and keys both. What this does not show is let pass.
+// for each position that it depends on, unless that is queries and keys both. What this does not show is let pass. A plain
+// position must be within the tensor wherever it is read, behind a select too (ShapeChecks).
 //
 //===----------------------------------------------------------------------===//
 #include "PairValues.h"
