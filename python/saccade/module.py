@@ -85,11 +85,13 @@ class Module:
             sizes: the extents b, h, q and k of an attention, where they are dynamic, and integer arguments of a function by
                 their names.
 
-        A size that nothing has a use for is a `saccade.Warning`. ValueError for one that is negative, TypeError for one that is
-        no int. Example:
+        A size that nothing has a use for is a `saccade.Warning`. KeyError for a function that is not there, ValueError for a
+        size that is negative, TypeError for one that is no int. Example:
 
             >>> print(module.explain(b=1, q=4096, k=4096))
         """
+        if function is not None and function not in self.functions:
+            raise KeyError(f"the program has no public function {function!r}; {self._has()}")
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int):
                 raise TypeError(f"size {name} is {size!r:.80}, wanted an int")

@@ -1,5 +1,6 @@
 //===- Options.cpp - What saccade-compile is asked for -----------------------===//
 #include "Options.h"
+#include "saccade/Pipeline/Source.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -85,6 +86,10 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
       options.architectures.push_back(architecture);
     else if (targets.size() > 1)
       return line.usageError("--target takes several GPUs only, and '" + name + "' is none of " + gpuTargetNames());
+  // That a target is not there is said before what would not go with it.
+  if (options.architectures.empty())
+    if (ExitCode code = chooseTarget(tool, options.target, options.compile))
+      return code;
   bool hasKernels = !options.architectures.empty();
   auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
   std::string stages = llvm::join(stageNames(), ", ");

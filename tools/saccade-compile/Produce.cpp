@@ -79,8 +79,10 @@ llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm
   return link(*translated, options, entries, /*hasKernels=*/false, into);
 }
 
-llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
-                                  llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &options,
+                                    llvm::ArrayRef<std::string> entries, llvm::SmallVectorImpl<char> &into,
+                                    llvm::function_ref<void(mlir::ModuleOp, const CompileOptions &)> explain,
+                                    bool &isRefused) {
   llvm::LLVMContext context;
   std::vector<std::unique_ptr<llvm::Module>> hosts;
   for (const GPUTarget *architecture : options.architectures) {
@@ -89,6 +91,7 @@ llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &optio
     compile.device = architecture;
     if ((isRefused = failed(runPipeline(*module, compile))))
       return llvm::Error::success();
+    explain(*module, compile);
     llvm::LLVMContext deviceContext;
     std::unique_ptr<llvm::Module> device = translateDevice(*module, deviceContext, *architecture);
     if (!device)

@@ -11,10 +11,12 @@ namespace saccade {
 llvm::Error produce(mlir::ModuleOp compiled, const Options &options, llvm::ArrayRef<std::string> entries,
                     llvm::SmallVectorImpl<char> &into);
 
-/// Compiles a program for each architecture, and links the host code of all with their kernels; nothing where the program
-/// `isRefused`.
+/// Compiles a program for each architecture, asks `explain` to tell of each, and links the host code of all with their
+/// kernels; nothing where the program `isRefused`.
 llvm::Error compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
-                           llvm::SmallVectorImpl<char> &into, bool &isRefused);
+                           llvm::SmallVectorImpl<char> &into,
+                           llvm::function_ref<void(mlir::ModuleOp compiled, const CompileOptions &)> explain,
+                           bool &isRefused);
 
 } // namespace saccade
 

@@ -29,22 +29,47 @@ static bool findAssembler(std::string &path, bool isNeeded) {
   return isThere || (path.empty() && !isNeeded);
 }
 
-/// Prints what --explain says of a compiled program.
-static void report(Explanation &explanation, mlir::ModuleOp compiled, const Options &options) {
-  explanation.addKernels(compiled);
-  explanation.print(reportStream(options));
-  for (const std::string &name : explanation.unusedSizes())
+/// Prints what --explain says of a program compiled with `compile`, of which `source` is a copy as it was read. False after a
+/// diagnostic.
+static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const CompileOptions &compile,
+                   const Options &options) {
+  std::unique_ptr<Explanation> explanation = Explanation::create(source, compile, options.sizes);
+  if (!explanation)
+    return false;
+  if (options.architectures.size() > 1)
+    reportStream(options) << "for " << compile.device->name << ":\n";
+  explanation->addKernels(compiled);
+  explanation->print(reportStream(options));
+  for (const std::string &name : explanation->unusedSizes())
     llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
+  return true;
 }
 
 /// Compiles and makes the output; nothing where the program `isRefused`.
 static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
-                           llvm::SmallVectorImpl<char> &into, Explanation *explanation, bool &isRefused) {
+                           llvm::SmallVectorImpl<char> &into, bool &isRefused) {
+  mlir::OwningOpRef<mlir::ModuleOp> source = options.explain ? program.clone() : nullptr;
+  auto explain = [&](mlir::ModuleOp compiled, const CompileOptions &compile) {
+    if (source && !report(*source, compiled, compile, options))
+      isRefused = true;
+  };
   if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
-    return compileLibrary(program, options, entries, into, isRefused);
+    return compileLibrary(program, options, entries, into, explain, isRefused);
+  // Nothing is written where there are several architectures to tell of.
+  if (options.architectures.size() > 1) {
+    for (const GPUTarget *architecture : options.architectures) {
+      mlir::OwningOpRef<mlir::ModuleOp> copy = program.clone();
+      CompileOptions compile = options.compile;
+      compile.device = architecture;
+      if ((isRefused = failed(runPipeline(*copy, compile))))
+        break;
+      explain(*copy, compile);
+    }
+    return llvm::Error::success();
+  }
   isRefused = failed(runPipeline(program, options.compile));
-  if (!isRefused && explanation)
-    report(*explanation, program, options);
+  if (!isRefused)
+    explain(program, options.compile);
   // A header is written of programs only that compile.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
@@ -85,8 +110,6 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     return *code;
   if (!options.architectures.empty())
     options.compile.device = options.architectures.front();
-  else if (ExitCode code = chooseTarget(tool, options.target, options.compile))
-    return code;
   bool isLibrary = options.emit == Emit::SharedLibrary;
   bool hasKernels = !options.architectures.empty();
   if (hasKernels && (isLibrary || options.emit == Emit::Cubin) && !findAssembler(options.assembler, !isLibrary))
@@ -116,14 +139,11 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     llvm::errs() << tool << ": warning: '" << options.input
                  << "' has no public function: nothing of it can be called\n";
 
-  std::unique_ptr<Explanation> explanation;
-  if (options.explain && !(explanation = Explanation::create(source.module(), options.compile, options.sizes)))
-    return ExitRefused;
   llvm::SmallString<0> output;
   {
     Progress progress("compiling " + options.input);
     bool isRefused = false;
-    llvm::Error error = compile(source.module(), options, interface.entries, output, explanation.get(), isRefused);
+    llvm::Error error = compile(source.module(), options, interface.entries, output, isRefused);
     if (isRefused)
       return ExitRefused;
     if (error) {
