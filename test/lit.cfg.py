@@ -5,8 +5,8 @@
 #   %cxx       the C++ compiler that built us
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch, onnx (in .venv); ptxas; avx2, avx512f, avx512_bf16, f16c (what this machine's processor
-# has); asan, tsan.
+# Features for REQUIRES: numpy, torch, onnx (in .venv); ptxas, libdevice; avx2, avx512f, avx512_bf16, f16c (what this
+# machine's processor has); asan, tsan.
 import glob
 import os
 import shutil
@@ -38,6 +38,11 @@ packaged = glob.glob(
 ptxas = packaged[0] if packaged else shutil.which("ptxas")
 if ptxas:
     config.available_features.add("ptxas")
+if packaged:
+    config.environment["PATH"] += os.pathsep + os.path.dirname(packaged[0])
+toolkits = [os.path.dirname(os.path.dirname(os.path.realpath(ptxas)))] * bool(ptxas) + ["/usr/local/cuda"]
+if any(os.path.exists(os.path.join(toolkit, "nvvm", "libdevice", "libdevice.10.bc")) for toolkit in toolkits):
+    config.available_features.add("libdevice")
 config.substitutions += [
     ("%ptxas", ptxas or "ptxas"),
     ("%python", python),

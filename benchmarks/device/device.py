@@ -11,7 +11,7 @@ import platform
 import sys
 import time
 
-from saccade_device import bench, checks, report
+from saccade_device import bench, checks, instructions, report
 from saccade_device.memory import DriverMemory, TorchMemory
 
 
@@ -61,6 +61,10 @@ def main():
 
     options.out.mkdir(parents=True, exist_ok=True)
     outcomes = checks.run(folder, manifest, memory, torch, say)
+    driver = memory if isinstance(memory, DriverMemory) else DriverMemory()
+    compared, distances = instructions.check(driver, folder, say)
+    outcomes += compared
+    (options.out / "instructions.csv").write_text(report.instructions(distances))
     results = []
 
     def write():

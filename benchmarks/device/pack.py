@@ -16,6 +16,9 @@ import sys
 
 import numpy as np
 
+from saccade_device import instructions
+from saccade_device.memory import DriverMemory
+
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 60 << 20
 # What rounding allows of the norm of an error over that of the result: inputs, weights and outputs are of the type.
@@ -229,6 +232,9 @@ def main():
         cubins = list(pool.map(lambda kind: compile_kind(kind, folder, bin, options.target), kinds.values()))
 
     checks += [pack_program(*program, folder, bin, options.target) for program in PROGRAMS[:1 if options.tiny else None]]
+
+    # What the simulator computes, by the driver that stands before it in tests.
+    instructions.record(DriverMemory(str(options.build.resolve() / "test/Support/CUDADouble/libcuda.so.1")), folder)
 
     commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
     manifest = {"commit": commit.stdout.strip() or "an unknown commit", "target": options.target, "cubin": all(cubins),

@@ -88,6 +88,23 @@ template <typename F, bool ftz, bool sat> struct Dressed {
   }
 };
 
+/// A first guess in f64: of the operand and of the result only the upper 32 bits count, subnormal numbers are zeros.
+template <typename F> struct Guess {
+  uint64_t operator()(uint64_t operand) const {
+    double result = F()(upperHalf(operand));
+    if (std::isnan(result))
+      return 0x7fffffff00000000;
+    return toBits(upperHalf(toBits(result) + (std::isinf(result) ? 0 : 1u << 31)));
+  }
+
+private:
+  static uint64_t toBits(double value) { return __builtin_bit_cast(uint64_t, value); }
+  static double upperHalf(uint64_t bits) {
+    auto value = __builtin_bit_cast(double, bits & 0xffffffff00000000);
+    return std::fpclassify(value) == FP_SUBNORMAL ? std::copysign(0.0, value) : value;
+  }
+};
+
 enum class Arity { One = 1, Two, Three };
 
 template <typename T, typename F, Arity arity> constexpr Handler map() {
@@ -157,6 +174,9 @@ template <typename F, Arity arity> bool finish(Decoder &d, Rounding rounding) {
   bool ftz = d.take("ftz"), sat = d.take("sat");
   Type type = d.type();
   Handler handler = pick<F, arity>(type, ftz, sat);
+  if constexpr (std::is_same_v<F, Reciprocal> || std::is_same_v<F, ReciprocalRoot>)
+    if (d.op.approximate && type == Type::F64 && ftz && !sat)
+      handler = mapUnary<uint64_t, uint64_t, Guess<F>>;
   if (handler && rounding != Rounding::NearestEven) {
     if constexpr (std::is_same_v<F, Add> || std::is_same_v<F, Subtract> || std::is_same_v<F, Multiply> ||
                   std::is_same_v<F, Divide> || std::is_same_v<F, Reciprocal> || std::is_same_v<F, SquareRoot> ||

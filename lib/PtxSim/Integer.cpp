@@ -113,6 +113,45 @@ template <bool subtract, bool takes> bool decodeCarry(Decoder &d) {
   return d.emit(bytesOf(type) == 8 ? sumWithCarry<uint64_t, subtract> : sumWithCarry<uint32_t, subtract>);
 }
 
+/// The same of a half of a product (numbers[1]: the upper one) and a third operand.
+template <typename T> void productWithCarry(Warp &warp, const Op &op, uint32_t mask) {
+  const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1)), *c = warp.row<T>(op.input(2));
+  uint32_t carries = op.numbers[0] ? warp.predicate(op.input(3)) : 0, out = 0;
+  T values[32];
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    T half = op.numbers[1] ? MultiplyHigh()(a[lane], b[lane]) : MultiplyLow()(a[lane], b[lane]);
+    using U = Unsigned<T>;
+    auto wide = Wide<U>(U(half)) + U(c[lane]) + U(carries >> lane & 1);
+    values[lane] = T(wide);
+    out |= uint32_t(wide >> (8 * sizeof(T)) & 1) << lane;
+  }
+  assign(warp.row<T>(op.result(0)), values, mask);
+  if (op.results > 1)
+    warp.setPredicate(op.result(1), out, mask);
+}
+
+/// mad.cc, madc and madc.cc, behind .lo or .hi.
+bool decodeProductCarry(Decoder &d, bool takes, bool gives, bool isHigh) {
+  Type type = d.type();
+  if (!isInteger(type) || bytesOf(type) < 4 || !d.wantOperands(4))
+    return d.fail("wanted 32 or 64 bits");
+  d.result(d.at(0), type);
+  for (unsigned i : {1, 2, 3})
+    d.input(d.at(i), type);
+  d.op.numbers[0] = takes, d.op.numbers[1] = isHigh;
+  if (takes)
+    d.carryInput();
+  if (gives)
+    d.carryResult();
+  return d.emit(pickInteger(type, []<typename T>() -> Handler { return productWithCarry<T>; }));
+}
+bool decodeMultiplyAddCarry(Decoder &d) {
+  int part = d.takeOneOf({"lo", "hi"});
+  if (part < 0)
+    return d.fail("wanted .lo or .hi");
+  return decodeProductCarry(d, /*takes=*/true, d.take("cc"), part == 1);
+}
+
 template <typename F, typename Saturated> bool decodeSum(Decoder &d) {
   if (!d.instruction.modifiers.empty() && d.instruction.modifiers[0] == "cc")
     return decodeCarry<std::is_same_v<F, Subtract>, false>(d);
@@ -150,6 +189,8 @@ bool decodeMultiply(Decoder &d) {
 
 bool decodeMultiplyAdd(Decoder &d) {
   int part = d.takeOneOf({"lo", "hi", "wide"});
+  if ((part == 0 || part == 1) && d.take("cc"))
+    return decodeProductCarry(d, /*takes=*/false, /*gives=*/true, part == 1);
   bool saturated = part == 1 && d.take("sat");
   Type type = d.type();
   if (saturated && type != Type::S32)
@@ -239,6 +280,7 @@ void saccade::ptxsim::addIntegerInstructions(InstructionTable &table) {
   table.add("subc", integer, decodeCarry<true, true>);
   table.add("mul", integer, decodeMultiply);
   table.add("mad", integer, decodeMultiplyAdd);
+  table.add("madc", integer, decodeMultiplyAddCarry);
   table.add("mul24", integer, decode24<Multiply24, 2>);
   table.add("mad24", integer, decode24<MultiplyAdd24, 3>);
   table.add("div", integer, decodeDivide<false>);

@@ -53,8 +53,27 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
+/// Links libdevice where it is called; otherwise a diagnostic at the first call.
+static LogicalResult addLibdevice(mlir::gpu::GPUModuleOp device, llvm::Module &module, StringRef path) {
+  if (!saccade::needsLibdevice(module))
+    return success();
+  std::string found = path.empty() ? saccade::findLibdevice() : path.str();
+  std::string why = found.empty() ? "found it neither beside ptxas nor in /usr/local/cuda; install CUDA's compiler "
+                                    "(PyPI: nvidia-cuda-nvcc) and put its ptxas on the PATH"
+                                  : llvm::toString(saccade::linkLibdevice(module, found));
+  if (why.empty())
+    return success();
+  LLVM::CallOp first;
+  device.walk([&](LLVM::CallOp call) {
+    first = call;
+    return call.getCallee() && call.getCallee()->starts_with("__nv_") ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  return first.emitError("a kernel computes a function of NVIDIA's libdevice ('")
+         << *first.getCallee() << "'), which is wanted to compile it: " << why;
+}
+
 std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::LLVMContext &context,
-                                                       const GPUTarget &target) {
+                                                       const GPUTarget &target, StringRef libdevice) {
   DialectRegistry translations;
   registerBuiltinDialectTranslation(translations);
   registerGPUDialectTranslation(translations);
@@ -78,6 +97,8 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
     return nullptr;
   result->setTargetTriple((*machine)->getTargetTriple());
   result->setDataLayout((*machine)->createDataLayout());
+  if (failed(addLibdevice(device, *result, libdevice)))
+    return nullptr;
   optimize(*result, **machine);
   return result;
 }

@@ -66,6 +66,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
   line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; else it is looked for on the PATH",
              options.assembler);
+  line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); else they are looked for beside ptxas",
+             options.libdevice);
   line.flag("explain",
             "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
             "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",

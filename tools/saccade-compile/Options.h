@@ -13,7 +13,7 @@ inline constexpr llvm::StringLiteral tool = "saccade-compile";
 enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubin };
 
 struct Options {
-  std::string input, output, header, assembler, target = "host";
+  std::string input, output, header, assembler, libdevice, target = "host";
   std::optional<Emit> emit; ///< nothing where only the report of --explain is wanted
   bool explain = false;
   std::vector<GivenSize> sizes;

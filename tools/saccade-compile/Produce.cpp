@@ -24,13 +24,18 @@ static llvm::Error link(llvm::Module &host, const Options &options, llvm::ArrayR
   return llvm::Error::success();
 }
 
+/// Where NVIDIA's math functions are; empty where nobody knows.
+static std::string libdevice(const Options &options) {
+  return options.libdevice.empty() ? findLibdevice(options.assembler) : options.libdevice;
+}
+
 /// Makes the output for a GPU.
-static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os) {
+static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os, bool &isRefused) {
   llvm::LLVMContext context;
   const GPUTarget &target = *options.compile.device;
-  std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target);
-  if (!translated)
-    return llvm::createStringError("the kernels could not be translated to LLVM IR");
+  std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target, libdevice(options));
+  if ((isRefused = !translated))
+    return llvm::Error::success();
   if (options.emit == Emit::LLVM) {
     printLLVM(*translated, os);
     return llvm::Error::success();
@@ -56,14 +61,14 @@ static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, 
 }
 
 llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm::ArrayRef<std::string> entries,
-                           llvm::SmallVectorImpl<char> &into) {
+                             llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   llvm::raw_svector_ostream os(into);
   if (options.emit == Emit::MLIR) {
     module.print(os);
     return llvm::Error::success();
   }
   if (options.compile.device)
-    return produceDevice(module, options, os);
+    return produceDevice(module, options, os, isRefused);
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> translated = translate(module, context, *options.compile.target);
   if (!translated)
@@ -93,9 +98,10 @@ llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &optio
       return llvm::Error::success();
     explain(*module, compile);
     llvm::LLVMContext deviceContext;
-    std::unique_ptr<llvm::Module> device = translateDevice(*module, deviceContext, *architecture);
-    if (!device)
-      return llvm::createStringError("the kernels could not be translated to LLVM IR");
+    std::unique_ptr<llvm::Module> device =
+        translateDevice(*module, deviceContext, *architecture, libdevice(options));
+    if ((isRefused = !device))
+      return llvm::Error::success();
     llvm::Expected<std::string> ptx = emitPTX(*device, *architecture);
     if (!ptx)
       return ptx.takeError();

@@ -7,9 +7,9 @@
 namespace saccade {
 
 /// Makes the output of a compiled program in memory, so that nothing is written where anything fails. `entries` are the
-/// functions of a shared library.
+/// functions of a shared library. Nothing where the program `isRefused`.
 llvm::Error produce(mlir::ModuleOp compiled, const Options &options, llvm::ArrayRef<std::string> entries,
-                    llvm::SmallVectorImpl<char> &into);
+                    llvm::SmallVectorImpl<char> &into, bool &isRefused);
 
 /// Compiles a program for each architecture, asks `explain` to tell of each, and links the host code of all with their
 /// kernels; nothing where the program `isRefused`.

@@ -73,7 +73,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm:
   // A header is written of programs only that compile.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
-  return produce(program, options, entries, into);
+  return produce(program, options, entries, into, isRefused);
 }
 
 static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {

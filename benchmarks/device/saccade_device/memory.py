@@ -73,6 +73,21 @@ class DriverMemory:
     def reserve(self, size):
         return self.put(b"\xff" * size)
 
+    def load(self, ptx):
+        """A module of kernels."""
+        module = ctypes.c_void_p()
+        self._call("cuModuleLoadDataEx", ctypes.byref(module), ptx.encode() + b"\0", 0, None, None)
+        return module
+
+    def launch(self, module, name, parameters, threads):
+        """One block of a kernel; `parameters` are their bytes."""
+        kernel, size = ctypes.c_void_p(), ctypes.c_size_t(len(parameters))
+        self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
+        content = ctypes.create_string_buffer(parameters, len(parameters))
+        extra = (ctypes.c_void_p * 5)(1, ctypes.cast(content, ctypes.c_void_p), 2,
+                                      ctypes.cast(ctypes.byref(size), ctypes.c_void_p), None)
+        self._call("cuLaunchKernel", kernel, 1, 1, 1, threads, 1, 1, 0, None, None, extra)
+
     def get(self, address):
         content = ctypes.create_string_buffer(self.sizes[address])
         self._call("cuCtxSynchronize")

@@ -51,3 +51,13 @@ def table(results):
             writer.writerow([row["name"], name, f"{milliseconds:.5f}", f"{rate(row, milliseconds):.5g}", unit(row),
                              f"{each['ratios'].get(name, 1):.4f}", f"{each['error']:.2e}" if name == OURS else ""])
     return text.getvalue()
+
+
+def instructions(distances):
+    """CSV: one line an instruction; what `instructions.check` found."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "instruction", "worst", "allowed", "unit"])
+    for group, name, worst, allowed, unit in distances:
+        writer.writerow([group, name, f"{worst:.3g}", f"{allowed:.3g}", unit])
+    return text.getvalue()

@@ -21,9 +21,21 @@ class Module;
 namespace saccade {
 
 /// Translates the device module of a compiled program to LLVM IR for `target`, and optimises it. Null after a diagnostic
-/// where there is no device module or it holds anything but the LLVM and NVVM dialects.
+/// where there is no device module, it holds anything but the LLVM and NVVM dialects, or it calls functions of libdevice
+/// and `libdevice` cannot be read. Where that path is empty, `findLibdevice` says it.
 std::unique_ptr<llvm::Module> translateDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
-                                              const GPUTarget &target);
+                                              const GPUTarget &target, llvm::StringRef libdevice = "");
+
+/// The path of NVIDIA's library of math functions in LLVM's bitcode, which comes with ptxas: beside `ptxas`, where that
+/// is not empty, beside the one of the PATH, or in the usual folder of the CUDA toolkit; empty where it is in none.
+std::string findLibdevice(llvm::StringRef ptxas = "");
+
+/// Links the functions of libdevice that `module` calls into it; one that calls none is left as it is, and `path` is not
+/// looked at.
+llvm::Error linkLibdevice(llvm::Module &module, llvm::StringRef path);
+
+/// Whether a module calls functions of libdevice that are not in it yet.
+bool needsLibdevice(const llvm::Module &module);
 
 /// What a kernel is.
 struct KernelInfo {

@@ -1,7 +1,7 @@
 //===- ConvertKernelsToLLVM.cpp - Device code to the LLVM dialect -------------===//
 //
-// The device has no library: a math function is an instruction or a polynomial, or it is refused. It ends code generation
-// for the device; the host is converted as on a CPU.
+// A math function is an instruction, a polynomial, or a call of NVIDIA's libdevice, which is linked behind this pass. It
+// ends code generation for the device; the host is converted as on a CPU.
 //
 //===----------------------------------------------------------------------===//
 #include "../Common/ExpandViews.h"
@@ -11,6 +11,7 @@
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
@@ -60,21 +61,38 @@ static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
+/// Whether LLVM has instructions for a math op, and makes no call of it.
+static bool isInstruction(Operation *op) {
+  return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::TruncOp, math::RoundEvenOp, math::SqrtOp,
+             math::FmaOp, math::CopySignOp, math::CountLeadingZerosOp, math::CountTrailingZerosOp, math::CtPopOp,
+             math::IsFiniteOp, math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(op) ||
+         (isa<math::Exp2Op>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32());
+}
+
+/// Makes calls of libdevice of the functions that are neither instructions nor polynomials. LLVM's own remainder divides
+/// and is wrong where the quotient has more bits than the type.
+static LogicalResult callLibdevice(mlir::gpu::GPUModuleOp module) {
+  MLIRContext *context = module.getContext();
+  LLVMTypeConverter converter(context);
+  RewritePatternSet patterns(context);
+  populateLibDeviceConversionPatterns(converter, patterns);
+  ConversionTarget target(*context);
+  // What is left as unknown is tried, and stays where no pattern takes it.
+  target.markUnknownOpDynamicallyLegal([](Operation *op) -> std::optional<bool> {
+    bool isCall = isa<arith::RemFOp>(op) || (isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction(op));
+    return isCall ? std::nullopt : std::optional<bool>(true);
+  });
+  return applyPartialConversion(module, target, std::move(patterns));
+}
+
 /// Refuses what no pass has lowered and what LLVM would make calls of.
 static LogicalResult checkOps(mlir::gpu::GPUModuleOp module) {
   WalkResult result = module.walk([](Operation *op) -> WalkResult {
     if (isa<linalg::LinalgOp>(op))
       return op->emitOpError("has no form on a GPU yet");
-    if (!isa_and_present<math::MathDialect>(op->getDialect()))
+    if (!isa_and_present<math::MathDialect>(op->getDialect()) || isInstruction(op))
       return WalkResult::advance();
-    Type type = getElementTypeOrSelf(op->getResult(0).getType());
-    bool isInstruction = isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::TruncOp, math::RoundEvenOp,
-                             math::SqrtOp, math::FmaOp, math::CopySignOp, math::CountLeadingZerosOp,
-                             math::CountTrailingZerosOp, math::CtPopOp>(op) ||
-                         (isa<math::Exp2Op>(op) && type.isF32());
-    if (isInstruction)
-      return WalkResult::advance();
-    return op->emitOpError() << "on " << type << " has no form on a GPU";
+    return op->emitOpError() << "on " << getElementTypeOrSelf(op->getResult(0).getType()) << " has no form on a GPU";
   });
   return failure(result.wasInterrupted());
 }
@@ -103,8 +121,8 @@ struct ConvertKernelsToLLVM : saccade::impl::ConvertKernelsToLLVMBase<ConvertKer
   void runOnOperation() override {
     mlir::gpu::GPUModuleOp module = getOperation();
     expandViews(module);
-    if (failed(breakDown(module)) || failed(checkOps(module)) || failed(saccade::lowerStructure(module)) ||
-        failed(convert(module)))
+    if (failed(breakDown(module)) || failed(callLibdevice(module)) || failed(checkOps(module)) ||
+        failed(saccade::lowerStructure(module)) || failed(convert(module)))
       return signalPassFailure();
     Builder builder(&getContext());
     for (auto kernel : module.getOps<LLVM::LLVMFuncOp>()) {

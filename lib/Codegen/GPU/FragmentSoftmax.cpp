@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "FragmentSoftmax.h"
 #include "Exponential.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include <limits>
 #include <numbers>
 
@@ -152,22 +153,18 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   if (op.getFinal())
     return applyFinal(e, scores, first, state, join);
   updateLargest(e, scores, first, state);
-  auto larger = [&](Value x, Value y) { return e.maxf(x, y); };
-  SmallVector<Value> tileMax(fragment.rows.size()), factors, shifts, sums(fragment.rows.size());
-  for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
-    tileMax[r] = tileMax[r] ? e.maxf(tileMax[r], score) : score;
+  SmallVector<Value> tileMax = largestOfRows(e, scores, join), maxima, factors, sums(fragment.rows.size());
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     Value before = e.load(state.max, r);
-    Value after = e.maxf(e.mulf(join(max, larger), toBase2), before);
-    e.store(after, state.max, r);
-    Value base = e.zeroIfMinusInfinity(after);
-    factors.push_back(exp2(e, e.subf(before, base)));
-    shifts.push_back(arith::NegFOp::create(e.b, e.loc, base));
+    maxima.push_back(e.maxf(e.mulf(max, toBase2), before));
+    e.store(maxima.back(), state.max, r);
+    factors.push_back(exp2(e, e.subf(before, e.zeroIfMinusInfinity(maxima.back()))));
   }
   scaleTallies(e, factors, state);
+  SmallVector<Value> exponents = exponentsOf(e, scores, tileMax, maxima);
   for (unsigned i = 0; i < scores.size(); ++i) {
     unsigned r = fragment.rowOf[i];
-    Value weight = exp2(e, e.fma(scores[i], toBase2, shifts[r]));
+    Value weight = exp2(e, exponents[i]);
     sums[r] = sums[r] ? e.addf(sums[r], weight) : weight;
     addToTallies(e, i, scores[i], weight, first, state);
     scores[i] = weight;
@@ -176,6 +173,47 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
     e.store(e.fma(e.load(state.sum, r), factors[r], sum), state.sum, r);
   applyWeightRegion(e, scores, first);
   return factors;
+}
+
+SmallVector<Value> FragmentSoftmax::largestOfRows(Emitter &e, ArrayRef<Value> scores, Join join) {
+  SmallVector<Value> largest(fragment.rows.size());
+  for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
+    largest[r] = largest[r] ? e.maxf(largest[r], score) : score;
+  for (Value &max : largest)
+    max = join(max, [&](Value x, Value y) { return e.maxf(x, y); });
+  return largest;
+}
+
+SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
+                                                ArrayRef<Value> maxima) {
+  // exponent = (s − shift) · c + rest, with shift 0 and rest −base. The rounding of the base cancels: weights and sum are
+  // taken relative to the same one. Only a base so large that its rounding is a factor of two or more is taken off before
+  // the product, in a branch that is hardly ever taken.
+  SmallVector<Value> shifts, rests;
+  Value isAnyShifted;
+  for (auto [largest, max] : llvm::zip_equal(tileMax, maxima)) {
+    Value base = e.zeroIfMinusInfinity(max), scaled = e.mulf(largest, toBase2);
+    Value isShifted =
+        arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
+                              e.scalar(e.type.isF64() ? 0x1p53 : 0x1p24));
+    Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaled, max);
+    Value distance = e.select(isNewest, e.scalar(0.0), e.subf(scaled, max));
+    shifts.push_back(e.select(isShifted, e.zeroIfMinusInfinity(largest), e.scalar(0.0)));
+    rests.push_back(e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base)));
+    isAnyShifted = isAnyShifted ? arith::OrIOp::create(e.b, e.loc, isAnyShifted, isShifted).getResult() : isShifted;
+  }
+  SmallVector<Value> shifted = e.choose(
+      isAnyShifted, SmallVector<Type>(scores.size(), e.type),
+      [&] {
+        SmallVector<Value> differences;
+        for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
+          differences.push_back(e.subf(score, shifts[r]));
+        return differences;
+      },
+      [&] { return SmallVector<Value>(scores); });
+  for (auto [score, r] : llvm::zip_equal(shifted, fragment.rowOf))
+    score = e.fma(score, toBase2, rests[r]);
+  return shifted;
 }
 
 /// The columns of a row come in ascending order, so that the first key of the largest score is found.
@@ -236,15 +274,16 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
                                                const PrivateState &state, Join join) {
   PositionRegion region(op, op.getWeight());
   SmallVector<RowPosition> rows = positionsHere(e);
-  SmallVector<Value> columns = columnsHere(e), inverses, sums, shifts;
+  SmallVector<Value> columns = columnsHere(e), inverses, sums, maxima;
   for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
     sums.push_back(join(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
-    shifts.push_back(arith::NegFOp::create(e.b, e.loc, e.zeroIfMinusInfinity(e.load(state.max, r))));
+    maxima.push_back(e.load(state.max, r));
   }
+  SmallVector<Value> exponents = exponentsOf(e, scores, largestOfRows(e, scores, join), maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));
-  for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
-    Value weight = e.mulf(exp2(e, e.fma(score, toBase2, shifts[r])), inverses[r]);
+  for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
+    Value weight = e.mulf(exp2(e, exponent), inverses[r]);
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
     Value isSeen = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
     score = e.select(isSeen, e.mulf(changed, sums[r]), e.scalar(0.0));

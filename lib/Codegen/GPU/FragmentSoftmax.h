@@ -75,6 +75,11 @@ private:
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
+  /// The largest score of each row in the tile.
+  llvm::SmallVector<Value> largestOfRows(Emitter &e, llvm::ArrayRef<Value> scores, Join join);
+  /// What 2 is raised to for the weight of each score: `tileMax` as scores, `maxima` of the tiles so far to base 2.
+  llvm::SmallVector<Value> exponentsOf(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
+                                       llvm::ArrayRef<Value> maxima);
   void updateLargest(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
   void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);

@@ -1,4 +1,4 @@
-// Kernels are marked for PTX; math functions are instructions or polynomials, never calls.
+// Kernels are marked for PTX; math functions are instructions, polynomials, or calls of libdevice.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-convert-kernels-to-llvm))' | FileCheck %s
 
 gpu.module @saccade_device {
@@ -12,6 +12,16 @@ gpu.module @saccade_device {
     %x = memref.load %a[%c0] : memref<?xf32>
     %y = math.tanh %x : f32
     memref.store %y, %a[%c0] : memref<?xf32>
+    return
+  }
+
+  // CHECK: llvm.func @sine(
+  // CHECK: llvm.call @__nv_sin(
+  func.func @sine(%a: memref<?xf64>) attributes {attn.kernel} {
+    %c0 = arith.constant 0 : index
+    %x = memref.load %a[%c0] : memref<?xf64>
+    %y = math.sin %x : f64
+    memref.store %y, %a[%c0] : memref<?xf64>
     return
   }
 }

@@ -94,6 +94,16 @@ TEST(Float, DivisionsAndReciprocals) {
   EXPECT_EQ(evaluateFloat("sqrt.approx.f32 %d, %a;", {9}), 3);
 }
 
+TEST(Float, GuessesOfDoublesAreTheirUpperHalves) {
+  EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {f64(4)}), 0x3fd0000000000000u);
+  EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {f64(3)}), 0x3fd5555500000000u);
+  EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {b64(0x40080000ffffffff)}), 0x3fd5555500000000u);
+  EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {b64(0x800fffffffffffff)}), 0xfff0000000000000u);
+  EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {b64(0xfff0000000000000)}), 0x8000000000000000u);
+  EXPECT_EQ(evaluate("rsqrt.approx.ftz.f64 %d, %a;", 8, {f64(0.25)}), 0x4000000000000000u);
+  EXPECT_EQ(evaluate("rsqrt.approx.ftz.f64 %d, %a;", 8, {f64(-1)}), 0x7fffffff00000000u);
+}
+
 TEST(Float, ExponentialHasExactCorners) {
   EXPECT_EQ(evaluate32("ex2.approx.f32 %d, %a;", {minusInf}), 0u);
   EXPECT_EQ(evaluate32("ex2.approx.f32 %d, %a;", {minusZero}), 0x3f800000u);

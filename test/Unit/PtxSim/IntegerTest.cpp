@@ -24,6 +24,10 @@ TEST(Integer, CarriesGoFromOneSumToTheNext) {
   EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.u32 %d, 5, 6;", {0xffffffff, 0}), 11u);
   EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.cc.u32 %x, -1, 0;\naddc.u32 %d, 0, 0;", {0xffffffff, 1}), 1u);
   EXPECT_EQ(evaluate32("sub.cc.u32 %x, %a, %b;\nsubc.u32 %d, 5, 1;", {0, 1}), 3u);
+  EXPECT_EQ(evaluate32("mad.lo.cc.u32 %x, %a, %b, 1;\nmadc.hi.u32 %d, %a, %b, 5;", {0xffffffff, 1}), 6u);
+  EXPECT_EQ(evaluate32("mad.hi.cc.s32 %x, %a, %b, 1;\naddc.u32 %d, 0, 0;", {0xffffffff, 1}), 1u);
+  EXPECT_EQ(evaluate32("mad.lo.cc.u32 %x, %a, %b, 0;\nmadc.hi.cc.u32 %x, %a, %b, 1;\naddc.u32 %d, 7, 0;",
+                       {0xffffffff, 0xffffffff}), 7u);
   EXPECT_EQ(evaluate("add.cc.s64 %lx, %a, %b;\naddc.s64 %d, 0, 0;", 8, {b64(~0ull), b64(2)}), 1u);
 }
 

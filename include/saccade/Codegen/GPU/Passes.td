@@ -83,8 +83,9 @@ def PlanShared : Pass<"attn-plan-shared", "::mlir::func::FuncOp"> {
 def ConvertKernelsToLLVM : Pass<"attn-convert-kernels-to-llvm", "::mlir::gpu::GPUModuleOp"> {
   let summary = "convert the device module to the LLVM dialect";
   let description = [{
-    Math functions become polynomials where the instruction set has none, then everything becomes LLVM and NVVM. What
-    has no form on a GPU is refused with a message that names the function and its type.
+    Math functions become polynomials where the instruction set has none, and calls of NVIDIA's libdevice where there is
+    no polynomial, then everything becomes LLVM and NVVM. What has no form on a GPU is refused with a message that names
+    the function and its type.
   }];
   let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect", "::mlir::cf::ControlFlowDialect",
                                             "::mlir::vector::VectorDialect"];
