@@ -5,8 +5,8 @@
 #   %cxx       the C++ compiler that built us
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch, onnx (in .venv); ptxas, libdevice; avx2, avx512f, avx512_bf16, f16c (what this
-# machine's processor has); asan, tsan.
+# Features for REQUIRES: numpy, torch, onnx (in .venv); transformers (with all that exports its models); ptxas, libdevice;
+# avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
 import glob
 import os
 import shutil
@@ -33,6 +33,9 @@ if python == venv:
         config.available_features.add("torch")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnx", "__init__.py")):
         config.available_features.add("onnx")
+    if all(glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", each))
+           for each in ("torch", "transformers", "onnxscript")):
+        config.available_features.add("transformers")
 packaged = glob.glob(
     os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas"))
 ptxas = packaged[0] if packaged else shutil.which("ptxas")

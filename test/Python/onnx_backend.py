@@ -61,6 +61,37 @@ near(backend.run_node(helper.make_node("Clip", ["x", "", "y"], ["z"]), [x, np.fl
 near(backend.SaccadeBackend.run_node(helper.make_node("Split", ["x"], ["a", "b"], axis=2, num_outputs=2), [x]),
      [x[..., :3], x[..., 3:]])
 
+# Linear attention of any length; more tokens than a chunk, a decay near 0, a state before.
+def linear_model(rule, factors):
+    names = ["q", "k", "v", "past", "decay" if "gated" in rule else "", "beta" if "delta" in rule else ""]
+    node = helper.make_node("LinearAttention", names, ["y", "state"], q_num_heads=4, kv_num_heads=2, update_rule=rule)
+    widths = {"q": 32, "k": 16, "v": 12, **factors}
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length", width])
+              for name, width in widths.items()]
+    values.insert(3, helper.make_tensor_value_info("past", TensorProto.FLOAT, ["batch", 2, 8, 6]))
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", "length", 24]),
+               helper.make_tensor_value_info("state", TensorProto.FLOAT, ["batch", 2, 8, 6])]
+    graph = helper.make_graph([node], "linear", values, outputs)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 27)])
+
+
+for rule, factors in [("linear", {}), ("gated", {"decay": 2}), ("gated_delta", {"decay": 16, "beta": 1})]:
+    linear = linear_model(rule, factors)
+    prepared_linear = backend.prepare(linear)
+    for batch, length in ((1, 1), (2, 100)):
+        given = {"q": random(batch, length, 32), "k": random(batch, length, 16) / 8, "v": random(batch, length, 12),
+                 "past": random(batch, 2, 8, 6)}
+        given |= {name: -4 * np.abs(random(batch, length, width)) if name == "decay" else
+                  np.float32(0.5) + random(batch, length, width) / 8 for name, width in factors.items()}
+        near(prepared_linear.run(given), ReferenceEvaluator(linear).run(None, given))
+
+# Elements and slices that are looked up, with negative indices.
+table, rows = random(4, 5, 6), np.array([[[0, -1]], [[3, 2]], [[1, 1]]])
+near(backend.run_node(helper.make_node("GatherND", ["x", "i"], ["y"]), [table, rows]),
+     [table[rows[..., 0], rows[..., 1]]])
+near(backend.run_node(helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1), [table, np.array([[[0], [-1]]])]),
+     [np.take_along_axis(table[:1, :, :1], np.array([[[0], [4]]]), 1)])
+
 # What is asked for wrongly.
 assert backend.supports_device("CPU") and not backend.supports_device("CUDA:0")
 for error, wrong in [(TypeError, lambda: prepared.run([x, x])), (TypeError, lambda: prepared.run({"z": x})),

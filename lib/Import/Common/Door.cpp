@@ -1,6 +1,9 @@
 //===- Door.cpp - Ops of other projects, by their names -----------------------===//
 #include "saccade/Import/Common/Door.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Iterators.h"
 
 using namespace mlir;
 using namespace saccade::door;
@@ -119,6 +122,17 @@ LogicalResult DoorOp::inlineRegion(Region &region, ValueRange arguments, SmallVe
   return success();
 }
 
+/// Extents are computed in `affine`, where they fold as they are made; what is left of it becomes `arith`.
+static void expandExtents(func::FuncOp function) {
+  function.walk<WalkOrder::PostOrder, ReverseIterator>([](affine::AffineApplyOp op) {
+    if (!op.use_empty()) {
+      OpBuilder b(op);
+      op.replaceAllUsesWith(affine::expandAffineMap(b, op.getLoc(), op.getAffineMap(), op.getOperands())->front());
+    }
+    op.erase();
+  });
+}
+
 LogicalResult saccade::door::translate(func::FuncOp function, const Door &door) {
   SmallVector<Operation *> missing;
   for (Block &block : function.getBody())
@@ -137,6 +151,7 @@ LogicalResult saccade::door::translate(func::FuncOp function, const Door &door) 
   for (Operation *op : missing)
     if (op->use_empty())
       op->erase();
+  expandExtents(function);
   // A result of a type that nobody registered is what it turns out to be.
   if (!function.isExternal() && function.getBody().hasOneBlock()) {
     SmallVector<Type> types(function.getResultTypes());

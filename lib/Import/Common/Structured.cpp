@@ -177,6 +177,14 @@ Value door::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
   });
 }
 
+Value door::toPosition(OpBuilder &b, Location loc, Value index, Value extent) {
+  index = convert(b, loc, index, b.getIndexType());
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value isNegative = compare(b, loc, arith::CmpIPredicate::slt, index, zero);
+  index = select(b, loc, isNegative, add(b, loc, index, extent), index);
+  return maximum(b, loc, zero, minimum(b, loc, sub(b, loc, extent, one), index));
+}
+
 Value door::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t axis) {
   auto type = cast<RankedTensorType>(table.getType());
   Extents extents = extentsOf(b, table), from = extentsOf(b, indices);
@@ -194,12 +202,7 @@ Value door::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t 
   SmallVector<utils::IteratorType> iterators(result.size(), utils::IteratorType::parallel);
   Value empty = makeEmpty(b, result, type.getElementType());
   auto body = [&](OpBuilder &nested, Location loc, ValueRange arguments) {
-    Value index = convert(nested, loc, arguments[0], nested.getIndexType());
-    Value zero = arith::ConstantIndexOp::create(nested, loc, 0), one = arith::ConstantIndexOp::create(nested, loc, 1);
-    Value isNegative = compare(nested, loc, arith::CmpIPredicate::slt, index, zero);
-    index = select(nested, loc, isNegative, add(nested, loc, index, size), index);
-    Value last = sub(nested, loc, size, one);
-    index = maximum(nested, loc, zero, minimum(nested, loc, last, index));
+    Value index = toPosition(nested, loc, arguments[0], size);
     SmallVector<Value> position;
     for (int64_t i = 0; i < type.getRank(); ++i) {
       if (i == axis)

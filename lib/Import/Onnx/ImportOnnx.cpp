@@ -22,6 +22,7 @@ static const door::Door &getDoor() {
     onnx::addControl(made);
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);
+    onnx::addGathers(made);
     onnx::addLinearAttention(made);
     onnx::addProducts(made);
     onnx::addReductions(made);

@@ -1,11 +1,9 @@
 //===- LinearAttention.cpp - ONNX's LinearAttention, version 27 ---------------===//
 //
-// The recurrence written out, one step a token, for a known and small number of tokens: decay the state, correct the
-// value by what the state already gives for its key, add key × value, read with the query. Sums and state are in f32.
+// One causal attn.linear on [batch, token, head, size]: the operator's decay, beta and past state are clauses of it.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionOperands.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
 
 using namespace mlir;
@@ -14,135 +12,113 @@ using namespace saccade::onnx;
 using attn::Dim;
 using door::Extents;
 
-static constexpr int64_t maxTokens = 64;
-
 namespace {
 
-/// All in f32, [batch, head, token, ...]; null where the update rule has none.
+/// Decay or beta, with the dimensions that it has; null where the update rule has none.
+struct Factor {
+  Value tensor;
+  attn::AxesAttr axes;
+};
+
+/// What the op is made of, checked.
 struct Linear {
-  Value query, key, value, state, decay, beta;
+  Headed query, key, value;
+  Factor decay, beta;
+  Value state;
   double scale;
-  int64_t heads, keyHeads, tokens;
 };
 
 } // namespace
 
-/// [b, t, h·d] as [b, h, t, d] in f32.
-static FailureOr<Value> cut(DoorOp &op, unsigned input, int64_t heads, StringRef role) {
+static ArrayRef<int64_t> shapeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getShape(); }
+
+static FailureOr<Headed> cut(DoorOp &op, unsigned input, int64_t heads, StringRef role) {
   if (rankOf(op.operand(input)) != 3)
     return op.error() << role << " is " << op.operand(input).getType() << ", wanted 3 dimensions";
-  FailureOr<Headed> headed = cutIntoHeads(op, op.operand(input), heads, role);
-  if (failed(headed))
-    return failure();
+  return cutIntoHeads(op, op.operand(input), heads, role);
+}
+
+/// `tensor` in a type that attn.linear takes beside `element`: that, or the one of states.
+static Value toNumbers(ImplicitLocOpBuilder &b, Value tensor, Type element) {
+  Type type = attn::getScoreType(element);
+  return elementOf(tensor) == element ? tensor : door::castElements(b, tensor, type);
+}
+
+/// Tensor `input` as [batch, token], [batch, token, head] or [batch, token, head, row], whichever its width is that of.
+static FailureOr<Factor> readFactor(DoorOp &op, unsigned input, const Headed &key, bool ofRows, StringRef role) {
+  Value tensor = op.operand(input);
+  if (!tensor)
+    return Factor{};
   ImplicitLocOpBuilder &b = op.builder();
-  return door::castElements(b, toHeadsFirst(b, *headed).tensor, b.getF32Type());
+  int64_t heads = *getConstantIntValue(key.extent(Dim::Head)), depth = *getConstantIntValue(key.extent(Dim::Depth));
+  int64_t width = rankOf(tensor) == 3 ? shapeOf(tensor)[2] : -1;
+  if (width != heads && width != (ofRows ? heads * depth : 1)) {
+    InFlightDiagnostic error = op.error()
+                               << role << " is " << tensor.getType() << ", wanted a number for each key head";
+    return ofRows ? error << " or one for each of its " << depth << " dimensions" : error << " or one for all";
+  }
+  if (!isa<FloatType>(elementOf(tensor)))
+    return op.error() << role << " is " << tensor.getType() << ", wanted floating point";
+  for (unsigned i : {0u, 1u})
+    if (int64_t own = shapeOf(tensor)[i], wanted = shapeOf(key.tensor)[i];
+        !ShapedType::isDynamic(own) && !ShapedType::isDynamic(wanted) && own != wanted)
+      return op.error() << role << " is " << tensor.getType() << ", wanted " << (i ? "tokens" : "batches")
+                        << " as the key has them, " << wanted;
+  SmallVector<Dim> dims = {Dim::Batch, Dim::Seq, Dim::Head};
+  if (width != heads && ofRows) {
+    FailureOr<Headed> own = cutIntoHeads(op, tensor, heads, role);
+    if (failed(own))
+      return failure();
+    tensor = own->tensor;
+    dims.push_back(Dim::Depth);
+  } else if (width != heads) {
+    tensor = door::squeeze(b, tensor, {2});
+    dims.pop_back();
+  }
+  return Factor{toNumbers(b, tensor, elementOf(key.tensor)), attn::AxesAttr::get(b.getContext(), dims)};
 }
 
 static FailureOr<Linear> readLinear(DoorOp &op) {
   if (failed(requireOperands(op, 3, 6)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  Linear linear{{}, {}, {}, {}, {}, {}, 0, op.integer("q_num_heads", 0), op.integer("kv_num_heads", 0), 0};
-  if (linear.heads <= 0 || linear.keyHeads <= 0 || linear.heads % linear.keyHeads)
-    return op.error() << "found " << linear.heads << " query heads, wanted a multiple of the " << linear.keyHeads
-                      << " key heads";
+  int64_t heads = op.integer("q_num_heads", 0), keyHeads = op.integer("kv_num_heads", 0);
+  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads)
+    return op.error() << "found " << heads << " query heads, wanted a multiple of the " << keyHeads << " key heads";
   StringRef rule = op.text("update_rule", "gated_delta");
   if (!llvm::is_contained({"linear", "gated", "delta", "gated_delta"}, rule))
     return op.error() << "the update rule '" << rule << "' is not known, wanted linear, gated, delta or gated_delta";
   if (rule.contains("gated") != bool(op.operand(4)) || rule.contains("delta") != bool(op.operand(5)))
     return op.error() << "decay goes with gated rules and beta with delta rules, found the rule '" << rule << "'";
 
-  FailureOr<Value> query = cut(op, 0, linear.heads, "the query"), key = cut(op, 1, linear.keyHeads, "the key");
-  FailureOr<Value> value = cut(op, 2, linear.keyHeads, "the value");
-  if (failed(query) || failed(key) || failed(value))
+  FailureOr<Headed> query = cut(op, 0, heads, "the query"), key = cut(op, 1, keyHeads, "the key");
+  FailureOr<Headed> value = cut(op, 2, keyHeads, "the value");
+  if (failed(query) || failed(key) || failed(value) || failed(requireFit(op, *query, *key, *value)))
     return failure();
-  std::tie(linear.query, linear.key, linear.value) = std::tie(*query, *key, *value);
-  auto shapeOf = [](Value tensor) { return cast<RankedTensorType>(tensor.getType()).getShape(); };
-  int64_t depth = shapeOf(linear.key)[3];
-  linear.tokens = shapeOf(linear.query)[2];
-  if (ShapedType::isDynamic(linear.tokens) || linear.tokens < 1 || linear.tokens > maxTokens)
-    return op.error() << "found " << op.operand(0).getType() << ", wanted a static number of tokens, 1 to "
-                      << maxTokens;
-  if (shapeOf(linear.query)[3] != depth || shapeOf(linear.key)[2] != linear.tokens ||
-      shapeOf(linear.value)[2] != linear.tokens)
-    return op.error() << "query, key and value differ in tokens or head size: " << op.operand(0).getType() << ", "
-                      << op.operand(1).getType() << ", " << op.operand(2).getType();
-  if (Value decay = op.operand(4)) {
-    int64_t width = rankOf(decay) == 3 ? shapeOf(decay)[2] : -1;
-    if (width != linear.keyHeads && width != linear.keyHeads * depth)
-      return op.error() << "decay is " << decay.getType()
-                        << ", wanted a number for each key head or one for each of its " << depth << " dimensions";
-    FailureOr<Value> own = cut(op, 4, linear.keyHeads, "decay");
-    if (failed(own))
-      return failure();
-    linear.decay = *own;
-  }
-  if (Value beta = op.operand(5)) {
-    int64_t width = rankOf(beta) == 3 ? shapeOf(beta)[2] : -1;
-    if (width != linear.keyHeads && width != 1)
-      return op.error() << "beta is " << beta.getType() << ", wanted a number for each key head or one for all";
-    FailureOr<Value> own = cut(op, 5, width, "beta");
-    if (failed(own))
-      return failure();
-    linear.beta = *own;
-  }
-  for (Value each : {linear.decay, linear.beta})
-    if (each && shapeOf(each)[2] != linear.tokens)
-      return op.error() << "decay and beta must have " << linear.tokens << " tokens";
+  std::optional<int64_t> queries = getConstantIntValue(query->extent(Dim::Seq));
+  std::optional<int64_t> keys = getConstantIntValue(key->extent(Dim::Seq));
+  if (queries && keys && *queries != *keys)
+    return op.error() << "query and key differ in tokens: found " << *queries << " and " << *keys;
+  FailureOr<Factor> decay = readFactor(op, 4, *key, /*ofRows=*/true, "decay");
+  FailureOr<Factor> beta = readFactor(op, 5, *key, /*ofRows=*/false, "beta");
+  if (failed(decay) || failed(beta))
+    return failure();
 
-  Extents extents = door::extentsOf(b, linear.key);
-  extents[2] = b.getIndexAttr(depth);
-  extents[3] = b.getIndexAttr(shapeOf(linear.value)[3]);
+  Type element = elementOf(query->tensor);
+  value->tensor = door::castElements(b, value->tensor, element);
+  Linear linear{*query, *key, *value, *decay, *beta, {}, 0};
+  OpFoldResult depth = key->extent(Dim::Depth), width = value->extent(Dim::Depth);
   if (Value past = op.operand(3)) {
+    Extents extents = {key->extent(Dim::Batch), key->extent(Dim::Head), depth, width};
     if (!isa<FloatType>(elementOf(past)) ||
         failed(verifyCompatibleShape(past.getType(), door::typeOf(extents, elementOf(past)))))
-      return op.error() << "past_state is " << past.getType() << ", wanted [batch, key heads, " << depth << ", "
-                        << shapeOf(linear.value)[3] << "]";
-    linear.state = door::castElements(b, past, b.getF32Type());
-  } else {
-    linear.state = door::splat(b, extents, b.getF32Type(), 0);
+      return op.error() << "past_state is " << past.getType() << ", wanted [batch, key heads, "
+                        << *getConstantIntValue(depth) << ", " << *getConstantIntValue(width) << "]";
+    linear.state = toNumbers(b, past, element);
   }
   double scale = op.number("scale", 0);
-  linear.scale = scale != 0 ? scale : 1 / std::sqrt(depth);
+  linear.scale = scale != 0 ? scale : 1 / std::sqrt(double(*getConstantIntValue(depth)));
   return linear;
-}
-
-/// One token: gives [b, h, d_v] and moves the state on.
-static Value step(ImplicitLocOpBuilder &b, Linear &linear, int64_t token) {
-  Type type = b.getF32Type();
-  auto at = [&](Value tensor) { return door::pick(b, tensor, 2, token); };
-  Value query = at(linear.query), key = at(linear.key), value = at(linear.value);
-  if (linear.decay) {
-    Value decay = door::unsqueeze(b, at(linear.decay), {3});
-    linear.state = door::elementwise(b, {linear.state, decay}, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-      return door::mul(nested, loc, x[0], math::ExpOp::create(nested, loc, x[1]));
-    });
-  }
-  Extents state = door::extentsOf(b, linear.state);
-  if (linear.beta) {
-    AffineExpr batch, head, m, d;
-    bindDims(b.getContext(), batch, head, m, d);
-    auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(4, 0, dims, b.getContext()); };
-    Value known = door::contract(b, linear.state, key, map({batch, head, d, m}), map({batch, head, d}),
-                                 map({batch, head, m}), {state[0], state[1], state[3], state[2]}, type);
-    value =
-        door::elementwise(b, {value, known, at(linear.beta)}, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-          return door::mul(nested, loc, x[2], door::sub(nested, loc, x[0], x[1]));
-        });
-  }
-  SmallVector<Value> factors = {linear.state, door::unsqueeze(b, key, {3}), door::unsqueeze(b, value, {2})};
-  linear.state = door::elementwise(b, factors, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-    return door::add(nested, loc, x[0], door::mul(nested, loc, x[1], x[2]));
-  });
-  // Query heads [kv, group] read the state of their key head.
-  OpFoldResult group = b.getIndexAttr(linear.heads / linear.keyHeads);
-  Value grouped = door::reshape(b, query, {state[0], state[1], group, state[2]});
-  AffineExpr batch, head, member, m, d;
-  bindDims(b.getContext(), batch, head, member, m, d);
-  auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(5, 0, dims, b.getContext()); };
-  Value sum = door::contract(b, grouped, linear.state, map({batch, head, member, d}), map({batch, head, d, m}),
-                             map({batch, head, member, m}), {state[0], state[1], group, state[3], state[2]}, type);
-  return door::reshape(b, sum, {state[0], b.getIndexAttr(linear.heads), state[3]});
 }
 
 static LogicalResult translateLinearAttention(DoorOp &op, Values &results) {
@@ -150,20 +126,23 @@ static LogicalResult translateLinearAttention(DoorOp &op, Values &results) {
   if (failed(linear))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  SmallVector<Value> outputs;
-  for (int64_t token = 0; token < linear->tokens; ++token)
-    outputs.push_back(door::unsqueeze(b, step(b, *linear, token), {1}));
-  Value joined = door::concat(b, outputs, 1); // [b, t, h, d_v]
-  Type element = elementOf(op.operand(0));
-  Value scaled = door::elementwise(b, joined, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value scale = door::makeNumber(nested, loc, x[0].getType(), linear->scale);
-    return door::convert(nested, loc, door::mul(nested, loc, x[0], scale), element);
-  });
-  Extents extents = door::extentsOf(b, scaled);
-  OpFoldResult width = door::multiplyExtents(b, {extents[2], extents[3]});
-  results.push_back(door::reshape(b, scaled, {extents[0], extents[1], width}));
-  Type stateElement = op.operand(3) ? elementOf(op.operand(3)) : element;
-  results.push_back(door::castElements(b, linear->state, stateElement));
+  const Headed &query = linear->query, &key = linear->key, &value = linear->value;
+  Type element = elementOf(query.tensor), stateElement = op.operand(3) ? elementOf(op.operand(3)) : element;
+  OpFoldResult width = value.extent(Dim::Depth);
+  Extents extents(query.extents);
+  extents.back() = width;
+  Type output = door::typeOf(extents, element), state;
+  if (op.isUsed(1)) {
+    Type held = stateElement == element ? element : attn::getScoreType(element);
+    state = door::typeOf({key.extent(Dim::Batch), key.extent(Dim::Head), key.extent(Dim::Depth), width}, held);
+  }
+  auto made = attn::LinearOp::create(b, output, state, query.tensor, key.tensor, value.tensor, linear->decay.tensor,
+                                     linear->beta.tensor, linear->state, query.dims, key.dims, value.dims, query.dims,
+                                     linear->decay.axes, linear->beta.axes, b.getF64FloatAttr(linear->scale),
+                                     /*causal=*/true, /*normalize=*/false);
+  OpFoldResult joined = door::multiplyExtents(b, {extents[2], extents[3]});
+  results.push_back(door::reshape(b, made.getOutput(), {extents[0], extents[1], joined}));
+  results.push_back(state ? door::castElements(b, made.getFinalState(), stateElement) : Value());
   return success();
 }
 

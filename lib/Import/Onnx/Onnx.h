@@ -21,6 +21,7 @@ void addAttention(door::Door &door);
 void addControl(door::Door &door);
 void addElementwise(door::Door &door);
 void addFlexAttention(door::Door &door);
+void addGathers(door::Door &door);
 void addLinearAttention(door::Door &door);
 void addProducts(door::Door &door);
 void addReductions(door::Door &door);

@@ -90,44 +90,6 @@ static LogicalResult translateSlice(DoorOp &op, Values &results) {
   return success();
 }
 
-static LogicalResult translateGather(DoorOp &op, Values &results) {
-  if (failed(requireOperands(op, 2, 2)))
-    return failure();
-  ImplicitLocOpBuilder &b = op.builder();
-  Value table = op.operand(0), indices = op.operand(1);
-  auto type = cast<RankedTensorType>(table.getType());
-  if (!isa<IntegerType>(elementOf(indices)))
-    return op.error() << "indices are " << indices.getType() << ", wanted integers";
-  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), type.getRank());
-  if (failed(axis))
-    return failure();
-  int64_t extent = type.getDimSize(*axis);
-  if (std::optional<SmallVector<int64_t>> constant = door::constantIntegers(indices);
-      constant && !ShapedType::isDynamic(extent)) {
-    for (int64_t &index : *constant) {
-      if (index < -extent || index >= extent)
-        return op.error() << "index " << index << " is outside of dimension " << *axis << " of " << type;
-      index += index < 0 ? extent : 0;
-    }
-    if (rankOf(indices) == 0) {
-      results.push_back(door::pick(b, table, *axis, constant->front()));
-      return success();
-    }
-    // Elements of a shape.
-    std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(table);
-    if (elements && type.getRank() == 1 && static_cast<int64_t>(constant->size()) <= door::maxElements) {
-      auto chosen = llvm::map_to_vector(*constant, [&](int64_t index) { return (*elements)[index]; });
-      auto wanted = RankedTensorType::get(cast<ShapedType>(indices.getType()).getShape(), type.getElementType());
-      results.push_back(door::fromElements(b, wanted, chosen));
-      return success();
-    }
-  }
-  if (extent == 0)
-    return op.error() << "cannot gather from " << type << ", dimension " << *axis << " is empty";
-  results.push_back(door::gather(b, table, indices, *axis));
-  return success();
-}
-
 static LogicalResult translateConcat(DoorOp &op, Values &results) {
   SmallVector<Value> inputs = op.operands();
   if (inputs.empty() || llvm::is_contained(inputs, Value()))
@@ -261,7 +223,6 @@ static LogicalResult translateTrilu(DoorOp &op, Values &results) {
 
 void onnx::addSlices(door::Door &door) {
   door.translators["Concat"] = translateConcat;
-  door.translators["Gather"] = translateGather;
   door.translators["Pad"] = translatePad;
   door.translators["Slice"] = translateSlice;
   door.translators["Split"] = translateSplit;

@@ -45,3 +45,21 @@ func.func @heads_do_not_divide(%q: tensor<1x3x8x16xf32>, %k: tensor<1x2x8x16xf32
   %y = "onnx.Attention"(%q, %k, %k) : (tensor<1x3x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) -> tensor<1x3x8x16xf32>
   return %y : tensor<1x3x8x16xf32>
 }
+
+// -----
+
+func.func @decay_of_another_width(%q: tensor<2x3x8xf32>, %g: tensor<2x3x5xf32>) -> tensor<2x3x8xf32> {
+  %none = "onnx.NoValue"() : () -> none
+  // expected-error @+1 {{onnx.LinearAttention: decay is 'tensor<2x3x5xf32>', wanted a number for each key head or one for each of its 4 dimensions}}
+  %y = "onnx.LinearAttention"(%q, %q, %q, %none, %g) {q_num_heads = 2 : i64, kv_num_heads = 2 : i64, update_rule = "gated"}
+    : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>, none, tensor<2x3x5xf32>) -> tensor<2x3x8xf32>
+  return %y : tensor<2x3x8xf32>
+}
+
+// -----
+
+func.func @indices_beyond_the_rank(%x: tensor<4x5xf32>, %i: tensor<3x3xi64>) -> tensor<3xf32> {
+  // expected-error @+1 {{onnx.GatherND: indices are 'tensor<3x3xi64>', wanted a static last dimension of 1 to 2 for 'tensor<4x5xf32>'}}
+  %y = "onnx.GatherND"(%x, %i) : (tensor<4x5xf32>, tensor<3x3xi64>) -> tensor<3xf32>
+  return %y : tensor<3xf32>
+}

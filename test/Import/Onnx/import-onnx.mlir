@@ -117,3 +117,36 @@ func.func @relative_positions(%q: tensor<1x2x?x8xf32>, %k: tensor<1x2x?x8xf32>, 
   }) {regions = ["score_mod"]} : (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>) -> tensor<1x2x?x8xf32>
   return %y : tensor<1x2x?x8xf32>
 }
+
+// -----
+
+// Decay is a number for each row of the state, beta one for all heads; a state that nobody reads is not made.
+// CHECK-LABEL: func.func @linear_attention
+// CHECK: %[[BETA:.*]] = tensor.collapse_shape %{{.*}} {{\[\[}}0], [1, 2]]
+// CHECK: attn.linear %{{.*}}[b,s,h,d], %{{.*}}[b,s,h,d], %{{.*}}[b,s,h,d] causal
+// CHECK-SAME: decay(%{{.*}}[b,s,h,d] : tensor<?x?x2x4xf32>)
+// CHECK-SAME: beta(%[[BETA]][b,s] : tensor<?x?xf32>)
+// CHECK-SAME: -> tensor<?x?x4x3xf32>
+func.func @linear_attention(%q: tensor<?x?x16xf32>, %k: tensor<?x?x8xf32>, %v: tensor<?x?x6xf32>, %g: tensor<?x?x8xf32>,
+    %beta: tensor<?x?x1xf32>) -> tensor<?x?x12xf32> {
+  %none = "onnx.NoValue"() : () -> none
+  %y:2 = "onnx.LinearAttention"(%q, %k, %v, %none, %g, %beta) {q_num_heads = 4 : i64, kv_num_heads = 2 : i64}
+    : (tensor<?x?x16xf32>, tensor<?x?x8xf32>, tensor<?x?x6xf32>, none, tensor<?x?x8xf32>, tensor<?x?x1xf32>)
+    -> (tensor<?x?x12xf32>, !onnx.value)
+  return %y#0 : tensor<?x?x12xf32>
+}
+
+// -----
+
+// Extents that are computed are left as `arith`.
+// CHECK-LABEL: func.func @computed_extent
+// CHECK-NOT: affine.apply
+// CHECK: arith.muli
+func.func @computed_extent(%x: tensor<?x?x4xf32>) -> tensor<?xf32> {
+  %n = "onnx.Size"(%x) : (tensor<?x?x4xf32>) -> tensor<i64>
+  %one = arith.constant dense<1> : tensor<1xi64>
+  %shape = "onnx.Reshape"(%n, %one) : (tensor<i64>, tensor<1xi64>) -> tensor<1xi64>
+  %s = arith.constant dense<1.0> : tensor<1xf32>
+  %r = "onnx.Expand"(%s, %shape) : (tensor<1xf32>, tensor<1xi64>) -> tensor<?xf32>
+  return %r : tensor<?xf32>
+}
