@@ -56,6 +56,8 @@ static const OptionRow rows[] = {
     {"target", "ISA level to compile for: host (the default), portable, v3, v4, v4-bf16", setTarget},
     {"lint", "true: warn about likely mistakes, as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
+    {"remarks", "true: say why a softmax did not become attention; false by default",
+     setFlag<&CompileOptions::remarks>},
     {"verify", "false: do not check the program after every pass; true by default",
      setFlag<&CompileOptions::verifyEach>},
     {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},

@@ -10,6 +10,7 @@
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Support/Kernels.h"
 #include "saccade/Tiling/Passes.h"
@@ -287,10 +288,21 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
   upToSchedule.stopAfter = "schedule";
   upToSchedule.dumpStages.clear();
   upToSchedule.lint = false;
+  upToSchedule.remarks = true;
   OwningOpRef<ModuleOp> copy = program.clone();
-  if (failed(runPipeline(*copy, upToSchedule)))
-    return nullptr;
   std::unique_ptr<Explanation> report(new Explanation);
+  {
+    // Remarks of raising are lines of the report; everything else goes its usual way.
+    ScopedDiagnosticHandler remarks(program.getContext(), [&](Diagnostic &diagnostic) {
+      std::string text = diagnostic.str();
+      if (!StringRef(text).starts_with(notRaised))
+        return failure();
+      report->softmaxes.push_back("softmax" + placeOf(diagnostic.getLocation()) + ": " + text);
+      return success();
+    });
+    if (failed(runPipeline(*copy, upToSchedule)))
+      return nullptr;
+  }
   report->sizes = std::move(sizes);
   report->isUsed.resize(report->sizes.size());
   for (auto function : copy->getOps<func::FuncOp>()) {
@@ -348,6 +360,7 @@ void Explanation::print(llvm::raw_ostream &os) const {
       for (const std::string &line : *lines)
         os << "  " << line << '\n';
   }
-  for (const std::string &line : otherKernels)
-    os << line << '\n';
+  for (const auto *lines : {&softmaxes, &otherKernels})
+    for (const std::string &line : *lines)
+      os << line << '\n';
 }

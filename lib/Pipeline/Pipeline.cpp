@@ -37,7 +37,7 @@ const Stage stages[] = {
     // What is not known is refused, calls are inlined, attention raised, shapes checked and elementwise ops fused on whole tensors.
     {"transforms",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildTransformsPipeline(pm, {/*forKernels=*/options.device != nullptr, options.lint});
+       buildTransformsPipeline(pm, {/*forKernels=*/options.device != nullptr, options.lint, options.remarks});
      }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule",

@@ -24,6 +24,7 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
             path of a file with either (any other string, os.PathLike).
         target: the ISA level: "host", "portable", "v3", "v4" or "v4-bf16".
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.
+            remarks=True says why a softmax did not become attention.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
             verify=False does not check the program after every pass.
 
@@ -50,7 +51,7 @@ class Module:
         self._source, self._name, self._options = source, name, options
         pointer = ctypes.c_void_p()
         with compiling() as (context, diagnostics):
-            if error := library().saccade_compile(*self._arguments(context), ctypes.byref(pointer)):
+            if error := library().saccade_compile(*_arguments(context, source, name, options), ctypes.byref(pointer)):
                 raise_error(error, tuple(diagnostics))
         handle = Handle(pointer, (source, name, options))
         count = library().saccade_module_num_functions(pointer)
@@ -59,10 +60,6 @@ class Module:
         """The public functions by their names, in the order of the program."""
         for diagnostic in diagnostics:
             warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of `compile`
-
-    def _arguments(self, context: int) -> tuple:
-        options = (Option * len(self._options))(*((key.encode(), value.encode()) for key, value in self._options))
-        return context, self._source, len(self._source), self._name.encode(), options, len(options)
 
     @property
     def target(self) -> str:
@@ -103,15 +100,7 @@ class Module:
         return text
 
     def _text(self, ask: Any, question: str) -> tuple[str, list[errors.Diagnostic]]:
-        """A text that the library makes of the program, and what was said meanwhile."""
-        text = ctypes.c_void_p()
-        with compiling() as (context, diagnostics):
-            if error := ask(*self._arguments(context), question.encode(), ctypes.byref(text)):
-                raise_error(error, tuple(diagnostics))
-        try:
-            return ctypes.string_at(text.value).decode(), diagnostics
-        finally:
-            library().saccade_text_free(text)
+        return make_text(ask, self._source, self._name, self._options, question)
 
     def _has(self) -> str:
         return f"it has: {', '.join(self.functions)}" if self.functions else "it has none"
@@ -149,6 +138,26 @@ class Module:
     def __reduce__(self):
         # Code does not travel; another process compiles the program again.
         return Module, (self._source, self._name, self._options)
+
+
+def make_text(ask: Any, source: bytes, name: str, options: tuple[tuple[str, str], ...],
+              question: str) -> tuple[str, list[errors.Diagnostic]]:
+    """A text that the library makes of a program, and what was said meanwhile. `ask` is `saccade_program_at` or
+    `saccade_explain`; neither needs the program compiled. Raises CompileError."""
+    text = ctypes.c_void_p()
+    with compiling() as (context, diagnostics):
+        if error := ask(*_arguments(context, source, name, options), question.encode(), ctypes.byref(text)):
+            raise_error(error, tuple(diagnostics))
+    try:
+        return ctypes.string_at(text.value).decode(), diagnostics
+    finally:
+        library().saccade_text_free(text)
+
+
+def _arguments(context: int, source: bytes, name: str, options: tuple[tuple[str, str], ...]) -> tuple:
+    """A program as all functions of the C API take it."""
+    given = (Option * len(options))(*((key.encode(), value.encode()) for key, value in options))
+    return context, source, len(source), name.encode(), given, len(given)
 
 
 def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:

@@ -84,6 +84,21 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     assert "tiles" not in module.explain("another", q=32)
 assert ["no attention has a use for the size 'another:q'"] == [str(warning.message) for warning in said], said
+alone = """
+func.func @weights(%s: tensor<?x?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %p = linalg.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %p : tensor<?x?xf32>
+}
+"""
+reason = "not raised to attention: its weights reach no product with values, but 'func.return'"
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    report = saccade.compile(alone).explain()
+assert f"softmax at <program>:3:8: {reason}" in report and report.count("not raised") == 1, report
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    saccade.compile(alone, remarks=True)
+assert len(said) == 1 and reason in str(said[0].message), said
 refused(ValueError, ["size 'q=-1' is negative"], module.explain, q=-1)
 refused(TypeError, ["size q is 'many', wanted an int"], module.explain, q="many")
 

@@ -49,7 +49,9 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                        options.checkFull |= text == "full";
                        return text.empty() || text == "full";
                      });
-  line.flag("explain", "With --device=ptxsim: say which kernels ran", options.explain);
+  line.flag("explain",
+            "Say why a softmax did not become attention and, with --device=ptxsim, which kernels ran",
+            options.explain);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
   line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
@@ -71,9 +73,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
   bool isForGPU = lookupGPUTarget(options.target) != nullptr;
   if (hasKernels ? !isForGPU && lookupCPUTarget(options.target) : isForGPU)
     return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
-  if (!isSimulated && (options.explain || !options.kernels.empty()))
-    return line.usageError((options.explain ? "--explain" : "--kernels") +
-                           llvm::StringRef(" goes with --device=ptxsim only"));
+  if (!isSimulated && !options.kernels.empty())
+    return line.usageError("--kernels goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
   return std::nullopt;
@@ -155,6 +156,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (std::optional<ExitCode> code = parseOptions(commandLine, options))
     return *code;
   CompileOptions compile;
+  compile.remarks = options.explain;
   if (ExitCode code = chooseTarget(tool, options.target, compile))
     return code;
   if (!hostRuns(*compile.target))

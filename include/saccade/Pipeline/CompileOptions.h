@@ -27,6 +27,8 @@ struct CompileOptions {
   std::string dumpStages;
   /// Whether to warn about likely mistakes in the program before the first stage.
   bool lint = false;
+  /// Whether each softmax that did not become attention says why, in a remark.
+  bool remarks = false;
   /// Whether the IR is verified after every pass.
   bool verifyEach = true;
 };

@@ -1,7 +1,7 @@
 //===- Explain.h - What a program became, in words ----------------*- C++ -*-===//
 //
 // The report of --explain: for each attention its kernels, what is proved of its mask and its softmax, and, for sizes
-// that are given, the tiles, the work and a picture.
+// that are given, the tiles, the work and a picture; and why other softmaxes did not become attention.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_EXPLAIN_H
@@ -44,6 +44,7 @@ private:
   struct Attention;
   Explanation();
   std::vector<Attention> attentions;
+  std::vector<std::string> softmaxes;    ///< a line for each that did not become attention
   std::vector<std::string> otherKernels; ///< of which it is not known whose they are
   std::vector<GivenSize> sizes;
   std::vector<bool> isUsed; ///< by size

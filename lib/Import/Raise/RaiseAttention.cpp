@@ -433,7 +433,7 @@ SmallVector<Operation *> findSoftmaxes(func::FuncOp function) {
 }
 
 void explain(Operation *softmax, const Reasons &reasons) {
-  InFlightDiagnostic remark = softmax->emitRemark() << "not raised to attention: ";
+  InFlightDiagnostic remark = softmax->emitRemark() << notRaised;
   if (auto known = reasons.find(softmax); known != reasons.end() && !known->second.empty())
     remark << known->second;
   else if (softmax->use_empty())

@@ -1,5 +1,8 @@
 """ONNX's own node tests, run through `saccade.onnx.backend`: python -m saccade.onnx.conformance [--op OP ...]
 
+With --raised it runs nothing: it counts which of the cases that are written out in plain ops become one attn.attention,
+and says what the compiler remarks where one does not.
+
 The cases come with the package onnx, inputs and outputs. Each operator has a process, for the package gathers cases
 in one
 list. Prints a table with the cases that failed and why; exit code 1 where there are any.
@@ -20,6 +23,9 @@ from typing import Any
 OPERATORS = {"Attention": 186, "FlexAttention": 22, "LinearAttention": 28, "RotaryEmbedding": 16}
 """The operators of attention, and how many cases the package has of each."""
 
+SHARE = 0.9
+"""The share of cases in plain ops that must become one attention."""
+
 
 @dataclasses.dataclass
 class Outcome:
@@ -28,23 +34,42 @@ class Outcome:
     case: str
     reason: str  # empty where it passed
     seconds: float
-    raised: int | None = None  # attn ops in the imported program
 
 
-def run_operator(operator: str, pattern: str = "", count_raised: bool = False) -> list[Outcome]:
+@dataclasses.dataclass
+class Raising:
+    """What became of a case that is written out in plain ops."""
+
+    case: str
+    attentions: int  # attn.attention ops behind the stage that raises
+    remarks: list[str]  # why softmaxes were left, or why the program was refused
+
+    @property
+    def is_raised(self) -> bool:
+        """Whether it became one attention."""
+        return self.attentions == 1
+
+
+def run_operator(operator: str, pattern: str = "") -> list[Outcome]:
     """Runs the cases of an operator whose names have `pattern` in them, in this process."""
+    outcomes = []
+    for case in _cases(operator, pattern):
+        start = time.perf_counter()
+        reason = _run(case)
+        outcomes.append(Outcome(case.name, reason, time.perf_counter() - start))
+    return outcomes
+
+
+def raise_operator(operator: str, pattern: str = "") -> list[Raising]:
+    """Compiles the cases of an operator that are written out, in this process, only up to the raising."""
+    return [_raise(case) for case in _cases(operator, pattern) if "_expanded" in case.name]
+
+
+def _cases(operator: str, pattern: str) -> list[Any]:
     warnings.simplefilter("ignore")
     from onnx.backend.test.case.node import collect_testcases
 
-    outcomes = []
-    for case in collect_testcases(operator):
-        if pattern not in case.name:
-            continue
-        start = time.perf_counter()
-        reason = _run(case)
-        outcomes.append(Outcome(case.name, reason, time.perf_counter() - start,
-                                _count_raised(case) if count_raised else None))
-    return outcomes
+    return [case for case in collect_testcases(operator) if pattern in case.name]
 
 
 def _run(case: Any) -> str:
@@ -81,23 +106,30 @@ def _atol(case: Any, expected: Any) -> float:
     return max(case.atol, digits.get(expected.dtype.name, 0.0))
 
 
-def _count_raised(case: Any) -> int:
+def _raise(case: Any) -> Raising:
     import saccade
+    from saccade._library import library
+    from saccade.module import make_text
+    from saccade.onnx.errors import ModelError
     from saccade.onnx.reader import read_model
 
     try:
-        return saccade.compile(read_model(case.model).text).ir("transforms").count("attn.attention")
-    except Exception:
-        return 0
+        source = read_model(case.model, case.name).text.encode()
+        options = (("target", "host"), ("remarks", "true"))
+        text, said = make_text(library().saccade_program_at, source, case.name, options, "transforms")
+    except (ModelError, saccade.CompileError) as error:
+        return Raising(case.name, 0, [str(error).splitlines()[0]])
+    return Raising(case.name, text.count("attn.attention "), [each.message for each in said if each.severity == "remark"])
 
 
-def _in_process(operator: str, pattern: str, count_raised: bool) -> list[Outcome]:
+def _in_process(operator: str, pattern: str, kind: type) -> list[Any]:
     command = [sys.executable, "-m", "saccade.onnx.conformance", "--one", operator, "--match", pattern]
-    command += ["--raised"] if count_raised else []
+    command += ["--raised"] if kind is Raising else []
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
-        return [Outcome(operator, f"exit code {ran.returncode}: {ran.stderr.strip()[-500:]}", 0)]
-    return [Outcome(**each) for each in json.loads(ran.stdout.splitlines()[-1])]
+        reason = f"exit code {ran.returncode}: {ran.stderr.strip()[-500:]}"
+        return [Raising(operator, 0, [reason]) if kind is Raising else Outcome(operator, reason, 0)]
+    return [kind(**each) for each in json.loads(ran.stdout.splitlines()[-1])]
 
 
 def main() -> int:
@@ -107,29 +139,42 @@ def main() -> int:
     parser.add_argument("--op", action="append", help=f"an operator, again for more; without: {', '.join(OPERATORS)}")
     parser.add_argument("--match", default="", help="only cases with this in their names")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes at a time")
-    parser.add_argument("--raised", action="store_true", help="count the attn ops of each program, too")
+    parser.add_argument("--raised", action="store_true",
+                        help="run nothing; count the cases in plain ops that become one attention")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        outcomes = run_operator(options.one, options.match, options.raised)
+        outcomes = (raise_operator if options.raised else run_operator)(options.one, options.match)
         print(json.dumps([dataclasses.asdict(each) for each in outcomes]))
         return 0
-    operators = options.op or list(OPERATORS)
+    operators = options.op or (["Attention", "FlexAttention"] if options.raised else list(OPERATORS))
+    kind = Raising if options.raised else Outcome
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = list(pool.map(lambda each: _in_process(each, options.match, options.raised), operators))
+        results = list(pool.map(lambda each: _in_process(each, options.match, kind), operators))
+    if options.raised:
+        return _print_raised([each for raisings in results for each in raisings])
     passed = total = 0
     for operator, outcomes in zip(operators, results):
         failed = [each for each in outcomes if each.reason]
         for each in failed:
             lines = each.reason.splitlines() or [""]
             print(f"failed {each.case}: {lines[0]}")
-        for each in outcomes if options.raised else []:
-            print(f"attn ops in {each.case}: {each.raised}")
         seconds = sum(each.seconds for each in outcomes)
         print(f"{operator}: {len(outcomes) - len(failed)} of {len(outcomes)} passed in {seconds:.1f} s")
         passed, total = passed + len(outcomes) - len(failed), total + len(outcomes)
     print(f"{passed} of {total} passed")
     return 0 if passed == total and total else 1
+
+
+def _print_raised(cases: list[Raising]) -> int:
+    for each in cases:
+        print(f"{'raised' if each.is_raised else 'not raised'}: {each.case}"
+              + ("" if each.is_raised else f", {each.attentions} attentions"))
+        for remark in each.remarks:
+            print(f"  {remark}")
+    count, alone = sum(each.is_raised for each in cases), sum(each.is_raised and not each.remarks for each in cases)
+    print(f"{count} of {len(cases)} raised to one attention, {alone} with no softmax left")
+    return 0 if cases and count >= SHARE * len(cases) else 1
 
 
 if __name__ == "__main__":

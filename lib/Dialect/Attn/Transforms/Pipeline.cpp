@@ -16,7 +16,7 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
   // An entry must see through its calls to know its results' extents.
   pm.addPass(createInlinerPass());
   // Models write attention in many functions: it is seen whole once calls are inlined, and no op was fused yet.
-  pm.addNestedPass<func::FuncOp>(createRaiseAttention({/*remarks=*/false, options.lint}));
+  pm.addNestedPass<func::FuncOp>(createRaiseAttention({options.remarks, options.lint}));
   if (options.lint)
     pm.addPass(attn::createLint());
   // Shapes are checked in terms of the ops that the user wrote. On the host nobody reads the memory of a GPU.

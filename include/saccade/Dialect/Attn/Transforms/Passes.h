@@ -16,6 +16,7 @@ namespace saccade {
 struct TransformsOptions {
   bool forKernels = false; ///< the program will run on a GPU
   bool lint = false;       ///< warn of what is allowed but hardly meant
+  bool remarks = false;    ///< say of each softmax that does not become attention why
 };
 
 /// Afterwards entries are free of calls, have their shape functions, and only hold ops that the compiler knows, with
