@@ -92,11 +92,27 @@ near(backend.run_node(helper.make_node("GatherND", ["x", "i"], ["y"]), [table, r
 near(backend.run_node(helper.make_node("GatherElements", ["x", "i"], ["y"], axis=1), [table, np.array([[[0], [-1]]])]),
      [np.take_along_axis(table[:1, :, :1], np.array([[[0], [4]]]), 1)])
 
+# Sums of large exponentials, and extents that only the run time knows.
+near(backend.run_node(helper.make_node("ReduceLogSumExp", ["x"], ["y"]), [np.full((2, 4), 100, np.float32)]),
+     [np.full((1, 1), 100 + np.log(8), np.float32)])
+open_sizes = helper.make_model(helper.make_graph(
+    [helper.make_node("Reshape", ["x", "rows"], ["r"]), helper.make_node("Flatten", ["x"], ["y"])], "shapes",
+    [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", "m", 8])],
+    [helper.make_tensor_value_info("r", TensorProto.FLOAT, [None, 8]), helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, None])],
+    initializer=[helper.make_tensor("rows", TensorProto.INT64, [2], [-1, 8])]),
+    opset_imports=[helper.make_opsetid("", 18)])  # fmt: skip
+prepared_sizes = backend.prepare(open_sizes)
+for rows in (2, 0):
+    given = random(rows, 3, 8)
+    near(prepared_sizes.run([given]), [given.reshape(rows * 3, 8), given.reshape(rows, 24)])
+
 # What is asked for wrongly.
 assert backend.supports_device("CPU") and not backend.supports_device("CUDA:0")
 for error, wrong in [(TypeError, lambda: prepared.run([x, x])), (TypeError, lambda: prepared.run({"z": x})),
                      (TypeError, lambda: prepared.run({})), (ValueError, lambda: prepared.run([x[..., :3]])),
                      (NotImplementedError, lambda: backend.prepare(layer, "CUDA")),
+                     (saccade.CompileError, lambda: backend.run_node(
+                         helper.make_node("LayerNormalization", ["x", "s"], ["y"]), [random(1, 4), random(3, 4)])),
                      (saccade.CompileError, lambda: backend.run_node(helper.make_node("Unheard", ["x"], ["y"]), [x]))]:
     try:
         wrong()

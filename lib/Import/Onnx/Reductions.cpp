@@ -77,6 +77,28 @@ static Value reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value
   });
 }
 
+/// log Σ e^x as m + log Σ e^(x − m) with the maximum m, or 0 where that is infinite.
+static Value logSumExp(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
+                       bool keep) {
+  Type element = elementOf(tensor), type = sumType(element);
+  Value wide = door::castElements(b, tensor, type);
+  auto finiteMaximum = [&](bool keeps) {
+    Value largest = reduceBy(b, {Reduction::Least, door::maximum}, wide, dims, keeps);
+    return door::elementwise(b, largest, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+      Value zero = door::makeNumber(nested, loc, type, 0), isFinite = math::IsFiniteOp::create(nested, loc, x[0]);
+      return door::select(nested, loc, isFinite, x[0], zero);
+    });
+  };
+  Value shifted = door::elementwise(b, {wide, finiteMaximum(true)}, type,
+                                    [](OpBuilder &nested, Location loc, ValueRange x) {
+                                      return door::sub(nested, loc, x[0], x[1]);
+                                    });
+  Value sum = reduceBy(b, reduction, shifted, dims, keep);
+  return door::elementwise(b, {sum, finiteMaximum(keep)}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    return door::convert(nested, loc, door::add(nested, loc, x[0], x[1]), element);
+  });
+}
+
 static LogicalResult translateReduction(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
@@ -99,7 +121,9 @@ static LogicalResult translateReduction(DoorOp &op, Values &results) {
   FailureOr<SmallVector<int64_t>> dims = resolveAxes(op, *given && !(*given)->empty() ? **given : all, rank);
   if (failed(dims))
     return failure();
-  results.push_back(reduceBy(op.builder(), reduction, tensor, *dims, op.integer("keepdims", 1) != 0));
+  bool keep = op.integer("keepdims", 1) != 0;
+  results.push_back(op.getName() == "ReduceLogSumExp" ? logSumExp(op.builder(), reduction, tensor, *dims, keep)
+                                                      : reduceBy(op.builder(), reduction, tensor, *dims, keep));
   return success();
 }
 
@@ -213,6 +237,18 @@ static LogicalResult translateNorm(DoorOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", -1), rankOf(tensor));
   if (failed(axis) || failed(requireBroadcast(op, op.operands())))
     return failure();
+  // Scale and bias are broadcast to the input, never the input to them.
+  for (Value factor : {scale, bias}) {
+    if (!factor)
+      continue;
+    auto from = cast<RankedTensorType>(factor.getType()).getShape(), to = cast<RankedTensorType>(tensor.getType()).getShape();
+    bool isLarger = from.size() > to.size();
+    for (auto [extent, wanted] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
+      isLarger |= wanted == 1 && extent != 1;
+    if (isLarger)
+      return op.error() << "found a scale or bias of " << factor.getType() << ", wanted one that is broadcast to "
+                        << tensor.getType();
+  }
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rankOf(tensor)));
   Type type = sumType(element);
   Value wide = door::castElements(b, tensor, type);

@@ -230,8 +230,8 @@ static LogicalResult translateRange(DoorOp &op, Values &results) {
     int64_t distance = *delta > 0 ? *limit - *start : *start - *limit;
     count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(distance, std::abs(*delta)));
   } else if (*delta == 1) {
-    // Taken not to be negative: it becomes an extent.
-    count = door::subtractExtents(b, bounds[1], bounds[0]);
+    Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), door::subtractExtents(b, bounds[1], bounds[0]));
+    count = getAsOpFoldResult(door::maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));
   } else {
     return op.error() << "a range whose length only the run time knows must have delta 1";
   }

@@ -111,12 +111,24 @@ std::optional<Exponential> Matcher::readSum(Node leaf, Operation *&anchor) {
   return readExponential(summand);
 }
 
+/// Where `select` takes another number in place of a sum of 0, the sum; else null.
+static Node guardedFromZero(Node select) {
+  Node condition = (*select)[0];
+  if (!condition->is("arith.cmpf") || !(*condition)[1]->isNumber(0))
+    return nullptr;
+  using P = arith::CmpFPredicate;
+  P predicate = cast<arith::CmpFPredicateAttr>(condition->attributes.get("predicate")).getValue();
+  bool isZero = predicate == P::OEQ || predicate == P::UEQ;
+  bool isOther = predicate == P::ONE || predicate == P::UNE || predicate == P::OGT || predicate == P::UGT;
+  Node sum = isZero ? (*select)[2] : isOther ? (*select)[1] : nullptr;
+  return sum && sum == (*condition)[0] ? sum : nullptr;
+}
+
 /// A sum that a guard keeps from 0: an exponential of the maximum is 1, so it never is.
 Node Matcher::dropSumGuards(Node sum, bool isStable) {
-  if (sum->is("arith.select") && (*sum)[0]->is("arith.cmpf"))
-    for (Node side : {(*sum)[1], (*sum)[2]})
-      if (side->kind == Expr::Element && llvm::is_contained((*sum)[0]->operands, side))
-        return side;
+  if (sum->is("arith.select"))
+    if (Node guarded = guardedFromZero(sum))
+      return guarded;
   bool isGuard = sum->is("arith.addf") || sum->is("arith.maximumf") || sum->is("arith.maxnumf");
   if (isGuard && isStable && (*sum)[1]->kind == Expr::Number && std::abs((*sum)[1]->number) <= 1e-6)
     return (*sum)[0];

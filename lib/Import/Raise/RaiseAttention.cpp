@@ -265,6 +265,10 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
   Node condition = graph.truth(true);
   for (Node each : conditions)
     condition = graph.both(condition, each);
+  bool dependsOnScores = false;
+  forEachNode(condition, [&](Node node) { dependsOnScores |= node == variable; });
+  if (dependsOnScores)
+    return fail("which keys are seen depends on their scores");
 
   Type scoreType = attn::getScoreType(getElementTypeOrSelf(operands.query.tensor));
   RegionEmitter emitter(graph, naming.names, scoreType, match.anchor->getLoc());

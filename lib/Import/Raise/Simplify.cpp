@@ -61,6 +61,8 @@ Node Graph::simplifyReal(StringRef name, ArrayRef<Node> operands) {
   if (name == "arith.uitofp" || name == "arith.sitofp") {
     Node from = operands[0];
     bool isSigned = name == "arith.sitofp";
+    if (from->kind == Expr::Integer && !isSigned && !isTruth(from) && from->integer < 0)
+      return nullptr;
     if (from->kind == Expr::Integer)
       return number(isTruth(from) && isSigned ? -double(from->integer) : double(from->integer));
     // A truth value in a wider integer is 0 or 1.
@@ -129,7 +131,7 @@ Node Graph::compareIntegers(DictionaryAttr attributes, ArrayRef<Node> operands) 
   }
   // Positions in whatever type compare like positions.
   auto asIndex = [&](Node node) -> Node {
-    if (node->is("arith.index_cast") && (*node)[0]->type.isIndex())
+    if (node->is("arith.index_cast") && (*node)[0]->type.isIndex() && node->type.getIntOrFloatBitWidth() >= 32)
       return (*node)[0];
     return node->kind == Expr::Integer && !isTruth(node) ? position(getAffineConstantExpr(node->integer, context))
                                                          : nullptr;
@@ -227,8 +229,16 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
   auto isWide = [](Type t) { return t.isIndex() || t.getIntOrFloatBitWidth() >= 32; };
   if (isCast(name) || name == "arith.extsi" || name == "arith.extui" || name == "arith.trunci") {
     Node from = operands[0];
-    if (from->kind == Expr::Integer && !isTruth(from))
-      return integer(type, from->integer);
+    if (from->kind == Expr::Integer && !isTruth(from)) {
+      auto widthOf = [](Type t) { return t.isIndex() ? 64u : t.getIntOrFloatBitWidth(); };
+      llvm::APInt value(widthOf(from->type), from->integer, /*isSigned=*/true, /*implicitTrunc=*/true);
+      bool isUnsigned = name == "arith.extui" || name == "arith.index_castui";
+      value = isUnsigned ? value.zextOrTrunc(widthOf(type)) : value.sextOrTrunc(widthOf(type));
+      return integer(type, value.getSExtValue());
+    }
+    // An unsigned cast to more bits makes large numbers of negative ones.
+    if (name == "arith.extui" || (name == "arith.index_castui" && type.isIndex()))
+      return nullptr;
     // Positions fit into 32 bits wherever the program means them to.
     if (isCast(name) && isCast(from->name) && isWide(from->type))
       return type == (*from)[0]->type ? (*from)[0] : nullptr;

@@ -13,8 +13,9 @@ using namespace saccade::raise;
 
 /// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −3.4e38, −∞. The lint knows the same.
 static constexpr double largestSentinel = -9999;
+/// What a sentinel may be once it is scaled: its exponential is 0 beside that of any score a model makes.
+static constexpr double largestScaled = -500;
 
-static bool isSentinel(Node node) { return node->kind == Expr::Number && node->number <= largestSentinel; }
 static bool isTruthNumber(Node node) { return node->is("arith.uitofp") && (*node)[0]->type.isInteger(1); }
 
 namespace {
@@ -27,12 +28,17 @@ public:
 
 private:
   Node splitSum(Node node);
+  /// Whether a key with such a score is not seen, once the score is scaled.
+  bool isSentinel(Node node) {
+    return node->kind == Expr::Number && node->number <= largestSentinel && node->number * factor <= largestScaled;
+  }
   Node hide(Node condition, Node sentinel, Node rest);
   Node readAddend(Node node);
-  Node isSeen(Node factor);
+  Node isSeen(Node factor, double sentinel);
 
   Graph &graph;
   MaskedScore &result;
+  double factor = 1; ///< of what is looked at, in the score
 };
 
 /// Notes that only keys with `condition` are seen, and returns `rest`.
@@ -52,8 +58,10 @@ Node Splitter::split(Node node) {
     } else if ((node->is("arith.maximumf") || node->is("arith.maxnumf")) && isSentinel((*node)[1])) {
       node = (*node)[0];
     } else if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number && (*node)[1]->number > 0) {
-      // What hides a key before it is scaled hides it afterwards.
+      double outside = factor;
+      factor *= (*node)[1]->number;
       Node inner = split((*node)[0]);
+      factor = outside;
       return graph.product(inner, (*node)[1]);
     } else if (node->is("arith.addf") || node->is("arith.subf")) {
       return splitSum(node);
@@ -63,12 +71,12 @@ Node Splitter::split(Node node) {
   }
 }
 
-/// What `factor` times a sentinel leaves to be seen: a factor of 0, where 1 hides.
-Node Splitter::isSeen(Node factor) {
+/// What `factor` times a sentinel leaves to be seen: a factor of 0, where 1 hides. Null where it may hide in part.
+Node Splitter::isSeen(Node factor, double sentinel) {
   Type i1 = IntegerType::get(graph.getContext(), 1);
   if (isTruthNumber(factor))
     return graph.negated((*factor)[0]);
-  // 1 − m: m is 1 where a key is seen. Integers are seen but for 0, other numbers above one half.
+  // 1 − m: m is 1 where a key is seen. A number may be anything between, but 1 − m is then 2⁻²⁴ at least.
   bool isReversed = factor->is("arith.subf") && (*factor)[0]->isNumber(1);
   Node flag = isReversed ? (*factor)[1] : factor;
   // 1 − m is also 1 + m · −1.
@@ -77,20 +85,17 @@ Node Splitter::isSeen(Node factor) {
     isReversed = true;
     flag = (*(*factor)[0])[0];
   }
-  if (flag->kind != Expr::Element && !flag->is("arith.sitofp") && !flag->is("arith.uitofp") &&
-      !flag->is("tensor.extract"))
-    return nullptr;
   Builder b(graph.getContext());
-  Node isSet;
-  if (flag->is("arith.sitofp") || flag->is("arith.uitofp")) {
-    auto predicate = arith::CmpIPredicateAttr::get(graph.getContext(), arith::CmpIPredicate::ne);
-    isSet = graph.apply("arith.cmpi", i1, {(*flag)[0], graph.integer((*flag)[0]->type, 0)},
-                        b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
-  } else {
-    auto predicate = arith::CmpFPredicateAttr::get(graph.getContext(), arith::CmpFPredicate::OGT);
-    isSet = graph.apply("arith.cmpf", i1, {flag, graph.number(0.5)},
-                        b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
+  if (!flag->is("arith.sitofp") && !flag->is("arith.uitofp")) {
+    if (!isReversed || sentinel * this->factor * 0x1p-24 > largestScaled)
+      return nullptr;
+    auto predicate = arith::CmpFPredicateAttr::get(graph.getContext(), arith::CmpFPredicate::OGE);
+    return graph.apply("arith.cmpf", i1, {flag, graph.number(1)},
+                       b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
   }
+  auto predicate = arith::CmpIPredicateAttr::get(graph.getContext(), arith::CmpIPredicate::ne);
+  Node isSet = graph.apply("arith.cmpi", i1, {(*flag)[0], graph.integer((*flag)[0]->type, 0)},
+                           b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
   return isReversed ? isSet : graph.negated(isSet);
 }
 
@@ -101,7 +106,7 @@ Node Splitter::readAddend(Node node) {
   if (node->is("arith.select") && isSentinel((*node)[1]))
     return hide(graph.negated((*node)[0]), (*node)[1], (*node)[2]);
   if (node->is("arith.mulf") && isSentinel((*node)[1]) && std::isfinite((*node)[1]->number))
-    if (Node condition = isSeen((*node)[0]))
+    if (Node condition = isSeen((*node)[0], (*node)[1]->number))
       return hide(condition, (*node)[1], graph.number(0));
   return node;
 }

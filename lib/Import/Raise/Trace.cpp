@@ -116,8 +116,14 @@ Node Tracer::trace(Value tensor, ArrayRef<AffineExpr> index) {
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
     return through(collapse.getSrc(),
                    beforeCollapse(collapse.getReassociationIndices(), shapeOf(collapse.getSrc()), index, graph));
-  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
-    return through(slice.getSource(), beforeSlice(slice, index));
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    // A slice of numbers that are computed from positions is such a number; of other tensors it has extents of its own.
+    Node node = through(slice.getSource(), beforeSlice(slice, index));
+    bool readsElements = false;
+    if (node)
+      forEachNode(node, [&](Node each) { readsElements |= each->kind == Expr::Element || each->kind == Expr::Softmax; });
+    return readsElements ? nullptr : node;
+  }
   if (auto recast = dyn_cast<tensor::CastOp>(op))
     return isa<RankedTensorType>(recast.getSource().getType()) ? element(recast.getSource(), index) : nullptr;
   if (auto splat = dyn_cast<tensor::SplatOp>(op))

@@ -21,6 +21,7 @@ OPSETS = {"": (7, 27), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
 _DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.preview": "preview.", "com.microsoft": "microsoft."}
 _UNKNOWN = "!onnx.value"
 _DEPTH = 50  # of functions and subgraphs in one another
+_CALLS = 100_000  # functions call functions: a small file may stand for more nodes than there is memory
 
 
 def read(path: str | os.PathLike[str]) -> Program:
@@ -70,7 +71,7 @@ class _Reader:
         self.functions = {(function.domain, function.name): function for function in model.functions}
         self.lines: list[str] = []
         self.count = 0
-        self.depth = 0
+        self.depth = self.entered = 0
         self.where = ""  # the node at hand
         self.versions: dict[str, int] = {}
         # What large constants of nodes add to: weights, names of arguments, and the arguments' text.
@@ -338,6 +339,9 @@ class _Reader:
         self.depth += 1
         if self.depth > _DEPTH:
             raise self.error("functions or subgraphs lie too deep in one another")
+        self.entered += 1
+        if self.entered > _CALLS:
+            raise self.error(f"more than {_CALLS:,} calls of functions and subgraphs")
 
     def _attribute(self, name: str, attribute: Any) -> str:
         kind = attribute.type

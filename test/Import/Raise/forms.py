@@ -87,7 +87,7 @@ def causal_from_integers(g):
     return weigh(g, g.pointwise([(s, "bhij"), (table, "ij")], "bhij", g.add))
 
 
-@form([QUERY, KEY, KEY, ((B, None), "f32")], ["mask(", "captures(", "arith.cmpf ogt"], ["score("],
+@form([QUERY, KEY, KEY, ((B, None), "f32")], ["mask(", "captures(", "arith.cmpf oge"], ["score("],
       {3: lambda random: (random.random((B, M)) < 0.7).astype("float32") + 0 * numpy.eye(B, M, dtype="float32")})
 def padding_as_one_minus_flags(g):
     flags = g.arguments[3]
