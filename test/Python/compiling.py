@@ -82,8 +82,9 @@ report = module.explain("attend", b=1, h=2, q=32, k=48)
 assert "tiles: 1 of" in report and "pairs: 1,536" in report, report
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
-    assert "tiles" not in module.explain("another", q=32)
-assert ["no attention has a use for the size 'another:q'"] == [str(warning.message) for warning in said], said
+    assert "attend" in module.explain("attend", b=1, h=2, q=32, k=48, nothing=1)
+refused(KeyError, ["no public function 'another'", "it has: attend"], lambda: module.explain("another", q=32))
+assert ["no attention has a use for the size 'attend:nothing'"] == [str(warning.message) for warning in said], said
 alone = """
 func.func @weights(%s: tensor<?x?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %p = linalg.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
