@@ -62,6 +62,13 @@ private:
   State initialState();
   Value storeState(const State &state, Value into);
 
+  /// The rows of a chunk in a tensor of more dimensions: a slice, and the loops that walk along what is kept of it.
+  struct Rows {
+    SmallVector<OpFoldResult> offsets, sizes;
+    SmallVector<bool> isKept;
+    SmallVector<unsigned> loops;
+  };
+  Rows rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, Value head, Value begin, int64_t columns);
   Value loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature);
   Value loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay);
   Value convert(Value number, Type to);
@@ -91,21 +98,28 @@ Value LinearTasks::convert(Value number, Type to) {
 // Operands
 //===----------------------------------------------------------------------===//
 
-Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature) {
-  SmallVector<OpFoldResult> offsets, sizes;
-  SmallVector<bool> isKept;
-  SmallVector<unsigned> loops;
-  int64_t columns = getStaticDimSize(tensor, dims, Dim::Depth);
-  for (Dim dim : dims.getDims()) {
+LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, Value head, Value begin,
+                                      int64_t columns) {
+  Rows rows;
+  for (Dim dim : dims) {
     bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-    offsets.push_back(isSeq ? begin : isDepth ? OpFoldResult(b.getIndexAttr(0)) : dim == Dim::Batch ? batch : head);
-    sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
-    isKept.push_back(isSeq || isDepth);
-    if (isKept.back())
-      loops.push_back(isSeq ? 0 : 1);
+    rows.offsets.push_back(isSeq               ? begin
+                           : isDepth           ? OpFoldResult(b.getIndexAttr(0))
+                           : dim == Dim::Batch ? inBatch
+                                               : head);
+    rows.sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? columns : 1));
+    rows.isKept.push_back(isSeq || isDepth);
+    if (rows.isKept.back())
+      rows.loops.push_back(isSeq ? 0 : 1);
   }
-  Value source = part(tensor, offsets, sizes, isKept);
-  return apply(2, 0, {{source, loops}}, {{temporary({-1, columns}), {0, 1}}},
+  return rows;
+}
+
+Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature) {
+  int64_t columns = getStaticDimSize(tensor, dims, Dim::Depth);
+  Rows place = rowsAt(dims.getDims(), batch, head, begin, columns);
+  Value source = part(tensor, place.offsets, place.sizes, place.isKept);
+  return apply(2, 0, {{source, place.loops}}, {{temporary({-1, columns}), {0, 1}}},
                [&](ValueRange args) -> SmallVector<Value> {
                  Value element = convert(args[0], type);
                  if (!isFeature || op.getFeature().empty())
@@ -120,21 +134,11 @@ Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin
 }
 
 Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay) {
-  SmallVector<OpFoldResult> offsets, sizes;
-  SmallVector<bool> isKept;
-  SmallVector<unsigned> loops;
   bool isMatrix = axes.position(Dim::Depth).has_value();
-  for (Dim dim : axes.getDims()) {
-    bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-    offsets.push_back(isSeq ? begin : isDepth ? OpFoldResult(b.getIndexAttr(0)) : dim == Dim::Batch ? batch : keyHead);
-    sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? depth : 1));
-    isKept.push_back(isSeq || isDepth);
-    if (isKept.back())
-      loops.push_back(isSeq ? 0 : 1);
-  }
-  Value source = part(tensor, offsets, sizes, isKept);
+  Rows place = rowsAt(axes.getDims(), batch, keyHead, begin, depth);
+  Value source = part(tensor, place.offsets, place.sizes, place.isKept);
   Walk to = isMatrix ? Walk{temporary({-1, depth}), {0, 1}} : Walk{temporary({-1}), {0}};
-  return apply(isMatrix ? 2 : 1, 0, {{source, loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
+  return apply(isMatrix ? 2 : 1, 0, {{source, place.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
     Value element = convert(args[0], type);
     return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
   })[0];
@@ -166,9 +170,8 @@ LinearTasks::State LinearTasks::initialState() {
     Value source = part(before, at, extents, kept);
     SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
     Value to = isMatrix ? temporary({depth, columns}) : temporary({depth});
-    return apply(loops.size(), 0, {{source, loops}}, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
-      return {convert(args[0], type)};
-    })[0];
+    return apply(loops.size(), 0, {{source, loops}}, {{to, loops}},
+                 [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], type)}; })[0];
   };
   state.products = load(0, valueDepth, /*isMatrix=*/true);
   if (op.getNormalize())
@@ -189,9 +192,8 @@ Value LinearTasks::storeState(const State &state, Value into) {
     kept.append({true, isMatrix});
     Value to = part(into, at, extents, kept);
     SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
-    Value done = apply(loops.size(), 0, {{from, loops}}, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
-      return {convert(args[0], element)};
-    })[0];
+    Value done = apply(loops.size(), 0, {{from, loops}}, {{to, loops}},
+                       [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
     into = tensor::InsertSliceOp::create(b, loc, done, into, at, extents, ones);
   };
   store(state.products, 0, valueDepth);
@@ -251,10 +253,9 @@ Value LinearTasks::scores(Value x, const Chunk &chunk) {
 Value LinearTasks::decayed(Value x, Value decay) {
   if (!decay)
     return x;
-  return apply(2, 0, {{x, {0, 1}}, {decay, {0, 1}}}, {{temporary({-1, depth}), {0, 1}}},
-               [&](ValueRange args) -> SmallVector<Value> {
-                 return {arith::MulFOp::create(b, loc, args[0], args[1])};
-               })[0];
+  return apply(
+      2, 0, {{x, {0, 1}}, {decay, {0, 1}}}, {{temporary({-1, depth}), {0, 1}}},
+      [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
 }
 
 /// Values become what is written of them: beta · (v − what the state answers to the key).
@@ -285,7 +286,6 @@ LinearTasks::State LinearTasks::write(const Chunk &chunk, State state) {
 }
 
 Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const State &state) {
-  DimsAttr dims = op.getOutputDims();
   Type element = getElementTypeOrSelf(output);
   return loop(index(0), group, 1, {output}, [&](Value member, ValueRange carried) -> SmallVector<Value> {
     Value head = add(mul(keyHead, group), member);
@@ -300,19 +300,10 @@ Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const Sta
       Value divisors = rowSums({{reaching, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
       inputs.push_back({chunk ? rowSums({{within, {0, 1}}}, divisors) : divisors, {0}});
     }
-    SmallVector<OpFoldResult> offsets, sizes, ones(dims.size(), b.getIndexAttr(1));
-    SmallVector<bool> isKept;
-    SmallVector<unsigned> loops;
-    for (Dim dim : dims.getDims()) {
-      bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
-      offsets.push_back(isSeq ? begin : dim == Dim::Head ? member : OpFoldResult(b.getIndexAttr(0)));
-      sizes.push_back(isSeq ? size : b.getIndexAttr(isDepth ? valueDepth : 1));
-      isKept.push_back(isSeq || isDepth);
-      if (isKept.back())
-        loops.push_back(isSeq ? 0 : 1);
-    }
-    Value to = part(carried[0], offsets, sizes, isKept);
-    Value done = apply(2, 0, inputs, {{to, loops}}, [&](ValueRange args) -> SmallVector<Value> {
+    // The task has its batch's part of the output.
+    Rows place = rowsAt(op.getOutputDims().getDims(), b.getIndexAttr(0), member, begin, valueDepth);
+    Value to = part(carried[0], place.offsets, place.sizes, place.isKept);
+    Value done = apply(2, 0, inputs, {{to, place.loops}}, [&](ValueRange args) -> SmallVector<Value> {
       Value result = args[0];
       if (state.sum) {
         Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[1], number(0.0));
@@ -323,7 +314,8 @@ Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const Sta
       }
       return {convert(result, element)};
     })[0];
-    return {tensor::InsertSliceOp::create(b, loc, done, carried[0], offsets, sizes, ones)};
+    SmallVector<OpFoldResult> ones(place.sizes.size(), b.getIndexAttr(1));
+    return {tensor::InsertSliceOp::create(b, loc, done, carried[0], place.offsets, place.sizes, ones)};
   })[0];
 }
 
@@ -384,8 +376,9 @@ void LinearTasks::emitTask(scf::ForallOp loop) {
     });
     results[0] = carried.pop_back_val();
   } else {
-    carried = overChunks(keys, carried,
-                         [&](Value begin, ValueRange before) { return valuesOf(write(loadChunk(begin), stateOf(before))); });
+    carried = overChunks(keys, carried, [&](Value begin, ValueRange before) {
+      return valuesOf(write(loadChunk(begin), stateOf(before)));
+    });
     results[0] = overChunks(queries, {results[0]}, [&](Value begin, ValueRange before) -> SmallVector<Value> {
       return {read(before[0], begin, /*chunk=*/nullptr, stateOf(carried))};
     })[0];
@@ -397,7 +390,7 @@ void LinearTasks::emitTask(scf::ForallOp loop) {
   for (auto [result, shared, place] : llvm::zip_equal(results, loop.getRegionIterArgs(), places))
     if (result != shared)
       tensor::ParallelInsertSliceOp::create(b, loc, result, shared, place.offsets, place.sizes,
-                                          SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
+                                            SmallVector<OpFoldResult>(place.sizes.size(), b.getIndexAttr(1)));
 }
 
 LogicalResult LinearTasks::rewrite() {
@@ -405,7 +398,8 @@ LogicalResult LinearTasks::rewrite() {
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)}) {
     if (ShapedType::isDynamic(size))
-      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one (a head size makes a kernel)";
+      return op.emitOpError() << "head size of " << role
+                              << " is dynamic, expected a static one (a head size makes a kernel)";
     if (size == 0)
       return op.emitOpError() << "head size of " << role << " is 0, expected at least 1";
   }

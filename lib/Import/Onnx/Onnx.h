@@ -42,8 +42,10 @@ mlir::FailureOr<int64_t> resolveAxis(DoorOp &op, int64_t axis, int64_t rank);
 mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(DoorOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
 /// Refuses tensors that do not broadcast to one another.
 mlir::LogicalResult requireBroadcast(DoorOp &op, mlir::ValueRange tensors);
-/// The elements of operand `i`, a tensor of integers that a shape is made of; refuses one that only the run time knows.
-mlir::FailureOr<llvm::SmallVector<mlir::OpFoldResult>> requireElements(DoorOp &op, unsigned i, llvm::StringRef role);
+/// The elements of operand `i`, integers that a shape is made of; refuses a tensor that only the run time knows.
+mlir::FailureOr<door::Extents> requireExtents(DoorOp &op, unsigned i, llvm::StringRef role);
+/// The same where there must be one.
+mlir::FailureOr<mlir::OpFoldResult> requireExtent(DoorOp &op, unsigned i, llvm::StringRef role);
 /// The integers of operand `i`, or of the attribute `name`, where older versions have them; nothing where both are
 /// missing.
 mlir::FailureOr<std::optional<llvm::SmallVector<int64_t>>> integersOf(DoorOp &op, unsigned i, llvm::StringRef name);

@@ -46,10 +46,10 @@ static LogicalResult translateReshape(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "the shape");
-  if (failed(elements))
+  FailureOr<Extents> given = requireExtents(op, 1, "the shape");
+  if (failed(given))
     return failure();
-  Extents from = door::extentsOf(b, op.operand(0)), to = door::toExtents(b, *elements);
+  Extents from = door::extentsOf(b, op.operand(0)), to = *given;
   bool keepsZero = op.integer("allowzero", 0) != 0;
   std::optional<size_t> open;
   for (auto [i, extent] : llvm::enumerate(to)) {
@@ -167,10 +167,10 @@ static LogicalResult translateExpand(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "the shape");
-  if (failed(elements))
+  FailureOr<Extents> shape = requireExtents(op, 1, "the shape");
+  if (failed(shape))
     return failure();
-  Extents shapes[] = {door::extentsOf(b, op.operand(0)), door::toExtents(b, *elements)};
+  Extents shapes[] = {door::extentsOf(b, op.operand(0)), *shape};
   FailureOr<Extents> extents = door::broadcastExtents(b, shapes);
   if (failed(extents))
     return op.error() << op.operand(0).getType() << " does not broadcast to the shape";
@@ -182,8 +182,8 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 0, "the shape");
-  if (failed(elements))
+  FailureOr<Extents> extents = requireExtents(op, 0, "the shape");
+  if (failed(extents))
     return failure();
   TypedAttr value = b.getF32FloatAttr(0);
   if (auto given = dyn_cast_or_null<DenseElementsAttr>(op.attribute("value"))) {
@@ -191,13 +191,12 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
       return op.error() << "value has " << given.getNumElements() << " elements, wanted 1";
     value = cast<TypedAttr>(*given.getValues<Attribute>().begin());
   }
-  Extents extents = door::toExtents(b, *elements);
-  std::optional<int64_t> count = countElements(extents);
+  std::optional<int64_t> count = countElements(*extents);
   if (count && *count <= door::maxElements)
     results.push_back(
-        door::fromElements(b, door::typeOf(extents, value.getType()), SmallVector<OpFoldResult>(*count, value)));
+        door::fromElements(b, door::typeOf(*extents, value.getType()), SmallVector<OpFoldResult>(*count, value)));
   else
-    results.push_back(door::splat(b, extents, arith::ConstantOp::create(b, value)));
+    results.push_back(door::splat(b, *extents, arith::ConstantOp::create(b, value)));
   return success();
 }
 
@@ -210,16 +209,11 @@ static LogicalResult translateRange(DoorOp &op, Values &results) {
   if (!isa<IntegerType>(element))
     return op.error() << "a range of " << element << " is not supported, wanted integers";
   SmallVector<OpFoldResult> bounds;
-  for (unsigned i = 0; i < 3; ++i) {
-    FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i,
-                                                                    i == 0   ? "start"
-                                                                    : i == 1 ? "limit"
-                                                                             : "delta");
-    if (failed(elements))
+  for (auto [i, role] : llvm::enumerate(ArrayRef<StringRef>{"start", "limit", "delta"})) {
+    FailureOr<OpFoldResult> bound = requireExtent(op, i, role);
+    if (failed(bound))
       return failure();
-    if (elements->size() != 1)
-      return op.error() << "input " << i << " has " << elements->size() << " elements, wanted 1";
-    bounds.push_back(door::toExtents(b, *elements).front());
+    bounds.push_back(*bound);
   }
   std::optional<int64_t> start = getConstantIntValue(bounds[0]), limit = getConstantIntValue(bounds[1]);
   std::optional<int64_t> delta = getConstantIntValue(bounds[2]);

@@ -20,12 +20,8 @@ static LogicalResult translateSlice(DoorOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(op.operand(0).getType());
   auto bounds = [&](unsigned i, StringRef name) -> FailureOr<SmallVector<OpFoldResult>> {
-    if (op.operand(i)) {
-      FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i, name);
-      if (failed(elements))
-        return failure();
-      return door::toExtents(b, *elements);
-    }
+    if (op.operand(i))
+      return requireExtents(op, i, name);
     if (std::optional<SmallVector<int64_t>> given = op.integers(name))
       return getAsIndexOpFoldResult(b.getContext(), *given);
     return op.error() << name << " are missing";
@@ -161,10 +157,10 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
   if (std::optional<SmallVector<int64_t>> old = op.integers("pads")) {
     pads = getAsIndexOpFoldResult(b.getContext(), *old);
   } else {
-    FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "pads");
-    if (failed(elements))
+    FailureOr<Extents> extents = requireExtents(op, 1, "pads");
+    if (failed(extents))
       return failure();
-    pads = door::toExtents(b, *elements);
+    pads = *extents;
   }
   auto given = integersOf(op, 3, "axes");
   if (failed(given))
@@ -204,10 +200,10 @@ static LogicalResult translateTrilu(DoorOp &op, Values &results) {
     return op.error() << "found " << tensor.getType() << ", wanted matrices";
   OpFoldResult diagonal = b.getIndexAttr(0);
   if (op.operand(1)) {
-    FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, 1, "the diagonal");
-    if (failed(elements) || elements->size() != 1)
-      return failed(elements) ? failure() : op.error() << "the diagonal is no single number";
-    diagonal = door::toExtents(b, *elements).front();
+    FailureOr<OpFoldResult> extent = requireExtent(op, 1, "the diagonal");
+    if (failed(extent))
+      return failure();
+    diagonal = *extent;
   }
   bool keepsUpper = op.integer("upper", 1) != 0;
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {

@@ -60,7 +60,8 @@ LogicalResult onnx::requireBroadcast(DoorOp &op, ValueRange tensors) {
   return error << " do not broadcast to one another";
 }
 
-FailureOr<SmallVector<OpFoldResult>> onnx::requireElements(DoorOp &op, unsigned i, StringRef role) {
+/// The elements of operand `i`, as they are.
+static FailureOr<SmallVector<OpFoldResult>> requireElements(DoorOp &op, unsigned i, StringRef role) {
   Value tensor = op.operand(i);
   if (!tensor || !isa<IntegerType, IndexType>(elementOf(tensor)))
     return op.error() << role << " is missing or not of integers";
@@ -68,6 +69,22 @@ FailureOr<SmallVector<OpFoldResult>> onnx::requireElements(DoorOp &op, unsigned 
     return *elements;
   return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
                     << " that only the run time knows";
+}
+
+FailureOr<door::Extents> onnx::requireExtents(DoorOp &op, unsigned i, StringRef role) {
+  FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i, role);
+  if (failed(elements))
+    return failure();
+  return door::toExtents(op.builder(), *elements);
+}
+
+FailureOr<OpFoldResult> onnx::requireExtent(DoorOp &op, unsigned i, StringRef role) {
+  FailureOr<door::Extents> extents = requireExtents(op, i, role);
+  if (failed(extents))
+    return failure();
+  if (extents->size() != 1)
+    return op.error() << role << " has " << extents->size() << " elements, wanted 1";
+  return extents->front();
 }
 
 FailureOr<std::optional<SmallVector<int64_t>>> onnx::integersOf(DoorOp &op, unsigned i, StringRef name) {

@@ -1,17 +1,16 @@
 //===- RaiseAttention.cpp - softmax(Q Kᵀ) V becomes attention -------------------===//
 //
-// Finds contractions whose left or right side is a softmax of another contraction, whatever stands between, and replaces
-// each by one attn.attention. It stands behind the doors, which all end in linalg on tensors, and in front of everything
-// that looks at attention.
+// Finds contractions whose left or right side is a softmax of another contraction, whatever stands between, and
+// replaces each by one attn.attention. It stands behind the doors, which all end in linalg on tensors, and in front of
+// everything that looks at attention.
 //
 //===----------------------------------------------------------------------===//
+#include "BuildAttention.h"
 #include "EmitRegions.h"
 #include "MatchSoftmax.h"
-#include "NameDims.h"
 #include "SplitMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Import/Raise/Passes.h"
 
@@ -37,8 +36,8 @@ struct Operands {
 
 /// A product that scores may be made of.
 struct Product {
-  Node leaf;          ///< its element among the scores
-  Node left, right;   ///< elements of its sides
+  Node leaf;           ///< its element among the scores
+  Node left, right;    ///< elements of its sides
   Node init = nullptr; ///< what it is added to, if anything
 };
 
@@ -63,8 +62,6 @@ private:
   bool chooseOperands(const Product &product, Operands &operands);
   bool replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked);
   Node readScale(Node score, Node product, double &scale);
-  SmallVector<unsigned> orderOutput(const Labelled &query);
-  Value buildResult(OpBuilder &b, attn::AttentionOp op, const Grouping &grouping, ArrayRef<unsigned> order);
   void warn(const SoftmaxMatch &match, const MaskedScore &masked);
   std::optional<Location> findTableOfHeadSize(Node condition);
   bool fail(const Twine &why) {
@@ -151,9 +148,8 @@ SmallVector<Product> Raising::findProducts(Node score) {
       index[cast<AffineDimExpr>(expr).getPosition()] = position;
     auto side = [&](unsigned i) {
       OpOperand *operand = op.getDpsInputOperand(i);
-      return tracer.element(operand->get(),
-                            llvm::map_to_vector(op.getMatchingIndexingMap(operand).getResults(),
-                                                [&](AffineExpr e) { return e.replaceDims(index); }));
+      return tracer.element(operand->get(), llvm::map_to_vector(op.getMatchingIndexingMap(operand).getResults(),
+                                                                [&](AffineExpr e) { return e.replaceDims(index); }));
     };
     Product product{node, side(0), side(1)};
     if (product.left->dependsOn(loops.key))
@@ -200,7 +196,9 @@ bool Raising::chooseOperands(const Product &product, Operands &operands) {
   SmallVector<Labelled> queries = findLabelled(query, graph), keys = findLabelled(key, graph),
                         valuesFound = findLabelled(value, graph);
   if (queries.empty() || keys.empty() || valuesFound.empty())
-    return fail(Twine(queries.empty() ? "queries" : keys.empty() ? "keys" : "values") +
+    return fail(Twine(queries.empty() ? "queries"
+                      : keys.empty()  ? "keys"
+                                      : "values") +
                 " are indexed by more than batch, head, position and depth");
   // The most original form wins: keys before they were repeated, queries before they were widened.
   for (SmallVector<Labelled> *candidates : {&queries, &keys, &valuesFound}) {
@@ -272,111 +270,21 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
 
   Type scoreType = attn::getScoreType(getElementTypeOrSelf(operands.query.tensor));
   RegionEmitter emitter(graph, naming.names, scoreType, match.anchor->getLoc());
-  std::unique_ptr<Block> blocks[3];
+  AttentionParts parts;
+  parts.query = operands.query, parts.key = operands.key, parts.value = operands.value;
   bool isWanted[3] = {whole != variable, condition != graph.truth(true), weight != match.weight};
   Node roots[3] = {whole, condition, weight}, variables[3] = {variable, nullptr, match.weight};
+  std::unique_ptr<Block> *regions[3] = {&parts.score, &parts.mask, &parts.weight};
   for (unsigned i = 0; i < 3; ++i)
-    if (isWanted[i] && !(blocks[i] = emitter.emit(roots[i], variables[i])))
+    if (isWanted[i] && !(*regions[i] = emitter.emit(roots[i], variables[i])))
       return fail(emitter.getReason());
-  const NamedLoops &names = naming.names;
-  SmallVector<unsigned> order = orderOutput(operands.query);
-  auto labels = llvm::map_to_vector(order, [](unsigned loop) { return Label{loop}; });
-  std::optional<Grouping> found = groupDims(labels, names, names.query, loops.valueDepth);
-  if (!found)
+  parts.captures = emitter.getCaptures();
+  parts.scale = scale;
+  attn::AttentionOp op = replaceByAttention(values, graph, loops, naming.names, parts);
+  if (!op)
     return fail("batches and heads do not lie behind each other in the result");
-  const Grouping &grouping = *found;
-
-  ImplicitLocOpBuilder b(values.getLoc(), values);
-  auto [query, queryDims] = nameOperand(b, b.getLoc(), operands.query, names, names.query, loops.depth);
-  auto [key, keyDims] = nameOperand(b, b.getLoc(), operands.key, names, names.key, loops.depth);
-  auto [value, valueDims] = nameOperand(b, b.getLoc(), operands.value, names, names.key, loops.valueDepth);
-  auto type = cast<RankedTensorType>(values->getResult(0).getType());
-  SmallVector<int64_t> shape;
-  for (const ReassociationIndices &group : grouping.groups) {
-    shape.push_back(1);
-    for (int64_t dim : group) {
-      int64_t extent = graph.getExtent(order[dim]);
-      bool isDynamic = ShapedType::isDynamic(shape.back()) || ShapedType::isDynamic(extent);
-      shape.back() = isDynamic ? ShapedType::kDynamic : shape.back() * extent;
-    }
-  }
-  SmallVector<attn::Dim> dims = grouping.dims;
-  if (!llvm::is_contained(dims, attn::Dim::Seq)) {
-    dims.insert(dims.begin(), attn::Dim::Seq);
-    shape.insert(shape.begin(), 1);
-  }
-  Type element = type.getElementType() == getElementTypeOrSelf(query) ? type.getElementType() : scoreType;
-  auto op = attn::AttentionOp::create(
-      b, RankedTensorType::get(shape, element), Type(), Type(), Type(), TypeRange(), query, key, value,
-      emitter.getCaptures(), Value(), Value(), Value(), Value(), Value(), ValueRange(), Value(), queryDims, keyDims,
-      valueDims, attn::DimsAttr::get(b.getContext(), dims), b.getF64FloatAttr(scale), attn::ScheduleAttr(),
-      attn::FewQueriesAttr(), 0u);
-  Region *regions[3] = {&op.getScore(), &op.getMask(), &op.getWeight()};
-  for (unsigned i = 0; i < 3; ++i)
-    if (isWanted[i])
-      regions[i]->push_back(blocks[i].release());
-  headSize = attn::getStaticDimSize(query, queryDims, attn::Dim::Depth);
-  values->getResult(0).replaceAllUsesWith(buildResult(b, op, grouping, order));
-  values->erase();
+  headSize = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Depth);
   return true;
-}
-
-/// The loops of the dimensions that the output is made with: those of the product with values where it has heads behind
-/// each other, else the order that queries have.
-SmallVector<unsigned> Raising::orderOutput(const Labelled &query) {
-  SmallVector<unsigned> own, asQuery;
-  SmallVector<Label> labels;
-  for (AffineExpr expr : values.getMatchingIndexingMap(values.getDpsInitOperand(0)).getResults()) {
-    own.push_back(cast<AffineDimExpr>(expr).getPosition());
-    labels.push_back({own.back()});
-  }
-  if (groupDims(labels, naming.names, naming.names.query, loops.valueDepth))
-    return own;
-  for (unsigned loop : loops.rows)
-    if (!query.has(loop))
-      asQuery.push_back(loop);
-  for (Label label : query.labels)
-    if (label.loop)
-      asQuery.push_back(*label.loop == loops.depth ? loops.valueDepth : *label.loop);
-  return asQuery;
-}
-
-/// The output in the shape and type of what is replaced.
-Value Raising::buildResult(OpBuilder &b, attn::AttentionOp op, const Grouping &grouping, ArrayRef<unsigned> order) {
-  Location loc = op.getLoc();
-  Value result = op.getOutput();
-  auto type = cast<RankedTensorType>(values->getResult(0).getType());
-  Value init = values.getDpsInits()[0];
-  AffineMap map = values.getMatchingIndexingMap(values.getDpsInitOperand(0));
-  if (op.getOutputDims().size() != grouping.dims.size()) {
-    SmallVector<ReassociationIndices> groups = {{0, 1}};
-    for (int64_t dim = 2; dim < op.getOutputDims().size(); ++dim)
-      groups.push_back({dim});
-    result = tensor::CollapseShapeOp::create(b, loc, result, groups);
-  }
-  SmallVector<int64_t> permutation, shape;
-  SmallVector<OpFoldResult> sizes;
-  for (unsigned loop : order) {
-    unsigned dim = *map.getResultPosition(b.getAffineDimExpr(loop));
-    shape.push_back(type.getDimSize(dim));
-    sizes.push_back(tensor::getMixedSize(b, loc, init, dim));
-  }
-  for (AffineExpr expr : map.getResults())
-    permutation.push_back(llvm::find(order, cast<AffineDimExpr>(expr).getPosition()) - order.begin());
-  if (grouping.groups.size() != order.size())
-    result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(result)), result,
-                                           grouping.groups, sizes);
-  if (!llvm::is_sorted(permutation)) {
-    Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, init), getElementTypeOrSelf(result));
-    result = linalg::TransposeOp::create(b, loc, result, empty, permutation)->getResult(0);
-  }
-  if (getElementTypeOrSelf(result) != type.getElementType()) {
-    Type cast = RankedTensorType::get(llvm::cast<RankedTensorType>(result.getType()).getShape(), type.getElementType());
-    bool widens = type.getElementTypeBitWidth() > getElementTypeOrSelf(result).getIntOrFloatBitWidth();
-    result = widens ? arith::ExtFOp::create(b, loc, cast, result).getResult()
-                    : arith::TruncFOp::create(b, loc, cast, result).getResult();
-  }
-  return result.getType() == type ? result : tensor::CastOp::create(b, loc, type, result);
 }
 
 /// Mistakes of whole graphs that nothing is left of once they are raised.
@@ -453,7 +361,8 @@ struct RaiseAttention : saccade::impl::RaiseAttentionBase<RaiseAttention> {
 
   void runOnOperation() override {
     bool hasExponential = false;
-    getOperation().walk([&](Operation *op) { hasExponential |= isa<math::ExpOp, math::Exp2Op, linalg::SoftmaxOp>(op); });
+    getOperation().walk(
+        [&](Operation *op) { hasExponential |= isa<math::ExpOp, math::Exp2Op, linalg::SoftmaxOp>(op); });
     if (!hasExponential)
       return markAllAnalysesPreserved();
     SmallVector<linalg::LinalgOp> contractions;
@@ -466,7 +375,7 @@ struct RaiseAttention : saccade::impl::RaiseAttentionBase<RaiseAttention> {
     for (linalg::LinalgOp op : contractions)
       isChanged |= Raising(op, lint).run(reasons);
     if (isChanged) {
-      // What computed the weights is dead now.
+      // What computed the weights is dead now. (Whether something was is all that the result says.)
       IRRewriter rewriter(&getContext());
       (void)runRegionDCE(rewriter, getOperation()->getRegions());
     }

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 from typing import Any
 
+from saccade._text import Names, Scope, float_attribute, quote
 from saccade.onnx.errors import ModelError
+from saccade.onnx.order import describe, sort_nodes
 from saccade.onnx.program import Program, Value
 from saccade.onnx.tensors import SMALL, TYPES, Tensor, read_tensor, tensor_type, type_name
 
@@ -49,22 +50,6 @@ def read_model(model: Any, name: str = "model.onnx", folder: str | None = None) 
     return _Reader(model, name, folder).program()
 
 
-class _Scope:
-    """The names of a graph, or of a function: SSA values and their types."""
-
-    def __init__(self, parent: _Scope | None = None):
-        self.values: dict[str, tuple[str, str]] = {}
-        self.parent = parent
-
-    def find(self, name: str) -> tuple[str, str] | None:
-        scope: _Scope | None = self
-        while scope is not None:
-            if name in scope.values:
-                return scope.values[name]
-            scope = scope.parent
-        return None
-
-
 class _Reader:
     def __init__(self, model: Any, name: str, folder: str | None):
         self.model, self.name, self.folder = model, name, folder
@@ -76,7 +61,7 @@ class _Reader:
         self.versions: dict[str, int] = {}
         # What large constants of nodes add to: weights, names of arguments, and the arguments' text.
         self._constants: list[tuple[Value, Tensor]] = []
-        self._names = _Names()
+        self._names = Names()
         self._arguments: list[str] = []
         self._declared: dict[str, Any] = {}
 
@@ -89,7 +74,7 @@ class _Reader:
         self.versions = self._opsets()
         graph = self.model.graph
         weights = self._initializers(graph)
-        scope, arguments, names = _Scope(), [], _Names()
+        scope, arguments, names = Scope(), [], Names()
         inputs, bound = [], []
         for value in graph.input:
             if value.name in weights:
@@ -117,7 +102,7 @@ class _Reader:
         for value in graph.output:
             if (found := scope.values.get(value.name)) is None:
                 raise self.error(f"the output '{value.name}' is produced by no node")
-            outputs.append(self._value(value, _Names(), must_have_rank=False))
+            outputs.append(self._value(value, Names(), must_have_rank=False))
             declared = self._type_of(value.name)
             if found[1] != declared:
                 found = (self._emit("onnx.Identity", [found], [declared], "", f"output '{value.name}'"), declared)
@@ -158,7 +143,7 @@ class _Reader:
             weights[proto.name] = read_tensor(proto, self.folder, f"{self.name}: weight '{proto.name}'")
         return weights
 
-    def _value(self, value: Any, names: _Names, must_have_rank: bool) -> Value:
+    def _value(self, value: Any, names: Names, must_have_rank: bool) -> Value:
         kind = value.type.WhichOneof("value")
         what = "input" if must_have_rank else "output"
         if kind not in ("tensor_type", None) or (kind is None and must_have_rank):
@@ -187,16 +172,16 @@ class _Reader:
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def _nodes(self, nodes: Any, scope: _Scope, graph: str, given: dict[str, Any] | None = None) -> None:
+    def _nodes(self, nodes: Any, scope: Scope, graph: str, given: dict[str, Any] | None = None) -> None:
         """Writes nodes in an order in which each comes behind what it reads."""
-        for node in _sorted(nodes, scope, self):
-            before, self.where = self.where, _describe(node)
+        for node in sort_nodes(nodes, scope, self.name):
+            before, self.where = self.where, describe(node)
             try:
                 self._node(node, scope, given or {})
             finally:
                 self.where = before
 
-    def _node(self, node: Any, scope: _Scope, given: dict[str, Any]) -> None:
+    def _node(self, node: Any, scope: Scope, given: dict[str, Any]) -> None:
         if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
             scope.values[node.output[0]] = self._literal(node, given)
             return
@@ -223,9 +208,9 @@ class _Reader:
                 regions.append(self._region(actual.g, scope))
                 names.append(attribute.name)
             else:
-                attributes.append(f"{_quote(attribute.name)} = {self._attribute(attribute.name, actual)}")
+                attributes.append(f"{quote(attribute.name)} = {self._attribute(attribute.name, actual)}")
         if names:
-            attributes.append(f"regions = [{', '.join(_quote(name) for name in names)}]")
+            attributes.append(f"regions = [{', '.join(quote(name) for name in names)}]")
         types = [self._type_of(name) if scope.parent is None and name else _UNKNOWN for name in node.output]
         rest = (f" ({', '.join(regions)})" if regions else "") + (f" {{{', '.join(attributes)}}}" if attributes else "")
         first = self._emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
@@ -244,7 +229,7 @@ class _Reader:
         self.lines.append(
             f"{prefix}\"{op}\"({', '.join(value for value, _ in operands)}){rest} : "
             f"({', '.join(type for _, type in operands)}) -> ({', '.join(types)}) "
-            f"loc({_quote(node)}({_quote(self.name)}:{self.count}:0))")
+            f"loc({quote(node)}({quote(self.name)}:{self.count}:0))")
         return name
 
     def _missing(self) -> tuple[str, str]:
@@ -287,7 +272,7 @@ class _Reader:
         self._arguments.append(f"%{weight.argument}: {tensor.type} {{attn.constant}}")
         return f"%{weight.argument}", tensor.type
 
-    def _call(self, function: Any, node: Any, operands: list[tuple[str, str]], scope: _Scope,
+    def _call(self, function: Any, node: Any, operands: list[tuple[str, str]], scope: Scope,
               given: dict[str, Any]) -> None:
         """Writes the nodes of a function with its inputs and attributes put in."""
         self._enter()
@@ -298,8 +283,8 @@ class _Reader:
                 attributes[each.name] = actual
         if len(operands) > len(function.input):
             raise self.error(f"found {len(operands)} inputs, the function has {len(function.input)}")
-        inner = _Scope()
-        inner.parent = _Scope()  # types declared in the main graph do not count here
+        inner = Scope()
+        inner.parent = Scope()  # types declared in the main graph do not count here
         operands = operands + [self._missing() for _ in function.input[len(operands):]]
         inner.values.update(zip(function.input, operands))
         self._nodes(function.node, inner, function.name, attributes)
@@ -310,10 +295,10 @@ class _Reader:
                 scope.values[outer] = found
         self.depth -= 1
 
-    def _region(self, graph: Any, scope: _Scope) -> str:
+    def _region(self, graph: Any, scope: Scope) -> str:
         """A subgraph as a region: its inputs are the arguments of the block."""
         self._enter()
-        inner, outer, self.lines = _Scope(scope), self.lines, []
+        inner, outer, self.lines = Scope(scope), self.lines, []
         arguments = []
         for value in graph.input:
             name = f"%arg{self.count}"
@@ -346,38 +331,20 @@ class _Reader:
     def _attribute(self, name: str, attribute: Any) -> str:
         kind = attribute.type
         if kind == 1:
-            return _float(attribute.f)
+            return float_attribute(attribute.f)
         if kind == 2:
             return f"{attribute.i} : i64"
         if kind == 3:
-            return _quote(attribute.s)
+            return quote(attribute.s)
         if kind == 4:
             return read_tensor(attribute.t, self.folder, f"{self.name}: {self.where}: '{name}'").dense()
         if kind == 6:
-            return f"[{', '.join(_float(each) for each in attribute.floats)}]"
+            return f"[{', '.join(float_attribute(each) for each in attribute.floats)}]"
         if kind == 7:
             return f"[{', '.join(str(each) for each in attribute.ints)}]"
         if kind == 8:
-            return f"[{', '.join(_quote(each) for each in attribute.strings)}]"
+            return f"[{', '.join(quote(each) for each in attribute.strings)}]"
         raise self.error(f"the attribute '{name}' is of a kind that is not supported")
-
-
-class _Names:
-    """Names that MLIR's syntax has, each once."""
-
-    def __init__(self) -> None:
-        self.used: set[str] = set()
-
-    def unique(self, name: str) -> str:
-        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        if not re.match(r"[A-Za-z_]", name) or name.startswith("arg"):
-            name = f"_{name}"
-        candidate, i = name, 0
-        while candidate in self.used:
-            i += 1
-            candidate = f"{name}_{i}"
-        self.used.add(candidate)
-        return candidate
 
 
 def _is_text(message: Any) -> bool:
@@ -390,67 +357,3 @@ def _is_text(message: Any) -> bool:
             if not all(isinstance(each, str) for each in ([value] if isinstance(value, (str, bytes)) else value)):
                 return False
     return True
-
-
-def _describe(node: Any) -> str:
-    return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
-
-
-def _reads(node: Any) -> set[str]:
-    """All names that a node takes from around it, those in its subgraphs included."""
-    names = {name for name in node.input if name}
-    for attribute in node.attribute:
-        if attribute.type != 5:
-            continue
-        graph = attribute.g
-        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-        for inner in graph.node:
-            own.update(inner.output)
-        for inner in graph.node:
-            names |= _reads(inner) - own
-        names |= {value.name for value in graph.output} - own
-    return names
-
-
-def _sorted(nodes: Any, scope: _Scope, reader: _Reader) -> list[Any]:
-    """The nodes in their order; where that is not one, in one in which each comes behind what it reads."""
-    producers: dict[str, int] = {}
-    for i, node in enumerate(nodes):
-        for name in node.output:
-            if name and (name in producers or name in scope.values):
-                raise ModelError(f"{reader.name}: {_describe(node)}: the output '{name}' is there already")
-            if name:
-                producers[name] = i
-    waits = [{producers[name] for name in _reads(node) if name in producers} for node in nodes]
-    order, done = [], [False] * len(nodes)
-    for start in range(len(nodes)):
-        stack = [(start, iter(sorted(waits[start])))] if not done[start] else []
-        active = {start}
-        while stack:
-            i, rest = stack[-1]
-            following = next((j for j in rest if not done[j]), None)
-            if following is None:
-                stack.pop()
-                active.discard(i)
-                if not done[i]:
-                    done[i] = True
-                    order.append(nodes[i])
-            elif following in active:
-                raise ModelError(f"{reader.name}: {_describe(nodes[following])}: "
-                                 "it reads what is made of its own output")
-            else:
-                active.add(following)
-                stack.append((following, iter(sorted(waits[following]))))
-    return order
-
-
-def _float(value: float) -> str:
-    """A number of single precision as an attribute, by its bits."""
-    return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X} : f32"
-
-
-def _quote(text: str | bytes) -> str:
-    """A string of MLIR: what is not plain ASCII as bytes in hexadecimal."""
-    data = text.encode() if isinstance(text, str) else text
-    plain = set(range(32, 127)) - set(b'"\\')
-    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in data) + '"'

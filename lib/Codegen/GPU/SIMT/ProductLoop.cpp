@@ -1,14 +1,13 @@
 //===- ProductLoop.cpp - Matrix products on any GPU ---------------------------===//
 //
-// What every element of a block reads lies in shared memory, so that global memory is read once a block. Rows and columns
-// of a thread are far apart: neighbours among the threads read neighbours in memory.
+// What every element of a block reads lies in shared memory, so that global memory is read once a block. Rows and
+// columns of a thread are far apart: neighbours among the threads read neighbours in memory.
 //
 //===----------------------------------------------------------------------===//
 #include "ProductLoop.h"
 #include "../SharedMemory.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "saccade/Support/Kernels.h"
 
@@ -66,9 +65,8 @@ private:
       share(*op.getDpsInputOperand(0), m, firstRow, first, left);
       share(*op.getDpsInputOperand(1), n, firstColumn, first, right);
       e.barrier();
-      return e.loop(e.i32(0), e.i32(depth), 1, carried, [&](Value step, ValueRange running) {
-        return multiply(step, running);
-      });
+      return e.loop(e.i32(0), e.i32(depth), 1, carried,
+                    [&](Value step, ValueRange running) { return multiply(step, running); });
     });
     OpOperand &init = *op.getDpsInitOperand(0);
     for (int64_t r = 0; r < threadRows; ++r)
@@ -132,7 +130,7 @@ private:
 
   Emitter e;
   linalg::LinalgOp op;
-  unsigned m, n, k; ///< loops
+  unsigned m, n, k;             ///< loops
   SmallVector<Value> sizes;     ///< of the loops, i32
   SmallVector<Value> positions; ///< in the loops, index
   Value left, right, row, column;
@@ -141,10 +139,8 @@ private:
 } // namespace
 
 bool device::lowerProduct(OpBuilder &b, linalg::LinalgOp op) {
-  if (!isMatrixProduct(op))
-    return false;
-  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  if (failed(dims) || dims->m.empty() || dims->n.empty() || dims->k.size() != 1)
+  std::optional<linalg::ContractionDimensions> dims = getMatrixProductDims(op);
+  if (!dims || dims->k.size() != 1)
     return false;
   Type number = getElementTypeOrSelf(op.getDpsInits()[0]);
   FloatType type = number.isF64() ? cast<FloatType>(number) : b.getF32Type();

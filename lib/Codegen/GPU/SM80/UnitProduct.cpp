@@ -1,6 +1,7 @@
 //===- UnitProduct.cpp - Matrix products on the matrix units ------------------===//
 //
-// The tiles of the next steps are on their way while those of a step are multiplied: two of each side, one barrier for each.
+// The tiles of the next steps are on their way while those of a step are multiplied: two of each side, one barrier for
+// each.
 //
 //===----------------------------------------------------------------------===//
 #include "UnitProduct.h"
@@ -66,7 +67,8 @@ private:
     GlobalMatrix left = matrixOf(*op.getDpsInputOperand(0), m, k);
     GlobalMatrix other = isRightByColumns ? matrixOf(right, k, n) : matrixOf(right, n, k);
     e.loop(e.index(0), sizes[m], blockSize, [&](Value firstRow) {
-      e.loop(e.index(0), sizes[n], blockSize, [&](Value firstColumn) { computeBlock(left, other, firstRow, firstColumn); });
+      e.loop(e.index(0), sizes[n], blockSize,
+             [&](Value firstColumn) { computeBlock(left, other, firstRow, firstColumn); });
     });
   }
 
@@ -125,8 +127,8 @@ private:
 
   void multiplyTiles(const SharedTile &left, const SharedTile &right, SmallVector<Value> &sums) {
     Value leftAddress = left.leftAddress(e, warpRow);
-    Value rightAddress = isRightByColumns ? right.rightTransposedAddress(e, e.i32(0), warpColumn)
-                                          : right.rightAddress(e, warpColumn);
+    Value rightAddress =
+        isRightByColumns ? right.rightTransposedAddress(e, e.i32(0), warpColumn) : right.rightAddress(e, warpColumn);
     for (int64_t step = 0; step < depth; step += 16) {
       SmallVector<SmallVector<Value>> rows;
       for (int64_t band = 0; band < bands; ++band)
@@ -175,10 +177,8 @@ private:
 } // namespace
 
 bool device::lowerUnitProduct(OpBuilder &b, linalg::LinalgOp op) {
-  if (!isMatrixProduct(op))
-    return false;
-  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  if (failed(dims) || dims->m.empty() || dims->n.empty() || dims->k.size() != 1)
+  std::optional<linalg::ContractionDimensions> dims = getMatrixProductDims(op);
+  if (!dims || dims->k.size() != 1)
     return false;
   Type left = getElementTypeOrSelf(op.getDpsInputs()[0]), right = getElementTypeOrSelf(op.getDpsInputs()[1]);
   Type sum = getElementTypeOrSelf(op.getDpsInits()[0]);

@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
@@ -31,15 +30,19 @@ static bool isMultiplyAdd(Block &body) {
                    body.getArgument(1));
 }
 
-bool saccade::isMatrixProduct(linalg::LinalgOp op) {
+std::optional<linalg::ContractionDimensions> saccade::getMatrixProductDims(linalg::LinalgOp op) {
   auto isFloat = [](Type type) { return isa<ShapedType>(type) && isa<FloatType>(getElementTypeOrSelf(type)); };
   if (op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1 || !llvm::all_of(op->getOperandTypes(), isFloat) ||
       !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isProjectedPermutation(); }) ||
       !isMultiplyAdd(*op.getBlock()))
-    return false;
+    return std::nullopt;
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
-  return succeeded(dims) && !dims->m.empty() && !dims->n.empty() && !dims->k.empty();
+  if (failed(dims) || dims->m.empty() || dims->n.empty() || dims->k.empty())
+    return std::nullopt;
+  return *dims;
 }
+
+bool saccade::isMatrixProduct(linalg::LinalgOp op) { return getMatrixProductDims(op).has_value(); }
 
 ProductBlock saccade::getProductBlock(linalg::LinalgOp op) {
   ProductBlock block;

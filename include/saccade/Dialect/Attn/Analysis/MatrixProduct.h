@@ -3,6 +3,7 @@
 #define SACCADE_DIALECT_ATTN_ANALYSIS_MATRIXPRODUCT_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 
 namespace saccade {
 
@@ -10,6 +11,8 @@ namespace saccade {
 /// output and the product of both inputs, in any order, with at most widening casts of the inputs; its maps only pick
 /// and permute loops, of which there are at least one m, one n and one k. Other loops may stand around these.
 bool isMatrixProduct(mlir::linalg::LinalgOp op);
+/// The loops of such a product by what they are; nothing for another op.
+std::optional<mlir::linalg::ContractionDimensions> getMatrixProductDims(mlir::linalg::LinalgOp op);
 
 /// The largest block of a matrix product that is worked on at once.
 struct ProductBlock {

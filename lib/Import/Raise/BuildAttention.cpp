@@ -1,0 +1,123 @@
+//===- BuildAttention.cpp - The attention that was recognised -----------------===//
+//
+// Builds the op out of named operands and regions, and what leads from its output to the tensor that is replaced: heads
+// that are split again, dimensions in another order, another type.
+//
+//===----------------------------------------------------------------------===//
+#include "BuildAttention.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::raise;
+
+/// The loops of the dimensions that the output is made with: those of the product with values where it has heads behind
+/// each other, else the order that queries have.
+static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, const NamedLoops &names,
+                                         const Labelled &query) {
+  SmallVector<unsigned> own, asQuery;
+  SmallVector<Label> labels;
+  for (AffineExpr expr : map.getResults()) {
+    own.push_back(cast<AffineDimExpr>(expr).getPosition());
+    labels.push_back({own.back()});
+  }
+  if (groupDims(labels, names, names.query, loops.valueDepth))
+    return own;
+  for (unsigned loop : loops.rows)
+    if (!query.has(loop))
+      asQuery.push_back(loop);
+  for (Label label : query.labels)
+    if (label.loop)
+      asQuery.push_back(*label.loop == loops.depth ? loops.valueDepth : *label.loop);
+  return asQuery;
+}
+
+/// The output of `op`, whose dimensions are `grouping` of the loops `order`, in the shape and type of what `values`
+/// gives.
+static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp values, const Grouping &grouping,
+                         ArrayRef<unsigned> order) {
+  Location loc = op.getLoc();
+  Value result = op.getOutput();
+  auto type = cast<RankedTensorType>(values->getResult(0).getType());
+  Value init = values.getDpsInits()[0];
+  AffineMap map = values.getMatchingIndexingMap(values.getDpsInitOperand(0));
+  if (op.getOutputDims().size() != grouping.dims.size()) {
+    SmallVector<ReassociationIndices> groups = {{0, 1}};
+    for (int64_t dim = 2; dim < op.getOutputDims().size(); ++dim)
+      groups.push_back({dim});
+    result = tensor::CollapseShapeOp::create(b, loc, result, groups);
+  }
+  SmallVector<int64_t> permutation, shape;
+  SmallVector<OpFoldResult> sizes;
+  for (unsigned loop : order) {
+    unsigned dim = *map.getResultPosition(b.getAffineDimExpr(loop));
+    shape.push_back(type.getDimSize(dim));
+    sizes.push_back(tensor::getMixedSize(b, loc, init, dim));
+  }
+  for (AffineExpr expr : map.getResults())
+    permutation.push_back(llvm::find(order, cast<AffineDimExpr>(expr).getPosition()) - order.begin());
+  if (grouping.groups.size() != order.size())
+    result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(result)), result,
+                                           grouping.groups, sizes);
+  if (!llvm::is_sorted(permutation)) {
+    Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, init), getElementTypeOrSelf(result));
+    result = linalg::TransposeOp::create(b, loc, result, empty, permutation)->getResult(0);
+  }
+  if (getElementTypeOrSelf(result) != type.getElementType()) {
+    Type cast = RankedTensorType::get(llvm::cast<RankedTensorType>(result.getType()).getShape(), type.getElementType());
+    bool widens = type.getElementTypeBitWidth() > getElementTypeOrSelf(result).getIntOrFloatBitWidth();
+    result = widens ? arith::ExtFOp::create(b, loc, cast, result).getResult()
+                    : arith::TruncFOp::create(b, loc, cast, result).getResult();
+  }
+  return result.getType() == type ? result : tensor::CastOp::create(b, loc, type, result);
+}
+
+/// The extents of an output whose dimensions are `grouping` of the loops `order`.
+static SmallVector<int64_t> shapeOf(const Graph &graph, const Grouping &grouping, ArrayRef<unsigned> order) {
+  SmallVector<int64_t> shape;
+  for (const ReassociationIndices &group : grouping.groups) {
+    shape.push_back(1);
+    for (int64_t dim : group) {
+      int64_t extent = graph.getExtent(order[dim]);
+      bool isDynamic = ShapedType::isDynamic(shape.back()) || ShapedType::isDynamic(extent);
+      shape.back() = isDynamic ? ShapedType::kDynamic : shape.back() * extent;
+    }
+  }
+  return shape;
+}
+
+attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, const Graph &graph, const Loops &loops,
+                                                     const NamedLoops &names, AttentionParts &parts) {
+  AffineMap map = values.getMatchingIndexingMap(values.getDpsInitOperand(0));
+  SmallVector<unsigned> order = orderOutput(map, loops, names, parts.query);
+  auto labels = llvm::map_to_vector(order, [](unsigned loop) { return Label{loop}; });
+  std::optional<Grouping> grouping = groupDims(labels, names, names.query, loops.valueDepth);
+  if (!grouping)
+    return nullptr;
+
+  ImplicitLocOpBuilder b(values.getLoc(), values);
+  auto [query, queryDims] = nameOperand(b, b.getLoc(), parts.query, names, names.query, loops.depth);
+  auto [key, keyDims] = nameOperand(b, b.getLoc(), parts.key, names, names.key, loops.depth);
+  auto [value, valueDims] = nameOperand(b, b.getLoc(), parts.value, names, names.key, loops.valueDepth);
+  SmallVector<int64_t> shape = shapeOf(graph, *grouping, order);
+  SmallVector<attn::Dim> dims = grouping->dims;
+  if (!llvm::is_contained(dims, attn::Dim::Seq)) {
+    dims.insert(dims.begin(), attn::Dim::Seq);
+    shape.insert(shape.begin(), 1);
+  }
+  Type inputElement = getElementTypeOrSelf(query), resultElement = getElementTypeOrSelf(values->getResult(0));
+  Type element = resultElement == inputElement ? inputElement : attn::getScoreType(inputElement);
+  auto op =
+      attn::AttentionOp::create(b, RankedTensorType::get(shape, element), Type(), Type(), Type(), TypeRange(), query,
+                                key, value, parts.captures, Value(), Value(), Value(), Value(), Value(), ValueRange(),
+                                Value(), queryDims, keyDims, valueDims, attn::DimsAttr::get(b.getContext(), dims),
+                                b.getF64FloatAttr(parts.scale), attn::ScheduleAttr(), attn::FewQueriesAttr(), 0u);
+  for (auto [region, block] : {std::pair(&op.getScore(), &parts.score), std::pair(&op.getMask(), &parts.mask),
+                               std::pair(&op.getWeight(), &parts.weight)})
+    if (*block)
+      region->push_back(block->release());
+  values->getResult(0).replaceAllUsesWith(buildResult(b, op, values, *grouping, order));
+  values->erase();
+  return op;
+}

@@ -1,0 +1,54 @@
+"""Names and literals of MLIR's text, for what writes programs."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+
+class Scope:
+    """The names of a graph, or of a function: SSA values and their types."""
+
+    def __init__(self, parent: Scope | None = None):
+        self.values: dict[str, tuple[str, str]] = {}
+        self.parent = parent
+
+    def find(self, name: str) -> tuple[str, str] | None:
+        """The value and the type, from here or from around."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.values:
+                return scope.values[name]
+            scope = scope.parent
+        return None
+
+
+class Names:
+    """Names that MLIR's syntax has, each once."""
+
+    def __init__(self) -> None:
+        self.used: set[str] = set()
+
+    def unique(self, name: str) -> str:
+        """A name like this one that was not given before."""
+        name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+        if not re.match(r"[A-Za-z_]", name) or name.startswith("arg"):
+            name = f"_{name}"
+        candidate, i = name, 0
+        while candidate in self.used:
+            i += 1
+            candidate = f"{name}_{i}"
+        self.used.add(candidate)
+        return candidate
+
+
+def float_attribute(value: float) -> str:
+    """A number of single precision as an attribute, by its bits."""
+    return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X} : f32"
+
+
+def quote(text: str | bytes) -> str:
+    """A string of MLIR: what is not plain ASCII as bytes in hexadecimal."""
+    data = text.encode() if isinstance(text, str) else text
+    plain = set(range(32, 127)) - set(b'"\\')
+    return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in data) + '"'

@@ -1,0 +1,62 @@
+"""The nodes of a graph in an order in which each comes behind what it reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from saccade._text import Scope
+from saccade.onnx.errors import ModelError
+
+
+def describe(node: Any) -> str:
+    """The node in diagnostics."""
+    return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
+
+
+def _reads(node: Any) -> set[str]:
+    """All names that a node takes from around it, those in its subgraphs included."""
+    names = {each for each in node.input if each}
+    for attribute in node.attribute:
+        if attribute.type != 5:
+            continue
+        graph = attribute.g
+        own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+        for inner in graph.node:
+            own.update(inner.output)
+        for inner in graph.node:
+            names |= _reads(inner) - own
+        names |= {value.name for value in graph.output} - own
+    return names
+
+
+def sort_nodes(nodes: Any, scope: Scope, file: str) -> list[Any]:
+    """The nodes in their order; where that is not one, in one in which each comes behind what it reads. `file` is
+    the model's name in diagnostics. Raises ModelError for a value that two nodes make, or that is made of itself."""
+    producers: dict[str, int] = {}
+    for i, node in enumerate(nodes):
+        for name in node.output:
+            if name and (name in producers or name in scope.values):
+                raise ModelError(f"{file}: {describe(node)}: the output '{name}' is there already")
+            if name:
+                producers[name] = i
+    waits = [{producers[name] for name in _reads(node) if name in producers} for node in nodes]
+    order, done = [], [False] * len(nodes)
+    for start in range(len(nodes)):
+        stack = [(start, iter(sorted(waits[start])))] if not done[start] else []
+        active = {start}
+        while stack:
+            i, rest = stack[-1]
+            following = next((j for j in rest if not done[j]), None)
+            if following is None:
+                stack.pop()
+                active.discard(i)
+                if not done[i]:
+                    done[i] = True
+                    order.append(nodes[i])
+            elif following in active:
+                raise ModelError(f"{file}: {describe(nodes[following])}: "
+                                 "it reads what is made of its own output")
+            else:
+                active.add(following)
+                stack.append((following, iter(sorted(waits[following]))))
+    return order
