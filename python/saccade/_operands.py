@@ -51,6 +51,14 @@ def check_scale(scale: Any) -> float:
         raise TypeError(f"scale is {scale!r:.80}, wanted a number or None for 1/sqrt(head size)") from None
 
 
+def check_heads(heads: int, q: Any, layout: Any) -> None:
+    """Refuses queries of another number of heads than the tables of a score are for. What is wrong with `layout` or q
+    is said elsewhere."""
+    axis = layout.find("h") if isinstance(layout, str) else -1
+    if 0 <= axis < len(getattr(q, "shape", ())) and q.shape[axis] != heads:
+        raise ValueError(f"score has tables for {heads} heads, q has {q.shape[axis]}")
+
+
 def check_causal(causal: Any) -> int:
     """The offset of a causal mask that is neither of the named ones."""
     if isinstance(causal, bool):

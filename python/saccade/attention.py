@@ -168,10 +168,10 @@ def attention(
     tensors: tuple = ()
     numbers: tuple = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = packed = packed_kind = None
+    alignment = sides = length = sink_kind = packed = packed_kind = heads = None
     if score is not None:
         if type(score) is Score:
-            score = score.function
+            heads, score = score.heads, score.function
         score_region, score_key, tensors = _read("score", score, q)
     if mask is not None:
         if type(mask) is Mask:
@@ -204,6 +204,8 @@ def attention(
         numbers += packed
     if layout is None:
         layout = "bhsd" if packed is None else "shd"
+    if heads is not None:
+        _operands.check_heads(heads, q, layout)
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, wanted True or False")
     if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan

@@ -87,7 +87,10 @@ def causal(offset: Any = 0) -> Mask:
 
 
 def window(left: Any, right: Any = 0) -> Mask:
-    """From `left` keys before the query's position to `right` keys behind it."""
+    """From `left` keys before the query's position to `right` keys behind it. One of them may be negative: window(-1, 4)
+    begins behind it."""
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left + right < 0:
+        raise ValueError(f"left is {left} and right {right}: no key is seen, wanted a sum of at least 0")
     return Mask(lambda b, h, i, j: (j >= i - left) & (j <= i + right))
 
 
@@ -103,6 +106,7 @@ def strided(stride: Any, local: Any | None = None) -> Mask:
     among them, and every stride-th one before. A stride that is a tensor must not be 0."""
     _check_step("stride", stride)
     near = stride if local is None else local
+    _check_step("local", near, 0)
     return Mask(lambda b, h, i, j: (j <= i) & ((i - j < near) | ((i - j) % stride == 0)))
 
 
@@ -164,12 +168,15 @@ def _like(given: Any, array: Any) -> Any:
 
 def global_tokens(count: Any) -> Mask:
     """The first `count` positions see all keys and are seen by all queries."""
+    _check_step("count", count, 0)
     return Mask(lambda b, h, i, j: (i < count) | (j < count))
 
 
 def longformer(reach: Any, globals: Any = 0, step: int = 1) -> Mask:
     """Beltagy et al. 2020: `reach` keys on either side, and the first `globals` tokens globally. With a step, the window has
     holes: it is as many keys, every step-th one, and reaches `reach · step` tokens to either side."""
+    _check_step("reach", reach, 0)
+    _check_step("globals", globals, 0)
     near = dilated(step, reach, reach) if step != 1 else window(reach, reach)
     return near | global_tokens(globals)
 
@@ -182,6 +189,8 @@ def bigbird(length: int, block: int, near: int = 1, globals: int = 1, random: in
 
     _check_step("length", length, 0)
     _check_step("block", block)
+    for name, number in (("near", near), ("globals", globals), ("random", random)):
+        _check_step(name, number, 0)
     count = -(-length // block)
     place = numpy.arange(count)
     layout = abs(place[:, None] - place) <= near

@@ -26,10 +26,12 @@ __all__ = [
 class Score:
     """A score function with >>."""
 
-    __slots__ = ("function",)
+    __slots__ = ("function", "heads")
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable, heads: int | None = None):
+        """`heads`: how many its tables are for, which a call then must have."""
         self.function = function.function if isinstance(function, Score) else function
+        self.heads = function.heads if heads is None and isinstance(function, Score) else heads
 
     def __call__(self, s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         return self.function(s, b, h, i, j)
@@ -37,8 +39,12 @@ class Score:
     def __rshift__(self, other: Callable) -> Score:
         if not callable(other):
             return NotImplemented
-        first, second = self.function, Score(other).function
-        return Score(lambda s, b, h, i, j: second(first(s, b, h, i, j), b, h, i, j))
+        after = Score(other)
+        if None not in (self.heads, after.heads) and self.heads != after.heads:
+            raise ValueError(f"one score is for {self.heads} heads, the other for {after.heads}")
+        first, second = self.function, after.function
+        return Score(lambda s, b, h, i, j: second(first(s, b, h, i, j), b, h, i, j),
+                     after.heads if self.heads is None else self.heads)
 
     def __rrshift__(self, other: Callable) -> Score:
         return Score(other) >> self if callable(other) else NotImplemented
@@ -99,7 +105,7 @@ def soft_cap(cap: Any) -> Score:
     dimensions, or one [heads]."""
     cap = _number("cap", cap)
     if getattr(cap, "ndim", 0) == 1:
-        return Score(lambda s, b, h, i, j: cap[h] * _tanh(s / cap[h]))
+        return Score(lambda s, b, h, i, j: cap[h] * _tanh(s / cap[h]), len(cap))
     return Score(lambda s, b, h, i, j: cap * _tanh(s / cap))
 
 
@@ -107,7 +113,7 @@ def temperature(value: Any) -> Score:
     """s / value, with a value that may be learned: a number, a tensor without dimensions, or one [heads]."""
     value = _number("value", value)
     if getattr(value, "ndim", 0) == 1:
-        return Score(lambda s, b, h, i, j: s / value[h])
+        return Score(lambda s, b, h, i, j: s / value[h], len(value))
     return Score(lambda s, b, h, i, j: s / value)
 
 
@@ -133,8 +139,8 @@ def alibi(slopes: Any, symmetric: bool = False) -> Score:
     query changes alike. The symmetric form counts from the starts of both sequences."""
     slopes = _table("slopes", slopes, 1)
     if symmetric:
-        return Score(lambda s, b, h, i, j: s - slopes[h] * abs(j - i))
-    return Score(lambda s, b, h, i, j: s + slopes[h] * (j - i))
+        return Score(lambda s, b, h, i, j: s - slopes[h] * abs(j - i), len(slopes))
+    return Score(lambda s, b, h, i, j: s + slopes[h] * (j - i), len(slopes))
 
 
 def relative_bias(table: Any, offset: Any = 0) -> Score:
@@ -145,7 +151,7 @@ def relative_bias(table: Any, offset: Any = 0) -> Score:
         raise ValueError(f"table has {table.shape[-1]} distances, wanted an odd number of them")
     most = table.shape[-1] // 2
     if table.ndim == 2:
-        return Score(lambda s, b, h, i, j: s + table[h, _clamp(j - i - offset, -most, most) + most])
+        return Score(lambda s, b, h, i, j: s + table[h, _clamp(j - i - offset, -most, most) + most], len(table))
     return Score(lambda s, b, h, i, j: s + table[_clamp(j - i - offset, -most, most) + most])
 
 
@@ -175,7 +181,8 @@ def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, off
     table = _table("table", table, 2)
     bucket = _like(table, t5_buckets(table.shape[0], max_distance, bidirectional))
     return Score(
-        lambda s, b, h, i, j: s + table[bucket[_clamp(j - i - offset, -max_distance, max_distance) + max_distance], h])
+        lambda s, b, h, i, j: s + table[bucket[_clamp(j - i - offset, -max_distance, max_distance) + max_distance], h],
+        table.shape[1])
 
 
 # --- of both positions ------------------------------------------------------------------------------------------------
@@ -187,8 +194,8 @@ def bias(table: Any) -> Score:
     if table.ndim == 2:
         return Score(lambda s, b, h, i, j: s + table[i, j])
     if table.ndim == 3:
-        return Score(lambda s, b, h, i, j: s + table[h, i, j])
-    return Score(lambda s, b, h, i, j: s + table[b, h, i, j])
+        return Score(lambda s, b, h, i, j: s + table[h, i, j], len(table))
+    return Score(lambda s, b, h, i, j: s + table[b, h, i, j], table.shape[1])
 
 
 def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None) -> Score:
@@ -209,7 +216,7 @@ def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None)
         return (rows - 1 - down) * (2 * columns - 1) + columns - 1 - right
 
     if width is not None:
-        return Score(lambda s, b, h, i, j: s + table[index(i, j, width), h])
+        return Score(lambda s, b, h, i, j: s + table[index(i, j, width), h], table.shape[1])
     import numpy
 
     place = numpy.arange(rows * columns)
@@ -227,4 +234,5 @@ def shaw_keys(products: Any, scale: float, offset: Any = 0) -> Score:
     if products.shape[-1] % 2 == 0:
         raise ValueError(f"products have {products.shape[-1]} distances, wanted an odd number of them")
     most = products.shape[-1] // 2
-    return Score(lambda s, b, h, i, j: s + scale * products[b, h, i, _clamp(j - i - offset, -most, most) + most])
+    return Score(lambda s, b, h, i, j: s + scale * products[b, h, i, _clamp(j - i - offset, -most, most) + most],
+                 products.shape[1])

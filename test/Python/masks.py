@@ -192,6 +192,11 @@ for wrong, words in (
     (lambda: masks.neighborhood((2,) * 4, 1), "one, two or three"),
     (lambda: masks.tree([1, 0]), "its own ancestor"),
     (lambda: masks.tree([4]), "wanted -1 to 0"),
+    (lambda: masks.window(-1), "left is -1 and right 0: no key is seen"),
+    (lambda: masks.longformer(-3), "reach is -3, wanted an integer of at least 0"),
+    (lambda: masks.global_tokens(-1), "count is -1"),
+    (lambda: masks.bigbird(64, 8, random=-1), "random is -1"),
+    (lambda: masks.strided(4, -1), "local is -1"),
 ):
     try:
         wrong()

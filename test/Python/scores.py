@@ -198,6 +198,10 @@ for wrong, words in (
     (lambda: scores.swin_bias(table(48, 3), 4), "wanted 49 for a window of 4 × 4"),
     (lambda: scores.shaw_keys(table(1, 2, 3), 1.0), "products has 3 dimensions"),
     (lambda: scores.alibi_slopes(0), "wanted 1 or more"),
+    # Tables that are transposed, or those of another model.
+    (lambda: saccade.attention(q, k, v, score=scores.relative_bias(table(5, HEADS))), "score has tables for 5 heads, q has 3"),
+    (lambda: saccade.attention(q, k, v, score=own >> scores.alibi(table(8))), "score has tables for 8 heads, q has 3"),
+    (lambda: scores.alibi(table(2)) >> scores.soft_cap([1.0] * 3), "one score is for 2 heads, the other for 3"),
 ):
     try:
         wrong()
