@@ -29,6 +29,7 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target,
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createDropCaptures());
   pm.addPass(createMergeTasks());
   pm.addNestedPass<func::FuncOp>(createReleaseTemporaries());
   pm.addPass(createVerifyBufferized());

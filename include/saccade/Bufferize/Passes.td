@@ -82,6 +82,14 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
                            "::saccade::attn::AttnDialect"];
 }
 
+def DropCaptures : Pass<"attn-drop-captures", "::mlir::ModuleOp"> {
+  let summary = "take from tasks what they have no use for";
+  let description = [{
+    Captures that a task does not read, such as a matrix of which it has the panels, are arguments of the task and operands
+    of its launches no longer: what a launch has to write down shrinks, and so does the code of programs with many.
+  }];
+}
+
 def MergeTasks : Pass<"attn-merge-tasks", "::mlir::ModuleOp"> {
   let summary = "make tasks that do the same one task";
   let description = [{

@@ -1,6 +1,7 @@
 //===- Launch.cpp - attn.launch in the LLVM dialect ---------------------------===//
 //
-// Captures travel in a struct on the launching thread's stack, which lives until all items are done.
+// Captures travel in a struct on the launching thread's stack, which lives until all items are done. Of a buffer that is
+// the pointer and what its type leaves open: a program of many launches is mostly the stores that fill these structs.
 //
 //===----------------------------------------------------------------------===//
 #include "Launch.h"
@@ -17,11 +18,82 @@ using namespace saccade;
 
 static std::string getRunnerName(StringRef task) { return (task + "_run").str(); }
 
-/// The struct that `types` travel in once they are converted.
+/// Takes a capture apart and puts it together again.
+namespace {
+class Capture {
+public:
+  Capture(const LLVMTypeConverter &converter, Type type)
+      : converter(converter), type(type), buffer(dyn_cast<MemRefType>(type)) {
+    if (buffer)
+      std::tie(strides, offset) = buffer.getStridesAndOffset();
+  }
+
+  /// The types of its parts.
+  SmallVector<Type> getTypes() const {
+    if (!buffer)
+      return {converter.convertType(type)};
+    SmallVector<Type> types = {LLVM::LLVMPointerType::get(&converter.getContext())};
+    types.append(ShapedType::isDynamic(offset) + llvm::count_if(buffer.getShape(), ShapedType::isDynamic) +
+                     llvm::count_if(strides, ShapedType::isDynamic),
+                 converter.getIndexType());
+    return types;
+  }
+
+  /// The parts of `value`, which is converted.
+  SmallVector<Value> takeApart(OpBuilder &builder, Location loc, Value value) const {
+    if (!buffer)
+      return {value};
+    MemRefDescriptor descriptor(value);
+    SmallVector<Value> parts = {descriptor.alignedPtr(builder, loc)};
+    if (ShapedType::isDynamic(offset))
+      parts.push_back(descriptor.offset(builder, loc));
+    for (auto [i, size] : llvm::enumerate(buffer.getShape()))
+      if (ShapedType::isDynamic(size))
+        parts.push_back(descriptor.size(builder, loc, i));
+    for (auto [i, stride] : llvm::enumerate(strides))
+      if (ShapedType::isDynamic(stride))
+        parts.push_back(descriptor.stride(builder, loc, i));
+    return parts;
+  }
+
+  /// The converted value of `parts`.
+  Value putTogether(OpBuilder &builder, Location loc, ArrayRef<Value> parts) const {
+    if (!buffer)
+      return parts.front();
+    auto descriptor = MemRefDescriptor::poison(builder, loc, converter.convertType(type));
+    // A task releases nothing, so where the memory begins does not matter.
+    descriptor.setAllocatedPtr(builder, loc, parts.front());
+    descriptor.setAlignedPtr(builder, loc, parts.front());
+    parts = parts.drop_front();
+    auto next = [&](int64_t known) -> Value {
+      if (!ShapedType::isDynamic(known))
+        return LLVM::ConstantOp::create(builder, loc, converter.getIndexType(), builder.getIndexAttr(known));
+      Value part = parts.front();
+      parts = parts.drop_front();
+      return part;
+    };
+    descriptor.setOffset(builder, loc, next(offset));
+    for (auto [i, size] : llvm::enumerate(buffer.getShape()))
+      descriptor.setSize(builder, loc, i, next(size));
+    for (auto [i, stride] : llvm::enumerate(strides))
+      descriptor.setStride(builder, loc, i, next(stride));
+    return descriptor;
+  }
+
+private:
+  const LLVMTypeConverter &converter;
+  Type type;
+  MemRefType buffer;
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+};
+} // namespace
+
+/// The struct that the parts of `types` travel in.
 static LLVM::LLVMStructType getContextType(const LLVMTypeConverter &converter, TypeRange types) {
   SmallVector<Type> fields;
   for (Type type : types)
-    fields.push_back(converter.convertType(type));
+    llvm::append_range(fields, Capture(converter, type).getTypes());
   return LLVM::LLVMStructType::getLiteral(&converter.getContext(), fields);
 }
 
@@ -50,13 +122,17 @@ static void createTaskRunner(attn::LaunchOp launch, const LLVMTypeConverter &con
 
   SmallVector<Value> operands;
   LLVM::LLVMStructType contextType = getContextType(converter, launch.getCaptures().getTypes());
-  for (auto [i, type] : llvm::enumerate(launch.getCaptures().getTypes())) {
-    Value field = getField(builder, loc, contextType, entry->getArgument(0), i);
-    Value value = LLVM::LoadOp::create(builder, loc, contextType.getBody()[i], field);
-    operands.push_back(castFromConverted(builder, loc, type, value));
+  int32_t i = 0;
+  for (Type type : launch.getCaptures().getTypes()) {
+    Capture capture(converter, type);
+    SmallVector<Value> parts;
+    for (Type part : capture.getTypes())
+      parts.push_back(LLVM::LoadOp::create(builder, loc, part,
+                                           getField(builder, loc, contextType, entry->getArgument(0), i++)));
+    operands.push_back(castFromConverted(builder, loc, type, capture.putTogether(builder, loc, parts)));
   }
-  for (unsigned i : {1, 2})
-    operands.push_back(castFromConverted(builder, loc, builder.getIndexType(), entry->getArgument(i)));
+  for (unsigned bound : {1, 2})
+    operands.push_back(castFromConverted(builder, loc, builder.getIndexType(), entry->getArgument(bound)));
 
   auto scratchType = cast<MemRefType>(task.getArgumentTypes().back());
   auto constant = [&](int64_t value) -> Value {
@@ -101,8 +177,10 @@ struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
     Type pointer = getPtrType(), i64 = rewriter.getI64Type();
     LLVM::LLVMStructType contextType = getContextType(*getTypeConverter(), op.getCaptures().getTypes());
     Value context = createContext(op, contextType, rewriter);
-    for (auto [i, capture] : llvm::enumerate(adaptor.getCaptures()))
-      LLVM::StoreOp::create(rewriter, loc, capture, getField(rewriter, loc, contextType, context, i));
+    int32_t i = 0;
+    for (auto [type, capture] : llvm::zip_equal(op.getCaptures().getTypes(), adaptor.getCaptures()))
+      for (Value part : Capture(*getTypeConverter(), type).takeApart(rewriter, loc, capture))
+        LLVM::StoreOp::create(rewriter, loc, part, getField(rewriter, loc, contextType, context, i++));
     Value runner = LLVM::AddressOfOp::create(rewriter, loc, pointer, getRunnerName(op.getTask()));
     Value bytes = LLVM::ConstantOp::create(rewriter, loc, i64, rewriter.getI64IntegerAttr(op.getScratchBytes()));
     callRuntime(rewriter, op, "saccade_parallel_for", {runner, context, adaptor.getCount(), bytes},
