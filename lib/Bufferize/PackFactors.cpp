@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -38,7 +39,8 @@ namespace {
 /// One product in a task.
 class Packing {
 public:
-  Packing(IRRewriter &b, linalg::LinalgOp op, const CPUTarget &target) : b(b), op(op), target(target) {}
+  Packing(IRRewriter &b, linalg::LinalgOp op, const CPUTarget &target, bool prepare)
+      : b(b), op(op), target(target), prepare(prepare) {}
 
   /// Packs the right side of the product where that is possible and may pay.
   void run() {
@@ -66,6 +68,7 @@ private:
   bool readFactors();
   bool readRight();
   bool isWrittenInTasks();
+  bool isPrepared();
   bool readTasks();
   bool readConditions();
   bool requireUnitStride(Value memref);
@@ -97,6 +100,7 @@ private:
   IRRewriter &b;
   linalg::LinalgOp op;
   const CPUTarget &target;
+  const bool prepare;
   scf::ForallOp loop;
   OpOperand *left = nullptr, *right = nullptr;
   unsigned n = 0, k = 0;
@@ -213,8 +217,16 @@ bool Packing::isWrittenInTasks() {
       .wasInterrupted();
 }
 
-/// Whether anything but the columns is cut at all.
-bool Packing::readTasks() { return loop.getRank() > (columnLoop ? 1u : 0u); }
+/// Whether the panels are made once for all calls.
+bool Packing::isPrepared() {
+  auto argument = dyn_cast<BlockArgument>(baseOf(source));
+  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
+  return prepare && function && function.getArgAttr(argument.getArgNumber(), "attn.constant") &&
+         getConstantIntValue(columns) && getConstantIntValue(depth);
+}
+
+/// Whether anything but the columns is cut at all, or need not be.
+bool Packing::readTasks() { return isPrepared() || loop.getRank() > (columnLoop ? 1u : 0u); }
 
 bool Packing::require(OpFoldResult x, arith::CmpIPredicate predicate, int64_t limit) {
   if (std::optional<int64_t> known = getConstantIntValue(x))
@@ -250,7 +262,7 @@ bool Packing::readConditions() {
     if (columnLoop != i)
       tasks = apply(lower * (upper - by).ceilDiv(getAffineSymbolExpr(3, b.getContext())),
                     {tasks, loop.getMixedUpperBound()[i], loop.getMixedLowerBound()[i], loop.getMixedStep()[i]});
-  if (!require(tasks, arith::CmpIPredicate::sge, minTasks) || !requireUnitStride(left->get()) ||
+  if (!(isPrepared() || require(tasks, arith::CmpIPredicate::sge, minTasks)) || !requireUnitStride(left->get()) ||
       !requireUnitStride(op.getDpsInits()[0]))
     return false;
   return step == 1 ||
@@ -433,7 +445,7 @@ struct PackFactors : saccade::impl::PackFactorsBase<PackFactors> {
         products.push_back(op);
     });
     for (linalg::LinalgOp op : products)
-      Packing(rewriter, op, *cpu).run();
+      Packing(rewriter, op, *cpu, prepare).run();
   }
 };
 

@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forKernels) {
+void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forKernels, bool prepare) {
   // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
@@ -25,12 +25,14 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target,
   if (forKernels)
     pm.addNestedPass<func::FuncOp>(createTileHostOps());
   else
-    pm.addPass(createPackFactors({target.name.str()}));
+    pm.addPass(createPackFactors({target.name.str(), prepare}));
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createDropCaptures());
   pm.addPass(createMergeTasks());
+  if (prepare && !forKernels)
+    pm.addPass(createPrepareConstants());
   pm.addNestedPass<func::FuncOp>(createReleaseTemporaries());
   pm.addPass(createVerifyBufferized());
 }

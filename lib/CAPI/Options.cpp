@@ -58,6 +58,8 @@ static const OptionRow rows[] = {
      setFlag<&CompileOptions::lint>},
     {"remarks", "true: say why a softmax did not become attention; false by default",
      setFlag<&CompileOptions::remarks>},
+    {"prepare", "true: what F computes of constant arguments alone is F__prepare's, whose results F takes; false by default",
+     setFlag<&CompileOptions::prepare>},
     {"verify", "false: do not check the program after every pass; true by default",
      setFlag<&CompileOptions::verifyEach>},
     {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},

@@ -27,7 +27,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Every part goes with its length, so that no two lists of parts make one key.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // Names all options: a new one does not compile until somebody thinks of it here.
-  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, verifyEach] = options;
+  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, prepare, verifyEach] = options;
   add(target->name);
   add(device ? device->name : "");
   add(stopAfter);
@@ -37,7 +37,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   }
   os << ';';
   add(dumpStages);
-  os << lint << remarks << verifyEach;
+  os << lint << remarks << prepare << verifyEach;
   add(name);
   add(source);
   return key;

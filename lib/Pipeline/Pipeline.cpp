@@ -52,7 +52,7 @@ const Stage stages[] = {
     // Tasks pass memory, results are the caller's.
     {"bufferize",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildBufferizePipeline(pm, *options.target, /*forKernels=*/options.device != nullptr);
+       buildBufferizePipeline(pm, *options.target, /*forKernels=*/options.device != nullptr, options.prepare);
      }},
     // Tiles become register-blocked vector code, or tasks become kernels; then the LLVM dialect.
     {"codegen",

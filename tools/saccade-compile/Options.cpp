@@ -77,6 +77,10 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              "dynamic, and integer arguments by their names; may be given several times",
              [&](llvm::StringRef text) { return parseSizes(text, options); });
   line.flag("lint", "Warn about likely mistakes: a wrong scale, mask or alignment", options.compile.lint);
+  line.flag("prepare",
+            "Make what a function F computes of its constant arguments alone, such as packed weights, a function "
+            "F__prepare, whose results F takes instead; on a CPU",
+            options.compile.prepare);
   line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
@@ -93,6 +97,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
     if (ExitCode code = chooseTarget(tool, options.target, options.compile))
       return code;
   bool hasKernels = !options.architectures.empty();
+  if (hasKernels && options.compile.prepare)
+    return line.usageError("--prepare does not go with --target=" + options.target);
   auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
   std::string stages = llvm::join(stageNames(), ", ");
   if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))

@@ -29,6 +29,8 @@ struct CompileOptions {
   bool lint = false;
   /// Whether each softmax that did not become attention says why, in a remark.
   bool remarks = false;
+  /// Whether what an entry computes of constant arguments alone becomes an entry of its own, on a CPU.
+  bool prepare = false;
   /// Whether the IR is verified after every pass.
   bool verifyEach = true;
 };

@@ -1,0 +1,171 @@
+//===- ConstantWork.cpp - What an entry computes of constants alone -----------===//
+//
+// Begins with the assumption that every buffer of static size is filled from constants, and takes away those for which
+// that does not hold until nothing changes.
+//
+//===----------------------------------------------------------------------===//
+#include "ConstantWork.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+using namespace mlir;
+using namespace saccade;
+
+namespace {
+
+struct Access {
+  Operation *op;
+  bool isWrite;
+};
+
+class Finder {
+public:
+  explicit Finder(func::FuncOp entry) : entry(entry), symbols(entry->getParentOfType<ModuleOp>()) {}
+
+  ConstantWork find();
+
+private:
+  bool isConstant(Value value);
+  bool isConstantWork(Operation *op) {
+    return llvm::all_of(getUsedValues(op), [&](Value each) { return isConstant(each); });
+  }
+  bool readsConstants(Operation *writer, Value buffer);
+  bool collect(Value memory, SmallVectorImpl<Access> &accesses);
+  bool mayWrite(Value memory);
+  bool isFilledFromConstants(memref::AllocOp buffer);
+
+  func::FuncOp entry;
+  SymbolTable symbols;
+  llvm::SetVector<Operation *> buffers;
+  llvm::DenseMap<Value, bool> written; ///< of the arguments of tasks
+};
+
+} // namespace
+
+/// What `memory` is a view of.
+static Value baseOf(Value memory) {
+  while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
+    memory = view.getViewSource();
+  return memory;
+}
+
+/// Whether `value` is the same in all calls; of a buffer, whether its elements are once the work is done.
+bool Finder::isConstant(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return argument.getOwner() == &entry.front() && entry.getArgAttr(argument.getArgNumber(), "attn.constant");
+  Operation *op = value.getDefiningOp();
+  if (isa<memref::AllocOp>(op))
+    return buffers.contains(op);
+  return op->getNumRegions() == 0 && isPure(op) && isConstantWork(op);
+}
+
+/// Finds who reads and writes `memory`, itself or by views; false where somebody may do what is not known here.
+bool Finder::collect(Value memory, SmallVectorImpl<Access> &accesses) {
+  for (OpOperand &use : memory.getUses()) {
+    Operation *user = use.getOwner();
+    if (auto launch = dyn_cast<attn::LaunchOp>(user)) {
+      auto task = symbols.lookup<func::FuncOp>(launch.getTask());
+      accesses.push_back({user, mayWrite(task.getArgument(use.getOperandNumber()))});
+      continue;
+    }
+    if (user->getNumRegions() == 0 && isPure(user)) {
+      for (Value result : user->getResults())
+        if (isa<BaseMemRefType>(result.getType()) && !collect(result, accesses))
+          return false;
+      continue;
+    }
+    auto interface = dyn_cast<MemoryEffectOpInterface>(user);
+    if (!interface || user->getNumResults() != 0)
+      return false;
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    interface.getEffects(effects);
+    bool isWrite = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
+      return !isa<MemoryEffects::Read>(effect.getEffect()) && (!effect.getValue() || effect.getValue() == use.get());
+    });
+    accesses.push_back({user, isWrite});
+  }
+  return true;
+}
+
+/// Whether a task writes to what it captures as the argument `memory`.
+bool Finder::mayWrite(Value memory) {
+  auto known = written.find(memory);
+  if (known != written.end())
+    return known->second;
+  SmallVector<Access> accesses;
+  bool isWritten =
+      !collect(memory, accesses) || llvm::any_of(accesses, [](const Access &access) { return access.isWrite; });
+  return written[memory] = isWritten;
+}
+
+/// Whether a writer of `buffer` takes more than numbers: a table of zeros is made as fast as it is passed.
+bool Finder::readsConstants(Operation *writer, Value buffer) {
+  return llvm::any_of(writer->getOperands(),
+                      [&](Value operand) { return isa<MemRefType>(operand.getType()) && baseOf(operand) != buffer; });
+}
+
+/// Whether that can be said of a buffer if it holds for all others.
+bool Finder::isFilledFromConstants(memref::AllocOp buffer) {
+  Block *block = buffer->getBlock();
+  SmallVector<Access> accesses;
+  if (!collect(buffer, accesses))
+    return false;
+  Operation *last = nullptr;
+  bool reads = false;
+  for (const Access &access : accesses) {
+    if (!access.isWrite)
+      continue;
+    // Beside the buffer a writer runs whenever that is there.
+    if (access.op->getBlock() != block || !isConstantWork(access.op))
+      return false;
+    reads |= readsConstants(access.op, buffer);
+    last = !last || last->isBeforeInBlock(access.op) ? access.op : last;
+  }
+  // What is no part of the work runs behind all of it.
+  return reads && llvm::all_of(accesses, [&](const Access &access) {
+           return access.isWrite || isConstantWork(access.op) ||
+                  last->isBeforeInBlock(block->findAncestorOpInBlock(*access.op));
+         });
+}
+
+ConstantWork Finder::find() {
+  entry.walk([&](memref::AllocOp alloc) {
+    if (alloc.getType().hasStaticShape() && alloc.getType().getLayout().isIdentity() &&
+        !alloc->getParentOfType<LoopLikeOpInterface>())
+      buffers.insert(alloc);
+  });
+  while (buffers.remove_if([&](Operation *op) { return !isFilledFromConstants(cast<memref::AllocOp>(op)); })) {
+  }
+  ConstantWork work;
+  llvm::SmallPtrSet<Operation *, 8> ops;
+  for (Operation *op : buffers) {
+    auto buffer = cast<memref::AllocOp>(op);
+    work.buffers.push_back(buffer);
+    SmallVector<Access> accesses;
+    collect(buffer, accesses);
+    for (const Access &access : accesses)
+      if (access.isWrite)
+        ops.insert(access.op);
+  }
+  entry.walk([&](Operation *op) {
+    if (ops.contains(op))
+      work.ops.push_back(op);
+  });
+  for (memref::AllocOp buffer : work.buffers) {
+    SmallVector<Access> accesses;
+    collect(buffer, accesses);
+    if (llvm::any_of(accesses, [&](const Access &access) { return !ops.contains(access.op); }))
+      work.results.push_back(buffer);
+  }
+  return work;
+}
+
+SmallVector<Value> saccade::getUsedValues(Operation *op) {
+  llvm::SetVector<Value> values(op->operand_begin(), op->operand_end());
+  getUsedValuesDefinedAbove(op->getRegions(), values);
+  return values.takeVector();
+}
+
+ConstantWork saccade::findConstantWork(func::FuncOp entry) { return Finder(entry).find(); }

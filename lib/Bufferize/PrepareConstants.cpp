@@ -1,0 +1,310 @@
+//===- PrepareConstants.cpp - What depends on constants alone is computed once --===//
+//
+// Moves the work on weights out of an entry into a function that is called once, when they are known. It stands where
+// all work has become launches: whatever was decided to be computed of weights, packed panels included, is one of them.
+//
+//===----------------------------------------------------------------------===//
+#include "ConstantWork.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/IRMapping.h"
+#include "saccade/Bufferize/Bufferize.h"
+#include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Format.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_PREPARECONSTANTS
+#include "saccade/Bufferize/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+namespace {
+
+/// Splits one entry.
+class Preparation {
+public:
+  Preparation(func::FuncOp entry, func::FuncOp shapes, ConstantWork work)
+      : entry(entry), shapes(shapes), work(std::move(work)), b(entry.getContext()), loc(entry.getLoc()) {
+    auto signature = entry->getAttrOfType<DictionaryAttr>("attn.entry");
+    name = signature.getAs<StringAttr>("name").getValue();
+    llvm::append_range(names, signature.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>());
+    type = cast<FunctionType>(signature.getAs<TypeAttr>("type").getValue());
+  }
+
+  void run() {
+    findArguments();
+    nameResults();
+    createFunction();
+    createShapeFunction();
+    takePrepared();
+    dropArguments();
+  }
+
+private:
+  void findArguments();
+  void nameResults();
+  void createFunction();
+  void createShapeFunction();
+  void takePrepared();
+  void requireCompact(BlockArgument argument, StringRef called);
+  void dropArguments();
+
+  static MemRefType withAnyStrides(MemRefType type) {
+    SmallVector<int64_t> strides(type.getRank(), ShapedType::kDynamic);
+    return MemRefType::get(type.getShape(), type.getElementType(),
+                           StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides));
+  }
+  static Type asTensor(MemRefType type) { return RankedTensorType::get(type.getShape(), type.getElementType()); }
+  void sign(func::FuncOp function, StringRef called, ArrayRef<std::string> values, FunctionType asTensors) {
+    SmallVector<StringRef> views(values.begin(), values.end());
+    function->setAttr("attn.entry", b.getDictionaryAttr({b.getNamedAttr("name", b.getStringAttr(called)),
+                                                         b.getNamedAttr("names", b.getStrArrayAttr(views)),
+                                                         b.getNamedAttr("type", TypeAttr::get(asTensors))}));
+    function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), b.getUnitAttr());
+  }
+
+  func::FuncOp entry, shapes;
+  ConstantWork work;
+  OpBuilder b;
+  Location loc;
+
+  StringRef name;                  ///< of the entry, as users call it
+  SmallVector<std::string> names;  ///< of its values
+  FunctionType type;               ///< of the entry, on tensors
+  SmallVector<unsigned> arguments; ///< numbers of those that the work reads
+  SmallVector<std::string> resultNames;
+  func::FuncOp function; ///< that prepares
+};
+
+} // namespace
+
+/// Adds the numbers of the entry's arguments that `op` depends on.
+static void addArguments(Operation *op, llvm::SetVector<unsigned> &into) {
+  for (Value value : getUsedValues(op)) {
+    if (auto argument = dyn_cast<BlockArgument>(value))
+      into.insert(argument.getArgNumber());
+    else
+      addArguments(value.getDefiningOp(), into);
+  }
+}
+
+void Preparation::findArguments() {
+  llvm::SetVector<unsigned> found;
+  for (Operation *op : work.ops)
+    addArguments(op, found);
+  arguments = found.takeVector();
+  llvm::sort(arguments);
+}
+
+/// Each is called after the first argument that it is made of.
+void Preparation::nameResults() {
+  llvm::StringSet<> taken;
+  for (const std::string &each : names)
+    taken.insert(each);
+  for (memref::AllocOp result : work.results) {
+    llvm::SetVector<unsigned> from;
+    for (Operation *op : work.ops)
+      if (llvm::is_contained(op->getOperands(), result.getResult()))
+        addArguments(op, from);
+    std::string plain = (from.empty() ? "weights" : names[from.front()]) + "_prepared", free = plain;
+    for (unsigned i = 1; !taken.insert(free).second; ++i)
+      free = plain + "_" + std::to_string(i);
+    resultNames.push_back(free);
+  }
+}
+
+/// Copies `value` and what it is made of into the function that `mapping` leads to.
+static Value copyInto(OpBuilder &b, Value value, IRMapping &mapping) {
+  if (Value known = mapping.lookupOrNull(value))
+    return known;
+  auto result = cast<OpResult>(value);
+  for (Value operand : result.getOwner()->getOperands())
+    copyInto(b, operand, mapping);
+  return b.clone(*result.getOwner(), mapping)->getResult(result.getResultNumber());
+}
+
+void Preparation::createFunction() {
+  SmallVector<Type> types, inputs, results;
+  SmallVector<std::string> values;
+  for (unsigned i : arguments) {
+    types.push_back(entry.getArgumentTypes()[i]);
+    inputs.push_back(type.getInput(i));
+    values.push_back(names[i]);
+  }
+  double bytes = 0;
+  for (memref::AllocOp result : work.results) {
+    types.push_back(withAnyStrides(result.getType()));
+    results.push_back(asTensor(result.getType()));
+    bytes += double(result.getType().getNumElements()) * ((result.getType().getElementTypeBitWidth() + 7) / 8);
+  }
+  llvm::append_range(values, resultNames);
+
+  b.setInsertionPoint(entry);
+  std::string called = (name + prepareSuffix).str();
+  function = func::FuncOp::create(b, loc, called + ".body", b.getFunctionType(types, {}));
+  sign(function, called, values, b.getFunctionType(inputs, results));
+  std::string text;
+  llvm::raw_string_ostream(text) << work.results.size() << (work.results.size() == 1 ? " tensor" : " tensors") << ", "
+                                 << llvm::format("%.1f", bytes / (1 << 20)) << " MiB";
+  function->setAttr(preparesAttr, b.getStringAttr(text));
+
+  Block *block = function.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  IRMapping mapping;
+  for (auto [i, argument] : llvm::enumerate(arguments)) {
+    function.setArgAttr(i, "attn.constant", b.getUnitAttr());
+    mapping.map(entry.getArgument(argument), block->getArgument(i));
+  }
+  for (Operation *op : work.ops) {
+    for (Value value : getUsedValues(op))
+      copyInto(b, value, mapping);
+    b.clone(*op, mapping);
+  }
+  // The caller's memory may have any strides; that of the work has those that kernels know.
+  for (auto [i, result] : llvm::enumerate(work.results))
+    linalg::CopyOp::create(b, loc, mapping.lookup(result.getResult()), block->getArgument(arguments.size() + i));
+  func::ReturnOp::create(b, loc);
+}
+
+void Preparation::createShapeFunction() {
+  b.setInsertionPointAfter(function);
+  auto known = func::FuncOp::create(b, loc, (name + prepareSuffix + ".shapes").str(), b.getFunctionType({}, {}));
+  known->setAttr("attn.shapes_of", b.getStringAttr((name + prepareSuffix).str()));
+  known->setAttr("attn.messages", b.getArrayAttr({}));
+  known->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), b.getUnitAttr());
+  SmallVector<int64_t> numbers(3, 0); // no message, found, wanted
+  for (memref::AllocOp result : work.results)
+    llvm::append_range(numbers, result.getType().getShape());
+  known.setType(b.getFunctionType(function.getArgumentTypes().take_front(arguments.size()),
+                                  SmallVector<Type>(numbers.size(), b.getIndexType())));
+  b.setInsertionPointToEnd(known.addEntryBlock());
+  SmallVector<Value> values;
+  for (int64_t number : numbers)
+    values.push_back(arith::ConstantIndexOp::create(b, loc, number));
+  func::ReturnOp::create(b, loc, values);
+}
+
+/// Adds a check to the shape function that `argument` lies in memory as it was prepared.
+void Preparation::requireCompact(BlockArgument argument, StringRef called) {
+  auto returned = cast<func::ReturnOp>(shapes.front().getTerminator());
+  b.setInsertionPoint(returned);
+  auto compact = MemRefType::get(cast<MemRefType>(argument.getType()).getShape(), b.getI8Type());
+  SmallVector<int64_t> strides = compact.getStridesAndOffset().first;
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, argument);
+  auto texts = shapes->getAttrOfType<ArrayAttr>("attn.messages");
+  SmallVector<Attribute> messages(texts.begin(), texts.end());
+  auto constant = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
+  for (auto [i, extent] : llvm::enumerate(compact.getShape())) {
+    if (extent == 1)
+      continue;
+    std::string text = ("argument '" + called + "' does not lie as " + name + prepareSuffix +
+                        " leaves it: stride of dimension " + Twine(i))
+                           .str();
+    messages.push_back(b.getStringAttr(StringRef(text.c_str(), text.size() + 1)));
+    Value found = metadata.getStrides()[i], wanted = constant(strides[i]);
+    Value isBad = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, found, wanted);
+    Value isFirst = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, returned.getOperand(0), constant(0));
+    Value applies = arith::AndIOp::create(b, loc, isBad, isFirst);
+    Value told[] = {constant(messages.size()), found, wanted};
+    for (auto [place, value] : llvm::enumerate(told))
+      returned.setOperand(place, arith::SelectOp::create(b, loc, applies, value, returned.getOperand(place)));
+  }
+  shapes->setAttr("attn.messages", b.getArrayAttr(messages));
+}
+
+/// Erases what computed something of `value` that nobody uses.
+static void eraseDeadUsers(Value value) {
+  llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
+  for (size_t i = 0; i < users.size(); ++i)
+    users.insert(users[i]->user_begin(), users[i]->user_end());
+  auto eraseDead = [](Operation *user) {
+    bool isDead = isOpTriviallyDead(user);
+    if (isDead)
+      user->erase();
+    return isDead;
+  };
+  while (users.remove_if(eraseDead)) {
+  }
+}
+
+/// What was prepared becomes the last inputs of the entry, and the work goes away.
+void Preparation::takePrepared() {
+  for (Operation *op : work.ops)
+    op->erase();
+  SmallVector<Type> inputs(type.getInputs());
+  for (auto [result, called] : llvm::zip_equal(work.results, resultNames)) {
+    unsigned position = inputs.size();
+    MemRefType taken = withAnyStrides(result.getType());
+    for (func::FuncOp each : {entry, shapes}) {
+      LogicalResult inserted = each.insertArgument(position, taken, {}, loc);
+      assert(succeeded(inserted) && "entries are plain functions");
+      (void)inserted;
+    }
+    names.insert(names.begin() + position, called);
+    inputs.push_back(asTensor(result.getType()));
+    requireCompact(shapes.getArgument(position), called);
+    b.setInsertionPointToStart(&entry.front());
+    result.replaceAllUsesWith(
+        memref::CastOp::create(b, loc, result.getType(), entry.getArgument(position)).getResult());
+  }
+  type = b.getFunctionType(inputs, type.getResults());
+  for (memref::AllocOp buffer : llvm::reverse(work.buffers)) {
+    eraseDeadUsers(buffer);
+    buffer.erase();
+  }
+}
+
+/// Weights that only the work read are no inputs of the entry any more.
+void Preparation::dropArguments() {
+  BitVector dropped(entry.getNumArguments());
+  for (unsigned i : arguments) {
+    for (func::FuncOp each : {entry, shapes})
+      eraseDeadUsers(each.getArgument(i));
+    if (entry.getArgument(i).use_empty() && shapes.getArgument(i).use_empty())
+      dropped.set(i);
+  }
+  SmallVector<Type> inputs;
+  SmallVector<std::string> kept;
+  for (auto [i, each] : llvm::enumerate(type.getInputs()))
+    if (!dropped[i])
+      inputs.push_back(each);
+  for (auto [i, each] : llvm::enumerate(names))
+    if (!dropped[i])
+      kept.push_back(each);
+  LogicalResult erased = entry.eraseArguments(dropped);
+  dropped.resize(shapes.getNumArguments());
+  bool both = succeeded(erased) && succeeded(shapes.eraseArguments(dropped));
+  assert(both && "entries are plain functions");
+  (void)both;
+  sign(entry, name, kept, b.getFunctionType(inputs, type.getResults()));
+}
+
+namespace {
+
+struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> {
+  void runOnOperation() override {
+    SymbolTable symbols(getOperation());
+    for (auto entry : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
+      auto signature = entry->getAttrOfType<DictionaryAttr>("attn.entry");
+      if (!signature || entry.isExternal())
+        continue;
+      ConstantWork work = findConstantWork(entry);
+      if (work.results.empty())
+        continue;
+      StringRef name = signature.getAs<StringAttr>("name").getValue();
+      if (symbols.lookup((name + prepareSuffix + ".body").str())) {
+        entry.emitError() << "the weights of '" << name << "' are prepared by a function '" << name << prepareSuffix
+                          << "', which the program has already; give that another name";
+        return signalPassFailure();
+      }
+      Preparation(entry, symbols.lookup<func::FuncOp>((name + ".shapes").str()), work).run();
+    }
+  }
+};
+
+} // namespace
