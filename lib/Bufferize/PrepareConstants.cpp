@@ -11,6 +11,7 @@
 #include "mlir/IR/IRMapping.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Format.h"
@@ -289,6 +290,7 @@ namespace {
 struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
+    bool isChanged = false;
     for (auto entry : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       auto signature = entry->getAttrOfType<DictionaryAttr>("attn.entry");
       if (!signature || entry.isExternal())
@@ -302,8 +304,11 @@ struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> 
                           << "', which the program has already; give that another name";
         return signalPassFailure();
       }
+      isChanged = true;
       Preparation(entry, symbols.lookup<func::FuncOp>((name + ".shapes").str()), work).run();
     }
+    if (isChanged)
+      attn::keepSignatures(getOperation());
   }
 };
 

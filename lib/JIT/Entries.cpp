@@ -3,8 +3,7 @@
 // Read from the whole-tensor module, where the types still are those the user wrote.
 //
 //===----------------------------------------------------------------------===//
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "saccade/Dialect/Attn/Analysis/NameValues.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/JIT/Executable.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -56,18 +55,15 @@ static std::optional<ValueType> getValueType(Type type) {
 
 llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
   std::vector<Entry> entries;
-  for (auto function : module.getOps<func::FuncOp>()) {
-    if (!function.isPublic() || function.isExternal())
-      continue;
-    Entry entry{function.getName().str(), {}, {}};
-    llvm::SmallVector<std::string> names = attn::nameValues(function);
-    auto name = names.begin();
+  for (const attn::Signature &signature : attn::getSignatures(module)) {
+    Entry entry{signature.name, {}, {}};
+    auto name = signature.values.begin();
     auto convert = [&](llvm::ArrayRef<Type> types, llvm::StringRef role, std::vector<ValueType> &into) {
       for (Type type : types) {
         std::optional<ValueType> converted = getValueType(type);
         bool isResult = role == "result";
         if (!converted || (isResult && !converted->isTensor)) {
-          function.emitError() << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
+          emitError(signature.loc) << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
                                << "; wanted a ranked tensor" << (isResult ? "" : " or scalar")
                                << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
           return false;
@@ -77,8 +73,8 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
       }
       return true;
     };
-    if (!convert(function.getArgumentTypes(), "argument", entry.arguments) ||
-        !convert(function.getResultTypes(), "result", entry.results))
+    if (!convert(signature.type.getInputs(), "argument", entry.arguments) ||
+        !convert(signature.type.getResults(), "result", entry.results))
       return llvm::createStringError("entry '" + entry.name + "' cannot be called from outside");
     entries.push_back(std::move(entry));
   }

@@ -170,6 +170,12 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   state->entries = std::move(*entries);
   if (failed(runPipeline(module, options)))
     return llvm::createStringError("the program was refused");
+  if (options.prepare) {
+    entries = getEntries(module);
+    if (!entries)
+      return entries.takeError();
+    state->entries = std::move(*entries);
+  }
   state->times.pipeline = watch.lap();
 
   if (options.device) {

@@ -7,6 +7,7 @@
 #include "saccade/Pipeline/Explain.h"
 #include "GivenSizes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
@@ -324,6 +325,12 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
 
 void Explanation::addKernels(ModuleOp compiled) {
   compiled.walk([&](Operation *op) {
+    if (auto amount = op->getAttrOfType<StringAttr>(preparesAttr))
+      if (auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
+          name && !name.getValue().starts_with("_mlir_ciface_"))
+        otherKernels.push_back(("weights are prepared once by '" + name.getValue().rsplit('.').first + "': " +
+                                amount.getValue())
+                                   .str());
     auto family = op->getAttrOfType<StringAttr>(familyAttr);
     auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
     if (!family || !name)

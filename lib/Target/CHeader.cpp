@@ -1,11 +1,10 @@
 //===- CHeader.cpp - A program's entries as a C header ------------------------===//
 //
-// Read from the whole-tensor program, where types and names still are those that the user wrote.
+// Read from signatures, whose types and names are those that the user wrote.
 //
 //===----------------------------------------------------------------------===//
 #include "Embedded/Embedded.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "saccade/Dialect/Attn/Analysis/NameValues.h"
+#include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Target/SharedLibrary.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -36,6 +35,12 @@ static constexpr llvm::StringLiteral rules = R"(
  * The library needs no set-up and may be renamed. Python calls the same functions through TVM-FFI:
  *   tvm_ffi.load_module("LIBRARY.so").F(inputs..., results...)
  */
+)";
+
+/// Where weights are prepared.
+static constexpr llvm::StringLiteral prepared = R"(
+/* F__prepare computes once what F would compute of its constant arguments in every call. Call it when the weights are
+ * known, with compact memory for its results, and give F these as its last inputs, by their names, as often as you like. */
 )";
 
 static constexpr llvm::StringLiteral stream = R"(
@@ -101,19 +106,17 @@ namespace {
 /// Writes the prototypes of one function.
 class Prototypes {
 public:
-  Prototypes(func::FuncOp function, llvm::raw_ostream &os)
-      : function(function), os(os), values(attn::nameValues(function)), parameters(nameParameters(values)) {}
+  Prototypes(const attn::Signature &function, llvm::raw_ostream &os)
+      : function(function), os(os), parameters(nameParameters(function.values)) {}
 
   void print() {
-    unsigned inputs = function.getNumArguments();
-    os << "\n/* " << function.getName() << "\n";
-    for (auto [i, name] : llvm::enumerate(parameters)) {
-      Type type = i < inputs ? function.getArgumentTypes()[i] : function.getResultTypes()[i - inputs];
+    unsigned inputs = function.type.getNumInputs();
+    os << "\n/* " << function.name << "\n";
+    for (auto [i, name] : llvm::enumerate(parameters))
       os << " *   " << llvm::left_justify(name, width()) << "  " << (i < inputs ? "input   " : "result  ")
-         << typeText(type) << "\n";
-    }
+         << typeText(function.valueType(i)) << "\n";
     int64_t extents = 0;
-    for (Type result : function.getResultTypes())
+    for (Type result : function.type.getResults())
       if (auto tensor = dyn_cast<RankedTensorType>(result))
         extents += tensor.getRank();
     os << " */\n";
@@ -132,16 +135,16 @@ private:
 
   void printPrototype(StringRef suffix, bool withResults, const std::string &last) {
     SmallVector<std::string> list;
-    for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    for (auto [i, type] : llvm::enumerate(function.type.getInputs())) {
       StringRef c = isa<ShapedType>(type) ? "const DLTensor *" : isa<FloatType>(type) ? "double " : "int64_t ";
       list.push_back(c.str() + parameters[i]);
     }
     if (withResults)
-      for (unsigned i = function.getNumArguments(); i < parameters.size(); ++i)
+      for (size_t i = function.type.getNumInputs(); i < parameters.size(); ++i)
         list.push_back("DLTensor *" + parameters[i]);
     if (!last.empty())
       list.push_back(last);
-    std::string line = ("const char *saccade_" + function.getName() + suffix + "(").str();
+    std::string line = ("const char *saccade_" + function.name + suffix + "(").str();
     size_t indent = line.size();
     for (auto [i, parameter] : llvm::enumerate(list)) {
       if (line.size() + parameter.size() + 2 > 120 && i > 0) {
@@ -153,9 +156,9 @@ private:
     os << line << (list.empty() ? "void);\n" : ");\n");
   }
 
-  func::FuncOp function;
+  const attn::Signature &function;
   llvm::raw_ostream &os;
-  SmallVector<std::string> values, parameters;
+  SmallVector<std::string> parameters;
 };
 
 } // namespace
@@ -174,17 +177,14 @@ static std::string includeGuard(StringRef fileName) {
 
 std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, StringRef fileName, bool hasKernels) {
   LibraryInterface result;
-  SmallVector<func::FuncOp> functions;
-  for (auto function : program.getOps<func::FuncOp>()) {
-    if (!function.isPublic() || function.isExternal())
-      continue;
-    if (!fitsIdentifier(function.getName())) {
-      function.emitError() << "the name of entry '" << function.getName()
-                           << "' cannot be part of a C function's name; wanted letters, digits and '_' only";
+  SmallVector<attn::Signature> functions = attn::getSignatures(program);
+  for (const attn::Signature &function : functions) {
+    if (!fitsIdentifier(function.name)) {
+      emitError(function.loc) << "the name of entry '" << function.name
+                              << "' cannot be part of a C function's name; wanted letters, digits and '_' only";
       return std::nullopt;
     }
-    functions.push_back(function);
-    result.entries.push_back(function.getName().str());
+    result.entries.push_back(function.name);
   }
   if (functions.empty()) {
     program.emitError("the program has no public function, so nothing of a shared library could be called");
@@ -196,8 +196,10 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
   os << "/* " << fileName << ": how to call a shared library compiled by Saccade. Generated; changes will be lost.\n *"
      << rules << "#ifndef " << guard << "\n#define " << guard << "\n\n"
      << embedded::dlTensorHeader() << "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
-  for (func::FuncOp function : functions)
+  for (const attn::Signature &function : functions)
     Prototypes(function, os).print();
+  if (llvm::any_of(functions, [](const attn::Signature &each) { return StringRef(each.name).ends_with("__prepare"); }))
+    os << prepared;
   os << (hasKernels ? stream : threads);
   os << "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return result;

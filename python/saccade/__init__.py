@@ -6,6 +6,7 @@ Importing this imports neither torch nor NumPy, and loads no library.
 from saccade import builders, masks, scores
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
 from saccade.attention import attention
+from saccade.binding import BoundFunction
 from saccade.errors import CompileError, Diagnostic, Warning
 from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
@@ -15,6 +16,7 @@ from saccade.runner import Failed, run, tool
 
 __version__ = "0.1.0"
 __all__ = [
+    "BoundFunction",
     "CacheInfo",
     "CompileError",
     "Diagnostic",

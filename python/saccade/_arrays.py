@@ -9,6 +9,7 @@ import ctypes
 import operator
 import struct
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
 from saccade._opaque import tell_torch
@@ -214,24 +215,43 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
 def pack(values: list[Any]) -> ctypes.Array:
     """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is what
     `describe` gives, or a Python number. One piece of 64-bit words is several times quicker than ctypes structures."""
+    return _pack([0] * (3 * len(values)), range(len(values)), values)
+
+
+class Packed:
+    """Values of which most are the same in many calls: their DLTensors are written once."""
+
+    def __init__(self, values: list[Any]):
+        self._memory = pack(values)
+        self._words = self._memory[: 3 * len(values)]
+
+    def __len__(self) -> int:
+        return len(self._words) // 3
+
+    def fill(self, places: list[int], values: list[Any]) -> ctypes.Array:
+        """As `pack` gives it, with other values at some places. What was packed must outlive it."""
+        return _pack(self._words.copy(), places, values)
+
+
+def _pack(words: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array:
+    """Writes values at their places among the SaccadeValues `words`, and what they point to behind these."""
     tensors = [value for value in values if type(value) is tuple]
-    count = 3 * len(values) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
+    count = len(words) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
     memory = (ctypes.c_int64 * count)()
-    base = ctypes.addressof(memory)
-    words: list[int] = []
+    base = ctypes.addressof(memory) + 8 * len(words)
     extra: list[int] = []
-    for value in values:
+    for place, value in zip(places, values):
         if type(value) is tuple:
             data, dtype, shape, strides = value
             rank = len(shape)
-            at = base + 8 * (3 * len(values) + len(extra))
-            words += (at, 0, 0)
+            at = base + 8 * len(extra)
+            words[3 * place : 3 * place + 3] = at, 0, 0
             # DLTensor: data, device (cpu 0), ndim and dtype, shape, strides, byte_offset.
             extra += (data, 1, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
         elif type(value) is float:
-            words += (0, 0, struct.unpack("=q", struct.pack("=d", value))[0])
+            words[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.pack("=d", value))[0]
         else:
-            words += (0, value, 0)
+            words[3 * place : 3 * place + 3] = 0, value, 0
     memory[:] = words + extra
     return memory
 

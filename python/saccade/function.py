@@ -14,6 +14,8 @@ from saccade._opaque import opaque
 if TYPE_CHECKING:
     import tvm_ffi
 
+    from saccade.binding import BoundFunction
+
 Shape = tuple[int, ...]
 _MOST_SHAPES = 1024
 
@@ -158,6 +160,24 @@ class Function:
             _arrays.check_tensor(name, inputs[i])
         return self._compute_shapes(self._describe_inputs(self._with_numbers(inputs)))
 
+    def bind(self, **values: Any) -> BoundFunction:
+        """The function with some arguments fixed, such as the weights of a model. What the program computes of its
+        arguments marked `attn.constant` alone (packed weights, casts, transposes of them) is computed here, once, and
+        by no call any more; all of those that such work needs must be given. Results are equal to the bit.
+
+        The program is compiled once more for this, unless that was done with the option prepare=True. Arrays are not
+        copied; they must not change afterwards. Those that only the work here reads are not kept.
+
+        Raises TypeError for an unknown name, a missing constant argument or another element type or number of
+        dimensions, ValueError for other extents. Example:
+
+            >>> call = saccade.compile(text, prepare=True).main.bind(**weights)
+            >>> y = call(x)
+        """
+        from saccade.binding import bind
+
+        return bind(self, values)
+
     # --- arguments
 
     def _bind(self, inputs: tuple, named: dict[str, Any]) -> tuple:
@@ -203,9 +223,9 @@ class Function:
     def _compute_shapes(self, described: list[Any]) -> tuple[Shape, ...]:
         ranks = [len(value.shape) for value in self.results]
         sizes = (ctypes.c_int64 * sum(ranks))()
-        memory = _arrays.pack(described)
+        memory, count = self._pack(described)
         compute = library().saccade_function_result_sizes
-        if error := compute(self._pointer, ctypes.addressof(memory), len(described), sizes):
+        if error := compute(self._pointer, ctypes.addressof(memory), count, sizes):
             raise_error(error)
         at = [sum(ranks[:i]) for i in range(len(ranks))]
         return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
@@ -272,9 +292,13 @@ class Function:
         return results
 
     def _run(self, described: list[Any]) -> None:
-        memory = _arrays.pack(described)
-        if error := library().saccade_function_call(self._pointer, ctypes.addressof(memory), len(described)):
+        memory, count = self._pack(described)
+        if error := library().saccade_function_call(self._pointer, ctypes.addressof(memory), count):
             raise_error(error)
+
+    def _pack(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+        """What the C API takes, and how many values that are."""
+        return _arrays.pack(described), len(described)
 
     def _empty_torch(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
         if not self._torch_dtypes:

@@ -25,6 +25,8 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
         target: the ISA level: "host", "portable", "v3", "v4" or "v4-bf16".
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.
             remarks=True says why a softmax did not become attention.
+            prepare=True makes what a function F computes of its constant arguments alone a function F__prepare, whose
+            results F takes: `F.bind(**weights)` calls it and remembers them.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
             verify=False does not check the program after every pass.
 
@@ -53,7 +55,7 @@ class Module:
         with compiling() as (context, diagnostics):
             if error := library().saccade_compile(*_arguments(context, source, name, options), ctypes.byref(pointer)):
                 raise_error(error, tuple(diagnostics))
-        handle = Handle(pointer, (source, name, options))
+        self._handle = handle = Handle(pointer, (source, name, options))
         count = library().saccade_module_num_functions(pointer)
         functions = (Function(handle, library().saccade_module_function_at(pointer, i)) for i in range(count))
         self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})

@@ -45,8 +45,21 @@ static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const Compile
   return true;
 }
 
-/// Compiles and makes the output; nothing where the program `isRefused`.
-static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
+/// What a library offers of a program; nothing of any other output, and after a diagnostic.
+static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, const Options &options) {
+  if (options.emit != Emit::SharedLibrary && options.emit != Emit::Header)
+    return LibraryInterface();
+  llvm::SmallString<64> name(options.emit == Emit::SharedLibrary ? options.header : options.output);
+  if (name.empty() || name == "-") {
+    name = options.input;
+    llvm::sys::path::replace_extension(name, "h");
+  }
+  return getLibraryInterface(program, llvm::sys::path::filename(name), !options.architectures.empty());
+}
+
+/// Compiles and makes the output; nothing where the program `isRefused`. `interface` is that of the program as it was
+/// read, and then what it has become.
+static llvm::Error compile(mlir::ModuleOp program, const Options &options, LibraryInterface &interface,
                            llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   mlir::OwningOpRef<mlir::ModuleOp> source = options.explain ? program.clone() : nullptr;
   auto explain = [&](mlir::ModuleOp compiled, const CompileOptions &compile) {
@@ -54,7 +67,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm:
       isRefused = true;
   };
   if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
-    return compileLibrary(program, options, entries, into, explain, isRefused);
+    return compileLibrary(program, options, interface.entries, into, explain, isRefused);
   // Nothing is written where there are several architectures to tell of.
   if (options.architectures.size() > 1) {
     for (const GPUTarget *architecture : options.architectures) {
@@ -70,10 +83,16 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, llvm:
   isRefused = failed(runPipeline(program, options.compile));
   if (!isRefused)
     explain(program, options.compile);
+  if (!isRefused && options.compile.prepare && options.compile.stopAfter.empty()) {
+    std::optional<LibraryInterface> found = findInterface(program, options);
+    isRefused = !found;
+    if (found)
+      interface = std::move(*found);
+  }
   // A header is written of programs only that compile.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
-  return produce(program, options, entries, into, isRefused);
+  return produce(program, options, interface.entries, into, isRefused);
 }
 
 static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {
@@ -121,19 +140,9 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   if (ExitCode code = source.load(tool, options.input))
     return code;
 
-  LibraryInterface interface;
-  if (options.emit == Emit::SharedLibrary || options.emit == Emit::Header) {
-    llvm::SmallString<64> name(options.emit == Emit::SharedLibrary ? options.header : options.output);
-    if (name.empty() || name == "-") {
-      name = options.input;
-      llvm::sys::path::replace_extension(name, "h");
-    }
-    std::optional<LibraryInterface> found =
-        getLibraryInterface(source.module(), llvm::sys::path::filename(name), hasKernels);
-    if (!found)
-      return ExitRefused;
-    interface = std::move(*found);
-  }
+  std::optional<LibraryInterface> interface = findInterface(source.module(), options);
+  if (!interface)
+    return ExitRefused;
   auto functions = source.module().getOps<mlir::func::FuncOp>();
   if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
     llvm::errs() << tool << ": warning: '" << options.input
@@ -143,7 +152,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   {
     Progress progress("compiling " + options.input);
     bool isRefused = false;
-    llvm::Error error = compile(source.module(), options, interface.entries, output, isRefused);
+    llvm::Error error = compile(source.module(), options, *interface, output, isRefused);
     if (isRefused)
       return ExitRefused;
     if (error) {
@@ -157,9 +166,9 @@ static int run(llvm::ArrayRef<const char *> arguments) {
   if (!options.emit)
     return ExitDone;
   if (options.emit == Emit::Header)
-    return write(options.output, interface.header);
+    return write(options.output, interface->header);
   if (options.emit == Emit::SharedLibrary)
-    return writeBoth(options, output, interface.header);
+    return writeBoth(options, output, interface->header);
   return write(options.output, output);
 }
 

@@ -29,8 +29,8 @@ class Model(BackendRep):
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.main = saccade.compile(program.text, **options).main
-        self._weights = [_array(tensor) for _, tensor in program.weights]
+        main = saccade.compile(program.text, **{"prepare": True, **options}).main
+        self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
         """The outputs for inputs in the model's order, or by name; one array may stand alone. Raises TypeError and
@@ -48,7 +48,7 @@ class Model(BackendRep):
             inputs = [inputs]
         if len(inputs) != len(wanted):
             raise TypeError(f"found {len(inputs)} inputs, wanted {len(wanted)}")
-        results = self.main(*(np.asarray(each) for each in inputs), *self._weights)
+        results = self.main(*(np.asarray(each) for each in inputs))
         return results if isinstance(results, tuple) else (results,)
 
 

@@ -1,0 +1,150 @@
+"""Functions with some of their arguments fixed: weights are given once, and what depends on them alone is computed once."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from typing import Any
+
+from saccade import _arrays
+from saccade._library import library
+from saccade.function import Function, Handle, Shape, Value
+
+_PREPARE = "__prepare"
+_ALIGNMENT = 64  # of prepared tensors, in bytes: a line of the cache
+
+
+class BoundFunction(Function):
+    """A function of which some arguments are fixed (`Function.bind`). It is called as any other with what is left in
+    `inputs`, and may be called from several threads at once. It has no form of TVM-FFI and cannot be pickled."""
+
+    def __init__(self, handle: Handle, pointer: int, fixed: dict[str, Any], memory: Any):
+        """As `bind` calls it. `fixed` are arguments of the function at `pointer`: numbers and descriptions of arrays; all
+        that keeps their memory alive is in `memory`."""
+        super().__init__(handle, pointer)
+        self._memory = memory
+        every = self.inputs
+        left = [i for i, value in enumerate(every) if value.name not in fixed]
+        # The values as the C API takes them; what is not fixed is filled in by every call.
+        self._fixed = _arrays.Packed([fixed.get(value.name, 0) for value in every] + [0] * len(self.results))
+        self._places = left + list(range(len(every), len(every) + len(self.results)))
+        self.inputs: tuple[Value, ...] = tuple(every[i] for i in left)
+        """What is left for a call, in order."""
+        renumbered = {i: place for place, i in enumerate(left)}
+        self._names = [value.name for value in (*self.inputs, *self.results)]
+        self._tensors = [(renumbered[i], name) for i, name in self._tensors if i in renumbered]
+        self._scalars = [(renumbered[i], *rest) for i, *rest in self._scalars if i in renumbered]
+
+    @property
+    def tvm_ffi(self) -> Any:
+        """There is none: TypeError."""
+        raise TypeError(f"{self.name} has bound arguments, which TVM-FFI's form of a function cannot have")
+
+    def bind(self, **values: Any) -> BoundFunction:
+        """Not twice: TypeError."""
+        raise TypeError(f"{self.name} has bound arguments already; bind all of them in one call")
+
+    def __reduce__(self):
+        raise TypeError(f"{self.name} has bound arguments, which do not travel: bind them where it is called")
+
+    def _call_torch(self, inputs: tuple, results: tuple | None) -> tuple:
+        return self._call_described(inputs, results, True)
+
+    def _pack(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+        places = self._places[: len(described)]
+        return self._fixed.fill(places, described), len(self._fixed) - len(self._places) + len(described)
+
+
+def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
+    """`Function.bind`."""
+    handle, prepare = _prepared(function)
+    main = Function(handle, _find(handle, function.name))
+    made = {value.name for value in prepare.results} if prepare else set()
+    wanted = {value.name: value for value in (*(prepare.inputs if prepare else ()), *main.inputs)
+              if value.name not in made}  # fmt: skip
+    for name in values:
+        if name not in wanted:
+            raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(wanted)}")
+    fixed = {name: _describe(wanted[name], values[name]) for name in values}
+    memory: list[Any] = []
+    if prepare:
+        if missing := [value.name for value in prepare.inputs if value.name not in fixed]:
+            raise TypeError(f"{function.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
+                            f"{', '.join(missing)}")
+        made_of, results = [fixed[value.name] for value in prepare.inputs], _allocate(prepare.results, memory)
+        prepare._run(made_of + results)
+        fixed |= zip((value.name for value in prepare.results), results)
+    taken = {value.name for value in main.inputs}
+    memory += (values[name] for name in values if name in taken)  # the others are needed no longer
+    return BoundFunction(handle, main._pointer.value, {name: each for name, each in fixed.items() if name in taken},
+                         memory)  # fmt: skip
+
+
+def _prepared(function: Function) -> tuple[Handle, Function | None]:
+    """The program with what is computed once in functions of its own, and the one of `function`, None where it needs
+    none."""
+    from saccade.module import Module
+
+    source, name, options = function._handle.recipe
+    if ("prepare", "true") in options:
+        handle = function._handle
+    else:
+        handle = Module(source, name, (*options, ("prepare", "true")))._handle
+    pointer = _find(handle, function.name + _PREPARE)
+    return handle, Function(handle, pointer) if pointer else None
+
+
+def _find(handle: Handle, name: str) -> int | None:
+    """The function of a module by its name."""
+    c = library()
+    for i in range(c.saccade_module_num_functions(handle.pointer)):
+        pointer = c.saccade_module_function_at(handle.pointer, i)
+        if c.saccade_function_name(pointer).decode() == name:
+            return pointer
+    return None
+
+
+def _describe(value: Value, x: Any) -> Any:
+    """An argument as `_arrays.Packed` takes it, checked against the program: a wrong one is told where it is bound."""
+    if value.shape is None:
+        return _arrays.check_scalar(value.name, value.type, _arrays.DTYPES[value.dtype], x)
+    _arrays.check_tensor(value.name, x)
+    described = _arrays.describe(value.name, x)
+    found = _arrays.DTYPE_NAMES[described[1] & 0xFF, described[1] >> 8 & 0xFF]
+    if found.removeprefix("u") != value.dtype:
+        raise TypeError(f"{value.name} has element type {found}, wanted {value.dtype}")
+    shape: Shape = described[2]
+    if len(shape) != len(value.shape):
+        raise TypeError(f"{value.name} has {_arrays.dimensions(len(shape))}, wanted {len(value.shape)}")
+    if any(extent not in (None, here) for extent, here in zip(value.shape, shape)):
+        text = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
+        raise ValueError(f"{value.name} has shape {shape}, wanted ({text}{',' * (len(shape) == 1)})")
+    return described
+
+
+def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
+    """Descriptions of new compact tensors, aligned to lines of the cache, in one piece of memory that joins `memory`."""
+    places, size = [], 0
+    for value in values:
+        places.append(size)
+        count = _count(value.shape)
+        size += (count * _arrays.DTYPES[value.dtype][1] // 8 + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+    piece = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        piece.madvise(mmap.MADV_HUGEPAGE)
+    memory.append(piece)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(piece))
+    described = []
+    for value, place in zip(values, places):
+        code, bits = _arrays.DTYPES[value.dtype]
+        strides = tuple(_count(value.shape[i + 1 :]) for i in range(len(value.shape)))
+        described.append((base + place, code | bits << 8 | 1 << 16, value.shape, strides))
+    return described
+
+
+def _count(shape: tuple[int | None, ...]) -> int:
+    """The product of extents."""
+    product = 1
+    for extent in shape:
+        product *= extent
+    return product
