@@ -2,6 +2,7 @@
 machine's limit they reach.
 
 Programs are what an importer hands over (`saccade_bench/model_text.py`), weights random, compiled once for all sizes.
+Everybody may prepare the weights before the first call.
 """
 
 import argparse
@@ -30,6 +31,7 @@ def parse_arguments():
     parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; repeatable")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--base", type=pathlib.Path, help="also our own code by this other saccade-compile")
+    parser.add_argument("--unprepared", action="store_true", help="also with weights packed by every call")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree")
@@ -40,7 +42,7 @@ def parse_arguments():
     return options
 
 
-def compile_model(name, type, tool, folder):
+def compile_model(name, type, tool, folder, prepare):
     """The shared library of a model, and the seconds that it took."""
     from saccade_bench.artifact import run
     from saccade_bench.model_text import MODELS, program
@@ -49,7 +51,7 @@ def compile_model(name, type, tool, folder):
     source, library = folder / f"{name}-{type}.mlir", folder / f"{name}-{type}.so"
     source.write_text(program(MODELS[name], type))
     start = time.perf_counter()
-    run([tool, source, "--emit=so", "-o", library])
+    run([tool, source, "--emit=so", "-o", library, *(["--prepare"] if prepare else [])])
     return library, time.perf_counter() - start
 
 
@@ -93,9 +95,12 @@ def rows_of(options, machine, name, type):
 
     folder = options.out / "models"
     libraries = {}
-    libraries["saccade"], compiling = compile_model(name, type, options.build / "bin" / "saccade-compile", folder)
+    ours = options.build / "bin" / "saccade-compile"
+    libraries["saccade"], compiling = compile_model(name, type, ours, folder, prepare=True)
+    if options.unprepared:
+        libraries["unprepared"], _ = compile_model(name, type, ours, folder / "unprepared", prepare=False)
     if options.base:
-        libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base")
+        libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base", prepare=False)
     seconds, peaks, errors = measure(options, machine, name, type, libraries)
     model, rows = MODELS[name], []
     ratios = {label: statistics.median(b / a for a, b in zip(seconds["saccade"], values))

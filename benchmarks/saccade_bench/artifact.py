@@ -54,11 +54,11 @@ class DLTensor(ctypes.Structure):
                 ("byte_offset", ctypes.c_uint64)]
 
 
-def tensor(array, kind):
+def tensor(array):
     """`array` as a C function takes it; both must outlive it. 16-bit integers hold the bits of bf16."""
     extents = ctypes.c_int64 * array.ndim
     strides = extents(*(stride // array.itemsize for stride in array.strides))
-    code = 4 if kind.type == "bf16" else 2
+    code = 4 if array.dtype == "uint16" else 2
     return DLTensor(array.ctypes.data, DLDevice(1, 0), array.ndim, DLDataType(code, 8 * array.itemsize, 1),
                     extents(*array.shape), strides, 0)
 
@@ -71,10 +71,10 @@ class Program:
         self.entry = getattr(ctypes.CDLL(str(library)), f"saccade_{entry}")
         self.entry.restype = ctypes.c_char_p
 
-    def bind(self, inputs, output):
-        """A function without arguments that computes `output` of `inputs`; both must outlive it. Every call checks its
+    def bind(self, inputs, *outputs):
+        """A function without arguments that computes `outputs` of `inputs`; all must outlive it. Every call checks its
         arguments anew, as for any host."""
-        tensors = [tensor(array, self.kind) for array in (*inputs, output)]
+        tensors = [tensor(array) for array in (*inputs, *outputs)]
         arguments = [ctypes.byref(each) for each in tensors]
         call = self.entry
 

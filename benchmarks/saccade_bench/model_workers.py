@@ -1,5 +1,6 @@
 """Processes that run whole models: ours from a shared library, ONNX Runtime, PyTorch plain and compiled."""
 
+import re
 import time
 
 import numpy as np
@@ -44,7 +45,17 @@ class ModelWorker:
         return self.result()
 
 
+def signature(header, function):
+    """[(name, is a result, shape)] of a function, from a C header; none where there is no such function."""
+    found = re.search(rf"^/\* {function}\n(.*?)^ \*/", header, re.M | re.S)
+    lines = re.findall(r"^ \*   (\w+) +(input|result) +tensor<(.*)x\w+>$", found[1] if found else "", re.M)
+    return [(name, role == "result", [int(n) for n in shape.split("x") if n != "?"]) for name, role, shape in lines]
+
+
 class Ours(ModelWorker):
+    """A shared library with its header beside it. Where it has a function that prepares weights, that runs in `prepare`,
+    as the peers' own preparations do."""
+
     def __init__(self, library, threads):
         self.library = library
 
@@ -55,8 +66,15 @@ class Ours(ModelWorker):
             return made
 
         output = stored(np.zeros_like(x))
-        self.inputs = [stored(x), *(stored(weights[name]) for name, _ in self.model.parameters())]
-        call = Program(self.library, Kind(self.type), ENTRY).bind(self.inputs, output)
+        self.known = {"x": stored(x), **{name: stored(array) for name, array in weights.items()}}
+        header, kind = self.library.with_suffix(".h").read_text(), Kind(self.type)
+        if values := signature(header, f"{ENTRY}__prepare"):
+            made = [(name, problems.aligned_empty(shape, np.float32)) for name, is_result, shape in values if is_result]
+            given = [self.known[name] for name, is_result, _ in values if not is_result]
+            Program(self.library, kind, f"{ENTRY}__prepare").bind(given, *(array for _, array in made))()
+            self.known.update(made)
+        inputs = [self.known[name] for name, is_result, _ in signature(header, ENTRY) if not is_result]
+        call = Program(self.library, kind, ENTRY).bind(inputs, output)
         return call, lambda: problems.to_float64(output)
 
 

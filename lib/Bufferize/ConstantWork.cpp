@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "ConstantWork.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
 #include "mlir/Transforms/RegionUtils.h"
@@ -44,13 +45,6 @@ private:
 
 } // namespace
 
-/// What `memory` is a view of.
-static Value baseOf(Value memory) {
-  while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
-    memory = view.getViewSource();
-  return memory;
-}
-
 /// Whether `value` is the same in all calls; of a buffer, whether its elements are once the work is done.
 bool Finder::isConstant(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
@@ -65,6 +59,7 @@ bool Finder::isConstant(Value value) {
 bool Finder::collect(Value memory, SmallVectorImpl<Access> &accesses) {
   for (OpOperand &use : memory.getUses()) {
     Operation *user = use.getOwner();
+    auto loop = user->getParentOfType<scf::ForallOp>();
     if (auto launch = dyn_cast<attn::LaunchOp>(user)) {
       auto task = symbols.lookup<func::FuncOp>(launch.getTask());
       accesses.push_back({user, mayWrite(task.getArgument(use.getOperandNumber()))});
@@ -84,7 +79,7 @@ bool Finder::collect(Value memory, SmallVectorImpl<Access> &accesses) {
     bool isWrite = llvm::any_of(effects, [&](const MemoryEffects::EffectInstance &effect) {
       return !isa<MemoryEffects::Read>(effect.getEffect()) && (!effect.getValue() || effect.getValue() == use.get());
     });
-    accesses.push_back({user, isWrite});
+    accesses.push_back({loop ? loop : user, isWrite});
   }
   return true;
 }
@@ -102,8 +97,9 @@ bool Finder::mayWrite(Value memory) {
 
 /// Whether a writer of `buffer` takes more than numbers: a table of zeros is made as fast as it is passed.
 bool Finder::readsConstants(Operation *writer, Value buffer) {
-  return llvm::any_of(writer->getOperands(),
-                      [&](Value operand) { return isa<MemRefType>(operand.getType()) && baseOf(operand) != buffer; });
+  return llvm::any_of(getUsedValues(writer), [&](Value operand) {
+    return isa<MemRefType>(operand.getType()) && getBaseMemory(operand) != buffer;
+  });
 }
 
 /// Whether that can be said of a buffer if it holds for all others.
@@ -160,6 +156,12 @@ ConstantWork Finder::find() {
       work.results.push_back(buffer);
   }
   return work;
+}
+
+Value saccade::getBaseMemory(Value memory) {
+  while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
+    memory = view.getViewSource();
+  return memory;
 }
 
 SmallVector<Value> saccade::getUsedValues(Operation *op) {

@@ -9,7 +9,8 @@ namespace saccade {
 
 /// The part of an entry that has the same outcome in all calls.
 struct ConstantWork {
-  /// The launches and structured ops that do it, in the order of the program. They write to `buffers` only.
+  /// The parallel loops, launches and structured ops that do it, in the order of the program. They write to `buffers`
+  /// only.
   llvm::SmallVector<mlir::Operation *> ops;
   /// What they write to, of static size. Nothing else writes there, and nobody reads before they are done.
   llvm::SmallVector<mlir::memref::AllocOp> buffers;
@@ -17,12 +18,15 @@ struct ConstantWork {
   llvm::SmallVector<mlir::memref::AllocOp> results;
 };
 
-/// Finds it in a function on buffers whose parallel loops are tasks: what depends on arguments marked `attn.constant`
+/// Finds it in a function on buffers: what depends on arguments marked `attn.constant`
 /// and on numbers of the program. A pure function of the IR.
 ConstantWork findConstantWork(mlir::func::FuncOp entry);
 
 /// What `op` needs: its operands, and what its regions use from outside.
 llvm::SmallVector<mlir::Value> getUsedValues(mlir::Operation *op);
+
+/// What `memory` is a view of.
+mlir::Value getBaseMemory(mlir::Value memory);
 
 } // namespace saccade
 

@@ -4,6 +4,7 @@
 // makes strides known, and before outlining, while a loop still stands beside what it reads.
 //
 //===----------------------------------------------------------------------===//
+#include "ConstantWork.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -39,8 +40,9 @@ namespace {
 /// One product in a task.
 class Packing {
 public:
-  Packing(IRRewriter &b, linalg::LinalgOp op, const CPUTarget &target, bool prepare)
-      : b(b), op(op), target(target), prepare(prepare) {}
+  /// Memory in `constants` is the same in all calls.
+  Packing(IRRewriter &b, linalg::LinalgOp op, const CPUTarget &target, const llvm::DenseSet<Value> &constants)
+      : b(b), op(op), target(target), constants(constants) {}
 
   /// Packs the right side of the product where that is possible and may pay.
   void run() {
@@ -100,7 +102,7 @@ private:
   IRRewriter &b;
   linalg::LinalgOp op;
   const CPUTarget &target;
-  const bool prepare;
+  const llvm::DenseSet<Value> &constants;
   scf::ForallOp loop;
   OpOperand *left = nullptr, *right = nullptr;
   unsigned n = 0, k = 0;
@@ -196,22 +198,15 @@ bool Packing::readRight() {
   return false;
 }
 
-/// What `memref` is a view of.
-static Value baseOf(Value memref) {
-  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
-    memref = view.getViewSource();
-  return memref;
-}
-
 /// Whether a task writes into the memory of the right side, which is not there before the loop then.
 bool Packing::isWrittenInTasks() {
-  Value base = baseOf(source);
+  Value base = getBaseMemory(source);
   return loop
       .walk([&](MemoryEffectOpInterface inner) {
         SmallVector<MemoryEffects::EffectInstance> effects;
         inner.getEffects<MemoryEffects::Write>(effects);
         bool isWritten = llvm::any_of(
-            effects, [&](auto &effect) { return !effect.getValue() || baseOf(effect.getValue()) == base; });
+            effects, [&](auto &effect) { return !effect.getValue() || getBaseMemory(effect.getValue()) == base; });
         return isWritten ? WalkResult::interrupt() : WalkResult::advance();
       })
       .wasInterrupted();
@@ -219,10 +214,7 @@ bool Packing::isWrittenInTasks() {
 
 /// Whether the panels are made once for all calls.
 bool Packing::isPrepared() {
-  auto argument = dyn_cast<BlockArgument>(baseOf(source));
-  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : func::FuncOp();
-  return prepare && function && function.getArgAttr(argument.getArgNumber(), "attn.constant") &&
-         getConstantIntValue(columns) && getConstantIntValue(depth);
+  return constants.contains(getBaseMemory(source)) && getConstantIntValue(columns) && getConstantIntValue(depth);
 }
 
 /// Whether anything but the columns is cut at all, or need not be.
@@ -429,6 +421,21 @@ void Packing::multiply(bool isBlocked) {
   b.eraseOp(start);
 }
 
+/// The memory that is the same in all calls: constant arguments, and what is computed of them alone.
+static llvm::DenseSet<Value> findConstants(ModuleOp module) {
+  llvm::DenseSet<Value> constants;
+  for (auto entry : module.getOps<func::FuncOp>()) {
+    if (entry.isExternal())
+      continue;
+    for (BlockArgument argument : entry.getArguments())
+      if (entry.getArgAttr(argument.getArgNumber(), "attn.constant"))
+        constants.insert(argument);
+    for (memref::AllocOp buffer : findConstantWork(entry).buffers)
+      constants.insert(buffer);
+  }
+  return constants;
+}
+
 namespace {
 
 struct PackFactors : saccade::impl::PackFactorsBase<PackFactors> {
@@ -439,13 +446,16 @@ struct PackFactors : saccade::impl::PackFactorsBase<PackFactors> {
     if (!cpu)
       return signalPassFailure();
     IRRewriter rewriter(&getContext());
+    llvm::DenseSet<Value> constants;
+    if (prepare)
+      constants = findConstants(getOperation());
     SmallVector<linalg::LinalgOp> products;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatrixProduct(op) && op.hasPureBufferSemantics())
         products.push_back(op);
     });
     for (linalg::LinalgOp op : products)
-      Packing(rewriter, op, *cpu, prepare).run();
+      Packing(rewriter, op, *cpu, constants).run();
   }
 };
 

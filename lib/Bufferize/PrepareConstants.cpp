@@ -48,6 +48,7 @@ public:
 
 private:
   void findArguments();
+  void addSources(Value buffer, llvm::SetVector<Value> &into);
   void nameResults();
   void createFunction();
   void createShapeFunction();
@@ -102,17 +103,30 @@ void Preparation::findArguments() {
   llvm::sort(arguments);
 }
 
+/// Adds `buffer`, and the arguments and buffers that it is made of.
+void Preparation::addSources(Value buffer, llvm::SetVector<Value> &into) {
+  if (!into.insert(buffer) || isa<BlockArgument>(buffer))
+    return;
+  for (Operation *op : work.ops) {
+    SmallVector<Value> used = llvm::map_to_vector(getUsedValues(op), [](Value value) { return getBaseMemory(value); });
+    if (llvm::is_contained(used, buffer))
+      for (Value value : used)
+        if (isa<MemRefType>(value.getType()))
+          addSources(value, into);
+  }
+}
+
 /// Each is called after the first argument that it is made of.
 void Preparation::nameResults() {
   llvm::StringSet<> taken;
   for (const std::string &each : names)
     taken.insert(each);
   for (memref::AllocOp result : work.results) {
-    llvm::SetVector<unsigned> from;
-    for (Operation *op : work.ops)
-      if (llvm::is_contained(op->getOperands(), result.getResult()))
-        addArguments(op, from);
-    std::string plain = (from.empty() ? "weights" : names[from.front()]) + "_prepared", free = plain;
+    llvm::SetVector<Value> sources;
+    addSources(result, sources);
+    auto first = llvm::find_if(sources, [](Value value) { return isa<BlockArgument>(value); });
+    assert(first != sources.end() && "work of numbers alone is none");
+    std::string plain = names[cast<BlockArgument>(*first).getArgNumber()] + "_prepared", free = plain;
     for (unsigned i = 1; !taken.insert(free).second; ++i)
       free = plain + "_" + std::to_string(i);
     resultNames.push_back(free);
@@ -290,7 +304,6 @@ namespace {
 struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    bool isChanged = false;
     for (auto entry : llvm::to_vector(getOperation().getOps<func::FuncOp>())) {
       auto signature = entry->getAttrOfType<DictionaryAttr>("attn.entry");
       if (!signature || entry.isExternal())
@@ -304,11 +317,9 @@ struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> 
                           << "', which the program has already; give that another name";
         return signalPassFailure();
       }
-      isChanged = true;
       Preparation(entry, symbols.lookup<func::FuncOp>((name + ".shapes").str()), work).run();
     }
-    if (isChanged)
-      attn::keepSignatures(getOperation());
+    attn::keepSignatures(getOperation());
   }
 };
 

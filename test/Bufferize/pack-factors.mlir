@@ -1,4 +1,5 @@
 // RUN: saccade-opt %s --attn-pack-factors=target=v4-bf16 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-pack-factors="target=v4-bf16 prepare" -canonicalize -cse | FileCheck %s --check-prefix=PREPARE
 
 // Several tasks read each block of columns, all sizes are known: packed before them, and the bias comes with it.
 // CHECK-LABEL: func.func @weights_are_packed_once(
@@ -113,6 +114,32 @@ func.func @others_are_left(%x: memref<192x64xf32>, %w: memref<64x512xf32>, %y: m
     linalg.fill ins(%zero : f32) outs(%a : memref<192x384xf32, strided<[384, 1], offset: ?>>)
     linalg.fill ins(%zero : f32) outs(%e : memref<192x32xf32, strided<[32, 1], offset: ?>>)
     linalg.matmul ins(%a, %c : memref<192x384xf32, strided<[384, 1], offset: ?>>, memref<384x32xf32, strided<[384, 1]>>) outs(%e : memref<192x32xf32, strided<[32, 1], offset: ?>>)
+  }
+  return
+}
+
+// One task reads each block of columns: packing does not pay, unless weights that are the same in all calls are packed once
+// for all of them.
+// CHECK-LABEL:   func.func @one_task_packs_constants(
+// CHECK-NOT:       attn.pack
+// PREPARE-LABEL: func.func @one_task_packs_constants(
+// PREPARE:         attn.pack
+// PREPARE:         attn.multiply
+// PREPARE-NOT:     attn.pack
+// PREPARE:         return
+func.func @one_task_packs_constants(%x: memref<16x64xf32>, %w: memref<64x512xf32> {attn.constant}, %v: memref<64x512xf32>, %y: memref<16x512xf32>, %z: memref<16x512xf32>) {
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%n) = (0) to (512) step (256) {
+    %c = memref.subview %w[0, %n] [64, 256] [1, 1] : memref<64x512xf32> to memref<64x256xf32, strided<[512, 1], offset: ?>>
+    %e = memref.subview %y[0, %n] [16, 256] [1, 1] : memref<16x512xf32> to memref<16x256xf32, strided<[512, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<16x256xf32, strided<[512, 1], offset: ?>>)
+    linalg.matmul ins(%x, %c : memref<16x64xf32>, memref<64x256xf32, strided<[512, 1], offset: ?>>) outs(%e : memref<16x256xf32, strided<[512, 1], offset: ?>>)
+  }
+  scf.forall (%n) = (0) to (512) step (256) {
+    %c = memref.subview %v[0, %n] [64, 256] [1, 1] : memref<64x512xf32> to memref<64x256xf32, strided<[512, 1], offset: ?>>
+    %e = memref.subview %z[0, %n] [16, 256] [1, 1] : memref<16x512xf32> to memref<16x256xf32, strided<[512, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<16x256xf32, strided<[512, 1], offset: ?>>)
+    linalg.matmul ins(%x, %c : memref<16x64xf32>, memref<64x256xf32, strided<[512, 1], offset: ?>>) outs(%e : memref<16x256xf32, strided<[512, 1], offset: ?>>)
   }
   return
 }

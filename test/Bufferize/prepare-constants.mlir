@@ -1,0 +1,123 @@
+// RUN: saccade-opt %s --split-input-file --attn-prepare-constants | FileCheck %s
+
+// What is made of %w alone has a function of its own, and with it the weight; %b is read by the entry and stays.
+// CHECK:       module attributes {attn.entries = [
+// CHECK-LABEL: func.func @project__prepare.body(
+// CHECK-SAME:    %[[W:[a-z0-9]+]]: memref<4x8xf32, strided<[?, ?], offset: ?>> {attn.constant}, %[[OUT:[a-z0-9]+]]: memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>)
+// CHECK-SAME:    attn.entry = {name = "project__prepare", names = ["w", "w_prepared"], type = (tensor<4x8xf32>) -> tensor<2x4x16xf32>}
+// CHECK-SAME:    attn.prepares = "1 tensor, 0.0 MiB"
+// CHECK:         %[[PANELS:.*]] = memref.alloc() : memref<2x4x16xf32>
+// CHECK:         attn.launch @project_task0(%[[W]], %[[PANELS]])
+// CHECK:         linalg.copy ins(%[[PANELS]] : memref<2x4x16xf32>) outs(%[[OUT]]
+// CHECK:       func.func @project__prepare.shapes(
+// CHECK-SAME:    attn.shapes_of = "project__prepare"
+// CHECK:         return %[[ZERO:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : index, index, index, index, index, index
+// CHECK-LABEL: func.func @project.body(
+// CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32, strided<[?, ?], offset: ?>>, %[[B:[a-z0-9]+]]: memref<8xf32, strided<[?], offset: ?>> {attn.constant},
+// CHECK-SAME:    %[[PREPARED:[a-z0-9]+]]: memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>, %[[Y:[a-z0-9]+]]: memref<?x8xf32, strided<[?, ?], offset: ?>>)
+// CHECK-SAME:    names = ["x", "b", "w_prepared", "y"], type = (tensor<?x4xf32>, tensor<8xf32>, tensor<2x4x16xf32>) -> tensor<?x8xf32>
+// CHECK-NEXT:    %[[COMPACT:.*]] = memref.cast %[[PREPARED]]
+// CHECK-NOT:     memref.alloc
+// CHECK-NOT:     @project_task0
+// CHECK:         attn.launch @project_task1(%[[X]], %[[COMPACT]], %[[B]], %[[Y]])
+// The entry asks whether the panels lie as they were made.
+// CHECK:       func.func @project.shapes(
+// CHECK-SAME:    attn.messages = ["argument 'w_prepared' does not lie as project__prepare leaves it: stride of dimension 0\00",
+// CHECK:         memref.extract_strided_metadata
+func.func @project.body(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: memref<4x8xf32, strided<[?, ?], offset: ?>> {attn.constant},
+                        %b: memref<8xf32, strided<[?], offset: ?>> {attn.constant}, %y: memref<?x8xf32, strided<[?, ?], offset: ?>>)
+    attributes {attn.entry = {name = "project", names = ["x", "w", "b", "y"], type = (tensor<?x4xf32>, tensor<4x8xf32>, tensor<8xf32>) -> tensor<?x8xf32>}} {
+  %c1 = arith.constant 1 : index
+  %big = arith.constant true
+  scf.if %big {
+    %panels = memref.alloc() : memref<2x4x16xf32>
+    attn.launch @project_task0(%w, %panels) count(%c1) : (memref<4x8xf32, strided<[?, ?], offset: ?>>, memref<2x4x16xf32>)
+    attn.launch @project_task1(%x, %panels, %b, %y) count(%c1) : (memref<?x4xf32, strided<[?, ?], offset: ?>>, memref<2x4x16xf32>, memref<8xf32, strided<[?], offset: ?>>, memref<?x8xf32, strided<[?, ?], offset: ?>>)
+  }
+  return
+}
+func.func @project.shapes(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: memref<4x8xf32, strided<[?, ?], offset: ?>>,
+                          %b: memref<8xf32, strided<[?], offset: ?>>) -> (index, index, index, index, index)
+    attributes {attn.shapes_of = "project", attn.messages = []} {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  %n = memref.dim %x, %c0 : memref<?x4xf32, strided<[?, ?], offset: ?>>
+  return %c0, %c0, %c0, %n, %c8 : index, index, index, index, index
+}
+func.func private @project_task0(%w: memref<4x8xf32, strided<[?, ?], offset: ?>>, %panels: memref<2x4x16xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %c0 = arith.constant 0 : index
+  %e = memref.load %w[%begin, %c0] : memref<4x8xf32, strided<[?, ?], offset: ?>>
+  %part = memref.subview %panels[%begin, 0, 0] [1, 4, 16] [1, 1, 1] : memref<2x4x16xf32> to memref<1x4x16xf32, strided<[64, 16, 1], offset: ?>>
+  linalg.fill ins(%e : f32) outs(%part : memref<1x4x16xf32, strided<[64, 16, 1], offset: ?>>)
+  return
+}
+func.func private @project_task1(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %panels: memref<2x4x16xf32>, %b: memref<8xf32, strided<[?], offset: ?>>, %y: memref<?x8xf32, strided<[?, ?], offset: ?>>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+  %e = memref.load %b[%begin] : memref<8xf32, strided<[?], offset: ?>>
+  memref.store %e, %y[%begin, %begin] : memref<?x8xf32, strided<[?, ?], offset: ?>>
+  return
+}
+
+// -----
+
+// A chain is prepared as a whole, and only its end is handed over. What also depends on %x is not, nor what %x is written to
+// afterwards, nor a table of numbers alone, nor anything of an argument that is not marked.
+// CHECK-LABEL: func.func @chain__prepare.body(
+// CHECK:         %[[FIRST:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         linalg.copy
+// CHECK-SAME:      outs(%[[FIRST]] : memref<8xf32>)
+// CHECK:         %[[SECOND:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         linalg.exp ins(%[[FIRST]] : memref<8xf32>) outs(%[[SECOND]] : memref<8xf32>)
+// CHECK-NEXT:    linalg.copy ins(%[[SECOND]]
+// CHECK-NEXT:    return
+// CHECK-LABEL: func.func @chain.body(
+// CHECK-SAME:    names = ["x", "v", "w", "w_prepared", "y"]
+// CHECK-NOT:     linalg.exp
+// CHECK:         %[[MIXED:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         %[[LATE:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         %[[ZEROS:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         %[[PLAIN:.*]] = memref.alloc() : memref<8xf32>
+// CHECK-COUNT-3: linalg.add
+// CHECK:       func.func @chain.shapes
+func.func @chain.body(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
+    attributes {attn.entry = {name = "chain", names = ["x", "v", "w", "y"], type = (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>}} {
+  %zero = arith.constant 0.0 : f32
+  %first = memref.alloc() : memref<8xf32>
+  %second = memref.alloc() : memref<8xf32>
+  linalg.copy ins(%w : memref<8xf32>) outs(%first : memref<8xf32>)
+  linalg.exp ins(%first : memref<8xf32>) outs(%second : memref<8xf32>)
+  %mixed = memref.alloc() : memref<8xf32>
+  linalg.add ins(%w, %x : memref<8xf32>, memref<8xf32>) outs(%mixed : memref<8xf32>)
+  %late = memref.alloc() : memref<8xf32>
+  linalg.copy ins(%w : memref<8xf32>) outs(%late : memref<8xf32>)
+  linalg.copy ins(%x : memref<8xf32>) outs(%late : memref<8xf32>)
+  %zeros = memref.alloc() : memref<8xf32>
+  linalg.fill ins(%zero : f32) outs(%zeros : memref<8xf32>)
+  %plain = memref.alloc() : memref<8xf32>
+  linalg.copy ins(%v : memref<8xf32>) outs(%plain : memref<8xf32>)
+  linalg.add ins(%second, %mixed : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
+  linalg.add ins(%late, %zeros : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
+  linalg.add ins(%plain, %x : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+func.func @chain.shapes(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32>) -> (index, index, index, index)
+    attributes {attn.shapes_of = "chain", attn.messages = []} {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  return %c0, %c0, %c0, %c8 : index, index, index, index
+}
+
+// -----
+
+// Work that the entry reads before another part of it is done stays, for that part would come too early.
+// CHECK-LABEL: func.func @twice.body(
+// CHECK-COUNT-2: linalg.copy
+// CHECK-NOT:   __prepare
+func.func @twice.body(%v: memref<8xf32> {attn.constant}, %w: memref<8xf32> {attn.constant}, %y: memref<8xf32>, %z: memref<8xf32>)
+    attributes {attn.entry = {name = "twice", names = ["v", "w", "y", "z"], type = (tensor<8xf32>, tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>)}} {
+  %both = memref.alloc() : memref<8xf32>
+  linalg.copy ins(%v : memref<8xf32>) outs(%both : memref<8xf32>)
+  linalg.exp ins(%both : memref<8xf32>) outs(%y : memref<8xf32>)
+  linalg.copy ins(%w : memref<8xf32>) outs(%both : memref<8xf32>)
+  linalg.exp ins(%both : memref<8xf32>) outs(%z : memref<8xf32>)
+  return
+}

@@ -1,0 +1,143 @@
+"""Weights are bound once: what depends on them alone is computed then, and by no call; results are equal to the bit.
+
+REQUIRES: numpy
+UNSUPPORTED: asan, tsan
+RUN: %python %s %S/Inputs
+"""
+
+import pickle
+import sys
+import threading
+
+sys.path.append(sys.argv[1])
+
+import numpy as np
+from programs import refused
+
+import saccade
+from saccade.function import Function
+
+# Weights as they are, transposed, of another type, two that become one, a bias, and one that is added to the input.
+TEXT = """
+func.func @main(%x: tensor<?x24xf32>, %w: tensor<24x40xf32>{MARK}, %t: tensor<16x40xf32>{MARK}, %h: tensor<16x48xf16>{MARK},
+                %u: tensor<48x20xf32>{MARK}, %v: tensor<48x28xf32>{MARK}, %b: tensor<48xf32>{MARK}) -> tensor<?x48xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x24xf32>
+  %e0 = tensor.empty(%n) : tensor<?x40xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<?x40xf32>) -> tensor<?x40xf32>
+  %y0 = linalg.matmul ins(%x, %w : tensor<?x24xf32>, tensor<24x40xf32>) outs(%f0 : tensor<?x40xf32>) -> tensor<?x40xf32>
+  %et = tensor.empty() : tensor<40x16xf32>
+  %tt = linalg.transpose ins(%t : tensor<16x40xf32>) outs(%et : tensor<40x16xf32>) permutation = [1, 0]
+  %e1 = tensor.empty(%n) : tensor<?x16xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %y1 = linalg.matmul ins(%y0, %tt : tensor<?x40xf32>, tensor<40x16xf32>) outs(%f1 : tensor<?x16xf32>) -> tensor<?x16xf32>
+  %hw = arith.extf %h : tensor<16x48xf16> to tensor<16x48xf32>
+  %e2 = tensor.empty(%n) : tensor<?x48xf32>
+  %f2 = linalg.fill ins(%zero : f32) outs(%e2 : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %y2 = linalg.matmul ins(%y1, %hw : tensor<?x16xf32>, tensor<16x48xf32>) outs(%f2 : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %uv = tensor.concat dim(1) %u, %v : (tensor<48x20xf32>, tensor<48x28xf32>) -> tensor<48x48xf32>
+  %y3 = linalg.matmul ins(%y2, %uv : tensor<?x48xf32>, tensor<48x48xf32>) outs(%f2 : tensor<?x48xf32>) -> tensor<?x48xf32>
+  %y4 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%y3, %b : tensor<?x48xf32>, tensor<48xf32>) outs(%e2 : tensor<?x48xf32>) {
+  ^bb0(%p: f32, %q: f32, %o: f32):
+    %r = arith.addf %p, %q : f32
+    linalg.yield %r : f32
+  } -> tensor<?x48xf32>
+  return %y4 : tensor<?x48xf32>
+}
+"""
+MARKED = TEXT.replace("{MARK}", " {attn.constant}")
+random = np.random.default_rng(7)
+SHAPES = {"w": (24, 40), "t": (16, 40), "h": (16, 48), "u": (48, 20), "v": (48, 28), "b": (48,)}
+weights = {name: random.standard_normal(shape).astype(np.float16 if name == "h" else np.float32)
+           for name, shape in SHAPES.items()}  # fmt: skip
+plain = saccade.compile(MARKED).main
+
+
+def expected(x, w, t, h, u, v, b):
+    product = x.astype(np.float64) @ w @ t.T @ h.astype(np.float64)
+    return product @ np.concatenate([u, v], 1) + b
+
+
+# --- the work is done once
+calls = []
+original = Function._run
+Function._run = lambda self, described: (calls.append(self.name), original(self, described))[1]
+module = saccade.compile(MARKED, prepare=True)
+bound = module.main.bind(**weights)
+assert calls == ["main__prepare"], calls
+xs = [random.standard_normal((n, 24)).astype(np.float32) for n in (1, 3, 12, 200, 400, 1000)]
+found = [bound(x) for x in xs]
+assert calls == ["main__prepare"] + ["main"] * len(xs), calls
+Function._run = original
+assert [value.name for value in bound.inputs] == ["x"] and "x: tensor<?x24xf32>" in bound.signature
+# ... and by no call: of what is only packed, transposed, cast and joined the function takes the outcome alone.
+prepare, taken = module.main__prepare, {value.name for value in module.main.inputs}
+assert {value.name for value in prepare.inputs} == {"w", "t", "h", "u", "v"}
+assert not taken & {"t", "h", "u", "v"} and {value.name for value in prepare.results} <= taken, taken
+
+# --- the same to the bit, in all forms
+for x, y in zip(xs, found):
+    wanted = plain(x, **weights)
+    assert y.dtype == np.float32 and np.array_equal(y, wanted)
+    exact = expected(x, **weights)
+    assert np.linalg.norm(y - exact) < 1e-5 * np.linalg.norm(exact)
+    assert np.array_equal(bound(x=x), wanted) and np.array_equal(bound(np.asfortranarray(x)), wanted)
+    assert np.array_equal(bound(x[::-1])[::-1], wanted)
+    out = np.full_like(wanted, np.nan)
+    assert bound(x, out=out) is out and np.array_equal(out, wanted)
+    out[:] = np.nan
+    bound.into(x, out)
+    assert np.array_equal(out, wanted)
+    assert bound.result_shapes(x) == (wanted.shape,)
+x, wanted = xs[3], found[3]
+# Without the option the program is compiled again; weights may lie as they like.
+strange = {name: np.repeat(np.asfortranarray(w), 2, 0)[::2] for name, w in weights.items()}
+assert np.array_equal(saccade.compile(MARKED).main.bind(**strange)(x), wanted)
+# They are packed now: what happens to those that were only packed does not matter.
+mine = {name: w.copy() for name, w in weights.items()}
+again = module.main.bind(**mine)
+for name in "thuv":
+    mine[name][:] = np.nan
+assert np.array_equal(again(x), wanted)
+# Other weights, other results, and each keeps its own.
+other = module.main.bind(**{**weights, "h": -weights["h"]})
+assert np.array_equal(other(x), plain(x, **{**weights, "h": -weights["h"]})) and np.array_equal(bound(x), wanted)
+# Unmarked arguments are only fixed; so are some of them.
+unmarked = saccade.compile(TEXT.replace("{MARK}", ""), prepare=True)
+assert list(unmarked) == ["main"] and np.array_equal(unmarked.main.bind(**weights)(x), wanted)
+some = module.main.bind(**{name: w for name, w in weights.items() if name != "b"})
+assert [value.name for value in some.inputs] == ["x", "b"] and np.array_equal(some(x, weights["b"]), wanted)
+# Calls at once.
+results = [None] * 8
+threads = [threading.Thread(target=lambda i=i: results.__setitem__(i, bound(x))) for i in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+assert all(np.array_equal(each, wanted) for each in results)
+
+# --- bad binds say what was found and wanted
+bind, partial = module.main.bind, {name: w for name, w in weights.items() if name not in "th"}
+refused(TypeError, ["main has no argument 'wq'; it has: ", "t"], bind, wq=weights["w"])
+refused(TypeError, ["main has no argument 'w_prepared'"], bind, **weights, w_prepared=weights["w"])
+refused(TypeError, ["main is bound without its constant arguments t, h"], bind, **partial)
+for error, words, name, value in (
+    (ValueError, "w has shape (24, 39), wanted (24, 40)", "w", weights["w"][:, 1:]),
+    (ValueError, "b has shape (47,), wanted (48,)", "b", weights["b"][1:]),
+    (TypeError, "b has 2 dimensions, wanted 1", "b", weights["b"][None]),
+    (TypeError, "h has element type float32, wanted float16", "h", weights["h"].astype(np.float32)),
+    (TypeError, "u is a list", "u", weights["u"].tolist()),
+):
+    refused(error, [words], bind, **{**weights, name: value})
+refused(TypeError, ["main takes 1 arguments (x), found 2"], bound, x, x)
+refused(TypeError, ["main has no argument 'w'; it has: x"], bound, x, w=weights["w"])
+refused(TypeError, ["main has bound arguments already"], bound.bind, x=x)
+refused(TypeError, ["TVM-FFI"], lambda: bound.tvm_ffi)
+refused(TypeError, ["do not travel"], pickle.dumps, bound)
+# What is passed by hand must lie as it was prepared.
+made = dict(zip((value.name for value in prepare.results), prepare(**{name: weights[name] for name in "wthuv"})))
+direct = {**weights, **made}
+direct = {value.name: direct[value.name] for value in module.main.inputs if value.name != "x"}
+assert np.array_equal(module.main(x, **direct), wanted)
+wide = np.repeat(direct["t_prepared"], 2, -1)[..., ::2]
+refused(ValueError, ["argument 't_prepared' does not lie as main__prepare leaves it", "found 64, wanted 32"],
+        module.main, x, **{**direct, "t_prepared": wide})
