@@ -40,7 +40,7 @@ static void optionsAreFoundByTheirNames(void) {
 
 static void otherOptionsAreRefused(void) {
   CHECK(tryOption("level", "v3") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no option 'level', wanted one of target, lint, remarks, verify, insert-after");
+  CHECK_MESSAGE("there is no option 'level', wanted one of target, lint, remarks, prepare, verify, insert-after");
   CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'target' has the value 'v9': wanted one of host, portable, v3, v4, v4-bf16");
   CHECK(tryOption("lint", "yes") == SACCADE_VALUE_ERROR);
