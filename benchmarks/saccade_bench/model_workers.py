@@ -46,10 +46,11 @@ class ModelWorker:
 
 
 def signature(header, function):
-    """[(name, is a result, shape)] of a function, from a C header; none where there is no such function."""
+    """[(name, is a result, shape, element type)] of a function, from a C header; none where there is no such function."""
     found = re.search(rf"^/\* {function}\n(.*?)^ \*/", header, re.M | re.S)
-    lines = re.findall(r"^ \*   (\w+) +(input|result) +tensor<(.*)x\w+>$", found[1] if found else "", re.M)
-    return [(name, role == "result", [int(n) for n in shape.split("x") if n != "?"]) for name, role, shape in lines]
+    lines = re.findall(r"^ \*   (\w+) +(input|result) +tensor<(.*)x(\w+)>$", found[1] if found else "", re.M)
+    return [(name, role == "result", [int(n) for n in shape.split("x") if n != "?"], element)
+            for name, role, shape, element in lines]  # fmt: skip
 
 
 class Ours(ModelWorker):
@@ -69,11 +70,12 @@ class Ours(ModelWorker):
         self.known = {"x": stored(x), **{name: stored(array) for name, array in weights.items()}}
         header, kind = self.library.with_suffix(".h").read_text(), Kind(self.type)
         if values := signature(header, f"{ENTRY}__prepare"):
-            made = [(name, problems.aligned_empty(shape, np.float32)) for name, is_result, shape in values if is_result]
-            given = [self.known[name] for name, is_result, _ in values if not is_result]
+            made = [(name, problems.aligned_empty(shape, problems.NUMPY_TYPES[element]))
+                    for name, is_result, shape, element in values if is_result]  # fmt: skip
+            given = [self.known[name] for name, is_result, *_ in values if not is_result]
             Program(self.library, kind, f"{ENTRY}__prepare").bind(given, *(array for _, array in made))()
             self.known.update(made)
-        inputs = [self.known[name] for name, is_result, _ in signature(header, ENTRY) if not is_result]
+        inputs = [self.known[name] for name, is_result, *_ in signature(header, ENTRY) if not is_result]
         call = Program(self.library, kind, ENTRY).bind(inputs, output)
         return call, lambda: problems.to_float64(output)
 
