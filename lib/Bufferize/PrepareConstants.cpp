@@ -264,8 +264,12 @@ void Preparation::takePrepared() {
     inputs.push_back(asTensor(result.getType()));
     requireCompact(shapes.getArgument(position), called);
     b.setInsertionPointToStart(&entry.front());
-    result.replaceAllUsesWith(
-        memref::CastOp::create(b, loc, result.getType(), entry.getArgument(position)).getResult());
+    // What callers pass begins where its first element is. No cast: it would be folded into what reads it.
+    auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, entry.getArgument(position));
+    auto strides = result.getType().getStridesAndOffset().first;
+    result.replaceAllUsesWith(memref::ReinterpretCastOp::create(b, loc, result.getType(), metadata.getBaseBuffer(),
+                                                                /*offset=*/0, result.getType().getShape(), strides)
+                                  .getResult());
   }
   type = b.getFunctionType(inputs, type.getResults());
   for (memref::AllocOp buffer : llvm::reverse(work.buffers)) {

@@ -16,7 +16,8 @@
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x4xf32, strided<[?, ?], offset: ?>>, %[[B:[a-z0-9]+]]: memref<8xf32, strided<[?], offset: ?>> {attn.constant},
 // CHECK-SAME:    %[[PREPARED:[a-z0-9]+]]: memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>, %[[Y:[a-z0-9]+]]: memref<?x8xf32, strided<[?, ?], offset: ?>>)
 // CHECK-SAME:    names = ["x", "b", "w_prepared", "y"], type = (tensor<?x4xf32>, tensor<8xf32>, tensor<2x4x16xf32>) -> tensor<?x8xf32>
-// CHECK-NEXT:    %[[COMPACT:.*]] = memref.cast %[[PREPARED]]
+// CHECK-NEXT:    %[[BASE:[a-z_]*]], {{.*}} = memref.extract_strided_metadata %[[PREPARED]]
+// CHECK-NEXT:    %[[COMPACT:.*]] = memref.reinterpret_cast %[[BASE]] to offset: [0], sizes: [2, 4, 16], strides: [64, 16, 1]
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     @project_task0
 // CHECK:         attn.launch @project_task1(%[[X]], %[[COMPACT]], %[[B]], %[[Y]])
