@@ -1,4 +1,4 @@
-"""Functions with some of their arguments fixed: weights are given once, and what depends on them alone is computed once."""
+"""Functions with some of their arguments fixed: what depends on these alone is computed once."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class BoundFunction(Function):
     `inputs`, and may be called from several threads at once. It has no form of TVM-FFI and cannot be pickled."""
 
     def __init__(self, handle: Handle, pointer: int, fixed: dict[str, Any], memory: Any):
-        """As `bind` calls it. `fixed` are arguments of the function at `pointer`: numbers and descriptions of arrays; all
-        that keeps their memory alive is in `memory`."""
+        """As `bind` calls it. `fixed` are arguments of the function at `pointer`: numbers and descriptions of arrays;
+        all that keeps their memory alive is in `memory`."""
         super().__init__(handle, pointer)
         self._memory = memory
         every = self.inputs
@@ -123,7 +123,7 @@ def _describe(value: Value, x: Any) -> Any:
 
 
 def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
-    """Descriptions of new compact tensors, aligned to lines of the cache, in one piece of memory that joins `memory`."""
+    """Descriptions of new compact tensors, each at a line of the cache, in one piece of memory that joins `memory`."""
     places, size = [], 0
     for value in values:
         places.append(size)

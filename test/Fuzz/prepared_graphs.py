@@ -5,8 +5,8 @@
 """Random graphs of structured ops, of whose arguments some or all are constant: bound once they give the same bits.
 
 Usage: prepared_graphs.py [--first-seed N] [--count N] [--keep FOLDER]
-The graphs are those of structured_graphs.py, of known sizes in two of three cases, so that whatever is made of constants is
-prepared, in chains and in any order with the rest. A failing program is kept, and its seed repeats it.
+The graphs are those of structured_graphs.py, most with known sizes, so that whatever is made of constants is prepared,
+in chains and in any order with the rest. A failing program is kept, and its seed repeats it.
 """
 
 import argparse

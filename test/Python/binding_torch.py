@@ -1,0 +1,39 @@
+"""Weights and inputs may be torch tensors: results are, too, and the same to the bit.
+
+REQUIRES: torch
+UNSUPPORTED: asan, tsan
+RUN: %python %s %S/Inputs
+"""
+
+import sys
+
+sys.path.append(sys.argv[1])
+
+import torch
+from programs import refused
+from weights_program import SHAPES, TEXT
+
+import saccade
+
+torch.manual_seed(5)
+module = saccade.compile(TEXT.replace("{MARK}", " {attn.constant}"), prepare=True)
+weights = {name: torch.randn(shape).to(torch.float16 if name == "h" else torch.float32)
+           for name, shape in SHAPES.items()}  # fmt: skip
+bound = module.main.bind(**weights)
+plain = saccade.compile(TEXT.replace("{MARK}", "")).main
+for rows in (1, 7, 300):
+    x = torch.randn(rows, 24)
+    wanted, out = plain(x, **weights), torch.full((rows, 48), torch.nan)
+    found = bound(x)
+    assert type(found) is torch.Tensor and torch.equal(found, wanted)
+    version = out._version
+    assert bound(x, out=out) is out and torch.equal(out, wanted) and out._version > version
+    # NumPy arrays beside torch weights, and the other way round.
+    assert (bound(x.numpy()) == wanted.numpy()).all()
+    numpy_bound = module.main.bind(**{name: weight.numpy() for name, weight in weights.items()})
+    assert type(numpy_bound(x)) is torch.Tensor and torch.equal(numpy_bound(x), wanted)
+needing = weights["w"].clone().requires_grad_()
+refused(ValueError, ["w requires grad"], module.main.bind, **{**weights, "w": needing})
+with torch.no_grad():
+    assert torch.equal(module.main.bind(**{**weights, "w": needing})(x), wanted)
+refused(ValueError, ["x requires grad"], bound, x.clone().requires_grad_())
