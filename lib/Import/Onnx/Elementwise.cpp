@@ -2,8 +2,8 @@
 #include "Onnx.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
+#include "saccade/Import/Common/Functions.h"
 #include "llvm/ADT/StringSet.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -48,88 +48,27 @@ template <typename BitOp> static Value bits(DoorOp &, OpBuilder &b, Location loc
   return b.createOrFold<BitOp>(loc, x[0], x[1]);
 }
 
-static Value negate(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  if (isa<FloatType>(x[0].getType()))
-    return b.createOrFold<arith::NegFOp>(loc, x[0]);
-  return door::sub(b, loc, number(b, loc, x[0], 0), x[0]);
+/// A function of one number that needs nothing of the op.
+template <Value (*function)(OpBuilder &, Location, Value)>
+static Value plain(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return function(b, loc, x[0]);
 }
-
-static Value absolute(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  if (isa<FloatType>(x[0].getType()))
-    return b.createOrFold<math::AbsFOp>(loc, x[0]);
-  return b.createOrFold<math::AbsIOp>(loc, x[0]);
-}
-
-static Value reciprocal(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return door::div(b, loc, number(b, loc, x[0], 1), x[0]);
-}
-
-static Value sigmoidOf(OpBuilder &b, Location loc, Value x) {
-  Value exp = b.createOrFold<math::ExpOp>(loc, b.createOrFold<arith::NegFOp>(loc, x));
-  Value one = number(b, loc, x, 1);
-  return door::div(b, loc, one, door::add(b, loc, one, exp));
-}
-static Value sigmoid(DoorOp &, OpBuilder &b, Location loc, ValueRange x) { return sigmoidOf(b, loc, x[0]); }
 
 static Value swish(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  Value alpha = number(b, loc, x[0], op.number("alpha", 1));
-  return door::mul(b, loc, x[0], sigmoidOf(b, loc, door::mul(b, loc, alpha, x[0])));
-}
-
-static Value relu(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return door::maximum(b, loc, x[0], number(b, loc, x[0], 0));
-}
-
-/// x where it is not negative, else `low`.
-static Value whereNegative(OpBuilder &b, Location loc, Value x, Value low) {
-  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, x, number(b, loc, x, 0));
-  return door::select(b, loc, isNegative, low, x);
+  return door::swish(b, loc, x[0], op.number("alpha", 1));
 }
 
 static Value leakyRelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  return whereNegative(b, loc, x[0], door::mul(b, loc, x[0], number(b, loc, x[0], op.number("alpha", 0.01))));
+  Value slope = number(b, loc, x[0], op.number("alpha", 0.01));
+  return door::whereNegative(b, loc, x[0], door::mul(b, loc, x[0], slope));
 }
 
 static Value elu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  Value low = door::mul(b, loc, number(b, loc, x[0], op.number("alpha", 1)), b.createOrFold<math::ExpM1Op>(loc, x[0]));
-  return whereNegative(b, loc, x[0], low);
+  return door::elu(b, loc, x[0], op.number("alpha", 1));
 }
 
-/// log(1 + e^x) as max(x, 0) + log1p(e^−|x|), which does not overflow.
-static Value softplus(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  Value distance = b.createOrFold<arith::NegFOp>(loc, b.createOrFold<math::AbsFOp>(loc, x[0]));
-  Value rest = b.createOrFold<math::Log1pOp>(loc, b.createOrFold<math::ExpOp>(loc, distance));
-  return door::add(b, loc, door::maximum(b, loc, x[0], number(b, loc, x[0], 0)), rest);
-}
-
-/// x/2 (1 + erf(x/√2)), or Hendrycks and Gimpel's approximation of it by tanh.
-static Value gelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange inputs) {
-  Value x = inputs[0], inner;
-  auto times = [&](double factor, Value value) { return door::mul(b, loc, number(b, loc, x, factor), value); };
-  if (op.text("approximate", "none") == "tanh") {
-    Value cube = door::mul(b, loc, x, door::mul(b, loc, x, x));
-    Value sum = door::add(b, loc, x, times(0.044715, cube));
-    inner = b.createOrFold<math::TanhOp>(loc, times(std::sqrt(2 / M_PI), sum));
-  } else {
-    inner = b.createOrFold<math::ErfOp>(loc, times(M_SQRT1_2, x));
-  }
-  return door::mul(b, loc, times(0.5, x), door::add(b, loc, number(b, loc, x, 1), inner));
-}
-
-static Value sign(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  Value zero = number(b, loc, x[0], 0);
-  Value isLess = door::compare(b, loc, arith::CmpIPredicate::slt, x[0], zero);
-  Value isMore = door::compare(b, loc, arith::CmpIPredicate::sgt, x[0], zero);
-  Value upper = door::select(b, loc, isMore, number(b, loc, x[0], 1), x[0]);
-  return door::select(b, loc, isLess, number(b, loc, x[0], -1), upper);
-}
-
-static Value logicalNot(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return b.createOrFold<arith::XOrIOp>(loc, x[0], number(b, loc, x[0], 1));
-}
-
-static Value isNaN(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x[0], x[0]);
+static Value gelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return door::gelu(b, loc, x[0], /*byTanh=*/op.text("approximate", "none") == "tanh");
 }
 
 static Value remainder(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
@@ -140,23 +79,13 @@ static Value where(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
   return door::select(b, loc, x[0], x[1], x[2]);
 }
 
-/// Exponents that models write become what they mean.
-static Value power(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  Type type = x[0].getType();
-  if (!isa<FloatType>(type)) {
-    Value base = door::convert(b, loc, x[0], b.getF64Type()), exponent = door::convert(b, loc, x[1], b.getF64Type());
-    return door::convert(b, loc, b.createOrFold<math::PowFOp>(loc, base, exponent), type);
-  }
-  return b.createOrFold<math::PowFOp>(loc, x[0], door::convert(b, loc, x[1], type));
-}
-
 //===- The operators ------------------------------------------------------===//
 
 static const llvm::StringMap<Elementwise> &getTable() {
   using Predicate = arith::CmpIPredicate;
   constexpr unsigned any = ~0u;
   static const llvm::StringMap<Elementwise> table = {
-      {"Abs", {1, 1, false, absolute}},
+      {"Abs", {1, 1, false, plain<door::absolute>}},
       {"Add", {2, 2, false, fold<door::add>}},
       {"And", {2, 2, false, bits<arith::AndIOp>}},
       {"BitwiseAnd", {2, 2, false, bits<arith::AndIOp>}},
@@ -173,7 +102,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"Gelu", {1, 1, false, gelu}},
       {"Greater", {2, 2, true, compare<Predicate::sgt>}},
       {"GreaterOrEqual", {2, 2, true, compare<Predicate::sge>}},
-      {"IsNaN", {1, 1, true, isNaN}},
+      {"IsNaN", {1, 1, true, plain<door::isNaN>}},
       {"LeakyRelu", {1, 1, false, leakyRelu}},
       {"Less", {2, 2, true, compare<Predicate::slt>}},
       {"LessOrEqual", {2, 2, true, compare<Predicate::sle>}},
@@ -182,16 +111,16 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"Min", {1, any, false, fold<door::minimum>}},
       {"Mod", {2, 2, false, remainder}},
       {"Mul", {2, 2, false, fold<door::mul>}},
-      {"Neg", {1, 1, false, negate}},
-      {"Not", {1, 1, false, logicalNot}},
+      {"Neg", {1, 1, false, plain<door::negate>}},
+      {"Not", {1, 1, false, plain<door::logicalNot>}},
       {"Or", {2, 2, false, bits<arith::OrIOp>}},
-      {"Reciprocal", {1, 1, false, reciprocal}},
-      {"Relu", {1, 1, false, relu}},
+      {"Reciprocal", {1, 1, false, plain<door::reciprocal>}},
+      {"Relu", {1, 1, false, plain<door::relu>}},
       {"Round", {1, 1, false, real<math::RoundEvenOp>}},
-      {"Sigmoid", {1, 1, false, sigmoid}},
-      {"Sign", {1, 1, false, sign}},
+      {"Sigmoid", {1, 1, false, plain<door::sigmoid>}},
+      {"Sign", {1, 1, false, plain<door::sign>}},
       {"Sin", {1, 1, false, real<math::SinOp>}},
-      {"Softplus", {1, 1, false, softplus}},
+      {"Softplus", {1, 1, false, plain<door::softplus>}},
       {"Sqrt", {1, 1, false, real<math::SqrtOp>}},
       {"Sub", {2, 2, false, fold<door::sub>}},
       {"Sum", {1, any, false, fold<door::add>}},
@@ -261,16 +190,7 @@ static LogicalResult translatePow(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)) || failed(requireBroadcast(op, op.operands())))
     return failure();
   std::optional<double> exponent = constantNumber(op.operand(1));
-  bool isReal = isa<FloatType>(elementOf(op.operand(0)));
-  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) -> Value {
-    if (isReal && exponent == 2.0)
-      return door::mul(b, loc, x[0], x[0]);
-    if (isReal && exponent == 3.0)
-      return door::mul(b, loc, x[0], door::mul(b, loc, x[0], x[0]));
-    if (isReal && exponent == 0.5)
-      return b.createOrFold<math::SqrtOp>(loc, x[0]);
-    return power(op, b, loc, x);
-  };
+  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) { return door::power(b, loc, x[0], x[1], exponent); };
   results.push_back(door::elementwise(op.builder(), op.operands(), elementOf(op.operand(0)), compute));
   return success();
 }

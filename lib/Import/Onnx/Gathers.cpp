@@ -1,6 +1,7 @@
 //===- Gathers.cpp - ONNX's operators that look elements up -------------------===//
 #include "Onnx.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/LookUps.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -10,75 +11,26 @@ using door::Extents;
 static LogicalResult translateGather(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
-  ImplicitLocOpBuilder &b = op.builder();
-  Value table = op.operand(0), indices = op.operand(1);
-  auto type = cast<RankedTensorType>(table.getType());
-  if (!isa<IntegerType>(elementOf(indices)))
-    return op.error() << "indices are " << indices.getType() << ", wanted integers";
-  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), type.getRank());
+  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
   if (failed(axis))
     return failure();
-  int64_t extent = type.getDimSize(*axis);
-  if (std::optional<SmallVector<int64_t>> constant = door::constantIntegers(indices);
-      constant && !ShapedType::isDynamic(extent)) {
-    for (int64_t &index : *constant) {
-      if (index < -extent || index >= extent)
-        return op.error() << "index " << index << " is outside of dimension " << *axis << " of " << type;
-      index += index < 0 ? extent : 0;
-    }
-    if (rankOf(indices) == 0) {
-      results.push_back(door::pick(b, table, *axis, constant->front()));
-      return success();
-    }
-    // Elements of a shape.
-    std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(table);
-    if (elements && type.getRank() == 1 && static_cast<int64_t>(constant->size()) <= door::maxElements) {
-      auto chosen = llvm::map_to_vector(*constant, [&](int64_t index) { return (*elements)[index]; });
-      auto wanted = RankedTensorType::get(cast<ShapedType>(indices.getType()).getShape(), type.getElementType());
-      results.push_back(door::fromElements(b, wanted, chosen));
-      return success();
-    }
-  }
-  if (extent == 0)
-    return op.error() << "cannot gather from " << type << ", dimension " << *axis << " is empty";
-  results.push_back(door::gather(b, table, indices, *axis));
+  FailureOr<Value> result = door::lookUp(op, op.operand(0), op.operand(1), *axis);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 
-/// Refuses indices that are no integers, and a table that has nothing to read along `dims`.
-static LogicalResult requireIndices(DoorOp &op, ArrayRef<int64_t> dims) {
-  auto table = cast<RankedTensorType>(op.operand(0).getType());
-  if (!isa<IntegerType>(elementOf(op.operand(1))))
-    return op.error() << "indices are " << op.operand(1).getType() << ", wanted integers";
-  for (int64_t dim : dims)
-    if (table.getDimSize(dim) == 0)
-      return op.error() << "cannot gather from " << table << ", dimension " << dim << " is empty";
-  return success();
-}
-
-/// Element by element: the position of each, but for `axis`, which the indices say.
 static LogicalResult translateGatherElements(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
-  ImplicitLocOpBuilder &b = op.builder();
-  Value table = op.operand(0), indices = op.operand(1);
-  int64_t rank = rankOf(table);
-  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rank);
-  if (failed(axis) || failed(requireIndices(op, *axis)))
+  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
+  if (failed(axis))
     return failure();
-  auto type = cast<RankedTensorType>(table.getType()), found = cast<RankedTensorType>(indices.getType());
-  bool fits = found.getRank() == rank;
-  for (int64_t i = 0; fits && i < rank; ++i)
-    fits = i == *axis || type.isDynamicDim(i) || found.isDynamicDim(i) || found.getDimSize(i) <= type.getDimSize(i);
-  if (!fits)
-    return op.error() << "indices are " << found << ", wanted no more than " << type << " has beside axis " << *axis;
-  Value extent = getValueOrCreateConstantIndexOp(b, b.getLoc(), door::extentsOf(b, table)[*axis]);
-  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
-    SmallVector<Value> position(x.take_front(rank));
-    position[*axis] = door::toPosition(nested, loc, x.back(), extent);
-    return tensor::ExtractOp::create(nested, loc, table, position);
-  };
-  results.push_back(door::generate(b, door::extentsOf(b, indices), indices, elementOf(table), body));
+  FailureOr<Value> result = door::lookUpElements(op, op.operand(0), op.operand(1), *axis);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 
@@ -94,7 +46,7 @@ static LogicalResult translateGatherND(DoorOp &op, Values &results) {
       batches + count > rank)
     return op.error() << "indices are " << indices.getType() << ", wanted a static last dimension of 1 to "
                       << rank - batches << " for " << table.getType();
-  if (failed(requireIndices(op, llvm::to_vector(llvm::seq(batches, batches + count)))))
+  if (failed(door::requireIndices(op, table, indices, llvm::to_vector(llvm::seq(batches, batches + count)))))
     return failure();
   Extents from = door::extentsOf(b, table), result = door::extentsOf(b, indices);
   result.pop_back();

@@ -4,11 +4,18 @@
 
 #include "saccade/Import/Common/Door.h"
 #include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Shapes.h"
 
 namespace saccade::onnx {
 
 using door::DoorOp;
+using door::elementOf;
+using door::rankOf;
+using door::requireBroadcast;
+using door::requireEqual;
+using door::resolveAxes;
+using door::resolveAxis;
 using Values = llvm::SmallVectorImpl<mlir::Value>;
 
 /// The version of the default operator set where a module does not say.
@@ -29,19 +36,9 @@ void addRotaryEmbedding(door::Door &door);
 void addShapes(door::Door &door);
 void addSlices(door::Door &door);
 
-/// The rank of a tensor, which a value of the common form always has.
-int64_t rankOf(mlir::Value tensor);
-mlir::Type elementOf(mlir::Value tensor);
-
 /// Refuses an op with fewer or more operands, missing ones at the end not counted, or with a missing one among the
 /// first `least`.
 mlir::LogicalResult requireOperands(DoorOp &op, unsigned least, unsigned most);
-/// `axis` counted from the front; refuses one outside of −rank ... rank − 1.
-mlir::FailureOr<int64_t> resolveAxis(DoorOp &op, int64_t axis, int64_t rank);
-/// All of them, each once.
-mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(DoorOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
-/// Refuses tensors that do not broadcast to one another.
-mlir::LogicalResult requireBroadcast(DoorOp &op, mlir::ValueRange tensors);
 /// The elements of operand `i`, integers that a shape is made of; refuses a tensor that only the run time knows.
 mlir::FailureOr<door::Extents> requireExtents(DoorOp &op, unsigned i, llvm::StringRef role);
 /// The same where there must be one.

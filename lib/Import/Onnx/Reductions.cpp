@@ -1,37 +1,23 @@
 //===- Reductions.cpp - ONNX's reductions, softmax and norms ------------------===//
+#include "saccade/Import/Common/Reductions.h"
 #include "Onnx.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "saccade/Import/Common/Functions.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using door::Extents;
+using door::Reduction;
 
-namespace {
-
-/// Σ of what `before` makes of elements, or their maximum and so on; then `after`.
-struct Reduction {
-  enum Start { Zero, One, Least, Largest } start;
-  Value (*combine)(OpBuilder &, Location, Value, Value);
-  Value (*before)(OpBuilder &, Location, Value) = nullptr;
-  Value (*after)(OpBuilder &, Location, Value) = nullptr;
-  bool isMean = false;
-};
-
-} // namespace
-
-static Value absolute(OpBuilder &b, Location loc, Value x) {
-  return isa<FloatType>(x.getType()) ? b.createOrFold<math::AbsFOp>(loc, x) : b.createOrFold<math::AbsIOp>(loc, x);
-}
-static Value square(OpBuilder &b, Location loc, Value x) { return door::mul(b, loc, x, x); }
 static Value exponential(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::ExpOp>(loc, x); }
 static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::LogOp>(loc, x); }
 static Value squareRoot(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::SqrtOp>(loc, x); }
 
 static const llvm::StringMap<Reduction> &getTable() {
   static const llvm::StringMap<Reduction> table = {
-      {"ReduceL1", {Reduction::Zero, door::add, absolute}},
-      {"ReduceL2", {Reduction::Zero, door::add, square, squareRoot}},
+      {"ReduceL1", {Reduction::Zero, door::add, door::absolute}},
+      {"ReduceL2", {Reduction::Zero, door::add, door::square, squareRoot}},
       {"ReduceLogSum", {Reduction::Zero, door::add, nullptr, logarithm}},
       {"ReduceLogSumExp", {Reduction::Zero, door::add, exponential, logarithm}},
       {"ReduceMax", {Reduction::Least, door::maximum}},
@@ -39,64 +25,9 @@ static const llvm::StringMap<Reduction> &getTable() {
       {"ReduceMin", {Reduction::Largest, door::minimum}},
       {"ReduceProd", {Reduction::One, door::mul}},
       {"ReduceSum", {Reduction::Zero, door::add}},
-      {"ReduceSumSquare", {Reduction::Zero, door::add, square}},
+      {"ReduceSumSquare", {Reduction::Zero, door::add, door::square}},
   };
   return table;
-}
-
-/// The type that sums of `element` are made in.
-static Type sumType(Type element) {
-  return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
-}
-
-/// The product of some extents, as a number of `type`.
-static Value countOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, Type type) {
-  Extents extents = door::extentsOf(b, tensor);
-  auto reduced = llvm::map_to_vector(dims, [&](int64_t dim) { return extents[dim]; });
-  Value count = getValueOrCreateConstantIndexOp(b, b.getLoc(), door::multiplyExtents(b, reduced));
-  return door::convert(b, b.getLoc(), count, type);
-}
-
-static Value reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
-                      bool keep) {
-  Type element = elementOf(tensor);
-  bool isExtreme = reduction.start >= Reduction::Least;
-  Type type = isExtreme ? element : sumType(element);
-  TypedAttr start = isExtreme ? door::extremeAttr(type, reduction.start == Reduction::Largest)
-                              : door::numberAttr(type, reduction.start == Reduction::One);
-  Value sum = door::reduce(b, tensor, dims, keep, start, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value value = reduction.before ? reduction.before(nested, loc, x[0]) : x[0];
-    return reduction.combine(nested, loc, value, x[1]);
-  });
-  if (!reduction.after && !reduction.isMean)
-    return door::castElements(b, sum, element);
-  Value count = reduction.isMean ? countOf(b, tensor, dims, type) : nullptr;
-  return door::elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value value = reduction.isMean ? door::div(nested, loc, x[0], count) : reduction.after(nested, loc, x[0]);
-    return door::convert(nested, loc, value, element);
-  });
-}
-
-/// log Σ e^x as m + log Σ e^(x − m) with the maximum m, or 0 where that is infinite.
-static Value logSumExp(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
-                       bool keep) {
-  Type element = elementOf(tensor), type = sumType(element);
-  Value wide = door::castElements(b, tensor, type);
-  auto finiteMaximum = [&](bool keeps) {
-    Value largest = reduceBy(b, {Reduction::Least, door::maximum}, wide, dims, keeps);
-    return door::elementwise(b, largest, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-      Value zero = door::makeNumber(nested, loc, type, 0), isFinite = math::IsFiniteOp::create(nested, loc, x[0]);
-      return door::select(nested, loc, isFinite, x[0], zero);
-    });
-  };
-  Value shifted = door::elementwise(b, {wide, finiteMaximum(true)}, type,
-                                    [](OpBuilder &nested, Location loc, ValueRange x) {
-                                      return door::sub(nested, loc, x[0], x[1]);
-                                    });
-  Value sum = reduceBy(b, reduction, shifted, dims, keep);
-  return door::elementwise(b, {sum, finiteMaximum(keep)}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    return door::convert(nested, loc, door::add(nested, loc, x[0], x[1]), element);
-  });
 }
 
 static LogicalResult translateReduction(DoorOp &op, Values &results) {
@@ -122,8 +53,8 @@ static LogicalResult translateReduction(DoorOp &op, Values &results) {
   if (failed(dims))
     return failure();
   bool keep = op.integer("keepdims", 1) != 0;
-  results.push_back(op.getName() == "ReduceLogSumExp" ? logSumExp(op.builder(), reduction, tensor, *dims, keep)
-                                                      : reduceBy(op.builder(), reduction, tensor, *dims, keep));
+  results.push_back(op.getName() == "ReduceLogSumExp" ? door::logSumExp(op.builder(), tensor, *dims, keep)
+                                                      : door::reduceBy(op.builder(), reduction, tensor, *dims, keep));
   return success();
 }
 
@@ -149,32 +80,22 @@ static LogicalResult translateSoftmax(DoorOp &op, Values &results) {
   return success();
 }
 
-/// x − max − log Σ e^(x − max)
 static LogicalResult translateLogSoftmax(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
-  Type element = elementOf(tensor), type = sumType(element);
+  Type element = elementOf(tensor);
   if (!isa<FloatType>(element) || opsetOf(op) < 13)
     return op.error() << "found elements of " << element << " in version " << opsetOf(op)
                       << ", wanted floating point in version 13 or later";
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", -1), rankOf(tensor));
   if (failed(axis))
     return failure();
-  Value wide = door::castElements(b, tensor, type);
-  Value largest = reduceBy(b, {Reduction::Least, door::maximum}, wide, *axis, /*keep=*/true);
-  Value shifted = door::elementwise(b, {wide, largest}, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-    return door::sub(nested, loc, x[0], x[1]);
-  });
-  Value sum = reduceBy(b, {Reduction::Zero, door::add, exponential, logarithm}, shifted, *axis, /*keep=*/true);
-  results.push_back(door::elementwise(b, {shifted, sum}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    return door::convert(nested, loc, door::sub(nested, loc, x[0], x[1]), element);
-  }));
+  results.push_back(door::logSoftmax(b, tensor, *axis));
   return success();
 }
 
-/// Sums of all elements up to each one, as models count the tokens that are no padding: a masked sum for each.
 static LogicalResult translateCumSum(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
@@ -187,37 +108,7 @@ static LogicalResult translateCumSum(DoorOp &op, Values &results) {
   if (failed(axis))
     return failure();
   bool isExclusive = op.integer("exclusive", 0) != 0, isReversed = op.integer("reverse", 0) != 0;
-  int64_t rank = rankOf(tensor);
-  Extents extents = door::extentsOf(b, tensor);
-  Type element = elementOf(tensor), type = sumType(element);
-  // Loops over the result, then over what is summed.
-  SmallVector<AffineExpr> from, to;
-  for (int64_t i = 0; i < rank; ++i) {
-    from.push_back(b.getAffineDimExpr(i == *axis ? rank : i));
-    to.push_back(b.getAffineDimExpr(i));
-  }
-  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
-  iterators.push_back(utils::IteratorType::reduction);
-  // A second input of the result's extent says how far its positions go.
-  Value init = door::splat(b, extents, type, 0);
-  Value own =
-      door::generate(b, {extents[*axis]}, {}, b.getI64Type(), [&](OpBuilder &nested, Location loc, ValueRange x) {
-        return door::convert(nested, loc, x[0], nested.getI64Type());
-      });
-  auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(rank + 1, 0, dims, b.getContext()); };
-  AffineMap maps[] = {map(from), map(b.getAffineDimExpr(*axis)), map(b.getAffineDimExpr(rank)), map(to)};
-  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
-    using Predicate = arith::CmpIPredicate;
-    Value first = isReversed ? x[1] : x[2], last = isReversed ? x[2] : x[1];
-    Value counts = door::compare(nested, loc, isExclusive ? Predicate::slt : Predicate::sle, first, last);
-    Value value = door::convert(nested, loc, x[0], type);
-    value = door::select(nested, loc, counts, value, door::makeNumber(nested, loc, type, 0));
-    linalg::YieldOp::create(nested, loc, door::add(nested, loc, x[3], value));
-  };
-  Value sums = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor, own, own}, ValueRange{init},
-                                         maps, iterators, body)
-                   .getResult(0);
-  results.push_back(door::castElements(b, sums, element));
+  results.push_back(door::cumulativeSum(b, tensor, *axis, isExclusive, isReversed));
   return success();
 }
 
@@ -241,7 +132,8 @@ static LogicalResult translateNorm(DoorOp &op, Values &results) {
   for (Value factor : {scale, bias}) {
     if (!factor)
       continue;
-    auto from = cast<RankedTensorType>(factor.getType()).getShape(), to = cast<RankedTensorType>(tensor.getType()).getShape();
+    auto from = cast<RankedTensorType>(factor.getType()).getShape(),
+         to = cast<RankedTensorType>(tensor.getType()).getShape();
     bool isLarger = from.size() > to.size();
     for (auto [extent, wanted] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
       isLarger |= wanted == 1 && extent != 1;
@@ -250,36 +142,8 @@ static LogicalResult translateNorm(DoorOp &op, Values &results) {
                         << tensor.getType();
   }
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rankOf(tensor)));
-  Type type = sumType(element);
-  Value wide = door::castElements(b, tensor, type);
-  const Reduction mean{Reduction::Zero, door::add, nullptr, nullptr, /*isMean=*/true};
-  const Reduction meanSquare{Reduction::Zero, door::add, square, nullptr, /*isMean=*/true};
-  Value centre = centres ? reduceBy(b, mean, wide, dims, /*keep=*/true) : nullptr;
-  Value centred = wide;
-  if (centres)
-    centred = door::elementwise(b, {wide, centre}, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-      return door::sub(nested, loc, x[0], x[1]);
-    });
-  Value variance = reduceBy(b, meanSquare, centred, dims, /*keep=*/true);
-  double epsilon = op.number("epsilon", 1e-5);
-  Value inverse = door::elementwise(b, variance, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value sum = door::add(nested, loc, x[0], door::makeNumber(nested, loc, type, epsilon));
-    return nested.createOrFold<math::RsqrtOp>(loc, sum);
-  });
-  SmallVector<Value> inputs = {centred, inverse, scale};
-  if (bias)
-    inputs.push_back(bias);
-  results.push_back(door::elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value value = door::mul(nested, loc, x[0], x[1]);
-    value = door::mul(nested, loc, value, door::convert(nested, loc, x[2], type));
-    if (bias)
-      value = door::add(nested, loc, value, door::convert(nested, loc, x[3], type));
-    return door::convert(nested, loc, value, element);
-  }));
-  if (centres) {
-    results.push_back(centre);
-    results.push_back(inverse);
-  }
+  door::Norm norm = door::normalize(b, tensor, dims, centres, op.number("epsilon", 1e-5), scale, bias);
+  results.append({norm.result, norm.mean, norm.inverse});
   return success();
 }
 

@@ -1,6 +1,6 @@
 //===- Shapes.cpp - ONNX's operators on shapes --------------------------------===//
 #include "Onnx.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Views.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -31,17 +31,6 @@ static LogicalResult translateSize(DoorOp &op, Values &results) {
   return success();
 }
 
-/// The number of elements where all extents are static.
-static std::optional<int64_t> countElements(ArrayRef<OpFoldResult> extents) {
-  int64_t count = 1;
-  for (OpFoldResult each : extents) {
-    std::optional<int64_t> extent = getConstantIntValue(each);
-    if (!extent || llvm::MulOverflow(count, *extent, count))
-      return std::nullopt;
-  }
-  return count;
-}
-
 static LogicalResult translateReshape(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
@@ -51,46 +40,18 @@ static LogicalResult translateReshape(DoorOp &op, Values &results) {
     return failure();
   Extents from = door::extentsOf(b, op.operand(0)), to = *given;
   bool keepsZero = op.integer("allowzero", 0) != 0;
-  std::optional<size_t> open;
   for (auto [i, extent] : llvm::enumerate(to)) {
-    std::optional<int64_t> size = getConstantIntValue(extent);
-    if (size == 0 && !keepsZero) {
-      if (i >= from.size())
-        return op.error() << "extent " << i << " of the shape is to stay as it is, and the input has "
-                          << op.operand(0).getType();
-      extent = from[i];
-    } else if (size == -1) {
-      if (open)
-        return op.error() << "extents " << *open << " and " << i << " of the shape are both open";
-      open = i;
-    } else if (size && *size < 0) {
-      return op.error() << "extent " << i << " of the shape is " << *size;
-    }
+    if (keepsZero || !isConstantIntValue(extent, 0))
+      continue;
+    if (i >= from.size())
+      return op.error() << "extent " << i << " of the shape is to stay as it is, and the input has "
+                        << op.operand(0).getType();
+    extent = from[i];
   }
-  if (open) {
-    // What stands on both sides needs no division.
-    Extents numerator(from), denominator;
-    for (auto [i, extent] : llvm::enumerate(to)) {
-      if (i == *open)
-        continue;
-      auto *same = llvm::find_if(numerator, [&](OpFoldResult each) { return isa<Value>(each) && each == extent; });
-      if (same != numerator.end())
-        numerator.erase(same);
-      else
-        denominator.push_back(extent);
-    }
-    std::optional<int64_t> all = countElements(numerator), rest = countElements(denominator);
-    if (rest == 0)
-      return op.error() << "the open extent of an empty shape can be any";
-    if (all && rest && *all % *rest != 0)
-      return op.error() << "cannot reshape " << op.operand(0).getType() << ": " << *all
-                        << " elements are no multiple of " << *rest;
-    to[*open] = door::divideExtents(b, door::multiplyExtents(b, numerator), door::multiplyExtents(b, denominator));
-  }
-  std::optional<int64_t> found = countElements(from), wanted = countElements(to);
-  if (found && wanted && *found != *wanted)
-    return op.error() << "cannot reshape " << op.operand(0).getType() << " to a shape of " << *wanted << " elements";
-  results.push_back(door::reshape(b, op.operand(0), to));
+  FailureOr<Value> result = door::reshapeOpen(op, op.operand(0), to);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 
@@ -191,12 +152,7 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
       return op.error() << "value has " << given.getNumElements() << " elements, wanted 1";
     value = cast<TypedAttr>(*given.getValues<Attribute>().begin());
   }
-  std::optional<int64_t> count = countElements(*extents);
-  if (count && *count <= door::maxElements)
-    results.push_back(
-        door::fromElements(b, door::typeOf(*extents, value.getType()), SmallVector<OpFoldResult>(*count, value)));
-  else
-    results.push_back(door::splat(b, *extents, arith::ConstantOp::create(b, value)));
+  results.push_back(door::filled(b, *extents, value));
   return success();
 }
 
@@ -204,7 +160,6 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
 static LogicalResult translateRange(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();
-  ImplicitLocOpBuilder &b = op.builder();
   Type element = elementOf(op.operand(0));
   if (!isa<IntegerType>(element))
     return op.error() << "a range of " << element << " is not supported, wanted integers";
@@ -215,25 +170,10 @@ static LogicalResult translateRange(DoorOp &op, Values &results) {
       return failure();
     bounds.push_back(*bound);
   }
-  std::optional<int64_t> start = getConstantIntValue(bounds[0]), limit = getConstantIntValue(bounds[1]);
-  std::optional<int64_t> delta = getConstantIntValue(bounds[2]);
-  if (!delta || *delta == 0)
-    return op.error() << "delta must be constant and not 0";
-  OpFoldResult count;
-  if (start && limit) {
-    int64_t distance = *delta > 0 ? *limit - *start : *start - *limit;
-    count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(distance, std::abs(*delta)));
-  } else if (*delta == 1) {
-    Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), door::subtractExtents(b, bounds[1], bounds[0]));
-    count = getAsOpFoldResult(door::maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));
-  } else {
-    return op.error() << "a range whose length only the run time knows must have delta 1";
-  }
-  results.push_back(door::generate(b, {count}, {}, element, [&](OpBuilder &nested, Location loc, ValueRange at) {
-    Value first = getValueOrCreateConstantIndexOp(nested, loc, bounds[0]);
-    Value step = arith::ConstantIndexOp::create(nested, loc, *delta);
-    return door::convert(nested, loc, door::add(nested, loc, first, door::mul(nested, loc, at[0], step)), element);
-  }));
+  FailureOr<Value> result = door::makeRange(op, bounds[0], bounds[1], bounds[2], element);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 

@@ -1,18 +1,12 @@
 //===- Slices.cpp - ONNX's operators that take tensors apart and join them ----===//
 #include "Onnx.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Views.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using door::Extents;
-
-/// A bound of a slice in 0 ... extent (backwards −1 ... extent − 1), from one that may count from the end.
-static int64_t clampBound(int64_t bound, int64_t extent, int64_t step) {
-  if (bound < 0)
-    bound += extent;
-  return step > 0 ? std::clamp<int64_t>(bound, 0, extent) : std::clamp<int64_t>(bound, -1, extent - 1);
-}
 
 static LogicalResult translateSlice(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 5)))
@@ -44,45 +38,13 @@ static LogicalResult translateSlice(DoorOp &op, Values &results) {
     return op.error() << "found " << starts->size() << " starts, " << ends->size() << " ends, " << axes->size()
                       << " axes and " << given.size() << " steps, wanted as many of each";
 
-  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes = door::extentsOf(b, op.operand(0));
-  SmallVector<int64_t> steps(type.getRank(), 1);
-  for (auto [axis, start, end, step] : llvm::zip(*axes, *starts, *ends, given)) {
-    if (step == 0)
-      return op.error() << "a step is 0";
-    steps[axis] = step;
-    std::optional<int64_t> first = getConstantIntValue(start), last = getConstantIntValue(end);
-    if (!type.isDynamicDim(axis) && first && last) {
-      int64_t extent = type.getDimSize(axis), from = clampBound(*first, extent, step);
-      int64_t distance = (clampBound(*last, extent, step) - from) * (step > 0 ? 1 : -1);
-      offsets[axis] = b.getIndexAttr(distance > 0 ? from : 0);
-      sizes[axis] = b.getIndexAttr(distance > 0 ? llvm::divideCeil(distance, std::abs(step)) : 0);
-      continue;
-    }
-    if (step != 1)
-      return op.error() << "steps along an extent that only the run time knows are not supported";
-    // min(max(bound (+ extent), 0), extent), for bounds of which only the sign of constants is known.
-    OpFoldResult extent = sizes[axis];
-    auto clamp = [&](OpFoldResult bound) -> OpFoldResult {
-      std::optional<int64_t> constant = getConstantIntValue(bound);
-      if (constant == 0)
-        return bound;
-      if (constant && *constant >= std::numeric_limits<int32_t>::max())
-        return extent;
-      Value whole = getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
-      Value value = getValueOrCreateConstantIndexOp(b, b.getLoc(), bound);
-      Value zero = arith::ConstantIndexOp::create(b, 0);
-      Value isNegative = door::compare(b, b.getLoc(), arith::CmpIPredicate::slt, value, zero);
-      value = door::select(b, b.getLoc(), isNegative, door::add(b, b.getLoc(), value, whole), value);
-      value = door::maximum(b, b.getLoc(), door::minimum(b, b.getLoc(), value, whole), zero);
-      return getAsOpFoldResult(value);
-    };
-    offsets[axis] = clamp(start);
-    OpFoldResult size = door::subtractExtents(b, clamp(end), offsets[axis]);
-    if (auto value = dyn_cast<Value>(size))
-      size = getAsOpFoldResult(door::maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0)));
-    sizes[axis] = size;
-  }
-  results.push_back(door::slice(b, op.operand(0), offsets, sizes, steps));
+  SmallVector<door::SliceBounds> all;
+  for (auto [axis, start, end, step] : llvm::zip(*axes, *starts, *ends, given))
+    all.push_back({axis, start, end, step});
+  FailureOr<Value> result = door::sliceBetween(op, op.operand(0), all);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 
@@ -94,15 +56,8 @@ static LogicalResult translateConcat(DoorOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 1), rank);
   if (failed(axis))
     return failure();
-  auto first = cast<RankedTensorType>(inputs[0].getType());
-  for (Value input : inputs) {
-    auto type = cast<RankedTensorType>(input.getType());
-    bool fits = type.getRank() == rank && type.getElementType() == first.getElementType();
-    for (int64_t i = 0; fits && i < rank; ++i)
-      fits = i == *axis || type.isDynamicDim(i) || first.isDynamicDim(i) || type.getDimSize(i) == first.getDimSize(i);
-    if (!fits)
-      return op.error() << type << " and " << first << " differ beside axis " << *axis;
-  }
+  if (failed(door::requireJoinable(op, inputs, *axis)))
+    return failure();
   results.push_back(door::concat(op.builder(), inputs, *axis));
   return success();
 }
@@ -110,7 +65,6 @@ static LogicalResult translateConcat(DoorOp &op, Values &results) {
 static LogicalResult translateSplit(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
-  ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(op.operand(0).getType());
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), type.getRank());
   auto given = integersOf(op, 1, "split");
@@ -125,24 +79,7 @@ static LogicalResult translateSplit(DoorOp &op, Values &results) {
     for (int64_t i = 0; i < parts; ++i)
       sizes.push_back(std::clamp<int64_t>(extent - i * chunk, 0, chunk));
   }
-  int64_t sum = 0;
-  for (int64_t size : sizes)
-    if (size < 0 || llvm::AddOverflow(sum, size, sum))
-      return op.error() << "a part has " << size << " elements";
-  if (static_cast<int64_t>(sizes.size()) != parts || (!ShapedType::isDynamic(extent) && sum != extent))
-    return op.error() << "dimension " << *axis << " of " << type << " cannot be split into " << parts
-                      << " results, the parts given are " << sizes.size() << " of " << sum << " elements together";
-  int64_t at = 0;
-  for (int64_t size : sizes) {
-    Extents extents = door::extentsOf(b, op.operand(0));
-    SmallVector<OpFoldResult> offsets(extents.size(), b.getIndexAttr(0));
-    offsets[*axis] = b.getIndexAttr(at);
-    extents[*axis] = b.getIndexAttr(size);
-    SmallVector<int64_t> steps(extents.size(), 1);
-    results.push_back(door::slice(b, op.operand(0), offsets, extents, steps));
-    at += size;
-  }
-  return success();
+  return door::splitInto(op, op.operand(0), *axis, sizes, results);
 }
 
 static LogicalResult translatePad(DoorOp &op, Values &results) {
@@ -195,9 +132,6 @@ static LogicalResult translateTrilu(DoorOp &op, Values &results) {
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
-  int64_t rank = rankOf(tensor);
-  if (rank < 2)
-    return op.error() << "found " << tensor.getType() << ", wanted matrices";
   OpFoldResult diagonal = b.getIndexAttr(0);
   if (op.operand(1)) {
     FailureOr<OpFoldResult> extent = requireExtent(op, 1, "the diagonal");
@@ -205,15 +139,10 @@ static LogicalResult translateTrilu(DoorOp &op, Values &results) {
       return failure();
     diagonal = *extent;
   }
-  bool keepsUpper = op.integer("upper", 1) != 0;
-  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value distance = door::sub(nested, loc, x[rank - 1], x[rank - 2]);
-    Value k = getValueOrCreateConstantIndexOp(nested, loc, diagonal);
-    using Predicate = arith::CmpIPredicate;
-    Value keeps = door::compare(nested, loc, keepsUpper ? Predicate::sge : Predicate::sle, distance, k);
-    return door::select(nested, loc, keeps, x.back(), door::makeNumber(nested, loc, x.back().getType(), 0));
-  };
-  results.push_back(door::generate(b, door::extentsOf(b, tensor), tensor, elementOf(tensor), body));
+  FailureOr<Value> result = door::keepTriangle(op, tensor, diagonal, op.integer("upper", 1) != 0);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
   return success();
 }
 

@@ -11,9 +11,6 @@ int64_t onnx::opsetOf(DoorOp &op) {
   return version ? version.getInt() : newestOpset;
 }
 
-int64_t onnx::rankOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getRank(); }
-Type onnx::elementOf(Value tensor) { return getElementTypeOrSelf(tensor.getType()); }
-
 LogicalResult onnx::requireOperands(DoorOp &op, unsigned least, unsigned most) {
   unsigned found = op.operands().size();
   if (found < least || found > most) {
@@ -27,37 +24,6 @@ LogicalResult onnx::requireOperands(DoorOp &op, unsigned least, unsigned most) {
     if (!op.operand(i))
       return op.error() << "input " << i << " is missing";
   return success();
-}
-
-FailureOr<int64_t> onnx::resolveAxis(DoorOp &op, int64_t axis, int64_t rank) {
-  if (axis < -rank || axis >= rank)
-    return op.error() << "axis " << axis << " is outside of a tensor with " << rank << " dimensions";
-  return axis < 0 ? axis + rank : axis;
-}
-
-FailureOr<SmallVector<int64_t>> onnx::resolveAxes(DoorOp &op, ArrayRef<int64_t> axes, int64_t rank) {
-  SmallVector<int64_t> resolved;
-  for (int64_t axis : axes) {
-    FailureOr<int64_t> own = resolveAxis(op, axis, rank);
-    if (failed(own))
-      return failure();
-    if (llvm::is_contained(resolved, *own))
-      return op.error() << "axis " << axis << " comes twice";
-    resolved.push_back(*own);
-  }
-  return resolved;
-}
-
-LogicalResult onnx::requireBroadcast(DoorOp &op, ValueRange tensors) {
-  SmallVector<door::Extents> shapes;
-  for (Value tensor : tensors)
-    shapes.push_back(door::extentsOf(op.builder(), tensor));
-  if (succeeded(door::broadcastExtents(op.builder(), shapes)))
-    return success();
-  InFlightDiagnostic error = op.error() << "the inputs";
-  for (Value tensor : tensors)
-    error << " " << tensor.getType();
-  return error << " do not broadcast to one another";
 }
 
 /// The elements of operand `i`, as they are.

@@ -1,0 +1,96 @@
+//===- Functions.cpp - Functions of one number that take several ops ----------===//
+#include "saccade/Import/Common/Functions.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+
+static Value number(OpBuilder &b, Location loc, Value like, double value) {
+  return door::makeNumber(b, loc, like.getType(), value);
+}
+
+Value door::negate(OpBuilder &b, Location loc, Value x) {
+  if (isa<FloatType>(x.getType()))
+    return b.createOrFold<arith::NegFOp>(loc, x);
+  return sub(b, loc, number(b, loc, x, 0), x);
+}
+
+Value door::absolute(OpBuilder &b, Location loc, Value x) {
+  if (isa<FloatType>(x.getType()))
+    return b.createOrFold<math::AbsFOp>(loc, x);
+  return b.createOrFold<math::AbsIOp>(loc, x);
+}
+
+Value door::sign(OpBuilder &b, Location loc, Value x) {
+  Value zero = number(b, loc, x, 0);
+  Value isLess = compare(b, loc, arith::CmpIPredicate::slt, x, zero);
+  Value isMore = compare(b, loc, arith::CmpIPredicate::sgt, x, zero);
+  Value upper = select(b, loc, isMore, number(b, loc, x, 1), x);
+  return select(b, loc, isLess, number(b, loc, x, -1), upper);
+}
+
+Value door::relu(OpBuilder &b, Location loc, Value x) { return maximum(b, loc, x, number(b, loc, x, 0)); }
+Value door::square(OpBuilder &b, Location loc, Value x) { return mul(b, loc, x, x); }
+Value door::reciprocal(OpBuilder &b, Location loc, Value x) { return div(b, loc, number(b, loc, x, 1), x); }
+
+Value door::isNaN(OpBuilder &b, Location loc, Value x) {
+  return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x, x);
+}
+
+Value door::logicalNot(OpBuilder &b, Location loc, Value x) {
+  return b.createOrFold<arith::XOrIOp>(loc, x, number(b, loc, x, 1));
+}
+
+Value door::whereNegative(OpBuilder &b, Location loc, Value x, Value low) {
+  Value isNegative = compare(b, loc, arith::CmpIPredicate::slt, x, number(b, loc, x, 0));
+  return select(b, loc, isNegative, low, x);
+}
+
+Value door::elu(OpBuilder &b, Location loc, Value x, double alpha) {
+  return whereNegative(b, loc, x, mul(b, loc, number(b, loc, x, alpha), b.createOrFold<math::ExpM1Op>(loc, x)));
+}
+
+Value door::sigmoid(OpBuilder &b, Location loc, Value x) {
+  Value exp = b.createOrFold<math::ExpOp>(loc, b.createOrFold<arith::NegFOp>(loc, x));
+  Value one = number(b, loc, x, 1);
+  return div(b, loc, one, add(b, loc, one, exp));
+}
+
+Value door::swish(OpBuilder &b, Location loc, Value x, double alpha) {
+  return mul(b, loc, x, sigmoid(b, loc, mul(b, loc, number(b, loc, x, alpha), x)));
+}
+
+Value door::softplus(OpBuilder &b, Location loc, Value x) {
+  Value distance = b.createOrFold<arith::NegFOp>(loc, b.createOrFold<math::AbsFOp>(loc, x));
+  Value rest = b.createOrFold<math::Log1pOp>(loc, b.createOrFold<math::ExpOp>(loc, distance));
+  return add(b, loc, relu(b, loc, x), rest);
+}
+
+Value door::gelu(OpBuilder &b, Location loc, Value x, bool byTanh) {
+  Value inner;
+  auto times = [&](double factor, Value value) { return mul(b, loc, number(b, loc, x, factor), value); };
+  if (byTanh) {
+    Value cube = mul(b, loc, x, square(b, loc, x));
+    Value sum = add(b, loc, x, times(0.044715, cube));
+    inner = b.createOrFold<math::TanhOp>(loc, times(std::sqrt(2 / M_PI), sum));
+  } else {
+    inner = b.createOrFold<math::ErfOp>(loc, times(M_SQRT1_2, x));
+  }
+  return mul(b, loc, times(0.5, x), add(b, loc, number(b, loc, x, 1), inner));
+}
+
+Value door::power(OpBuilder &b, Location loc, Value base, Value exponent, std::optional<double> known) {
+  Type type = base.getType();
+  if (!isa<FloatType>(type)) {
+    Value real = convert(b, loc, base, b.getF64Type()), to = convert(b, loc, exponent, b.getF64Type());
+    return convert(b, loc, b.createOrFold<math::PowFOp>(loc, real, to), type);
+  }
+  if (known == 2.0)
+    return square(b, loc, base);
+  if (known == 3.0)
+    return mul(b, loc, base, square(b, loc, base));
+  if (known == 0.5)
+    return b.createOrFold<math::SqrtOp>(loc, base);
+  return b.createOrFold<math::PowFOp>(loc, base, convert(b, loc, exponent, type));
+}

@@ -1,0 +1,150 @@
+//===- Reductions.cpp - Sums along dimensions, and what is made of them -------===//
+#include "saccade/Import/Common/Reductions.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "saccade/Import/Common/Functions.h"
+#include "saccade/Import/Common/Shapes.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::door;
+
+static Value exponential(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::ExpOp>(loc, x); }
+static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::LogOp>(loc, x); }
+
+static const Reduction largestOf{Reduction::Least, maximum};
+static const Reduction meanOf{Reduction::Zero, add, nullptr, nullptr, /*isMean=*/true};
+
+Type door::sumType(Type element) {
+  return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
+}
+
+/// The product of some extents, as a number of `type`.
+static Value countOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, Type type) {
+  Extents extents = extentsOf(b, tensor);
+  auto reduced = llvm::map_to_vector(dims, [&](int64_t dim) { return extents[dim]; });
+  Value count = getValueOrCreateConstantIndexOp(b, b.getLoc(), multiplyExtents(b, reduced));
+  return convert(b, b.getLoc(), count, type);
+}
+
+Value door::reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
+                     bool keep) {
+  Type element = getElementTypeOrSelf(tensor.getType());
+  bool isExtreme = reduction.start >= Reduction::Least;
+  Type type = isExtreme ? element : sumType(element);
+  TypedAttr start = isExtreme ? extremeAttr(type, reduction.start == Reduction::Largest)
+                              : numberAttr(type, reduction.start == Reduction::One);
+  Value sum = reduce(b, tensor, dims, keep, start, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value value = reduction.before ? reduction.before(nested, loc, x[0]) : x[0];
+    return reduction.combine(nested, loc, value, x[1]);
+  });
+  if (!reduction.after && !reduction.isMean)
+    return castElements(b, sum, element);
+  Value count = reduction.isMean ? countOf(b, tensor, dims, type) : nullptr;
+  return elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value value = reduction.isMean ? div(nested, loc, x[0], count) : reduction.after(nested, loc, x[0]);
+    return convert(nested, loc, value, element);
+  });
+}
+
+/// Differences of elements and what they are aligned to.
+static Value subtract(ImplicitLocOpBuilder &b, Value x, Value y, Type element) {
+  return elementwise(b, {x, y}, element, [&](OpBuilder &nested, Location loc, ValueRange in) {
+    return convert(nested, loc, sub(nested, loc, in[0], in[1]), element);
+  });
+}
+
+Value door::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keep) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Value wide = castElements(b, tensor, type);
+  auto finiteMaximum = [&](bool keeps) {
+    Value largest = reduceBy(b, largestOf, wide, dims, keeps);
+    return elementwise(b, largest, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+      Value zero = makeNumber(nested, loc, type, 0), isFinite = math::IsFiniteOp::create(nested, loc, x[0]);
+      return select(nested, loc, isFinite, x[0], zero);
+    });
+  };
+  Value shifted = subtract(b, wide, finiteMaximum(true), type);
+  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, dims, keep);
+  return elementwise(b, {sum, finiteMaximum(keep)}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    return convert(nested, loc, add(nested, loc, x[0], x[1]), element);
+  });
+}
+
+Value door::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keep, double correction) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Value wide = castElements(b, tensor, type);
+  Value centred = subtract(b, wide, reduceBy(b, meanOf, wide, dims, /*keep=*/true), type);
+  Value sum = reduceBy(b, {Reduction::Zero, add, square}, centred, dims, keep);
+  Value count = countOf(b, tensor, dims, type);
+  return elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value divisor = sub(nested, loc, count, makeNumber(nested, loc, type, correction));
+    return convert(nested, loc, div(nested, loc, x[0], divisor), element);
+  });
+}
+
+Value door::logSoftmax(ImplicitLocOpBuilder &b, Value tensor, int64_t axis) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Value wide = castElements(b, tensor, type);
+  Value shifted = subtract(b, wide, reduceBy(b, largestOf, wide, axis, /*keep=*/true), type);
+  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, axis, /*keep=*/true);
+  return subtract(b, shifted, sum, element);
+}
+
+Value door::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, bool isExclusive, bool isReversed) {
+  Extents extents = extentsOf(b, tensor);
+  int64_t rank = extents.size();
+  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  // Loops over the result, then over what is summed.
+  SmallVector<AffineExpr> from, to;
+  for (int64_t i = 0; i < rank; ++i) {
+    from.push_back(b.getAffineDimExpr(i == axis ? rank : i));
+    to.push_back(b.getAffineDimExpr(i));
+  }
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  // A second input of the result's extent says how far its positions go.
+  Value init = splat(b, extents, type, 0);
+  Value own = generate(b, {extents[axis]}, {}, b.getI64Type(), [&](OpBuilder &nested, Location loc, ValueRange x) {
+    return convert(nested, loc, x[0], nested.getI64Type());
+  });
+  auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(rank + 1, 0, dims, b.getContext()); };
+  AffineMap maps[] = {map(from), map(b.getAffineDimExpr(axis)), map(b.getAffineDimExpr(rank)), map(to)};
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    using Predicate = arith::CmpIPredicate;
+    Value first = isReversed ? x[1] : x[2], last = isReversed ? x[2] : x[1];
+    Value counts = compare(nested, loc, isExclusive ? Predicate::slt : Predicate::sle, first, last);
+    Value value = convert(nested, loc, x[0], type);
+    value = select(nested, loc, counts, value, makeNumber(nested, loc, type, 0));
+    linalg::YieldOp::create(nested, loc, add(nested, loc, x[3], value));
+  };
+  Value sums = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor, own, own}, ValueRange{init},
+                                         maps, iterators, body)
+                   .getResult(0);
+  return castElements(b, sums, element);
+}
+
+Norm door::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool centres, double epsilon,
+                     Value scale, Value bias) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Value wide = castElements(b, tensor, type);
+  Value centre = centres ? reduceBy(b, meanOf, wide, dims, /*keep=*/true) : nullptr;
+  Value centred = centres ? subtract(b, wide, centre, type) : wide;
+  Value spread = reduceBy(b, {Reduction::Zero, add, square, nullptr, /*isMean=*/true}, centred, dims, /*keep=*/true);
+  Value inverse = elementwise(b, spread, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value sum = add(nested, loc, x[0], makeNumber(nested, loc, type, epsilon));
+    return nested.createOrFold<math::RsqrtOp>(loc, sum);
+  });
+  SmallVector<Value> inputs = {centred, inverse};
+  for (Value factor : {scale, bias})
+    if (factor)
+      inputs.push_back(factor);
+  Value result = elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value value = mul(nested, loc, x[0], x[1]);
+    if (scale)
+      value = mul(nested, loc, value, convert(nested, loc, x[2], type));
+    if (bias)
+      value = add(nested, loc, value, convert(nested, loc, x.back(), type));
+    return convert(nested, loc, value, element);
+  });
+  return {result, centre, inverse};
+}

@@ -1,0 +1,61 @@
+//===- Requirements.cpp - What translators of all doors ask of operands -------===//
+#include "saccade/Import/Common/Requirements.h"
+#include "saccade/Import/Common/Structured.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::door;
+
+int64_t door::rankOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getRank(); }
+Type door::elementOf(Value tensor) { return getElementTypeOrSelf(tensor.getType()); }
+
+FailureOr<int64_t> door::resolveAxis(DoorOp &op, int64_t axis, int64_t rank) {
+  if (axis < -rank || axis >= rank)
+    return op.error() << "axis " << axis << " is outside of a tensor with " << rank << " dimensions";
+  return axis < 0 ? axis + rank : axis;
+}
+
+FailureOr<SmallVector<int64_t>> door::resolveAxes(DoorOp &op, ArrayRef<int64_t> axes, int64_t rank) {
+  SmallVector<int64_t> resolved;
+  for (int64_t axis : axes) {
+    FailureOr<int64_t> own = resolveAxis(op, axis, rank);
+    if (failed(own))
+      return failure();
+    if (llvm::is_contained(resolved, *own))
+      return op.error() << "axis " << axis << " comes twice";
+    resolved.push_back(*own);
+  }
+  return resolved;
+}
+
+LogicalResult door::requireBroadcast(DoorOp &op, ValueRange tensors) {
+  SmallVector<Extents> shapes;
+  for (Value tensor : tensors)
+    shapes.push_back(extentsOf(op.builder(), tensor));
+  if (succeeded(broadcastExtents(op.builder(), shapes)))
+    return success();
+  InFlightDiagnostic error = op.error() << "the inputs";
+  for (Value tensor : tensors)
+    error << " " << tensor.getType();
+  return error << " do not broadcast to one another";
+}
+
+LogicalResult door::requireEqual(DoorOp &op, int64_t found, int64_t wanted, StringRef what) {
+  if (found == wanted || ShapedType::isDynamic(found) || ShapedType::isDynamic(wanted))
+    return success();
+  return op.error() << what << ": found " << found << ", wanted " << wanted;
+}
+
+LogicalResult door::requireJoinable(DoorOp &op, ValueRange tensors, int64_t axis) {
+  auto first = cast<RankedTensorType>(tensors.front().getType());
+  int64_t rank = first.getRank();
+  for (Value tensor : tensors) {
+    auto type = cast<RankedTensorType>(tensor.getType());
+    bool fits = type.getRank() == rank && type.getElementType() == first.getElementType();
+    for (int64_t i = 0; fits && i < rank; ++i)
+      fits = i == axis || type.isDynamicDim(i) || first.isDynamicDim(i) || type.getDimSize(i) == first.getDimSize(i);
+    if (!fits)
+      return op.error() << type << " and " << first << " differ beside axis " << axis;
+  }
+  return success();
+}

@@ -1,0 +1,183 @@
+//===- Views.cpp - Shapes as graphs ask for them ------------------------------===//
+#include "saccade/Import/Common/Views.h"
+#include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Requirements.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::door;
+
+/// The number of elements where all extents are static.
+static std::optional<int64_t> countElements(ArrayRef<OpFoldResult> extents) {
+  int64_t count = 1;
+  for (OpFoldResult each : extents) {
+    std::optional<int64_t> extent = getConstantIntValue(each);
+    if (!extent || llvm::MulOverflow(count, *extent, count))
+      return std::nullopt;
+  }
+  return count;
+}
+
+FailureOr<Value> door::reshapeOpen(DoorOp &op, Value tensor, Extents to) {
+  ImplicitLocOpBuilder &b = op.builder();
+  Extents from = extentsOf(b, tensor);
+  std::optional<size_t> open;
+  for (auto [i, extent] : llvm::enumerate(to)) {
+    std::optional<int64_t> size = getConstantIntValue(extent);
+    if (size == -1) {
+      if (open)
+        return op.error() << "extents " << *open << " and " << i << " of the shape are both open";
+      open = i;
+    } else if (size && *size < 0) {
+      return op.error() << "extent " << i << " of the shape is " << *size;
+    }
+  }
+  if (open) {
+    // What stands on both sides needs no division.
+    Extents numerator(from), denominator;
+    for (auto [i, extent] : llvm::enumerate(to)) {
+      if (i == *open)
+        continue;
+      auto *same = llvm::find_if(numerator, [&](OpFoldResult each) { return isa<Value>(each) && each == extent; });
+      if (same != numerator.end())
+        numerator.erase(same);
+      else
+        denominator.push_back(extent);
+    }
+    std::optional<int64_t> all = countElements(numerator), rest = countElements(denominator);
+    if (rest == 0)
+      return op.error() << "the open extent of an empty shape can be any";
+    if (all && rest && *all % *rest != 0)
+      return op.error() << "cannot reshape " << tensor.getType() << ": " << *all << " elements are no multiple of "
+                        << *rest;
+    to[*open] = divideExtents(b, multiplyExtents(b, numerator), multiplyExtents(b, denominator));
+  }
+  std::optional<int64_t> found = countElements(from), wanted = countElements(to);
+  if (found && wanted && *found != *wanted)
+    return op.error() << "cannot reshape " << tensor.getType() << " to a shape of " << *wanted << " elements";
+  return reshape(b, tensor, to);
+}
+
+/// A bound of a slice in 0 ... extent (backwards −1 ... extent − 1), from one that may count from the end.
+static int64_t clampBound(int64_t bound, int64_t extent, int64_t step) {
+  if (bound < 0)
+    bound += extent;
+  return step > 0 ? std::clamp<int64_t>(bound, 0, extent) : std::clamp<int64_t>(bound, -1, extent - 1);
+}
+
+/// min(max(bound (+ extent), 0), extent), for bounds of which only the sign of constants is known.
+static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, OpFoldResult extent) {
+  std::optional<int64_t> constant = getConstantIntValue(bound);
+  if (constant == 0 || bound == extent)
+    return bound;
+  if (constant && *constant >= std::numeric_limits<int32_t>::max())
+    return extent;
+  Value whole = getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
+  Value value = getValueOrCreateConstantIndexOp(b, b.getLoc(), bound);
+  Value zero = arith::ConstantIndexOp::create(b, 0);
+  Value isNegative = compare(b, b.getLoc(), arith::CmpIPredicate::slt, value, zero);
+  value = select(b, b.getLoc(), isNegative, add(b, b.getLoc(), value, whole), value);
+  value = maximum(b, b.getLoc(), minimum(b, b.getLoc(), value, whole), zero);
+  return getAsOpFoldResult(value);
+}
+
+FailureOr<Value> door::sliceBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
+  ImplicitLocOpBuilder &b = op.builder();
+  auto type = cast<RankedTensorType>(tensor.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes = extentsOf(b, tensor);
+  SmallVector<int64_t> steps(type.getRank(), 1);
+  for (const auto &[axis, start, end, step] : bounds) {
+    if (step == 0)
+      return op.error() << "a step is 0";
+    steps[axis] = step;
+    std::optional<int64_t> first = getConstantIntValue(start), last = getConstantIntValue(end);
+    if (!type.isDynamicDim(axis) && first && last) {
+      int64_t extent = type.getDimSize(axis), from = clampBound(*first, extent, step);
+      int64_t distance = (clampBound(*last, extent, step) - from) * (step > 0 ? 1 : -1);
+      offsets[axis] = b.getIndexAttr(distance > 0 ? from : 0);
+      sizes[axis] = b.getIndexAttr(distance > 0 ? llvm::divideCeil(distance, std::abs(step)) : 0);
+      continue;
+    }
+    if (step != 1)
+      return op.error() << "steps along an extent that only the run time knows are not supported";
+    OpFoldResult extent = sizes[axis];
+    offsets[axis] = clampToExtent(b, start, extent);
+    OpFoldResult to = clampToExtent(b, end, extent);
+    if (to == extent && isConstantIntValue(offsets[axis], 0))
+      continue;
+    OpFoldResult size = subtractExtents(b, to, offsets[axis]);
+    if (auto value = dyn_cast<Value>(size))
+      size = getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0)));
+    sizes[axis] = size;
+  }
+  return slice(b, tensor, offsets, sizes, steps);
+}
+
+LogicalResult door::splitInto(DoorOp &op, Value tensor, int64_t axis, ArrayRef<int64_t> sizes,
+                              SmallVectorImpl<Value> &results) {
+  ImplicitLocOpBuilder &b = op.builder();
+  auto type = cast<RankedTensorType>(tensor.getType());
+  int64_t parts = op.getOperation()->getNumResults(), extent = type.getDimSize(axis), sum = 0;
+  for (int64_t size : sizes)
+    if (size < 0 || llvm::AddOverflow(sum, size, sum))
+      return op.error() << "a part has " << size << " elements";
+  if (static_cast<int64_t>(sizes.size()) != parts || (!ShapedType::isDynamic(extent) && sum != extent))
+    return op.error() << "dimension " << axis << " of " << type << " cannot be split into " << parts
+                      << " results, the parts given are " << sizes.size() << " of " << sum << " elements together";
+  int64_t at = 0;
+  for (int64_t size : sizes) {
+    Extents extents = extentsOf(b, tensor);
+    SmallVector<OpFoldResult> offsets(extents.size(), b.getIndexAttr(0));
+    offsets[axis] = b.getIndexAttr(at);
+    extents[axis] = b.getIndexAttr(size);
+    SmallVector<int64_t> steps(extents.size(), 1);
+    results.push_back(slice(b, tensor, offsets, extents, steps));
+    at += size;
+  }
+  return success();
+}
+
+FailureOr<Value> door::makeRange(DoorOp &op, OpFoldResult start, OpFoldResult end, OpFoldResult step, Type element) {
+  ImplicitLocOpBuilder &b = op.builder();
+  std::optional<int64_t> first = getConstantIntValue(start), limit = getConstantIntValue(end);
+  std::optional<int64_t> delta = getConstantIntValue(step);
+  if (!delta || *delta == 0)
+    return op.error() << "the step of a range must be constant and not 0";
+  OpFoldResult count;
+  if (first && limit) {
+    int64_t distance = *delta > 0 ? *limit - *first : *first - *limit;
+    count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(distance, std::abs(*delta)));
+  } else if (*delta == 1) {
+    Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), subtractExtents(b, end, start));
+    count = getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));
+  } else {
+    return op.error() << "a range whose length only the run time knows must have the step 1";
+  }
+  return generate(b, {count}, {}, element, [&](OpBuilder &nested, Location loc, ValueRange at) {
+    Value from = getValueOrCreateConstantIndexOp(nested, loc, start);
+    Value distance = arith::ConstantIndexOp::create(nested, loc, *delta);
+    return convert(nested, loc, add(nested, loc, from, mul(nested, loc, at[0], distance)), element);
+  });
+}
+
+Value door::filled(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, TypedAttr value) {
+  std::optional<int64_t> count = countElements(extents);
+  if (count && *count <= maxElements)
+    return fromElements(b, typeOf(extents, value.getType()), SmallVector<OpFoldResult>(*count, value));
+  return splat(b, extents, arith::ConstantOp::create(b, value));
+}
+
+FailureOr<Value> door::keepTriangle(DoorOp &op, Value tensor, OpFoldResult diagonal, bool keepsUpper) {
+  ImplicitLocOpBuilder &b = op.builder();
+  int64_t rank = rankOf(tensor);
+  if (rank < 2)
+    return op.error() << "found " << tensor.getType() << ", wanted matrices";
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value distance = sub(nested, loc, x[rank - 1], x[rank - 2]);
+    Value k = getValueOrCreateConstantIndexOp(nested, loc, diagonal);
+    using Predicate = arith::CmpIPredicate;
+    Value keeps = compare(nested, loc, keepsUpper ? Predicate::sge : Predicate::sle, distance, k);
+    return select(nested, loc, keeps, x.back(), makeNumber(nested, loc, x.back().getType(), 0));
+  };
+  return generate(b, extentsOf(b, tensor), tensor, elementOf(tensor), body);
+}
