@@ -5,8 +5,11 @@
 using namespace mlir;
 
 ArrayRef<StringRef> saccade::doorPrefixes() {
-  static const StringRef prefixes[] = {"onnx."};
+  static const StringRef prefixes[] = {"onnx.", "torch."};
   return prefixes;
 }
 
-void saccade::buildImportPipeline(OpPassManager &pm, const ImportOptions &) { pm.addPass(createImportOnnx()); }
+void saccade::buildImportPipeline(OpPassManager &pm, const ImportOptions &) {
+  pm.addPass(createImportOnnx());
+  pm.addPass(createImportTorch());
+}

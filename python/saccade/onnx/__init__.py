@@ -6,8 +6,8 @@ weights as arrays beside it. Nothing is computed here; what the operators mean, 
 It needs the package onnx, for its protocol buffers.
 """
 
+from saccade._graph import Program, Value
 from saccade.onnx.errors import ModelError
-from saccade.onnx.program import Program, Value
 from saccade.onnx.reader import read, read_model
 
 __all__ = ["ModelError", "Program", "Value", "read", "read_model"]

@@ -18,9 +18,8 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
 import saccade
-from saccade.onnx.program import Program
+from saccade._graph import ELEMENTS, Program, Tensor
 from saccade.onnx.reader import read, read_model
-from saccade.onnx.tensors import TYPES, Tensor
 
 
 class Model(BackendRep):
@@ -98,9 +97,8 @@ class SaccadeBackend(Backend):
 
 def _array(tensor: Tensor) -> np.ndarray:
     """The weight where the model has it, not copied."""
-    name, dtype, _ = TYPES[tensor.data_type]
-    array = np.frombuffer(tensor.data, dtype=np.bool_ if name == "i1" else dtype).reshape(tensor.shape)
-    if name == "bf16":
+    array = np.frombuffer(tensor.data, dtype=ELEMENTS[tensor.element][0]).reshape(tensor.shape)
+    if tensor.element == "bf16":
         import ml_dtypes
 
         array = array.view(ml_dtypes.bfloat16)

@@ -10,11 +10,11 @@ import os
 import re
 from typing import Any
 
+from saccade._graph import SMALL, Program, Tensor, Value, Writer, tensor_type
 from saccade._text import Names, Scope, float_attribute, quote
 from saccade.onnx.errors import ModelError
 from saccade.onnx.order import describe, sort_nodes
-from saccade.onnx.program import Program, Value
-from saccade.onnx.tensors import SMALL, TYPES, Tensor, read_tensor, tensor_type, type_name
+from saccade.onnx.tensors import TYPES, read_tensor, type_name
 
 OPSETS = {"": (7, 27), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
 """The versions of operator sets that are read, first and last."""
@@ -54,8 +54,7 @@ class _Reader:
     def __init__(self, model: Any, name: str, folder: str | None):
         self.model, self.name, self.folder = model, name, folder
         self.functions = {(function.domain, function.name): function for function in model.functions}
-        self.lines: list[str] = []
-        self.count = 0
+        self.out = Writer(name)
         self.depth = self.entered = 0
         self.where = ""  # the node at hand
         self.versions: dict[str, int] = {}
@@ -83,14 +82,14 @@ class _Reader:
             if value.name in scope.values:
                 raise self.error(f"two inputs are called '{value.name}'")
             inputs.append(read)
-            type = tensor_type(read.data_type, read.shape or ())
+            type = tensor_type(read.element, read.shape or ())
             scope.values[value.name] = (f"%{read.argument}", type)
             arguments.append(f"%{read.argument}: {type}")
         for name, tensor in weights.items():
             if tensor.count <= SMALL:
-                scope.values[name] = self._constant(tensor)
+                scope.values[name] = self.out.constant(tensor)
                 continue
-            weight = Value(name, names.unique(name or "weight"), tensor.data_type, tensor.shape)
+            weight = Value(name, names.unique(name or "weight"), tensor.element, tensor.shape)
             bound.append((weight, tensor))
             scope.values[name] = (f"%{weight.argument}", tensor.type)
             arguments.append(f"%{weight.argument}: {tensor.type} {{attn.constant}}")
@@ -105,18 +104,14 @@ class _Reader:
             outputs.append(self._value(value, Names(), must_have_rank=False))
             declared = self._type_of(value.name)
             if found[1] != declared:
-                found = (self._emit("onnx.Identity", [found], [declared], "", f"output '{value.name}'"), declared)
+                found = (self.out.emit("onnx.Identity", [found], [declared], "", f"output '{value.name}'"), declared)
             returned.append(found)
         self.where = ""
         if not outputs:
             raise self.error("the graph has no output")
-        types = ", ".join(type for _, type in returned)
         opset = self.versions.get("", OPSETS[""][1])
-        text = [f"module attributes {{onnx.opset = {opset} : i64}} {{",
-                f"func.func @main({', '.join(arguments)}) -> ({types}) {{",
-                *(f"  {line}" for line in self.lines),
-                f"  return {', '.join(value for value, _ in returned)} : {types}", "}", "}", ""]
-        return Program("\n".join(text), inputs, bound, outputs)
+        text = self.out.function(arguments, returned, f"onnx.opset = {opset} : i64")
+        return Program(text, inputs, bound, outputs)
 
     # --- what stands in front of the nodes ---------------------------------------------------------------------------
 
@@ -158,7 +153,7 @@ class _Reader:
                 raise self.error(f"{what} '{value.name}' has the shape {list(shape)}")
         elif must_have_rank:
             raise self.error(f"{what} '{value.name}' has no shape, wanted its number of dimensions at least")
-        return Value(value.name, names.unique(value.name), tensor.elem_type, shape)
+        return Value(value.name, names.unique(value.name), TYPES.get(tensor.elem_type, ""), shape)
 
     def _type_of(self, name: str) -> str:
         """What the model declares a value as; unknown where it does not say all."""
@@ -167,7 +162,7 @@ class _Reader:
             if tensor.elem_type in TYPES and tensor.HasField("shape"):
                 shape = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
                 if all(extent is None or extent >= 0 for extent in shape):
-                    return tensor_type(tensor.elem_type, shape)
+                    return tensor_type(TYPES[tensor.elem_type], shape)
         return _UNKNOWN
 
     # --- nodes -------------------------------------------------------------------------------------------------------
@@ -213,7 +208,7 @@ class _Reader:
             attributes.append(f"regions = [{', '.join(quote(name) for name in names)}]")
         types = [self._type_of(name) if scope.parent is None and name else _UNKNOWN for name in node.output]
         rest = (f" ({', '.join(regions)})" if regions else "") + (f" {{{', '.join(attributes)}}}" if attributes else "")
-        first = self._emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
+        first = self.out.emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
         for i, (name, type) in enumerate(zip(node.output, types)):
             if not name:
                 continue
@@ -221,25 +216,8 @@ class _Reader:
                 raise self.error(f"the output '{name}' is there already")
             scope.values[name] = (f"{first}#{i}" if len(types) > 1 else first, type)
 
-    def _emit(self, op: str, operands: list[tuple[str, str]], types: list[str], rest: str, node: str) -> str:
-        name = f"%{self.count}"
-        self.count += 1
-        results = name + (f":{len(types)}" if len(types) > 1 else "")
-        prefix = f"{results} = " if types else ""
-        self.lines.append(
-            f"{prefix}\"{op}\"({', '.join(value for value, _ in operands)}){rest} : "
-            f"({', '.join(type for _, type in operands)}) -> ({', '.join(types)}) "
-            f"loc({quote(node)}({quote(self.name)}:{self.count}:0))")
-        return name
-
     def _missing(self) -> tuple[str, str]:
-        return self._emit("onnx.NoValue", [], ["none"], "", "missing"), "none"
-
-    def _constant(self, tensor: Tensor) -> tuple[str, str]:
-        name = f"%{self.count}"
-        self.count += 1
-        self.lines.append(f"{name} = arith.constant {tensor.dense()}")
-        return name, tensor.type
+        return self.out.emit("onnx.NoValue", [], ["none"], "", "missing"), "none"
 
     def _literal(self, node: Any, given: dict[str, Any]) -> tuple[str, str]:
         """The value of a node Constant: in the program, or an argument where it is large."""
@@ -266,8 +244,8 @@ class _Reader:
         else:
             raise self.error(f"constants by '{name}' are not supported")
         if tensor.count <= SMALL or self.depth:
-            return self._constant(tensor)
-        weight = Value(node.output[0], self._names.unique(node.output[0] or "constant"), tensor.data_type, tensor.shape)
+            return self.out.constant(tensor)
+        weight = Value(node.output[0], self._names.unique(node.output[0] or "constant"), tensor.element, tensor.shape)
         self._constants.append((weight, tensor))
         self._arguments.append(f"%{weight.argument}: {tensor.type} {{attn.constant}}")
         return f"%{weight.argument}", tensor.type
@@ -298,24 +276,23 @@ class _Reader:
     def _region(self, graph: Any, scope: Scope) -> str:
         """A subgraph as a region: its inputs are the arguments of the block."""
         self._enter()
-        inner, outer, self.lines = Scope(scope), self.lines, []
+        inner, outer, self.out.lines = Scope(scope), self.out.lines, []
         arguments = []
         for value in graph.input:
-            name = f"%arg{self.count}"
-            self.count += 1
+            name = self.out.name("arg")
             inner.values[value.name] = (name, _UNKNOWN)
             arguments.append(f"{name}: {_UNKNOWN}")
         for name, tensor in self._initializers(graph).items():
-            inner.values[name] = self._constant(tensor)
+            inner.values[name] = self.out.constant(tensor)
         self._nodes(graph.node, inner, graph.name)
         results = []
         for value in graph.output:
             if (found := inner.find(value.name)) is None:
                 raise self.error(f"the output '{value.name}' of the subgraph is produced by no node")
             results.append(found)
-        self.lines.append(f"\"onnx.Return\"({', '.join(value for value, _ in results)}) : "
-                          f"({', '.join(type for _, type in results)}) -> ()")
-        lines, self.lines = self.lines, outer
+        self.out.lines.append(f"\"onnx.Return\"({', '.join(value for value, _ in results)}) : "
+                              f"({', '.join(type for _, type in results)}) -> ()")
+        lines, self.out.lines = self.out.lines, outer
         self.depth -= 1
         body = "\n".join(f"    {line}" for line in lines)
         return f"{{\n  ^bb0({', '.join(arguments)}):\n{body}\n  }}"

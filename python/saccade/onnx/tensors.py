@@ -3,65 +3,16 @@
 from __future__ import annotations
 
 import array
-import dataclasses
 import math
 import os
-import struct
 import sys
 from typing import Any
 
+from saccade._graph import ELEMENTS, Tensor
 from saccade.onnx.errors import ModelError
 
-TYPES = {1: ("f32", "<f4", 4), 3: ("i8", "|i1", 1), 5: ("i16", "<i2", 2), 6: ("i32", "<i4", 4), 7: ("i64", "<i8", 8),
-         9: ("i1", "|b1", 1), 10: ("f16", "<f2", 2), 11: ("f64", "<f8", 8), 16: ("bf16", "<u2", 2)}
-"""TensorProto.DataType: its name in MLIR, NumPy's name (bf16 as its bits) and how many bytes an element takes."""
-
-SMALL = 64
-"""Tensors of at most this many elements are constants of the program, others its arguments."""
-
-
-@dataclasses.dataclass
-class Tensor:
-    """A tensor of a model: the elements row by row, little-endian, a bool in a byte."""
-
-    data_type: int
-    shape: tuple[int, ...]
-    data: bytes
-
-    @property
-    def type(self) -> str:
-        return tensor_type(self.data_type, self.shape)
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
-
-    def dense(self) -> str:
-        """The elements as an attribute of MLIR, exactly."""
-        return f"dense<{_nested(self._elements(), self.shape)}> : {self.type}"
-
-    def npy(self) -> bytes:
-        """The tensor as a file of NumPy's format; bf16 as uint16, its bits."""
-        header = repr({"descr": TYPES[self.data_type][1], "fortran_order": False, "shape": self.shape})
-        header += " " * (-(len(header) + 11) % 64) + "\n"
-        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + self.data
-
-    def _elements(self) -> list[str]:
-        name, _, size = TYPES[self.data_type]
-        if name == "i1":
-            return ["true" if byte else "false" for byte in self.data]
-        if name.startswith("i"):
-            code = {1: "b", 2: "h", 4: "i", 8: "q"}[size]
-            return [str(number) for (number,) in struct.iter_unpack("<" + code, self.data)]
-        # The bits of a number: they say NaN and 0.1 alike.
-        bits = struct.iter_unpack("<" + {2: "H", 4: "I", 8: "Q"}[size], self.data)
-        return [f"0x{number:0{2 * size}X}" for (number,) in bits]
-
-
-def tensor_type(data_type: int, shape: tuple[int | None, ...]) -> str:
-    """The type in MLIR; None is an extent that only the run time knows."""
-    extents = "".join(f"{'?' if extent is None else extent}x" for extent in shape)
-    return f"tensor<{extents}{TYPES[data_type][0]}>"
+TYPES = {1: "f32", 3: "i8", 5: "i16", 6: "i32", 7: "i64", 9: "i1", 10: "f16", 11: "f64", 16: "bf16"}
+"""TensorProto.DataType by MLIR's names."""
 
 
 def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
@@ -73,7 +24,7 @@ def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
         raise ModelError(f"{where}: its shape is {list(shape)}")
     if proto.HasField("segment"):
         raise ModelError(f"{where}: tensors in segments are not supported")
-    size = math.prod(shape) * TYPES[proto.data_type][2]
+    size = math.prod(shape) * ELEMENTS[TYPES[proto.data_type]][1]
     if proto.data_location == 1:
         data = _external(proto, folder, size, where)
     elif proto.HasField("raw_data"):
@@ -82,7 +33,7 @@ def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
         data = _typed(proto, where)
     if len(data) != size:
         raise ModelError(f"{where}: found {len(data)} bytes, wanted {size} for the shape {list(shape)}")
-    return Tensor(proto.data_type, shape, data)
+    return Tensor(TYPES[proto.data_type], shape, data)
 
 
 def type_name(data_type: int) -> str:
@@ -98,7 +49,7 @@ def type_name(data_type: int) -> str:
 def _typed(proto: Any, where: str) -> bytes:
     """The elements from the field of their own type; types of 16 bits and fewer lie in 32, floating point as its
     bits."""
-    name, _, size = TYPES[proto.data_type]
+    name = TYPES[proto.data_type]
     if name == "f32":
         values = array.array("f", proto.float_data)
     elif name == "f64":
@@ -139,13 +90,3 @@ def _external(proto: Any, folder: str | None, size: int, where: str) -> bytes:
             return file.read(size)
     except OSError as error:
         raise ModelError(f"{where}: cannot read '{location}': {error.strerror}") from None
-
-
-def _nested(elements: list[str], shape: tuple[int, ...]) -> str:
-    if not shape:
-        return elements[0]
-    if not elements:
-        return ""
-    rows = shape[0]
-    step = len(elements) // rows
-    return "[" + ", ".join(_nested(elements[i * step:(i + 1) * step], shape[1:]) for i in range(rows)) + "]"

@@ -1,0 +1,132 @@
+//===- Arguments.cpp - The arguments of one op by their names -----------------===//
+#include "Torch.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// The names of operands, in order.
+static ArrayRef<Attribute> namesOf(const DoorOp &op) {
+  auto names = dyn_cast_or_null<ArrayAttr>(op.attribute("arguments"));
+  return names ? names.getValue() : ArrayRef<Attribute>();
+}
+
+LogicalResult Arguments::verify() {
+  ArrayRef<Attribute> names = namesOf(op);
+  if (names.size() != op.numOperands() || !llvm::all_of(names, llvm::IsaPred<StringAttr>))
+    return op.error() << "found " << names.size() << " names of arguments, wanted one for each of " << op.numOperands()
+                      << " operands";
+  return success();
+}
+
+SmallVector<Value> Arguments::list(StringRef name) const {
+  SmallVector<Value> found;
+  for (auto [i, each] : llvm::enumerate(namesOf(op)))
+    if (cast<StringAttr>(each).getValue() == name)
+      found.push_back(op.operand(i));
+  return found;
+}
+
+Value Arguments::tensor(StringRef name) const {
+  SmallVector<Value> found = list(name);
+  return found.size() == 1 && !op.attribute(name) ? found.front() : nullptr;
+}
+
+FailureOr<Value> Arguments::required(StringRef name) const {
+  if (Value found = tensor(name))
+    return found;
+  return op.error() << "the argument '" << name << "' is missing";
+}
+
+FailureOr<std::optional<Extents>> Arguments::sizes(StringRef name) const {
+  using Found = std::optional<Extents>;
+  Builder b(op.getOperation()->getContext());
+  SmallVector<Value> open = list(name);
+  Attribute given = op.attribute(name);
+  if (!given && open.empty())
+    return Found();
+  SmallVector<Attribute> all = {given ? given : Attribute(b.getUnitAttr())};
+  if (auto array = dyn_cast_or_null<ArrayAttr>(given))
+    all.assign(array.begin(), array.end());
+  Extents result;
+  auto *next = open.begin();
+  for (Attribute each : all) {
+    if (auto integer = dyn_cast<IntegerAttr>(each)) {
+      result.push_back(b.getIndexAttr(integer.getValue().getSExtValue()));
+      continue;
+    }
+    if (!isa<UnitAttr>(each) || next == open.end() || !*next)
+      return op.error() << "'" << name << "' has " << each << ", wanted integers";
+    auto elements = door::elementsOf(*next++);
+    if (!elements || elements->size() != 1 || !isa<IntegerType>(elementOf(*std::prev(next))))
+      return op.error() << "'" << name << "' must be constant or computed from shapes, found "
+                        << (*std::prev(next)).getType() << " that only the run time knows";
+    result.push_back(door::toExtents(op.builder(), *elements).front());
+  }
+  return Found(std::move(result));
+}
+
+FailureOr<Extents> Arguments::requiredSizes(StringRef name) const {
+  FailureOr<std::optional<Extents>> found = sizes(name);
+  if (failed(found))
+    return failure();
+  if (!*found)
+    return op.error() << "the argument '" << name << "' is missing";
+  return **found;
+}
+
+FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t otherwise) const {
+  FailureOr<std::optional<Extents>> found = sizes(name);
+  if (failed(found))
+    return failure();
+  if (*found && (*found)->size() != 1)
+    return op.error() << "'" << name << "' has " << (*found)->size() << " numbers, wanted one";
+  return *found ? (*found)->front() : OpFoldResult(op.builder().getIndexAttr(otherwise));
+}
+
+std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
+  if (auto one = dyn_cast_or_null<IntegerAttr>(op.attribute(name)))
+    return SmallVector<int64_t>{one.getValue().getSExtValue()};
+  return op.integers(name);
+}
+
+double Arguments::number(StringRef name, double otherwise) const {
+  if (auto integer = dyn_cast_or_null<IntegerAttr>(op.attribute(name)))
+    return integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
+  return op.number(name, otherwise);
+}
+
+Type Arguments::type(StringRef name, Type otherwise) const {
+  auto type = dyn_cast_or_null<TypeAttr>(op.attribute(name));
+  return type ? type.getValue() : otherwise;
+}
+
+FailureOr<int64_t> Arguments::axis(StringRef name, int64_t otherwise, int64_t rank) const {
+  // A tensor without dimensions counts as one with a single element along its only one.
+  return door::resolveAxis(op, op.integer(name, otherwise), std::max<int64_t>(rank, 1));
+}
+
+FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) const {
+  std::optional<SmallVector<int64_t>> given = integers(name);
+  if (!given || given->empty())
+    return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (rank == 0 && llvm::all_of(*given, [](int64_t axis) { return axis == 0 || axis == -1; }))
+    return SmallVector<int64_t>();
+  return door::resolveAxes(op, *given, rank);
+}
+
+void torch::add(door::Door &door, StringRef name, ByArguments translate) {
+  door.translators[name] = [translate](DoorOp &op, Values &results) -> LogicalResult {
+    Arguments arguments(op);
+    if (failed(arguments.verify()))
+      return failure();
+    return translate(arguments, results);
+  };
+}
+
+LogicalResult torch::append(FailureOr<Value> result, Values &results) {
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
+  return success();
+}

@@ -1,0 +1,179 @@
+//===- Attention.cpp - PyTorch's scaled_dot_product_attention -----------------===//
+//
+// It is written out as what it stands for: a product, its scale and mask, a softmax that gives 0 where all keys are
+// hidden, and a product. Raising makes one attn.attention of that, as of models that write it themselves, and sees
+// through what such models put around it: heads repeated for groups of queries, masks made of positions.
+//
+//===----------------------------------------------------------------------===//
+#include "Torch.h"
+#include "saccade/Import/Common/Functions.h"
+#include "saccade/Import/Common/Reductions.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+namespace {
+
+/// [batches..., heads, positions, depth], with as many key heads as the query has groups of heads.
+struct Operands {
+  Value query, key, value;
+  Extents queryExtents, keyExtents, valueExtents;
+  int64_t group = 1; // query heads a key head
+};
+
+} // namespace
+
+static FailureOr<Operands> readOperands(Arguments &a) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<Value> query = a.required("query"), key = a.required("key"), value = a.required("value");
+  if (failed(query) || failed(key) || failed(value))
+    return failure();
+  Operands all{*query, *key, *value, door::extentsOf(b, *query), door::extentsOf(b, *key), door::extentsOf(b, *value)};
+  auto type = cast<RankedTensorType>(query->getType());
+  int64_t rank = type.getRank();
+  auto fits = [&](Value tensor) { return rankOf(tensor) == rank && elementOf(tensor) == type.getElementType(); };
+  if (rank < 2 || !isa<FloatType>(type.getElementType()) || !fits(all.key) || !fits(all.value))
+    return a.op.error() << "found " << type << ", " << all.key.getType() << " and " << all.value.getType()
+                        << ", wanted floating point in as many dimensions, 2 at least";
+  auto requireEqual = [&](const Extents &x, const Extents &y, int64_t dim, StringRef what) -> LogicalResult {
+    std::optional<int64_t> found = getConstantIntValue(x[dim]), wanted = getConstantIntValue(y[dim]);
+    return found && wanted ? door::requireEqual(a.op, *found, *wanted, what) : success();
+  };
+  if (failed(requireEqual(all.keyExtents, all.queryExtents, rank - 1, "the depth of the key")) ||
+      failed(requireEqual(all.valueExtents, all.keyExtents, rank - 2, "positions of the value")))
+    return failure();
+  if (a.flag("enable_gqa") && rank > 2) {
+    int64_t heads = type.getDimSize(rank - 3),
+            keyHeads = cast<RankedTensorType>(all.key.getType()).getDimSize(rank - 3);
+    if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) || keyHeads == 0 || heads % keyHeads != 0)
+      return a.op.error() << "found " << heads << " query heads, wanted a multiple of the " << keyHeads << " key heads";
+    all.group = heads / keyHeads;
+  }
+  for (int64_t dim = 0; dim < rank - 2; ++dim) {
+    bool isGrouped = dim == rank - 3 && all.group > 1;
+    if ((!isGrouped && failed(requireEqual(all.keyExtents, all.queryExtents, dim, "a batch of the key"))) ||
+        failed(requireEqual(all.valueExtents, all.keyExtents, dim, "a batch of the value")))
+      return failure();
+  }
+  return all;
+}
+
+/// scale · Q Kᵀ [..., key heads, group, queries, keys], without the group where there is none.
+static Value multiplyScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
+  int64_t rank = all.queryExtents.size();
+  SmallVector<AffineExpr> outer, keyOuter;
+  Extents loops(ArrayRef(all.keyExtents).drop_back(2));
+  for (int64_t dim = 0; dim < rank - 2; ++dim)
+    outer.push_back(b.getAffineDimExpr(dim));
+  keyOuter = outer;
+  if (all.group > 1) {
+    all.queryExtents[rank - 3] = all.keyExtents[rank - 3];
+    all.queryExtents.insert(all.queryExtents.begin() + rank - 2, b.getIndexAttr(all.group));
+    all.query = door::reshape(b, all.query, all.queryExtents);
+    outer.push_back(b.getAffineDimExpr(loops.size()));
+    loops.push_back(b.getIndexAttr(all.group));
+  }
+  for (auto [loop, extent] : llvm::zip(loops, all.queryExtents))
+    loop = isa<Attribute>(loop) ? loop : extent;
+  unsigned first = loops.size();
+  AffineExpr i = b.getAffineDimExpr(first), j = b.getAffineDimExpr(first + 1), d = b.getAffineDimExpr(first + 2);
+  loops.append({all.queryExtents[all.queryExtents.size() - 2], all.keyExtents[rank - 2], all.queryExtents.back()});
+  auto map = [&](ArrayRef<AffineExpr> dims, AffineExpr x, AffineExpr y) {
+    SmallVector<AffineExpr> whole(dims);
+    whole.append({x, y});
+    return AffineMap::get(loops.size(), 0, whole, b.getContext());
+  };
+  return door::contract(b, all.query, all.key, map(outer, i, d), map(keyOuter, j, d), map(outer, i, j), loops, type);
+}
+
+/// The mask, to be broadcast to scores: with a dimension of its own for the group of heads where there is one.
+static Value alignMask(ImplicitLocOpBuilder &b, Value mask, int64_t group, int64_t rank) {
+  int64_t own = rankOf(mask);
+  if (group == 1 || own < 3)
+    return mask;
+  Extents extents = door::extentsOf(b, mask);
+  bool isShared = isConstantIntValue(extents[own - 3], 1);
+  if (!isShared)
+    extents[own - 3] = door::divideExtents(b, extents[own - 3], b.getIndexAttr(group));
+  extents.insert(extents.begin() + own - 2, b.getIndexAttr(isShared ? 1 : group));
+  return door::reshape(b, mask, extents);
+}
+
+/// Scores with scale and mask: hidden where a key comes behind the query's own, or where a condition says so.
+static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &all, double scale) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Type type = elementOf(scores);
+  bool isCausal = a.flag("is_causal");
+  SmallVector<Value> inputs = {scores};
+  if (Value mask = a.tensor("attn_mask")) {
+    if (!isa<FloatType>(elementOf(mask)) && !elementOf(mask).isInteger(1))
+      return a.op.error() << "the mask is " << mask.getType() << ", wanted bool or floating point";
+    inputs.push_back(alignMask(b, mask, all.group, rankOf(all.key)));
+    if (rankOf(inputs.back()) > rankOf(scores) || failed(door::requireBroadcast(a.op, inputs)))
+      return a.op.error() << "the mask " << mask.getType() << " does not broadcast to the scores " << scores.getType();
+  }
+  int64_t rank = rankOf(scores);
+  return door::generate(
+      b, door::extentsOf(b, scores), inputs, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        Value score = door::mul(nested, loc, x[rank], door::makeNumber(nested, loc, type, scale));
+        Value hidden = arith::ConstantOp::create(nested, loc, door::extremeAttr(type, /*largest=*/false));
+        if (inputs.size() > 1) {
+          Value given = x[rank + 1];
+          score = given.getType().isInteger(1) ? door::select(nested, loc, given, score, hidden)
+                                               : door::add(nested, loc, score, door::convert(nested, loc, given, type));
+        }
+        if (isCausal) {
+          Value isBefore = door::compare(nested, loc, arith::CmpIPredicate::sle, x[rank - 1], x[rank - 2]);
+          score = door::select(nested, loc, isBefore, score, hidden);
+        }
+        return score;
+      });
+}
+
+static LogicalResult translateAttention(Arguments &a, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<Operands> all = readOperands(a);
+  if (failed(all))
+    return failure();
+  if (a.number("dropout_p", 0) != 0)
+    return a.op.error() << "dropout is not supported: call eval() on the module";
+  Type element = elementOf(all->query), type = door::sumType(element);
+  std::optional<int64_t> depth = getConstantIntValue(all->queryExtents.back());
+  if (!depth || *depth == 0)
+    return a.op.error() << "the depth of " << all->query.getType() << " must be static and not 0";
+  Extents result(all->queryExtents);
+  result.back() = all->valueExtents.back();
+  Value scores = multiplyScores(b, *all, type);
+  double scale = a.number("scale", 1 / std::sqrt(static_cast<double>(*depth)));
+  FailureOr<Value> masked = maskScores(a, scores, *all, scale);
+  if (failed(masked))
+    return failure();
+  int64_t rank = rankOf(scores);
+  Value weights = door::softmax(b, *masked, rank - 1);
+  // A query that sees no key gives 0.
+  if (a.tensor("attn_mask"))
+    weights = door::elementwise(b, weights, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+      return door::select(nested, loc, door::isNaN(nested, loc, x[0]), door::makeNumber(nested, loc, type, 0), x[0]);
+    });
+  // Σ over keys of weights · V, V shared by its group of heads.
+  SmallVector<AffineExpr> dims, valueDims;
+  for (int64_t i = 0; i < rank; ++i)
+    dims.push_back(b.getAffineDimExpr(i));
+  for (int64_t i = 0; i < rankOf(all->value) - 2; ++i)
+    valueDims.push_back(dims[i]);
+  AffineExpr wide = b.getAffineDimExpr(rank);
+  valueDims.append({dims.back(), wide});
+  SmallVector<AffineExpr> outputDims(ArrayRef(dims).drop_back());
+  outputDims.push_back(wide);
+  Extents loops = door::extentsOf(b, weights);
+  loops.push_back(all->valueExtents.back());
+  auto map = [&](ArrayRef<AffineExpr> own) { return AffineMap::get(rank + 1, 0, own, b.getContext()); };
+  Value output = door::contract(b, weights, all->value, map(dims), map(valueDims), map(outputDims), loops, type);
+  output = door::castElements(b, output, element);
+  results.push_back(all->group > 1 ? door::reshape(b, output, result) : output);
+  return success();
+}
+
+void torch::addAttention(door::Door &door) { add(door, "aten.scaled_dot_product_attention", translateAttention); }

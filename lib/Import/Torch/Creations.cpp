@@ -1,0 +1,147 @@
+//===- Creations.cpp - PyTorch's operators that make and convert tensors ------===//
+#include "Torch.h"
+#include "saccade/Import/Common/Views.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// The type of a new tensor: as asked for, else that of a tensor it is to be like, else `otherwise`.
+static Type newType(const Arguments &a, Type otherwise) {
+  if (Value like = a.tensor("self"))
+    otherwise = elementOf(like);
+  return a.type("dtype", otherwise);
+}
+
+/// The shape that is given, or that of the tensor which the new one is to be like.
+static FailureOr<Extents> newShape(const Arguments &a) {
+  FailureOr<std::optional<Extents>> size = a.sizes("size");
+  if (failed(size))
+    return failure();
+  if (*size)
+    return **size;
+  FailureOr<Value> like = a.required("self");
+  if (failed(like))
+    return failure();
+  return door::extentsOf(a.op.builder(), *like);
+}
+
+/// What a tensor is filled with where the operator's name says it: zeros, ones_like, new_zeros.
+static LogicalResult translateConstant(Arguments &a, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<Extents> shape = newShape(a);
+  if (failed(shape))
+    return failure();
+  double value = a.op.getName().contains("ones") ? 1 : 0;
+  results.push_back(door::filled(b, *shape, door::numberAttr(newType(a, b.getF32Type()), value)));
+  return success();
+}
+
+static LogicalResult translateFull(Arguments &a, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Number value = numberOf(a, a.op.getName() == "aten.scalar_tensor" ? "s" : "fill_value");
+  if (value.isNull())
+    return a.op.error() << "the argument 'fill_value' is missing";
+  Extents shape;
+  if (a.op.getName() != "aten.scalar_tensor") {
+    FailureOr<Extents> given = newShape(a);
+    if (failed(given))
+      return failure();
+    shape = *given;
+  }
+  Type type = newType(a, promote(b.getContext(), {value}));
+  if (auto tensor = dyn_cast<Value>(value)) {
+    if (rankOf(tensor) != 0)
+      return a.op.error() << "'fill_value' is " << tensor.getType() << ", wanted one number";
+    results.push_back(door::broadcastTo(b, door::castElements(b, tensor, type), shape));
+    return success();
+  }
+  results.push_back(door::filled(b, shape, elementAttr(cast<Attribute>(value), type)));
+  return success();
+}
+
+/// start, start + step, ... before end; of floating point they must be constants.
+static LogicalResult translateArange(Arguments &a, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  bool isReal = llvm::any_of(ArrayRef<StringRef>{"start", "end", "step"},
+                             [&](StringRef name) { return isa_and_present<FloatAttr>(a.op.attribute(name)); });
+  Type type = newType(a, isReal ? Type(b.getF32Type()) : Type(b.getI64Type()));
+  if (isReal) {
+    double start = a.number("start", 0), end = a.number("end", 0), step = a.number("step", 1);
+    if (!a.op.attribute("end") || step == 0)
+      return a.op.error() << "a range of floating point must have constant bounds and a step other than 0";
+    OpFoldResult count = b.getIndexAttr(std::max<int64_t>(0, std::ceil((end - start) / step)));
+    results.push_back(door::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
+      Type wide = nested.getF64Type();
+      Value i = door::convert(nested, loc, at[0], wide);
+      Value distance = door::mul(nested, loc, i, door::makeNumber(nested, loc, wide, step));
+      Value value = door::add(nested, loc, door::makeNumber(nested, loc, wide, start), distance);
+      return door::convert(nested, loc, value, type);
+    }));
+    return success();
+  }
+  FailureOr<OpFoldResult> start = a.size("start", 0), end = a.size("end", 0), step = a.size("step", 1);
+  if (failed(start) || failed(end) || failed(step))
+    return failure();
+  return append(door::makeRange(a.op, *start, *end, *step, type), results);
+}
+
+/// A tensor in another type, or in its own where none is asked for.
+static LogicalResult translateConvert(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  Type type = elementOf(*tensor);
+  if (Value other = a.tensor("other"))
+    type = elementOf(other);
+  results.push_back(door::castElements(a.op.builder(), *tensor, a.type("dtype", type)));
+  return success();
+}
+
+/// What an operator passes on unchanged. Dropout drops nothing where a model is only run.
+static LogicalResult translateIdentity(Arguments &a, Values &results) {
+  Value tensor = a.tensor("self") ? a.tensor("self") : a.tensor("input");
+  if (!tensor)
+    return a.op.error() << "the argument 'self' is missing";
+  if (a.flag("train") && a.number("p", 0.5) != 0)
+    return a.op.error() << "dropout in training is not supported: call eval() on the module";
+  results.push_back(tensor);
+  return success();
+}
+
+/// The other tensor's elements in the type and shape of this one.
+static LogicalResult translateCopy(Arguments &a, Values &results) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<Value> tensor = a.required("self"), source = a.required("src");
+  if (failed(tensor) || failed(source))
+    return failure();
+  if (failed(door::requireBroadcast(a.op, {*tensor, *source})) || rankOf(*source) > rankOf(*tensor))
+    return failure();
+  Value converted = door::castElements(b, *source, elementOf(*tensor));
+  results.push_back(converted.getType() == tensor->getType()
+                        ? converted
+                        : door::broadcastTo(b, converted, door::extentsOf(b, *tensor)));
+  return success();
+}
+
+static LogicalResult translateNothing(Arguments &, Values &) { return success(); }
+
+void torch::addCreations(door::Door &door) {
+  add(door, "aten.arange", translateArange);
+  add(door, "aten.copy", translateCopy);
+  for (StringRef name : {"aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"})
+    add(door, name, translateFull);
+  // What is empty may be anything.
+  for (StringRef name : {"aten.empty", "aten.empty_like", "aten.new_empty", "aten.new_ones", "aten.new_zeros",
+                         "aten.ones", "aten.ones_like", "aten.zeros", "aten.zeros_like"})
+    add(door, name, translateConstant);
+  for (StringRef name : {"aten._to_copy", "aten.to", "aten.type_as"})
+    add(door, name, translateConvert);
+  for (StringRef name : {"aten.alias", "aten.clone", "aten.contiguous", "aten.detach", "aten.dropout",
+                         "aten.lift_fresh_copy", "aten.native_dropout"})
+    add(door, name, translateIdentity);
+  for (StringRef name : {"aten._assert_async", "aten._assert_scalar", "aten._assert_tensor_metadata",
+                         "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"})
+    add(door, name, translateNothing);
+}

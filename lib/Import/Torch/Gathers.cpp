@@ -1,0 +1,131 @@
+//===- Gathers.cpp - PyTorch's operators that look elements up ----------------===//
+#include "Torch.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/LookUps.h"
+#include "saccade/Import/Common/Structured.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+static LogicalResult translateEmbedding(Arguments &a, Values &results) {
+  FailureOr<Value> weight = a.required("weight"), indices = a.required("indices");
+  if (failed(weight) || failed(indices))
+    return failure();
+  return append(door::lookUp(a.op, *weight, *indices, 0), results);
+}
+
+static LogicalResult translateIndexSelect(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self"), index = a.required("index");
+  if (failed(tensor) || failed(index))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  return failed(dim) ? failure() : append(door::lookUp(a.op, *tensor, *index, *dim), results);
+}
+
+static LogicalResult translateGather(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self"), index = a.required("index");
+  if (failed(tensor) || failed(index))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  return failed(dim) ? failure() : append(door::lookUpElements(a.op, *tensor, *index, *dim), results);
+}
+
+/// tensor[i, j, :, ...] with tensors of indices that broadcast to one another, None where a dimension stays. Their
+/// dimensions stand where the indexed ones were, or in front where others lie between these.
+static LogicalResult translateIndex(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  int64_t rank = rankOf(*tensor);
+  SmallVector<Value> given = a.list("indices");
+  SmallVector<int64_t> dims;
+  SmallVector<Value> inputs;
+  for (auto [dim, index] : llvm::enumerate(given)) {
+    if (!index)
+      continue;
+    if (elementOf(index).isInteger(1))
+      return a.op.error() << "a mask of bool as index is not supported: only the run time knows how many elements it "
+                             "chooses";
+    dims.push_back(dim);
+    inputs.push_back(index);
+  }
+  if (static_cast<int64_t>(given.size()) > rank || dims.empty())
+    return a.op.error() << "found " << given.size() << " indices for " << tensor->getType();
+  if (failed(door::requireBroadcast(a.op, inputs)))
+    return failure();
+  for (Value index : inputs)
+    if (failed(door::requireIndices(a.op, *tensor, index, dims)))
+      return failure();
+  if (dims.size() == 1)
+    return append(door::lookUp(a.op, *tensor, inputs[0], dims[0]), results);
+
+  SmallVector<Extents> shapes;
+  for (Value index : inputs)
+    shapes.push_back(door::extentsOf(b, index));
+  Extents from = door::extentsOf(b, *tensor), looked = *door::broadcastExtents(b, shapes), result;
+  bool isTogether = dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
+  int64_t at = isTogether ? dims.front() : 0, depth = looked.size();
+  // Where each dimension of the tensor that stays is in the result.
+  SmallVector<int64_t> places(rank, -1);
+  for (int64_t dim = 0; dim <= rank; ++dim) {
+    if (static_cast<int64_t>(result.size()) == at && (dim == at || !isTogether))
+      result.append(looked);
+    if (dim == rank || llvm::is_contained(dims, dim))
+      continue;
+    places[dim] = result.size();
+    result.push_back(from[dim]);
+  }
+  int64_t behind = result.size() - at - depth;
+  for (Value &index : inputs)
+    if (behind > 0)
+      index = door::unsqueeze(b, index, llvm::to_vector(llvm::seq(rankOf(index), rankOf(index) + behind)));
+  SmallVector<Value> extents;
+  for (int64_t dim : dims)
+    extents.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), from[dim]));
+  Value table = *tensor;
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
+    SmallVector<Value> position(rank);
+    for (int64_t dim = 0; dim < rank; ++dim)
+      if (places[dim] >= 0)
+        position[dim] = x[places[dim]];
+    for (auto [dim, index, extent] : llvm::zip(dims, x.take_back(dims.size()), extents))
+      position[dim] = door::toPosition(nested, loc, index, extent);
+    return tensor::ExtractOp::create(nested, loc, table, position);
+  };
+  results.push_back(door::generate(b, result, inputs, elementOf(table), body));
+  return success();
+}
+
+/// Elements that one mask chooses are replaced by one number, or by those of a tensor of the same shape.
+static LogicalResult translateIndexPut(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self"), values = a.required("values");
+  SmallVector<Value> indices = a.list("indices");
+  if (failed(tensor) || failed(values))
+    return failure();
+  bool isMask = indices.size() == 1 && indices[0] && elementOf(indices[0]).isInteger(1) && !a.flag("accumulate");
+  if (!isMask || rankOf(indices[0]) > rankOf(*tensor) || rankOf(*values) != 0)
+    return a.op.error() << "only one number put where one mask says so is supported";
+  ImplicitLocOpBuilder &b = a.op.builder();
+  int64_t rank = rankOf(indices[0]);
+  Value mask = indices[0];
+  if (rank < rankOf(*tensor))
+    mask = door::unsqueeze(b, mask, llvm::to_vector(llvm::seq(rank, rankOf(*tensor))));
+  if (failed(door::requireBroadcast(a.op, {mask, *tensor, *values})))
+    return failure();
+  Type type = elementOf(*tensor);
+  results.push_back(
+      door::elementwise(b, {mask, *tensor, *values}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        return door::select(nested, loc, x[0], door::convert(nested, loc, x[2], type), x[1]);
+      }));
+  return success();
+}
+
+void torch::addGathers(door::Door &door) {
+  add(door, "aten.embedding", translateEmbedding);
+  add(door, "aten.gather", translateGather);
+  add(door, "aten.index", translateIndex);
+  add(door, "aten.index_put", translateIndexPut);
+  add(door, "aten.index_select", translateIndexSelect);
+}

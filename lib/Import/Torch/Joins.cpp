@@ -1,0 +1,196 @@
+//===- Joins.cpp - PyTorch's operators that put tensors behind each other -----===//
+#include "Torch.h"
+#include "saccade/Import/Common/Views.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// Tensors of one promoted type behind each other.
+static FailureOr<Value> join(Arguments &a, SmallVector<Value> tensors, int64_t axis) {
+  SmallVector<Number> numbers(tensors.begin(), tensors.end());
+  Type type = promote(a.op.builder().getContext(), numbers);
+  for (Value &each : tensors)
+    each = door::castElements(a.op.builder(), each, type);
+  if (failed(door::requireJoinable(a.op, tensors, axis)))
+    return failure();
+  return door::concat(a.op.builder(), tensors, axis);
+}
+
+static LogicalResult translateCat(Arguments &a, Values &results) {
+  SmallVector<Value> tensors = a.list("tensors");
+  if (tensors.empty() || llvm::is_contained(tensors, Value()))
+    return a.op.error() << "the argument 'tensors' is missing";
+  // Of tensors that have no elements and one dimension only nothing is asked.
+  auto isNothing = [](Value each) {
+    return rankOf(each) == 1 && cast<RankedTensorType>(each.getType()).getDimSize(0) == 0;
+  };
+  if (!llvm::all_of(tensors, isNothing))
+    llvm::erase_if(tensors, isNothing);
+  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(tensors.front()));
+  return failed(axis) ? failure() : append(join(a, tensors, *axis), results);
+}
+
+static LogicalResult translateStack(Arguments &a, Values &results) {
+  SmallVector<Value> tensors = a.list("tensors");
+  if (tensors.empty() || llvm::is_contained(tensors, Value()))
+    return a.op.error() << "the argument 'tensors' is missing";
+  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(tensors.front()) + 1);
+  if (failed(axis))
+    return failure();
+  for (Value &each : tensors) {
+    if (rankOf(each) != rankOf(tensors.front()) && each != tensors.front())
+      return a.op.error() << "found " << each.getType() << ", wanted tensors of one shape";
+    if (rankOf(each) + 1 <= *axis)
+      return a.op.error() << "found " << each.getType() << ", wanted tensors of one shape";
+  }
+  for (Value &each : tensors)
+    each = door::unsqueeze(a.op.builder(), each, *axis);
+  return append(join(a, tensors, *axis), results);
+}
+
+/// Elements shifted along a dimension, those that leave come in at the other end.
+static FailureOr<Value> rollAlong(Arguments &a, Value tensor, int64_t axis, OpFoldResult shift) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  OpFoldResult extent = door::extentsOf(b, tensor)[axis];
+  std::optional<int64_t> size = getConstantIntValue(extent), by = getConstantIntValue(shift);
+  if (!by)
+    return a.op.error() << "'shifts' must be constants";
+  if (size && *size == 0)
+    return tensor;
+  // The cut lies `by` in front of the end, or that far behind the start; of dynamic extents it must be inside.
+  OpFoldResult cut = size ? OpFoldResult(b.getIndexAttr(((-*by % *size) + *size) % *size)) : b.getIndexAttr(-*by);
+  if (isConstantIntValue(cut, 0))
+    return tensor;
+  OpFoldResult end = b.getIndexAttr(std::numeric_limits<int64_t>::max());
+  FailureOr<Value> front = door::sliceBetween(a.op, tensor, door::SliceBounds{axis, cut, end});
+  FailureOr<Value> back = door::sliceBetween(a.op, tensor, door::SliceBounds{axis, b.getIndexAttr(0), cut});
+  if (failed(front) || failed(back))
+    return failure();
+  return door::concat(b, {*front, *back}, axis);
+}
+
+static LogicalResult translateRoll(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<Extents> shifts = a.requiredSizes("shifts");
+  if (failed(tensor) || failed(shifts))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  auto given = a.integers("dims");
+  if (!given || given->empty()) {
+    Extents extents = door::extentsOf(b, *tensor);
+    FailureOr<Value> flat =
+        rollAlong(a, door::reshape(b, *tensor, {door::multiplyExtents(b, extents)}), 0, shifts->front());
+    return failed(flat) ? failure() : append(door::reshape(b, *flat, extents), results);
+  }
+  FailureOr<SmallVector<int64_t>> axes = a.axes("dims", rankOf(*tensor));
+  if (failed(axes))
+    return failure();
+  if (axes->size() != shifts->size())
+    return a.op.error() << "found " << shifts->size() << " shifts for " << axes->size() << " dimensions";
+  FailureOr<Value> result = *tensor;
+  for (auto [axis, shift] : llvm::zip(*axes, *shifts)) {
+    result = rollAlong(a, *result, axis, shift);
+    if (failed(result))
+      return failure();
+  }
+  return append(result, results);
+}
+
+static LogicalResult translateFlip(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<SmallVector<int64_t>> axes = a.axes("dims", rankOf(*tensor));
+  if (failed(axes))
+    return failure();
+  if (auto given = a.integers("dims"); given && given->empty())
+    axes->clear();
+  Extents offsets(rankOf(*tensor), b.getIndexAttr(0)), sizes = door::extentsOf(b, *tensor);
+  SmallVector<int64_t> steps(rankOf(*tensor), 1);
+  for (int64_t axis : *axes) {
+    steps[axis] = -1;
+    offsets[axis] = door::subtractExtents(b, sizes[axis], b.getIndexAttr(1));
+  }
+  results.push_back(axes->empty() ? *tensor : door::slice(b, *tensor, offsets, sizes, steps));
+  return success();
+}
+
+/// Pads come in pairs, those of the last dimension first.
+static LogicalResult translatePad(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<Extents> pads = a.requiredSizes("pad");
+  if (failed(tensor) || failed(pads))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  if (StringRef mode = a.op.text("mode", "constant"); mode != "constant")
+    return a.op.error() << "the mode '" << mode << "' is not supported";
+  int64_t rank = rankOf(*tensor), padded = pads->size() / 2;
+  if (pads->size() % 2 || padded > rank)
+    return a.op.error() << "found " << pads->size() << " pads for " << tensor->getType();
+  SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), behind(before);
+  bool isNothing = true;
+  for (int64_t i = 0; i < padded; ++i) {
+    OpFoldResult low = before[rank - 1 - i] = (*pads)[2 * i], high = behind[rank - 1 - i] = (*pads)[2 * i + 1];
+    isNothing &= isConstantIntValue(low, 0) && isConstantIntValue(high, 0);
+    std::optional<int64_t> first = getConstantIntValue(low), last = getConstantIntValue(high);
+    int64_t extent = cast<RankedTensorType>(tensor->getType()).getDimSize(rank - 1 - i);
+    if (first && last && !ShapedType::isDynamic(extent) && *first + *last + extent < 0)
+      return a.op.error() << "the pads take more than all of dimension " << rank - 1 - i << " of " << tensor->getType();
+  }
+  if (isNothing) {
+    results.push_back(*tensor);
+    return success();
+  }
+  Attribute given = a.op.attribute("value");
+  Type element = elementOf(*tensor);
+  Value value = arith::ConstantOp::create(b, elementAttr(given ? given : b.getI64IntegerAttr(0), element));
+  results.push_back(door::pad(b, *tensor, before, behind, value));
+  return success();
+}
+
+/// Differences of neighbours, with tensors put in front and behind.
+static LogicalResult translateDiff(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<int64_t> axis = a.axis("dim", -1, rankOf(*tensor));
+  if (failed(axis))
+    return failure();
+  if (a.integer("n", 1) != 1)
+    return a.op.error() << "'n' is " << a.integer("n", 1) << ", only 1 is supported";
+  SmallVector<Value> parts = {*tensor};
+  if (Value front = a.tensor("prepend"))
+    parts.insert(parts.begin(), front);
+  if (Value back = a.tensor("append"))
+    parts.push_back(back);
+  FailureOr<Value> whole = join(a, parts, *axis);
+  if (failed(whole))
+    return failure();
+  OpFoldResult end = b.getIndexAttr(std::numeric_limits<int64_t>::max()), one = b.getIndexAttr(1);
+  FailureOr<Value> later = door::sliceBetween(a.op, *whole, door::SliceBounds{*axis, one, end});
+  OpFoldResult extent = door::extentsOf(b, *whole)[*axis];
+  FailureOr<Value> sooner = door::sliceBetween(
+      a.op, *whole, door::SliceBounds{*axis, b.getIndexAttr(0), door::subtractExtents(b, extent, one)});
+  if (failed(later) || failed(sooner))
+    return failure();
+  results.push_back(
+      door::elementwise(b, {*later, *sooner}, elementOf(*whole), [](OpBuilder &nested, Location loc, ValueRange x) {
+        if (x[0].getType().isInteger(1))
+          return nested.createOrFold<arith::XOrIOp>(loc, x[0], x[1]);
+        return door::sub(nested, loc, x[0], x[1]);
+      }));
+  return success();
+}
+
+void torch::addJoins(door::Door &door) {
+  for (StringRef name : {"aten.constant_pad_nd", "aten.pad"})
+    add(door, name, translatePad);
+  add(door, "aten.cat", translateCat);
+  add(door, "aten.diff", translateDiff);
+  add(door, "aten.flip", translateFlip);
+  add(door, "aten.roll", translateRoll);
+  add(door, "aten.stack", translateStack);
+}

@@ -1,0 +1,198 @@
+//===- Parts.cpp - PyTorch's operators that take tensors apart ----------------===//
+#include "Torch.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Views.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// The bounds that an op slices its tensor between.
+static FailureOr<door::SliceBounds> boundsOf(const Arguments &a, Value tensor) {
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(tensor));
+  FailureOr<OpFoldResult> start = a.size("start", 0), end = a.size("end", std::numeric_limits<int64_t>::max());
+  if (failed(dim) || failed(start) || failed(end))
+    return failure();
+  return door::SliceBounds{*dim, *start, *end, a.integer("step", 1)};
+}
+
+static LogicalResult translateSlice(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<door::SliceBounds> bounds = boundsOf(a, *tensor);
+  if (failed(bounds))
+    return failure();
+  return append(door::sliceBetween(a.op, *tensor, *bounds), results);
+}
+
+/// `length` elements from `start` on.
+static LogicalResult translateNarrow(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
+  FailureOr<OpFoldResult> start = a.size("start", 0), length = a.size("length", 0);
+  if (failed(dim) || failed(start) || failed(length))
+    return failure();
+  OpFoldResult end = door::addExtents(a.op.builder(), *start, *length);
+  return append(door::sliceBetween(a.op, *tensor, door::SliceBounds{*dim, *start, end}), results);
+}
+
+/// Where a number points to that may count from the end.
+static FailureOr<OpFoldResult> positionOf(Arguments &a, OpFoldResult index, OpFoldResult extent, Type type) {
+  std::optional<int64_t> at = getConstantIntValue(index), size = getConstantIntValue(extent);
+  if (at && size && (*at < -*size || *at >= *size))
+    return a.op.error() << "index " << *at << " is outside of " << type;
+  return at && *at < 0 ? door::addExtents(a.op.builder(), extent, index) : index;
+}
+
+/// One element along a dimension, at an offset that may be dynamic: where it lies, with that dimension left out.
+static FailureOr<Extents> offsetsOf(Arguments &a, Value tensor, int64_t dim) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<OpFoldResult> index = a.size("index", 0);
+  if (failed(index))
+    return failure();
+  FailureOr<OpFoldResult> at = positionOf(a, *index, door::extentsOf(b, tensor)[dim], tensor.getType());
+  if (failed(at))
+    return failure();
+  Extents offsets(rankOf(tensor), b.getIndexAttr(0));
+  offsets[dim] = *at;
+  return offsets;
+}
+
+static LogicalResult translateSelect(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
+  if (failed(offsets))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Extents sizes = door::extentsOf(b, *tensor);
+  sizes[*dim] = b.getIndexAttr(1);
+  SmallVector<int64_t> steps(sizes.size(), 1);
+  results.push_back(door::squeeze(b, door::slice(b, *tensor, *offsets, sizes, steps), *dim));
+  return success();
+}
+
+/// `source` in the place of a part of `tensor`.
+static Value replacePart(ImplicitLocOpBuilder &b, Value tensor, Value source, ArrayRef<OpFoldResult> offsets,
+                         ArrayRef<int64_t> steps) {
+  auto strides = getAsIndexOpFoldResult(b.getContext(), steps);
+  return tensor::InsertSliceOp::create(b, door::castElements(b, source, elementOf(tensor)), tensor, offsets,
+                                       door::extentsOf(b, source), strides);
+}
+
+static LogicalResult translateSliceScatter(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self"), source = a.required("src");
+  if (failed(tensor) || failed(source))
+    return failure();
+  FailureOr<door::SliceBounds> bounds = boundsOf(a, *tensor);
+  if (failed(bounds))
+    return failure();
+  // The part as it is now says where it lies.
+  FailureOr<Value> part = door::sliceBetween(a.op, *tensor, *bounds);
+  if (failed(part))
+    return failure();
+  if (*part == *tensor) {
+    results.push_back(door::castElements(a.op.builder(), *source, elementOf(*tensor)));
+    return success();
+  }
+  auto slice = part->getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || bounds->step < 0)
+    return a.op.error() << "this part of " << tensor->getType() << " cannot be replaced";
+  for (auto [found, wanted] :
+       llvm::zip(cast<RankedTensorType>(source->getType()).getShape(), slice.getType().getShape()))
+    if (failed(door::requireEqual(a.op, found, wanted, "an extent of the source")))
+      return failure();
+  results.push_back(replacePart(a.op.builder(), *tensor, *source, slice.getMixedOffsets(),
+                                SmallVector<int64_t>(slice.getStaticStrides())));
+  return success();
+}
+
+static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self"), source = a.required("src");
+  if (failed(tensor) || failed(source))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
+  if (failed(offsets))
+    return failure();
+  SmallVector<int64_t> steps(rankOf(*tensor), 1);
+  Value row = door::unsqueeze(a.op.builder(), *source, *dim);
+  results.push_back(replacePart(a.op.builder(), *tensor, row, *offsets, steps));
+  return success();
+}
+
+//===- Several parts ------------------------------------------------------===//
+
+/// Parts of one size, or of the sizes given, or as many parts as are given.
+static LogicalResult translateSplit(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  int64_t extent = cast<RankedTensorType>(tensor->getType()).getDimSize(*dim);
+  bool isChunk = a.op.getName() == "aten.chunk";
+  auto given = a.integers(isChunk ? "chunks" : a.has("split_sizes") ? "split_sizes" : "split_size");
+  if (!given || given->empty())
+    return a.op.error() << "the sizes of the parts must be constants";
+  bool isOne = !isa_and_present<ArrayAttr>(a.op.attribute(a.has("split_sizes") ? "split_sizes" : "split_size"));
+  SmallVector<int64_t> sizes = *given;
+  if (isChunk || isOne) {
+    if (ShapedType::isDynamic(extent) || given->front() <= 0)
+      return a.op.error() << "dimension " << *dim << " of " << tensor->getType()
+                          << " must be static to be split evenly";
+    int64_t size = isChunk ? llvm::divideCeil(extent, given->front()) : given->front();
+    sizes.clear();
+    for (int64_t at = 0; at < extent; at += size)
+      sizes.push_back(std::min(size, extent - at));
+    if (extent == 0)
+      sizes.assign(a.op.getOperation()->getNumResults(), 0);
+  }
+  return door::splitInto(a.op, *tensor, *dim, sizes, results);
+}
+
+static LogicalResult translateUnbind(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  int64_t count = a.op.getOperation()->getNumResults();
+  if (failed(door::requireEqual(a.op, cast<RankedTensorType>(tensor->getType()).getDimSize(*dim), count, "parts")))
+    return failure();
+  for (int64_t i = 0; i < count; ++i)
+    results.push_back(door::pick(a.op.builder(), *tensor, *dim, i));
+  return success();
+}
+
+static LogicalResult translateTriangle(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<OpFoldResult> diagonal = a.size("diagonal", 0);
+  if (failed(tensor) || failed(diagonal))
+    return failure();
+  return append(door::keepTriangle(a.op, *tensor, *diagonal, /*keepsUpper=*/a.op.getName() == "aten.triu"), results);
+}
+
+void torch::addParts(door::Door &door) {
+  for (StringRef name : {"aten.chunk", "aten.split", "aten.split_with_sizes"})
+    add(door, name, translateSplit);
+  for (StringRef name : {"aten.tril", "aten.triu"})
+    add(door, name, translateTriangle);
+  add(door, "aten.narrow", translateNarrow);
+  add(door, "aten.select", translateSelect);
+  add(door, "aten.select_scatter", translateSelectScatter);
+  add(door, "aten.slice", translateSlice);
+  add(door, "aten.slice_scatter", translateSliceScatter);
+  add(door, "aten.unbind", translateUnbind);
+}

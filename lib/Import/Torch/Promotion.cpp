@@ -1,0 +1,67 @@
+//===- Promotion.cpp - The types that PyTorch computes in ---------------------===//
+#include "Torch.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+Number torch::numberOf(const Arguments &arguments, StringRef name) {
+  if (Value tensor = arguments.tensor(name))
+    return tensor;
+  return arguments.op.attribute(name);
+}
+
+Type torch::promote(Type x, Type y) {
+  if (!x || !y || x == y)
+    return x ? x : y;
+  bool isReal = isa<FloatType>(x), isOtherReal = isa<FloatType>(y);
+  if (isReal != isOtherReal)
+    return isReal ? x : y;
+  unsigned width = x.getIntOrFloatBitWidth(), otherWidth = y.getIntOrFloatBitWidth();
+  // f16 and bf16 do not hold each other's numbers.
+  if (isReal && width == otherWidth)
+    return Float32Type::get(x.getContext());
+  return width > otherWidth ? x : y;
+}
+
+/// What of higher and lower priority make together: the lower one counts where its kind of number is a higher one.
+static Type combine(Type higher, Type lower) {
+  if (!higher || !lower)
+    return higher ? higher : lower;
+  if (isa<FloatType>(higher))
+    return higher;
+  return higher.isInteger(1) || isa<FloatType>(lower) ? promote(higher, lower) : higher;
+}
+
+Type torch::promote(MLIRContext *context, ArrayRef<Number> numbers) {
+  Type dimensioned, single, plain;
+  for (Number each : numbers) {
+    if (each.isNull())
+      continue;
+    if (auto tensor = dyn_cast<Value>(each)) {
+      Type &type = rankOf(tensor) > 0 ? dimensioned : single;
+      type = promote(type, elementOf(tensor));
+      continue;
+    }
+    auto attribute = cast<Attribute>(each);
+    auto integer = dyn_cast<IntegerAttr>(attribute);
+    Type type = Float32Type::get(context);
+    if (integer)
+      type = integer.getType().isInteger(1) ? integer.getType() : IntegerType::get(context, 64);
+    plain = promote(plain, type);
+  }
+  return combine(dimensioned, combine(single, plain));
+}
+
+TypedAttr torch::elementAttr(Attribute number, Type type) {
+  auto integer = dyn_cast<IntegerAttr>(number);
+  if (!integer)
+    return door::numberAttr(type, cast<FloatAttr>(number).getValueAsDouble());
+  int64_t value = integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getInt();
+  if (type.isInteger(1))
+    return IntegerAttr::get(type, value != 0);
+  if (isa<IntegerType>(type))
+    return IntegerAttr::get(type,
+                            APInt(type.getIntOrFloatBitWidth(), value, /*isSigned=*/true, /*implicitTrunc=*/true));
+  return door::numberAttr(type, value);
+}

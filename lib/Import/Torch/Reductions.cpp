@@ -1,0 +1,246 @@
+//===- Reductions.cpp - PyTorch's reductions, softmax and norms ---------------===//
+#include "saccade/Import/Common/Reductions.h"
+#include "Torch.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "saccade/Import/Common/Functions.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+using door::Reduction;
+
+static Value squareRoot(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::SqrtOp>(loc, x); }
+
+static const llvm::StringMap<Reduction> &getTable() {
+  static const llvm::StringMap<Reduction> table = {
+      {"aten.all", {Reduction::Largest, door::minimum}},
+      {"aten.amax", {Reduction::Least, door::maximum}},
+      {"aten.amin", {Reduction::Largest, door::minimum}},
+      {"aten.any", {Reduction::Least, door::maximum}},
+      {"aten.linalg_vector_norm", {Reduction::Zero, door::add, door::square, squareRoot}},
+      {"aten.max", {Reduction::Least, door::maximum}},
+      {"aten.mean", {Reduction::Zero, door::add, nullptr, nullptr, /*isMean=*/true}},
+      {"aten.min", {Reduction::Largest, door::minimum}},
+      {"aten.prod", {Reduction::One, door::mul}},
+      {"aten.sum", {Reduction::Zero, door::add}},
+  };
+  return table;
+}
+
+static LogicalResult requireReal(Arguments &a, Type element) {
+  return isa<FloatType>(element) ? success()
+                                 : a.op.error() << "found elements of " << element << ", wanted floating point";
+}
+
+/// Where along `axis` the extreme lies: the first of all positions that have it.
+static Value positionOf(ImplicitLocOpBuilder &b, Value tensor, Value extreme, int64_t axis, bool keep) {
+  Type type = b.getI64Type();
+  Value none = arith::ConstantOp::create(b, door::extremeAttr(type, /*largest=*/true));
+  Value positions = door::generate(
+      b, door::extentsOf(b, tensor), {tensor, extreme}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        Value is = door::compare(nested, loc, arith::CmpIPredicate::eq, x[x.size() - 2], x.back());
+        // NaN is equal to nothing, and the largest of all.
+        if (isa<FloatType>(x.back().getType()))
+          is = nested.createOrFold<arith::OrIOp>(loc, is, door::isNaN(nested, loc, x[x.size() - 2]));
+        Value at = door::convert(nested, loc, x[axis], type);
+        return door::select(nested, loc, is, at, none);
+      });
+  return door::reduceBy(b, {Reduction::Largest, door::minimum}, positions, axis, keep);
+}
+
+/// max and min along one dimension also say where; argmax and argmin say nothing else.
+static LogicalResult translateExtreme(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  StringRef name = a.op.getName();
+  bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keep = a.flag("keepdim");
+  if (onlyPosition && !a.op.attribute("dim"))
+    tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
+  FailureOr<int64_t> axis = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  if (failed(axis))
+    return failure();
+  Reduction reduction{isLargest ? Reduction::Least : Reduction::Largest, isLargest ? door::maximum : door::minimum};
+  Value kept = door::reduceBy(b, reduction, *tensor, *axis, /*keep=*/true);
+  if (!onlyPosition)
+    results.push_back(keep ? kept : door::squeeze(b, kept, *axis));
+  results.push_back(onlyPosition || a.op.isUsed(1) ? positionOf(b, *tensor, kept, *axis, keep) : Value());
+  return success();
+}
+
+static LogicalResult translateReduction(Arguments &a, Values &results) {
+  StringRef name = a.op.getName();
+  bool isExtreme = name == "aten.max" || name == "aten.min";
+  if (isExtreme && a.has("other"))
+    return append(extremeOf(a, name == "aten.max"), results);
+  if (isExtreme && a.op.attribute("dim"))
+    return translateExtreme(a, results);
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  const Reduction &reduction = getTable().find(name)->second;
+  FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
+  if (failed(dims))
+    return failure();
+  Type element = elementOf(*tensor), type = element;
+  if (name == "aten.all" || name == "aten.any")
+    type = b.getI1Type();
+  else if (isa<IntegerType>(element) && (name == "aten.sum" || name == "aten.prod"))
+    type = b.getI64Type();
+  type = a.type("dtype", type);
+  if ((reduction.isMean || reduction.after) && failed(requireReal(a, type)))
+    return failure();
+  if (name == "aten.linalg_vector_norm" && a.number("ord", 2) != 2)
+    return a.op.error() << "the norm of order " << a.number("ord", 2) << " is not supported, wanted 2";
+  Value converted = door::castElements(b, *tensor, type);
+  results.push_back(door::reduceBy(b, reduction, converted, *dims, a.flag("keepdim")));
+  return success();
+}
+
+static LogicalResult translateVariance(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
+  if (failed(dims))
+    return failure();
+  bool isUnbiased = !a.op.attribute("unbiased") || a.flag("unbiased");
+  double correction = a.number("correction", isUnbiased ? 1 : 0);
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Value result = door::variance(b, *tensor, *dims, a.flag("keepdim"), correction);
+  if (a.op.getName() == "aten.std")
+    result = door::elementwise(b, result, elementOf(result), [](OpBuilder &nested, Location loc, ValueRange x) {
+      return squareRoot(nested, loc, x[0]);
+    });
+  results.push_back(result);
+  return success();
+}
+
+static LogicalResult translateLogSumExp(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
+  if (failed(dims))
+    return failure();
+  results.push_back(door::logSumExp(a.op.builder(), *tensor, *dims, a.flag("keepdim")));
+  return success();
+}
+
+static LogicalResult translateCumulativeSum(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Type element = elementOf(*tensor);
+  Type type = a.type("dtype", isa<IntegerType>(element) ? Type(b.getI64Type()) : element);
+  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
+  if (failed(axis))
+    return failure();
+  Value converted = door::castElements(b, *tensor, type);
+  results.push_back(rankOf(converted) == 0 ? converted
+                                           : door::cumulativeSum(b, converted, *axis, /*isExclusive=*/false,
+                                                                 /*isReversed=*/false));
+  return success();
+}
+
+//===- Softmax ------------------------------------------------------------===//
+
+static LogicalResult translateSoftmax(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Type type = a.type("dtype", a.flag("half_to_float") ? Type(b.getF32Type()) : elementOf(*tensor));
+  FailureOr<int64_t> axis = door::resolveAxis(a.op, a.integer("dim", -1), rankOf(*tensor));
+  if (failed(axis) || failed(requireReal(a, type)))
+    return failure();
+  Value converted = door::castElements(b, *tensor, type);
+  if (a.op.getName().contains("log_softmax")) {
+    results.push_back(door::logSoftmax(b, converted, *axis));
+    return success();
+  }
+  Value weights = door::softmax(b, converted, *axis);
+  // The safe one gives 0 where all scores are −∞.
+  if (a.op.getName() == "aten._safe_softmax")
+    weights = door::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
+      Value zero = door::makeNumber(nested, loc, x[0].getType(), 0);
+      return door::select(nested, loc, door::isNaN(nested, loc, x[0]), zero, x[0]);
+    });
+  results.push_back(weights);
+  return success();
+}
+
+//===- Norms --------------------------------------------------------------===//
+
+/// The last dimensions of a tensor, of which `shape` says how many and how large they are; scale and bias, where they
+/// are there, have them all.
+static FailureOr<SmallVector<int64_t>> normalizedDims(Arguments &a, Value tensor) {
+  auto shape = a.integers("normalized_shape");
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (!shape || shape->empty() || static_cast<int64_t>(shape->size()) > type.getRank())
+    return a.op.error() << "'normalized_shape' must be constants, as many as " << type << " has dimensions at most";
+  int64_t first = type.getRank() - shape->size();
+  for (auto [found, wanted] : llvm::zip(type.getShape().drop_front(first), *shape))
+    if (failed(door::requireEqual(a.op, found, wanted, "a normalized extent")))
+      return failure();
+  for (StringRef name : {"weight", "bias"})
+    if (Value factor = a.tensor(name);
+        factor && cast<RankedTensorType>(factor.getType()).getShape() != ArrayRef<int64_t>(*shape))
+      return a.op.error() << "'" << name << "' is " << factor.getType() << ", wanted the extents that are normalized";
+  return llvm::to_vector(llvm::seq<int64_t>(first, type.getRank()));
+}
+
+static LogicalResult translateNorm(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("input");
+  if (failed(tensor) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  FailureOr<SmallVector<int64_t>> dims = normalizedDims(a, *tensor);
+  if (failed(dims))
+    return failure();
+  bool centres = a.op.getName() != "aten.rms_norm";
+  // RMS norm's ε is what its type tells apart from 1 where it is not given.
+  double epsilon = 1e-5;
+  if (!centres) {
+    auto type = cast<FloatType>(elementOf(*tensor));
+    epsilon = std::ldexp(1.0, 1 - static_cast<int>(APFloat::semanticsPrecision(type.getFloatSemantics())));
+  }
+  door::Norm norm = door::normalize(a.op.builder(), *tensor, *dims, centres, a.number("eps", epsilon),
+                                    a.tensor("weight"), a.tensor("bias"));
+  results.append({norm.result, norm.mean, norm.inverse});
+  return success();
+}
+
+/// Mean of all elements of the last dimensions, as models pool with an output of one element.
+static LogicalResult translatePool(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  auto size = a.integers("output_size");
+  if (failed(tensor) || failed(requireReal(a, elementOf(*tensor))))
+    return failure();
+  int64_t pooled = a.op.getName() == "aten.adaptive_avg_pool1d" ? 1 : 2, rank = rankOf(*tensor);
+  if (!size || !llvm::all_of(*size, [](int64_t each) { return each == 1; }) || rank < pooled)
+    return a.op.error() << "only pools with an output of one element are supported";
+  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq(rank - pooled, rank));
+  results.push_back(door::reduceBy(a.op.builder(), getTable().find("aten.mean")->second, *tensor, dims, /*keep=*/true));
+  return success();
+}
+
+void torch::addReductions(door::Door &door) {
+  for (const auto &entry : getTable())
+    add(door, entry.getKey(), translateReduction);
+  for (StringRef name : {"aten.argmax", "aten.argmin"})
+    add(door, name, translateExtreme);
+  for (StringRef name : {"aten.std", "aten.var"})
+    add(door, name, translateVariance);
+  for (StringRef name :
+       {"aten._log_softmax", "aten._safe_softmax", "aten._softmax", "aten.log_softmax", "aten.softmax"})
+    add(door, name, translateSoftmax);
+  for (StringRef name : {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"})
+    add(door, name, translateNorm);
+  for (StringRef name : {"aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d"})
+    add(door, name, translatePool);
+  add(door, "aten.cumsum", translateCumulativeSum);
+  add(door, "aten.logsumexp", translateLogSumExp);
+}

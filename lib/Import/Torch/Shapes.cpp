@@ -1,0 +1,223 @@
+//===- Shapes.cpp - PyTorch's operators that change shapes --------------------===//
+#include "Torch.h"
+#include "saccade/Import/Common/Views.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+static LogicalResult translateReshape(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  if (a.op.attribute("dtype"))
+    return a.op.error() << "the bits of a tensor as those of another type are not supported";
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Extents shape;
+  if (Value other = a.tensor("other")) {
+    shape = door::extentsOf(b, other);
+  } else {
+    FailureOr<Extents> given = a.requiredSizes(a.has("shape") ? "shape" : "size");
+    if (failed(given))
+      return failure();
+    shape = *given;
+  }
+  return append(door::reshapeOpen(a.op, *tensor, shape), results);
+}
+
+static LogicalResult translateFlatten(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  int64_t rank = rankOf(*tensor);
+  FailureOr<int64_t> first = a.axis("start_dim", 0, rank), last = a.axis("end_dim", -1, rank);
+  if (failed(first) || failed(last))
+    return failure();
+  if (*first > *last)
+    return a.op.error() << "start_dim " << *first << " is behind end_dim " << *last;
+  Extents extents = door::extentsOf(b, *tensor), shape(extents.begin(), extents.begin() + std::min(*first, rank));
+  shape.push_back(door::multiplyExtents(b, rank ? ArrayRef(extents).slice(*first, *last - *first + 1) : extents));
+  shape.append(extents.begin() + std::min(*last + 1, rank), extents.end());
+  results.push_back(door::reshape(b, *tensor, shape));
+  return success();
+}
+
+static LogicalResult translateUnflatten(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<Extents> sizes = a.requiredSizes("sizes");
+  if (failed(tensor) || failed(sizes))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  Extents extents = door::extentsOf(b, *tensor), parts = *sizes;
+  // An open part is what the other ones leave of the dimension.
+  auto *open = llvm::find_if(parts, [](OpFoldResult each) { return isConstantIntValue(each, -1); });
+  if (open != parts.end()) {
+    *open = b.getIndexAttr(1);
+    *open = door::divideExtents(b, extents[*dim], door::multiplyExtents(b, parts));
+  }
+  extents.erase(extents.begin() + *dim);
+  extents.insert(extents.begin() + *dim, parts.begin(), parts.end());
+  return append(door::reshapeOpen(a.op, *tensor, extents), results);
+}
+
+/// Drops the dimensions given that have one element, or all of those.
+static LogicalResult translateSqueeze(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  auto type = cast<RankedTensorType>(tensor->getType());
+  FailureOr<SmallVector<int64_t>> axes = a.axes("dim", type.getRank());
+  if (failed(axes))
+    return failure();
+  llvm::erase_if(*axes, [&](int64_t axis) { return type.getDimSize(axis) != 1; });
+  results.push_back(door::squeeze(a.op.builder(), *tensor, *axes));
+  return success();
+}
+
+static LogicalResult translateUnsqueeze(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor) + 1);
+  if (failed(axis))
+    return failure();
+  results.push_back(door::unsqueeze(a.op.builder(), *tensor, *axis));
+  return success();
+}
+
+static LogicalResult translatePermute(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<SmallVector<int64_t>> dims = a.axes("dims", rankOf(*tensor));
+  if (failed(dims))
+    return failure();
+  if (static_cast<int64_t>(dims->size()) != rankOf(*tensor))
+    return a.op.error() << "'dims' does not permute the dimensions of " << tensor->getType();
+  results.push_back(door::transpose(a.op.builder(), *tensor, *dims));
+  return success();
+}
+
+/// Swaps two dimensions: the ones given, or those of a matrix.
+static LogicalResult translateTranspose(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  int64_t rank = rankOf(*tensor);
+  bool isMatrix = a.op.getName() == "aten.t";
+  if (rank == 0 || (isMatrix && rank < 2)) {
+    results.push_back(*tensor);
+    return success();
+  }
+  FailureOr<int64_t> first = a.axis("dim0", isMatrix ? 0 : -1, rank), second = a.axis("dim1", isMatrix ? 1 : -2, rank);
+  if (failed(first) || failed(second))
+    return failure();
+  SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  std::swap(permutation[*first], permutation[*second]);
+  results.push_back(door::transpose(a.op.builder(), *tensor, permutation));
+  return success();
+}
+
+/// Broadcasts to a shape where −1 keeps the tensor's extent. Nothing is copied where nothing is stretched.
+static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Extents own = door::extentsOf(b, tensor);
+  if (own.size() > shape.size())
+    return a.op.error() << tensor.getType() << " has more dimensions than the " << shape.size() << " of the shape";
+  size_t added = shape.size() - own.size();
+  bool stretches = false;
+  for (auto [i, extent] : llvm::enumerate(shape)) {
+    bool isKept = isConstantIntValue(extent, -1);
+    if (i < added) {
+      if (isKept)
+        return a.op.error() << "extent " << i << " of the shape is -1, and there is none to keep";
+      stretches |= !isConstantIntValue(extent, 1);
+      continue;
+    }
+    OpFoldResult found = own[i - added];
+    // What is dynamic is more than one element, and stays.
+    if (isKept || !isConstantIntValue(found, 1)) {
+      std::optional<int64_t> wanted = getConstantIntValue(extent), size = getConstantIntValue(found);
+      if (!isKept && wanted && size && *wanted != *size)
+        return a.op.error() << tensor.getType() << " does not broadcast to " << *wanted << " elements in dimension "
+                            << i;
+      extent = size || isKept || !wanted ? found : extent;
+    } else {
+      stretches |= !isConstantIntValue(extent, 1);
+    }
+  }
+  return stretches ? door::broadcastTo(b, tensor, shape) : door::reshape(b, tensor, shape);
+}
+
+static LogicalResult translateExpand(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  if (Value other = a.tensor("other"))
+    return append(expandTo(a, *tensor, door::extentsOf(a.op.builder(), other)), results);
+  FailureOr<Extents> size = a.requiredSizes("size");
+  if (failed(size))
+    return failure();
+  return append(expandTo(a, *tensor, *size), results);
+}
+
+/// Copies beside each other: a dimension in front of each is stretched, and both are joined.
+static LogicalResult translateRepeat(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<Extents> repeats = a.requiredSizes("repeats");
+  if (failed(tensor) || failed(repeats))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Extents own = door::extentsOf(b, *tensor), apart, stretched, joined;
+  if (own.size() > repeats->size())
+    return a.op.error() << "found " << repeats->size() << " numbers of copies, wanted one for each of " << own.size()
+                        << " dimensions";
+  own.insert(own.begin(), repeats->size() - own.size(), b.getIndexAttr(1));
+  for (auto [extent, count] : llvm::zip(own, *repeats)) {
+    apart.append({b.getIndexAttr(1), extent});
+    stretched.append({count, extent});
+    joined.push_back(door::multiplyExtents(b, {count, extent}));
+  }
+  results.push_back(door::reshape(b, door::broadcastTo(b, door::reshape(b, *tensor, apart), stretched), joined));
+  return success();
+}
+
+/// Every element as many times, one after the other.
+static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  FailureOr<OpFoldResult> repeats = a.size("repeats", 1);
+  if (failed(tensor) || failed(repeats))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  if (!a.op.attribute("dim"))
+    tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  Extents stretched = door::extentsOf(b, *tensor), joined = stretched;
+  stretched.insert(stretched.begin() + *dim + 1, *repeats);
+  joined[*dim] = door::multiplyExtents(b, {joined[*dim], *repeats});
+  Value apart = door::unsqueeze(b, *tensor, *dim + 1);
+  results.push_back(door::reshape(b, door::broadcastTo(b, apart, stretched), joined));
+  return success();
+}
+
+void torch::addShapes(door::Door &door) {
+  for (StringRef name : {"aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.view", "aten.view_as"})
+    add(door, name, translateReshape);
+  for (StringRef name : {"aten.expand", "aten.expand_as"})
+    add(door, name, translateExpand);
+  for (StringRef name : {"aten.t", "aten.transpose"})
+    add(door, name, translateTranspose);
+  add(door, "aten.flatten", translateFlatten);
+  add(door, "aten.permute", translatePermute);
+  add(door, "aten.repeat", translateRepeat);
+  add(door, "aten.repeat_interleave", translateRepeatInterleave);
+  add(door, "aten.squeeze", translateSqueeze);
+  add(door, "aten.unflatten", translateUnflatten);
+  add(door, "aten.unsqueeze", translateUnsqueeze);
+}

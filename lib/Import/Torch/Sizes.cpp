@@ -1,0 +1,82 @@
+//===- Sizes.cpp - Numbers of Python that stand for sizes ---------------------===//
+//
+// `torch.aten.sym_size` and what Python computes with it: tensors of one i64, whose element is known as an extent.
+//
+//===----------------------------------------------------------------------===//
+#include "Torch.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// An extent as a tensor.
+static Value fromExtent(ImplicitLocOpBuilder &b, OpFoldResult extent) {
+  return door::reshape(b, door::fromExtents(b, {extent}, b.getI64Type()), {});
+}
+
+static LogicalResult translateSymSize(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  if (failed(dim))
+    return failure();
+  results.push_back(fromExtent(a.op.builder(), door::extentsOf(a.op.builder(), *tensor)[*dim]));
+  return success();
+}
+
+static LogicalResult translateSymNumel(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  results.push_back(fromExtent(b, door::multiplyExtents(b, door::extentsOf(b, *tensor))));
+  return success();
+}
+
+using OnExtents = OpFoldResult (*)(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y);
+
+/// Arithmetic of two sizes: `self` and `other`.
+template <OnExtents compute> static LogicalResult translateArithmetic(Arguments &a, Values &results) {
+  FailureOr<Extents> x = a.requiredSizes("self"), y = a.requiredSizes("other");
+  if (failed(x) || failed(y))
+    return failure();
+  if (x->size() != 1 || y->size() != 1)
+    return a.op.error() << "wanted two numbers";
+  results.push_back(fromExtent(a.op.builder(), compute(a.op.builder(), x->front(), y->front())));
+  return success();
+}
+
+template <Value (*compute)(OpBuilder &, Location, Value, Value)>
+static OpFoldResult onValues(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+  Value left = getValueOrCreateConstantIndexOp(b, b.getLoc(), x);
+  return getAsOpFoldResult(compute(b, b.getLoc(), left, getValueOrCreateConstantIndexOp(b, b.getLoc(), y)));
+}
+static Value remainder(OpBuilder &b, Location loc, Value x, Value y) { return door::mod(b, loc, x, y, false); }
+static OpFoldResult multiply(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+  return door::multiplyExtents(b, {x, y});
+}
+static OpFoldResult negate(ImplicitLocOpBuilder &b, OpFoldResult x) {
+  return door::subtractExtents(b, b.getIndexAttr(0), x);
+}
+
+static LogicalResult translateNegate(Arguments &a, Values &results) {
+  FailureOr<Extents> x = a.requiredSizes("self");
+  if (failed(x))
+    return failure();
+  results.push_back(fromExtent(a.op.builder(), negate(a.op.builder(), x->front())));
+  return success();
+}
+
+void torch::addSizes(door::Door &door) {
+  add(door, "aten.sym_numel", translateSymNumel);
+  add(door, "aten.sym_size", translateSymSize);
+  add(door, "sym.add", translateArithmetic<door::addExtents>);
+  add(door, "sym.floordiv", translateArithmetic<door::divideExtents>);
+  add(door, "sym.max", translateArithmetic<onValues<door::maximum>>);
+  add(door, "sym.min", translateArithmetic<onValues<door::minimum>>);
+  add(door, "sym.mod", translateArithmetic<onValues<remainder>>);
+  add(door, "sym.mul", translateArithmetic<multiply>);
+  add(door, "sym.neg", translateNegate);
+  add(door, "sym.sub", translateArithmetic<door::subtractExtents>);
+}

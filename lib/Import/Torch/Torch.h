@@ -1,0 +1,106 @@
+//===- Torch.h - Translators of PyTorch's operators, by family ----*- C++ -*-===//
+//
+// Ops are named as PyTorch's are, without the overload: `torch.aten.add`. What tells overloads apart are arguments,
+// which all have the names of the operator's schema: numbers, lists and types are attributes, tensors are operands,
+// whose names stand in the attribute `arguments`. Sizes that only the run time knows are operands, too, tensors of one
+// integer; where one is part of a list, `unit` keeps its place there.
+//
+//===----------------------------------------------------------------------===//
+#ifndef SACCADE_LIB_IMPORT_TORCH_TORCH_H
+#define SACCADE_LIB_IMPORT_TORCH_TORCH_H
+
+#include "saccade/Import/Common/Door.h"
+#include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Requirements.h"
+#include "saccade/Import/Common/Shapes.h"
+
+namespace saccade::torch {
+
+using door::DoorOp;
+using door::elementOf;
+using door::Extents;
+using door::rankOf;
+using mlir::failed;
+using mlir::failure;
+using mlir::FailureOr;
+using mlir::LogicalResult;
+using mlir::success;
+using mlir::Value;
+using Values = llvm::SmallVectorImpl<Value>;
+
+/// The arguments of one op by their names.
+class Arguments {
+public:
+  explicit Arguments(DoorOp &op) : op(op) {}
+
+  /// Refuses an op that does not name all of its operands.
+  LogicalResult verify();
+
+  bool has(llvm::StringRef name) const { return tensor(name) || op.attribute(name); }
+  /// A tensor, null where it is missing.
+  Value tensor(llvm::StringRef name) const;
+  /// The same, refused where it is missing.
+  FailureOr<Value> required(llvm::StringRef name) const;
+  /// All tensors of a list; null for one that is None.
+  llvm::SmallVector<Value> list(llvm::StringRef name) const;
+
+  /// A list of sizes or one size, of constants and of extents; nothing where it is missing.
+  FailureOr<std::optional<Extents>> sizes(llvm::StringRef name) const;
+  FailureOr<Extents> requiredSizes(llvm::StringRef name) const;
+  FailureOr<mlir::OpFoldResult> size(llvm::StringRef name, int64_t otherwise) const;
+  /// Constants only; one number is a list of one.
+  std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef name) const;
+  int64_t integer(llvm::StringRef name, int64_t otherwise) const { return op.integer(name, otherwise); }
+  bool flag(llvm::StringRef name) const { return op.integer(name, 0) != 0; }
+  /// A number, an integer or not.
+  double number(llvm::StringRef name, double otherwise) const;
+  /// A type of elements; `otherwise` where it is missing.
+  mlir::Type type(llvm::StringRef name, mlir::Type otherwise = nullptr) const;
+
+  /// One dimension of a tensor, and several: all where the argument is missing or empty.
+  FailureOr<int64_t> axis(llvm::StringRef name, int64_t otherwise, int64_t rank) const;
+  FailureOr<llvm::SmallVector<int64_t>> axes(llvm::StringRef name, int64_t rank) const;
+
+  DoorOp &op;
+};
+
+/// Translates an op by its arguments.
+using ByArguments = LogicalResult (*)(Arguments &arguments, Values &results);
+void add(door::Door &door, llvm::StringRef name, ByArguments translate);
+
+/// Passes on a result, or the failure.
+LogicalResult append(FailureOr<Value> result, Values &results);
+
+/// The larger or the smaller of `self` and `other`, element by element.
+FailureOr<Value> extremeOf(Arguments &arguments, bool isLargest);
+
+// Each adds the operators of a family to the door.
+void addAttention(door::Door &door);
+void addCreations(door::Door &door);
+void addElementwise(door::Door &door);
+void addGathers(door::Door &door);
+void addJoins(door::Door &door);
+void addParts(door::Door &door);
+void addProducts(door::Door &door);
+void addReductions(door::Door &door);
+void addShapes(door::Door &door);
+void addSizes(door::Door &door);
+
+//===- Types --------------------------------------------------------------===//
+
+/// A tensor, or a number of Python: an attribute.
+using Number = llvm::PointerUnion<mlir::Attribute, Value>;
+
+/// The argument `name` as whatever it is; null where it is missing.
+Number numberOf(const Arguments &arguments, llvm::StringRef name);
+/// The type that PyTorch promotes operands to: tensors with dimensions count more than those without, and these more
+/// than numbers, unless the kind of number (bool, integer, floating point) is a higher one.
+mlir::Type promote(mlir::MLIRContext *context, llvm::ArrayRef<Number> numbers);
+/// The element type that both hold.
+mlir::Type promote(mlir::Type x, mlir::Type y);
+/// A number of Python as an element of `type`.
+mlir::TypedAttr elementAttr(mlir::Attribute number, mlir::Type type);
+
+} // namespace saccade::torch
+
+#endif // SACCADE_LIB_IMPORT_TORCH_TORCH_H

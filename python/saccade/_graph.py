@@ -1,0 +1,191 @@
+"""Graphs of other projects as programs: what readers of all of them write.
+
+A program is one function @main in generic form, its weights are arguments beside the inputs. docs/import.md says what a
+reader must know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from saccade._text import quote
+
+ELEMENTS = {"f32": ("<f4", 4), "i8": ("|i1", 1), "i16": ("<i2", 2), "i32": ("<i4", 4), "i64": ("<i8", 8),
+            "i1": ("|b1", 1), "f16": ("<f2", 2), "f64": ("<f8", 8), "bf16": ("<u2", 2)}
+"""Types of elements by MLIR's names: NumPy's name (bf16 as its bits) and how many bytes an element takes."""
+
+SMALL = 64
+"""Tensors of at most this many elements are constants of the program, others its arguments."""
+
+
+class Weight(Protocol):
+    """The elements of a weight."""
+
+    def npy(self) -> bytes:
+        """The weight as a file of NumPy's format; bf16 as uint16, its bits."""
+
+
+@dataclasses.dataclass
+class Tensor:
+    """A tensor of a model: the elements row by row, little-endian, a bool in a byte."""
+
+    element: str
+    shape: tuple[int, ...]
+    data: bytes
+
+    @property
+    def type(self) -> str:
+        """The type in MLIR."""
+        return tensor_type(self.element, self.shape)
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    def dense(self) -> str:
+        """The elements as an attribute of MLIR, exactly."""
+        return f"dense<{_nested(self._elements(), self.shape)}> : {self.type}"
+
+    def npy(self) -> bytes:
+        """The tensor as a file of NumPy's format; bf16 as uint16, its bits."""
+        header = repr({"descr": ELEMENTS[self.element][0], "fortran_order": False, "shape": self.shape})
+        header += " " * (-(len(header) + 11) % 64) + "\n"
+        return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + self.data
+
+    def _elements(self) -> list[str]:
+        size = ELEMENTS[self.element][1]
+        if self.element == "i1":
+            return ["true" if byte else "false" for byte in self.data]
+        if self.element.startswith("i"):
+            code = {1: "b", 2: "h", 4: "i", 8: "q"}[size]
+            return [str(number) for (number,) in struct.iter_unpack("<" + code, self.data)]
+        # The bits of a number: they say NaN and 0.1 alike.
+        bits = struct.iter_unpack("<" + {2: "H", 4: "I", 8: "Q"}[size], self.data)
+        return [f"0x{number:0{2 * size}X}" for (number,) in bits]
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """An input, a weight or an output."""
+
+    name: str
+    """As the model calls it."""
+    argument: str
+    """As the program does."""
+    element: str
+    """The type of its elements in MLIR; empty where the model does not say."""
+    shape: tuple[int | None, ...] | None
+    """None for an extent that only the run time knows, or for all of them."""
+
+
+@dataclasses.dataclass
+class Program:
+    """One function @main: the inputs of the model, then its weights."""
+
+    text: str
+    inputs: list[Value]
+    weights: Sequence[tuple[Value, Any]]
+    """Each with its elements, which have `npy`."""
+    outputs: list[Value]
+
+    def write(self, path: str | os.PathLike[str]) -> list[str]:
+        """Writes the program to `path`, and each weight to a file `<path without .mlir>.<argument>.npy` beside it;
+        gives the names of all files, the program's last. Each file appears whole or not at all."""
+        path = os.fspath(path)
+        stem = re.sub(r"\.mlir$", "", path)
+        files = [(f"{stem}.{weight.argument}.npy", tensor.npy) for weight, tensor in self.weights]
+        files.append((path, self.text.encode))
+        # What can fail has failed before the first file gets its name.
+        written: list[tuple[str, str]] = []
+        try:
+            for name, make in files:
+                written.append((_write_beside(name, make()), name))
+        except BaseException:
+            for temporary, _ in written:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise
+        for temporary, name in written:
+            os.replace(temporary, name)
+        return [name for name, _ in files]
+
+
+class Writer:
+    """The lines of a function's body. A value is its name and its type."""
+
+    def __init__(self, file: str):
+        """`file` stands for the model in locations."""
+        self.file = file
+        self.lines: list[str] = []
+        self.count = 0
+
+    def name(self, prefix: str = "") -> str:
+        """A name that no value has."""
+        name = f"%{prefix}{self.count}"
+        self.count += 1
+        return name
+
+    def emit(self, op: str, operands: Sequence[tuple[str, str]], types: Sequence[str], rest: str = "", node: str = "",
+             place: tuple[str, int] | None = None) -> str:
+        """Writes an op and gives the name of its results. `rest` are regions and attributes; `node` names it in
+        diagnostics, at `place`, a file and a line, or else where it is in the model."""
+        name = self.name()
+        results = (name + (f":{len(types)}" if len(types) > 1 else "") + " = ") if types else ""
+        file, line = place or (self.file, self.count)
+        self.lines.append(
+            f"{results}\"{op}\"({', '.join(value for value, _ in operands)}){rest} : "
+            f"({', '.join(type for _, type in operands)}) -> ({', '.join(types)}) "
+            f"loc({quote(node or op)}({quote(file)}:{line}:0))")
+        return name
+
+    def constant(self, tensor: Tensor) -> tuple[str, str]:
+        """Writes a constant."""
+        name = self.name()
+        self.lines.append(f"{name} = arith.constant {tensor.dense()}")
+        return name, tensor.type
+
+    def function(self, arguments: Sequence[str], returned: Sequence[tuple[str, str]], attributes: str = "") -> str:
+        """The module with these lines as the function @main."""
+        types = ", ".join(type for _, type in returned)
+        return "\n".join([f"module attributes {{{attributes}}} {{" if attributes else "module {",
+                          f"func.func @main({', '.join(arguments)}) -> ({types}) {{",
+                          *(f"  {line}" for line in self.lines),
+                          f"  return {', '.join(value for value, _ in returned)} : {types}", "}", "}", ""])
+
+
+def tensor_type(element: str, shape: Sequence[int | None]) -> str:
+    """The type in MLIR; None is an extent that only the run time knows."""
+    extents = "".join(f"{'?' if extent is None else extent}x" for extent in shape)
+    return f"tensor<{extents}{element}>"
+
+
+def _write_beside(path: str, data: bytes) -> str:
+    handle, temporary = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=os.path.basename(path) + ".")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    return temporary
+
+
+def _nested(elements: list[str], shape: tuple[int, ...]) -> str:
+    if not shape:
+        return elements[0]
+    if not elements:
+        return ""
+    rows = shape[0]
+    step = len(elements) // rows
+    return "[" + ", ".join(_nested(elements[i * step:(i + 1) * step], shape[1:]) for i in range(rows)) + "]"

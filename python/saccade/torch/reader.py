@@ -1,0 +1,264 @@
+"""From an exported program to the text of a program: every node an op in generic form, and nothing computed.
+
+Names of nodes, and the lines of Python that they come from, go into the locations of ops, so that the compiler's
+diagnostics name them.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+import struct
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument, TensorArgument
+
+from saccade._graph import SMALL, Value, Writer, tensor_type
+from saccade._text import Names, quote
+from saccade.torch.errors import ExportError
+from saccade.torch.program import ELEMENTS, Program, Result, Weight
+
+_UNKNOWN = "!torch.value"
+_SIZE = "tensor<i64>"
+
+# What Python computes with sizes, and torch with them.
+_ON_SIZES = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.floordiv: "floordiv",
+             operator.mod: "mod", operator.neg: "neg", torch.sym_max: "max", torch.sym_min: "min"}
+
+# Arguments that say where and how memory lies, or when: nothing of that changes what is computed.
+_IGNORED = {"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "generator", "implicit",
+            "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse"}
+
+
+def load(path: str | os.PathLike[str]) -> ExportedProgram:
+    """What `torch.export.save` wrote. Raises ExportError for another file, OSError where it cannot be read."""
+    path = os.fspath(path)
+    with open(path, "rb"):
+        pass
+    try:
+        return torch.export.load(path)
+    except Exception as error:  # whatever a reader of foreign bytes runs into
+        raise ExportError(f"{path}: this is no exported program, or not all of one: {error}") from None
+
+
+def read(exported: ExportedProgram, name: str = "exported program") -> Program:
+    """The program of what `torch.export.export` gives. `name` is the file in diagnostics of nodes that know no line of
+    Python. Ops that write to their operands, and graphs in one another, are decomposed by PyTorch first, which runs no
+    op on data. Raises ExportError."""
+    if not isinstance(exported, ExportedProgram):
+        raise TypeError(f"found a {type(exported).__name__}, wanted a torch.export.ExportedProgram")
+    if not _is_functional(exported):
+        exported = exported.run_decompositions({})
+    return _Reader(exported, name).program()
+
+
+def _is_functional(exported: ExportedProgram) -> bool:
+    """Whether every node is an op that only gives what it computes."""
+    for node in exported.graph.nodes:
+        if node.op == "get_attr" or isinstance(node.target, torch._ops.HigherOrderOperator):
+            return False
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            return False
+    return True
+
+
+class _Reader:
+    def __init__(self, exported: ExportedProgram, name: str):
+        self.exported, self.name = exported, name
+        self.out = Writer(name)
+        self.values: dict[Any, tuple[str, str]] = {}  # of nodes
+        self.parts: dict[Any, list[tuple[str, str]]] = {}  # of nodes with several results
+        self.inputs: list[Value] = []
+        self.weights: list[tuple[Value, Weight]] = []
+        self.arguments: list[str] = []
+        self.weight_arguments: list[str] = []
+        self.names = Names()
+
+    def error(self, message: str, node: Any = None) -> ExportError:
+        if node is None:
+            return ExportError(f"{self.name}: {message}")
+        file, line = _place(node) or (self.name, 0)
+        return ExportError(f"{file}:{line}: node '{node.name}' ({node.target}): {message}")
+
+    def program(self) -> Program:
+        signature, spec = self.exported.graph_signature, self.exported.call_spec
+        placeholders = [node for node in self.exported.graph.nodes if node.op == "placeholder"]
+        fixed = self._read_inputs(signature.input_specs, placeholders)
+        for node in self._needed():
+            self._node(node)
+        returned, results, outputs = [], [], []
+        last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
+        for given, node in zip(signature.output_specs, last.args[0]):
+            if given.kind != OutputKind.USER_OUTPUT:
+                raise self.error(f"the module changes '{given.target or given.arg.name}', which a compiled one cannot")
+            if isinstance(given.arg, ConstantArgument):
+                returned.append(given.arg.value)
+                continue
+            if not isinstance(given.arg, TensorArgument):
+                raise self.error(f"the module returns a {type(given.arg).__name__}, wanted tensors", node)
+            element, shape = self._meta(node)
+            returned.append(Result(len(results)))
+            # A value has one type in all places; here it is the one that the export saw.
+            type = tensor_type(element, shape)
+            alias = self.out.emit("torch.aten.alias", [self._operand(node, last)], [type],
+                                  ' {arguments = ["self"]}', f"output {len(results)}")
+            results.append((alias, type))
+            outputs.append(Value(given.arg.name, "", element, shape))
+        if not results:
+            raise self.error("the module returns no tensor")
+        text = self.out.function(self.arguments + self.weight_arguments, results)
+        return Program(text, self.inputs, self.weights, outputs, spec.in_spec, spec.out_spec, fixed, returned)
+
+    # --- inputs and weights ------------------------------------------------------------------------------------------
+
+    def _read_inputs(self, specs: Any, placeholders: list[Any]) -> dict[int, Any]:
+        """Arguments of @main; gives the inputs that are none."""
+        fixed: dict[int, Any] = {}
+        count = 0
+        for given, node in zip(specs, placeholders):
+            if given.kind == InputKind.USER_INPUT:
+                if isinstance(given.arg, ConstantArgument):
+                    fixed[count] = given.arg.value
+                else:
+                    self._input(node, given.arg)
+                count += 1
+            elif given.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+                self._weight(node, given)
+            else:
+                raise self.error(f"inputs of the kind {given.kind.name} are not supported", node)
+        return fixed
+
+    def _input(self, node: Any, argument: Any) -> None:
+        name = self.names.unique(node.name)
+        if isinstance(argument, SymIntArgument):
+            self.inputs.append(Value(node.name, name, "index", None))
+            self.arguments.append(f"%{name}: index")
+            number, size = self.out.name(), self.out.name()
+            self.out.lines += [f"{number} = arith.index_cast %{name} : index to i64",
+                               f"{size} = tensor.from_elements {number} : {_SIZE}"]
+            self.values[node] = (size, _SIZE)
+            return
+        if not isinstance(argument, TensorArgument):
+            raise self.error(f"an input is a {type(argument).__name__}, wanted a tensor", node)
+        element, shape = self._meta(node)
+        self.inputs.append(Value(node.name, name, element, shape))
+        type_ = tensor_type(element, shape)
+        self.arguments.append(f"%{name}: {type_}")
+        self.values[node] = (f"%{name}", type_)
+
+    def _weight(self, node: Any, given: Any) -> None:
+        tensor = self.exported.state_dict.get(given.target)
+        if tensor is None:
+            tensor = self.exported.constants.get(given.target)
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            place = getattr(tensor, "device", None)
+            raise self.error(f"the weight '{given.target}' is on {place}, wanted a dense tensor on cpu")
+        if tensor.dtype not in ELEMENTS:
+            raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
+        weight = Weight(tensor.detach() if tensor.requires_grad else tensor)
+        if given.kind != InputKind.PARAMETER and tensor.numel() <= SMALL:
+            self.values[node] = self.out.constant(weight.stored)
+            return
+        value = Value(given.target, self.names.unique(given.target), ELEMENTS[tensor.dtype], tuple(tensor.shape))
+        type = tensor_type(value.element, tensor.shape)
+        self.weights.append((value, weight))
+        self.weight_arguments.append(f"%{value.argument}: {type} {{attn.constant}}")
+        self.values[node] = (f"%{value.argument}", type)
+
+    def _meta(self, node: Any) -> tuple[str, tuple[int | None, ...]]:
+        """The element type and the shape that the export saw; None for an extent that it left open."""
+        value = node.meta["val"]
+        if value.dtype not in ELEMENTS:
+            raise self.error(f"the type {value.dtype} is not supported", node)
+        return ELEMENTS[value.dtype], tuple(extent if isinstance(extent, int) else None for extent in value.shape)
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _needed(self) -> list[Any]:
+        """The nodes that outputs are made of, in their order; what is only checked of sizes and types is left out."""
+        last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
+        needed, todo = set(), list(last.all_input_nodes)
+        while todo:
+            node = todo.pop()
+            if node not in needed:
+                needed.add(node)
+                todo += node.all_input_nodes
+        return [node for node in self.exported.graph.nodes if node in needed and node.op != "placeholder"]
+
+    def _node(self, node: Any) -> None:
+        if node.target is operator.getitem:
+            source, index = node.args
+            self.values[node] = self.parts[source][index] if source in self.parts else self.values[source]
+            return
+        if node.target in _ON_SIZES:
+            arguments = list(zip(("self", "other"), node.args))
+            op, results = f"torch.sym.{_ON_SIZES[node.target]}", [_SIZE]
+        elif isinstance(node.target, torch._ops.OpOverload):
+            schema = node.target._schema
+            namespace, _, short = schema.name.partition("::")
+            arguments = [(each.name, node.kwargs.get(each.name, node.args[i] if i < len(node.args) else None))
+                         for i, each in enumerate(schema.arguments)]
+            op = f"torch.{namespace}.{short}"
+            value = node.meta.get("val")
+            results = [_UNKNOWN] * len(value) if isinstance(value, (list, tuple)) else [_UNKNOWN]
+        else:
+            raise self.error("this is no operator of torch's library", node)
+        names, operands, attributes = [], [], []
+        for name, value in arguments:
+            if value is None or name in _IGNORED:
+                continue
+            given, attribute = self._argument(name, value, node)
+            names += [quote(name)] * len(given)
+            operands += given
+            if attribute:
+                attributes.append(f"{quote(name)} = {attribute}")
+        attributes.insert(0, f"arguments = [{', '.join(names)}]")
+        first = self.out.emit(op, operands, results, f" {{{', '.join(attributes)}}}", node.name, _place(node))
+        if len(results) == 1:
+            self.values[node] = (first, results[0])
+            self.parts[node] = [(first, results[0])]
+        else:
+            self.parts[node] = [(f"{first}#{i}", type) for i, type in enumerate(results)]
+
+    def _argument(self, name: str, value: Any, node: Any) -> tuple[list[tuple[str, str]], str]:
+        """Operands and the attribute that an argument becomes."""
+        if isinstance(value, torch.fx.Node):
+            return [self._operand(value, node)], ""
+        if not isinstance(value, (list, tuple)):
+            return [], self._attribute(name, value, node)
+        nodes = [each for each in value if isinstance(each, torch.fx.Node)]
+        # A list of tensors, of which some may be missing, or one of numbers, of which some may be sizes.
+        if nodes and isinstance(nodes[0].meta.get("val"), torch.Tensor):
+            return [self._operand(each, node) if each is not None else self._missing() for each in value], ""
+        numbers = ["unit" if isinstance(each, torch.fx.Node) else self._attribute(name, each, node) for each in value]
+        return [self._operand(each, node) for each in nodes], f"[{', '.join(numbers)}]"
+
+    def _operand(self, value: Any, node: Any) -> tuple[str, str]:
+        if value not in self.values:
+            raise self.error(f"it reads '{value.name}', which has several results", node)
+        return self.values[value]
+
+    def _missing(self) -> tuple[str, str]:
+        return self.out.emit("torch.NoValue", [], ["none"], "", "missing"), "none"
+
+    def _attribute(self, name: str, value: Any, node: Any) -> str:
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
+            return f"{value} : i64"
+        if isinstance(value, float):
+            return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X} : f64"
+        if isinstance(value, str):
+            return quote(value)
+        if isinstance(value, torch.dtype) and value in ELEMENTS:
+            return ELEMENTS[value]
+        raise self.error(f"the argument '{name}' is {value!r:.60}, which is not supported", node)
+
+
+def _place(node: Any) -> tuple[str, int] | None:
+    """The line of Python that a node comes from, the innermost that the graph records."""
+    lines = re.findall(r'File "([^"]*)", line (\d+)', node.meta.get("stack_trace") or "")
+    return (lines[-1][0], int(lines[-1][1])) if lines else None
