@@ -6,7 +6,10 @@
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Bufferize/Passes.h"
 
 namespace saccade {
@@ -31,8 +34,47 @@ static LogicalResult verifyEntry(func::FuncOp func, ModuleOp module) {
   return success();
 }
 
+/// What `value` is written over: the operand that its op starts from; null where it starts from nothing.
+static OpOperand *findInit(Value value) {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return nullptr;
+  if (auto destination = dyn_cast<DestinationStyleOpInterface>(result.getOwner()))
+    return destination.getTiedOpOperand(result);
+  if (auto loop = dyn_cast<scf::ForallOp>(result.getOwner()))
+    return loop.getTiedOpOperand(result);
+  return nullptr;
+}
+
+/// Gives results that start from one tensor a tensor each: two of them in the memory of one destination would write over
+/// each other.
+static void separateStarts(func::ReturnOp returnOp) {
+  llvm::SmallPtrSet<Value, 16> known;
+  for (Value result : returnOp.getOperands()) {
+    if (!known.insert(result).second)
+      continue;
+    for (OpOperand *init = findInit(result); init; init = findInit(init->get())) {
+      Value start = init->get();
+      if (known.insert(start).second || !start.getDefiningOp())
+        continue;
+      OpBuilder builder(init->getOwner());
+      bool isCheap = isa<tensor::EmptyOp, linalg::FillOp>(start.getDefiningOp());
+      start.getDefiningOp()->walk([&](linalg::LinalgOp op) { isCheap = isa<linalg::FillOp>(op); });
+      if (isCheap) {
+        auto number = cast<OpResult>(start).getResultNumber();
+        init->set(builder.clone(*start.getDefiningOp())->getResult(number));
+        continue;
+      }
+      auto type = cast<RankedTensorType>(start.getType());
+      init->set(bufferization::AllocTensorOp::create(builder, start.getLoc(), type, ValueRange(), /*copy=*/start));
+      break;
+    }
+  }
+}
+
 static LogicalResult convertResults(func::FuncOp func) {
   auto returnOp = cast<func::ReturnOp>(func.getBody().front().getTerminator());
+  separateStarts(returnOp);
   SmallVector<std::pair<Value, BlockArgument>> results;
   for (auto [i, result] : llvm::enumerate(returnOp.getOperands())) {
     auto type = cast<RankedTensorType>(result.getType());

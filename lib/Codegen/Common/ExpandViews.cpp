@@ -18,7 +18,8 @@ static void expandView(memref::ExpandShapeOp op) {
   auto known = [&](int64_t value, Value otherwise) -> OpFoldResult {
     return ShapedType::isDynamic(value) ? OpFoldResult(otherwise) : builder.getIndexAttr(value);
   };
-  SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size());
+  // A view of one number is in no group.
+  SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size(), builder.getIndexAttr(1));
   for (auto [group, innermost] : llvm::zip_equal(op.getReassociationIndices(), metadata.getStrides())) {
     Value stride = innermost;
     for (int64_t dim : llvm::reverse(group)) {

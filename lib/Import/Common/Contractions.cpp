@@ -27,6 +27,9 @@ Value door::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims
   AffineMap maps[] = {b.getMultiDimIdentityMap(extents.size()),
                       AffineMap::get(extents.size(), 0, kept, b.getContext())};
   Value init = splat(b, result, arith::ConstantOp::create(b, start));
+  // Of nothing.
+  if (llvm::any_of(dims, [&](int64_t dim) { return isConstantIntValue(extents[dim], 0); }))
+    return init;
   return linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor}, ValueRange{init}, maps, iterators,
                                    [&](OpBuilder &nested, Location loc, ValueRange arguments) {
                                      SmallVector<Value> inputs = {convert(nested, loc, arguments[0], element),
@@ -44,6 +47,9 @@ Value door::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMap lh
     result.push_back(dim ? extents[dim.getPosition()] : OpFoldResult(b.getIndexAttr(1)));
   }
   Value init = splat(b, result, element, 0);
+  // Nothing is summed, or nothing is asked for.
+  if (llvm::any_of(extents, [](OpFoldResult extent) { return isConstantIntValue(extent, 0); }))
+    return init;
   auto isNamed = [&](ArrayRef<AffineMap> maps) { return maps == ArrayRef<AffineMap>({lhsMap, rhsMap, resultMap}); };
   if (isNamed(linalg::MatmulOp::getDefaultIndexingMaps(b.getContext())))
     return linalg::MatmulOp::create(b, ValueRange{lhs, rhs}, ValueRange{init}).getResult(0);

@@ -52,26 +52,59 @@ static std::optional<int64_t> staticProduct(ArrayRef<OpFoldResult> extents) {
   return product;
 }
 
-/// Whether two groups of dimensions have as many elements as far as one can tell: the same dynamic extents, and equal
-/// products of the static ones.
-static bool holdAsMany(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
-  SmallVector<OpFoldResult> fromStatic, toStatic;
-  SmallVector<Value> fromDynamic, toDynamic;
-  auto split = [](ArrayRef<OpFoldResult> all, auto &fixed, auto &dynamic) {
-    for (OpFoldResult each : all) {
-      if (auto value = dyn_cast<Value>(each))
-        dynamic.push_back(value);
-      else
-        fixed.push_back(each);
+namespace {
+/// A product as its constant factor and its other ones, sorted.
+struct Factors {
+  int64_t constant = 1;
+  bool overflows = false;
+  SmallVector<Value> values;
+
+  explicit Factors(ArrayRef<OpFoldResult> extents) {
+    for (OpFoldResult each : extents)
+      add(each);
+    llvm::sort(values, [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); });
+  }
+  bool operator==(const Factors &other) const {
+    return !overflows && !other.overflows && constant == other.constant && values == other.values;
+  }
+
+private:
+  void add(OpFoldResult extent) {
+    if (std::optional<int64_t> size = getConstantIntValue(extent)) {
+      overflows |= llvm::MulOverflow(constant, *size, constant);
+      return;
     }
-  };
-  split(from, fromStatic, fromDynamic);
-  split(to, toStatic, toDynamic);
-  auto isLess = [](Value x, Value y) { return x.getAsOpaquePointer() < y.getAsOpaquePointer(); };
-  llvm::sort(fromDynamic, isLess);
-  llvm::sort(toDynamic, isLess);
-  return fromDynamic == toDynamic && staticProduct(fromStatic) == staticProduct(toStatic);
-}
+    auto value = cast<Value>(extent);
+    auto apply = value.getDefiningOp<affine::AffineApplyOp>();
+    if (!apply || !addProduct(apply.getAffineMap().getResult(0), apply))
+      values.push_back(value);
+  }
+  /// Adds the factors of an expression; false, and nothing is added, where it is no product.
+  bool addProduct(AffineExpr expression, affine::AffineApplyOp apply) {
+    SmallVector<AffineExpr> todo = {expression};
+    SmallVector<OpFoldResult> factors;
+    while (!todo.empty()) {
+      AffineExpr each = todo.pop_back_val();
+      if (auto constant = dyn_cast<AffineConstantExpr>(each))
+        factors.push_back(OpBuilder(apply).getIndexAttr(constant.getValue()));
+      else if (auto dim = dyn_cast<AffineDimExpr>(each))
+        factors.push_back(apply.getMapOperands()[dim.getPosition()]);
+      else if (auto symbol = dyn_cast<AffineSymbolExpr>(each))
+        factors.push_back(apply.getMapOperands()[apply.getAffineMap().getNumDims() + symbol.getPosition()]);
+      else if (auto binary = dyn_cast<AffineBinaryOpExpr>(each); binary && binary.getKind() == AffineExprKind::Mul)
+        todo.append({binary.getLHS(), binary.getRHS()});
+      else
+        return false;
+    }
+    for (OpFoldResult each : factors)
+      add(each);
+    return true;
+  }
+};
+} // namespace
+
+/// Whether two groups of dimensions have as many elements as far as one can tell: the same factors.
+static bool holdAsMany(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) { return Factors(from) == Factors(to); }
 
 namespace {
 /// Dimensions of a tensor and those of its reshape that hold the same elements.
@@ -181,6 +214,10 @@ Value door::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> p
 Value door::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
                   ArrayRef<int64_t> steps) {
   auto type = cast<RankedTensorType>(tensor.getType());
+  // All of it.
+  if (llvm::all_of(offsets, [](OpFoldResult each) { return isConstantIntValue(each, 0); }) &&
+      llvm::all_of(steps, [](int64_t step) { return step == 1; }) && sizes == ArrayRef(extentsOf(b, tensor)))
+    return tensor;
   auto areStatic = [](ArrayRef<OpFoldResult> values) {
     return llvm::all_of(values, [](OpFoldResult each) { return getConstantIntValue(each).has_value(); });
   };

@@ -7,6 +7,30 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::door;
 
+/// The first argument of the function, and its dimension, that has the same extent in all calls: a reader has named it.
+static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim) {
+  auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
+  auto nameOf = [&](unsigned i, int64_t d) {
+    auto names = function.getArgAttrOfType<ArrayAttr>(i, extentNames);
+    auto name = names && d < static_cast<int64_t>(names.size()) ? dyn_cast<StringAttr>(names[d]) : StringAttr();
+    return name && !name.empty() ? name : StringAttr();
+  };
+  if (!function || !argument.getOwner()->isEntryBlock())
+    return {argument, dim};
+  StringAttr name = nameOf(argument.getArgNumber(), dim);
+  for (BlockArgument each : argument.getOwner()->getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(each.getType()); name && type)
+      for (int64_t d = 0; d < type.getRank(); ++d)
+        if (type.isDynamicDim(d) && nameOf(each.getArgNumber(), d) == name)
+          return {each, d};
+  return {argument, dim};
+}
+
+void door::forgetExtentNames(FunctionOpInterface function) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    function.removeArgAttr(i, extentNames);
+}
+
 /// The extent as the op that makes the tensor was given it, so that equal ones are one value; else asked of the tensor,
 /// once.
 static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
@@ -30,6 +54,8 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
   if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op))
     if (ReassociationIndices group = collapse.getReassociationIndices()[dim]; group.size() == 1)
       return extentOf(b, collapse.getSrc(), group.front());
+  if (auto argument = dyn_cast<BlockArgument>(tensor))
+    std::tie(tensor, dim) = firstOfName(argument, dim);
   // One that has been asked for before.
   Block *block = b.getInsertionBlock();
   for (Operation *user : tensor.getUsers()) {

@@ -40,7 +40,9 @@ static LogicalResult translateConstant(Arguments &a, Values &results) {
 
 static LogicalResult translateFull(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
-  Number value = numberOf(a, a.op.getName() == "aten.scalar_tensor" ? "s" : "fill_value");
+  Number value;
+  for (StringRef name : {"fill_value", "value", "s"})
+    value = value.isNull() ? numberOf(a, name) : value;
   if (value.isNull())
     return a.op.error() << "the argument 'fill_value' is missing";
   Extents shape;
@@ -130,11 +132,11 @@ static LogicalResult translateNothing(Arguments &, Values &) { return success();
 void torch::addCreations(door::Door &door) {
   add(door, "aten.arange", translateArange);
   add(door, "aten.copy", translateCopy);
-  for (StringRef name : {"aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"})
+  for (StringRef name : {"aten.fill", "aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"})
     add(door, name, translateFull);
   // What is empty may be anything.
   for (StringRef name : {"aten.empty", "aten.empty_like", "aten.new_empty", "aten.new_ones", "aten.new_zeros",
-                         "aten.ones", "aten.ones_like", "aten.zeros", "aten.zeros_like"})
+                         "aten.ones", "aten.ones_like", "aten.zero", "aten.zeros", "aten.zeros_like"})
     add(door, name, translateConstant);
   for (StringRef name : {"aten._to_copy", "aten.to", "aten.type_as"})
     add(door, name, translateConvert);

@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
+#include "saccade/Import/Common/Structured.h"
 #include "saccade/Import/Passes.h"
 
 namespace saccade {
@@ -37,9 +38,11 @@ namespace {
 
 struct ImportTorch : saccade::impl::ImportTorchBase<ImportTorch> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>())
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (failed(door::translate(function, getDoor())))
         return signalPassFailure();
+      door::forgetExtentNames(function);
+    }
   }
 };
 

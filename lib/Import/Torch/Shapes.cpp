@@ -168,11 +168,13 @@ static LogicalResult translateExpand(Arguments &a, Values &results) {
 /// Copies beside each other: a dimension in front of each is stretched, and both are joined.
 static LogicalResult translateRepeat(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
-  FailureOr<Extents> repeats = a.requiredSizes("repeats");
+  FailureOr<Extents> repeats = a.requiredSizes(a.has("dims") ? "dims" : "repeats");
   if (failed(tensor) || failed(repeats))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents own = door::extentsOf(b, *tensor), apart, stretched, joined;
+  if (a.has("dims") && own.size() > repeats->size())
+    repeats->insert(repeats->begin(), own.size() - repeats->size(), b.getIndexAttr(1));
   if (own.size() > repeats->size())
     return a.op.error() << "found " << repeats->size() << " numbers of copies, wanted one for each of " << own.size()
                         << " dimensions";
@@ -211,11 +213,12 @@ void torch::addShapes(door::Door &door) {
     add(door, name, translateReshape);
   for (StringRef name : {"aten.expand", "aten.expand_as"})
     add(door, name, translateExpand);
-  for (StringRef name : {"aten.t", "aten.transpose"})
+  for (StringRef name : {"aten.mT", "aten.t", "aten.transpose"})
     add(door, name, translateTranspose);
   add(door, "aten.flatten", translateFlatten);
   add(door, "aten.permute", translatePermute);
-  add(door, "aten.repeat", translateRepeat);
+  for (StringRef name : {"aten.repeat", "aten.tile"})
+    add(door, name, translateRepeat);
   add(door, "aten.repeat_interleave", translateRepeatInterleave);
   add(door, "aten.squeeze", translateSqueeze);
   add(door, "aten.unflatten", translateUnflatten);

@@ -146,7 +146,9 @@ class _Reader:
         element, shape = self._meta(node)
         self.inputs.append(Value(node.name, name, element, shape))
         type_ = tensor_type(element, shape)
-        self.arguments.append(f"%{name}: {type_}")
+        open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
+        names = f" {{attn.extents = [{', '.join(map(quote, open_extents))}]}}" if any(open_extents) else ""
+        self.arguments.append(f"%{name}: {type_}{names}")
         self.values[node] = (f"%{name}", type_)
 
     def _weight(self, node: Any, given: Any) -> None:
