@@ -20,6 +20,8 @@ saccade_compile_options()
 add_library(SaccadePrecompiled OBJECT "${PROJECT_SOURCE_DIR}/cmake/Precompiled.cpp")
 target_include_directories(SaccadePrecompiled SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
 target_precompile_headers(SaccadePrecompiled PRIVATE "${PROJECT_SOURCE_DIR}/cmake/Precompiled.h")
+# Without the headers' time stamps two checkouts make the same precompiled header, and ccache serves both.
+target_compile_options(SaccadePrecompiled PRIVATE SHELL:-Xclang SHELL:-fno-pch-timestamp)
 
 function(_saccade_compiler_target name)
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
