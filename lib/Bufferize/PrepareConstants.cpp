@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
@@ -51,6 +52,7 @@ private:
   void addSources(Value buffer, llvm::SetVector<Value> &into);
   void nameResults();
   void createFunction();
+  func::FuncOp getCopyTask(MemRefType type);
   void createShapeFunction();
   void takePrepared();
   void requireCompact(BlockArgument argument, StringRef called);
@@ -81,6 +83,7 @@ private:
   SmallVector<unsigned> arguments; ///< numbers of those that the work reads
   SmallVector<std::string> resultNames;
   func::FuncOp function; ///< that prepares
+  llvm::MapVector<Type, func::FuncOp> copyTasks;
 };
 
 } // namespace
@@ -143,6 +146,37 @@ static Value copyInto(OpBuilder &b, Value value, IRMapping &mapping) {
   return b.clone(*result.getOwner(), mapping)->getResult(result.getResultNumber());
 }
 
+/// The task that copies such a buffer to memory with any strides; an item is an index of the first dimension.
+func::FuncOp Preparation::getCopyTask(MemRefType type) {
+  func::FuncOp &task = copyTasks[type];
+  if (task)
+    return task;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfter(function);
+  Type index = b.getIndexType();
+  Type types[] = {type, withAnyStrides(type), index, index, MemRefType::get({ShapedType::kDynamic}, b.getI8Type())};
+  task = func::FuncOp::create(b, loc, (name + prepareSuffix + ".copy" + Twine(copyTasks.size() - 1)).str(),
+                              b.getFunctionType(types, {}));
+  task.setPrivate();
+  task->setAttr("attn.task", b.getUnitAttr());
+  Block *block = task.addEntryBlock();
+  b.setInsertionPointToEnd(block);
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  auto items = scf::ForOp::create(b, loc, block->getArgument(2), block->getArgument(3), one);
+  func::ReturnOp::create(b, loc);
+  b.setInsertionPointToStart(items.getBody());
+  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), strides(type.getRank(), b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(b.getContext(), type.getShape());
+  offsets[0] = items.getInductionVar();
+  sizes[0] = b.getIndexAttr(1);
+  auto part = [&](unsigned i) -> Value {
+    return memref::SubViewOp::create(b, loc, block->getArgument(i), offsets, sizes, strides);
+  };
+  Value source = part(0), target = part(1);
+  linalg::CopyOp::create(b, loc, source, target);
+  return task;
+}
+
 void Preparation::createFunction() {
   SmallVector<Type> types, inputs, results;
   SmallVector<std::string> values;
@@ -181,8 +215,15 @@ void Preparation::createFunction() {
     b.clone(*op, mapping);
   }
   // The caller's memory may have any strides; that of the work has those that kernels know.
-  for (auto [i, result] : llvm::enumerate(work.results))
-    linalg::CopyOp::create(b, loc, mapping.lookup(result.getResult()), block->getArgument(arguments.size() + i));
+  for (auto [i, result] : llvm::enumerate(work.results)) {
+    Value source = mapping.lookup(result.getResult()), target = block->getArgument(arguments.size() + i);
+    if (result.getType().getRank() == 0) {
+      linalg::CopyOp::create(b, loc, source, target);
+      continue;
+    }
+    Value count = arith::ConstantIndexOp::create(b, loc, result.getType().getDimSize(0));
+    attn::LaunchOp::create(b, loc, getCopyTask(result.getType()).getName(), {source, target}, count);
+  }
   func::ReturnOp::create(b, loc);
 }
 

@@ -8,7 +8,7 @@
 // CHECK-SAME:    attn.prepares = "1 tensor, 0.0 MiB"
 // CHECK:         %[[PANELS:.*]] = memref.alloc() : memref<2x4x16xf32>
 // CHECK:         attn.launch @project_task0(%[[W]], %[[PANELS]])
-// CHECK:         linalg.copy ins(%[[PANELS]] : memref<2x4x16xf32>) outs(%[[OUT]]
+// CHECK:         attn.launch @project__prepare.copy0(%[[PANELS]], %[[OUT]]) count(%{{.*}}) : (memref<2x4x16xf32>, memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>)
 // CHECK:       func.func @project__prepare.shapes(
 // CHECK-SAME:    attn.shapes_of = "project__prepare"
 // CHECK:         return %[[ZERO:.*]], %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}} : index, index, index, index, index, index
@@ -68,8 +68,12 @@ func.func private @project_task1(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>
 // CHECK-SAME:      outs(%[[FIRST]] : memref<8xf32>)
 // CHECK:         %[[SECOND:.*]] = memref.alloc() : memref<8xf32>
 // CHECK:         linalg.exp ins(%[[FIRST]] : memref<8xf32>) outs(%[[SECOND]] : memref<8xf32>)
-// CHECK-NEXT:    linalg.copy ins(%[[SECOND]]
+// CHECK:         attn.launch @chain__prepare.copy0(%[[SECOND]], %{{.*}}) count(%{{.*}})
 // CHECK-NEXT:    return
+// CHECK:       func.func private @chain__prepare.copy0(
+// CHECK:         scf.for %[[ITEM:.*]] = %{{.*}} to
+// CHECK:           memref.subview %{{.*}}[%[[ITEM]]] [1] [1]
+// CHECK:           linalg.copy
 // CHECK-LABEL: func.func @chain.body(
 // CHECK-SAME:    names = ["x", "v", "w", "w_prepared", "y"]
 // CHECK-NOT:     linalg.exp

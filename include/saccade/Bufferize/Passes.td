@@ -112,7 +112,8 @@ def PrepareConstants : Pass<"attn-prepare-constants", "::mlir::ModuleOp"> {
     function of `@f` checks that. An entry without such work stays as it is.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
-                           "::mlir::memref::MemRefDialect"];
+                           "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+                           "::saccade::attn::AttnDialect"];
 }
 
 def ReleaseTemporaries : Pass<"attn-release-temporaries", "::mlir::func::FuncOp"> {
