@@ -1,5 +1,5 @@
 """Whole encoder models beside ONNX Runtime and PyTorch: milliseconds of a call in paired rounds, and what of the
-machine's limit they reach.
+machine's limit they reach, as a table and a picture.
 
 Programs are what an importer hands over (`saccade_bench/model_text.py`), weights random, compiled once for all sizes.
 Everybody may prepare the weights before the first call.
@@ -124,7 +124,8 @@ def main():
     os.environ["PYTHONPATH"] = sys.path[0]  # for the workers
     from saccade_bench import model_workers
     from saccade_bench.peaks import compile_peaks
-    from saccade_bench.report import processor, publish, table
+    from saccade_bench.plot import plot_shares
+    from saccade_bench.report import processor, publish, result_stem, table
     from saccade_bench.workers import Remote
 
     library = compile_peaks(options.build, options.out / "models")
@@ -137,6 +138,9 @@ def main():
     header = ["model", "type", "by", "ms", "of the limit", "ours is faster", "difference to ours"]
     text = f"{processor()}; {options.threads} threads. Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
     publish(text, "models", options)
+    shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows]
+    plot_shares(shares, f"fraction of the machine's limit, {options.threads} threads",
+                result_stem("models", options).with_suffix(".png"))  # fmt: skip
 
 
 if __name__ == "__main__":

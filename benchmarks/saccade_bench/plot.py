@@ -5,6 +5,34 @@ PEER_COLORS = ["#d9a05b", "#b5544a", "#7a9e5f", "#8a6fa8", "#c98fa9", "#9b8b6e"]
 HIDDEN = ("base",)  # ours again, on another case
 
 
+def plot_shares(shares, title, path):
+    """A group of bars for each label; `shares` has (label, contender, fraction of the limit, text at the bar)."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    labels = list(dict.fromkeys(label for label, *_ in shares))
+    names = list(dict.fromkeys(name for _, name, *_ in shares))
+    colors = dict(zip(names, [OURS_COLOR, *PEER_COLORS]))
+    height = 0.85 / len(names)
+    figure, axes = plt.subplots(figsize=(8, 1.5 + 0.25 * len(names) * len(labels)))
+    for number, name in enumerate(names):
+        mine = [(labels.index(label) + number * height, share, text) for label, by, share, text in shares if by == name]
+        drawn = axes.barh([place for place, *_ in mine], [share for _, share, _ in mine], height, label=name,
+                          color=colors[name])  # fmt: skip
+        axes.bar_label(drawn, [text for *_, text in mine], padding=2, fontsize=6)
+    axes.axvline(1, color="black", linewidth=1)
+    axes.set_yticks([row + 0.42 for row in range(len(labels))], labels, fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel(title, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
 def plot(summaries, ours, threads, path):
     """A panel for each type, a group of bars for each row; 1 is the peak of the rounds, in decode the bandwidth."""
     import matplotlib
