@@ -32,7 +32,7 @@ private:
   bool isConstantWork(Operation *op) {
     return llvm::all_of(getUsedValues(op), [&](Value each) { return isConstant(each); });
   }
-  bool readsConstants(Operation *writer, Value buffer);
+  llvm::SmallPtrSet<Operation *, 8> findFed();
   bool collect(Value memory, SmallVectorImpl<Access> &accesses);
   bool mayWrite(Value memory);
   bool isFilledFromConstants(memref::AllocOp buffer);
@@ -95,11 +95,26 @@ bool Finder::mayWrite(Value memory) {
   return written[memory] = isWritten;
 }
 
-/// Whether a writer of `buffer` takes more than numbers: a table of zeros is made as fast as it is passed.
-bool Finder::readsConstants(Operation *writer, Value buffer) {
-  return llvm::any_of(getUsedValues(writer), [&](Value operand) {
-    return isa<MemRefType>(operand.getType()) && getBaseMemory(operand) != buffer;
-  });
+/// The buffers that arguments have a part in. A table of numbers alone is made as fast as it is passed.
+llvm::SmallPtrSet<Operation *, 8> Finder::findFed() {
+  llvm::SmallPtrSet<Operation *, 8> fed;
+  auto isFed = [&](Operation *buffer) {
+    SmallVector<Access> accesses;
+    collect(buffer->getResult(0), accesses);
+    return llvm::any_of(accesses, [&](const Access &access) {
+      return access.isWrite && llvm::any_of(getUsedValues(access.op), [&](Value used) {
+               Value base = getBaseMemory(used);
+               return isa<BlockArgument>(base) || fed.contains(base.getDefiningOp());
+             });
+    });
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation *buffer : buffers)
+      if (!fed.contains(buffer) && isFed(buffer))
+        changed = fed.insert(buffer).second;
+  }
+  return fed;
 }
 
 /// Whether that can be said of a buffer if it holds for all others.
@@ -109,18 +124,16 @@ bool Finder::isFilledFromConstants(memref::AllocOp buffer) {
   if (!collect(buffer, accesses))
     return false;
   Operation *last = nullptr;
-  bool reads = false;
   for (const Access &access : accesses) {
     if (!access.isWrite)
       continue;
     // Beside the buffer a writer runs whenever that is there.
     if (access.op->getBlock() != block || !isConstantWork(access.op))
       return false;
-    reads |= readsConstants(access.op, buffer);
     last = !last || last->isBeforeInBlock(access.op) ? access.op : last;
   }
   // What is no part of the work runs behind all of it.
-  return reads && llvm::all_of(accesses, [&](const Access &access) {
+  return last && llvm::all_of(accesses, [&](const Access &access) {
            return access.isWrite || isConstantWork(access.op) ||
                   last->isBeforeInBlock(block->findAncestorOpInBlock(*access.op));
          });
@@ -132,7 +145,13 @@ ConstantWork Finder::find() {
         !alloc->getParentOfType<LoopLikeOpInterface>())
       buffers.insert(alloc);
   });
-  while (buffers.remove_if([&](Operation *op) { return !isFilledFromConstants(cast<memref::AllocOp>(op)); })) {
+  auto isNotFilled = [&](Operation *op) { return !isFilledFromConstants(cast<memref::AllocOp>(op)); };
+  while (true) {
+    while (buffers.remove_if(isNotFilled)) {
+    }
+    llvm::SmallPtrSet<Operation *, 8> fed = findFed();
+    if (!buffers.remove_if([&](Operation *op) { return !fed.contains(op); }))
+      break;
   }
   ConstantWork work;
   llvm::SmallPtrSet<Operation *, 8> ops;

@@ -76,13 +76,15 @@ func.func private @project_task1(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>
 // CHECK:           linalg.copy
 // CHECK-LABEL: func.func @chain.body(
 // CHECK-SAME:    names = ["x", "v", "w", "w_prepared", "y"]
-// CHECK-NOT:     linalg.exp
 // CHECK:         %[[MIXED:.*]] = memref.alloc() : memref<8xf32>
 // CHECK:         %[[LATE:.*]] = memref.alloc() : memref<8xf32>
 // CHECK:         %[[ZEROS:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         %[[LEFT:.*]] = memref.alloc() : memref<8xf32>
+// CHECK:         %[[RIGHT:.*]] = memref.alloc() : memref<8xf32>
 // CHECK:         %[[PLAIN:.*]] = memref.alloc() : memref<8xf32>
 // CHECK-COUNT-3: linalg.add
 // CHECK:       func.func @chain.shapes
+memref.global "private" constant @numbers : memref<8xf32> = dense<1.0>
 func.func @chain.body(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
     attributes {attn.entry = {name = "chain", names = ["x", "v", "w", "y"], type = (tensor<8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>}} {
   %zero = arith.constant 0.0 : f32
@@ -97,6 +99,15 @@ func.func @chain.body(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32> {a
   linalg.copy ins(%x : memref<8xf32>) outs(%late : memref<8xf32>)
   %zeros = memref.alloc() : memref<8xf32>
   linalg.fill ins(%zero : f32) outs(%zeros : memref<8xf32>)
+  // Numbers of a global, and two tables that are made of one another.
+  %numbers = memref.get_global @numbers : memref<8xf32>
+  linalg.exp ins(%numbers : memref<8xf32>) outs(%zeros : memref<8xf32>)
+  %left = memref.alloc() : memref<8xf32>
+  %right = memref.alloc() : memref<8xf32>
+  linalg.exp ins(%left : memref<8xf32>) outs(%right : memref<8xf32>)
+  linalg.exp ins(%right : memref<8xf32>) outs(%left : memref<8xf32>)
+  linalg.exp ins(%left : memref<8xf32>) outs(%y : memref<8xf32>)
+  linalg.exp ins(%right : memref<8xf32>) outs(%y : memref<8xf32>)
   %plain = memref.alloc() : memref<8xf32>
   linalg.copy ins(%v : memref<8xf32>) outs(%plain : memref<8xf32>)
   linalg.add ins(%second, %mixed : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
