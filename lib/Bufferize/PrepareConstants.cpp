@@ -53,6 +53,7 @@ private:
   void nameResults();
   void createFunction();
   func::FuncOp getCopyTask(MemRefType type);
+  void handOver(memref::AllocOp result, Value source, Value target);
   void createShapeFunction();
   void takePrepared();
   void requireCompact(BlockArgument argument, StringRef called);
@@ -177,6 +178,16 @@ func::FuncOp Preparation::getCopyTask(MemRefType type) {
   return task;
 }
 
+/// Copies a prepared buffer to the caller's memory, which may have any strides; what kernels read has those they know.
+void Preparation::handOver(memref::AllocOp result, Value source, Value target) {
+  if (result.getType().getRank() == 0) {
+    linalg::CopyOp::create(b, loc, source, target);
+    return;
+  }
+  Value count = arith::ConstantIndexOp::create(b, loc, result.getType().getDimSize(0));
+  attn::LaunchOp::create(b, loc, getCopyTask(result.getType()).getName(), {source, target}, count);
+}
+
 void Preparation::createFunction() {
   SmallVector<Type> types, inputs, results;
   SmallVector<std::string> values;
@@ -209,20 +220,20 @@ void Preparation::createFunction() {
     function.setArgAttr(i, "attn.constant", b.getUnitAttr());
     mapping.map(entry.getArgument(argument), block->getArgument(i));
   }
+  // Each is handed over when the work has no more use for it, so that few are there twice.
+  llvm::DenseMap<Operation *, SmallVector<unsigned>> done;
+  for (auto [i, result] : llvm::enumerate(work.results)) {
+    auto uses = [&](Operation *op) {
+      return llvm::any_of(getUsedValues(op), [&](Value used) { return getBaseMemory(used) == result.getResult(); });
+    };
+    done[*llvm::find_if(llvm::reverse(work.ops), uses)].push_back(i);
+  }
   for (Operation *op : work.ops) {
     for (Value value : getUsedValues(op))
       copyInto(b, value, mapping);
     b.clone(*op, mapping);
-  }
-  // The caller's memory may have any strides; that of the work has those that kernels know.
-  for (auto [i, result] : llvm::enumerate(work.results)) {
-    Value source = mapping.lookup(result.getResult()), target = block->getArgument(arguments.size() + i);
-    if (result.getType().getRank() == 0) {
-      linalg::CopyOp::create(b, loc, source, target);
-      continue;
-    }
-    Value count = arith::ConstantIndexOp::create(b, loc, result.getType().getDimSize(0));
-    attn::LaunchOp::create(b, loc, getCopyTask(result.getType()).getName(), {source, target}, count);
+    for (unsigned i : done.lookup(op))
+      handOver(work.results[i], mapping.lookup(work.results[i].getResult()), block->getArgument(arguments.size() + i));
   }
   func::ReturnOp::create(b, loc);
 }
