@@ -5,7 +5,7 @@
 #   %cxx       the C++ compiler that built us
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch, onnx (in .venv); transformers (with all that exports its models); ptxas, libdevice;
+# Features for REQUIRES: numpy, torch, onnx (in .venv); onnxscript, transformers (with torch); ptxas, libdevice;
 # avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
 import glob
 import os
@@ -34,8 +34,10 @@ if python == venv:
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnx", "__init__.py")):
         config.available_features.add("onnx")
     if all(glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", each))
-           for each in ("torch", "transformers", "onnxscript")):
+           for each in ("torch", "transformers")):
         config.available_features.add("transformers")
+    if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnxscript")):
+        config.available_features.add("onnxscript")
 packaged = glob.glob(
     os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas"))
 ptxas = packaged[0] if packaged else shutil.which("ptxas")

@@ -46,8 +46,8 @@ static OpOperand *findInit(Value value) {
   return nullptr;
 }
 
-/// Gives results that start from one tensor a tensor each: two of them in the memory of one destination would write over
-/// each other.
+/// Gives results that start from one tensor a tensor each: two of them in the memory of one destination would write
+/// over each other.
 static void separateStarts(func::ReturnOp returnOp) {
   llvm::SmallPtrSet<Value, 16> known;
   for (Value result : returnOp.getOperands()) {

@@ -1,7 +1,7 @@
 """Decoders that PyTorch exports: GPT-2, Llama with grouped heads and rotary positions, T5 with both halves. They agree
 with PyTorch, and each softmax has become an attention.
 
-REQUIRES: numpy, onnx, transformers
+REQUIRES: numpy, onnx, onnxscript, transformers
 UNSUPPORTED: asan, tsan
 RUN: %python %s
 """

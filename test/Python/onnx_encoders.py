@@ -1,7 +1,7 @@
 """Encoders that PyTorch exports: BERT, ViT. They agree
 with PyTorch, and each softmax has become an attention.
 
-REQUIRES: numpy, onnx, transformers
+REQUIRES: numpy, onnx, onnxscript, transformers
 UNSUPPORTED: asan, tsan
 RUN: %python %s
 """

@@ -29,6 +29,7 @@ static const door::Door &getDoor() {
     torch::addReductions(made);
     torch::addShapes(made);
     torch::addSizes(made);
+    torch::addStrides(made);
     return made;
   }();
   return door;

@@ -216,6 +216,15 @@ static LogicalResult readEquation(Arguments &a, ArrayRef<Value> tensors, SmallVe
   return success();
 }
 
+/// Every element of one with every one of the other.
+static LogicalResult translateOuter(Arguments &a, Values &results) {
+  FailureOr<Value> x = a.required("self"), y = a.required("vec2");
+  if (failed(x) || failed(y))
+    return failure();
+  FailureOr<Value> product = multiplyNamed(a, {{*x, "i"}, {*y, "j"}}, "ij");
+  return append(product, results);
+}
+
 static LogicalResult translateEinsum(Arguments &a, Values &results) {
   SmallVector<Value> tensors = a.list("tensors");
   SmallVector<std::string> dims;
@@ -251,4 +260,5 @@ void torch::addProducts(door::Door &door) {
   add(door, "aten.baddbmm", translateBaddbmm);
   add(door, "aten.einsum", translateEinsum);
   add(door, "aten.linear", translateLinear);
+  add(door, "aten.outer", translateOuter);
 }

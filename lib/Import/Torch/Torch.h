@@ -85,6 +85,7 @@ void addProducts(door::Door &door);
 void addReductions(door::Door &door);
 void addShapes(door::Door &door);
 void addSizes(door::Door &door);
+void addStrides(door::Door &door);
 
 //===- Types --------------------------------------------------------------===//
 

@@ -204,6 +204,9 @@ class _Reader:
             arguments = [(each.name, node.kwargs.get(each.name, node.args[i] if i < len(node.args) else None))
                          for i, each in enumerate(schema.arguments)]
             op = f"torch.{namespace}.{short}"
+            if short == "as_strided":  # about memory, which the graph knows and the program does not
+                lies = node.args[0].meta["val"]
+                arguments += [("self_stride", lies.stride()), ("self_offset", lies.storage_offset())]
             value = node.meta.get("val")
             results = [_UNKNOWN] * len(value) if isinstance(value, (list, tuple)) else [_UNKNOWN]
         else:

@@ -2,54 +2,15 @@
 
 import contextlib
 import io
-import logging
 import os
 import tempfile
-import warnings
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-warnings.simplefilter("ignore")
-logging.disable(logging.WARNING)  # the exporter misses packages that these models do not need
 
 import numpy as np
 import torch
-import transformers
+from small_models import MODELS, inputs_of
 
 import saccade
 from saccade.onnx import backend, read
-
-SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-
-
-def build(kind, config, **settings):
-    torch.manual_seed(0)
-    return getattr(transformers, kind)(getattr(transformers, config)(**settings))
-
-
-MODELS = {
-    "bert": lambda: build("BertModel", "BertConfig", vocab_size=100, **SIZES),
-    "vit": lambda: build("ViTModel", "ViTConfig", image_size=32, patch_size=8, **SIZES),
-    "t5": lambda: build("T5ForConditionalGeneration", "T5Config", vocab_size=100, d_model=64, d_kv=16, d_ff=128,
-                        num_layers=2, num_heads=4, use_cache=False),
-    "gpt2": lambda: build("GPT2LMHeadModel", "GPT2Config", vocab_size=100, n_embd=64, n_layer=2, n_head=4,
-                          bos_token_id=0, eos_token_id=0, use_cache=False),
-    "llama": lambda: build("LlamaForCausalLM", "LlamaConfig", vocab_size=100, num_key_value_heads=2, use_cache=False,
-                           **SIZES),
-}
-
-
-def inputs_of(name, batch, length):
-    """What the model takes by name: the last row of tokens has padding at its end."""
-    if name == "vit":
-        return {"pixel_values": torch.randn(batch, 3, 32, 32)}
-    given = {"input_ids": torch.randint(0, 100, (batch, length))}
-    if name == "gpt2":
-        return given
-    given["attention_mask"] = torch.ones(batch, length, dtype=torch.int64)
-    given["attention_mask"][-1, length * 2 // 3:] = 0
-    if name == "t5":
-        given["decoder_input_ids"] = torch.randint(0, 100, (batch, length // 2))
-    return given
 
 
 class First(torch.nn.Module):

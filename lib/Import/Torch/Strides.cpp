@@ -1,0 +1,68 @@
+//===- Strides.cpp - Tensors by their places in memory ------------------------===//
+//
+// `as_strided` knows no dimensions of its operand, only its memory. A reader says how the operand lies there; what is
+// dense is put in the order of its memory, and elements are read by their places in that.
+//
+//===----------------------------------------------------------------------===//
+#include "Torch.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::torch;
+
+/// The elements in the order of memory: dimensions by descending strides, joined. Refuses a tensor with gaps.
+static FailureOr<Value> inMemoryOrder(Arguments &a, Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  auto strides = a.integers("self_stride");
+  if (!strides || static_cast<int64_t>(strides->size()) != type.getRank() || !type.hasStaticShape())
+    return a.op.error() << "'self_stride' must have the strides of " << type << ", with static extents";
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
+  // Where a dimension with one element stands does not matter.
+  llvm::sort(order, [&](int64_t x, int64_t y) {
+    return std::tuple((*strides)[x], type.getDimSize(x), y) > std::tuple((*strides)[y], type.getDimSize(y), x);
+  });
+  int64_t wanted = 1;
+  for (int64_t dim : llvm::reverse(order)) {
+    if (type.getDimSize(dim) == 1)
+      continue;
+    if ((*strides)[dim] != wanted)
+      return a.op.error() << "a tensor that does not lie densely in memory is not supported";
+    wanted *= type.getDimSize(dim);
+  }
+  ImplicitLocOpBuilder &b = a.op.builder();
+  return door::reshape(b, door::transpose(b, tensor, order), {b.getIndexAttr(type.getNumElements())});
+}
+
+static LogicalResult translateAsStrided(Arguments &a, Values &results) {
+  FailureOr<Value> tensor = a.required("self");
+  if (failed(tensor))
+    return failure();
+  auto size = a.integers("size"), strides = a.integers("stride");
+  if (!size || !strides || size->size() != strides->size())
+    return a.op.error() << "'size' and 'stride' must be constants, as many of each";
+  FailureOr<Value> flat = inMemoryOrder(a, *tensor);
+  if (failed(flat))
+    return failure();
+  int64_t own = a.integer("self_offset", 0), offset = a.integer("storage_offset", own) - own;
+  int64_t first = offset, last = offset;
+  for (auto [extent, stride] : llvm::zip(*size, *strides))
+    (stride < 0 ? first : last) += (extent - 1) * stride;
+  bool isEmpty = llvm::is_contained(*size, 0);
+  if (!isEmpty && (first < 0 || last >= cast<RankedTensorType>(flat->getType()).getNumElements()))
+    return a.op.error() << "it reads outside of " << tensor->getType();
+  ImplicitLocOpBuilder &b = a.op.builder();
+  Extents extents = getAsIndexOpFoldResult(b.getContext(), *size);
+  results.push_back(
+      door::generate(b, extents, {}, elementOf(*tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
+        Value place = arith::ConstantIndexOp::create(nested, loc, offset);
+        for (auto [i, stride] : llvm::zip(at, *strides)) {
+          Value distance = door::mul(nested, loc, i, arith::ConstantIndexOp::create(nested, loc, stride));
+          place = door::add(nested, loc, place, distance);
+        }
+        return tensor::ExtractOp::create(nested, loc, *flat, place);
+      }));
+  return success();
+}
+
+void torch::addStrides(door::Door &door) { add(door, "aten.as_strided", translateAsStrided); }
