@@ -156,13 +156,12 @@ assert torch.equal(added(torch.ones(4, 5), torch.ones(4, 5)), torch.full((4, 5),
 refused(["differs in dimension 1"], lambda: added(torch.ones(4, 5), torch.ones(4, 6)), ValueError)
 refused(["found element type f64"], lambda: added(torch.ones(4, 5), torch.ones(4, 5, dtype=torch.float64)), TypeError)
 
-# Weights are the module's own: what is changed in them counts.
-linear = torch.nn.Linear(3, 3)
-bound = saccade.torch.compile(linear, (x,))
-for _ in range(2):
-    with torch.no_grad():
-        assert torch.allclose(bound(x), linear(x), atol=1e-6)
-        linear.weight += 1
+# Two modules of one program have their own weights, which may be shared, transposed and of any strides.
+first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+second.weight = torch.nn.Parameter(torch.randn(3, 6)[:, ::2].T)
+compiled = [saccade.torch.compile(each, (x,)) for each in (first, second)]
+for mine, theirs in zip(compiled, (first, second)):
+    assert torch.allclose(mine(x), theirs(x), atol=1e-6)
 
 # --- the command -----------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Elements.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace saccade;
@@ -102,6 +103,27 @@ private:
   }
 };
 } // namespace
+
+OpFoldResult door::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> numerator,
+                                  ArrayRef<OpFoldResult> denominator) {
+  Factors over(numerator), under(denominator);
+  if (over.overflows || under.overflows || under.constant == 0)
+    return divideExtents(b, multiplyExtents(b, numerator), multiplyExtents(b, denominator));
+  // What stands on both sides needs no division.
+  for (Value each : SmallVector<Value>(under.values))
+    if (auto *same = llvm::find(over.values, each); same != over.values.end()) {
+      over.values.erase(same);
+      under.values.erase(llvm::find(under.values, each));
+    }
+  int64_t common = over.constant == 0 ? 1 : std::gcd(over.constant, under.constant);
+  auto product = [&](const Factors &factors) {
+    SmallVector<OpFoldResult> all(factors.values.begin(), factors.values.end());
+    all.push_back(b.getIndexAttr(factors.constant / common));
+    return multiplyExtents(b, all);
+  };
+  OpFoldResult divisor = product(under);
+  return isConstantIntValue(divisor, 1) ? product(over) : divideExtents(b, product(over), divisor);
+}
 
 /// Whether two groups of dimensions have as many elements as far as one can tell: the same factors.
 static bool holdAsMany(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) { return Factors(from) == Factors(to); }

@@ -33,24 +33,15 @@ FailureOr<Value> door::reshapeOpen(DoorOp &op, Value tensor, Extents to) {
     }
   }
   if (open) {
-    // What stands on both sides needs no division.
-    Extents numerator(from), denominator;
-    for (auto [i, extent] : llvm::enumerate(to)) {
-      if (i == *open)
-        continue;
-      auto *same = llvm::find_if(numerator, [&](OpFoldResult each) { return isa<Value>(each) && each == extent; });
-      if (same != numerator.end())
-        numerator.erase(same);
-      else
-        denominator.push_back(extent);
-    }
-    std::optional<int64_t> all = countElements(numerator), rest = countElements(denominator);
+    Extents denominator(to);
+    denominator.erase(denominator.begin() + *open);
+    std::optional<int64_t> all = countElements(from), rest = countElements(denominator);
     if (rest == 0)
       return op.error() << "the open extent of an empty shape can be any";
     if (all && rest && *all % *rest != 0)
       return op.error() << "cannot reshape " << tensor.getType() << ": " << *all << " elements are no multiple of "
                         << *rest;
-    to[*open] = divideExtents(b, multiplyExtents(b, numerator), multiplyExtents(b, denominator));
+    to[*open] = divideProducts(b, from, denominator);
   }
   std::optional<int64_t> found = countElements(from), wanted = countElements(to);
   if (found && wanted && *found != *wanted)

@@ -27,8 +27,8 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         strict: how the module is exported.
         options: those of `saccade.compile`.
 
-    Weights are bound where they are, without copies: one that is changed in place counts in the next call. What was
-    exported has no gradients.
+    Weights are read here: what is computed of them alone is computed now, others are kept where they are, without copies.
+    They must not change afterwards. What was compiled has no gradients.
 
     Raises:
         ExportError: a graph that cannot be read.
@@ -52,8 +52,8 @@ class Compiled:
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.module = saccade.compile(program.text, **options)
-        self._weights = [weight.tensor for _, weight in program.weights]
+        self.module = saccade.compile(program.text, **{"prepare": True, **options})
+        self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Calls it. Raises TypeError for arguments in another tree, of other types or with numbers other than those of
@@ -69,7 +69,7 @@ class Compiled:
                 raise TypeError(f"argument {i} is {leaves[i]!r:.60}, and the module was exported with {wanted!r:.60}")
         if program.fixed_inputs:
             leaves = [leaf for i, leaf in enumerate(leaves) if i not in program.fixed_inputs]
-        results = self.module.main(*leaves, *self._weights)
+        results = self.main(*leaves)
         if not isinstance(results, tuple):
             results = (results,)
         returned = [results[leaf.number] if isinstance(leaf, Result) else leaf for leaf in program.returned]

@@ -45,6 +45,9 @@ mlir::OpFoldResult addExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult 
 mlir::OpFoldResult subtractExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult x, mlir::OpFoldResult y);
 mlir::OpFoldResult multiplyExtents(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> factors);
 mlir::OpFoldResult divideExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResult x, mlir::OpFoldResult y);
+/// The quotient of two products; factors of both are left out.
+mlir::OpFoldResult divideProducts(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> numerator,
+                                  llvm::ArrayRef<mlir::OpFoldResult> denominator);
 
 } // namespace saccade::door
 

@@ -1,0 +1,85 @@
+// RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --canonicalize --cse --split-input-file | FileCheck %s
+// RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --attn-raise-attention --split-input-file | FileCheck %s --check-prefix=RAISED
+// The example of the pass, and one op of each family: declared types in between do not count.
+
+// CHECK-LABEL: func.func @softmax
+// CHECK: linalg.softmax dimension(1) ins(%{{.*}} : tensor<?x8xf32>)
+func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %y = "torch.aten.softmax"(%x) {arguments = ["self"], dim = -1 : i64} : (tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// -----
+
+// A tensor with dimensions says more of the type than one without, and this more than a number.
+// CHECK-LABEL: func.func @promotion
+// CHECK: -> tensor<3xbf16>
+// CHECK: -> tensor<3xi1>
+func.func @promotion(%x: tensor<3xbf16>, %y: tensor<f32>) -> (tensor<3xbf16>, tensor<3xi1>) {
+  %z = "torch.aten.add"(%x, %y) {arguments = ["self", "other"], alpha = 2 : i64} : (tensor<3xbf16>, tensor<f32>) -> !torch.value
+  %w = "torch.aten.mul"(%z) {arguments = ["self"], other = 0.5 : f64} : (!torch.value) -> !torch.value
+  %c = "torch.aten.ge"(%w) {arguments = ["self"], other = 1 : i64} : (!torch.value) -> !torch.value
+  %r = "torch.aten.alias"(%w) {arguments = ["self"]} : (!torch.value) -> tensor<3xbf16>
+  %s = "torch.aten.alias"(%c) {arguments = ["self"]} : (!torch.value) -> tensor<3xi1>
+  return %r, %s : tensor<3xbf16>, tensor<3xi1>
+}
+
+// -----
+
+// Sizes that Python computes are extents; `unit` keeps their places.
+// CHECK-LABEL: func.func @computed_size
+// CHECK-NOT: from_elements
+// CHECK: tensor.collapse_shape %{{.*}} {{\[\[}}0, 1], [2]] : tensor<?x?x12xf32> into tensor<?x12xf32>
+// CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1, 2]]
+func.func @computed_size(%x: tensor<?x?x12xf32>) -> tensor<?x3x4xf32> {
+  %m = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x?x12xf32>) -> !torch.value
+  %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 1 : i64} : (tensor<?x?x12xf32>) -> !torch.value
+  %mn = "torch.sym.mul"(%m, %n) {arguments = ["self", "other"]} : (!torch.value, !torch.value) -> !torch.value
+  %y = "torch.aten.view"(%x, %mn) {arguments = ["self", "size"], size = [unit, 3, -1]}
+    : (tensor<?x?x12xf32>, !torch.value) -> tensor<?x3x4xf32>
+  return %y : tensor<?x3x4xf32>
+}
+
+// -----
+
+// Extents of one name are one value: the second tensor is not asked for its own.
+// CHECK-LABEL: func.func @equal_extents
+// CHECK-SAME: (%[[X:.*]]: tensor<?x4xf32>, %[[Y:.*]]: tensor<?x4xf32>)
+// CHECK-NOT: tensor.dim %[[Y]]
+func.func @equal_extents(%x: tensor<?x4xf32> {attn.extents = ["n", ""]}, %y: tensor<?x4xf32> {attn.extents = ["n", ""]})
+    -> tensor<?x4xf32> {
+  %z = "torch.aten.cat"(%y, %y) {arguments = ["tensors", "tensors"], dim = 1 : i64} : (tensor<?x4xf32>, tensor<?x4xf32>) -> !torch.value
+  %s = "torch.aten.slice"(%z) {arguments = ["self"], dim = 1 : i64, start = 2 : i64, end = 6 : i64} : (!torch.value) -> !torch.value
+  %w = "torch.aten.sub"(%s, %x) {arguments = ["self", "other"]} : (!torch.value, tensor<?x4xf32>) -> tensor<?x4xf32>
+  return %w : tensor<?x4xf32>
+}
+
+// -----
+
+// A missing tensor of a list has the type none.
+// CHECK-LABEL: func.func @indexed
+// CHECK: tensor.extract
+// CHECK: -> tensor<5x7x4xf32>
+func.func @indexed(%x: tensor<5x6x4xf32>, %i: tensor<7xi64>) -> tensor<5x7x4xf32> {
+  %none = "torch.NoValue"() : () -> none
+  %y = "torch.aten.index"(%x, %none, %i) {arguments = ["self", "indices", "indices"]}
+    : (tensor<5x6x4xf32>, none, tensor<7xi64>) -> tensor<5x7x4xf32>
+  return %y : tensor<5x7x4xf32>
+}
+
+// -----
+
+// Attention is written out, and raised with what stands around it: two key heads, each for two queries', and a causal mask.
+// RAISED-LABEL: func.func @attention
+// RAISED: attn.attention %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d]
+// RAISED-SAME: scale(5.000000e-01)
+// RAISED-NEXT: mask(
+// RAISED: arith.cmpi
+// RAISED: (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>) -> tensor<2x4x?x16xf32>
+// RAISED-NOT: linalg.softmax
+func.func @attention(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: tensor<2x2x?x16xf32>) -> tensor<2x4x?x16xf32> {
+  %y = "torch.aten.scaled_dot_product_attention"(%q, %k, %v)
+    {arguments = ["query", "key", "value"], is_causal = true, enable_gqa = true, scale = 0.5 : f64}
+    : (tensor<2x4x?x16xf32>, tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>) -> tensor<2x4x?x16xf32>
+  return %y : tensor<2x4x?x16xf32>
+}
