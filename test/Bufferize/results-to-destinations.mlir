@@ -32,3 +32,20 @@ func.func private @private_functions_keep_their_results(%x: tensor<?xf32>) -> in
   %n = tensor.dim %x, %c0 : tensor<?xf32>
   return %n : index
 }
+
+// Two sums that start from one fill have one each: both would be computed in the memory of the first result.
+// CHECK-LABEL: func.func @results_that_start_alike(
+// CHECK:         %[[A:.*]] = linalg.fill
+// CHECK:         %[[FIRST:.*]] = linalg.reduce {{.*}} outs(%[[A]] :
+// CHECK:         %[[B:.*]] = linalg.fill
+// CHECK:         %[[SECOND:.*]] = linalg.reduce {{.*}} outs(%[[B]] :
+// CHECK:         materialize_in_destination %[[FIRST]]
+// CHECK:         materialize_in_destination %[[SECOND]]
+func.func @results_that_start_alike(%x: tensor<4x8xi64>, %y: tensor<4x8xi64>) -> (tensor<4xi64>, tensor<4xi64>) {
+  %zero = arith.constant 0 : i64
+  %empty = tensor.empty() : tensor<4xi64>
+  %fill = linalg.fill ins(%zero : i64) outs(%empty : tensor<4xi64>) -> tensor<4xi64>
+  %a = linalg.reduce { arith.addi } ins(%x : tensor<4x8xi64>) outs(%fill : tensor<4xi64>) dimensions = [1]
+  %b = linalg.reduce { arith.addi } ins(%y : tensor<4x8xi64>) outs(%fill : tensor<4xi64>) dimensions = [1]
+  return %a, %b : tensor<4xi64>, tensor<4xi64>
+}
