@@ -19,7 +19,38 @@ LogicalResult Arguments::verify() {
   return success();
 }
 
+LogicalResult Arguments::verifyAllAsked() {
+  if (ignoresRest)
+    return success();
+  auto verify = [&](StringRef name) -> LogicalResult {
+    return asked.contains(name) ? success() : op.error() << "the argument '" << name << "' is not supported";
+  };
+  for (Attribute name : namesOf(op))
+    if (failed(verify(cast<StringAttr>(name).getValue())))
+      return failure();
+  for (NamedAttribute attribute : op.getOperation()->getAttrs())
+    if (attribute.getName() != "arguments" && failed(verify(attribute.getName())))
+      return failure();
+  return success();
+}
+
+Attribute Arguments::attribute(StringRef name) const {
+  asked.insert(name);
+  return op.attribute(name);
+}
+
+int64_t Arguments::integer(StringRef name, int64_t otherwise) const {
+  asked.insert(name);
+  return op.integer(name, otherwise);
+}
+
+StringRef Arguments::text(StringRef name, StringRef otherwise) const {
+  asked.insert(name);
+  return op.text(name, otherwise);
+}
+
 SmallVector<Value> Arguments::list(StringRef name) const {
+  asked.insert(name);
   SmallVector<Value> found;
   for (auto [i, each] : llvm::enumerate(namesOf(op)))
     if (cast<StringAttr>(each).getValue() == name)
@@ -29,7 +60,7 @@ SmallVector<Value> Arguments::list(StringRef name) const {
 
 Value Arguments::tensor(StringRef name) const {
   SmallVector<Value> found = list(name);
-  return found.size() == 1 && !op.attribute(name) ? found.front() : nullptr;
+  return found.size() == 1 && !attribute(name) ? found.front() : nullptr;
 }
 
 FailureOr<Value> Arguments::required(StringRef name) const {
@@ -42,7 +73,7 @@ FailureOr<std::optional<Extents>> Arguments::sizes(StringRef name) const {
   using Found = std::optional<Extents>;
   Builder b(op.getOperation()->getContext());
   SmallVector<Value> open = list(name);
-  Attribute given = op.attribute(name);
+  Attribute given = attribute(name);
   if (!given && open.empty())
     return Found();
   SmallVector<Attribute> all = {given ? given : Attribute(b.getUnitAttr())};
@@ -85,25 +116,25 @@ FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t otherwise) const
 }
 
 std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
-  if (auto one = dyn_cast_or_null<IntegerAttr>(op.attribute(name)))
+  if (auto one = dyn_cast_or_null<IntegerAttr>(attribute(name)))
     return SmallVector<int64_t>{one.getValue().getSExtValue()};
   return op.integers(name);
 }
 
 double Arguments::number(StringRef name, double otherwise) const {
-  if (auto integer = dyn_cast_or_null<IntegerAttr>(op.attribute(name)))
+  if (auto integer = dyn_cast_or_null<IntegerAttr>(attribute(name)))
     return integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
   return op.number(name, otherwise);
 }
 
 Type Arguments::type(StringRef name, Type otherwise) const {
-  auto type = dyn_cast_or_null<TypeAttr>(op.attribute(name));
+  auto type = dyn_cast_or_null<TypeAttr>(attribute(name));
   return type ? type.getValue() : otherwise;
 }
 
 FailureOr<int64_t> Arguments::axis(StringRef name, int64_t otherwise, int64_t rank) const {
   // A tensor without dimensions counts as one with a single element along its only one.
-  return door::resolveAxis(op, op.integer(name, otherwise), std::max<int64_t>(rank, 1));
+  return door::resolveAxis(op, integer(name, otherwise), std::max<int64_t>(rank, 1));
 }
 
 FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) const {
@@ -120,7 +151,13 @@ void torch::add(door::Door &door, StringRef name, ByArguments translate) {
     Arguments arguments(op);
     if (failed(arguments.verify()))
       return failure();
-    return translate(arguments, results);
+    if (failed(translate(arguments, results)))
+      return failure();
+    // Nothing was computed of elements, and so nothing asked, where there are none.
+    bool isEmpty = !results.empty() && results[0] &&
+                   cast<RankedTensorType>(results[0].getType()).getNumDynamicDims() == 0 &&
+                   cast<RankedTensorType>(results[0].getType()).getNumElements() == 0;
+    return isEmpty ? success() : arguments.verifyAllAsked();
   };
 }
 

@@ -67,11 +67,11 @@ static LogicalResult translateFull(Arguments &a, Values &results) {
 static LogicalResult translateArange(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   bool isReal = llvm::any_of(ArrayRef<StringRef>{"start", "end", "step"},
-                             [&](StringRef name) { return isa_and_present<FloatAttr>(a.op.attribute(name)); });
+                             [&](StringRef name) { return isa_and_present<FloatAttr>(a.attribute(name)); });
   Type type = newType(a, isReal ? Type(b.getF32Type()) : Type(b.getI64Type()));
   if (isReal) {
     double start = a.number("start", 0), end = a.number("end", 0), step = a.number("step", 1);
-    if (!a.op.attribute("end") || step == 0)
+    if (!a.attribute("end") || step == 0)
       return a.op.error() << "a range of floating point must have constant bounds and a step other than 0";
     OpFoldResult count = b.getIndexAttr(std::max<int64_t>(0, std::ceil((end - start) / step)));
     results.push_back(door::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
@@ -106,7 +106,7 @@ static LogicalResult translateIdentity(Arguments &a, Values &results) {
   Value tensor = a.tensor("self") ? a.tensor("self") : a.tensor("input");
   if (!tensor)
     return a.op.error() << "the argument 'self' is missing";
-  if (a.flag("train") && a.number("p", 0.5) != 0)
+  if (double p = a.number("p", 0.5); a.flag("train") && p != 0)
     return a.op.error() << "dropout in training is not supported: call eval() on the module";
   results.push_back(tensor);
   return success();
@@ -127,7 +127,11 @@ static LogicalResult translateCopy(Arguments &a, Values &results) {
   return success();
 }
 
-static LogicalResult translateNothing(Arguments &, Values &) { return success(); }
+/// What is checked of data, sizes and types while a model runs.
+static LogicalResult translateNothing(Arguments &a, Values &) {
+  a.ignoreRest();
+  return success();
+}
 
 void torch::addCreations(door::Door &door) {
   add(door, "aten.arange", translateArange);

@@ -69,7 +69,7 @@ static Value logicalAdd(OpBuilder &b, Location loc, Value x, Value y) {
 
 /// x[i] · alpha, which is 1 unless it is given.
 static Value timesAlpha(Arguments &a, OpBuilder &b, Location loc, Value x) {
-  Attribute alpha = a.op.attribute("alpha");
+  Attribute alpha = a.attribute("alpha");
   if (!alpha || a.number("alpha", 1) == 1)
     return x;
   return door::mul(b, loc, x, arith::ConstantOp::create(b, loc, elementAttr(alpha, x.getType())));
@@ -96,7 +96,7 @@ static Value floorDivide(Arguments &, OpBuilder &b, Location loc, ValueRange x) 
   return floorQuotient(b, loc, x[0], x[1]);
 }
 static Value quotient(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  StringRef mode = a.op.text("rounding_mode", "");
+  StringRef mode = a.text("rounding_mode", "");
   if (mode == "floor")
     return floorQuotient(b, loc, x[0], x[1]);
   Value exact = door::div(b, loc, x[0], x[1]);
@@ -107,17 +107,20 @@ template <bool truncated> static Value remainder(Arguments &, OpBuilder &b, Loca
 }
 static Value power(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   std::optional<double> known;
-  if (a.op.attribute("exponent"))
+  if (a.attribute("exponent"))
     known = a.number("exponent", 1);
   return door::power(b, loc, x[0], x[1], known);
 }
 
 static Value gelu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  return door::gelu(b, loc, x[0], /*byTanh=*/a.op.text("approximate", "none") == "tanh");
+  return door::gelu(b, loc, x[0], /*byTanh=*/a.text("approximate", "none") == "tanh");
 }
 static Value silu(Arguments &, OpBuilder &b, Location loc, ValueRange x) { return door::swish(b, loc, x[0], 1); }
 static Value elu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  return door::elu(b, loc, x[0], a.number("alpha", 1));
+  double scale = a.number("scale", 1), inner = a.number("input_scale", 1);
+  Value low = inner == 1 ? x[0] : door::mul(b, loc, x[0], number(b, loc, x[0], inner));
+  Value result = door::whereNegative(b, loc, x[0], door::elu(b, loc, low, a.number("alpha", 1)));
+  return scale == 1 ? result : door::mul(b, loc, result, number(b, loc, x[0], scale));
 }
 static Value leakyRelu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   return door::whereNegative(b, loc, x[0],
@@ -244,7 +247,7 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
   }
   Builder b(a.op.getOperation()->getContext());
   Type type = promote(b.getContext(), operands);
-  bool isRounded = !a.op.text("rounding_mode", "").empty();
+  bool isRounded = !a.text("rounding_mode", "").empty();
   if (entry.kind == Elementwise::Logical)
     type = b.getI1Type();
   else if (entry.kind == Elementwise::Real && !isa<FloatType>(type) && !isRounded)
@@ -259,7 +262,14 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
 
 /// A bound that is missing does not bind.
 static LogicalResult translateClamp(Arguments &a, Values &results) {
-  SmallVector<Number> operands = {numberOf(a, "self"), numberOf(a, "min"), numberOf(a, "max")};
+  bool isHard = a.op.getName() == "aten.hardtanh";
+  Number low = numberOf(a, isHard ? "min_val" : "min"), high = numberOf(a, isHard ? "max_val" : "max");
+  OpBuilder &builder = a.op.builder();
+  if (isHard && low.isNull())
+    low = Attribute(builder.getF64FloatAttr(-1));
+  if (isHard && high.isNull())
+    high = Attribute(builder.getF64FloatAttr(1));
+  SmallVector<Number> operands = {numberOf(a, "self"), low, high};
   if (!isa_and_present<Value>(operands[0]) || (operands[1].isNull() && operands[2].isNull()))
     return a.op.error() << "wanted a tensor and one bound at least";
   bool hasLow = !operands[1].isNull(), hasHigh = !operands[2].isNull();
@@ -330,6 +340,7 @@ void torch::addElementwise(door::Door &door) {
   add(door, "aten.clamp", translateClamp);
   add(door, "aten.clamp_max", translateClamp);
   add(door, "aten.clamp_min", translateClamp);
+  add(door, "aten.hardtanh", translateClamp);
   add(door, "aten.masked_fill", translateMaskedFill);
   add(door, "aten.where", translateWhere);
 }

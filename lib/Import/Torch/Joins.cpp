@@ -124,8 +124,9 @@ static LogicalResult translatePad(Arguments &a, Values &results) {
   if (failed(tensor) || failed(pads))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  if (StringRef mode = a.op.text("mode", "constant"); mode != "constant")
+  if (StringRef mode = a.text("mode", "constant"); mode != "constant")
     return a.op.error() << "the mode '" << mode << "' is not supported";
+  Attribute given = a.attribute("value");
   int64_t rank = rankOf(*tensor), padded = pads->size() / 2;
   if (pads->size() % 2 || padded > rank)
     return a.op.error() << "found " << pads->size() << " pads for " << tensor->getType();
@@ -143,7 +144,6 @@ static LogicalResult translatePad(Arguments &a, Values &results) {
     results.push_back(*tensor);
     return success();
   }
-  Attribute given = a.op.attribute("value");
   Type element = elementOf(*tensor);
   Value value = arith::ConstantOp::create(b, elementAttr(given ? given : b.getI64IntegerAttr(0), element));
   results.push_back(door::pad(b, *tensor, before, behind, value));

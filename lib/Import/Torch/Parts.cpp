@@ -145,7 +145,7 @@ static LogicalResult translateSplit(Arguments &a, Values &results) {
   auto given = a.integers(isChunk ? "chunks" : a.has("split_sizes") ? "split_sizes" : "split_size");
   if (!given || given->empty())
     return a.op.error() << "the sizes of the parts must be constants";
-  bool isOne = !isa_and_present<ArrayAttr>(a.op.attribute(a.has("split_sizes") ? "split_sizes" : "split_size"));
+  bool isOne = !isa_and_present<ArrayAttr>(a.attribute(a.has("split_sizes") ? "split_sizes" : "split_size"));
   SmallVector<int64_t> sizes = *given;
   if (isChunk || isOne) {
     if (ShapedType::isDynamic(extent) || given->front() <= 0)

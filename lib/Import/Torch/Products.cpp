@@ -90,7 +90,7 @@ static LogicalResult translateConvolution(Arguments &a, Values &results) {
     if (stride.size() == 1)
       stride.push_back(stride.front());
     fits = stride == kernel && is("dilation", {1, 1}) && a.integer("groups", 1) == 1 && !a.flag("transposed") &&
-           (is("padding", {0, 0}) || a.op.text("padding", "") == "valid");
+           is("output_padding", {0, 0}) && (is("padding", {0, 0}) || a.text("padding", "") == "valid");
   }
   if (!fits)
     return a.op.error() << "only images in two dimensions and windows beside each other are supported: strides as "
@@ -166,7 +166,7 @@ static Value sumNamed(ImplicitLocOpBuilder &b, Value tensor, std::string dims, S
 /// Names for the dimensions of every operand; an ellipsis becomes names that no one writes.
 static LogicalResult readEquation(Arguments &a, ArrayRef<Value> tensors, SmallVectorImpl<std::string> &dims,
                                   std::string &wanted) {
-  std::string equation = a.op.text("equation", "").str();
+  std::string equation = a.text("equation", "").str();
   llvm::erase_if(equation, [](char each) { return each == ' '; });
   auto [inputs, output] = StringRef(equation).split("->");
   SmallVector<StringRef> parts;
@@ -227,6 +227,7 @@ static LogicalResult translateOuter(Arguments &a, Values &results) {
 
 static LogicalResult translateEinsum(Arguments &a, Values &results) {
   SmallVector<Value> tensors = a.list("tensors");
+  (void)a.attribute("path"); // only an order
   SmallVector<std::string> dims;
   std::string wanted;
   if (tensors.empty() || failed(readEquation(a, tensors, dims, wanted)))

@@ -8,7 +8,7 @@ using namespace saccade::torch;
 Number torch::numberOf(const Arguments &arguments, StringRef name) {
   if (Value tensor = arguments.tensor(name))
     return tensor;
-  return arguments.op.attribute(name);
+  return arguments.attribute(name);
 }
 
 Type torch::promote(Type x, Type y) {

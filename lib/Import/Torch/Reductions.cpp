@@ -56,7 +56,7 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   StringRef name = a.op.getName();
   bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keep = a.flag("keepdim");
-  if (onlyPosition && !a.op.attribute("dim"))
+  if (onlyPosition && !a.attribute("dim"))
     tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
   FailureOr<int64_t> axis = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
   if (failed(axis))
@@ -74,7 +74,7 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   bool isExtreme = name == "aten.max" || name == "aten.min";
   if (isExtreme && a.has("other"))
     return append(extremeOf(a, name == "aten.max"), results);
-  if (isExtreme && a.op.attribute("dim"))
+  if (isExtreme && a.attribute("dim"))
     return translateExtreme(a, results);
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -106,15 +106,18 @@ static LogicalResult translateVariance(Arguments &a, Values &results) {
   FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
   if (failed(dims))
     return failure();
-  bool isUnbiased = !a.op.attribute("unbiased") || a.flag("unbiased");
+  bool isUnbiased = !a.attribute("unbiased") || a.flag("unbiased");
   double correction = a.number("correction", isUnbiased ? 1 : 0);
   ImplicitLocOpBuilder &b = a.op.builder();
   Value result = door::variance(b, *tensor, *dims, a.flag("keepdim"), correction);
-  if (a.op.getName() == "aten.std")
+  StringRef name = a.op.getName();
+  if (name.starts_with("aten.std"))
     result = door::elementwise(b, result, elementOf(result), [](OpBuilder &nested, Location loc, ValueRange x) {
       return squareRoot(nested, loc, x[0]);
     });
   results.push_back(result);
+  if (name.ends_with("_mean"))
+    results.push_back(door::reduceBy(b, getTable().find("aten.mean")->second, *tensor, *dims, a.flag("keepdim")));
   return success();
 }
 
@@ -232,7 +235,7 @@ void torch::addReductions(door::Door &door) {
     add(door, entry.getKey(), translateReduction);
   for (StringRef name : {"aten.argmax", "aten.argmin"})
     add(door, name, translateExtreme);
-  for (StringRef name : {"aten.std", "aten.var"})
+  for (StringRef name : {"aten.std", "aten.std_mean", "aten.var", "aten.var_mean"})
     add(door, name, translateVariance);
   for (StringRef name :
        {"aten._log_softmax", "aten._safe_softmax", "aten._softmax", "aten.log_softmax", "aten.softmax"})

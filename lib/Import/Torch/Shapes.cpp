@@ -10,7 +10,7 @@ static LogicalResult translateReshape(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
     return failure();
-  if (a.op.attribute("dtype"))
+  if (a.attribute("dtype"))
     return a.op.error() << "the bits of a tensor as those of another type are not supported";
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents shape;
@@ -195,7 +195,8 @@ static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
   if (failed(tensor) || failed(repeats))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  if (!a.op.attribute("dim"))
+  (void)a.attribute("output_size"); // is known
+  if (!a.attribute("dim"))
     tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))

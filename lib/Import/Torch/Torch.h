@@ -13,6 +13,7 @@
 #include "saccade/Import/Common/Elements.h"
 #include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Shapes.h"
+#include "llvm/ADT/StringSet.h"
 
 namespace saccade::torch {
 
@@ -35,8 +36,14 @@ public:
 
   /// Refuses an op that does not name all of its operands.
   LogicalResult verify();
+  /// Refuses an op with an argument that its translator has not asked for: it would mean something else.
+  LogicalResult verifyAllAsked();
+  /// Says that the rest of the arguments does not matter.
+  void ignoreRest() { ignoresRest = true; }
 
-  bool has(llvm::StringRef name) const { return tensor(name) || op.attribute(name); }
+  bool has(llvm::StringRef name) const { return tensor(name) || attribute(name); }
+  /// An attribute, null where it is missing.
+  mlir::Attribute attribute(llvm::StringRef name) const;
   /// A tensor, null where it is missing.
   Value tensor(llvm::StringRef name) const;
   /// The same, refused where it is missing.
@@ -50,8 +57,9 @@ public:
   FailureOr<mlir::OpFoldResult> size(llvm::StringRef name, int64_t otherwise) const;
   /// Constants only; one number is a list of one.
   std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef name) const;
-  int64_t integer(llvm::StringRef name, int64_t otherwise) const { return op.integer(name, otherwise); }
-  bool flag(llvm::StringRef name) const { return op.integer(name, 0) != 0; }
+  int64_t integer(llvm::StringRef name, int64_t otherwise) const;
+  bool flag(llvm::StringRef name) const { return integer(name, 0) != 0; }
+  llvm::StringRef text(llvm::StringRef name, llvm::StringRef otherwise) const;
   /// A number, an integer or not.
   double number(llvm::StringRef name, double otherwise) const;
   /// A type of elements; `otherwise` where it is missing.
@@ -62,6 +70,10 @@ public:
   FailureOr<llvm::SmallVector<int64_t>> axes(llvm::StringRef name, int64_t rank) const;
 
   DoorOp &op;
+
+private:
+  mutable llvm::StringSet<> asked;
+  bool ignoresRest = false;
 };
 
 /// Translates an op by its arguments.

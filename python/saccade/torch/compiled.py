@@ -27,8 +27,8 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         strict: how the module is exported.
         options: those of `saccade.compile`.
 
-    Weights are read here: what is computed of them alone is computed now, others are kept where they are, without copies.
-    They must not change afterwards. What was compiled has no gradients.
+    Weights are read here: what is computed of them alone is computed now, others are kept where they are, without
+    copies. They must not change afterwards. What was compiled has no gradients.
 
     Raises:
         ExportError: a graph that cannot be read.

@@ -19,6 +19,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from saccade._graph import SMALL, Value, Writer, tensor_type
 from saccade._text import Names, quote
 from saccade.torch.errors import ExportError
+from saccade.torch.operators import decompositions, is_known
 from saccade.torch.program import ELEMENTS, Program, Result, Weight
 
 _UNKNOWN = "!torch.value"
@@ -30,7 +31,7 @@ _ON_SIZES = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", oper
 
 # Arguments that say where and how memory lies, or when: nothing of that changes what is computed.
 _IGNORED = {"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "generator", "implicit",
-            "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse"}
+            "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad"}
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
@@ -46,12 +47,14 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
 
 def read(exported: ExportedProgram, name: str = "exported program") -> Program:
     """The program of what `torch.export.export` gives. `name` is the file in diagnostics of nodes that know no line of
-    Python. Ops that write to their operands, and graphs in one another, are decomposed by PyTorch first, which runs no
-    op on data. Raises ExportError."""
+    Python. Ops that write to their operands, graphs in one another, and operators that the compiler does not know are
+    decomposed by PyTorch first, which runs no op on data. Raises ExportError."""
     if not isinstance(exported, ExportedProgram):
         raise TypeError(f"found a {type(exported).__name__}, wanted a torch.export.ExportedProgram")
     if not _is_functional(exported):
         exported = exported.run_decompositions({})
+    if not all(is_known(node.target) for node in exported.graph.nodes if node.op == "call_function"):
+        exported = exported.run_decompositions(decompositions())
     return _Reader(exported, name).program()
 
 

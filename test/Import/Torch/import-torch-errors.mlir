@@ -74,6 +74,14 @@ func.func @overlapping_gaps(%x: tensor<4x4xf32>) -> tensor<2xf32> {
 
 // -----
 
+func.func @argument_that_nobody_reads(%x: tensor<6xf32>) -> tensor<6xf32> {
+  // expected-error @+1 {{torch.aten.relu: the argument 'slope' is not supported}}
+  %y = "torch.aten.relu"(%x) {arguments = ["self"], slope = 0.5 : f64} : (tensor<6xf32>) -> tensor<6xf32>
+  return %y : tensor<6xf32>
+}
+
+// -----
+
 func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
   %y = "torch.aten.neg"(%x) {arguments = ["self"]} : (tensor<6xf32>) -> tensor<6xf16>
   // expected-error @+1 {{result 0 is 'tensor<6xf32>', declared is 'tensor<6xf16>'}}
