@@ -175,6 +175,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
 
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
+    dropEmptyLoops(rewriter);
     separateInits(rewriter, getOperation());
     askDestinations(getOperation());
 
@@ -204,6 +205,14 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     eliminateCommonSubExpressions(rewriter, dominance, getOperation());
     if (failed(privatizeTemporaries(rewriter, getOperation())))
       signalPassFailure();
+  }
+
+  /// Loops that are known to have no iterations leave what they started from, and there are no tiles of none.
+  void dropEmptyLoops(IRRewriter &rewriter) {
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (op.hasPureTensorSemantics() && llvm::is_contained(op.getStaticLoopRanges(), 0))
+        rewriter.replaceOp(op, op.getDpsInits());
+    });
   }
 
   static bool eraseIfDead(IRRewriter &rewriter, Operation *op) {

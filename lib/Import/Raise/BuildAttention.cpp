@@ -12,6 +12,11 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::raise;
 
+/// The label of a dimension of the output; none where its one iteration has no name.
+static Label labelOf(unsigned loop, const Loops &loops, const NamedLoops &names) {
+  return loop == loops.valueDepth || names.has(loop) ? Label{loop} : Label{};
+}
+
 /// The loops of the dimensions that the output is made with: those of the product with values where it has heads behind
 /// each other, else the order that queries have.
 static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, const NamedLoops &names,
@@ -20,7 +25,7 @@ static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, cons
   SmallVector<Label> labels;
   for (AffineExpr expr : map.getResults()) {
     own.push_back(cast<AffineDimExpr>(expr).getPosition());
-    labels.push_back({own.back()});
+    labels.push_back(labelOf(own.back(), loops, names));
   }
   if (groupDims(labels, names, names.query, loops.valueDepth))
     return own;
@@ -91,7 +96,7 @@ attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, co
                                                      const NamedLoops &names, AttentionParts &parts) {
   AffineMap map = values.getMatchingIndexingMap(values.getDpsInitOperand(0));
   SmallVector<unsigned> order = orderOutput(map, loops, names, parts.query);
-  auto labels = llvm::map_to_vector(order, [](unsigned loop) { return Label{loop}; });
+  auto labels = llvm::map_to_vector(order, [&](unsigned loop) { return labelOf(loop, loops, names); });
   std::optional<Grouping> grouping = groupDims(labels, names, names.query, loops.valueDepth);
   if (!grouping)
     return nullptr;

@@ -146,7 +146,10 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
   if (own.empty())
     candidates = {std::nullopt};
   for (std::optional<unsigned> sequence : candidates) {
-    SmallVector<unsigned> groups = llvm::filter_to_vector(own, [&](unsigned loop) { return loop != sequence; });
+    // A loop of one iteration that no operand has needs no name.
+    SmallVector<unsigned> groups = llvm::filter_to_vector(own, [&](unsigned loop) {
+      return loop != sequence && (query.has(loop) || graph.getExtent(loop) != 1);
+    });
     // Heads are the repeated loop, or a loop that keys share with the groups behind it, or the last that they share.
     SmallVector<std::optional<unsigned>> majors = {std::nullopt};
     if (grouped.empty() && (shared.size() > 1 || !groups.empty()))

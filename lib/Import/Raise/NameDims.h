@@ -40,6 +40,10 @@ struct Loops {
 struct NamedLoops {
   llvm::SmallVector<unsigned> batch, head, query;
   unsigned key;
+
+  bool has(unsigned loop) const {
+    return llvm::is_contained(batch, loop) || llvm::is_contained(head, loop) || llvm::is_contained(query, loop);
+  }
 };
 
 /// The candidates among the origins of `node` whose dimensions each have a label.
