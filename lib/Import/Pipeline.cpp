@@ -5,11 +5,13 @@
 using namespace mlir;
 
 ArrayRef<StringRef> saccade::doorPrefixes() {
-  static const StringRef prefixes[] = {"onnx.", "torch."};
+  static const StringRef prefixes[] = {"onnx.", "stablehlo.", "chlo.", "torch."};
   return prefixes;
 }
 
 void saccade::buildImportPipeline(OpPassManager &pm, const ImportOptions &) {
   pm.addPass(createImportOnnx());
+  pm.addPass(createImportStablehlo());
   pm.addPass(createImportTorch());
+  pm.addPass(createImportTosa());
 }

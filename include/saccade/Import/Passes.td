@@ -41,4 +41,37 @@ def ImportTorch : Pass<"attn-import-torch", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def ImportStablehlo : Pass<"attn-import-stablehlo", "::mlir::ModuleOp"> {
+  let summary = "translate ops of StableHLO";
+  let description = [{
+    Ops `stablehlo.*` and `chlo.*` in generic form, as JAX writes them, become `linalg` and `tensor` ops. Functions are
+    put in place of their calls first: shapes are handed to them as tensors, and are computed here as far as they are
+    known. Attributes of these dialects stay text that this pass reads. Loops of a known number of steps are written
+    out.
+
+    ```mlir
+    %z = "stablehlo.add"(%x, %y) : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
+    ```
+  }];
+  let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+def ImportTosa : Pass<"attn-import-tosa", "::mlir::ModuleOp"> {
+  let summary = "lower ops of TOSA";
+  let description = [{
+    Ops of upstream's dialect `tosa` become `linalg`, `tensor` and `arith` ops, by upstream's passes. A program without
+    any is not changed; an op that upstream does not lower is refused.
+
+    ```mlir
+    %y = tosa.exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
+    ```
+  }];
+  // What upstream's passes make, which they cannot load themselves.
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::index::IndexDialect",
+                           "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::tensor::TensorDialect", "::mlir::tosa::TosaDialect"];
+}
+
 #endif // SACCADE_IMPORT_PASSES_TD

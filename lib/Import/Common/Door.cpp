@@ -8,9 +8,17 @@
 using namespace mlir;
 using namespace saccade::door;
 
+std::optional<StringRef> Door::nameOf(Operation *op) const {
+  if (op->isRegistered())
+    return std::nullopt;
+  StringRef name = op->getName().getStringRef();
+  if (name.consume_front(prefix) || llvm::any_of(others, [&](StringRef each) { return name.consume_front(each); }))
+    return name;
+  return std::nullopt;
+}
+
 DoorOp::DoorOp(Operation *op, const Door &door)
-    : op(op), door(door), name(op->getName().getStringRef().drop_front(door.prefix.size())),
-      b(op->getLoc(), OpBuilder(op)) {}
+    : op(op), door(door), name(door.nameOf(op).value_or(StringRef())), b(op->getLoc(), OpBuilder(op)) {}
 
 Value DoorOp::operand(unsigned i) const {
   if (i >= op->getNumOperands() || isa<NoneType>(op->getOperand(i).getType()))
@@ -45,6 +53,8 @@ StringRef DoorOp::text(StringRef attribute, StringRef otherwise) const {
 std::optional<SmallVector<int64_t>> DoorOp::integers(StringRef attribute) const {
   if (auto array = op->getAttrOfType<DenseI64ArrayAttr>(attribute))
     return llvm::to_vector(array.asArrayRef());
+  if (auto constant = op->getAttrOfType<DenseIntElementsAttr>(attribute))
+    return llvm::map_to_vector(constant.getValues<APInt>(), [](const APInt &value) { return value.getSExtValue(); });
   auto array = op->getAttrOfType<ArrayAttr>(attribute);
   if (!array || !llvm::all_of(array, llvm::IsaPred<IntegerAttr>))
     return std::nullopt;
@@ -87,14 +97,10 @@ static LogicalResult translateOp(Operation *op, const Door &door, SmallVectorImp
   return success();
 }
 
-static bool belongsTo(Operation *op, const Door &door) {
-  return !op->isRegistered() && op->getName().getStringRef().starts_with(door.prefix);
-}
+static bool belongsTo(Operation *op, const Door &door) { return door.nameOf(op).has_value(); }
 
 /// Whether `op` only stands for an operand that is missing.
-static bool isNoValue(Operation *op, const Door &door) {
-  return op->getName().getStringRef().drop_front(door.prefix.size()) == "NoValue";
-}
+static bool isNoValue(Operation *op, const Door &door) { return door.nameOf(op) == StringRef("NoValue"); }
 
 LogicalResult DoorOp::inlineRegion(Region &region, ValueRange arguments, SmallVectorImpl<Value> &results) {
   if (!region.hasOneBlock() || region.front().empty() || region.getNumArguments() != arguments.size())

@@ -315,6 +315,70 @@ Value door::broadcastTo(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldRe
                   [](OpBuilder &, Location, ValueRange arguments) { return arguments.back(); });
 }
 
+/// The tensor without dimensions of extent 1 that only a reshape put there, and where its dimensions are in it.
+static Value dropPlacedDims(Value tensor, SmallVectorImpl<int64_t> &dims) {
+  while (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>()) {
+    SmallVector<int64_t> kept;
+    for (const ReassociationIndices &group : expand.getReassociationIndices()) {
+      auto isLong = [&](int64_t dim) { return expand.getResultType().getDimSize(dim) != 1; };
+      if (llvm::count_if(group, isLong) > 1)
+        return tensor;
+      auto found = llvm::find_if(group, isLong);
+      kept.push_back(dims[found == group.end() ? group.front() : *found]);
+    }
+    if (kept.empty())
+      return tensor;
+    tensor = expand.getSrc();
+    dims.assign(kept.begin(), kept.end());
+  }
+  return tensor;
+}
+
+Value door::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents,
+                           ArrayRef<int64_t> dims) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  RankedTensorType wanted = typeOf(extents, type.getElementType());
+  std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor);
+  if (elements && wanted.hasStaticShape() && wanted.getNumElements() <= maxElements) {
+    SmallVector<OpFoldResult> repeated;
+    SmallVector<int64_t> strides = computeStrides(wanted.getShape()), from = computeStrides(type.getShape());
+    for (int64_t i = 0; i < wanted.getNumElements(); ++i) {
+      SmallVector<int64_t> position = delinearize(i, strides), own;
+      for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
+        own.push_back(extent == 1 ? 0 : position[dim]);
+      repeated.push_back((*elements)[linearize(own, from)]);
+    }
+    return fromElements(b, wanted, repeated);
+  }
+  if (elements && elements->size() == 1)
+    return splat(b, extents, toValue(b, elements->front()));
+  // Where nothing is repeated it is a reshape.
+  bool stretches = !llvm::is_sorted(dims);
+  for (auto [i, extent] : llvm::enumerate(extents)) {
+    auto own = llvm::find(dims, static_cast<int64_t>(i));
+    int64_t before = own == dims.end() ? 1 : type.getDimSize(own - dims.begin());
+    stretches |= before == 1 && !isConstantIntValue(extent, 1);
+  }
+  if (!stretches)
+    return reshape(b, tensor, extents);
+  SmallVector<int64_t> places(dims);
+  Value source = dropPlacedDims(tensor, places);
+  SmallVector<AffineExpr> position;
+  for (auto [place, extent] : llvm::zip(places, cast<RankedTensorType>(source.getType()).getShape())) {
+    bool repeats = extent == 1 && !isConstantIntValue(extents[place], 1);
+    position.push_back(repeats ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(place));
+  }
+  AffineMap maps[] = {AffineMap::get(extents.size(), 0, position, b.getContext()),
+                      b.getMultiDimIdentityMap(extents.size())};
+  SmallVector<utils::IteratorType> iterators(extents.size(), utils::IteratorType::parallel);
+  Value empty = tensor::EmptyOp::create(b, extents, type.getElementType());
+  return linalg::GenericOp::create(b, TypeRange{empty.getType()}, ValueRange{source}, ValueRange{empty}, maps, iterators,
+                                   [](OpBuilder &nested, Location loc, ValueRange arguments) {
+                                     linalg::YieldOp::create(nested, loc, arguments[0]);
+                                   })
+      .getResult(0);
+}
+
 Value door::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> behind,
                 Value value) {
   Extents extents = extentsOf(b, tensor), result;

@@ -26,6 +26,11 @@ struct Door {
   /// "onnx.", with the dot.
   llvm::StringRef prefix;
   llvm::StringMap<Translator> translators;
+  /// Prefixes of further dialects, whose ops come between those of the first ("chlo.").
+  llvm::SmallVector<llvm::StringRef, 1> others = {};
+
+  /// The name of an op of this door without its prefix; nothing for any other op.
+  std::optional<llvm::StringRef> nameOf(mlir::Operation *op) const;
 };
 
 /// An op that is being translated: its parts by name, and where to build.
@@ -51,7 +56,7 @@ public:
   int64_t integer(llvm::StringRef attribute, int64_t otherwise) const;
   double number(llvm::StringRef attribute, double otherwise) const;
   llvm::StringRef text(llvm::StringRef attribute, llvm::StringRef otherwise) const;
-  /// An array of integers; nothing where it is missing.
+  /// An array of integers, or a constant of them, row by row; nothing where it is missing.
   std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef attribute) const;
 
   /// Begins a diagnostic at the op that names it, by the node's own name where its location has one.

@@ -36,6 +36,11 @@ mlir::Value concat(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange tensors, int6
 /// The tensor at these extents, which it must broadcast to: a structured op that copies.
 mlir::Value broadcastTo(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> extents);
 
+/// The tensor at these extents, its dimension i as dimension dims[i], repeated along the others and along those in which
+/// it has the extent 1. Extents must have been checked.
+mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> extents,
+                           llvm::ArrayRef<int64_t> dims);
+
 /// `before` and `behind` elements of `value` around each dimension; negative numbers take elements away.
 mlir::Value pad(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> before,
                 llvm::ArrayRef<mlir::OpFoldResult> behind, mlir::Value value);

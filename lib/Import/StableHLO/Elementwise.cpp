@@ -1,0 +1,330 @@
+//===- Elementwise.cpp - StableHLO's ops on elements --------------------------===//
+//
+// The same table serves ops on tensors and the regions of reductions, which have ops on tensors of rank 0 and mean
+// scalars.
+//
+//===----------------------------------------------------------------------===//
+#include "StableHLO.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+#include "saccade/Import/Common/Functions.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::stablehlo;
+
+namespace {
+
+/// What an op makes of the elements of its operands; `element` is the type of the result's.
+using OnElements = Value (*)(Operation *op, OpBuilder &b, Location loc, ValueRange x, Type element);
+
+/// The elements that an op has.
+enum Domain { Any, Numbers, Reals, Bits };
+
+struct Elementwise {
+  unsigned operands;
+  Domain domain;
+  OnElements compute;
+};
+
+} // namespace
+
+static Value number(OpBuilder &b, Location loc, Value like, double value) {
+  return door::makeNumber(b, loc, like.getType(), value);
+}
+
+/// `Op` of a floating-point number.
+template <typename Op> static Value unary(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return b.createOrFold<Op>(loc, x[0]);
+}
+template <typename Op> static Value binary(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return b.createOrFold<Op>(loc, x[0], x[1]);
+}
+
+/// A function that all doors have.
+template <Value (*compute)(OpBuilder &, Location, Value)>
+static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return compute(b, loc, x[0]);
+}
+template <Value (*compute)(OpBuilder &, Location, Value, Value)>
+static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return compute(b, loc, x[0], x[1]);
+}
+
+/// Sums and products of flags are "or" and "and".
+static Value add(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  return type.isInteger(1) ? door::maximum(b, loc, x[0], x[1]) : door::add(b, loc, x[0], x[1]);
+}
+static Value multiply(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  return type.isInteger(1) ? door::minimum(b, loc, x[0], x[1]) : door::mul(b, loc, x[0], x[1]);
+}
+
+static Value remainder(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return door::mod(b, loc, x[0], x[1], /*truncated=*/true);
+}
+
+static Value convertTo(Operation *, OpBuilder &b, Location loc, ValueRange x, Type element) {
+  return door::convert(b, loc, x[0], element);
+}
+
+static Value identity(Operation *, OpBuilder &, Location, ValueRange x, Type) { return x[0]; }
+
+/// 1 − erf x: what is lost where it is small is small beside the 1 that gelu has it with.
+static Value complementaryError(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return door::sub(b, loc, number(b, loc, x[0], 1), b.createOrFold<math::ErfOp>(loc, x[0]));
+}
+
+static Value logicalNot(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  return b.createOrFold<arith::XOrIOp>(loc, x[0], number(b, loc, x[0], type.isInteger(1) ? 1 : -1));
+}
+
+static Value isFinite(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return b.createOrFold<math::IsFiniteOp>(loc, x[0]);
+}
+
+static Value power(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return door::power(b, loc, x[0], x[1]);
+}
+
+static Value clamp(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return door::minimum(b, loc, x[2], door::maximum(b, loc, x[0], x[1]));
+}
+
+static Value choose(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
+  return door::select(b, loc, x[0], x[1], x[2]);
+}
+
+//===- Comparisons ----------------------------------------------------------===//
+
+/// The one word of an attribute like #stablehlo<comparison_direction GE>; empty where it is missing.
+static StringRef wordOf(Operation *op, StringRef attribute) {
+  std::optional<door::OpaqueText> text = door::parseOpaque(op->getAttr(attribute));
+  return text && text->items.size() == 1 && text->items[0].words.size() == 1 ? text->items[0].words[0] : StringRef();
+}
+
+static std::optional<arith::CmpIPredicate> predicateOf(Operation *op) {
+  using Predicate = arith::CmpIPredicate;
+  return llvm::StringSwitch<std::optional<Predicate>>(wordOf(op, "comparison_direction"))
+      .Case("EQ", Predicate::eq)
+      .Case("NE", Predicate::ne)
+      .Case("LT", Predicate::slt)
+      .Case("LE", Predicate::sle)
+      .Case("GT", Predicate::sgt)
+      .Case("GE", Predicate::sge)
+      .Default(std::nullopt);
+}
+
+static Value compare(Operation *op, OpBuilder &b, Location loc, ValueRange x, Type) {
+  SmallVector<Value> sides(x);
+  // A flag that is set is more than one that is not: as a signed number of one bit it would be less.
+  if (x[0].getType().isInteger(1))
+    for (Value &side : sides)
+      side = door::convert(b, loc, side, b.getI8Type());
+  return door::compare(b, loc, *predicateOf(op), sides[0], sides[1]);
+}
+
+//===- The ops --------------------------------------------------------------===//
+
+static const llvm::StringMap<Elementwise> &getTable() {
+  static const llvm::StringMap<Elementwise> table = {
+      {"abs", {1, Numbers, shared<door::absolute>}},
+      {"add", {2, Any, add}},
+      {"and", {2, Bits, binary<arith::AndIOp>}},
+      {"atan2", {2, Reals, binary<math::Atan2Op>}},
+      {"cbrt", {1, Reals, unary<math::CbrtOp>}},
+      {"ceil", {1, Reals, unary<math::CeilOp>}},
+      {"clamp", {3, Numbers, clamp}},
+      {"compare", {2, Any, compare}},
+      {"convert", {1, Any, convertTo}},
+      {"cosine", {1, Reals, unary<math::CosOp>}},
+      {"divide", {2, Numbers, shared<door::div>}},
+      {"erf", {1, Reals, unary<math::ErfOp>}},
+      {"erfc", {1, Reals, complementaryError}},
+      {"exponential", {1, Reals, unary<math::ExpOp>}},
+      {"exponential_minus_one", {1, Reals, unary<math::ExpM1Op>}},
+      {"floor", {1, Reals, unary<math::FloorOp>}},
+      {"is_finite", {1, Reals, isFinite}},
+      {"log", {1, Reals, unary<math::LogOp>}},
+      {"log_plus_one", {1, Reals, unary<math::Log1pOp>}},
+      {"logistic", {1, Reals, shared<door::sigmoid>}},
+      {"maximum", {2, Any, shared<door::maximum>}},
+      {"minimum", {2, Any, shared<door::minimum>}},
+      {"multiply", {2, Any, multiply}},
+      {"negate", {1, Numbers, shared<door::negate>}},
+      {"not", {1, Bits, logicalNot}},
+      {"optimization_barrier", {1, Any, identity}},
+      {"or", {2, Bits, binary<arith::OrIOp>}},
+      {"power", {2, Numbers, power}},
+      {"remainder", {2, Numbers, remainder}},
+      {"round_nearest_afz", {1, Reals, unary<math::RoundOp>}},
+      {"round_nearest_even", {1, Reals, unary<math::RoundEvenOp>}},
+      {"rsqrt", {1, Reals, unary<math::RsqrtOp>}},
+      {"select", {3, Any, choose}},
+      {"shift_left", {2, Bits, binary<arith::ShLIOp>}},
+      {"shift_right_arithmetic", {2, Bits, binary<arith::ShRSIOp>}},
+      {"shift_right_logical", {2, Bits, binary<arith::ShRUIOp>}},
+      {"sign", {1, Numbers, shared<door::sign>}},
+      {"sine", {1, Reals, unary<math::SinOp>}},
+      {"sqrt", {1, Reals, unary<math::SqrtOp>}},
+      {"square", {1, Numbers, shared<door::square>}},
+      {"subtract", {2, Numbers, shared<door::sub>}},
+      {"tan", {1, Reals, unary<math::TanOp>}},
+      {"tanh", {1, Reals, unary<math::TanhOp>}},
+      {"xor", {2, Bits, binary<arith::XOrIOp>}},
+  };
+  return table;
+}
+
+/// Refuses elements that an op does not have, and a comparison of an unknown kind. `elements` are those of its
+/// operands.
+static LogicalResult verifyElements(StringRef name, const Elementwise &entry, Operation *op, ArrayRef<Type> elements,
+                                    llvm::function_ref<InFlightDiagnostic()> error) {
+  bool isSelect = name == "select", isCompare = name == "compare";
+  if (isSelect && !elements[0].isInteger(1))
+    return error() << "the predicate has elements of " << elements[0] << ", wanted i1";
+  ArrayRef<Type> alike = isSelect ? elements.drop_front() : elements;
+  for (Type each : alike)
+    if (each != alike[0])
+      return error() << "found elements of " << each << " and of " << alike[0];
+  Type element = alike[0];
+  bool isReal = isa<FloatType>(element), isFlag = element.isInteger(1);
+  if (entry.domain == Reals && !isReal)
+    return error() << "found elements of " << element << ", wanted floating point";
+  if ((entry.domain == Bits && isReal) || (entry.domain == Numbers && isFlag))
+    return error() << "found elements of " << element << ", wanted " << (isReal ? "integers" : "numbers");
+  auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : nullptr;
+  if (!result)
+    return error() << "wanted one result that is a ranked tensor";
+  bool makesFlags = isCompare || name == "is_finite";
+  if (makesFlags ? !result.getElementType().isInteger(1) : name != "convert" && result.getElementType() != element)
+    return error() << "found elements of " << result.getElementType() << " as result of " << element;
+  if (isCompare && (!predicateOf(op) || wordOf(op, "compare_type") == "TOTALORDER"))
+    return error() << "a comparison '" << wordOf(op, "comparison_direction") << "' of type '"
+                   << wordOf(op, "compare_type") << "' is not supported";
+  return success();
+}
+
+/// The number that all elements of a constant are, or a fill has.
+static std::optional<double> constantNumber(Value tensor) {
+  DenseFPElementsAttr constant;
+  FloatAttr filled;
+  auto fill = tensor.getDefiningOp<linalg::FillOp>();
+  if (fill && matchPattern(fill.getInputs()[0], m_Constant(&filled)))
+    return filled.getValueAsDouble();
+  if (!matchPattern(tensor, m_Constant(&constant)) || !constant.isSplat())
+    return std::nullopt;
+  APFloat value = constant.getSplatValue<APFloat>();
+  bool loses;
+  value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);
+  return value.convertToDouble();
+}
+
+static LogicalResult translateElementwise(DoorOp &op, Values &results) {
+  const Elementwise &entry = getTable().find(op.getName())->second;
+  if (failed(requireOperands(op, entry.operands)) || failed(requireSameShape(op, op.operands())))
+    return failure();
+  SmallVector<Value> inputs = op.operands();
+  auto elements = llvm::map_to_vector(inputs, [](Value each) { return typeOf(each).getElementType(); });
+  if (failed(verifyElements(op.getName(), entry, op.getOperation(), elements, [&] { return op.error(); })))
+    return failure();
+  std::optional<double> exponent = op.getName() == "power" ? constantNumber(inputs[1]) : std::nullopt;
+  Type element = declaredElement(op);
+  auto body = [&](OpBuilder &b, Location loc, ValueRange x) -> Value {
+    if (exponent)
+      return door::power(b, loc, x[0], x[1], exponent);
+    return entry.compute(op.getOperation(), b, loc, x, element);
+  };
+  results.push_back(door::elementwise(op.builder(), inputs, element, body));
+  return success();
+}
+
+/// Casts that only take away precision: to a type and back.
+static LogicalResult translateReducePrecision(DoorOp &op, Values &results) {
+  if (failed(requireOperands(op, 1)))
+    return failure();
+  if (!isa<FloatType>(typeOf(op.operand(0)).getElementType()))
+    return op.error() << "found " << op.operand(0).getType() << ", wanted floating point";
+  ImplicitLocOpBuilder &b = op.builder();
+  int64_t exponent = op.integer("exponent_bits", 0), mantissa = op.integer("mantissa_bits", 0);
+  Type types[] = {b.getBF16Type(), b.getF16Type(), b.getF32Type(), b.getF64Type()};
+  for (auto type : types) {
+    const llvm::fltSemantics &semantics = cast<FloatType>(type).getFloatSemantics();
+    int64_t digits = APFloat::semanticsPrecision(semantics) - 1;
+    if (digits != mantissa || cast<FloatType>(type).getWidth() - 1 - digits != exponent)
+      continue;
+    Type own = typeOf(op.operand(0)).getElementType();
+    bool isWider = cast<FloatType>(type).getWidth() >= own.getIntOrFloatBitWidth();
+    Value cut = isWider ? op.operand(0) : door::castElements(b, op.operand(0), type);
+    results.push_back(door::castElements(b, cut, own));
+    return success();
+  }
+  return op.error() << "a precision of " << exponent << " and " << mantissa << " bits is not supported";
+}
+
+void stablehlo::addElementwise(door::Door &door) {
+  for (const auto &entry : getTable())
+    door.translators[entry.getKey()] = translateElementwise;
+  door.translators["reduce_precision"] = translateReducePrecision;
+}
+
+//===- Regions on elements ----------------------------------------------------===//
+
+/// The terminator is registered by nobody, and is the last op.
+static auto withoutLast(Block &block) { return llvm::make_range(block.begin(), std::prev(block.end())); }
+
+static StringRef nameIn(Operation &op) { return op.getName().getStringRef().split('.').second; }
+
+LogicalResult stablehlo::requireScalarRegion(DoorOp &op, Region &region, unsigned arguments, unsigned results) {
+  if (!region.hasOneBlock() || region.front().empty() || region.getNumArguments() != arguments ||
+      region.front().back().getNumOperands() != results)
+    return op.error() << "the region must have one block with " << arguments << " arguments and " << results
+                      << " results";
+  for (Value value : region.front().back().getOperands())
+    if (value.getParentRegion() != &region)
+      return op.error() << "the region returns a value from outside";
+  auto elementOf = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.getRank() == 0 ? tensor.getElementType() : Type();
+  };
+  for (Value argument : region.getArguments())
+    if (!elementOf(argument.getType()))
+      return op.error() << "the region is given " << argument.getType() << ", wanted tensors of rank 0";
+  for (Operation &each : withoutLast(region.front())) {
+    auto error = [&] { return op.error() << "its region has " << each.getName() << ": "; };
+    auto elements = llvm::map_to_vector(each.getOperandTypes(), elementOf);
+    if (llvm::is_contained(elements, Type()) ||
+        !llvm::all_of(each.getOperands(), [&](Value x) { return x.getParentRegion() == &region; }))
+      return error() << "its operands must be tensors of rank 0 of the region";
+    if (nameIn(each) == "constant") {
+      auto value = each.getAttrOfType<DenseElementsAttr>("value");
+      if (!value || !value.isSplat() || each.getNumResults() != 1 || each.getResult(0).getType() != value.getType() ||
+          !elementOf(value.getType()))
+        return error() << "it is no single number";
+      continue;
+    }
+    auto entry = getTable().find(nameIn(each));
+    if (entry == getTable().end() || each.getNumOperands() != entry->second.operands)
+      return error() << "this op is not supported there";
+    if (failed(verifyElements(nameIn(each), entry->second, &each, elements, error)))
+      return failure();
+  }
+  return success();
+}
+
+SmallVector<Value> stablehlo::computeRegion(Region &region, OpBuilder &b, Location loc, ValueRange arguments) {
+  IRMapping mapping;
+  mapping.map(region.getArguments(), arguments);
+  for (Operation &each : withoutLast(region.front())) {
+    Value result;
+    if (nameIn(each) == "constant") {
+      auto value = cast<DenseElementsAttr>(each.getAttr("value"));
+      result = arith::ConstantOp::create(b, loc, cast<TypedAttr>(value.getSplatValue<Attribute>()));
+    } else {
+      auto operands = llvm::map_to_vector(each.getOperands(), [&](Value x) { return mapping.lookup(x); });
+      Type element = getElementTypeOrSelf(each.getResult(0).getType());
+      result = getTable().find(nameIn(each))->second.compute(&each, b, loc, operands, element);
+    }
+    mapping.map(each.getResult(0), result);
+  }
+  return llvm::map_to_vector(region.front().back().getOperands(), [&](Value x) { return mapping.lookupOrDefault(x); });
+}

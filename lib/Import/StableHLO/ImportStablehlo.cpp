@@ -1,0 +1,105 @@
+//===- ImportStablehlo.cpp - Translate ops of StableHLO -----------------------===//
+//
+// Puts functions in place of their calls and leads every function that is left through the door of StableHLO. It stands
+// in front of everything else: no other pass knows these ops.
+//
+//===----------------------------------------------------------------------===//
+#include "StableHLO.h"
+#include "mlir/IR/SymbolTable.h"
+#include "saccade/Import/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_IMPORTSTABLEHLO
+#include "saccade/Import/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+
+static const door::Door &getDoor() {
+  static const door::Door door = [] {
+    door::Door made{"stablehlo.", {}, {"chlo."}};
+    stablehlo::addControl(made);
+    stablehlo::addElementwise(made);
+    stablehlo::addGathers(made);
+    stablehlo::addProducts(made);
+    stablehlo::addReductions(made);
+    stablehlo::addShapes(made);
+    stablehlo::addSlices(made);
+    return made;
+  }();
+  return door;
+}
+
+/// Refuses element types that the common form does not have: unsigned and odd integers, complex numbers, 8-bit floats.
+static LogicalResult verifyTypes(Operation *op) {
+  auto isKnown = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (!tensor)
+      return isa<NoneType>(type) || !isa<ShapedType>(type);
+    Type element = tensor.getElementType();
+    return element.isF16() || element.isBF16() || element.isF32() || element.isF64() || element.isSignlessInteger(1) ||
+           element.isSignlessInteger(8) || element.isSignlessInteger(16) || element.isSignlessInteger(32) ||
+           element.isSignlessInteger(64);
+  };
+  for (Type type :
+       llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
+    if (!isKnown(type))
+      return op->emitError() << op->getName() << ": the type " << type << " is not supported";
+  return success();
+}
+
+/// Takes away what the frontend says of modules, functions and arguments, and nobody here reads.
+static void dropForeignAttributes(Operation *op) {
+  auto isForeign = [](NamedAttribute attribute) {
+    return llvm::any_of(ArrayRef<StringRef>{"jax.", "mhlo.", "sdy.", "stablehlo.", "tf."},
+                        [&](StringRef prefix) { return attribute.getName().strref().starts_with(prefix); });
+  };
+  for (NamedAttribute attribute : llvm::to_vector(op->getDiscardableAttrs()))
+    if (isForeign(attribute))
+      op->removeDiscardableAttr(attribute.getName());
+  auto keepOwn = [&](DictionaryAttr attributes) {
+    SmallVector<NamedAttribute> kept = llvm::to_vector(attributes.getValue());
+    llvm::erase_if(kept, isForeign);
+    return DictionaryAttr::get(op->getContext(), kept);
+  };
+  auto function = dyn_cast<func::FuncOp>(op);
+  for (unsigned i = 0; function && i < function.getNumArguments(); ++i)
+    if (DictionaryAttr attributes = function.getArgAttrDict(i))
+      function.setArgAttrs(i, keepOwn(attributes));
+  for (unsigned i = 0; function && i < function.getNumResults(); ++i)
+    if (DictionaryAttr attributes = function.getResultAttrDict(i))
+      function.setResultAttrs(i, keepOwn(attributes));
+}
+
+namespace {
+
+struct ImportStablehlo : saccade::impl::ImportStablehloBase<ImportStablehlo> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    WalkResult found = module.walk(
+        [](Operation *op) { return getDoor().nameOf(op) ? WalkResult::interrupt() : WalkResult::advance(); });
+    if (!found.wasInterrupted())
+      return;
+    SymbolTable symbols(module);
+    for (auto function : module.getOps<func::FuncOp>())
+      if (failed(stablehlo::inlineCalls(function, symbols)))
+        return signalPassFailure();
+    // What can only be called is not called any more.
+    for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+      if (function.isPrivate() && !function.isExternal())
+        symbols.erase(function);
+    WalkResult typed =
+        module.walk([](Operation *op) { return WalkResult(getDoor().nameOf(op) ? verifyTypes(op) : success()); });
+    if (typed.wasInterrupted())
+      return signalPassFailure();
+    dropForeignAttributes(module);
+    for (auto function : module.getOps<func::FuncOp>()) {
+      if (failed(door::translate(function, getDoor())))
+        return signalPassFailure();
+      dropForeignAttributes(function);
+    }
+  }
+};
+
+} // namespace

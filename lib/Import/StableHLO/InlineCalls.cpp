@@ -1,0 +1,55 @@
+//===- InlineCalls.cpp - Helpers that jax writes as functions -----------------===//
+//
+// jax writes `where`, `tril` and the like as functions of their own, and hands extents to them as tensors: only in
+// place of their calls are these known.
+//
+//===----------------------------------------------------------------------===//
+#include "StableHLO.h"
+#include "mlir/IR/SymbolTable.h"
+
+using namespace mlir;
+using namespace saccade;
+
+/// Functions that call each other in circles have no end; no model has so many calls.
+static constexpr unsigned maxCalls = 20'000;
+
+/// The name of the function that an op stands for: called, or the decomposition of a composite op.
+static FlatSymbolRefAttr calleeOf(Operation *op) {
+  if (auto call = dyn_cast<func::CallOp>(op))
+    return call.getCalleeAttr();
+  if (!op->isRegistered() && op->getName().getStringRef() == "stablehlo.composite")
+    return op->getAttrOfType<FlatSymbolRefAttr>("decomposition");
+  return nullptr;
+}
+
+LogicalResult stablehlo::inlineCalls(func::FuncOp function, SymbolTable &symbols) {
+  SmallVector<Operation *> calls;
+  auto collect = [&](Operation *op) {
+    if (calleeOf(op))
+      calls.push_back(op);
+  };
+  function.walk(collect);
+  for (unsigned count = 0; !calls.empty(); ++count) {
+    Operation *call = calls.pop_back_val();
+    auto callee = symbols.lookup<func::FuncOp>(calleeOf(call).getValue());
+    if (!callee || callee.isExternal() || !callee.getBody().hasOneBlock())
+      return call->emitError() << "the function '" << calleeOf(call).getValue() << "' has no body of one block";
+    if (callee == function || count == maxCalls)
+      return call->emitError() << "'" << callee.getName() << "' is called in a circle, or there are more than "
+                               << maxCalls << " calls";
+    Block &body = callee.getBody().front();
+    if (callee.getArgumentTypes() != call->getOperandTypes() || callee.getResultTypes() != call->getResultTypes())
+      return call->emitError() << "found " << callee.getFunctionType() << " for a call of "
+                               << FunctionType::get(call->getContext(), call->getOperandTypes(),
+                                                    call->getResultTypes());
+    OpBuilder b(call);
+    IRMapping mapping;
+    mapping.map(body.getArguments(), call->getOperands());
+    for (Operation &each : body.without_terminator())
+      b.clone(each, mapping)->walk(collect);
+    for (auto [result, value] : llvm::zip(call->getResults(), body.getTerminator()->getOperands()))
+      result.replaceAllUsesWith(mapping.lookupOrDefault(value));
+    call->erase();
+  }
+  return success();
+}

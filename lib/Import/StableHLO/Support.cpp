@@ -1,0 +1,88 @@
+//===- Support.cpp - What translators of StableHLO's ops ask ------------------===//
+#include "StableHLO.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::stablehlo;
+
+RankedTensorType stablehlo::typeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()); }
+
+Type stablehlo::declaredElement(DoorOp &op, unsigned i) {
+  Operation *operation = op.getOperation();
+  auto type = i < operation->getNumResults() ? dyn_cast<RankedTensorType>(operation->getResult(i).getType()) : nullptr;
+  return type ? type.getElementType() : nullptr;
+}
+
+LogicalResult stablehlo::requireOperands(DoorOp &op, unsigned count) {
+  if (op.numOperands() == count && op.operands().size() == count && op.getOperation()->getNumResults() >= 1)
+    return success();
+  return op.error() << "found " << op.numOperands() << " operands and " << op.getOperation()->getNumResults()
+                    << " results, wanted " << count << " and 1";
+}
+
+FailureOr<SmallVector<int64_t>> stablehlo::requireIntegers(DoorOp &op, StringRef attribute,
+                                                           std::optional<size_t> count) {
+  std::optional<SmallVector<int64_t>> found = op.integers(attribute);
+  if (!found)
+    return op.error() << "the attribute '" << attribute << "' is missing or no list of integers";
+  if (count && found->size() != *count)
+    return op.error() << "the attribute '" << attribute << "' has " << found->size() << " integers, wanted " << *count;
+  return *found;
+}
+
+LogicalResult stablehlo::requireDims(DoorOp &op, ArrayRef<int64_t> dims, int64_t rank, StringRef what) {
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (dim < 0 || dim >= rank)
+      return op.error() << what << ": dimension " << dim << " is outside of a tensor with " << rank << " dimensions";
+    if (llvm::is_contained(dims.take_front(i), dim))
+      return op.error() << what << ": dimension " << dim << " comes twice";
+  }
+  return success();
+}
+
+FailureOr<door::OpaqueText> stablehlo::requireOpaque(DoorOp &op, StringRef attribute, StringRef kind) {
+  std::optional<door::OpaqueText> text = door::parseOpaque(op.attribute(attribute));
+  if (!text || text->kind != kind)
+    return op.error() << "the attribute '" << attribute << "' is missing or not of the form #stablehlo." << kind
+                      << "<...>";
+  return *text;
+}
+
+FailureOr<door::Extents> stablehlo::requireExtents(DoorOp &op, unsigned i, StringRef role) {
+  Value tensor = op.operand(i);
+  if (!isa<IntegerType, IndexType>(typeOf(tensor).getElementType()) || typeOf(tensor).getRank() != 1)
+    return op.error() << role << " is " << tensor.getType() << ", wanted a list of integers";
+  std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(tensor);
+  if (!elements)
+    return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
+                      << " that only the run time knows";
+  door::Extents extents = door::toExtents(op.builder(), *elements);
+  for (OpFoldResult each : extents)
+    if (std::optional<int64_t> extent = getConstantIntValue(each); extent && *extent < 0)
+      return op.error() << role << " has the negative number " << *extent;
+  return extents;
+}
+
+LogicalResult stablehlo::requireSameShape(DoorOp &op, ValueRange tensors) {
+  SmallVector<int64_t> shape;
+  for (Value tensor : tensors) {
+    RankedTensorType type = typeOf(tensor);
+    if (type.getRank() == 0)
+      continue;
+    if (shape.empty())
+      shape.assign(type.getShape().begin(), type.getShape().end());
+    bool fits = shape.size() == type.getShape().size();
+    for (int64_t i = 0; fits && i < type.getRank(); ++i)
+      fits = shape[i] == type.getDimSize(i) || ShapedType::isDynamic(shape[i]) || type.isDynamicDim(i);
+    if (!fits) {
+      InFlightDiagnostic error = op.error() << "the operands";
+      for (Value each : tensors)
+        error << " " << each.getType();
+      return error << " are not of one shape";
+    }
+    // What is static says more.
+    for (int64_t i = 0; i < type.getRank(); ++i)
+      shape[i] = ShapedType::isDynamic(shape[i]) ? type.getDimSize(i) : shape[i];
+  }
+  return success();
+}
