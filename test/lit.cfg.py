@@ -6,6 +6,7 @@
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
 # Features for REQUIRES: numpy, torch, onnx (in .venv); onnxscript, transformers (with torch); ptxas, libdevice;
+# Features for REQUIRES: numpy, torch, onnx, jax (in .venv); transformers (with all that exports its models); ptxas, libdevice;
 # avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
 import glob
 import os
@@ -33,6 +34,8 @@ if python == venv:
         config.available_features.add("torch")
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnx", "__init__.py")):
         config.available_features.add("onnx")
+    if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "jax")):
+        config.available_features.add("jax")
     if all(glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", each))
            for each in ("torch", "transformers")):
         config.available_features.add("transformers")

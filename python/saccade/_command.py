@@ -1,4 +1,4 @@
-"""The command that writes a model as a program: python -m saccade.onnx, python -m saccade.torch.
+"""The command that writes a model as a program: python -m saccade.onnx, saccade.torch, saccade.jax.
 
 Exit codes: 0 done; 1 the model was refused; 2 usage; 3 a file could not be read or written.
 """
@@ -8,8 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Protocol
 
-from saccade._graph import Program
+
+class Program(Protocol):
+    """What a reader gives."""
+
+    def write(self, path: str) -> list[str]:
+        """Writes the program and what lies beside it; gives the names of the files."""
 
 
 def write_program(door: str, model: str, read: Callable[[str], Program], refusal: type[Exception]) -> int:

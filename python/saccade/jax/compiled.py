@@ -1,0 +1,83 @@
+"""A function of JAX, compiled: called with JAX's arrays, in the trees that the function takes."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export
+
+import saccade
+from saccade.jax.errors import LoweringError
+from saccade.jax.program import Program, Value
+from saccade.jax.reader import read
+
+
+def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
+    """Compiles a function of JAX for this processor.
+
+    Args:
+        fn: what `jax.jit` takes, or has made.
+        example_args: the arguments it will be called with: arrays, trees of them, or `jax.ShapeDtypeStruct`s, with
+            symbolic extents (`jax.export.symbolic_shape`) for those that calls may choose.
+        options: those of `saccade.compile`.
+
+    The function is lowered once, for these shapes and types. What it closes over becomes part of the program; pass
+    weights as arguments, or close over them, as you like.
+
+    Raises:
+        LoweringError: JAX wrote what cannot be read.
+        saccade.CompileError: an op or a type is not supported; it is named.
+        Whatever JAX raises as it traces the function.
+    """
+    if not callable(fn):
+        raise TypeError(f"found a {type(fn).__name__}, wanted a function")
+    jitted = fn if hasattr(fn, "lower") else jax.jit(fn, keep_unused=True)
+    leaves = jax.tree_util.tree_leaves(example_args)
+    is_symbolic = any(not isinstance(extent, int) for leaf in leaves for extent in np.shape(leaf))
+    if not is_symbolic:
+        with contextlib.suppress(LoweringError):
+            return Compiled(read(jitted.lower(*example_args)), **options)
+    # An export knows which arguments JAX dropped, and is the one form with open extents.
+    return Compiled(read(export.export(jitted, platforms=["cpu"])(*example_args)), **options)
+
+
+class Compiled:
+    """A compiled function. It takes arguments as the function does, and gives what it gives."""
+
+    def __init__(self, program: Program, **options: Any):
+        """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
+        self.program = program
+        fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
+        # What depends on constants alone is computed now.
+        self.module = saccade.compile(program.text, **{"prepare": bool(fixed), **options})
+        self._main = self.module.main.bind(**fixed) if fixed else self.module.main
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls it. Raises TypeError for arguments in another tree or of another data type, ValueError for extents that
+        the function was not lowered for."""
+        program = self.program
+        leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
+        if tree != program.in_tree:
+            raise TypeError(f"found arguments in the tree {tree}, wanted {program.in_tree}")
+        inputs = [_array(leaves[i], program.inputs[i]) for i in program.kept]
+        results = self._main(*inputs)
+        arrays = results if isinstance(results, tuple) else (results,)
+        return jax.tree_util.tree_unflatten(program.out_tree, [jnp.asarray(each) for each in arrays])
+
+    def __repr__(self) -> str:
+        return f"<saccade.jax.Compiled {self._main.signature}>"
+
+
+def _array(leaf: Any, wanted: Value) -> np.ndarray:
+    """A leaf as NumPy sees it: of JAX's arrays in this processor's memory no copy is made."""
+    if isinstance(leaf, jax.core.Tracer):
+        raise TypeError(f"argument {wanted.path} is traced by JAX: call a compiled function outside of jit and grad")
+    # Numbers of Python take the type that the function was lowered for.
+    array = np.asarray(leaf, dtype=wanted.dtype) if isinstance(leaf, (bool, int, float)) else np.asarray(leaf)
+    if array.dtype != wanted.dtype:
+        raise TypeError(f"argument {wanted.path} is of {array.dtype}, wanted {wanted.dtype}")
+    return array

@@ -1,0 +1,111 @@
+"""Large constants of a lowered function become its arguments: they do not pass through the compiler."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+from jaxlib.mlir import ir
+
+SMALL = 64
+"""Constants of at most this many elements stay in the program, others are its arguments."""
+
+_TYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
+          "i32": "int32", "i64": "int64"}
+
+
+def take_constants(module: Any, main: Any) -> list[Any]:
+    """Makes arguments of `main` of the large constants in it, and in functions that it alone calls, once; gives these
+    as arrays. An export has all of a function in one that its @main calls."""
+    functions = {name(op): op for op in module.body.operations if op.operation.name == "func.func"}
+    calls = [op for function in functions.values() for op in _walk(function) if op.name == "func.call"]
+    callees = [ir.FlatSymbolRefAttr(op.attributes["callee"]).value for op in calls]
+    arrays = []
+    for op in list(main.regions[0].blocks[0].operations):
+        if op.operation.name != "func.call":
+            continue
+        callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+        if callees.count(callee) == 1 and callee in functions:
+            taken = _make_arguments(functions[callee], {})
+            if taken:
+                arrays += taken
+                arguments = _add_arguments(main,
+                                           [argument.type for argument in _arguments(functions[callee])[-len(taken):]],
+                                           {"attn.constant": ir.UnitAttr.get()})
+                _call_with(op, arguments)
+    return arrays + _make_arguments(main, {"attn.constant": ir.UnitAttr.get()})
+
+
+def name(function: Any) -> str:
+    """The name of a function."""
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _walk(op: Any) -> Any:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from _walk(inner.operation)
+
+
+def _arguments(function: Any) -> list[Any]:
+    return list(function.regions[0].blocks[0].arguments)
+
+
+def _make_arguments(function: Any, attributes: dict[str, Any]) -> list[Any]:
+    """Large constants in the block of a function become its last arguments."""
+    taken, arrays = [], []
+    for op in function.regions[0].blocks[0].operations:
+        if op.operation.name != "stablehlo.constant" or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
+            continue
+        value = op.attributes["value"]
+        type = ir.RankedTensorType(value.type)
+        if not value.is_splat and math.prod(type.shape) > SMALL and (array := _array(value, type)) is not None:
+            taken.append(op.operation)
+            arrays.append(array)
+    for op, argument in zip(taken, _add_arguments(function, [op.results[0].type for op in taken], attributes)):
+        op.results[0].replace_all_uses_with(argument)
+        op.erase()
+    return arrays
+
+
+def _add_arguments(function: Any, types: list[Any], attributes: dict[str, Any]) -> list[Any]:
+    """Arguments behind those that a function has."""
+    if not types:
+        return []
+    block = function.regions[0].blocks[0]
+    declared = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    held = (list(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes
+            else [ir.DictAttr.get({})] * len(declared.inputs))
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get(list(declared.inputs) + types, list(declared.results)))
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(held + [ir.DictAttr.get(attributes)] * len(types))
+    return [block.add_argument(type, function.location) for type in types]
+
+
+def _call_with(call: Any, arguments: list[Any]) -> None:
+    """Puts a call with further operands in place of one."""
+    made = ir.Operation.create("func.call", results=[result.type for result in call.results],
+                               operands=list(call.operands) + arguments,
+                               attributes={"callee": call.attributes["callee"]}, loc=call.location,
+                               ip=ir.InsertionPoint(call))
+    for old, new in zip(call.results, made.results):
+        old.replace_all_uses_with(new)
+    call.operation.erase()
+
+
+def _array(value: Any, type: Any) -> Any:
+    """The elements of a constant; None where its text is of a form that this does not read."""
+    if (found := _TYPES.get(str(type.element_type))) is None:
+        return None
+    # MLIR's Python has no bfloat16; its text has the bytes of all elements in hexadecimal.
+    text = re.match(r'dense<"0x([0-9A-Fa-f]*)">', str(value))
+    if text is None:
+        return None
+    import ml_dtypes
+
+    dtype = np.dtype(ml_dtypes.bfloat16 if found == "bfloat16" else found)
+    return np.frombuffer(bytes.fromhex(text[1]), dtype=dtype).reshape(type.shape)
