@@ -20,6 +20,7 @@ static const door::Door &getDoor() {
     door::Door made{"onnx.", {}};
     onnx::addAttention(made);
     onnx::addControl(made);
+    onnx::addEinsum(made);
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);
     onnx::addGathers(made);
@@ -27,6 +28,7 @@ static const door::Door &getDoor() {
     onnx::addProducts(made);
     onnx::addReductions(made);
     onnx::addRotaryEmbedding(made);
+    onnx::addScatters(made);
     onnx::addShapes(made);
     onnx::addSlices(made);
     return made;

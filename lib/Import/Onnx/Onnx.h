@@ -26,6 +26,7 @@ int64_t opsetOf(DoorOp &op);
 // Each adds the operators of a family to the door.
 void addAttention(door::Door &door);
 void addControl(door::Door &door);
+void addEinsum(door::Door &door);
 void addElementwise(door::Door &door);
 void addFlexAttention(door::Door &door);
 void addGathers(door::Door &door);
@@ -33,6 +34,7 @@ void addLinearAttention(door::Door &door);
 void addProducts(door::Door &door);
 void addReductions(door::Door &door);
 void addRotaryEmbedding(door::Door &door);
+void addScatters(door::Door &door);
 void addShapes(door::Door &door);
 void addSlices(door::Door &door);
 

@@ -1,0 +1,189 @@
+//===- Scatters.cpp - ONNX's operators that put elements in places ------------===//
+//
+// Programs write every element once. So each element of the result looks for the update that goes there: a reduction
+// over the updates gives the number of the last one, or −1. An index outside of the tensor is nobody's.
+//
+//===----------------------------------------------------------------------===//
+#include "Onnx.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::onnx;
+using door::Extents;
+
+/// An index as a number of 64 bits from the front of a dimension of `extent`; outside of it −1 or more than there are.
+static Value fromFront(OpBuilder &b, Location loc, Value index, Value extent) {
+  Value wide = door::convert(b, loc, index, b.getI64Type()), size = door::convert(b, loc, extent, b.getI64Type());
+  Value zero = door::makeNumber(b, loc, wide.getType(), 0);
+  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, wide, zero);
+  return door::select(b, loc, isNegative, door::add(b, loc, wide, size), wide);
+}
+
+static Value sizeOf(ImplicitLocOpBuilder &b, OpFoldResult extent) {
+  return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
+}
+
+/// Refuses what reduces, and operands that do not belong together.
+static LogicalResult verifyScatter(DoorOp &op) {
+  if (failed(requireOperands(op, 3, 3)))
+    return failure();
+  if (StringRef reduction = op.text("reduction", "none"); reduction != "none")
+    return op.error() << "the reduction '" << reduction << "' is not supported";
+  if (!isa<IntegerType>(elementOf(op.operand(1))))
+    return op.error() << "indices are " << op.operand(1).getType() << ", wanted integers";
+  if (elementOf(op.operand(0)) != elementOf(op.operand(2)))
+    return op.error() << "updates are " << op.operand(2).getType() << ", wanted elements of "
+                      << elementOf(op.operand(0));
+  return success();
+}
+
+/// Of each position in the first dimensions of the result, the number of the last update that goes there, or −1.
+/// `columns` are the indices along these dimensions, one for each update.
+static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, ArrayRef<OpFoldResult> extents) {
+  int64_t rank = extents.size();
+  SmallVector<Value> sizes = llvm::map_to_vector(extents, [&](OpFoldResult each) { return sizeOf(b, each); });
+  Value init = door::splat(b, extents, b.getI64Type(), -1);
+  SmallVector<AffineMap> maps(columns.size(), AffineMap::get(rank + 1, 0, b.getAffineDimExpr(rank)));
+  maps.push_back(b.getMultiDimIdentityMap(rank + 1).getMajorSubMap(rank));
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value isHere;
+    for (int64_t i = 0; i < rank; ++i) {
+      Value at = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, i), nested.getI64Type());
+      Value same = door::compare(nested, loc, arith::CmpIPredicate::eq, fromFront(nested, loc, x[i], sizes[i]), at);
+      isHere = isHere ? nested.createOrFold<arith::AndIOp>(loc, isHere, same) : same;
+    }
+    Value number = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), nested.getI64Type());
+    Value none = door::makeNumber(nested, loc, nested.getI64Type(), -1);
+    Value own = door::select(nested, loc, isHere, number, none);
+    linalg::YieldOp::create(nested, loc, door::maximum(nested, loc, x.back(), own));
+  };
+  return linalg::GenericOp::create(b, TypeRange{init.getType()}, columns, ValueRange{init}, maps, iterators, body)
+      .getResult(0);
+}
+
+/// The last dimension of the indices is a position in the first dimensions of the tensor: there go the updates, which
+/// have the tensor's other dimensions behind those of the indices.
+static LogicalResult translateScatterND(DoorOp &op, Values &results) {
+  if (failed(verifyScatter(op)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  Value tensor = op.operand(0), indices = op.operand(1), updates = op.operand(2);
+  int64_t rank = rankOf(tensor), depth = rankOf(indices);
+  int64_t count = depth ? cast<RankedTensorType>(indices.getType()).getShape().back() : 0;
+  if (depth < 1 || ShapedType::isDynamic(count) || count < 1 || count > rank)
+    return op.error() << "indices are " << indices.getType() << ", wanted a static last dimension of 1 to " << rank;
+  Extents extents = door::extentsOf(b, tensor), from = door::extentsOf(b, indices);
+  auto type = cast<RankedTensorType>(updates.getType());
+  Extents fitting(from.begin(), from.end() - 1);
+  fitting.append(extents.begin() + count, extents.end());
+  bool fits = type.getRank() == static_cast<int64_t>(fitting.size());
+  for (int64_t i = 0; fits && i < type.getRank(); ++i)
+    fits = type.isDynamicDim(i) || getConstantIntValue(fitting[i]).value_or(type.getDimSize(i)) == type.getDimSize(i);
+  if (!fits)
+    return op.error() << "updates are " << type << ", wanted those of " << indices.getType() << " into "
+                      << tensor.getType();
+  // Updates behind each other.
+  OpFoldResult number = door::multiplyExtents(b, ArrayRef(from).drop_back());
+  if (isConstantIntValue(number, 0)) {
+    results.push_back(tensor);
+    return success();
+  }
+  Extents rows = {number};
+  rows.append(extents.begin() + count, extents.end());
+  Value listed = door::reshape(b, updates, rows), table = door::reshape(b, indices, {number, b.getIndexAttr(count)});
+  SmallVector<Value> columns;
+  for (int64_t i = 0; i < count; ++i)
+    columns.push_back(door::pick(b, table, 1, i));
+  Value writers = findWriters(b, columns, ArrayRef(extents).take_front(count));
+  if (count < rank)
+    writers = door::unsqueeze(b, writers, llvm::to_vector(llvm::seq(count, rank)));
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Value zero = door::makeNumber(nested, loc, nested.getI64Type(), 0);
+    Value isWritten = door::compare(nested, loc, arith::CmpIPredicate::sge, x[rank + 1], zero);
+    Value first = door::maximum(nested, loc, x[rank + 1], zero);
+    SmallVector<Value> position = {door::convert(nested, loc, first, nested.getIndexType())};
+    llvm::append_range(position, x.slice(count, rank - count));
+    return door::select(nested, loc, isWritten, tensor::ExtractOp::create(nested, loc, listed, position), x[rank]);
+  };
+  results.push_back(door::generate(b, extents, {tensor, writers}, elementOf(tensor), body));
+  return success();
+}
+
+/// Element by element: each update goes to its own position, but for `axis`, which the indices say.
+static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
+  if (failed(verifyScatter(op)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  Value tensor = op.operand(0), indices = op.operand(1), updates = op.operand(2);
+  int64_t rank = rankOf(tensor);
+  FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rank);
+  if (failed(axis))
+    return failure();
+  auto type = cast<RankedTensorType>(tensor.getType()), found = cast<RankedTensorType>(indices.getType()),
+       given = cast<RankedTensorType>(updates.getType());
+  bool fits = found.getRank() == rank && given.getRank() == rank;
+  for (int64_t i = 0; fits && i < rank; ++i) {
+    int64_t own = found.getDimSize(i), other = given.getDimSize(i);
+    fits = (i == *axis || type.isDynamicDim(i) || found.isDynamicDim(i) || own <= type.getDimSize(i)) &&
+           (own == other || found.isDynamicDim(i) || given.isDynamicDim(i));
+  }
+  if (!fits)
+    return op.error() << "indices are " << found << " and updates " << given << ", wanted one shape, no larger than "
+                      << type << " beside axis " << *axis;
+  if (llvm::is_contained(found.getShape(), 0) || llvm::is_contained(given.getShape(), 0)) {
+    results.push_back(tensor);
+    return success();
+  }
+  Extents extents = door::extentsOf(b, tensor), from = door::extentsOf(b, indices);
+  // Of each position that has indices beside the axis, the place along it of the last update that goes there, or −1.
+  Extents places = from;
+  places[*axis] = extents[*axis];
+  Value size = sizeOf(b, extents[*axis]), init = door::splat(b, places, b.getI64Type(), -1);
+  SmallVector<AffineExpr> along;
+  for (int64_t i = 0; i < rank; ++i)
+    along.push_back(b.getAffineDimExpr(i == *axis ? rank : i));
+  AffineMap maps[] = {AffineMap::get(rank + 1, 0, along, b.getContext()),
+                      b.getMultiDimIdentityMap(rank + 1).getMajorSubMap(rank)};
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  iterators.push_back(utils::IteratorType::reduction);
+  auto find = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    Type wide = nested.getI64Type();
+    Value at = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, *axis), wide);
+    Value place = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), wide);
+    Value isHere = door::compare(nested, loc, arith::CmpIPredicate::eq, fromFront(nested, loc, x[0], size), at);
+    Value own = door::select(nested, loc, isHere, place, door::makeNumber(nested, loc, wide, -1));
+    linalg::YieldOp::create(nested, loc, door::maximum(nested, loc, x[1], own));
+  };
+  Value writers = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{indices}, ValueRange{init}, maps,
+                                            iterators, find)
+                      .getResult(0);
+  SmallVector<Value> limits = llvm::map_to_vector(places, [&](OpFoldResult each) { return sizeOf(b, each); });
+  auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
+    // Positions that have no indices read the nearest that has, and do not take it.
+    Value isThere = arith::ConstantIntOp::create(nested, loc, 1, 1),
+          one = arith::ConstantIndexOp::create(nested, loc, 1);
+    SmallVector<Value> position;
+    for (auto [i, limit] : llvm::enumerate(limits)) {
+      Value isIn = door::compare(nested, loc, arith::CmpIPredicate::slt, x[i], limit);
+      isThere = nested.createOrFold<arith::AndIOp>(loc, isThere, isIn);
+      position.push_back(door::minimum(nested, loc, x[i], door::sub(nested, loc, limit, one)));
+    }
+    Value writer = tensor::ExtractOp::create(nested, loc, writers, position);
+    Value zero = door::makeNumber(nested, loc, writer.getType(), 0);
+    Value isWritten = door::compare(nested, loc, arith::CmpIPredicate::sge, writer, zero);
+    isThere = nested.createOrFold<arith::AndIOp>(loc, isThere, isWritten);
+    position[*axis] = door::convert(nested, loc, door::maximum(nested, loc, writer, zero), nested.getIndexType());
+    return door::select(nested, loc, isThere, tensor::ExtractOp::create(nested, loc, updates, position), x[rank]);
+  };
+  results.push_back(door::generate(b, extents, tensor, elementOf(tensor), body));
+  return success();
+}
+
+void onnx::addScatters(door::Door &door) {
+  door.translators["ScatterND"] = translateScatterND;
+  door.translators["ScatterElements"] = door.translators["Scatter"] = translateScatterElements;
+}
