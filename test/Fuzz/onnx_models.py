@@ -2,17 +2,19 @@
 # REQUIRES: onnx
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --first-seed 0 --count 300
-"""Mutated model files: each is read and imported, or refused with a diagnostic; never a crash or another exception.
+"""Mutated model files: each is read and imported, or refused with a diagnostic that names it; never a crash or another
+exception, nothing that takes longer than a minute or more than a GiB of memory, no files where a model is refused.
 
 Usage: onnx_models.py [--first-seed N] [--count N] [--seed N]
-Bytes of a file are changed, or fields of the model that is in it, which leads deeper. A model that is imported is
-compiled
-too, one in eight of them. Prints the line that repeats what went wrong, also where the process has ended.
+How files are spoiled says Inputs/onnx_mutations.py. One in eight of the models that are imported is compiled too. Prints
+the line that repeats what went wrong, also where the process has ended. Ten thousand files: --count 10000.
 """
 
 import argparse
+import faulthandler
 import pathlib
 import random
+import resource
 import sys
 import tempfile
 import warnings
@@ -24,6 +26,11 @@ from onnx import TensorProto, helper, numpy_helper
 import saccade
 from saccade.module import Module, _encode
 from saccade.onnx import ModelError, read
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+from onnx_mutations import MUTATIONS
+
+SECONDS, MEMORY = 60, 1 << 20  # of one file, and of all of them beyond what the compiler itself takes, in KiB
 
 
 def models():
@@ -70,72 +77,6 @@ def models():
                 ("pads", np.array([0, 0, 1, 0, 0, 0, 0, 2], np.int64))], p=TensorProto.INT64)
 
 
-def mutate_bytes(rng, data):
-    data = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 8])):
-        at = rng.randrange(len(data) or 1)
-        kind = rng.randrange(4)
-        if kind == 0 and data:
-            data[at] = rng.randrange(256)
-        elif kind == 1:
-            del data[at:at + rng.randrange(1, 20)]
-        elif kind == 2:
-            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randrange(1, 8)))
-        else:
-            data = data[:at] if rng.random() < 0.3 else data[:at] + data[at:at + 30] + data[at:]
-    return bytes(data)
-
-
-def fields(message, found):
-    """All fields with something in them, down to the leaves: (message, field)."""
-    for field, value in message.ListFields():
-        found.append((message, field))
-        if field.cpp_type == field.CPPTYPE_MESSAGE:
-            for each in value if hasattr(value, "__len__") else [value]:
-                fields(each, found)
-    return found
-
-
-NUMBERS = [0, 1, -1, 2, 3, 4, 5, 7, 8, 23, 64, 100, -2, -5, 1 << 20, 1 << 31, 1 << 40, (1 << 63) - 1, -(1 << 63)]
-
-
-def mutate_fields(rng, model):
-    found = fields(model, [])
-    names = [name for node in model.graph.node for name in [*node.input, *node.output]]
-    for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        message, field = rng.choice(found)
-        value = getattr(message, field.name)
-        is_list = hasattr(value, "__len__") and not isinstance(value, (str, bytes))
-        try:
-            if is_list and (rng.random() < 0.3 or field.cpp_type == field.CPPTYPE_MESSAGE):
-                at = rng.randrange(len(value))
-                if rng.random() < 0.5:
-                    del value[at]
-                elif field.cpp_type == field.CPPTYPE_MESSAGE:
-                    value.add().CopyFrom(value[at])
-                else:
-                    value.append(value[at])
-                continue
-            if field.cpp_type == field.CPPTYPE_MESSAGE:
-                message.ClearField(field.name)
-                continue
-            if field.type == field.TYPE_STRING:
-                new = rng.choice([*names, "", "x y\n\"", "Add", "MatMul", "Reshape", "Attention", "Range", "Squeeze",
-                                  "ReduceMax"])
-            elif field.type == field.TYPE_BYTES:
-                new = mutate_bytes(rng, value[0] if is_list else value)
-            elif field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
-                new = rng.choice([0.0, -1.0, float("nan"), float("inf"), 1e-30])
-            else:
-                new = rng.choice(NUMBERS)
-            if is_list:
-                value[rng.randrange(len(value))] = new
-            else:
-                setattr(message, field.name, new)
-        except (ValueError, TypeError, IndexError):
-            pass  # the field does not hold that
-
-
 def imported(program):
     """What the import stage makes of a program."""
     module = object.__new__(Module)
@@ -144,29 +85,32 @@ def imported(program):
 
 
 def run(seed, folder, bases):
+    """What became of the file of a seed, and how it was spoiled."""
     rng = random.Random(seed)
     model = onnx.ModelProto()
     model.CopyFrom(rng.choice(bases))
-    path = folder / "model.onnx"
-    if rng.random() < 0.75:
-        mutate_fields(rng, model)
-        path.write_bytes(model.SerializeToString())
-    else:
-        path.write_bytes(mutate_bytes(rng, model.SerializeToString()))
+    path, mutate = folder / "model.onnx", rng.choice(MUTATIONS)
+    path.write_bytes(mutate(rng, model, folder))
     try:
         program = read(path)
     except ModelError as error:
-        assert "model.onnx" in str(error), error
-        return "refused by the reader"
+        assert "model.onnx" in str(error), f"does not name the file: {error}"
+        return "refused by the reader", mutate
     try:
         imported(program)
         if rng.random() < 0.125:
             saccade.compile(program.text, target="portable")
-            return "compiled"
+            written = [pathlib.Path(name) for name in program.write(folder / "model.mlir")]
+            assert sorted(written) == sorted(folder.glob("model*[!x]")), "files are left behind"
+            for each in written:
+                each.unlink()
+            return "compiled", mutate
     except saccade.CompileError as error:
-        assert "error:" in str(error), error
-        return "refused by the compiler"
-    return "imported"
+        assert "error:" in str(error) and "model.onnx" in str(error), f"does not name the file: {error}"
+        return "refused by the compiler", mutate
+    finally:
+        assert not list(folder.glob("*.mlir")) and not list(folder.glob("*.npy")), "files are left behind"
+    return "imported", mutate
 
 
 def main():
@@ -179,21 +123,28 @@ def main():
     if options.seed is not None:
         seeds = [options.seed]
     warnings.simplefilter("ignore")
-    bases, counts = list(models()), {}
+    bases, counts, kinds = list(models()), {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for base in bases:  # all of them are right as they are
             path = pathlib.Path(folder, "base.onnx")
             onnx.save(base, path)
             imported(read(path))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for seed in seeds:
             # The process may end here: the line says which seed it was.
             print(f"{pathlib.Path(__file__).name} --seed {seed}", end="\r", flush=True)
+            faulthandler.dump_traceback_later(SECONDS, exit=True)
             try:
-                outcome = run(seed, pathlib.Path(folder), bases)
+                outcome, mutate = run(seed, pathlib.Path(folder), bases)
+                grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
+                assert grown < MEMORY, f"took {grown / 1024:.0f} MiB more than what is right"
             except Exception as error:
                 print(f"{pathlib.Path(__file__).name} --seed {seed}: {type(error).__name__}: {error}")
                 sys.exit(1)
             counts[outcome] = counts.get(outcome, 0) + 1
+            kinds[mutate.__name__] = kinds.get(mutate.__name__, 0) + 1
+    faulthandler.cancel_dump_traceback_later()
+    print(", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items())))
     print(", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items())))
 
 

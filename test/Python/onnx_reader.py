@@ -120,7 +120,7 @@ refused(["node 'one' (Add)", "own output"], model([
     node("Add", ["x", "b"], ["y"], name="one"), node("Neg", ["y"], ["b"], name="two")]))
 refused(["is there already"], model([node("Neg", ["x"], ["y"]), node("Abs", ["x"], ["y"])]))
 refused(["output 'y'", "no node"], model([node("Neg", ["x"], ["z"])]))
-refused(["version 99", "'ai.onnx'", "7 to 27"], model([node("Neg", ["x"], ["y"])], opset=99))
+refused(["version 99", "'ai.onnx'", "7 to 28"], model([node("Neg", ["x"], ["y"])], opset=99))
 refused(["operator set 'other'"], model([node("Neg", ["x"], ["y"], domain="other")]))
 refused(["input 'x'", "string"], model([node("Neg", ["x"], ["y"])], inputs=[value("x", type=TensorProto.STRING)]))
 refused(["input 'x'", "no shape"], model([node("Neg", ["x"], ["y"])], inputs=[value("x", None)]))

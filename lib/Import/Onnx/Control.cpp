@@ -1,7 +1,7 @@
 //===- Control.cpp - ONNX's operators with subgraphs that are run -------------===//
 //
-// Programs have no loops and branches over tensors. A branch is taken here where its condition is known; a scan of a
-// known, small number of steps is written out.
+// Programs have no loops and branches over tensors. A branch is taken here where its condition is known; a scan or a
+// loop of a known, small number of steps is written out.
 //
 //===----------------------------------------------------------------------===//
 #include "Onnx.h"
@@ -91,7 +91,65 @@ static LogicalResult translateScan(DoorOp &op, Values &results) {
   return success();
 }
 
+/// The one flag that a tensor of one element is known to hold.
+static std::optional<bool> knownFlag(Value tensor) {
+  std::optional<SmallVector<int64_t>> known = door::constantIntegers(tensor);
+  if (!known || known->size() != 1)
+    return std::nullopt;
+  return known->front() != 0;
+}
+
+/// A loop whose steps are known: how many at most, and after each whether it goes on. States, then a row a step of
+/// further results.
+static LogicalResult translateLoop(DoorOp &op, Values &results) {
+  ImplicitLocOpBuilder &b = op.builder();
+  SmallVector<Value> inputs = op.operands();
+  std::optional<SmallVector<int64_t>> most = door::constantIntegers(op.operand(0));
+  std::optional<bool> goesOn = op.operand(1) ? knownFlag(op.operand(1)) : true;
+  if (op.getOperation()->getNumRegions() != 1 || !most || most->size() != 1 || most->front() < 0 ||
+      most->front() > maxSteps || !goesOn)
+    return op.error() << "the number of steps must be a constant of 0 to " << maxSteps
+                      << ", and the condition missing or constant";
+  SmallVector<Value> state;
+  for (unsigned i = 2; i < op.numOperands(); ++i)
+    state.push_back(op.operand(i));
+  if (llvm::is_contained(state, Value()))
+    return op.error() << "an input is missing";
+  size_t states = state.size();
+  SmallVector<SmallVector<Value>> made(std::max<int64_t>(0, op.getOperation()->getNumResults() - states));
+  for (int64_t step = 0; step < most->front() && *goesOn; ++step) {
+    auto scalar = [&](Type type, int64_t value) {
+      return door::fromElements(b, RankedTensorType::get({}, type), {b.getIntegerAttr(type, value)});
+    };
+    SmallVector<Value> arguments = {scalar(b.getI64Type(), step), scalar(b.getI1Type(), 1)}, given;
+    llvm::append_range(arguments, state);
+    if (failed(op.inlineRegion(op.getOperation()->getRegion(0), arguments, given)))
+      return failure();
+    if (given.size() != 1 + states + made.size() ||
+        !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
+      return op.error() << "the subgraph gives " << given.size() << " results, wanted " << 1 + states + made.size();
+    goesOn = knownFlag(given.front());
+    if (!goesOn)
+      return op.error() << "whether the loop goes on must be constant: loops over tensors are not supported";
+    state.assign(given.begin() + 1, given.begin() + 1 + states);
+    for (auto [all, each] : llvm::zip(made, ArrayRef(given).drop_front(1 + states)))
+      all.push_back(each);
+  }
+  llvm::append_range(results, state);
+  for (ArrayRef<Value> all : made) {
+    SmallVector<Value> rows;
+    for (Value each : all)
+      rows.push_back(door::unsqueeze(b, each, {0}));
+    bool isOne = llvm::all_of(rows, [&](Value row) { return row.getType() == rows.front().getType(); });
+    if (rows.empty() || !isOne)
+      return op.error() << "rows of a result must be of one type, and there must be one";
+    results.push_back(door::concat(b, rows, 0));
+  }
+  return success();
+}
+
 void onnx::addControl(door::Door &door) {
   door.translators["If"] = translateIf;
+  door.translators["Loop"] = translateLoop;
   door.translators["Scan"] = translateScan;
 }

@@ -241,6 +241,10 @@ static LogicalResult translateIdentity(DoorOp &op, Values &results) {
       return op.error() << "dropout in training is not supported";
   }
   results.push_back(op.operand(0));
+  // Dropout's second result says what was kept.
+  if (op.isUsed(1))
+    results.push_back(
+        door::splat(op.builder(), door::extentsOf(op.builder(), op.operand(0)), op.builder().getI1Type(), 1));
   return success();
 }
 

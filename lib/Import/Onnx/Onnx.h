@@ -19,8 +19,9 @@ using door::resolveAxis;
 using Values = llvm::SmallVectorImpl<mlir::Value>;
 
 /// The version of the default operator set where a module does not say.
-inline constexpr int64_t newestOpset = 27;
-/// The version of the default operator set that the program is written in.
+inline constexpr int64_t newestOpset = 28;
+/// The version of the default operator set that the program is written in, or the function of the model that the node
+/// comes from.
 int64_t opsetOf(DoorOp &op);
 
 // Each adds the operators of a family to the door.

@@ -6,6 +6,8 @@ using namespace saccade;
 using namespace saccade::onnx;
 
 int64_t onnx::opsetOf(DoorOp &op) {
+  if (auto own = op.getOperation()->getAttrOfType<IntegerAttr>("onnx.opset"))
+    return own.getInt();
   auto module = op.getOperation()->getParentOfType<ModuleOp>();
   auto version = module ? module->getAttrOfType<IntegerAttr>("onnx.opset") : nullptr;
   return version ? version.getInt() : newestOpset;

@@ -16,7 +16,7 @@ from saccade.onnx.errors import ModelError
 from saccade.onnx.order import describe, sort_nodes
 from saccade.onnx.tensors import TYPES, read_tensor, type_name
 
-OPSETS = {"": (7, 27), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
+OPSETS = {"": (7, 28), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
 """The versions of operator sets that are read, first and last."""
 
 _DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.preview": "preview.", "com.microsoft": "microsoft."}
@@ -57,7 +57,8 @@ class _Reader:
         self.out = Writer(name)
         self.depth = self.entered = 0
         self.where = ""  # the node at hand
-        self.versions: dict[str, int] = {}
+        self.versions: dict[str, int] = {}  # of the function at hand
+        self.version = OPSETS[""][1]
         # What large constants of nodes add to: weights, names of arguments, and the arguments' text.
         self._constants: list[tuple[Value, Tensor]] = []
         self._names = Names()
@@ -70,7 +71,8 @@ class _Reader:
     def program(self) -> Program:
         if not self.model.HasField("graph"):
             raise self.error("the model has no graph")
-        self.versions = self._opsets()
+        self.versions = self._opsets(self.model.opset_import)
+        self.version = self.versions.get("", OPSETS[""][1])
         graph = self.model.graph
         weights = self._initializers(graph)
         scope, arguments, names = Scope(), [], Names()
@@ -109,15 +111,14 @@ class _Reader:
         self.where = ""
         if not outputs:
             raise self.error("the graph has no output")
-        opset = self.versions.get("", OPSETS[""][1])
-        text = self.out.function(arguments, returned, f"onnx.opset = {opset} : i64")
+        text = self.out.function(arguments, returned, f"onnx.opset = {self.version} : i64")
         return Program(text, inputs, bound, outputs)
 
     # --- what stands in front of the nodes ---------------------------------------------------------------------------
 
-    def _opsets(self) -> dict[str, int]:
+    def _opsets(self, imports: Any) -> dict[str, int]:
         versions: dict[str, int] = {}
-        for entry in self.model.opset_import:
+        for entry in imports:
             domain = "" if entry.domain == "ai.onnx" else entry.domain
             first, last = OPSETS.get(domain, (entry.version, entry.version))
             if not first <= entry.version <= last:
@@ -206,6 +207,8 @@ class _Reader:
                 attributes.append(f"{quote(attribute.name)} = {self._attribute(attribute.name, actual)}")
         if names:
             attributes.append(f"regions = [{', '.join(quote(name) for name in names)}]")
+        if (version := self.versions.get("", self.version)) != self.version:
+            attributes.append(f"onnx.opset = {version} : i64")  # a function of the model may be of another one
         types = [self._type_of(name) if scope.parent is None and name else _UNKNOWN for name in node.output]
         rest = (f" ({', '.join(regions)})" if regions else "") + (f" {{{', '.join(attributes)}}}" if attributes else "")
         first = self.out.emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
@@ -265,7 +268,11 @@ class _Reader:
         inner.parent = Scope()  # types declared in the main graph do not count here
         operands = operands + [self._missing() for _ in function.input[len(operands):]]
         inner.values.update(zip(function.input, operands))
+        before = self.versions
+        if function.opset_import:
+            self.versions = self._opsets(function.opset_import)
         self._nodes(function.node, inner, function.name, attributes)
+        self.versions = before
         for outer, name in zip(node.output, function.output):
             if (found := inner.values.get(name)) is None:
                 raise self.error(f"the output '{name}' of the function is produced by no node")

@@ -259,6 +259,28 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
                       Twine(place->operand->getOperandNumber()));
     }
   }
+  addForLookUps(op);
+}
+
+/// An element that the body looks up by a computed index must be there, unless there is nothing to compute: indices are
+/// kept within their tensor, and one without elements has none. What a branch reads may never be read.
+void ShapeChecks::addForLookUps(linalg::LinalgOp op) {
+  llvm::SmallDenseSet<std::pair<Value, int64_t>> seen;
+  for (auto read : op.getBlock()->getOps<tensor::ExtractOp>())
+    for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
+      bool isOpen = cast<RankedTensorType>(read.getTensor().getType()).isDynamicDim(dim);
+      if (!isOpen || index.getDefiningOp<linalg::IndexOp>() || !seen.insert({read.getTensor(), dim}).second)
+        continue;
+      Value isEmpty = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(false));
+      for (OpFoldResult each : op.createFlatListOfOperandDims(builder, loc)) {
+        Value none = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, materialize(each), zero);
+        isEmpty = builder.createOrFold<arith::OrIOp>(loc, isEmpty, none);
+      }
+      Value there = materialize(extent(read.getTensor(), dim)), one = arith::ConstantIndexOp::create(builder, loc, 1);
+      Value isThere = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, one);
+      require(arith::OrIOp::create(builder, loc, isThere, isEmpty), there, one,
+              "reads elements of a tensor that has none in dimension " + Twine(dim), "at least ");
+    }
 }
 
 void ShapeChecks::addForCast(tensor::CastOp op) {

@@ -38,6 +38,7 @@ private:
   /// That the number of query heads is a multiple of that of key heads.
   void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
   void addForStructured(mlir::linalg::LinalgOp op);
+  void addForLookUps(mlir::linalg::LinalgOp op);
   void addForCast(mlir::tensor::CastOp op);
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
