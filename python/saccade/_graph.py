@@ -156,10 +156,12 @@ class Writer:
     def function(self, arguments: Sequence[str], returned: Sequence[tuple[str, str]], attributes: str = "") -> str:
         """The module with these lines as the function @main."""
         types = ", ".join(type for _, type in returned)
+        place = f"{quote('main')}({quote(self.file)}:0:0)"
         return "\n".join([f"module attributes {{{attributes}}} {{" if attributes else "module {",
                           f"func.func @main({', '.join(arguments)}) -> ({types}) {{",
                           *(f"  {line}" for line in self.lines),
-                          f"  return {', '.join(value for value, _ in returned)} : {types}", "}", "}", ""])
+                          f"  return {', '.join(value for value, _ in returned)} : {types} loc({place})",
+                          f"}} loc({place})", "}", ""])
 
 
 def tensor_type(element: str, shape: Sequence[int | None]) -> str:

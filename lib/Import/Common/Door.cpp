@@ -77,6 +77,16 @@ LogicalResult DoorOp::requireRankedTensors() {
   return success();
 }
 
+/// Whether a tensor with these static extents fits in an address space.
+static bool isTooLarge(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  int64_t count = 1;
+  return tensor && llvm::any_of(tensor.getShape(), [&](int64_t extent) {
+           return !ShapedType::isDynamic(extent) && extent != 0 &&
+                  (llvm::MulOverflow(count, extent, count) || count > mostElements || count < 0);
+         });
+}
+
 /// Translates one op of the door and puts the results in its place.
 static LogicalResult translateOp(Operation *op, const Door &door, SmallVectorImpl<Value> &results) {
   DoorOp view(op, door);
@@ -85,6 +95,9 @@ static LogicalResult translateOp(Operation *op, const Door &door, SmallVectorImp
     return view.error() << "this op is not supported";
   if (failed(view.requireRankedTensors()) || failed(translator->second(view, results)))
     return failure();
+  for (Value result : results)
+    if (result && isTooLarge(result.getType()))
+      return view.error() << "makes " << result.getType() << ", which no memory holds";
   if (results.size() > op->getNumResults())
     results.truncate(op->getNumResults());
   results.resize(op->getNumResults());
@@ -140,6 +153,9 @@ static void expandExtents(func::FuncOp function) {
 }
 
 LogicalResult saccade::door::translate(func::FuncOp function, const Door &door) {
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (isTooLarge(type))
+      return function.emitError() << "argument " << i << " is " << type << ", which no memory holds";
   SmallVector<Operation *> missing;
   for (Block &block : function.getBody())
     for (Operation &op : llvm::make_early_inc_range(block)) {

@@ -136,8 +136,11 @@ FailureOr<Value> door::makeRange(DoorOp &op, OpFoldResult start, OpFoldResult en
     return op.error() << "the step of a range must be constant and not 0";
   OpFoldResult count;
   if (first && limit) {
-    int64_t distance = *delta > 0 ? *limit - *first : *first - *limit;
-    count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(distance, std::abs(*delta)));
+    int64_t distance;
+    if (*delta > 0 ? llvm::SubOverflow(*limit, *first, distance) : llvm::SubOverflow(*first, *limit, distance))
+      return op.error() << "from " << *first << " to " << *limit << " are more numbers than any memory holds";
+    uint64_t width = *delta < 0 ? -uint64_t(*delta) : uint64_t(*delta);
+    count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(uint64_t(distance), width));
   } else if (*delta == 1) {
     Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), subtractExtents(b, end, start));
     count = getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));

@@ -112,7 +112,10 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term *y, cons
     }
     return AffineMap::get(loops.size(), 0, dims, b.getContext());
   };
-  AffineMap result = b.getMultiDimIdentityMap(loops.size()).getMajorSubMap(kept.size());
+  SmallVector<AffineExpr> first;
+  for (size_t i = 0; i < kept.size(); ++i)
+    first.push_back(b.getAffineDimExpr(i));
+  AffineMap result = AffineMap::get(loops.size(), 0, first, b.getContext());
   if (y)
     return {door::contract(b, x.tensor, y->tensor, map(x), map(*y), result, extents, sum), kept};
   Value one = door::splat(b, {}, elementOf(x.tensor), 1);

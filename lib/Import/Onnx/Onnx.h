@@ -46,6 +46,8 @@ mlir::LogicalResult requireOperands(DoorOp &op, unsigned least, unsigned most);
 mlir::FailureOr<door::Extents> requireExtents(DoorOp &op, unsigned i, llvm::StringRef role);
 /// The same where there must be one.
 mlir::FailureOr<mlir::OpFoldResult> requireExtent(DoorOp &op, unsigned i, llvm::StringRef role);
+/// The extents of a new tensor out of operand `i`; refuses negative ones, and more elements than any memory holds.
+mlir::FailureOr<door::Extents> requireShape(DoorOp &op, unsigned i, llvm::StringRef role);
 /// The integers of operand `i`, or of the attribute `name`, where older versions have them; nothing where both are
 /// missing.
 mlir::FailureOr<std::optional<llvm::SmallVector<int64_t>>> integersOf(DoorOp &op, unsigned i, llvm::StringRef name);

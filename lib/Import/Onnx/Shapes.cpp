@@ -128,7 +128,7 @@ static LogicalResult translateExpand(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  FailureOr<Extents> shape = requireExtents(op, 1, "the shape");
+  FailureOr<Extents> shape = requireShape(op, 1, "the shape");
   if (failed(shape))
     return failure();
   Extents shapes[] = {door::extentsOf(b, op.operand(0)), *shape};
@@ -143,7 +143,7 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  FailureOr<Extents> extents = requireExtents(op, 0, "the shape");
+  FailureOr<Extents> extents = requireShape(op, 0, "the shape");
   if (failed(extents))
     return failure();
   TypedAttr value = b.getF32FloatAttr(0);

@@ -114,6 +114,9 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
     behind[axis] = pads[axes->size() + i];
     int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(axis);
     std::optional<int64_t> low = getConstantIntValue(pads[i]), high = getConstantIntValue(behind[axis]);
+    for (std::optional<int64_t> pad : {low, high})
+      if (pad && (*pad > door::mostElements || *pad < -door::mostElements))
+        return op.error() << "a pad is " << *pad << ", which no memory holds";
     if (low && high && !ShapedType::isDynamic(extent) && *low + *high + extent < 0)
       return op.error() << "the pads take more than all of dimension " << axis << " of " << tensor.getType();
   }

@@ -55,6 +55,21 @@ FailureOr<OpFoldResult> onnx::requireExtent(DoorOp &op, unsigned i, StringRef ro
   return extents->front();
 }
 
+FailureOr<door::Extents> onnx::requireShape(DoorOp &op, unsigned i, StringRef role) {
+  FailureOr<door::Extents> extents = requireExtents(op, i, role);
+  if (failed(extents))
+    return failure();
+  int64_t count = 1;
+  for (auto [dim, extent] : llvm::enumerate(*extents)) {
+    int64_t size = getConstantIntValue(extent).value_or(1);
+    if (size < 0)
+      return op.error() << "extent " << dim << " of " << role << " is " << size;
+    if (size > 0 && (llvm::MulOverflow(count, size, count) || count > door::mostElements))
+      return op.error() << role << " has more elements than any memory holds";
+  }
+  return extents;
+}
+
 FailureOr<std::optional<SmallVector<int64_t>>> onnx::integersOf(DoorOp &op, unsigned i, StringRef name) {
   using Found = std::optional<SmallVector<int64_t>>;
   if (!op.operand(i))

@@ -125,10 +125,16 @@ def _run(case: Any) -> str:
 
     from saccade.onnx import backend
 
+    from onnx import TensorProto, numpy_helper
+
+    def to_array(data: Any) -> Any:
+        return numpy_helper.to_array(data) if isinstance(data, TensorProto) else data
+
     try:
         case = _with_constants(case)
         model = backend.prepare(case.model)
         for inputs, wanted in case.data_sets:
+            inputs, wanted = [to_array(each) for each in inputs], [to_array(each) for each in wanted]
             for i, (found, expected) in enumerate(zip(model.run(inputs), wanted, strict=True)):
                 found, expected = np.asarray(found), np.asarray(expected)
                 if found.dtype != expected.dtype or found.shape != expected.shape:

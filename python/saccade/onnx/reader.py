@@ -193,7 +193,7 @@ class _Reader:
         domain = _DOMAINS.get(node.domain)
         if domain is None:
             raise self.error(f"the operator set '{node.domain}' is not known")
-        if not re.fullmatch(r"[A-Za-z]\w*", node.op_type):
+        if not re.fullmatch(r"[A-Za-z]\w*", node.op_type) or node.op_type in ("NoValue", "Return"):
             raise self.error("this is no operator")
         attributes, regions, names = [], [], []
         for attribute in node.attribute:

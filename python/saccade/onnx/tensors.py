@@ -82,7 +82,7 @@ def _external(proto: Any, folder: str | None, size: int, where: str) -> bytes:
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root:
         raise ModelError(f"{where}: the file '{location}' is not beside the model")
-    if length != size or offset < 0:
+    if length != size or not 0 <= offset < 1 << 62:
         raise ModelError(f"{where}: found {length} bytes at {offset} in '{location}', wanted {size}")
     try:
         with open(path, "rb") as file:

@@ -18,6 +18,9 @@ namespace saccade::door {
 
 class DoorOp;
 
+/// Tensors with more elements are refused: no address space holds them, and products of their extents may overflow.
+inline constexpr int64_t mostElements = int64_t(1) << 46;
+
 /// Makes what computes the results of an op in front of it, or says why it cannot.
 using Translator = std::function<mlir::LogicalResult(DoorOp &op, llvm::SmallVectorImpl<mlir::Value> &results)>;
 

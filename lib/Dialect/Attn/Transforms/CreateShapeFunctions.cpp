@@ -16,6 +16,7 @@
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "llvm/ADT/BitVector.h"
 
 namespace saccade::attn {
 #define GEN_PASS_DEF_CREATESHAPEFUNCTIONS
@@ -35,11 +36,14 @@ static LogicalResult verifyCheap(func::FuncOp function) {
 
 /// The texts, empty where the check folded away: then the function does not hold their number any more.
 static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> messages) {
-  llvm::SmallDenseSet<int64_t> numbers;
-  function.walk([&](arith::ConstantIndexOp constant) { numbers.insert(constant.value()); });
+  llvm::BitVector numbers(messages.size() + 1);
+  function.walk([&](arith::ConstantIndexOp constant) {
+    if (constant.value() > 0 && constant.value() <= static_cast<int64_t>(messages.size()))
+      numbers.set(constant.value());
+  });
   SmallVector<StringRef> live(messages);
   for (auto [i, text] : llvm::enumerate(live))
-    if (!numbers.contains(i + 1))
+    if (!numbers.test(i + 1))
       text = "";
   return Builder(function.getContext()).getStrArrayAttr(live);
 }

@@ -26,8 +26,11 @@ OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::get
 void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message, StringRef relation) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  if (auto place = dyn_cast<FileLineColLoc>(current->getLoc()))
+  if (auto place = current->getLoc()->findInstanceOf<FileLineColLoc>())
     os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
+  // Graphs of other projects have names for their nodes.
+  if (auto node = current->getLoc()->findInstanceOf<NameLoc>())
+    os << "node '" << node.getName().getValue() << "': ";
   os << '\'' << current->getName() << "' op " << message << '\0' << relation;
   messages.push_back(text);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);

@@ -1,0 +1,131 @@
+"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, scatters, loops of known steps, functions
+with operator sets of their own, look-ups in tables that are empty only when they are called. ONNX's reference evaluator is
+the oracle.
+
+REQUIRES: onnx
+UNSUPPORTED: asan, tsan
+RUN: %python %s
+"""
+
+import warnings
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import saccade
+from saccade.onnx import backend
+
+RAND = np.random.default_rng(0)
+node = helper.make_node
+warnings.simplefilter("ignore")
+
+
+def random(*shape):
+    return RAND.standard_normal(shape).astype(np.float32)
+
+
+def model(nodes, inputs, outputs=("y",), weights=(), opset=21, **settings):
+    """`inputs`: shapes by name, with names for extents that are open; of integers where the name begins with i."""
+    values = [helper.make_tensor_value_info(name, TensorProto.INT64 if name[0] == "i" else TensorProto.FLOAT, shape)
+              for name, shape in inputs.items()]
+    graph = helper.make_graph(nodes, "graph", values, [onnx.ValueInfoProto(name=name) for name in outputs],
+                              [numpy_helper.from_array(array, name) for name, array in weights])
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, **settings)
+
+
+def check(made, *inputs):
+    names = [value.name for value in made.graph.input]
+    found = backend.run_model(made, list(inputs))
+    wanted = ReferenceEvaluator(made).run(None, dict(zip(names, inputs)))
+    for x, y in zip(found, wanted, strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape, (x.dtype, x.shape, y.dtype, y.shape)
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+
+
+def refused(words, call):
+    try:
+        call()
+    except (ValueError, saccade.CompileError) as error:
+        assert all(word in str(error) for word in words), error
+    else:
+        raise AssertionError(f"was not refused, wanted: {words}")
+
+
+# Patches of images, for any number of images.
+image, filters, bias = random(2, 3, 8, 12), random(5, 3, 2, 4), random(5)
+for inputs in (["x", "w", "b"], ["x", "w"]):
+    conv = model([node("Conv", inputs, ["y"], strides=[2, 4], kernel_shape=[2, 4])], {"x": ["n", 3, 8, 12]},
+                 weights=[("w", filters), ("b", bias)])
+    check(conv, image)
+    check(conv, image[:1])
+refused(["Conv", "windows beside each other"], lambda: backend.prepare(
+    model([node("Conv", ["x", "w"], ["y"])], {"x": [2, 3, 8, 12]}, weights=[("w", filters)])))
+
+# Einsum: products of three, batches of the ellipsis, diagonals, sums of one operand, a result that is not written.
+a, b, c = random(2, 3, 4), random(2, 4, 5), random(5)
+check(model([node("Einsum", ["a", "b", "c"], ["y"], equation="bij, bjk, k -> ib")],
+            {"a": ["n", "m", 4], "b": ["n", 4, 5], "c": [5]}), a, b, c)
+check(model([node("Einsum", ["a", "b"], ["y"], equation="...ij,...jk")], {"a": [2, 3, 4], "b": [2, 4, 5]}), a, b)
+check(model([node("Einsum", ["a"], ["y"], equation="bij->jb")], {"a": ["n", 3, "m"]}), a)
+check(model([node("Einsum", ["a"], ["y"], equation="...ii->...i")], {"a": [2, 4, 4]}), random(2, 4, 4))
+check(model([node("Einsum", ["a", "b"], ["y"], equation="i,i")], {"a": [5], "b": [5]}), random(5), random(5))
+refused(["Einsum", "extents 4 and 5"], lambda: backend.prepare(
+    model([node("Einsum", ["a", "b"], ["y"], equation="ij,jk")], {"a": [3, 4], "b": [5, 6]})))
+
+# Scatters at positions that only the run time knows, negative ones too.
+data, updates = random(6, 4), random(2, 4)
+check(model([node("ScatterND", ["x", "i", "u"], ["y"])], {"x": ["n", 4], "i": [2, 1], "u": [2, 4]}), data,
+      np.array([[3], [0]]), updates)
+check(model([node("ScatterND", ["x", "i", "u"], ["y"])], {"x": [6, 4], "i": ["k", 2], "u": ["k"]}), data,
+      np.array([[3, 1], [0, 0], [5, 3]]), random(3))
+check(model([node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)], {"x": [6, 4], "i": [2, 3], "u": [2, 3]}), data,
+      np.array([[0, 3, 1], [2, -3, 0]]), random(2, 3))
+
+# A loop of three steps gives its state and a row a step.
+loop = helper.make_graph([node("Add", ["s", "s"], ["t"]), node("Identity", ["t"], ["row"]), node("Identity", ["go"], ["on"])],
+                         "body", [helper.make_tensor_value_info("step", TensorProto.INT64, []),
+                                  helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+                                  helper.make_tensor_value_info("s", TensorProto.FLOAT, [4])],
+                         [onnx.ValueInfoProto(name=name) for name in ("on", "t", "row")])
+yes, three = np.array(True), np.array(3, np.int64)
+check(model([node("Loop", ["n", "go0", "x"], ["y", "rows"], body=loop)], {"x": [4]}, ("y", "rows"),
+            [("n", three), ("go0", yes)]), random(4))
+refused(["Loop", "number of steps"], lambda: backend.prepare(
+    model([node("Loop", ["i", "", "x"], ["y"], body=loop)], {"i": [], "x": [4]})))
+
+# A function is of its own operator set: before version 13 Softmax took all dimensions from its axis on as one.
+old = helper.make_function("own", "Old", ["a"], ["b"], [node("Softmax", ["a"], ["b"], axis=1)],
+                           [helper.make_opsetid("", 11)])
+x = random(2, 3, 4)
+(found,) = backend.run_model(model([node("Old", ["x"], ["y"], domain="own")], {"x": [2, 3, 4]}, functions=[old]), [x])
+flat = np.exp(x.reshape(2, 12))
+np.testing.assert_allclose(found, (flat / flat.sum(1, keepdims=True)).reshape(2, 3, 4), rtol=1e-5)
+new = helper.make_function("own", "New", ["a"], ["b"], [node("Neg", ["a"], ["b"])], [helper.make_opsetid("", 99)])
+refused(["version 99", "'New'"], lambda: backend.prepare(
+    model([node("New", ["x"], ["y"], domain="own", name="New")], {"x": [2]}, functions=[new])))
+
+# A table without rows is refused when there is something to read, and not else.
+table = backend.prepare(model([node("Gather", ["x", "i"], ["y"])], {"x": ["n", 4], "i": ["k"]}))
+np.testing.assert_array_equal(table.run([data, np.array([5, -1])])[0], data[[5, -1]])
+refused(["Gather", "has none in dimension 0"], lambda: table.run([data[:0], np.array([0])]))
+assert table.run([data[:0], np.zeros(0, np.int64)])[0].shape == (0, 4)
+padded = backend.prepare(model([node("Pad", ["x", "p"], ["y"])], {"x": ["n", 4]},
+                               weights=[("p", np.array([1, 0, 0, 0], np.int64))]))
+assert padded.run([data])[0].shape == (7, 4)
+refused(["has none in dimension 0"], lambda: padded.run([data[:0]]))
+
+# What no memory holds, and negative extents, are refused by name.
+for extents, word in (([1 << 40, 1 << 40], "memory"), ([-2], "is -2"), ([1 << 62], "memory")):
+    refused(["ConstantOfShape", word], lambda: backend.prepare(
+        model([node("ConstantOfShape", ["s"], ["y"])], {}, weights=[("s", np.array(extents, np.int64))])))
+
+# A sum of no terms, known as such, and a step that gives a scalar for a row.
+check(model([node("ReduceSum", ["x", "a"], ["y"])], {"x": [2, 0, 4]}, weights=[("a", np.array([1], np.int64))]),
+      np.zeros((2, 0, 4), np.float32))
+refused(["head size of value is 1048576, expected at most"], lambda: backend.prepare(
+    model([node("Attention", ["q", "k", "v"], ["y"])], {"q": [1, 1, 2, 8], "k": [1, 1, 2, 8], "v": [1, 1, 2, 1 << 20]},
+          opset=23)))
+print("all right")
