@@ -27,7 +27,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", action="append", choices=NAMES, help="only this one; repeatable")
     parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; repeatable")
-    parser.add_argument("--door", choices=["onnx"], default="onnx", help="how models come in")
+    parser.add_argument("--door", choices=["onnx", "torch"], default="onnx", help="how models come in")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
@@ -188,7 +188,8 @@ def main():
     about = "\n".join(f"- {name}: {MODELS[name].text}." for name in names)
     title = (f"{processor()}; {options.threads} threads; PyTorch {torch.__version__}, transformers "
              f"{transformers.__version__}, through {options.door}. Errors relative to the norm of PyTorch's f32.")
-    publish("\n".join([title, "", table(HEADER, rows), about, "", *notes, ""]), "models-agree", options)
+    publish("\n".join([title, "", table(HEADER, rows), about, "", *notes, ""]),
+            "models-agree" + ("-torch" if options.door == "torch" else ""), options)
     return 1 if failed else 0
 
 

@@ -43,4 +43,26 @@ class Onnx:
         return lambda inputs: np.asarray(compiled.run([to_numpy(each) for each in inputs])[0])
 
 
-DOORS = {"onnx": Onnx}
+class Torch:
+    """`torch.export.export`, read by `saccade.torch`."""
+
+    def __init__(self, model, inputs, folder):
+        """Exports a model for these inputs."""
+        from saccade.torch import read
+
+        start = time.perf_counter()
+        with torch.no_grad():
+            exported = torch.export.export(model, inputs, strict=False)
+        self.seconds = time.perf_counter() - start
+        self._program = read(exported, "model")
+        self.text = self._program.text
+
+    def compile(self):
+        """A function from the inputs to the first output, an array."""
+        from saccade.torch import Compiled
+
+        compiled = Compiled(self._program)
+        return lambda inputs: compiled(*inputs).float().numpy()
+
+
+DOORS = {"onnx": Onnx, "torch": Torch}
