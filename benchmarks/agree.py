@@ -1,9 +1,9 @@
 """Whole models of `transformers`, compiled and run beside PyTorch: how far results differ, and which softmaxes became
 attention.
 
-Each model is exported, read by a door, compiled and run, in f32 and in bf16. Errors are relative to the norm of what PyTorch
-gives in f32; in bf16 PyTorch's own error stands beside ours. Needs the group `models` of pyproject.toml, and the network
-for MiniLM's weights. A line of a table for each, and what the compiler remarks of softmaxes that it left.
+Each model is exported, read by a door, compiled and run, in f32 and in bf16. Errors are relative to the norm of what
+PyTorch gives in f32; in bf16 PyTorch's own error stands beside ours. Needs the group `models` of pyproject.toml,
+and the network for MiniLM's weights. A line of a table for each, and what the compiler remarks of softmaxes that it left.
 """
 
 import argparse
@@ -20,7 +20,8 @@ NAMES = ["minilm", "bert", "vit", "gpt2", "llama", "t5", "swin", "bigbird", "lon
 BAR = 1e-4  # of the output's norm, in f32
 BAR_COSINE = 0.9999  # of MiniLM's embeddings of sentences
 BAR_BF16 = 1.2  # times PyTorch's own error
-HEADER = ["model", "type", "layers", "attentions", "left", "export s", "compile s", "error", "PyTorch's own error", "verdict"]
+HEADER = ["model", "type", "layers", "attentions", "left", "export s", "compile s", "error", "PyTorch's own error",
+          "verdict"]
 
 
 def parse_arguments():

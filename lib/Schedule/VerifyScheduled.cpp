@@ -1,6 +1,7 @@
 //===- VerifyScheduled.cpp - What holds after the schedule stage --------------===//
 //
-// Checks that tile sizes are known for all that will be tiled. Stands last in its stage.
+// Checks that tile sizes are known for all that will be tiled, and that heads fit in a kernel. Stands last in its
+// stage.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Schedule/Passes.h"
@@ -14,11 +15,33 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
+/// A kernel holds rows of a head, and its code grows with them.
+static constexpr int64_t largestHeadSize = 8192;
+
+static LogicalResult verifyHeadSizes(Operation *op) {
+  auto verify = [&](StringRef role, Value operand, attn::DimsAttr dims) -> LogicalResult {
+    int64_t size = attn::getStaticDimSize(operand, dims, attn::Dim::Depth);
+    if (ShapedType::isDynamic(size) || size <= largestHeadSize)
+      return success();
+    return op->emitOpError() << "head size of " << role << " is " << size << ", expected at most " << largestHeadSize;
+  };
+  auto verifyBoth = [&](auto each) {
+    return failure(failed(verify("key", each.getKey(), each.getKeyDims())) ||
+                   failed(verify("value", each.getValue(), each.getValueDims())));
+  };
+  if (auto attention = dyn_cast<attn::AttentionOp>(op))
+    return verifyBoth(attention);
+  auto linear = dyn_cast<attn::LinearOp>(op);
+  return linear ? verifyBoth(linear) : success();
+}
+
 namespace {
 
 struct VerifyScheduled : saccade::impl::VerifyScheduledBase<VerifyScheduled> {
   void runOnOperation() override {
     WalkResult result = getOperation().walk([](Operation *op) {
+      if (failed(verifyHeadSizes(op)))
+        return WalkResult::interrupt();
       auto structured = dyn_cast<linalg::LinalgOp>(op);
       bool isTiled = isa<attn::AttentionOp>(op) || (structured && isMatrixProduct(structured));
       if (!isTiled || op->getAttrOfType<attn::ScheduleAttr>("schedule"))

@@ -110,12 +110,9 @@ struct KeyLoop : IndexEmitter {
 LogicalResult KeyLoop::rewrite() {
   int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-  for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)}) {
+  for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)})
     if (ShapedType::isDynamic(size))
       return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one (a head size makes a kernel)";
-    if (size > largestHeadSize)
-      return op.emitOpError() << "head size of " << role << " is " << size << ", expected at most " << largestHeadSize;
-  }
   for (Dim dim : {Dim::Batch, Dim::Head})
     if (getStaticDimSize(op.getQuery(), op.getQueryDims(), dim) != 1)
       return op.emitOpError() << "has more than one " << (dim == Dim::Batch ? "batch" : "head")

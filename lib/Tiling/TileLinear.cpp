@@ -402,8 +402,6 @@ LogicalResult LinearTasks::rewrite() {
                               << " is dynamic, expected a static one (a head size makes a kernel)";
     if (size == 0)
       return op.emitOpError() << "head size of " << role << " is 0, expected at least 1";
-    if (size > largestHeadSize)
-      return op.emitOpError() << "head size of " << role << " is " << size << ", expected at most " << largestHeadSize;
   }
   SmallVector<Value> inits;
   b.setInsertionPoint(op);

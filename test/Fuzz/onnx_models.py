@@ -6,8 +6,8 @@
 exception, nothing that takes longer than a minute or more than a GiB of memory, no files where a model is refused.
 
 Usage: onnx_models.py [--first-seed N] [--count N] [--seed N]
-How files are spoiled says Inputs/onnx_mutations.py. One in eight of the models that are imported is compiled too. Prints
-the line that repeats what went wrong, also where the process has ended. Ten thousand files: --count 10000.
+How files are spoiled says Inputs/onnx_mutations.py. One in eight of the models that are imported is compiled too.
+Prints the line that repeats what went wrong, also where the process has ended. Ten thousand files: --count 10000.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, scatters, loops of known steps, functions
-with operator sets of their own, look-ups in tables that are empty only when they are called. ONNX's reference evaluator is
-the oracle.
+"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, scatters, loops of known steps,
+functions with operator sets of their own, look-ups in tables that are empty only when they are called. ONNX's reference
+evaluator is the oracle.
 
 REQUIRES: onnx
 UNSUPPORTED: asan, tsan
@@ -85,7 +85,8 @@ check(model([node("ScatterElements", ["x", "i", "u"], ["y"], axis=1)], {"x": [6,
       np.array([[0, 3, 1], [2, -3, 0]]), random(2, 3))
 
 # A loop of three steps gives its state and a row a step.
-loop = helper.make_graph([node("Add", ["s", "s"], ["t"]), node("Identity", ["t"], ["row"]), node("Identity", ["go"], ["on"])],
+steps = [node("Add", ["s", "s"], ["t"]), node("Identity", ["t"], ["row"]), node("Identity", ["go"], ["on"])]
+loop = helper.make_graph(steps,
                          "body", [helper.make_tensor_value_info("step", TensorProto.INT64, []),
                                   helper.make_tensor_value_info("go", TensorProto.BOOL, []),
                                   helper.make_tensor_value_info("s", TensorProto.FLOAT, [4])],
@@ -110,7 +111,7 @@ refused(["version 99", "'New'"], lambda: backend.prepare(
 # A table without rows is refused when there is something to read, and not else.
 table = backend.prepare(model([node("Gather", ["x", "i"], ["y"])], {"x": ["n", 4], "i": ["k"]}))
 np.testing.assert_array_equal(table.run([data, np.array([5, -1])])[0], data[[5, -1]])
-refused(["Gather", "has none in dimension 0"], lambda: table.run([data[:0], np.array([0])]))
+refused(["model.onnx", "Gather", "has none in dimension 0"], lambda: table.run([data[:0], np.array([0])]))
 assert table.run([data[:0], np.zeros(0, np.int64)])[0].shape == (0, 4)
 padded = backend.prepare(model([node("Pad", ["x", "p"], ["y"])], {"x": ["n", 4]},
                                weights=[("p", np.array([1, 0, 0, 0], np.int64))]))

@@ -20,3 +20,11 @@ func.func @elementwise_ops_need_none(%x: tensor<?xf32>) -> tensor<?xf32> {
   %a = linalg.exp ins(%x : tensor<?xf32>) outs(%x : tensor<?xf32>) -> tensor<?xf32>
   return %a : tensor<?xf32>
 }
+
+// -----
+
+func.func @large_heads_fit_in_no_kernel(%q: tensor<?x8xf32>, %v: tensor<?x9000xf32>) -> tensor<?x9000xf32> {
+  // expected-error @+1 {{head size of value is 9000, expected at most 8192}}
+  %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x9000xf32>) -> tensor<?x9000xf32>
+  return %a : tensor<?x9000xf32>
+}

@@ -19,9 +19,6 @@ std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 /// How many of `queries` queries a task has, all but the last one, where they are cut by `schedule`. For reports.
 int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
-/// Larger heads are refused: a kernel holds rows of a head, and its code grows with them.
-inline constexpr int64_t largestHeadSize = 8192;
-
 /// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no weight region, tally or
 /// largest score.
 bool canBeCutAlongKeys(attn::AttentionOp op);

@@ -1,9 +1,9 @@
 """ONNX's own node tests, run through `saccade.onnx.backend`: python -m saccade.onnx.conformance [--op OP ...]
 
 With --all it takes every operator that is supported. Shapes, axes and the like must be known when a model is compiled:
-where a case has them as inputs, they are given as constants. A case may then be refused in words, which is counted; --op
-with --may-refuse takes that too. With --raised it runs nothing: it counts which of the cases that are written out in plain ops become one attn.attention,
-and says what the compiler remarks where one does not.
+where a case has them as inputs, they are given as constants. A case may then be refused in words, which is counted;
+--op with --may-refuse takes that too. With --raised it runs nothing: it counts which of the cases that are written out
+in plain ops become one attn.attention, and says what the compiler remarks where one does not.
 
 The cases come with the package onnx, inputs and outputs. Each operator has a process, for the package gathers cases
 in one
@@ -28,10 +28,10 @@ OPERATORS = {"Attention": 186, "FlexAttention": 22, "LinearAttention": 28, "Rota
 SUPPORTED = """
     Abs Add And Attention BitwiseAnd BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat ConstantOfShape Conv Cos CumSum
     Div Dropout Einsum Elu Equal Erf Exp Expand Flatten FlexAttention Floor Gather GatherElements GatherND Gelu Gemm
-    Greater GreaterOrEqual Identity If IsNaN LayerNormalization LeakyRelu Less LessOrEqual LinearAttention Log LogSoftmax
-    Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
-    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding Round
-    Scan ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish
+    Greater GreaterOrEqual Identity If IsNaN LayerNormalization LeakyRelu Less LessOrEqual LinearAttention Log
+    LogSoftmax Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
+    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding
+    Round Scan ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish
     Tanh Transpose Trilu Unsqueeze Where Xor""".split()
 """What --all takes."""
 
@@ -174,7 +174,8 @@ def _raise(case: Any) -> Raising:
         text, said = make_text(library().saccade_program_at, source, case.name, options, "transforms")
     except (ModelError, saccade.CompileError) as error:
         return Raising(case.name, 0, [str(error).splitlines()[0]])
-    return Raising(case.name, text.count("attn.attention "), [each.message for each in said if each.severity == "remark"])
+    return Raising(case.name, text.count("attn.attention "),
+                   [each.message for each in said if each.severity == "remark"])
 
 
 def _in_process(operator: str, pattern: str, kind: type) -> list[Any]:
@@ -204,7 +205,9 @@ def main() -> int:
         outcomes = (raise_operator if options.raised else run_operator)(options.one, options.match)
         print(json.dumps([dataclasses.asdict(each) for each in outcomes]))
         return 0
-    operators = options.op or (SUPPORTED if options.all else ["Attention", "FlexAttention"] if options.raised else list(OPERATORS))
+    operators = options.op or (SUPPORTED if options.all else list(OPERATORS))
+    if options.raised and not options.op:
+        operators = ["Attention", "FlexAttention"]
     may_refuse = options.all or options.may_refuse
     kind = Raising if options.raised else Outcome
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

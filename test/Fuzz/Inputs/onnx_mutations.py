@@ -1,7 +1,7 @@
 """Ways to spoil a model file of ONNX: its bytes, its fields, or what its graph means.
 
-Each mutation takes a generator of random numbers, a ModelProto, which it changes, and the folder of the file; it gives the
-bytes of the file.
+Each mutation takes a generator of random numbers, a ModelProto, which it changes, and the folder of the file; it gives
+the bytes of the file.
 """
 
 import onnx
@@ -144,9 +144,11 @@ def unknown(rng, model, folder):
     elif kind == 1:
         rng.choice(model.graph.input).type.tensor_type.elem_type = rng.choice([0, 2, 4, 8, 12, 14, 17, 22, 99, -1])
     elif kind == 2:
-        rng.choice(model.graph.node).domain = rng.choice(["com.x", "ai.onnx.preview", "com.microsoft", "\0", "a" * 5000])
+        domains = ["com.x", "ai.onnx.preview", "com.microsoft", "\0", "a" * 5000]
+        rng.choice(model.graph.node).domain = rng.choice(domains)
     else:
-        rng.choice(model.graph.node).op_type = rng.choice(["", "Nope", "func.func", "NoValue", "Return", "a b", "é", "0"])
+        names = ["", "Nope", "func.func", "NoValue", "Return", "a b", "é", "0"]
+        rng.choice(model.graph.node).op_type = rng.choice(names)
     return model.SerializeToString()
 
 
@@ -158,8 +160,8 @@ def external_data(rng, model, folder):
     for name in ("raw_data", "float_data", "int64_data"):
         tensor.ClearField(name)
     tensor.data_location = TensorProto.EXTERNAL
-    place = rng.choice(["missing.bin", "short.bin", "../short.bin", "/dev/zero", "/etc/passwd", ".", "", "a\0b", "x" * 5000,
-                        "model.onnx", "short.bin/x", "./short.bin"])
+    place = rng.choice(["missing.bin", "short.bin", "../short.bin", "/dev/zero", "/etc/passwd", ".", "", "a\0b",
+                        "x" * 5000, "model.onnx", "short.bin/x", "./short.bin"])
     tensor.external_data.add(key="location", value=place)
     if rng.random() < 0.6:
         tensor.external_data.add(key="offset", value=rng.choice(["0", "-1", "x", str(1 << 63), "3", "1e3", ""]))
@@ -184,8 +186,10 @@ def huge(rng, model, folder):
         extents = [number] * rng.randrange(1, 4)
         nodes = {2: [helper.make_node("ConstantOfShape", ["bomb"], ["y"])],
                  3: [helper.make_node("Expand", [model.graph.input[0].name, "bomb"], ["y"])],
-                 4: [helper.make_node("Constant", [], ["b0"], value_int=0), helper.make_node("Constant", [], ["b1"], value_int=1),
-                     helper.make_node("Constant", [], ["b2"], value_int=number), helper.make_node("Range", ["b0", "b2", "b1"], ["y"])]}
+                 4: [helper.make_node("Constant", [], ["b0"], value_int=0),
+                     helper.make_node("Constant", [], ["b1"], value_int=1),
+                     helper.make_node("Constant", [], ["b2"], value_int=number),
+                     helper.make_node("Range", ["b0", "b2", "b1"], ["y"])]}
         del model.graph.node[:]
         model.graph.initializer.append(helper.make_tensor("bomb", TensorProto.INT64, [len(extents)], extents))
         model.graph.node.extend(nodes.get(kind, nodes[2]))
@@ -227,7 +231,8 @@ def deep(rng, model, folder):
     model.graph.node[-1].CopyFrom(graph.node[0])
     model.graph.node[-1].output[0] = "y"
     model.graph.initializer.append(helper.make_tensor("yes", TensorProto.BOOL, [], [True]))
-    model.graph.initializer.append(helper.make_tensor("steps", TensorProto.INT64, [], [rng.choice([0, 2, 64, 1 << 40])]))
+    steps = rng.choice([0, 2, 64, 1 << 40])
+    model.graph.initializer.append(helper.make_tensor("steps", TensorProto.INT64, [], [steps]))
     return model.SerializeToString()
 
 
