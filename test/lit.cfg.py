@@ -5,8 +5,7 @@
 #   %cxx       the C++ compiler that built us
 #   %ptxas     the assembler of PTX, of .venv or of the PATH
 #
-# Features for REQUIRES: numpy, torch, onnx (in .venv); onnxscript, transformers (with torch); ptxas, libdevice;
-# Features for REQUIRES: numpy, torch, onnx, jax (in .venv); transformers (with all that exports its models); ptxas, libdevice;
+# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch); ptxas, libdevice;
 # avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
 import glob
 import os
