@@ -76,11 +76,17 @@ struct SplatToFill : OpRewritePattern<tensor::SplatOp> {
   }
 };
 
+/// Whether `op` adds to what its output holds: in the loops of another op, of which there may be more, it would do so
+/// several times.
+bool updatesOutput(linalg::LinalgOp op) {
+  return llvm::any_of(op.getDpsInitsMutable(), [&](OpOperand &init) { return op.payloadUsesValueFromOperand(&init); });
+}
+
 /// What is computed once stays computed once, and a matrix product stays one.
 bool shouldFuse(OpOperand *operand) {
   auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
-  return producer && consumer && producer->hasOneUse() && isPointwise(producer) &&
+  return producer && consumer && producer->hasOneUse() && isPointwise(producer) && !updatesOutput(producer) &&
          !linalg::isaContractionOpInterface(consumer);
 }
 

@@ -58,6 +58,32 @@ func.func @products_and_attention_are_left_alone(%x: tensor<?x64xf32>, %w: tenso
   return %o : tensor<?x64xf32>
 }
 
+// Σ over nothing: every element of x yᵀ is added to 0 once, not once for each element of z.
+// CHECK-LABEL: func.func @what_adds_to_its_output_is_no_part_of_more_loops(
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel"]
+// CHECK:           arith.addf
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel"]
+// CHECK:         return
+func.func @what_adds_to_its_output_is_no_part_of_more_loops(%x: tensor<3xf32>, %y: tensor<4xf32>, %z: tensor<5xf32>,
+                                                           %out: tensor<3x4xf32>, %all: tensor<3x4x5xf32>) -> tensor<3x4x5xf32> {
+  %zero = arith.constant 0.0 : f32
+  %start = linalg.fill ins(%zero : f32) outs(%out : tensor<3x4xf32>) -> tensor<3x4xf32>
+  %xy = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+      iterator_types = ["parallel", "parallel"]} ins(%x, %y : tensor<3xf32>, tensor<4xf32>) outs(%start : tensor<3x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    %t = arith.addf %o, %p : f32
+    linalg.yield %t : f32
+  } -> tensor<3x4xf32>
+  %xyz = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j)>, affine_map<(i, j, k) -> (k)>, affine_map<(i, j, k) -> (i, j, k)>],
+      iterator_types = ["parallel", "parallel", "parallel"]} ins(%xy, %z : tensor<3x4xf32>, tensor<5xf32>) outs(%all : tensor<3x4x5xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %p = arith.mulf %a, %b : f32
+    linalg.yield %p : f32
+  } -> tensor<3x4x5xf32>
+  return %xyz : tensor<3x4x5xf32>
+}
+
 // CHECK-LABEL: func.func @softmax_is_four_steps(
 // CHECK:         arith.maxnumf
 // CHECK:         math.exp
