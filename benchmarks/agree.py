@@ -2,7 +2,7 @@
 attention.
 
 Each model is exported, read by a door, compiled and run, in f32 and in bf16. Errors are relative to the norm of what
-PyTorch gives in f32; in bf16 PyTorch's own error stands beside ours. Needs the group `models` of pyproject.toml,
+PyTorch gives in f32; in bf16 PyTorch's own error stands beside ours. Needs the group `test` of pyproject.toml,
 and the network for MiniLM's weights. A line of a table for each, and what the compiler remarks of softmaxes that it left.
 """
 
