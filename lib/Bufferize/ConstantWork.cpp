@@ -48,7 +48,7 @@ private:
 /// Whether `value` is the same in all calls; of a buffer, whether its elements are once the work is done.
 bool Finder::isConstant(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
-    return argument.getOwner() == &entry.front() && entry.getArgAttr(argument.getArgNumber(), "attn.constant");
+    return isConstantArgument(entry, argument);
   Operation *op = value.getDefiningOp();
   if (isa<memref::AllocOp>(op))
     return buffers.contains(op);
@@ -175,6 +175,12 @@ ConstantWork Finder::find() {
       work.results.push_back(buffer);
   }
   return work;
+}
+
+bool saccade::isConstantArgument(func::FuncOp entry, BlockArgument argument) {
+  auto type = dyn_cast<MemRefType>(argument.getType());
+  return argument.getOwner() == &entry.front() && entry.getArgAttr(argument.getArgNumber(), "attn.constant") && type &&
+         type.hasStaticShape() && type.getNumElements() != 0;
 }
 
 Value saccade::getBaseMemory(Value memory) {

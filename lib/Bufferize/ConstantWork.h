@@ -18,8 +18,12 @@ struct ConstantWork {
   llvm::SmallVector<mlir::memref::AllocOp> results;
 };
 
-/// Finds it in a function on buffers: what depends on arguments marked `attn.constant`
-/// and on numbers of the program. A pure function of the IR.
+/// Whether what depends on `argument` alone can be computed once: a tensor marked `attn.constant` whose extents are known,
+/// and not 0. Others are read only behind the checks of shapes, which belong to calls.
+bool isConstantArgument(mlir::func::FuncOp entry, mlir::BlockArgument argument);
+
+/// Finds it in a function on buffers: what depends on constant arguments and on numbers of the program. A pure function
+/// of the IR.
 ConstantWork findConstantWork(mlir::func::FuncOp entry);
 
 /// What `op` needs: its operands, and what its regions use from outside.

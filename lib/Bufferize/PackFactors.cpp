@@ -428,7 +428,7 @@ static llvm::DenseSet<Value> findConstants(ModuleOp module) {
     if (entry.isExternal())
       continue;
     for (BlockArgument argument : entry.getArguments())
-      if (entry.getArgAttr(argument.getArgNumber(), "attn.constant"))
+      if (isConstantArgument(entry, argument))
         constants.insert(argument);
     for (memref::AllocOp buffer : findConstantWork(entry).buffers)
       constants.insert(buffer);

@@ -40,7 +40,7 @@ class BoundFunction(Function):
         """There is none: TypeError."""
         raise TypeError(f"{self.name} has bound arguments, which TVM-FFI's form of a function cannot have")
 
-    def bind(self, **values: Any) -> BoundFunction:
+    def bind(self, /, **values: Any) -> BoundFunction:
         """Not twice: TypeError."""
         raise TypeError(f"{self.name} has bound arguments already; bind all of them in one call")
 
@@ -75,7 +75,8 @@ def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
         prepare._run(made_of + results)
         fixed |= zip((value.name for value in prepare.results), results)
     taken = {value.name for value in main.inputs}
-    memory += (values[name] for name in values if name in taken)  # the others are needed no longer
+    # The others are needed no longer.
+    memory += (_view(values[name]) for name in values if name in taken and wanted[name].shape is not None)
     return BoundFunction(handle, main._pointer.value, {name: each for name, each in fixed.items() if name in taken},
                          memory)  # fmt: skip
 
@@ -120,6 +121,11 @@ def _describe(value: Value, x: Any) -> Any:
         text = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
         raise ValueError(f"{value.name} has shape {shape}, wanted ({text}{',' * (len(shape) == 1)})")
     return described
+
+
+def _view(x: Any) -> Any:
+    """What keeps the memory of an array, whatever `x` itself is made to hold afterwards (`tensor.data = ...`)."""
+    return x.detach() if _arrays.is_torch(x) else x[...]
 
 
 def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:

@@ -102,7 +102,7 @@ class Function:
         return self._tvm_ffi
 
     @opaque
-    def __call__(self, *inputs: Any, out: Array | tuple[Array, ...] | None = None, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, **named: Any) -> Any:
         """Calls the function.
 
         Args:
@@ -152,7 +152,7 @@ class Function:
         self._run([_describe(name, value) for name, value in zip(names, values)])
 
     @opaque
-    def result_shapes(self, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
+    def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
         """The shapes of the results for these inputs, which it checks; nothing is computed."""
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
@@ -160,13 +160,14 @@ class Function:
             _arrays.check_tensor(name, inputs[i])
         return self._compute_shapes(self._describe_inputs(self._with_numbers(inputs)))
 
-    def bind(self, **values: Any) -> BoundFunction:
+    def bind(self, /, **values: Any) -> BoundFunction:
         """The function with some arguments fixed, such as the weights of a model. What the program computes of its
         arguments marked `attn.constant` alone (packed weights, casts, transposes of them) is computed here, once, and
         by no call any more; all of those that such work needs must be given. Results are equal to the bit.
 
         The program is compiled once more for this, unless that was done with the option prepare=True. Arrays are not
-        copied; they must not change afterwards. Those that only the work here reads are not kept.
+        copied; their memory must not change afterwards, nor be resized in place. That which only the work here reads is
+        not kept.
 
         Raises TypeError for an unknown name, a missing constant argument or another element type or number of
         dimensions, ValueError for other extents. Example:
