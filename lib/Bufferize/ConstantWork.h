@@ -18,6 +18,9 @@ struct ConstantWork {
   llvm::SmallVector<mlir::memref::AllocOp> results;
 };
 
+/// On an allocation: it is filled in every call, though that may be from constants alone. A unit.
+inline constexpr llvm::StringLiteral perCallAttr = "attn.per_call";
+
 /// Whether what depends on `argument` alone can be computed once: a tensor marked `attn.constant` whose extents are known,
 /// and not 0. Others are read only behind the checks of shapes, which belong to calls.
 bool isConstantArgument(mlir::func::FuncOp entry, mlir::BlockArgument argument);

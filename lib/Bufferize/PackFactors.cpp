@@ -70,6 +70,7 @@ private:
   bool readFactors();
   bool readRight();
   bool isWrittenInTasks();
+  bool isConstant() { return constants.contains(getBaseMemory(source)); }
   bool isPrepared();
   bool readTasks();
   bool readConditions();
@@ -212,9 +213,10 @@ bool Packing::isWrittenInTasks() {
       .wasInterrupted();
 }
 
-/// Whether the panels are made once for all calls.
+/// Whether the panels are made once for all calls: not where more than half of what is kept would be padding.
 bool Packing::isPrepared() {
-  return constants.contains(getBaseMemory(source)) && getConstantIntValue(columns) && getConstantIntValue(depth);
+  std::optional<int64_t> known = getConstantIntValue(columns);
+  return isConstant() && known && 2 * *known >= panel && getConstantIntValue(depth);
 }
 
 /// Whether anything but the columns is cut at all, or need not be.
@@ -287,7 +289,10 @@ void Packing::pack() {
   SmallVector<Value> sizes;
   dispatchIndexOpFoldResults({count, words}, sizes, shape);
   shape.push_back(panel);
-  panels = memref::AllocOp::create(b, loc, MemRefType::get(shape, type), sizes, b.getI64IntegerAttr(64));
+  auto memory = memref::AllocOp::create(b, loc, MemRefType::get(shape, type), sizes, b.getI64IntegerAttr(64));
+  if (isConstant() && !isPrepared())
+    memory->setAttr(perCallAttr, b.getUnitAttr());
+  panels = memory;
 
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1), by = b.getIndexAttr(taskPanels);
   auto packing =

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
@@ -355,6 +356,21 @@ void Preparation::dropArguments() {
   sign(entry, name, kept, b.getFunctionType(inputs, type.getResults()));
 }
 
+/// Whether `shapes` has a check that fails whatever is passed, which folding leaves without a condition of its own. Then
+/// what the work reads need not be there.
+static bool refusesAll(func::FuncOp shapes) {
+  Value number = shapes.front().getTerminator()->getOperand(0);
+  if (std::optional<int64_t> known = getConstantIntValue(number))
+    return *known != 0;
+  while (auto chosen = number.getDefiningOp<arith::SelectOp>()) {
+    auto isFirst = chosen.getCondition().getDefiningOp<arith::CmpIOp>();
+    number = chosen.getFalseValue();
+    if (isFirst && isFirst.getLhs() == number && isFirst.getPredicate() == arith::CmpIPredicate::eq)
+      return true;
+  }
+  return false;
+}
+
 namespace {
 
 struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> {
@@ -365,15 +381,16 @@ struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> 
       if (!signature || entry.isExternal())
         continue;
       ConstantWork work = findConstantWork(entry);
-      if (work.results.empty())
-        continue;
       StringRef name = signature.getAs<StringAttr>("name").getValue();
+      auto shapes = symbols.lookup<func::FuncOp>((name + ".shapes").str());
+      if (work.results.empty() || refusesAll(shapes))
+        continue;
       if (symbols.lookup((name + prepareSuffix + ".body").str())) {
         entry.emitError() << "the weights of '" << name << "' are prepared by a function '" << name << prepareSuffix
                           << "', which the program has already; give that another name";
         return signalPassFailure();
       }
-      Preparation(entry, symbols.lookup<func::FuncOp>((name + ".shapes").str()), work).run();
+      Preparation(entry, shapes, work).run();
     }
     attn::keepSignatures(getOperation());
   }

@@ -48,7 +48,7 @@ def PackFactors : Pass<"attn-pack-factors", "::mlir::ModuleOp"> {
     them, and the product `attn.multiply`, which also takes over a fill with 0 or a broadcast bias that it started from.
     Whether it pays, and whether strides let the left side be read in place, may be known at run time only; then the
     loop stays beside it as it was, and no memory is taken where it runs. With `prepare` panels of constant arguments are
-    made once for all calls, and always pay. Where the rows of the left side crowd a set of the cache the
+    made once for all calls, and always pay, but not of fewer columns than a vector has: they would be mostly padding. Where the rows of the left side crowd a set of the cache the
     product is `blocked`, which another choice at run time may have to tell. Panels live as long as the call and are as large as the
     matrix (twice that for 16-bit elements that are not multiplied in pairs).
   }];
@@ -102,14 +102,14 @@ def MergeTasks : Pass<"attn-merge-tasks", "::mlir::ModuleOp"> {
 def PrepareConstants : Pass<"attn-prepare-constants", "::mlir::ModuleOp"> {
   let summary = "compute what depends on constants alone in a function of its own";
   let description = [{
-    Of every entry `@f` the launches and structured ops whose operands come from arguments marked `attn.constant` and
+    Of every entry `@f` the launches and structured ops whose operands come from tensors marked `attn.constant`, of known extents, and
     from numbers of the program become an entry
 
         @f__prepare(weights...) -> (prepared tensors...)
 
     and `@f` takes what that returns as its last inputs. Weights that `@f` itself does not read are its inputs no longer. Only
-    buffers of static size are prepared. The prepared tensors must be passed as compact as they were returned; the shape
-    function of `@f` checks that. An entry without such work stays as it is.
+    buffers of static size are prepared, and none marked `attn.per_call`. The prepared tensors must be passed as compact as they were returned; the shape
+    function of `@f` checks that. An entry without such work stays as it is, and so does one whose checks always fail.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
