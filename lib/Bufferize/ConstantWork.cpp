@@ -141,8 +141,8 @@ bool Finder::isFilledFromConstants(memref::AllocOp buffer) {
 
 ConstantWork Finder::find() {
   entry.walk([&](memref::AllocOp alloc) {
-    if (alloc.getType().hasStaticShape() && alloc.getType().getLayout().isIdentity() &&
-        !alloc->hasAttr(perCallAttr) && !alloc->getParentOfType<LoopLikeOpInterface>())
+    if (alloc.getType().hasStaticShape() && alloc.getType().getLayout().isIdentity() && !alloc->hasAttr(perCallAttr) &&
+        !alloc->getParentOfType<LoopLikeOpInterface>())
       buffers.insert(alloc);
   });
   auto isNotFilled = [&](Operation *op) { return !isFilledFromConstants(cast<memref::AllocOp>(op)); };

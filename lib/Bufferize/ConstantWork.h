@@ -21,8 +21,8 @@ struct ConstantWork {
 /// On an allocation: it is filled in every call, though that may be from constants alone. A unit.
 inline constexpr llvm::StringLiteral perCallAttr = "attn.per_call";
 
-/// Whether what depends on `argument` alone can be computed once: a tensor marked `attn.constant` whose extents are known,
-/// and not 0. Others are read only behind the checks of shapes, which belong to calls.
+/// Whether what depends on `argument` alone can be computed once: a tensor marked `attn.constant` whose extents are
+/// known, and not 0. Others are read only behind the checks of shapes, which belong to calls.
 bool isConstantArgument(mlir::func::FuncOp entry, mlir::BlockArgument argument);
 
 /// Finds it in a function on buffers: what depends on constant arguments and on numbers of the program. A pure function

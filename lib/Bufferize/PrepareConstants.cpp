@@ -356,8 +356,8 @@ void Preparation::dropArguments() {
   sign(entry, name, kept, b.getFunctionType(inputs, type.getResults()));
 }
 
-/// Whether `shapes` has a check that fails whatever is passed, which folding leaves without a condition of its own. Then
-/// what the work reads need not be there.
+/// Whether `shapes` has a check that fails whatever is passed, which folding leaves without a condition of its own.
+/// Then what the work reads need not be there.
 static bool refusesAll(func::FuncOp shapes) {
   Value number = shapes.front().getTerminator()->getOperand(0);
   if (std::optional<int64_t> known = getConstantIntValue(number))
@@ -381,16 +381,16 @@ struct PrepareConstants : saccade::impl::PrepareConstantsBase<PrepareConstants> 
       if (!signature || entry.isExternal())
         continue;
       ConstantWork work = findConstantWork(entry);
-      StringRef name = signature.getAs<StringAttr>("name").getValue();
-      auto shapes = symbols.lookup<func::FuncOp>((name + ".shapes").str());
-      if (work.results.empty() || refusesAll(shapes))
+      if (work.results.empty())
         continue;
+      StringRef name = signature.getAs<StringAttr>("name").getValue();
       if (symbols.lookup((name + prepareSuffix + ".body").str())) {
         entry.emitError() << "the weights of '" << name << "' are prepared by a function '" << name << prepareSuffix
                           << "', which the program has already; give that another name";
         return signalPassFailure();
       }
-      Preparation(entry, shapes, work).run();
+      if (auto shapes = symbols.lookup<func::FuncOp>((name + ".shapes").str()); !refusesAll(shapes))
+        Preparation(entry, shapes, work).run();
     }
     attn::keepSignatures(getOperation());
   }

@@ -143,3 +143,26 @@ func.func @one_task_packs_constants(%x: memref<16x64xf32>, %w: memref<64x512xf32
   }
   return
 }
+
+// Fewer columns than a vector has: panels would be mostly padding, and are not kept for all calls.
+// CHECK-LABEL:   func.func @few_columns_are_packed_in_calls(
+// PREPARE-LABEL: func.func @few_columns_are_packed_in_calls(
+// PREPARE:         memref.alloc() {alignment = 64 : i64, attn.per_call} : memref<1x64x32xf32>
+// PREPARE:         memref.alloc() {alignment = 64 : i64} : memref<1x64x32xf32>
+// PREPARE:         return
+func.func @few_columns_are_packed_in_calls(%x: memref<384x64xf32>, %w: memref<64x15xf32> {attn.constant}, %v: memref<64x16xf32> {attn.constant}, %y: memref<384x15xf32>, %z: memref<384x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  scf.forall (%m) = (0) to (384) step (192) {
+    %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf32> to memref<192x64xf32, strided<[64, 1], offset: ?>>
+    %e = memref.subview %y[%m, 0] [192, 15] [1, 1] : memref<384x15xf32> to memref<192x15xf32, strided<[15, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<192x15xf32, strided<[15, 1], offset: ?>>)
+    linalg.matmul ins(%a, %w : memref<192x64xf32, strided<[64, 1], offset: ?>>, memref<64x15xf32>) outs(%e : memref<192x15xf32, strided<[15, 1], offset: ?>>)
+  }
+  scf.forall (%m) = (0) to (384) step (192) {
+    %a = memref.subview %x[%m, 0] [192, 64] [1, 1] : memref<384x64xf32> to memref<192x64xf32, strided<[64, 1], offset: ?>>
+    %e = memref.subview %z[%m, 0] [192, 16] [1, 1] : memref<384x16xf32> to memref<192x16xf32, strided<[16, 1], offset: ?>>
+    linalg.fill ins(%zero : f32) outs(%e : memref<192x16xf32, strided<[16, 1], offset: ?>>)
+    linalg.matmul ins(%a, %v : memref<192x64xf32, strided<[64, 1], offset: ?>>, memref<64x16xf32>) outs(%e : memref<192x16xf32, strided<[16, 1], offset: ?>>)
+  }
+  return
+}

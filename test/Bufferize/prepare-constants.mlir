@@ -137,3 +137,75 @@ func.func @twice.body(%v: memref<8xf32> {attn.constant}, %w: memref<8xf32> {attn
   linalg.exp ins(%both : memref<8xf32>) outs(%z : memref<8xf32>)
   return
 }
+
+// -----
+
+// What checks of calls may have to protect is left to calls: tensors with open extents or without elements. So are scalars, and
+// memory that is said to be filled in every call.
+// CHECK-NOT:   __prepare
+// CHECK-LABEL: func.func @left.body(
+// CHECK-COUNT-4: memref.alloc()
+func.func @left.body(%w: memref<?xf32> {attn.constant}, %none: memref<0xf32> {attn.constant}, %s: f32 {attn.constant},
+                     %v: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
+    attributes {attn.entry = {name = "left", names = ["w", "none", "s", "v", "y"], type = (tensor<?xf32>, tensor<0xf32>, f32, tensor<8xf32>) -> tensor<8xf32>}} {
+  %open = memref.alloc() : memref<8xf32>
+  %part = memref.subview %w[0] [8] [1] : memref<?xf32> to memref<8xf32, strided<[1]>>
+  linalg.exp ins(%part : memref<8xf32, strided<[1]>>) outs(%open : memref<8xf32>)
+  %empty = memref.alloc() : memref<1xf32>
+  %first = memref.reinterpret_cast %none to offset: [0], sizes: [1], strides: [1] : memref<0xf32> to memref<1xf32>
+  linalg.exp ins(%first : memref<1xf32>) outs(%empty : memref<1xf32>)
+  %scalar = memref.alloc() : memref<8xf32>
+  linalg.fill ins(%s : f32) outs(%scalar : memref<8xf32>)
+  %mine = memref.alloc() {attn.per_call} : memref<8xf32>
+  linalg.exp ins(%v : memref<8xf32>) outs(%mine : memref<8xf32>)
+  linalg.add ins(%open, %scalar : memref<8xf32>, memref<8xf32>) outs(%y : memref<8xf32>)
+  memref.copy %empty, %first : memref<1xf32> to memref<1xf32>
+  linalg.exp ins(%mine : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+func.func @left.shapes(%w: memref<?xf32>, %none: memref<0xf32>, %s: f32, %v: memref<8xf32>) -> (index, index, index, index)
+    attributes {attn.shapes_of = "left", attn.messages = []} {
+  %c0 = arith.constant 0 : index
+  %c8 = arith.constant 8 : index
+  return %c0, %c0, %c0, %c8 : index, index, index, index
+}
+
+// -----
+
+// A program whose checks always fail, be it the only one or behind another, is refused in calls: no weight is read before.
+// CHECK-NOT:   __prepare
+// CHECK-LABEL: func.func @never.body(
+// CHECK:         memref.alloc
+// CHECK-LABEL: func.func @neither.body(
+// CHECK:         memref.alloc
+func.func @never.body(%w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
+    attributes {attn.entry = {name = "never", names = ["w", "y"], type = (tensor<8xf32>) -> tensor<8xf32>}} {
+  %made = memref.alloc() : memref<8xf32>
+  linalg.exp ins(%w : memref<8xf32>) outs(%made : memref<8xf32>)
+  linalg.exp ins(%made : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+func.func @never.shapes(%w: memref<8xf32>) -> (index, index, index, index)
+    attributes {attn.shapes_of = "never", attn.messages = ["so"]} {
+  %c1 = arith.constant 1 : index
+  return %c1, %c1, %c1, %c1 : index, index, index, index
+}
+func.func @neither.body(%x: memref<?xf32>, %w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
+    attributes {attn.entry = {name = "neither", names = ["x", "w", "y"], type = (tensor<?xf32>, tensor<8xf32>) -> tensor<8xf32>}} {
+  %made = memref.alloc() : memref<8xf32>
+  linalg.exp ins(%w : memref<8xf32>) outs(%made : memref<8xf32>)
+  linalg.exp ins(%made : memref<8xf32>) outs(%y : memref<8xf32>)
+  return
+}
+func.func @neither.shapes(%x: memref<?xf32>, %w: memref<8xf32>) -> (index, index, index, index)
+    attributes {attn.shapes_of = "neither", attn.messages = ["mostly", "so"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %n = memref.dim %x, %c0 : memref<?xf32>
+  %isBad = arith.cmpi ne, %n, %c2 : index
+  %first = arith.select %isBad, %c1, %c0 : index
+  %isFirst = arith.cmpi eq, %first, %c0 : index
+  %second = arith.select %isFirst, %c2, %first : index
+  return %second, %c0, %c0, %c1 : index, index, index, index
+}

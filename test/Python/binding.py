@@ -103,6 +103,24 @@ refused(TypeError, ["main has no argument 'w'; it has: x"], bound, x, w=weights[
 refused(TypeError, ["main has bound arguments already"], bound.bind, x=x)
 refused(TypeError, ["TVM-FFI"], lambda: bound.tvm_ffi)
 refused(TypeError, ["do not travel"], pickle.dumps, bound)
+# Whether a weight is long enough for a slice of it is asked in calls: nothing of it is read before.
+short = saccade.compile("""
+func.func @main(%w: tensor<?x40xf32> {attn.constant}, %x: tensor<2x4000000xf32>) -> tensor<2x40xf32> {
+  %part = tensor.extract_slice %w[0, 0] [4000000, 40] [1, 1] : tensor<?x40xf32> to tensor<4000000x40xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x40xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x40xf32>) -> tensor<2x40xf32>
+  %y = linalg.matmul ins(%x, %part : tensor<2x4000000xf32>, tensor<4000000x40xf32>) outs(%f : tensor<2x40xf32>)
+      -> tensor<2x40xf32>
+  return %y : tensor<2x40xf32>
+}""", prepare=True)
+assert list(short) == ["main"]
+refused(ValueError, ["slice leaves its tensor in dimension 0: found 4000000, wanted 2"],
+        short.main.bind(w=np.ones((2, 40), np.float32)), np.zeros((2, 4000000), np.float32))
+# Names of arguments are free.
+own = saccade.compile("func.func @main(%self: tensor<4xf32>) -> tensor<4xf32> { return %self : tensor<4xf32> }").main
+assert own.bind(self=np.ones(4, np.float32))().sum() == 4 == own(self=np.ones(4, np.float32)).sum()
+assert own.result_shapes(self=np.ones(4, np.float32)) == ((4,),)
 # What is passed by hand must lie as it was prepared.
 made = dict(zip((value.name for value in prepare.results), prepare(**{name: weights[name] for name in "wthuv"})))
 direct = {**weights, **made}

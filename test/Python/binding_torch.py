@@ -37,3 +37,15 @@ refused(ValueError, ["w requires grad"], module.main.bind, **{**weights, "w": ne
 with torch.no_grad():
     assert torch.equal(module.main.bind(**{**weights, "w": needing})(x), wanted)
 refused(ValueError, ["x requires grad"], bound, x.clone().requires_grad_())
+# A parameter may hold other memory afterwards, as Module.to makes it do; the function keeps what was bound.
+add = saccade.compile("""
+func.func @main(%w: tensor<4000000xf32>, %x: tensor<4000000xf32>) -> tensor<4000000xf32> {
+  %e = tensor.empty() : tensor<4000000xf32>
+  %y = linalg.add ins(%w, %x : tensor<4000000xf32>, tensor<4000000xf32>) outs(%e : tensor<4000000xf32>)
+      -> tensor<4000000xf32>
+  return %y : tensor<4000000xf32>
+}""").main
+changed = torch.ones(4000000)
+kept = add.bind(w=changed)
+changed.data = torch.zeros(1)
+assert torch.equal(kept(torch.ones(4000000)), torch.full((4000000,), 2.0))
