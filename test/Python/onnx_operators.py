@@ -1,6 +1,6 @@
-"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, scatters, loops of known steps,
-functions with operator sets of their own, look-ups in tables that are empty only when they are called. ONNX's reference
-evaluator is the oracle.
+"""Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, powers of integers, scatters,
+loops of known steps, functions with operator sets of their own, look-ups in tables that are empty only when they are
+called. ONNX's reference evaluator is the oracle.
 
 REQUIRES: onnx
 UNSUPPORTED: asan, tsan
@@ -36,13 +36,13 @@ def model(nodes, inputs, outputs=("y",), weights=(), opset=21, **settings):
     return helper.make_model(graph, opset_imports=opsets, **settings)
 
 
-def check(made, *inputs):
+def check(made, *inputs, rtol=1e-5):
     names = [value.name for value in made.graph.input]
     found = backend.run_model(made, list(inputs))
     wanted = ReferenceEvaluator(made).run(None, dict(zip(names, inputs)))
     for x, y in zip(found, wanted, strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape, (x.dtype, x.shape, y.dtype, y.shape)
-        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol)
 
 
 def refused(words, call):
@@ -74,6 +74,19 @@ check(model([node("Einsum", ["a"], ["y"], equation="...ii->...i")], {"a": [2, 4,
 check(model([node("Einsum", ["a", "b"], ["y"], equation="i,i")], {"a": [5], "b": [5]}), random(5), random(5))
 refused(["Einsum", "extents 4 and 5"], lambda: backend.prepare(
     model([node("Einsum", ["a", "b"], ["y"], equation="ij,jk")], {"a": [3, 4], "b": [5, 6]})))
+
+check(model([node("Einsum", ["a", "b"], ["y"], equation="ij,jk->ki")], {"a": [3, 1], "b": [4, "n"]}), a[0, :, :1], b[0])
+refused(["Einsum", "dimensions 0 and 1", "the same extent"], lambda: backend.prepare(
+    model([node("Einsum", ["a"], ["y"], equation="ii->i")], {"a": [4, "n"]})))
+
+# A bias that does not count is not read: 0 times NaN is NaN.
+check(model([node("Gemm", ["a", "b", "c"], ["y"], beta=0.0)], {"a": [3, 4], "b": [4, 5], "c": [5]}), a[0], b[0],
+      np.full(5, np.nan, np.float32))
+
+# Powers of integers are exact, and modulo 2^64.
+check(model([node("Pow", ["i", "i2"], ["y"])], {"i": ["n"], "i2": ["n"]}), np.array([3, -3, 2, 7, 10]),
+      np.array([35, 39, 63, 64, 0]), rtol=0)
+check(model([node("Pow", ["i", "p"], ["y"])], {"i": ["n"]}, weights=[("p", np.array(35))]), np.array([3, -7]), rtol=0)
 
 # Scatters at positions that only the run time knows, negative ones too.
 data, updates = random(6, 4), random(2, 4)

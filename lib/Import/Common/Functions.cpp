@@ -1,6 +1,7 @@
 //===- Functions.cpp - Functions of one number that take several ops ----------===//
 #include "saccade/Import/Common/Functions.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include <cmath>
 
 using namespace mlir;
@@ -36,6 +37,10 @@ Value door::reciprocal(OpBuilder &b, Location loc, Value x) { return div(b, loc,
 
 Value door::isNaN(OpBuilder &b, Location loc, Value x) {
   return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x, x);
+}
+
+Value door::zeroForNaN(OpBuilder &b, Location loc, Value x) {
+  return select(b, loc, isNaN(b, loc, x), number(b, loc, x, 0), x);
 }
 
 Value door::logicalNot(OpBuilder &b, Location loc, Value x) {
@@ -80,8 +85,42 @@ Value door::gelu(OpBuilder &b, Location loc, Value x, bool byTanh) {
   return mul(b, loc, times(0.5, x), add(b, loc, number(b, loc, x, 1), inner));
 }
 
+/// Squares of the base are multiplied where the exponent has a bit, modulo 2^bits as all products of integers; 1 / base
+/// is cut off towards 0. Of a known exponent all but the products folds away.
+static Value integerPower(OpBuilder &b, Location loc, Value base, Value exponent) {
+  unsigned bits = exponent.getType().getIntOrFloatBitWidth();
+  Value one = number(b, loc, base, 1), none = number(b, loc, base, 0), zero = number(b, loc, exponent, 0);
+  auto hasBit = [&](unsigned bit) {
+    auto place = b.getIntegerAttr(exponent.getType(), APInt::getOneBitSet(bits, bit));
+    Value masked = b.createOrFold<arith::AndIOp>(loc, exponent, arith::ConstantOp::create(b, loc, place));
+    return door::compare(b, loc, arith::CmpIPredicate::ne, masked, zero);
+  };
+  APInt known;
+  bool isKnown = matchPattern(exponent, m_ConstantInt(&known));
+  // Without the bit of the sign.
+  unsigned last = isKnown && !known.isNegative() ? known.getActiveBits() : bits - 1;
+  Value result = one, square = base;
+  for (unsigned bit = 0; bit < last; ++bit) {
+    square = bit ? door::mul(b, loc, square, square) : base;
+    result = door::select(b, loc, hasBit(bit), door::mul(b, loc, result, square), result);
+  }
+  if (isKnown && !known.isNegative())
+    return result;
+  Value isOne = door::compare(b, loc, arith::CmpIPredicate::eq, base, one);
+  Value isMinusOne = door::compare(b, loc, arith::CmpIPredicate::eq, base, number(b, loc, base, -1));
+  Value sign = door::select(b, loc, hasBit(0), base, one);
+  Value inverse = door::select(b, loc, isMinusOne, sign, door::select(b, loc, isOne, one, none));
+  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, exponent, zero);
+  return door::select(b, loc, isNegative, inverse, result);
+}
+
 Value door::power(OpBuilder &b, Location loc, Value base, Value exponent, std::optional<double> known) {
   Type type = base.getType();
+  if (isa<IntegerType>(type) && isa<IntegerType>(exponent.getType())) {
+    if (known)
+      exponent = number(b, loc, exponent, *known);
+    return integerPower(b, loc, base, exponent.getType().isInteger(1) ? convert(b, loc, exponent, type) : exponent);
+  }
   if (!isa<FloatType>(type)) {
     Value real = convert(b, loc, base, b.getF64Type()), to = convert(b, loc, exponent, b.getF64Type());
     return convert(b, loc, b.createOrFold<math::PowFOp>(loc, real, to), type);

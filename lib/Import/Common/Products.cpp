@@ -49,17 +49,11 @@ static Value multiplyTurned(ImplicitLocOpBuilder &b, Value lhs, Value rhs, const
   return contract(b, lhs, rhs, map(leftDims), map(rightDims), map(resultDims), loops, sumType(elementOf(lhs)));
 }
 
-FailureOr<Value> door::multiplyAffine(DoorOp &op, Value lhs, Value rhs, const Affine &affine) {
+/// alpha · product + beta · bias, with elements of `element`.
+static FailureOr<Value> scaleProduct(DoorOp &op, Value product, Type element, const Affine &affine) {
   ImplicitLocOpBuilder &b = op.builder();
-  auto left = cast<RankedTensorType>(lhs.getType()), right = cast<RankedTensorType>(rhs.getType());
-  Type element = left.getElementType(), sum = sumType(element);
-  bool fits = affine.turnsLeft ? left.getRank() == 2 : left.getRank() > 0;
-  if (!fits || right.getRank() != 2 || element != right.getElementType())
-    return op.error() << "cannot multiply " << left << " and " << right << ", wanted two matrices";
-  if (failed(requireEqual(op, right.getDimSize(affine.turnsRight ? 1 : 0),
-                          left.getDimSize(affine.turnsLeft ? 0 : left.getRank() - 1), "rows of the right matrix")))
-    return failure();
-  SmallVector<Value> inputs = {multiplyTurned(b, lhs, rhs, affine)};
+  Type sum = sumType(element);
+  SmallVector<Value> inputs = {product};
   if (affine.bias) {
     inputs.push_back(affine.bias);
     if (failed(requireBroadcast(op, inputs)))
@@ -67,20 +61,41 @@ FailureOr<Value> door::multiplyAffine(DoorOp &op, Value lhs, Value rhs, const Af
     if (elementOf(affine.bias) != element)
       return op.error() << "the bias is " << affine.bias.getType() << ", wanted elements of " << element;
   }
+  // 0 · NaN would be NaN: what does not count is not read.
+  if (affine.beta == 0)
+    inputs.truncate(1);
   if (affine.alpha == 1 && inputs.size() == 1)
-    return castElements(b, inputs[0], element);
+    return castElements(b, product, element);
   return elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value value = x[0];
-    if (affine.alpha != 1)
-      value = mul(nested, loc, value, makeNumber(nested, loc, sum, affine.alpha));
-    if (x.size() > 1) {
-      Value bias = convert(nested, loc, x[1], sum);
-      if (affine.beta != 1)
-        bias = mul(nested, loc, bias, makeNumber(nested, loc, sum, affine.beta));
-      value = add(nested, loc, value, bias);
-    }
+    auto scaled = [&](Value number, double factor) {
+      Value wide = convert(nested, loc, number, sum);
+      return factor == 1 ? wide : mul(nested, loc, wide, makeNumber(nested, loc, sum, factor));
+    };
+    Value value = scaled(x[0], affine.alpha);
+    if (x.size() > 1)
+      value = add(nested, loc, value, scaled(x[1], affine.beta));
     return convert(nested, loc, value, element);
   });
+}
+
+FailureOr<Value> door::multiplyAffine(DoorOp &op, Value lhs, Value rhs, const Affine &affine) {
+  ImplicitLocOpBuilder &b = op.builder();
+  auto left = cast<RankedTensorType>(lhs.getType()), right = cast<RankedTensorType>(rhs.getType());
+  Type element = left.getElementType();
+  bool fits = affine.turnsLeft ? left.getRank() == 2 : left.getRank() > 0;
+  if (!fits || right.getRank() != 2 || element != right.getElementType())
+    return op.error() << "cannot multiply " << left << " and " << right << ", wanted two matrices";
+  if (failed(requireEqual(op, right.getDimSize(affine.turnsRight ? 1 : 0),
+                          left.getDimSize(affine.turnsLeft ? 0 : left.getRank() - 1), "rows of the right matrix")))
+    return failure();
+  return scaleProduct(op, multiplyTurned(b, lhs, rhs, affine), element, affine);
+}
+
+FailureOr<Value> door::multiplyBatches(DoorOp &op, Value lhs, Value rhs, const Affine &affine) {
+  FailureOr<Value> product = multiplyMatrices(op, lhs, rhs);
+  if (failed(product))
+    return failure();
+  return scaleProduct(op, *product, elementOf(*product), affine);
 }
 
 FailureOr<Value> door::convolvePatches(DoorOp &op, Value image, Value filters, Value bias) {

@@ -41,17 +41,17 @@ OpFoldResult door::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFold
   return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0.floorDiv(s1), {x, y});
 }
 
-//===- Reshapes -----------------------------------------------------------===//
-
-static std::optional<int64_t> staticProduct(ArrayRef<OpFoldResult> extents) {
-  int64_t product = 1;
+std::optional<int64_t> door::countElements(ArrayRef<OpFoldResult> extents) {
+  int64_t count = 1;
   for (OpFoldResult each : extents) {
     std::optional<int64_t> extent = getConstantIntValue(each);
-    if (!extent || llvm::MulOverflow(product, *extent, product))
+    if (!extent || llvm::MulOverflow(count, *extent, count))
       return std::nullopt;
   }
-  return product;
+  return count;
 }
+
+//===- Reshapes -----------------------------------------------------------===//
 
 namespace {
 /// A product as its constant factor and its other ones, sorted.
@@ -193,7 +193,7 @@ Value door::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult
     collapsed.emplace_back(group.from.begin(), group.from.end());
     expanded.emplace_back(group.to.begin(), group.to.end());
     auto parts = llvm::map_to_vector(group.to, [&](int64_t dim) { return extents[dim]; });
-    shape.push_back(staticProduct(parts).value_or(ShapedType::kDynamic));
+    shape.push_back(countElements(parts).value_or(ShapedType::kDynamic));
   }
   Value joined = tensor;
   if (static_cast<int64_t>(collapsed.size()) != type.getRank())
@@ -372,7 +372,8 @@ Value door::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFol
                       b.getMultiDimIdentityMap(extents.size())};
   SmallVector<utils::IteratorType> iterators(extents.size(), utils::IteratorType::parallel);
   Value empty = tensor::EmptyOp::create(b, extents, type.getElementType());
-  return linalg::GenericOp::create(b, TypeRange{empty.getType()}, ValueRange{source}, ValueRange{empty}, maps, iterators,
+  return linalg::GenericOp::create(b, TypeRange{empty.getType()}, ValueRange{source}, ValueRange{empty}, maps,
+                                   iterators,
                                    [](OpBuilder &nested, Location loc, ValueRange arguments) {
                                      linalg::YieldOp::create(nested, loc, arguments[0]);
                                    })

@@ -203,11 +203,16 @@ Value door::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
   });
 }
 
-Value door::toPosition(OpBuilder &b, Location loc, Value index, Value extent) {
+Value door::fromFront(OpBuilder &b, Location loc, Value index, Value extent) {
   index = convert(b, loc, index, b.getIndexType());
-  Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value isNegative = compare(b, loc, arith::CmpIPredicate::slt, index, zero);
-  index = select(b, loc, isNegative, add(b, loc, index, extent), index);
+  return select(b, loc, isNegative, add(b, loc, index, extent), index);
+}
+
+Value door::toPosition(OpBuilder &b, Location loc, Value index, Value extent) {
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
+  index = fromFront(b, loc, index, extent);
   return maximum(b, loc, zero, minimum(b, loc, sub(b, loc, extent, one), index));
 }
 

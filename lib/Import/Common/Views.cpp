@@ -7,17 +7,6 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::door;
 
-/// The number of elements where all extents are static.
-static std::optional<int64_t> countElements(ArrayRef<OpFoldResult> extents) {
-  int64_t count = 1;
-  for (OpFoldResult each : extents) {
-    std::optional<int64_t> extent = getConstantIntValue(each);
-    if (!extent || llvm::MulOverflow(count, *extent, count))
-      return std::nullopt;
-  }
-  return count;
-}
-
 FailureOr<Value> door::reshapeOpen(DoorOp &op, Value tensor, Extents to) {
   ImplicitLocOpBuilder &b = op.builder();
   Extents from = extentsOf(b, tensor);

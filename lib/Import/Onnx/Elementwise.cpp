@@ -177,9 +177,13 @@ static LogicalResult translateElementwise(DoorOp &op, Values &results) {
 
 /// The one number that all elements of a constant are.
 static std::optional<double> constantNumber(Value tensor) {
-  DenseFPElementsAttr constant;
+  DenseElementsAttr constant;
   if (!matchPattern(tensor, m_Constant(&constant)) || !constant.isSplat())
     return std::nullopt;
+  if (isa<IntegerType>(constant.getElementType())) {
+    int64_t value = constant.getSplatValue<APInt>().getSExtValue();
+    return llvm::isInt<32>(value) ? std::optional<double>(value) : std::nullopt;
+  }
   APFloat value = constant.getSplatValue<APFloat>();
   bool loses;
   value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &loses);

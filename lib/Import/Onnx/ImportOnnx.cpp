@@ -20,7 +20,6 @@ static const door::Door &getDoor() {
     door::Door made{"onnx.", {}};
     onnx::addAttention(made);
     onnx::addControl(made);
-    onnx::addEinsum(made);
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);
     onnx::addGathers(made);

@@ -27,7 +27,6 @@ int64_t opsetOf(DoorOp &op);
 // Each adds the operators of a family to the door.
 void addAttention(door::Door &door);
 void addControl(door::Door &door);
-void addEinsum(door::Door &door);
 void addElementwise(door::Door &door);
 void addFlexAttention(door::Door &door);
 void addGathers(door::Door &door);

@@ -1,6 +1,7 @@
 //===- Products.cpp - ONNX's matrix products ----------------------------------===//
 #include "saccade/Import/Common/Products.h"
 #include "Onnx.h"
+#include "saccade/Import/Common/Einsum.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -35,6 +36,10 @@ static LogicalResult translateGemm(DoorOp &op, Values &results) {
   return append(door::multiplyAffine(op, lhs, rhs, affine), results);
 }
 
+static LogicalResult translateEinsum(DoorOp &op, Values &results) {
+  return append(door::einsum(op, op.text("equation", ""), op.operands()), results);
+}
+
 /// A convolution whose windows lie beside each other.
 static LogicalResult translateConv(DoorOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
@@ -59,6 +64,7 @@ static LogicalResult translateConv(DoorOp &op, Values &results) {
 
 void onnx::addProducts(door::Door &door) {
   door.translators["Conv"] = translateConv;
+  door.translators["Einsum"] = translateEinsum;
   door.translators["MatMul"] = translateMatMul;
   door.translators["Gemm"] = translateGemm;
 }

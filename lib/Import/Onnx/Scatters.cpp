@@ -13,14 +13,6 @@ using namespace saccade;
 using namespace saccade::onnx;
 using door::Extents;
 
-/// An index as a number of 64 bits from the front of a dimension of `extent`; outside of it −1 or more than there are.
-static Value fromFront(OpBuilder &b, Location loc, Value index, Value extent) {
-  Value wide = door::convert(b, loc, index, b.getI64Type()), size = door::convert(b, loc, extent, b.getI64Type());
-  Value zero = door::makeNumber(b, loc, wide.getType(), 0);
-  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, wide, zero);
-  return door::select(b, loc, isNegative, door::add(b, loc, wide, size), wide);
-}
-
 static Value sizeOf(ImplicitLocOpBuilder &b, OpFoldResult extent) {
   return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
 }
@@ -52,8 +44,8 @@ static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, Array
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value isHere;
     for (int64_t i = 0; i < rank; ++i) {
-      Value at = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, i), nested.getI64Type());
-      Value same = door::compare(nested, loc, arith::CmpIPredicate::eq, fromFront(nested, loc, x[i], sizes[i]), at);
+      Value at = linalg::IndexOp::create(nested, loc, i), wanted = door::fromFront(nested, loc, x[i], sizes[i]);
+      Value same = door::compare(nested, loc, arith::CmpIPredicate::eq, wanted, at);
       isHere = isHere ? nested.createOrFold<arith::AndIOp>(loc, isHere, same) : same;
     }
     Value number = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), nested.getI64Type());
@@ -152,9 +144,9 @@ static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
   iterators.push_back(utils::IteratorType::reduction);
   auto find = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Type wide = nested.getI64Type();
-    Value at = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, *axis), wide);
+    Value at = linalg::IndexOp::create(nested, loc, *axis), wanted = door::fromFront(nested, loc, x[0], size);
     Value place = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), wide);
-    Value isHere = door::compare(nested, loc, arith::CmpIPredicate::eq, fromFront(nested, loc, x[0], size), at);
+    Value isHere = door::compare(nested, loc, arith::CmpIPredicate::eq, wanted, at);
     Value own = door::select(nested, loc, isHere, place, door::makeNumber(nested, loc, wide, -1));
     linalg::YieldOp::create(nested, loc, door::maximum(nested, loc, x[1], own));
   };

@@ -123,7 +123,7 @@ std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
 
 double Arguments::number(StringRef name, double otherwise) const {
   if (auto integer = dyn_cast_or_null<IntegerAttr>(attribute(name)))
-    return integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
+    return integer.getType().isInteger(1) ? integer.getValue().isOne() : integer.getValue().getSExtValue();
   return op.number(name, otherwise);
 }
 

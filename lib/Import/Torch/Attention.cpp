@@ -155,7 +155,7 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
   // A query that sees no key gives 0.
   if (a.tensor("attn_mask"))
     weights = door::elementwise(b, weights, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-      return door::select(nested, loc, door::isNaN(nested, loc, x[0]), door::makeNumber(nested, loc, type, 0), x[0]);
+      return door::zeroForNaN(nested, loc, x[0]);
     });
   // Σ over keys of weights · V, V shared by its group of heads.
   SmallVector<AffineExpr> dims, valueDims;

@@ -20,6 +20,8 @@ mlir::Value relu(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value square(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value reciprocal(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value isNaN(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
+/// 0 for NaN: what a softmax that hides all keys is to give.
+mlir::Value zeroForNaN(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 /// Of a condition.
 mlir::Value logicalNot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 
@@ -36,7 +38,8 @@ mlir::Value softplus(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value gelu(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, bool byTanh);
 
 /// base to the power of `exponent`, the number that it is known to be or else the value, of any type; the result has
-/// the base's type. Exponents that models write become what they mean.
+/// the base's type. Exponents that models write become what they mean. Integers to the power of integers are exact
+/// modulo 2^bits; a negative exponent gives 1 / base cut off towards 0, and 0 where the base is 0.
 mlir::Value power(mlir::OpBuilder &b, mlir::Location loc, mlir::Value base, mlir::Value exponent,
                   std::optional<double> known = std::nullopt);
 

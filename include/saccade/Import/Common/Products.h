@@ -21,8 +21,10 @@ struct Affine {
 };
 
 /// alpha · lhs · rhs + beta · bias. `rhs` is a matrix, and so is `lhs` where it is turned; else it has any number of
-/// dimensions in front of its last. The bias is added in the type of sums.
+/// dimensions in front of its last. The bias is added in the type of sums, and not read where beta is 0.
 mlir::FailureOr<mlir::Value> multiplyAffine(DoorOp &op, mlir::Value lhs, mlir::Value rhs, const Affine &affine);
+/// The same of batches of matrices, see `multiplyMatrices`, none of them transposed.
+mlir::FailureOr<mlir::Value> multiplyBatches(DoorOp &op, mlir::Value lhs, mlir::Value rhs, const Affine &affine);
 
 /// A convolution of images [n,c,y,x] with filters [m,c,y,x] whose windows lie beside each other, as models of images
 /// cut these into patches: a product of patches, as rows, and filters, plus a number of `bias` (or null) a filter.

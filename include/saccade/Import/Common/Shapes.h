@@ -36,10 +36,10 @@ mlir::Value concat(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange tensors, int6
 /// The tensor at these extents, which it must broadcast to: a structured op that copies.
 mlir::Value broadcastTo(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> extents);
 
-/// The tensor at these extents, its dimension i as dimension dims[i], repeated along the others and along those in which
-/// it has the extent 1. Extents must have been checked.
-mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> extents,
-                           llvm::ArrayRef<int64_t> dims);
+/// The tensor at these extents, its dimension i as dimension dims[i], repeated along the others and along those in
+/// which it has the extent 1. Extents must have been checked.
+mlir::Value broadcastAlong(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor,
+                           llvm::ArrayRef<mlir::OpFoldResult> extents, llvm::ArrayRef<int64_t> dims);
 
 /// `before` and `behind` elements of `value` around each dimension; negative numbers take elements away.
 mlir::Value pad(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<mlir::OpFoldResult> before,
@@ -53,6 +53,8 @@ mlir::OpFoldResult divideExtents(mlir::ImplicitLocOpBuilder &b, mlir::OpFoldResu
 /// The quotient of two products; factors of both are left out.
 mlir::OpFoldResult divideProducts(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> numerator,
                                   llvm::ArrayRef<mlir::OpFoldResult> denominator);
+/// The product where all extents are static and 64 bits hold it.
+std::optional<int64_t> countElements(llvm::ArrayRef<mlir::OpFoldResult> extents);
 
 } // namespace saccade::door
 

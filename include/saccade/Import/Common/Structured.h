@@ -72,11 +72,15 @@ mlir::Value matmul(mlir::ImplicitLocOpBuilder &b, mlir::Value lhs, mlir::Value r
 /// The softmax along dimension `dim`.
 mlir::Value softmax(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t dim);
 
+/// An integer as an index from the front of a dimension of `extent`: a negative one counts from the end. What is
+/// outside stays outside.
+mlir::Value fromFront(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
 /// Where in a dimension of `extent` an integer points to: a negative one counts from the end, and what is still outside
 /// is the nearest end.
 mlir::Value toPosition(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
 
-/// table[..., indices[...], ...]: the dimension `axis` of the table is replaced by those of `indices`, see `toPosition`.
+/// table[..., indices[...], ...]: the dimension `axis` of the table is replaced by those of `indices`, see
+/// `toPosition`.
 mlir::Value gather(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value indices, int64_t axis);
 
 } // namespace saccade::door

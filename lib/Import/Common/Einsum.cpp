@@ -1,15 +1,17 @@
-//===- Einsum.cpp - ONNX's Einsum ---------------------------------------------===//
+//===- Einsum.cpp - Einstein's sums -------------------------------------------===//
 //
 // Operands are multiplied from left to right; each product is one contraction, whose maps say what the letters say.
 //
 //===----------------------------------------------------------------------===//
-#include "Onnx.h"
+#include "saccade/Import/Common/Einsum.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Import/Common/Reductions.h"
+#include "saccade/Import/Common/Requirements.h"
+#include "saccade/Import/Common/Shapes.h"
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::onnx;
-using door::Extents;
+using namespace saccade::door;
 
 namespace {
 
@@ -63,7 +65,7 @@ static Labels expandEllipsis(const Written &written, int count) {
 /// Elements at which dimensions with the same label have the same position.
 static Term takeDiagonals(ImplicitLocOpBuilder &b, const Term &term) {
   Labels kept;
-  Extents extents = door::extentsOf(b, term.tensor), result;
+  Extents extents = extentsOf(b, term.tensor), result;
   for (auto [label, extent] : llvm::zip(term.labels, extents))
     if (!llvm::is_contained(kept, label)) {
       kept.push_back(label);
@@ -72,22 +74,21 @@ static Term takeDiagonals(ImplicitLocOpBuilder &b, const Term &term) {
   if (kept.size() == term.labels.size())
     return term;
   Type element = elementOf(term.tensor);
-  return {door::generate(b, result, {}, element,
-                         [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
-                           auto position = llvm::map_to_vector(term.labels, [&](int label) {
-                             return Value(at[llvm::find(kept, label) - kept.begin()]);
-                           });
-                           return tensor::ExtractOp::create(nested, loc, term.tensor, position);
-                         }),
+  return {generate(b, result, {}, element,
+                   [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
+                     auto position = llvm::map_to_vector(
+                         term.labels, [&](int label) { return Value(at[llvm::find(kept, label) - kept.begin()]); });
+                     return tensor::ExtractOp::create(nested, loc, term.tensor, position);
+                   }),
           kept};
 }
 
-/// Σ x · y over the labels that are not `kept`; without `y`, Σ x.
-static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term *y, const Labels &kept, Type sum) {
+/// Σ x · y over the labels that are not `kept`.
+static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term &y, const Labels &kept) {
   Labels loops = kept;
   Extents extents(kept.size(), b.getIndexAttr(1));
   auto visit = [&](const Term &term) {
-    for (auto [label, extent] : llvm::zip(term.labels, door::extentsOf(b, term.tensor))) {
+    for (auto [label, extent] : llvm::zip(term.labels, extentsOf(b, term.tensor))) {
       size_t i = llvm::find(loops, label) - loops.begin();
       if (i == loops.size()) {
         loops.push_back(label);
@@ -101,11 +102,10 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term *y, cons
     }
   };
   visit(x);
-  if (y)
-    visit(*y);
+  visit(y);
   auto map = [&](const Term &term) {
     SmallVector<AffineExpr> dims;
-    for (auto [label, extent] : llvm::zip(term.labels, door::extentsOf(b, term.tensor))) {
+    for (auto [label, extent] : llvm::zip(term.labels, extentsOf(b, term.tensor))) {
       size_t i = llvm::find(loops, label) - loops.begin();
       bool stretches = isConstantIntValue(extent, 1) && !isConstantIntValue(extents[i], 1);
       dims.push_back(stretches ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(i));
@@ -116,15 +116,37 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term *y, cons
   for (size_t i = 0; i < kept.size(); ++i)
     first.push_back(b.getAffineDimExpr(i));
   AffineMap result = AffineMap::get(loops.size(), 0, first, b.getContext());
-  if (y)
-    return {door::contract(b, x.tensor, y->tensor, map(x), map(*y), result, extents, sum), kept};
-  Value one = door::splat(b, {}, elementOf(x.tensor), 1);
-  AffineMap nothing = AffineMap::get(loops.size(), 0, b.getContext());
-  return {door::contract(b, x.tensor, one, map(x), nothing, result, extents, sum), kept};
+  Type element = elementOf(x.tensor);
+  Value sums = contract(b, x.tensor, y.tensor, map(x), map(y), result, extents, sumType(element));
+  return {castElements(b, sums, element), kept};
 }
 
-/// Refuses labels whose extents differ and do not broadcast.
+/// Σ x over the labels that are not `kept`, which are in the order of `kept` then.
+static Value sumRest(ImplicitLocOpBuilder &b, const Term &x, const Labels &kept) {
+  SmallVector<int64_t> summed;
+  Labels rest;
+  for (auto [i, label] : llvm::enumerate(x.labels))
+    if (llvm::is_contained(kept, label))
+      rest.push_back(label);
+    else
+      summed.push_back(i);
+  Value sums = x.tensor;
+  if (!summed.empty())
+    sums = reduceBy(b, {Reduction::Zero, add}, sums, summed, /*keep=*/false);
+  auto order = llvm::map_to_vector(kept, [&](int label) -> int64_t { return llvm::find(rest, label) - rest.begin(); });
+  return transpose(b, sums, order);
+}
+
+/// Refuses labels whose extents differ and do not broadcast, and diagonals unless it is known that they do not differ.
 static LogicalResult verifyExtents(DoorOp &op, ArrayRef<Term> terms) {
+  for (const Term &term : terms) {
+    Extents extents = extentsOf(op.builder(), term.tensor);
+    for (auto [i, label] : llvm::enumerate(term.labels))
+      if (size_t first = llvm::find(term.labels, label) - term.labels.begin();
+          !isEqualConstantIntOrValue(extents[first], extents[i]))
+        return op.error() << "dimensions " << first << " and " << i << " of " << term.tensor.getType()
+                          << " have the same letter, wanted the same extent";
+  }
   llvm::DenseMap<int, int64_t> found;
   for (const Term &term : terms)
     for (auto [label, extent] : llvm::zip(term.labels, cast<RankedTensorType>(term.tensor.getType()).getShape())) {
@@ -137,9 +159,8 @@ static LogicalResult verifyExtents(DoorOp &op, ArrayRef<Term> terms) {
   return success();
 }
 
-static LogicalResult translateEinsum(DoorOp &op, Values &results) {
+FailureOr<Value> door::einsum(DoorOp &op, StringRef equation, ArrayRef<Value> inputs) {
   ImplicitLocOpBuilder &b = op.builder();
-  SmallVector<Value> inputs = op.operands();
   if (inputs.empty() || llvm::is_contained(inputs, Value()))
     return op.error() << "an input is missing";
   Type element = elementOf(inputs.front());
@@ -147,8 +168,8 @@ static LogicalResult translateEinsum(DoorOp &op, Values &results) {
     if (elementOf(input) != element || element.isInteger(1))
       return op.error() << "found elements of " << elementOf(input) << " and " << element
                         << ", wanted numbers of one type";
-  auto [left, right] = op.text("equation", "").split("->");
-  bool isExplicit = op.text("equation", "").contains("->");
+  auto [left, right] = equation.split("->");
+  bool isExplicit = equation.contains("->");
   SmallVector<StringRef> texts;
   left.split(texts, ',');
   if (texts.size() != inputs.size())
@@ -193,7 +214,6 @@ static LogicalResult translateEinsum(DoorOp &op, Values &results) {
 
   for (Term &term : terms)
     term = takeDiagonals(b, term);
-  Type sum = element.isF16() || element.isBF16() ? b.getF32Type() : element;
   Term product = terms.front();
   for (size_t i = 1; i < terms.size(); ++i) {
     Labels kept = result;
@@ -209,12 +229,7 @@ static LogicalResult translateEinsum(DoorOp &op, Values &results) {
                                                  })))
           kept.push_back(label);
     }
-    product = multiply(b, product, &terms[i], kept, sum);
+    product = multiply(b, product, terms[i], kept);
   }
-  if (terms.size() == 1 && product.labels != result)
-    product = multiply(b, product, nullptr, result, sum);
-  results.push_back(door::castElements(b, product.tensor, element));
-  return success();
+  return product.labels == result ? product.tensor : sumRest(b, product, result);
 }
-
-void onnx::addEinsum(door::Door &door) { door.translators["Einsum"] = translateEinsum; }
