@@ -21,6 +21,9 @@ half, double, one = torch.randn(3, 4, 5).bfloat16(), torch.randn(4, 5, dtype=tor
 i, j, small = torch.randint(-9, 9, (3, 4)), torch.randint(1, 9, (4,), dtype=torch.int32), torch.randint(0, 3, (2, 3))
 flags, others = torch.rand(3, 4) > 0.5, torch.rand(4) > 0.5
 none, wide = torch.randn(0, 4), torch.randn(2, 3, 4, 6)
+# What numbers beside 16 bits, and floors of quotients, are told apart by.
+tenths = torch.tensor([0.1, 0.3, -0.7, 5.0, -64.0]).bfloat16()
+quotients = torch.tensor([1.0, 0.5, -1.0, 0.0, -0.0, 7.25, math.inf, math.nan])
 
 ELEMENTS = {
     "add": (lambda a, b: a + b, x, y), "add alpha": (lambda a, b: torch.add(a, b, alpha=2), x, z),
@@ -63,6 +66,20 @@ ELEMENTS = {
     "to flag": (lambda a: a.to(torch.bool), i), "to real": (lambda a: a.float(), flags),
     "type as": (lambda a, b: a.type_as(b), i, half), "empty": (lambda a: a * 2 + 1, none),
     "single": (lambda a: a * a - 1, one),
+    "round decimals": (lambda a: torch.round(a, decimals=2), x), "round half": (lambda a: a.round(decimals=1), half),
+    "round tens": (lambda a: torch.round(a * 99, decimals=-1), x),
+    "elu scale": (lambda a: torch.ops.aten.elu(a, 0.5, 1.5, 0.7), x),
+    "elu turned": (lambda a: torch.ops.aten.elu(a, 0.5, 1.5, -0.7), x),
+    "eq half": (lambda a: a == 0.1, tenths), "le half": (lambda a: a <= 0.1, tenths.half()),
+    "sub half": (lambda a: (a - 0.1) * 1000, tenths), "remainder half": (lambda a: a % 0.1, tenths),
+    "fmod half": (lambda a: torch.fmod(a, 0.1), tenths), "pow half number": (lambda a: a.abs() ** 3.3, tenths),
+    "alpha half": (lambda a: torch.add(a, a, alpha=-0.99), tenths[4:]),
+    "mul half": (lambda a: a * 0.1, tenths), "mul half single": (lambda a, b: (a * b - 6.5) * 100, tenths, one),
+    "floor whole": (lambda a: a // 0.1, quotients), "floor below": (lambda a: a // -0.1, quotients),
+    "floor half": (lambda a: a // 0.1, tenths), "floor by zero": (lambda a, b: a // b, quotients, quotients.flip(0)),
+    "floor endless": (lambda a: torch.div(a, -math.inf, rounding_mode="floor"), quotients),
+    "floor mode": (lambda a: torch.div(a, 0.1, rounding_mode="floor"), quotients),
+    "floor signs": (lambda a: 1 / (a // 3), quotients), "sign real": (torch.sign, quotients),
 }
 SHAPES = {
     "view": (lambda a: a.view(4, -1), x), "view single": (lambda a: a.view(1, 1), one),
@@ -125,6 +142,9 @@ SUMS = {
     "rms norm": (lambda a, b: F.rms_norm(a, (5,), b), x, x[0, 0]),
     "rms norm eps": (lambda a: F.rms_norm(a, (5,), eps=0.1), x), "empty": (lambda a: a.sum(0), none),
     "pool": (lambda a: F.adaptive_avg_pool1d(a, 1), x), "single": (lambda a: a.sum(-1), one),
+    "rms norm half": (lambda a: F.rms_norm(a, (5,)), half * 0.05),
+    "rms norm f16": (lambda a: F.rms_norm(a, (5,)), half.half() * 0.01),
+    "var of one": (lambda a: a[:1].var(0, correction=2), x), "std of two": (lambda a: a[:2].std(0, correction=3), x),
 }
 PRODUCTS = {
     "matmul": (torch.matmul, x, wide[0, 0].T[:5, :]), "batches": (lambda a, b: a @ b.mT, x, z),
@@ -134,7 +154,8 @@ PRODUCTS = {
     "addmm": (lambda a, b, c: torch.addmm(c, a, b, beta=0.5, alpha=2), x[0], x[1].T, y),
     "baddbmm": (lambda a: torch.baddbmm(a @ a.mT, a, a.mT, alpha=0.5), x),
     "linear": (F.linear, x, wide[0, :, :, :5].flatten(0, 1), torch.randn(12)), "linear row": (F.linear, x[0, 0], x[1]),
-    "linear half": (F.linear, half, half[0], half[0, :, 0]),
+    "linear half": (F.linear, half, half[0], half[0, :, 0]), "linear vector": (F.linear, x, x[0, 0], one),
+    "linear vector half": (F.linear, half, half[0, 0], half[0, 0, 0]),
     "conv": (lambda a, b, c: F.conv2d(a, b, c, stride=2), wide, torch.randn(7, 3, 2, 2), torch.randn(7)),
     "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), x, x),
     "einsum order": (lambda a, b: torch.einsum("i j, k i -> k", a, b), x[0], x[:, :, 0]),
@@ -156,6 +177,21 @@ COMPOSED = {
     "cosine": (lambda a: F.cosine_similarity(a, a + 1), x), "normalize": (F.normalize, x), "prelu": (F.prelu, x, one),
     "cross entropy": (F.cross_entropy, x[0], (j % 5).long()), "one hot": (lambda a: F.one_hot(a, 4), small),
     "linspace": (lambda a: torch.linspace(0, 1, 5) * a, x), "meshgrid": (lambda a: _grid(a), j),
+}
+# Called with other extents than those of the export: the first one is open.
+OPEN = {
+    "alpha": (lambda a: torch.add(a, a, alpha=a.shape[0]), y), "sub": (lambda a: torch.sub(a, 1, alpha=a.shape[0]), y),
+    "rsub": (lambda a: torch.rsub(a, a + 1, alpha=a.shape[0]), i), "power": (lambda a: a.abs() ** a.shape[0], y),
+    "addcmul": (lambda a: torch.addcmul(a, a, a, value=a.shape[0]), x), "times": (lambda a: a * a.shape[0], half),
+    "mean": (lambda a: a.sum(0) / a.shape[0], x), "roll": (lambda a: torch.roll(a, 5, 0), x),
+    "roll back": (lambda a: torch.roll(a, (-7, 3), (0, 1)), i), "roll flat": (lambda a: torch.roll(a, 41), y),
+    "arange": (lambda a: torch.arange(a.shape[0])[:, None] + a, i), "slice": (lambda a: a[1:], x),
+    "view": (lambda a: a.view(-1, 2), x), "cat": (lambda a: torch.cat([a, a[:2]]), i), "var": (lambda a: a.var(0), x),
+    "pad": (lambda a: F.pad(a, (0, 0, 1, a.shape[0])), i), "masked": (lambda a: a.masked_fill(a > 0, a.shape[0]), x),
+    "cumsum": (lambda a: a.cumsum(0), x), "flip": (lambda a: a.flip(0), x), "argmax": (lambda a: a.argmax(0), x),
+    "softmax": (lambda a: a.softmax(0), x), "expand": (lambda a: a[None].expand(2, -1, -1), y),
+    "repeat": (lambda a: a.repeat(2, 1), i), "triu": (lambda a: a.triu(1), i), "split": (lambda a: a.split(1, 1), i),
+    "matmul": (lambda a: a @ a.mT, x), "full": (lambda a: torch.full((a.shape[0], 2), 7.0), x),
 }
 q, k, v = torch.randn(2, 4, 6, 8), torch.randn(2, 4, 9, 8), torch.randn(2, 4, 9, 5)
 hidden = torch.rand(6, 9) > 0.3
@@ -211,6 +247,9 @@ def near(name, found, wanted):
         return
     for mine, theirs in (found.dtype, wanted.dtype), (found.shape, wanted.shape):
         assert mine == theirs, (name, mine, theirs)
+    if not wanted.is_floating_point():
+        assert torch.equal(found, wanted), f"{name}: found\n{found}\nwanted\n{wanted}"
+        return
     tolerance = {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(wanted.dtype, 2e-5)
     if not torch.allclose(found.double(), wanted.double(), rtol=tolerance, atol=tolerance, equal_nan=True):
         raise AssertionError(f"{name}: found\n{found}\nwanted\n{wanted}")
@@ -228,6 +267,31 @@ for family, cases in {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "pro
     for name, mine, theirs in zip(cases, compiled(*inputs), wanted):
         near(f"{family}: {name}", mine, theirs)
     print(f"{family}: {len(cases)} cases")
+
+def inputs_of(cases):
+    return tuple(tensor.clone() for _, *own in cases.values() for tensor in own)
+
+
+def compare(family, cases, compiled, *inputs):
+    for name, mine, theirs in zip(cases, compiled(*inputs), All(cases)(*inputs)):
+        near(f"{family}: {name}", mine, theirs)
+
+
+# The same after PyTorch's own decompositions, of all operators that have one.
+cases = {f"{family} {name}": case for family, cases in {"elements": ELEMENTS, "sums": SUMS, "composed": COMPOSED}.items()
+         for name, case in cases.items()}
+inputs = inputs_of(cases)
+compiled = saccade.torch.compile(torch.export.export(All(cases), inputs).run_decompositions())
+compare("decomposed", cases, compiled, *inputs)
+print(f"decomposed: {len(cases)} cases")
+
+inputs = inputs_of(OPEN)
+rows = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
+compiled = saccade.torch.compile(All(OPEN), inputs, dynamic_shapes={"inputs": rows})
+for count in 2, 3, 4, 9:
+    others = tuple(torch.cat([each, each, each])[:count].clone() for each in inputs)
+    compare(f"open {count}", OPEN, compiled, *others)
+print(f"open: {len(OPEN)} cases")
 
 # The list of operators that stay whole has what the compiler knows, and nothing else.
 for name in OPERATORS:

@@ -78,6 +78,7 @@ Value door::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> di
   Value count = countOf(b, tensor, dims, type);
   return elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value divisor = sub(nested, loc, count, makeNumber(nested, loc, type, correction));
+    divisor = maximum(nested, loc, divisor, makeNumber(nested, loc, type, 0));
     return convert(nested, loc, div(nested, loc, x[0], divisor), element);
   });
 }

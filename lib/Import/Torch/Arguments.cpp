@@ -22,35 +22,41 @@ LogicalResult Arguments::verify() {
 LogicalResult Arguments::verifyAllAsked() {
   if (ignoresRest)
     return success();
-  auto verify = [&](StringRef name) -> LogicalResult {
-    return asked.contains(name) ? success() : op.error() << "the argument '" << name << "' is not supported";
+  auto verify = [&](StringRef name, bool isOperand) -> LogicalResult {
+    const StringSet<> &asked = isOperand ? askedOperands : askedAttributes;
+    const StringSet<> &askedOtherwise = isOperand ? askedAttributes : askedOperands;
+    if (asked.contains(name))
+      return success();
+    if (!askedOtherwise.contains(name))
+      return op.error() << "the argument '" << name << "' is not supported";
+    return op.error() << "the argument '" << name << "' must be " << (isOperand ? "constant" : "a tensor");
   };
   for (Attribute name : namesOf(op))
-    if (failed(verify(cast<StringAttr>(name).getValue())))
+    if (failed(verify(cast<StringAttr>(name).getValue(), /*isOperand=*/true)))
       return failure();
   for (NamedAttribute attribute : op.getOperation()->getAttrs())
-    if (attribute.getName() != "arguments" && failed(verify(attribute.getName())))
+    if (attribute.getName() != "arguments" && failed(verify(attribute.getName(), /*isOperand=*/false)))
       return failure();
   return success();
 }
 
 Attribute Arguments::attribute(StringRef name) const {
-  asked.insert(name);
+  askedAttributes.insert(name);
   return op.attribute(name);
 }
 
 int64_t Arguments::integer(StringRef name, int64_t otherwise) const {
-  asked.insert(name);
+  askedAttributes.insert(name);
   return op.integer(name, otherwise);
 }
 
 StringRef Arguments::text(StringRef name, StringRef otherwise) const {
-  asked.insert(name);
+  askedAttributes.insert(name);
   return op.text(name, otherwise);
 }
 
 SmallVector<Value> Arguments::list(StringRef name) const {
-  asked.insert(name);
+  askedOperands.insert(name);
   SmallVector<Value> found;
   for (auto [i, each] : llvm::enumerate(namesOf(op)))
     if (cast<StringAttr>(each).getValue() == name)
@@ -60,7 +66,7 @@ SmallVector<Value> Arguments::list(StringRef name) const {
 
 Value Arguments::tensor(StringRef name) const {
   SmallVector<Value> found = list(name);
-  return found.size() == 1 && !attribute(name) ? found.front() : nullptr;
+  return found.size() == 1 && !op.attribute(name) ? found.front() : nullptr;
 }
 
 FailureOr<Value> Arguments::required(StringRef name) const {

@@ -5,8 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "saccade/Import/Common/Functions.h"
 #include "saccade/Import/Common/Reductions.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -28,6 +30,9 @@ struct Elementwise {
   } kind;
   SmallVector<StringRef> operands; // names of arguments, in the order of elements
   OnElements compute;
+  StringRef factor = ""; // the argument that is the last operand where it is given, and counts for no type
+  /// Whether numbers beside tensors of 16 bits are taken as they are, not as ones of 16 bits.
+  bool keepsNumbers = false;
 };
 
 } // namespace
@@ -67,28 +72,48 @@ static Value logicalAdd(OpBuilder &b, Location loc, Value x, Value y) {
   return x.getType().isInteger(1) ? b.createOrFold<arith::OrIOp>(loc, x, y) : door::add(b, loc, x, y);
 }
 
-/// x[i] · alpha, which is 1 unless it is given.
-static Value timesAlpha(Arguments &a, OpBuilder &b, Location loc, Value x) {
-  Attribute alpha = a.attribute("alpha");
-  if (!alpha || a.number("alpha", 1) == 1)
-    return x;
-  return door::mul(b, loc, x, arith::ConstantOp::create(b, loc, elementAttr(alpha, x.getType())));
+/// x · alpha, the operand number `at`, which is 1 unless it is given.
+static Value timesFactor(OpBuilder &b, Location loc, Value x, ValueRange operands, size_t at) {
+  return operands.size() == at || matchPattern(operands[at], m_OneFloat()) ? x : door::mul(b, loc, x, operands[at]);
 }
 
-static Value sum(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  return logicalAdd(b, loc, x[0], timesAlpha(a, b, loc, x[1]));
+static Value sum(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+  return logicalAdd(b, loc, x[0], timesFactor(b, loc, x[1], x, 2));
 }
-static Value difference(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  return door::sub(b, loc, x[0], timesAlpha(a, b, loc, x[1]));
+static Value difference(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::sub(b, loc, x[0], timesFactor(b, loc, x[1], x, 2));
 }
-static Value reversedDifference(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  return door::sub(b, loc, x[1], timesAlpha(a, b, loc, x[0]));
+static Value reversedDifference(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::sub(b, loc, x[1], timesFactor(b, loc, x[0], x, 2));
+}
+
+/// The quotient of reals rounded down, in the steps of Python: what is left by the exact remainder divides nearly
+/// evenly, so 1 // 0.1 is 9 though 1 / 0.1 is 10.
+static Value floorOfReals(OpBuilder &b, Location loc, Value x, Value y) {
+  Type type = x.getType();
+  Value zero = number(b, loc, x, 0), one = number(b, loc, x, 1), exact = door::div(b, loc, x, y);
+  Value rest = door::mod(b, loc, x, y, /*truncated=*/true);
+  Value even = door::div(b, loc, door::sub(b, loc, x, rest), y);
+  auto is = [&](arith::CmpIPredicate predicate, Value left, Value right) {
+    return door::compare(b, loc, predicate, left, right);
+  };
+  using Predicate = arith::CmpIPredicate;
+  Value differs = b.createOrFold<arith::XOrIOp>(loc, is(Predicate::slt, y, zero), is(Predicate::slt, rest, zero));
+  differs = b.createOrFold<arith::AndIOp>(loc, differs, is(Predicate::ne, rest, zero));
+  even = door::select(b, loc, differs, door::sub(b, loc, even, one), even);
+  Value low = b.createOrFold<math::FloorOp>(loc, even);
+  Value isNext = is(Predicate::sgt, door::sub(b, loc, even, low), number(b, loc, x, 0.5));
+  low = door::select(b, loc, isNext, door::add(b, loc, low, one), low);
+  // 0 keeps the sign of the quotient; divided by 0, that is the result.
+  Value none = b.createOrFold<math::CopySignOp>(loc, type, ValueRange{zero, exact});
+  low = door::select(b, loc, is(Predicate::eq, even, zero), none, low);
+  return door::select(b, loc, is(Predicate::eq, y, zero), exact, low);
 }
 
 /// The quotient rounded down, of integers, too.
 static Value floorQuotient(OpBuilder &b, Location loc, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
-    return b.createOrFold<math::FloorOp>(loc, door::div(b, loc, x, y));
+    return floorOfReals(b, loc, x, y);
   // Python's remainder has the divisor's sign, and what is left without it divides evenly.
   return door::div(b, loc, door::sub(b, loc, x, door::mod(b, loc, x, y, /*truncated=*/false)), y);
 }
@@ -118,9 +143,12 @@ static Value gelu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
 static Value silu(Arguments &, OpBuilder &b, Location loc, ValueRange x) { return door::swish(b, loc, x[0], 1); }
 static Value elu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   double scale = a.number("scale", 1), inner = a.number("input_scale", 1);
-  Value low = inner == 1 ? x[0] : door::mul(b, loc, x[0], number(b, loc, x[0], inner));
-  Value result = door::whereNegative(b, loc, x[0], door::elu(b, loc, low, a.number("alpha", 1)));
-  return scale == 1 ? result : door::mul(b, loc, result, number(b, loc, x[0], scale));
+  auto times = [&](double factor, Value value) {
+    return factor == 1 ? value : door::mul(b, loc, value, number(b, loc, value, factor));
+  };
+  Value low = times(a.number("alpha", 1) * scale, b.createOrFold<math::ExpM1Op>(loc, times(inner, x[0])));
+  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, x[0], number(b, loc, x[0], 0));
+  return door::select(b, loc, isNegative, low, times(scale, x[0]));
 }
 static Value leakyRelu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   return door::whereNegative(b, loc, x[0],
@@ -133,11 +161,26 @@ static Value isInfinite(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
 static Value reciprocalRoot(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<math::RsqrtOp>(loc, x[0]);
 }
-static Value productAndSum(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
-  Value product = door::mul(b, loc, x[1], x[2]);
-  if (double value = a.number("value", 1); value != 1)
-    product = door::mul(b, loc, number(b, loc, product, value), product);
-  return door::add(b, loc, x[0], product);
+static Value productAndSum(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+  return door::add(b, loc, x[0], timesFactor(b, loc, door::mul(b, loc, x[1], x[2]), x, 3));
+}
+/// 1 and −1 by the sign, 0 for 0 and for what has none: NaN.
+static Value sign(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+  Value sign = door::sign(b, loc, x[0]);
+  return isa<FloatType>(sign.getType()) ? door::select(b, loc, door::isNaN(b, loc, x[0]), number(b, loc, sign, 0), sign)
+                                        : sign;
+}
+/// Rounded to that many decimals; a negative number counts from the point to the left.
+static Value roundToDecimals(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
+  int64_t decimals = a.integer("decimals", 0);
+  if (!isa<FloatType>(x[0].getType()) || decimals == 0)
+    return rounded<math::RoundEvenOp>(a, b, loc, x);
+  Value power = number(b, loc, x[0], std::pow(10.0, std::abs(decimals)));
+  auto scale = [&](Value value, bool isLarger) {
+    return isLarger ? door::mul(b, loc, value, power) : door::div(b, loc, value, power);
+  };
+  Value whole = b.createOrFold<math::RoundEvenOp>(loc, scale(x[0], decimals > 0));
+  return scale(whole, decimals < 0);
 }
 
 //===- The operators ------------------------------------------------------===//
@@ -151,8 +194,8 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"__or__", {E::Bits, two, bits<arith::OrIOp>}},
       {"__xor__", {E::Bits, two, bits<arith::XOrIOp>}},
       {"abs", {E::Same, one, plain<door::absolute>}},
-      {"add", {E::Same, two, sum}},
-      {"addcmul", {E::Same, {"self", "tensor1", "tensor2"}, productAndSum}},
+      {"add", {E::Same, two, sum, "alpha"}},
+      {"addcmul", {E::Same, {"self", "tensor1", "tensor2"}, productAndSum, "value", /*keepsNumbers=*/true}},
       {"bitwise_and", {E::Bits, two, bits<arith::AndIOp>}},
       {"bitwise_not",
        {E::Bits, one,
@@ -163,7 +206,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"bitwise_xor", {E::Bits, two, bits<arith::XOrIOp>}},
       {"ceil", {E::Same, one, rounded<math::CeilOp>}},
       {"cos", {E::Real, one, real<math::CosOp>}},
-      {"div", {E::Real, two, quotient}},
+      {"div", {E::Real, two, quotient, "", /*keepsNumbers=*/true}},
       {"elu", {E::Same, one, elu}},
       {"eq", {E::Condition, two, compare<Predicate::eq>}},
       {"erf", {E::Real, one, real<math::ErfOp>}},
@@ -171,7 +214,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"exp2", {E::Real, one, real<math::Exp2Op>}},
       {"expm1", {E::Real, one, real<math::ExpM1Op>}},
       {"floor", {E::Same, one, rounded<math::FloorOp>}},
-      {"floor_divide", {E::Same, two, floorDivide}},
+      {"floor_divide", {E::Same, two, floorDivide, "", /*keepsNumbers=*/true}},
       {"fmod", {E::Same, two, remainder<true>}},
       {"ge", {E::Condition, two, compare<Predicate::sge>}},
       {"gelu", {E::Same, one, gelu}},
@@ -190,32 +233,33 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"lt", {E::Condition, two, compare<Predicate::slt>}},
       {"maximum", {E::Same, two, pair<door::maximum>}},
       {"minimum", {E::Same, two, pair<door::minimum>}},
-      {"mul", {E::Same, two, pair<door::mul>}},
+      {"mul", {E::Same, two, pair<door::mul>, "", /*keepsNumbers=*/true}},
       {"ne", {E::Condition, two, compare<Predicate::ne>}},
       {"neg", {E::Same, one, plain<door::negate>}},
       {"pow", {E::Same, {"self", "exponent"}, power}},
       {"reciprocal", {E::Real, one, plain<door::reciprocal>}},
       {"relu", {E::Same, one, plain<door::relu>}},
       {"remainder", {E::Same, two, remainder<false>}},
-      {"round", {E::Same, one, rounded<math::RoundEvenOp>}},
+      {"round", {E::Same, one, roundToDecimals}},
       {"rsqrt", {E::Real, one, reciprocalRoot}},
-      {"rsub", {E::Same, two, reversedDifference}},
+      {"rsub", {E::Same, two, reversedDifference, "alpha"}},
       {"sigmoid", {E::Real, one, plain<door::sigmoid>}},
-      {"sign", {E::Same, one, plain<door::sign>}},
+      {"sign", {E::Same, one, sign}},
       {"silu", {E::Real, one, silu}},
       {"sin", {E::Real, one, real<math::SinOp>}},
       {"sqrt", {E::Real, one, real<math::SqrtOp>}},
       {"square", {E::Same, one, plain<door::square>}},
-      {"sub", {E::Same, two, difference}},
+      {"sub", {E::Same, two, difference, "alpha"}},
       {"tanh", {E::Real, one, real<math::TanhOp>}},
       {"trunc", {E::Same, one, rounded<math::TruncOp>}},
   };
   return table;
 }
 
-/// Applies `compute` to operands promoted to `type`, 16-bit numbers to f32; the result is one of `element`.
+/// Applies `compute` to operands promoted to `type`, 16-bit numbers to f32; the result is one of `element`. Where
+/// `keepsNumbers`, numbers of Python and tensors without dimensions are not rounded to 16 bits first.
 static FailureOr<Value> applyPromoted(Arguments &a, ArrayRef<Number> operands, Type type, Type element,
-                                      OnElements compute) {
+                                      OnElements compute, bool keepsNumbers = false) {
   SmallVector<Value> tensors;
   for (Number each : operands)
     if (auto tensor = dyn_cast<Value>(each))
@@ -226,12 +270,16 @@ static FailureOr<Value> applyPromoted(Arguments &a, ArrayRef<Number> operands, T
   return door::elementwise(a.op.builder(), tensors, element, [&](OpBuilder &b, Location loc, ValueRange given) {
     SmallVector<Value> x;
     for (Number each : operands) {
-      if (isa<Value>(each)) {
-        x.push_back(door::convert(b, loc, door::convert(b, loc, given.front(), type), wide));
+      auto tensor = dyn_cast<Value>(each);
+      Type first = keepsNumbers && !(tensor && rankOf(tensor) > 0) ? wide : type;
+      Value own;
+      if (tensor) {
+        own = door::convert(b, loc, given.front(), first);
         given = given.drop_front();
       } else {
-        x.push_back(arith::ConstantOp::create(b, loc, elementAttr(cast<Attribute>(each), wide)));
+        own = arith::ConstantOp::create(b, loc, elementAttr(cast<Attribute>(each), first));
       }
+      x.push_back(door::convert(b, loc, own, wide));
     }
     return door::convert(b, loc, compute(a, b, loc, x), element);
   });
@@ -254,10 +302,13 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
     type = b.getF32Type();
   if (entry.kind == Elementwise::Bits && isa<FloatType>(type))
     return a.op.error() << "found elements of " << type << ", wanted integers or bool";
+  if (!entry.factor.empty() && a.has(entry.factor))
+    operands.push_back(numberOf(a, entry.factor));
   bool isCondition = entry.kind == Elementwise::Condition;
   if (StringRef name = a.op.getName(); isCondition && name.contains("is") && !isa<FloatType>(type))
     type = b.getF32Type();
-  return append(applyPromoted(a, operands, type, isCondition ? b.getI1Type() : type, entry.compute), results);
+  return append(applyPromoted(a, operands, type, isCondition ? b.getI1Type() : type, entry.compute, entry.keepsNumbers),
+                results);
 }
 
 /// A bound that is missing does not bind.

@@ -58,8 +58,11 @@ static FailureOr<Value> rollAlong(Arguments &a, Value tensor, int64_t axis, OpFo
     return a.op.error() << "'shifts' must be constants";
   if (size && *size == 0)
     return tensor;
-  // The cut lies `by` in front of the end, or that far behind the start; of dynamic extents it must be inside.
-  OpFoldResult cut = size ? OpFoldResult(b.getIndexAttr(((-*by % *size) + *size) % *size)) : b.getIndexAttr(-*by);
+  // The cut lies `by` in front of the end, going around as often as it takes.
+  auto value = [&](OpFoldResult extent) { return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent); };
+  Value around = door::maximum(b, b.getLoc(), value(extent), value(b.getIndexAttr(1)));
+  OpFoldResult cut =
+      getAsOpFoldResult(door::mod(b, b.getLoc(), value(b.getIndexAttr(-*by)), around, /*truncated=*/false));
   if (isConstantIntValue(cut, 0))
     return tensor;
   OpFoldResult end = b.getIndexAttr(std::numeric_limits<int64_t>::max());

@@ -17,6 +17,17 @@ static LogicalResult translateMatmul(Arguments &a, Values &results) {
   return append(door::multiplyMatrices(a.op, *lhs, rhs), results);
 }
 
+/// A product and a bias that broadcasts to it.
+static FailureOr<Value> addBias(Arguments &a, Value product, Value bias) {
+  if (failed(door::requireBroadcast(a.op, {product, bias})))
+    return failure();
+  Type element = elementOf(product), type = door::sumType(element);
+  return door::elementwise(a.op.builder(), {product, bias}, element, [&](OpBuilder &b, Location loc, ValueRange x) {
+    Value sum = door::add(b, loc, door::convert(b, loc, x[0], type), door::convert(b, loc, x[1], type));
+    return door::convert(b, loc, sum, element);
+  });
+}
+
 /// input · weightᵀ + bias
 static LogicalResult translateLinear(Arguments &a, Values &results) {
   FailureOr<Value> input = a.required("input"), weight = a.required("weight");
@@ -26,8 +37,11 @@ static LogicalResult translateLinear(Arguments &a, Values &results) {
   door::Affine affine;
   affine.turnsRight = true;
   affine.bias = a.tensor("bias");
-  if (rankOf(*weight) == 1)
-    return append(door::multiplyMatrices(a.op, *input, *weight), results);
+  if (rankOf(*weight) == 1) {
+    FailureOr<Value> product = door::multiplyMatrices(a.op, *input, *weight);
+    return failed(product) || !affine.bias ? append(product, results)
+                                           : append(addBias(a, *product, affine.bias), results);
+  }
   if (rankOf(*input) != 1)
     return append(door::multiplyAffine(a.op, *input, *weight, affine), results);
   FailureOr<Value> row = door::multiplyAffine(a.op, door::unsqueeze(b, *input, {0}), *weight, affine);

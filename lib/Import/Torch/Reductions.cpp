@@ -204,10 +204,10 @@ static LogicalResult translateNorm(Arguments &a, Values &results) {
   if (failed(dims))
     return failure();
   bool centres = a.op.getName() != "aten.rms_norm";
-  // RMS norm's ε is what its type tells apart from 1 where it is not given.
+  // RMS norm's ε is what the type that it is computed in tells apart from 1, where it is not given.
   double epsilon = 1e-5;
   if (!centres) {
-    auto type = cast<FloatType>(elementOf(*tensor));
+    auto type = cast<FloatType>(door::sumType(elementOf(*tensor)));
     epsilon = std::ldexp(1.0, 1 - static_cast<int>(APFloat::semanticsPrecision(type.getFloatSemantics())));
   }
   door::Norm norm = door::normalize(a.op.builder(), *tensor, *dims, centres, a.number("eps", epsilon),

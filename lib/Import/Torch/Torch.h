@@ -36,7 +36,8 @@ public:
 
   /// Refuses an op that does not name all of its operands.
   LogicalResult verify();
-  /// Refuses an op with an argument that its translator has not asked for: it would mean something else.
+  /// Refuses an op with an argument that its translator has not asked for, or only as something that it is not: the op
+  /// would mean something else.
   LogicalResult verifyAllAsked();
   /// Says that the rest of the arguments does not matter.
   void ignoreRest() { ignoresRest = true; }
@@ -72,7 +73,7 @@ public:
   DoorOp &op;
 
 private:
-  mutable llvm::StringSet<> asked;
+  mutable llvm::StringSet<> askedOperands, askedAttributes;
   bool ignoresRest = false;
 };
 

@@ -82,6 +82,15 @@ func.func @argument_that_nobody_reads(%x: tensor<6xf32>) -> tensor<6xf32> {
 
 // -----
 
+func.func @size_where_a_constant_is_wanted(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?xf32>) -> tensor<i64>
+  // expected-error @+1 {{torch.aten.slice: the argument 'step' must be constant}}
+  %y = "torch.aten.slice"(%x, %n) {arguments = ["self", "step"], dim = 0 : i64} : (tensor<?xf32>, tensor<i64>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+
+// -----
+
 func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
   %y = "torch.aten.neg"(%x) {arguments = ["self"]} : (tensor<6xf32>) -> tensor<6xf16>
   // expected-error @+1 {{result 0 is 'tensor<6xf32>', declared is 'tensor<6xf16>'}}
