@@ -111,6 +111,11 @@ SHAPES = {
     "arange real": (lambda a: torch.arange(0, 1, 0.25) * a, i),
     "slice scatter": (lambda a, b: torch.slice_scatter(a, b, 2, 1, 4), x, x[..., :3]),
     "select scatter": (lambda a, b: torch.select_scatter(a, b, 1, -1), x, x[:, 0]),
+    "slice scatter few": (_shifted, torch.randint(0, 9, (2, 5))),
+    "slice scatter nothing": (lambda a: torch.slice_scatter(a, a[:0], 0, 3, 3), x),
+    "slice scatter step": (lambda a, b: torch.slice_scatter(a, b, 2, 0, 5, 2), x, x[..., :3]),
+    "narrow end": (lambda a: a.narrow(2, -3, 2), x), "narrow nothing": (lambda a: a.narrow(1, 4, 0), x),
+    "squeeze no dims": (lambda a: a.squeeze(()), z),
     "assign": (lambda a: _assigned(a), x), "empty": (lambda a: a.reshape(2, 0), none),
     "copy": (lambda a, b: a.clone().copy_(b), i, others), "embedding": (lambda a, b: F.embedding(b, a), y, small),
     "index": (lambda a, b: a[b], x, small), "index two": (lambda a, b: a[b[:, None], :, b], x, small[0]),
@@ -128,6 +133,7 @@ SUMS = {
     "max": (torch.max, x), "max dim": (lambda a: torch.max(a, 1), x),
     "min dim": (lambda a: torch.min(a, -1, keepdim=True), i), "argmax": (lambda a: a.argmax(-1), x),
     "argmax all": (torch.argmax, x), "argmin": (lambda a: a.argmin(0, keepdim=True), i), "any": (torch.any, flags),
+    "any no dims": (lambda a: a.any(()), x[0] > 0), "sum no dims": (lambda a: a.sum(()), x),
     "any dim": (lambda a: a.any(-1), flags), "all": (lambda a: a.all(0), i), "prod": (lambda a: a.prod(-1), j[None]),
     "var": (lambda a: a.var(-1), x), "var biased": (lambda a: a.var((0, 1), unbiased=False, keepdim=True), x),
     "std": (lambda a: a.std(1), x), "norm": (lambda a: torch.linalg.vector_norm(a, dim=-1), x),
@@ -215,6 +221,12 @@ ATTENTION = {
 
 def _grid(a):
     return torch.meshgrid(a, a + 1, indexing="ij")
+
+
+def _shifted(tokens):
+    shifted = torch.zeros(2, 5, dtype=torch.int64)
+    shifted[:, 1:] = tokens[:, :-1]
+    return shifted + tokens
 
 
 def _assigned(a):

@@ -77,6 +77,24 @@ LogicalResult DoorOp::requireRankedTensors() {
   return success();
 }
 
+bool saccade::door::isElementType(Type type) {
+  return type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
+         llvm::any_of(ArrayRef<unsigned>{1, 8, 16, 32, 64},
+                      [&](unsigned width) { return type.isSignlessInteger(width); });
+}
+
+LogicalResult saccade::door::verifyTypes(Operation *op) {
+  auto isKnown = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor ? isElementType(tensor.getElementType()) : isa<NoneType>(type) || !isa<ShapedType>(type);
+  };
+  for (Type type :
+       llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
+    if (!isKnown(type))
+      return op->emitError() << op->getName() << ": the type " << type << " is not supported";
+  return success();
+}
+
 /// Whether a tensor with these static extents fits in an address space.
 static bool isTooLarge(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);

@@ -40,6 +40,19 @@ LogicalResult door::requireBroadcast(DoorOp &op, ValueRange tensors) {
   return error << " do not broadcast to one another";
 }
 
+LogicalResult door::requireStretch(DoorOp &op, Value tensor, Type to) {
+  auto own = cast<RankedTensorType>(tensor.getType()), wanted = cast<RankedTensorType>(to);
+  int64_t added = wanted.getRank() - own.getRank();
+  bool fits = added >= 0;
+  for (int64_t i = 0; fits && i < own.getRank(); ++i) {
+    int64_t extent = own.getDimSize(i), target = wanted.getDimSize(added + i);
+    fits = extent == 1 || extent == target || ShapedType::isDynamic(extent) || ShapedType::isDynamic(target);
+  }
+  if (fits)
+    return success();
+  return op.error() << own << " does not broadcast to the shape of " << wanted;
+}
+
 LogicalResult door::requireEqual(DoorOp &op, int64_t found, int64_t wanted, StringRef what) {
   if (found == wanted || ShapedType::isDynamic(found) || ShapedType::isDynamic(wanted))
     return success();

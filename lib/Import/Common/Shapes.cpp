@@ -34,6 +34,8 @@ OpFoldResult door::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResul
 
 OpFoldResult door::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
   // Of no elements any number of parts is right: what is made of them is checked where it is used.
+  if (isConstantIntValue(y, 0))
+    y = b.getIndexAttr(1);
   if (auto divisor = dyn_cast<Value>(y))
     y = b.createOrFold<arith::MaxSIOp>(divisor, arith::ConstantIndexOp::create(b, 1));
   AffineExpr s0, s1;

@@ -61,11 +61,11 @@ static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, O
   return getAsOpFoldResult(value);
 }
 
-FailureOr<Value> door::sliceBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
+FailureOr<Part> door::partBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
-  SmallVector<OpFoldResult> offsets(type.getRank(), b.getIndexAttr(0)), sizes = extentsOf(b, tensor);
-  SmallVector<int64_t> steps(type.getRank(), 1);
+  Part part{Extents(type.getRank(), b.getIndexAttr(0)), extentsOf(b, tensor), SmallVector<int64_t>(type.getRank(), 1)};
+  auto &[offsets, sizes, steps] = part;
   for (const auto &[axis, start, end, step] : bounds) {
     if (step == 0)
       return op.error() << "a step is 0";
@@ -90,7 +90,14 @@ FailureOr<Value> door::sliceBetween(DoorOp &op, Value tensor, ArrayRef<SliceBoun
       size = getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0)));
     sizes[axis] = size;
   }
-  return slice(b, tensor, offsets, sizes, steps);
+  return part;
+}
+
+FailureOr<Value> door::sliceBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
+  FailureOr<Part> part = partBetween(op, tensor, bounds);
+  if (failed(part))
+    return failure();
+  return slice(op.builder(), tensor, part->offsets, part->sizes, part->steps);
 }
 
 LogicalResult door::splitInto(DoorOp &op, Value tensor, int64_t axis, ArrayRef<int64_t> sizes,

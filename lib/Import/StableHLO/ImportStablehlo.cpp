@@ -31,24 +31,6 @@ static const door::Door &getDoor() {
   return door;
 }
 
-/// Refuses element types that the common form does not have: unsigned and odd integers, complex numbers, 8-bit floats.
-static LogicalResult verifyTypes(Operation *op) {
-  auto isKnown = [](Type type) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor)
-      return isa<NoneType>(type) || !isa<ShapedType>(type);
-    Type element = tensor.getElementType();
-    return element.isF16() || element.isBF16() || element.isF32() || element.isF64() || element.isSignlessInteger(1) ||
-           element.isSignlessInteger(8) || element.isSignlessInteger(16) || element.isSignlessInteger(32) ||
-           element.isSignlessInteger(64);
-  };
-  for (Type type :
-       llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
-    if (!isKnown(type))
-      return op->emitError() << op->getName() << ": the type " << type << " is not supported";
-  return success();
-}
-
 /// Takes away what the frontend says of modules, functions and arguments, and nobody here reads.
 static void dropForeignAttributes(Operation *op) {
   auto isForeign = [](NamedAttribute attribute) {
@@ -90,7 +72,7 @@ struct ImportStablehlo : saccade::impl::ImportStablehloBase<ImportStablehlo> {
       if (function.isPrivate() && !function.isExternal())
         symbols.erase(function);
     WalkResult typed =
-        module.walk([](Operation *op) { return WalkResult(getDoor().nameOf(op) ? verifyTypes(op) : success()); });
+        module.walk([](Operation *op) { return WalkResult(getDoor().nameOf(op) ? door::verifyTypes(op) : success()); });
     if (typed.wasInterrupted())
       return signalPassFailure();
     dropForeignAttributes(module);

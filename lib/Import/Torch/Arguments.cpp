@@ -16,7 +16,19 @@ LogicalResult Arguments::verify() {
   if (names.size() != op.numOperands() || !llvm::all_of(names, llvm::IsaPred<StringAttr>))
     return op.error() << "found " << names.size() << " names of arguments, wanted one for each of " << op.numOperands()
                       << " operands";
-  return success();
+  return door::verifyTypes(op.getOperation());
+}
+
+void Arguments::refuse(StringRef name, Attribute found, StringRef wanted) const {
+  if (refused)
+    return;
+  refused = true;
+  InFlightDiagnostic error = op.error() << "'" << name << "' is ";
+  if (found)
+    error << found;
+  else
+    error << "computed or a list";
+  error << ", wanted " << wanted;
 }
 
 LogicalResult Arguments::verifyAllAsked() {
@@ -46,12 +58,18 @@ Attribute Arguments::attribute(StringRef name) const {
 }
 
 int64_t Arguments::integer(StringRef name, int64_t otherwise) const {
-  askedAttributes.insert(name);
-  return op.integer(name, otherwise);
+  Attribute given = attribute(name);
+  auto integer = dyn_cast_or_null<IntegerAttr>(given);
+  if (!integer && given)
+    refuse(name, given, "a constant integer");
+  if (!integer || integer.getValue().getSignificantBits() > 64)
+    return otherwise;
+  return integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
 }
 
 StringRef Arguments::text(StringRef name, StringRef otherwise) const {
-  askedAttributes.insert(name);
+  if (Attribute given = attribute(name); given && !isa<StringAttr>(given))
+    refuse(name, given, "a word");
   return op.text(name, otherwise);
 }
 
@@ -89,7 +107,8 @@ FailureOr<std::optional<Extents>> Arguments::sizes(StringRef name) const {
   auto *next = open.begin();
   for (Attribute each : all) {
     if (auto integer = dyn_cast<IntegerAttr>(each)) {
-      result.push_back(b.getIndexAttr(integer.getValue().getSExtValue()));
+      bool isFlag = integer.getType().isInteger(1);
+      result.push_back(b.getIndexAttr(isFlag ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue()));
       continue;
     }
     if (!isa<UnitAttr>(each) || next == open.end() || !*next)
@@ -112,6 +131,13 @@ FailureOr<Extents> Arguments::requiredSizes(StringRef name) const {
   return **found;
 }
 
+FailureOr<Extents> Arguments::shape(const Extents &sizes) const {
+  for (auto [i, extent] : llvm::enumerate(sizes))
+    if (std::optional<int64_t> size = getConstantIntValue(extent); size && *size < 0)
+      return op.error() << "extent " << i << " of the shape is " << *size;
+  return sizes;
+}
+
 FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t otherwise) const {
   FailureOr<std::optional<Extents>> found = sizes(name);
   if (failed(found))
@@ -129,22 +155,32 @@ std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
 
 double Arguments::number(StringRef name, double otherwise) const {
   if (auto integer = dyn_cast_or_null<IntegerAttr>(attribute(name)))
-    return integer.getType().isInteger(1) ? integer.getValue().isOne() : integer.getValue().getSExtValue();
+    return this->integer(name, 0);
+  Attribute given = attribute(name);
+  if (given && !isa<FloatAttr>(given))
+    refuse(name, given, "a constant number");
   return op.number(name, otherwise);
 }
 
 Type Arguments::type(StringRef name, Type otherwise) const {
   auto type = dyn_cast_or_null<TypeAttr>(attribute(name));
-  return type ? type.getValue() : otherwise;
+  if (!type)
+    return otherwise;
+  if (!door::isElementType(type.getValue())) {
+    refuse(name, type, "a type of elements");
+    return otherwise ? otherwise : Float32Type::get(type.getContext());
+  }
+  return type.getValue();
 }
 
 FailureOr<int64_t> Arguments::axis(StringRef name, int64_t otherwise, int64_t rank) const {
-  // A tensor without dimensions counts as one with a single element along its only one.
-  return door::resolveAxis(op, integer(name, otherwise), std::max<int64_t>(rank, 1));
+  return door::resolveAxis(op, integer(name, otherwise), rank);
 }
 
 FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) const {
   std::optional<SmallVector<int64_t>> given = integers(name);
+  if (!given && (attribute(name) || !list(name).empty()))
+    return op.error() << "'" << name << "' must be constant dimensions";
   if (!given || given->empty())
     return llvm::to_vector(llvm::seq<int64_t>(0, rank));
   if (rank == 0 && llvm::all_of(*given, [](int64_t axis) { return axis == 0 || axis == -1; }))
@@ -158,6 +194,8 @@ void torch::add(door::Door &door, StringRef name, ByArguments translate) {
     if (failed(arguments.verify()))
       return failure();
     if (failed(translate(arguments, results)))
+      return failure();
+    if (arguments.isRefused())
       return failure();
     // Nothing was computed of elements, and so nothing asked, where there are none.
     bool isEmpty = !results.empty() && results[0] &&

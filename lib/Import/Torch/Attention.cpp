@@ -48,7 +48,8 @@ static FailureOr<Operands> readOperands(Arguments &a) {
     int64_t heads = type.getDimSize(rank - 3),
             keyHeads = cast<RankedTensorType>(all.key.getType()).getDimSize(rank - 3);
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) || keyHeads == 0 || heads % keyHeads != 0)
-      return a.op.error() << "found " << heads << " query heads, wanted a multiple of the " << keyHeads << " key heads";
+      return a.op.error() << "found the query " << type << " and the key " << all.key.getType()
+                          << ", wanted static heads, those of the query a multiple of those of the key";
     all.group = heads / keyHeads;
   }
   for (int64_t dim = 0; dim < rank - 2; ++dim) {
@@ -111,8 +112,8 @@ static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &a
     if (!isa<FloatType>(elementOf(mask)) && !elementOf(mask).isInteger(1))
       return a.op.error() << "the mask is " << mask.getType() << ", wanted bool or floating point";
     inputs.push_back(alignMask(b, mask, all.group, rankOf(all.key)));
-    if (rankOf(inputs.back()) > rankOf(scores) || failed(door::requireBroadcast(a.op, inputs)))
-      return a.op.error() << "the mask " << mask.getType() << " does not broadcast to the scores " << scores.getType();
+    if (failed(door::requireStretch(a.op, inputs.back(), scores.getType())))
+      return failure();
   }
   int64_t rank = rankOf(scores);
   return door::generate(

@@ -20,7 +20,7 @@ static FailureOr<Extents> newShape(const Arguments &a) {
   if (failed(size))
     return failure();
   if (*size)
-    return **size;
+    return a.shape(**size);
   FailureOr<Value> like = a.required("self");
   if (failed(like))
     return failure();
@@ -71,9 +71,12 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
   Type type = newType(a, isReal ? Type(b.getF32Type()) : Type(b.getI64Type()));
   if (isReal) {
     double start = a.number("start", 0), end = a.number("end", 0), step = a.number("step", 1);
-    if (!a.attribute("end") || step == 0)
-      return a.op.error() << "a range of floating point must have constant bounds and a step other than 0";
-    OpFoldResult count = b.getIndexAttr(std::max<int64_t>(0, std::ceil((end - start) / step)));
+    double length = std::ceil((end - start) / step);
+    if (!a.attribute("end") || step == 0 || !std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
+      return a.op.error() << "a range of floating point must have constant, finite bounds and a step other than 0";
+    if (length > static_cast<double>(door::mostElements))
+      return a.op.error() << "from " << start << " to " << end << " are more numbers than any memory holds";
+    OpFoldResult count = b.getIndexAttr(length > 0 ? static_cast<int64_t>(length) : 0);
     results.push_back(door::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
       Type wide = nested.getF64Type();
       Value i = door::convert(nested, loc, at[0], wide);
@@ -118,7 +121,7 @@ static LogicalResult translateCopy(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), source = a.required("src");
   if (failed(tensor) || failed(source))
     return failure();
-  if (failed(door::requireBroadcast(a.op, {*tensor, *source})) || rankOf(*source) > rankOf(*tensor))
+  if (failed(door::requireStretch(a.op, *source, tensor->getType())))
     return failure();
   Value converted = door::castElements(b, *source, elementOf(*tensor));
   results.push_back(converted.getType() == tensor->getType()

@@ -285,6 +285,27 @@ static FailureOr<Value> applyPromoted(Arguments &a, ArrayRef<Number> operands, T
   });
 }
 
+/// Refuses numbers of a kind that PyTorch has no such operator for.
+static LogicalResult requireKind(Arguments &a, ArrayRef<Number> operands, Type type) {
+  static const llvm::StringSet<> ofReals = {"elu", "gelu", "leaky_relu", "silu"};
+  static const llvm::StringSet<> ofNumbers = {"abs", "addcmul", "ceil",      "floor", "floor_divide", "fmod", "neg",
+                                              "pow", "relu",    "remainder", "round", "rsub",         "sub",  "trunc"};
+  StringRef name = a.op.getName().split('.').second;
+  auto tensor = dyn_cast<Value>(operands.front());
+  bool isBool = type.isInteger(1);
+  // What is subtracted must not be bool either, whatever it is promoted to.
+  if (name == "sub" || name == "rsub")
+    isBool = llvm::any_of(operands, [](Number each) {
+      auto own = dyn_cast<Value>(each);
+      return own && elementOf(own).isInteger(1);
+    });
+  if (isBool && ofNumbers.contains(name))
+    return a.op.error() << "found elements of i1, wanted numbers";
+  if (tensor && !isa<FloatType>(elementOf(tensor)) && ofReals.contains(name))
+    return a.op.error() << "found elements of " << elementOf(tensor) << ", wanted floating point";
+  return success();
+}
+
 static LogicalResult translateElementwise(Arguments &a, Values &results) {
   const Elementwise &entry = getTable().find(a.op.getName().split('.').second)->second;
   SmallVector<Number> operands;
@@ -302,6 +323,8 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
     type = b.getF32Type();
   if (entry.kind == Elementwise::Bits && isa<FloatType>(type))
     return a.op.error() << "found elements of " << type << ", wanted integers or bool";
+  if (failed(requireKind(a, operands, type)))
+    return failure();
   if (!entry.factor.empty() && a.has(entry.factor))
     operands.push_back(numberOf(a, entry.factor));
   bool isCondition = entry.kind == Elementwise::Condition;

@@ -12,6 +12,8 @@ static LogicalResult translateEmbedding(Arguments &a, Values &results) {
   FailureOr<Value> weight = a.required("weight"), indices = a.required("indices");
   if (failed(weight) || failed(indices))
     return failure();
+  if (rankOf(*weight) != 2)
+    return a.op.error() << "the weight is " << weight->getType() << ", wanted a matrix";
   return append(door::lookUp(a.op, *weight, *indices, 0), results);
 }
 
@@ -110,6 +112,10 @@ static LogicalResult translateIndexPut(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   int64_t rank = rankOf(indices[0]);
   Value mask = indices[0];
+  for (auto [found, wanted] : llvm::zip(cast<RankedTensorType>(mask.getType()).getShape(),
+                                        cast<RankedTensorType>(tensor->getType()).getShape()))
+    if (failed(door::requireEqual(a.op, found, wanted, "an extent of the mask")))
+      return failure();
   if (rank < rankOf(*tensor))
     mask = door::unsqueeze(b, mask, llvm::to_vector(llvm::seq(rank, rankOf(*tensor))));
   if (failed(door::requireBroadcast(a.op, {mask, *tensor, *values})))

@@ -81,6 +81,8 @@ static LogicalResult translateRoll(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   auto given = a.integers("dims");
   if (!given || given->empty()) {
+    if (shifts->size() != 1)
+      return a.op.error() << "found " << shifts->size() << " shifts for all dimensions together, wanted one";
     Extents extents = door::extentsOf(b, *tensor);
     FailureOr<Value> flat =
         rollAlong(a, door::reshape(b, *tensor, {door::multiplyExtents(b, extents)}), 0, shifts->front());
@@ -129,7 +131,10 @@ static LogicalResult translatePad(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   if (StringRef mode = a.text("mode", "constant"); mode != "constant")
     return a.op.error() << "the mode '" << mode << "' is not supported";
-  Attribute given = a.attribute("value");
+  Number given = numberOf(a, "value");
+  if (isa_and_present<Value>(given))
+    return a.op.error() << "'value' must be a constant number";
+  Attribute filling = given.isNull() ? Attribute(b.getI64IntegerAttr(0)) : cast<Attribute>(given);
   int64_t rank = rankOf(*tensor), padded = pads->size() / 2;
   if (pads->size() % 2 || padded > rank)
     return a.op.error() << "found " << pads->size() << " pads for " << tensor->getType();
@@ -148,7 +153,7 @@ static LogicalResult translatePad(Arguments &a, Values &results) {
     return success();
   }
   Type element = elementOf(*tensor);
-  Value value = arith::ConstantOp::create(b, elementAttr(given ? given : b.getI64IntegerAttr(0), element));
+  Value value = arith::ConstantOp::create(b, elementAttr(filling, element));
   results.push_back(door::pad(b, *tensor, before, behind, value));
   return success();
 }

@@ -13,7 +13,10 @@ static FailureOr<door::SliceBounds> boundsOf(const Arguments &a, Value tensor) {
   FailureOr<OpFoldResult> start = a.size("start", 0), end = a.size("end", std::numeric_limits<int64_t>::max());
   if (failed(dim) || failed(start) || failed(end))
     return failure();
-  return door::SliceBounds{*dim, *start, *end, a.integer("step", 1)};
+  int64_t step = a.integer("step", 1);
+  if (step <= 0)
+    return a.op.error() << "the step is " << step << ", wanted 1 at least";
+  return door::SliceBounds{*dim, *start, *end, step};
 }
 
 static LogicalResult translateSlice(Arguments &a, Values &results) {
@@ -26,7 +29,7 @@ static LogicalResult translateSlice(Arguments &a, Values &results) {
   return append(door::sliceBetween(a.op, *tensor, *bounds), results);
 }
 
-/// `length` elements from `start` on.
+/// `length` elements from `start` on, which may count from the end.
 static LogicalResult translateNarrow(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -35,6 +38,14 @@ static LogicalResult translateNarrow(Arguments &a, Values &results) {
   FailureOr<OpFoldResult> start = a.size("start", 0), length = a.size("length", 0);
   if (failed(dim) || failed(start) || failed(length))
     return failure();
+  OpFoldResult extent = door::extentsOf(a.op.builder(), *tensor)[*dim];
+  std::optional<int64_t> first = getConstantIntValue(*start), count = getConstantIntValue(*length),
+                         size = getConstantIntValue(extent);
+  if ((count && *count < 0) || (first && size && (*first < -*size || *first > *size)) ||
+      (first && size && count && *count > *size - (*first < 0 ? *first + *size : *first)))
+    return a.op.error() << "'start' and 'length' leave dimension " << *dim << " of " << tensor->getType();
+  if (first && *first < 0)
+    start = door::addExtents(a.op.builder(), extent, *start);
   OpFoldResult end = door::addExtents(a.op.builder(), *start, *length);
   return append(door::sliceBetween(a.op, *tensor, door::SliceBounds{*dim, *start, end}), results);
 }
@@ -79,12 +90,26 @@ static LogicalResult translateSelect(Arguments &a, Values &results) {
   return success();
 }
 
-/// `source` in the place of a part of `tensor`.
-static Value replacePart(ImplicitLocOpBuilder &b, Value tensor, Value source, ArrayRef<OpFoldResult> offsets,
-                         ArrayRef<int64_t> steps) {
-  auto strides = getAsIndexOpFoldResult(b.getContext(), steps);
-  return tensor::InsertSliceOp::create(b, door::castElements(b, source, elementOf(tensor)), tensor, offsets,
-                                       door::extentsOf(b, source), strides);
+/// `source` in the place of a part of `tensor`; it must have the part's extents.
+static FailureOr<Value> replacePart(Arguments &a, Value tensor, Value source, const door::Part &part) {
+  ImplicitLocOpBuilder &b = a.op.builder();
+  auto own = cast<RankedTensorType>(source.getType()), whole = cast<RankedTensorType>(tensor.getType());
+  if (own.getRank() != whole.getRank())
+    return a.op.error() << "the source has " << own.getRank() << " dimensions beside the " << whole.getRank()
+                        << " of the part";
+  for (auto [found, wanted] : llvm::zip(own.getShape(), part.sizes))
+    if (std::optional<int64_t> size = getConstantIntValue(wanted);
+        size && failed(door::requireEqual(a.op, found, *size, "an extent of the source")))
+      return failure();
+  Value converted = door::castElements(b, source, whole.getElementType());
+  if (llvm::any_of(part.sizes, [](OpFoldResult size) { return isConstantIntValue(size, 0); }))
+    return tensor;
+  // All of it: the part begins at the start and is as long.
+  if (whole.hasStaticShape() && own.getShape() == whole.getShape())
+    return converted;
+  auto strides = getAsIndexOpFoldResult(b.getContext(), part.steps);
+  return tensor::InsertSliceOp::create(b, converted, tensor, part.offsets, door::extentsOf(b, source), strides)
+      .getResult();
 }
 
 static LogicalResult translateSliceScatter(Arguments &a, Values &results) {
@@ -94,24 +119,8 @@ static LogicalResult translateSliceScatter(Arguments &a, Values &results) {
   FailureOr<door::SliceBounds> bounds = boundsOf(a, *tensor);
   if (failed(bounds))
     return failure();
-  // The part as it is now says where it lies.
-  FailureOr<Value> part = door::sliceBetween(a.op, *tensor, *bounds);
-  if (failed(part))
-    return failure();
-  if (*part == *tensor) {
-    results.push_back(door::castElements(a.op.builder(), *source, elementOf(*tensor)));
-    return success();
-  }
-  auto slice = part->getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice || bounds->step < 0)
-    return a.op.error() << "this part of " << tensor->getType() << " cannot be replaced";
-  for (auto [found, wanted] :
-       llvm::zip(cast<RankedTensorType>(source->getType()).getShape(), slice.getType().getShape()))
-    if (failed(door::requireEqual(a.op, found, wanted, "an extent of the source")))
-      return failure();
-  results.push_back(replacePart(a.op.builder(), *tensor, *source, slice.getMixedOffsets(),
-                                SmallVector<int64_t>(slice.getStaticStrides())));
-  return success();
+  FailureOr<door::Part> part = door::partBetween(a.op, *tensor, *bounds);
+  return failed(part) ? failure() : append(replacePart(a, *tensor, *source, *part), results);
 }
 
 static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
@@ -124,10 +133,12 @@ static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
   FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
   if (failed(offsets))
     return failure();
-  SmallVector<int64_t> steps(rankOf(*tensor), 1);
-  Value row = door::unsqueeze(a.op.builder(), *source, *dim);
-  results.push_back(replacePart(a.op.builder(), *tensor, row, *offsets, steps));
-  return success();
+  if (rankOf(*source) + 1 != rankOf(*tensor))
+    return a.op.error() << "the source is " << source->getType() << ", wanted one dimension less than "
+                        << tensor->getType();
+  door::Part part{*offsets, door::extentsOf(a.op.builder(), *tensor), SmallVector<int64_t>(rankOf(*tensor), 1)};
+  part.sizes[*dim] = a.op.builder().getIndexAttr(1);
+  return append(replacePart(a, *tensor, door::unsqueeze(a.op.builder(), *source, *dim), part), results);
 }
 
 //===- Several parts ------------------------------------------------------===//

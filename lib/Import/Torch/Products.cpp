@@ -83,7 +83,8 @@ static LogicalResult translateConvolution(Arguments &a, Values &results) {
     if (stride.size() == 1)
       stride.push_back(stride.front());
     fits = stride == kernel && is("dilation", {1, 1}) && a.integer("groups", 1) == 1 && !a.flag("transposed") &&
-           is("output_padding", {0, 0}) && (is("padding", {0, 0}) || a.text("padding", "") == "valid");
+           is("output_padding", {0, 0}) &&
+           (is("padding", {0, 0}) || a.attribute("padding") == StringAttr::get(a.op.builder().getContext(), "valid"));
   }
   if (!fits)
     return a.op.error() << "only images in two dimensions and windows beside each other are supported: strides as "

@@ -8,7 +8,12 @@ using namespace saccade::torch;
 Number torch::numberOf(const Arguments &arguments, StringRef name) {
   if (Value tensor = arguments.tensor(name))
     return tensor;
-  return arguments.attribute(name);
+  Attribute number = arguments.attribute(name);
+  bool isList = arguments.list(name).size() > 1;
+  if (!isList && (!number || isa<IntegerAttr, FloatAttr>(number)))
+    return number;
+  arguments.refuse(name, number, "one number or tensor");
+  return Attribute(Builder(arguments.op.getOperation()->getContext()).getI64IntegerAttr(0));
 }
 
 Type torch::promote(Type x, Type y) {
@@ -57,7 +62,8 @@ TypedAttr torch::elementAttr(Attribute number, Type type) {
   auto integer = dyn_cast<IntegerAttr>(number);
   if (!integer)
     return door::numberAttr(type, cast<FloatAttr>(number).getValueAsDouble());
-  int64_t value = integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getInt();
+  int64_t value =
+      integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
   if (type.isInteger(1))
     return IntegerAttr::get(type, value != 0);
   if (isa<IntegerType>(type))

@@ -85,11 +85,20 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   if (failed(dims))
     return failure();
   Type element = elementOf(*tensor), type = element;
-  if (name == "aten.all" || name == "aten.any")
+  if (name == "aten.all" || name == "aten.any") {
     type = b.getI1Type();
-  else if (isa<IntegerType>(element) && (name == "aten.sum" || name == "aten.prod"))
+    // Of an empty list these reduce nothing, where others reduce all.
+    if (auto given = a.integers("dim"); given && given->empty())
+      dims->clear();
+  }
+  if (isa<IntegerType>(element) && (name == "aten.sum" || name == "aten.prod"))
     type = b.getI64Type();
   type = a.type("dtype", type);
+  if (dims->empty() && rankOf(*tensor) > 0) {
+    (void)a.flag("keepdim");
+    results.push_back(door::castElements(b, *tensor, type));
+    return success();
+  }
   if ((reduction.isMean || reduction.after) && failed(requireReal(a, type)))
     return failure();
   if (name == "aten.linalg_vector_norm" && a.number("ord", 2) != 2)
@@ -139,7 +148,7 @@ static LogicalResult translateCumulativeSum(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Type element = elementOf(*tensor);
   Type type = a.type("dtype", isa<IntegerType>(element) ? Type(b.getI64Type()) : element);
-  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
+  FailureOr<int64_t> axis = a.axis("dim", 0, std::max<int64_t>(rankOf(*tensor), 1));
   if (failed(axis))
     return failure();
   Value converted = door::castElements(b, *tensor, type);

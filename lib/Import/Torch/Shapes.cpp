@@ -30,8 +30,9 @@ static LogicalResult translateFlatten(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  int64_t rank = rankOf(*tensor);
-  FailureOr<int64_t> first = a.axis("start_dim", 0, rank), last = a.axis("end_dim", -1, rank);
+  // A tensor without dimensions counts as one with a single element along its only one.
+  int64_t rank = rankOf(*tensor), dims = std::max<int64_t>(rank, 1);
+  FailureOr<int64_t> first = a.axis("start_dim", 0, dims), last = a.axis("end_dim", -1, dims);
   if (failed(first) || failed(last))
     return failure();
   if (*first > *last)
@@ -57,6 +58,8 @@ static LogicalResult translateUnflatten(Arguments &a, Values &results) {
   auto *open = llvm::find_if(parts, [](OpFoldResult each) { return isConstantIntValue(each, -1); });
   if (open != parts.end()) {
     *open = b.getIndexAttr(1);
+    if (llvm::any_of(parts, [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
+      return a.op.error() << "the open extent of an empty shape can be any";
     *open = door::divideExtents(b, extents[*dim], door::multiplyExtents(b, parts));
   }
   extents.erase(extents.begin() + *dim);
@@ -73,6 +76,9 @@ static LogicalResult translateSqueeze(Arguments &a, Values &results) {
   FailureOr<SmallVector<int64_t>> axes = a.axes("dim", type.getRank());
   if (failed(axes))
     return failure();
+  // An empty list is none, no list is all.
+  if (auto given = a.integers("dim"); given && given->empty())
+    axes->clear();
   llvm::erase_if(*axes, [&](int64_t axis) { return type.getDimSize(axis) != 1; });
   results.push_back(door::squeeze(a.op.builder(), *tensor, *axes));
   return success();
@@ -150,6 +156,8 @@ static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
       stretches |= !isConstantIntValue(extent, 1);
     }
   }
+  if (failed(a.shape(shape)))
+    return failure();
   return stretches ? door::broadcastTo(b, tensor, shape) : door::reshape(b, tensor, shape);
 }
 
@@ -184,6 +192,8 @@ static LogicalResult translateRepeat(Arguments &a, Values &results) {
     stretched.append({count, extent});
     joined.push_back(door::multiplyExtents(b, {count, extent}));
   }
+  if (failed(a.shape(stretched)))
+    return failure();
   results.push_back(door::reshape(b, door::broadcastTo(b, door::reshape(b, *tensor, apart), stretched), joined));
   return success();
 }
@@ -204,6 +214,8 @@ static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
   Extents stretched = door::extentsOf(b, *tensor), joined = stretched;
   stretched.insert(stretched.begin() + *dim + 1, *repeats);
   joined[*dim] = door::multiplyExtents(b, {joined[*dim], *repeats});
+  if (failed(a.shape(stretched)))
+    return failure();
   Value apart = door::unsqueeze(b, *tensor, *dim + 1);
   results.push_back(door::reshape(b, door::broadcastTo(b, apart, stretched), joined));
   return success();

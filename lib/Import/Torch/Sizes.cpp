@@ -43,6 +43,10 @@ template <OnExtents compute> static LogicalResult translateArithmetic(Arguments 
     return failure();
   if (x->size() != 1 || y->size() != 1)
     return a.op.error() << "wanted two numbers";
+  // Of an extent that is 0 only the run time knows.
+  bool divides = a.op.getName() == "sym.floordiv" || a.op.getName() == "sym.mod";
+  if (std::optional<int64_t> divisor = getConstantIntValue(y->front()); divides && divisor && *divisor <= 0)
+    return a.op.error() << "the divisor is " << *divisor << ", wanted 1 at least";
   results.push_back(fromExtent(a.op.builder(), compute(a.op.builder(), x->front(), y->front())));
   return success();
 }
@@ -64,6 +68,8 @@ static LogicalResult translateNegate(Arguments &a, Values &results) {
   FailureOr<Extents> x = a.requiredSizes("self");
   if (failed(x))
     return failure();
+  if (x->size() != 1)
+    return a.op.error() << "wanted one number";
   results.push_back(fromExtent(a.op.builder(), negate(a.op.builder(), x->front())));
   return success();
 }

@@ -34,11 +34,14 @@ class Arguments {
 public:
   explicit Arguments(DoorOp &op) : op(op) {}
 
-  /// Refuses an op that does not name all of its operands.
+  /// Refuses an op that does not name all of its operands, or with types that the common form does not have.
   LogicalResult verify();
   /// Refuses an op with an argument that its translator has not asked for, or only as something that it is not: the op
   /// would mean something else.
   LogicalResult verifyAllAsked();
+  /// Refuses an argument for what it is: says so once an op, and lets the translator go on with something else.
+  void refuse(llvm::StringRef name, mlir::Attribute found, llvm::StringRef wanted) const;
+  bool isRefused() const { return refused; }
   /// Says that the rest of the arguments does not matter.
   void ignoreRest() { ignoresRest = true; }
 
@@ -55,6 +58,8 @@ public:
   /// A list of sizes or one size, of constants and of extents; nothing where it is missing.
   FailureOr<std::optional<Extents>> sizes(llvm::StringRef name) const;
   FailureOr<Extents> requiredSizes(llvm::StringRef name) const;
+  /// Extents of a new tensor: refuses constants below 0.
+  FailureOr<Extents> shape(const Extents &sizes) const;
   FailureOr<mlir::OpFoldResult> size(llvm::StringRef name, int64_t otherwise) const;
   /// Constants only; one number is a list of one.
   std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef name) const;
@@ -66,7 +71,7 @@ public:
   /// A type of elements; `otherwise` where it is missing.
   mlir::Type type(llvm::StringRef name, mlir::Type otherwise = nullptr) const;
 
-  /// One dimension of a tensor, and several: all where the argument is missing or empty.
+  /// One dimension of a tensor, which must have some, and several: all where the argument is missing or empty.
   FailureOr<int64_t> axis(llvm::StringRef name, int64_t otherwise, int64_t rank) const;
   FailureOr<llvm::SmallVector<int64_t>> axes(llvm::StringRef name, int64_t rank) const;
 
@@ -74,6 +79,7 @@ public:
 
 private:
   mutable llvm::StringSet<> askedOperands, askedAttributes;
+  mutable bool refused = false;
   bool ignoresRest = false;
 };
 
@@ -105,7 +111,7 @@ void addStrides(door::Door &door);
 /// A tensor, or a number of Python: an attribute.
 using Number = llvm::PointerUnion<mlir::Attribute, Value>;
 
-/// The argument `name` as whatever it is; null where it is missing.
+/// The argument `name`, a tensor or a number; null where it is missing.
 Number numberOf(const Arguments &arguments, llvm::StringRef name);
 /// The type that PyTorch promotes operands to: tensors with dimensions count more than those without, and these more
 /// than numbers, unless the kind of number (bool, integer, floating point) is a higher one.

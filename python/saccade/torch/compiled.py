@@ -28,7 +28,7 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         options: those of `saccade.compile`.
 
     Weights are read here: what is computed of them alone is computed now, others are kept where they are, without
-    copies. They must not change afterwards. What was compiled has no gradients.
+    copies; buffers of at most 64 elements are part of the program. They must not change afterwards. What was compiled has no gradients.
 
     Raises:
         ExportError: a graph that cannot be read.

@@ -96,3 +96,252 @@ func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
   // expected-error @+1 {{result 0 is 'tensor<6xf32>', declared is 'tensor<6xf16>'}}
   return %y : tensor<6xf16>
 }
+
+// -----
+
+func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.add: 'other' is "x", wanted one number or tensor}}
+  %r = "torch.aten.add"(%x) {arguments = ["self"], other = "x"} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", wanted a constant number}}
+  %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"], alpha = "x"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @fill_with_a_list(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.full_like: 'fill_value' is [1, 2], wanted one number or tensor}}
+  %r = "torch.aten.full_like"(%x) {arguments = ["self"], fill_value = [1, 2]} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @pad_with_a_word(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.pad: 'value' is unit, wanted one number or tensor}}
+  %r = "torch.aten.pad"(%x) {arguments = ["self"], pad = [1, 0], value} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @type_of_a_tensor(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten._to_copy: 'dtype' is tensor<4xf32>, wanted a type of elements}}
+  %r = "torch.aten._to_copy"(%x) {arguments = ["self"], dtype = tensor<4xf32>} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @slice_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.slice: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.slice"(%x) {arguments = ["self"]} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @narrow_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.narrow: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.narrow"(%x) {arguments = ["self"], length = 1 : i64} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @diff_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.diff: axis -1 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.diff"(%x) {arguments = ["self"]} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @repeat_interleave_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.repeat_interleave: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.repeat_interleave"(%x) {arguments = ["self"], repeats = 2 : i64, dim = 0 : i64} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @unflatten_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.unflatten: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.unflatten"(%x) {arguments = ["self"], sizes = [1, 1]} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @split_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.split: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.split"(%x) {arguments = ["self"], split_size = 1 : i64} : (tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @cat_without_dimensions(%x: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.cat: axis 0 is outside of a tensor with 0 dimensions}}
+  %r = "torch.aten.cat"(%x, %x) {arguments = ["tensors", "tensors"]} : (tensor<f32>, tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @table_without_rows(%x: tensor<f32>, %i: tensor<3xi64>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.embedding: the weight is 'tensor<f32>', wanted a matrix}}
+  %r = "torch.aten.embedding"(%x, %i) {arguments = ["weight", "indices"]} : (tensor<f32>, tensor<3xi64>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @row_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.select_scatter: the source is 'tensor<f32>', wanted one dimension less than 'tensor<8x4xf32>'}}
+  %r = "torch.aten.select_scatter"(%x, %y) {arguments = ["self", "src"], dim = 1 : i64, index = 1 : i64} : (tensor<8x4xf32>, tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @row_of_other_length(%x: tensor<8x4xf32>, %y: tensor<9xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.select_scatter: an extent of the source: found 9, wanted 4}}
+  %r = "torch.aten.select_scatter"(%x, %y) {arguments = ["self", "src"], index = 1 : i64} : (tensor<8x4xf32>, tensor<9xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @whole_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<2xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.slice_scatter: the source has 1 dimensions beside the 2 of the part}}
+  %r = "torch.aten.slice_scatter"(%x, %y) {arguments = ["self", "src"]} : (tensor<8x4xf32>, tensor<2xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @roll_by_nothing(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.roll: found 0 shifts for all dimensions together, wanted one}}
+  %r = "torch.aten.roll"(%x) {arguments = ["self"], shifts = []} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @fewer_than_none() -> !torch.value {
+  // expected-error @+1 {{torch.aten.ones: extent 0 of the shape is -3}}
+  %r = "torch.aten.ones"() {arguments = [], size = [-3, 4]} : () -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @fewer_copies_than_none(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.repeat: extent 0 of the shape is -1}}
+  %r = "torch.aten.repeat"(%x) {arguments = ["self"], repeats = [-1, 1]} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @range_without_end() -> !torch.value {
+  // expected-error @+1 {{torch.aten.arange: a range of floating point must have constant, finite bounds}}
+  %r = "torch.aten.arange"() {arguments = [], end = 0x7FF0000000000000 : f64} : () -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @half_of_nothing(%x: tensor<?x4xf32>) -> !torch.value {
+  %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x4xf32>) -> tensor<i64>
+  // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, wanted 1 at least}}
+  %r = "torch.sym.floordiv"(%n) {arguments = ["self"], other = 0 : i64} : (tensor<i64>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @part_behind_the_end(%x: tensor<8xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.narrow: 'start' and 'length' leave dimension 0 of 'tensor<8xf32>'}}
+  %r = "torch.aten.narrow"(%x) {arguments = ["self"], start = 6 : i64, length = 9 : i64} : (tensor<8xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @mask_larger_than_tensor(%x: tensor<1x4xf32>, %m: tensor<3x4xi1>, %v: tensor<f32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.index_put: an extent of the mask: found 3, wanted 1}}
+  %r = "torch.aten.index_put"(%x, %m, %v) {arguments = ["self", "indices", "values"]} : (tensor<1x4xf32>, tensor<3x4xi1>, tensor<f32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @copy_of_more_dimensions(%x: tensor<4xf32>, %y: tensor<4x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.copy: 'tensor<4x4xf32>' does not broadcast to the shape of 'tensor<4xf32>'}}
+  %r = "torch.aten.copy"(%x, %y) {arguments = ["self", "src"]} : (tensor<4xf32>, tensor<4x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @minus_true(%x: tensor<4xi1>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.neg: found elements of i1, wanted numbers}}
+  %r = "torch.aten.neg"(%x) {arguments = ["self"]} : (tensor<4xi1>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @gelu_of_integers(%x: tensor<4xi32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.gelu: found elements of 'i32', wanted floating point}}
+  %r = "torch.aten.gelu"(%x) {arguments = ["self"]} : (tensor<4xi32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @elements_indices(%x: tensor<4xindex>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.add: the type 'tensor<4xindex>' is not supported}}
+  %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"]} : (tensor<4xindex>, tensor<4xindex>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @elements_unsigned(%x: tensor<4xui8>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.add: the type 'tensor<4xui8>' is not supported}}
+  %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"]} : (tensor<4xui8>, tensor<4xui8>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @elements_complex(%x: tensor<4xcomplex<f32>>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.add: the type 'tensor<4xcomplex<f32>>' is not supported}}
+  %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"]} : (tensor<4xcomplex<f32>>, tensor<4xcomplex<f32>>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @open_heads(%q: tensor<2x?x4x8xf32>, %k: tensor<2x2x4x8xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: found the query 'tensor<2x?x4x8xf32>' and the key 'tensor<2x2x4x8xf32>', wanted static heads}}
+  %r = "torch.aten.scaled_dot_product_attention"(%q, %k, %k) {arguments = ["query", "key", "value"], enable_gqa = true} : (tensor<2x?x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
+func.func @mask_of_more_batches(%q: tensor<1x2x4x8xf32>, %m: tensor<3x2x4x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: 'tensor<3x2x4x4xf32>' does not broadcast to the shape of 'tensor<1x2x4x4xf32>'}}
+  %r = "torch.aten.scaled_dot_product_attention"(%q, %q, %q, %m) {arguments = ["query", "key", "value", "attn_mask"]} : (tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>, tensor<3x2x4x4xf32>) -> !torch.value
+  return %r : !torch.value
+}

@@ -77,6 +77,13 @@ private:
   mlir::ImplicitLocOpBuilder b;
 };
 
+/// Whether the common form has elements of this type: floating point of 16, 32 and 64 bits, signless integers of 8, 16,
+/// 32 and 64, and i1.
+bool isElementType(mlir::Type type);
+/// Refuses an op with operands or results of other element types: unsigned and odd integers, complex numbers, 8-bit
+/// floats.
+mlir::LogicalResult verifyTypes(mlir::Operation *op);
+
 /// Translates every op of `door` in `function`. Results of the function that now have more or fewer static extents are
 /// cast to the declared types; one that is declared with an opaque type becomes what it turns out to be. The op
 /// `NoValue` of a door stands for a missing operand.

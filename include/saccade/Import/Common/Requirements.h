@@ -16,6 +16,8 @@ mlir::FailureOr<int64_t> resolveAxis(DoorOp &op, int64_t axis, int64_t rank);
 mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(DoorOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
 /// Refuses tensors that do not broadcast to one another.
 mlir::LogicalResult requireBroadcast(DoorOp &op, mlir::ValueRange tensors);
+/// Refuses a tensor that does not broadcast to the shape of `to` as it is.
+mlir::LogicalResult requireStretch(DoorOp &op, mlir::Value tensor, mlir::Type to);
 /// Refuses two extents that cannot be equal.
 mlir::LogicalResult requireEqual(DoorOp &op, int64_t found, int64_t wanted, llvm::StringRef what);
 /// Refuses tensors that differ in more than the extent along `axis`.

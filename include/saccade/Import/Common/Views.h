@@ -22,6 +22,12 @@ struct SliceBounds {
   mlir::OpFoldResult start, end;
   int64_t step = 1;
 };
+/// Where a part of a tensor lies, dimension by dimension.
+struct Part {
+  Extents offsets, sizes;
+  llvm::SmallVector<int64_t> steps;
+};
+mlir::FailureOr<Part> partBetween(DoorOp &op, mlir::Value tensor, llvm::ArrayRef<SliceBounds> bounds);
 mlir::FailureOr<mlir::Value> sliceBetween(DoorOp &op, mlir::Value tensor, llvm::ArrayRef<SliceBounds> bounds);
 
 /// Parts of these sizes along `axis`; refuses them where they are not all of it.
