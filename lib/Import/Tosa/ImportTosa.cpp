@@ -25,13 +25,18 @@ namespace saccade {
 
 using namespace mlir;
 
+/// Marks branches and maxima that were there before upstream's passes.
+static constexpr StringLiteral ownMark = "attn.own";
+
 /// Where extents are open, upstream asks at run time whether one is 1 and copies the tensor if so. Here two that meet
 /// are equal, which is checked when the program is called: the tensor stays as it is, and either extent is the
-/// result's.
+/// result's. What the program itself asks stays.
 static void takeExtentsAsEqual(ModuleOp module) {
   SmallVector<scf::IfOp> stretches;
   SmallVector<arith::MaxUIOp> larger;
   module.walk([&](Operation *op) {
+    if (op->removeDiscardableAttr(ownMark))
+      return;
     if (auto branch = dyn_cast<scf::IfOp>(op)) {
       auto asks = branch.getCondition().getDefiningOp<arith::CmpIOp>();
       auto extent = asks ? asks.getLhs().getDefiningOp<tensor::DimOp>() : nullptr;
@@ -63,6 +68,10 @@ struct ImportTosa : saccade::impl::ImportTosaBase<ImportTosa> {
         [&](Operation *op) { return isTosa(op) ? WalkResult::interrupt() : WalkResult::advance(); });
     if (!found.wasInterrupted())
       return;
+    getOperation().walk([&](Operation *op) {
+      if (isa<scf::IfOp, arith::MaxUIOp>(op))
+        op->setDiscardableAttr(ownMark, UnitAttr::get(&getContext()));
+    });
     OpPassManager pipeline(ModuleOp::getOperationName());
     tosa::addTosaToLinalgPasses(pipeline, TosaToLinalgOptions(), TosaToLinalgNamedOptions(),
                                 /*validationOptions=*/std::nullopt);

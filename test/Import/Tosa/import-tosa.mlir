@@ -19,3 +19,31 @@ func.func @open_extents(%x: tensor<?x?xf32>, %y: tensor<?x1xf32>) -> tensor<?x?x
   %z = tosa.sub %x, %y : (tensor<?x?xf32>, tensor<?x1xf32>) -> tensor<?x?xf32>
   return %z : tensor<?x?xf32>
 }
+
+// -----
+
+// What the program itself asks of extents stays as it is.
+
+// CHECK-LABEL: func.func @own_questions
+// CHECK-SAME: %[[X:.*]]: tensor<?xf32>, %[[Y:.*]]: tensor<?xf32>
+// CHECK: %[[LARGER:.*]] = arith.maxui
+// CHECK-NOT: attn.own
+// CHECK: %[[CHOSEN:.*]] = scf.if
+// CHECK-NOT: attn.own
+// CHECK: return %{{.*}}, %[[LARGER]], %[[CHOSEN]]
+func.func @own_questions(%x: tensor<?xf32>, %y: tensor<?xf32>) -> (tensor<?xf32>, index, tensor<?xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %a = tensor.dim %x, %zero : tensor<?xf32>
+  %b = tensor.dim %y, %zero : tensor<?xf32>
+  %larger = arith.maxui %a, %b : index
+  %is_one = arith.cmpi eq, %a, %one : index
+  %chosen = scf.if %is_one -> tensor<?xf32> {
+    %w = math.absf %y : tensor<?xf32>
+    scf.yield %w : tensor<?xf32>
+  } else {
+    scf.yield %x : tensor<?xf32>
+  }
+  %z = tosa.exp %x : (tensor<?xf32>) -> tensor<?xf32>
+  return %z, %larger, %chosen : tensor<?xf32>, index, tensor<?xf32>
+}
