@@ -139,5 +139,24 @@ def tosa():
     check("tosa", main(q, k, v), [(s / s.sum(-1, keepdims=True) @ v).astype(np.float32)], 2e-5)
 
 
-for test in (comparisons, products, reductions, shapes, look_ups, tosa):
+def calls():
+    """Few functions that call each other twice would give many ops."""
+    lines = ["func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {", "  %y = func.call @f12(%x) : (tensor<4xf32>) -> "
+             "tensor<4xf32>", "  return %y : tensor<4xf32>", "}"]
+    for i in range(13):
+        body = [f"%{k + 1} = func.call @f{i - 1}(%{k}) : (tensor<4xf32>) -> tensor<4xf32>" for k in range(2)]
+        if i == 0:
+            body = [f'%{k + 1} = "stablehlo.abs"(%{k}) : (tensor<4xf32>) -> tensor<4xf32>' for k in range(100)]
+        lines += [f"func.func private @f{i}(%0: tensor<4xf32>) -> tensor<4xf32> {{", *body,
+                  f"  return %{len(body)} : tensor<4xf32>", "}"]
+    try:
+        saccade.compile("\n".join(lines))
+    except saccade.CompileError as error:
+        assert "calls come to more than 200000 ops" in str(error), error
+        print("calls: refused")
+        return
+    raise AssertionError("409,600 ops were compiled")
+
+
+for test in (comparisons, products, reductions, shapes, look_ups, tosa, calls):
     test()

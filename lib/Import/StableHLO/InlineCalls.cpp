@@ -10,8 +10,9 @@
 using namespace mlir;
 using namespace saccade;
 
-/// Functions that call each other in circles have no end; no model has so many calls.
-static constexpr unsigned maxCalls = 20'000;
+/// Functions that call each other in circles have no end, and few that call each other twice give many ops; no model
+/// has so many.
+static constexpr unsigned maxOps = 200'000;
 
 /// The name of the function that an op stands for: called, or the decomposition of a composite op.
 static FlatSymbolRefAttr calleeOf(Operation *op) {
@@ -29,14 +30,14 @@ LogicalResult stablehlo::inlineCalls(func::FuncOp function, SymbolTable &symbols
       calls.push_back(op);
   };
   function.walk(collect);
-  for (unsigned count = 0; !calls.empty(); ++count) {
+  for (unsigned count = 0; !calls.empty();) {
     Operation *call = calls.pop_back_val();
     auto callee = symbols.lookup<func::FuncOp>(calleeOf(call).getValue());
     if (!callee || callee.isExternal() || !callee.getBody().hasOneBlock())
       return call->emitError() << "the function '" << calleeOf(call).getValue() << "' has no body of one block";
-    if (callee == function || count == maxCalls)
-      return call->emitError() << "'" << callee.getName() << "' is called in a circle, or there are more than "
-                               << maxCalls << " calls";
+    if (callee == function || count > maxOps)
+      return call->emitError() << "'" << callee.getName() << "' is called in a circle, or calls come to more than "
+                               << maxOps << " ops";
     Block &body = callee.getBody().front();
     if (callee.getArgumentTypes() != call->getOperandTypes() || callee.getResultTypes() != call->getResultTypes())
       return call->emitError() << "found " << callee.getFunctionType() << " for a call of "
@@ -46,7 +47,10 @@ LogicalResult stablehlo::inlineCalls(func::FuncOp function, SymbolTable &symbols
     IRMapping mapping;
     mapping.map(body.getArguments(), call->getOperands());
     for (Operation &each : body.without_terminator())
-      b.clone(each, mapping)->walk(collect);
+      b.clone(each, mapping)->walk([&](Operation *op) {
+        collect(op);
+        ++count;
+      });
     for (auto [result, value] : llvm::zip(call->getResults(), body.getTerminator()->getOperands()))
       result.replaceAllUsesWith(mapping.lookupOrDefault(value));
     call->erase();
