@@ -94,6 +94,18 @@ INTEGERS = {
     "flags": lambda x, y: ((x > 0) & (y > 0)) | ~(x > y) ^ (x == y), "flags compared": lambda x, y: (x > 0) > (y > 0),
     "clamp": lambda x, y: jnp.clip(x, -2, 3),
 }
+# What processors and LLVM leave open: division by 0, shifts by the width and more, numbers that integers do not hold.
+EDGES = {
+    "divide": lax.div, "remainder": lax.rem, "shift left": lax.shift_left, "shift right": lax.shift_right_arithmetic,
+    "logical": lax.shift_right_logical, "divide by none": lambda x, y: lax.div(x, jnp.zeros_like(x)),
+    "remainder by none": lambda x, y: lax.rem(x, jnp.zeros_like(x)),
+    "shift far": lambda x, y: x << 40, "shift right far": lambda x, y: x >> 40,
+}
+TO_INTEGERS = {
+    "i8": lambda x: x.astype(jnp.int8), "i16": lambda x: x.astype(jnp.int16), "i32": lambda x: x.astype(jnp.int32),
+    "flags": lambda x: x.astype(bool), "bf16": lambda x: x.astype(jnp.bfloat16).astype(jnp.int32),
+    "f16": lambda x: x.astype(jnp.float16).astype(jnp.int8),
+}
 SHAPES = {
     "reshape": lambda x: x.reshape(-1, x.shape[-1]), "flat": lambda x: x.reshape(-1),
     "transpose": lambda x: x.transpose(2, 0, 1),
@@ -188,6 +200,16 @@ if __name__ == "__main__":
     check("two numbers", PAIRS, real(5, 7), real(5, 7))
     check("no numbers", {name: PAIRS[name] for name in ("add", "less", "where")}, real(0, 7), real(0, 7))
     check("integers", INTEGERS, integer(5, 7), integer(5, 7, low=1))
+    x, y = (each.reshape(-1) for each in jnp.meshgrid(jnp.asarray([-2**31, -7, -1, 0, 1, 9, 2**31 - 1], jnp.int32),
+                                                      jnp.asarray([-1, 0, 1, 3, 31, 32, 40, -2**31], jnp.int32)))
+    check("edges", EDGES, x, y)
+    check("edges of i8", EDGES, x.astype(jnp.int8), y.astype(jnp.int8))
+    edges = np.float32([np.nan, np.inf, 1e20, 2**31, 2**31 - 128, 40000, 128, 127.5, 0.7, -128.9, -129])
+    check("to integers", TO_INTEGERS, jnp.asarray([*edges, *-edges]))
+    # The error of erfc is one of its own size, however small that is.
+    x = jnp.linspace(-4, 9, 400, dtype=jnp.float32)
+    ours, jaxs = saccade.jax.compile(lax.erfc, x)(x), lax.erfc(x)
+    np.testing.assert_allclose(ours, jaxs, rtol=4e-6, atol=0)
     check("shapes", SHAPES, real(3, 4, 6))
     check("shapes of one", {name: SHAPES[name] for name in SHAPES if name not in ("split", "roll")}, real(1, 2, 1))
     check("reductions", REDUCTIONS, real(3, 4, 5))

@@ -276,7 +276,8 @@ struct ExpandMath : saccade::impl::ExpandMathBase<ExpandMath> {
     // These of upstream's were measured to stay below 6 units in the last place; its atan does not.
     auto isAccurate = [](StringRef name) {
       return llvm::is_contained({math::LogOp::getOperationName(), math::Log2Op::getOperationName(),
-                                 math::Log1pOp::getOperationName(), math::ExpM1Op::getOperationName()},
+                                 math::Log1pOp::getOperationName(), math::ExpM1Op::getOperationName(),
+                                 math::ErfcOp::getOperationName()},
                                 name);
     };
     populateMathPolynomialApproximationPatterns(patterns, isAccurate);

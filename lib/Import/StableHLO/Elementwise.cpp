@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 #include "saccade/Import/Common/Functions.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade;
@@ -59,20 +60,50 @@ static Value multiply(Operation *, OpBuilder &b, Location loc, ValueRange x, Typ
   return type.isInteger(1) ? door::minimum(b, loc, x[0], x[1]) : door::mul(b, loc, x[0], x[1]);
 }
 
-static Value remainder(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
-  return door::mod(b, loc, x[0], x[1], /*truncated=*/true);
+/// `value`, or `byZero` where integers are divided by 0.
+static Value unlessByZero(OpBuilder &b, Location loc, Value divisor, Value byZero, Value value) {
+  Value isZero = door::compare(b, loc, arith::CmpIPredicate::eq, divisor, number(b, loc, divisor, 0));
+  return door::select(b, loc, isZero, byZero, value);
 }
 
+/// Integers by 0 are −1, and the remainder is the number itself.
+static Value divide(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  Value quotient = door::div(b, loc, x[0], x[1]);
+  return isa<FloatType>(type) ? quotient : unlessByZero(b, loc, x[1], number(b, loc, x[0], -1), quotient);
+}
+static Value remainder(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  Value rest = door::mod(b, loc, x[0], x[1], /*truncated=*/true);
+  return isa<FloatType>(type) ? rest : unlessByZero(b, loc, x[1], x[0], rest);
+}
+
+/// Shifts by the width or more, of which LLVM says nothing, leave 0, or the sign. The number of places is unsigned.
+template <typename Op> static Value shift(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
+  unsigned width = type.getIntOrFloatBitWidth();
+  if constexpr (std::is_same_v<Op, arith::ShRSIOp>)
+    return b.createOrFold<Op>(loc, x[0], b.createOrFold<arith::MinUIOp>(loc, x[1], number(b, loc, x[1], width - 1)));
+  Value isFar = door::compare(b, loc, arith::CmpIPredicate::uge, x[1], number(b, loc, x[1], width));
+  return door::select(b, loc, isFar, number(b, loc, x[0], 0), b.createOrFold<Op>(loc, x[0], x[1]));
+}
+
+/// Of what an integer cannot hold it becomes the nearest number, and 0 of NaN.
 static Value convertTo(Operation *, OpBuilder &b, Location loc, ValueRange x, Type element) {
-  return door::convert(b, loc, x[0], element);
+  Value value = x[0];
+  if (!isa<FloatType>(value.getType()) || isa<FloatType>(element) || element.isInteger(1))
+    return door::convert(b, loc, value, element);
+  // f16 does not reach the limits of integers.
+  if (value.getType().getIntOrFloatBitWidth() < 32)
+    value = door::convert(b, loc, value, b.getF32Type());
+  double limit = std::ldexp(1.0, element.getIntOrFloatBitWidth() - 1);
+  Value isLow = door::compare(b, loc, arith::CmpIPredicate::slt, value, number(b, loc, value, -limit));
+  Value isHigh = door::compare(b, loc, arith::CmpIPredicate::sge, value, number(b, loc, value, limit));
+  Value isOutside = b.createOrFold<arith::OrIOp>(loc, isLow, isHigh);
+  isOutside = b.createOrFold<arith::OrIOp>(loc, isOutside, door::isNaN(b, loc, value));
+  Value inside = door::convert(b, loc, door::select(b, loc, isOutside, number(b, loc, value, 0), value), element);
+  auto extreme = [&](bool largest) { return arith::ConstantOp::create(b, loc, door::extremeAttr(element, largest)); };
+  return door::select(b, loc, isLow, extreme(false), door::select(b, loc, isHigh, extreme(true), inside));
 }
 
 static Value identity(Operation *, OpBuilder &, Location, ValueRange x, Type) { return x[0]; }
-
-/// 1 − erf x: what is lost where it is small is small beside the 1 that gelu has it with.
-static Value complementaryError(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
-  return door::sub(b, loc, number(b, loc, x[0], 1), b.createOrFold<math::ErfOp>(loc, x[0]));
-}
 
 static Value logicalNot(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
   return b.createOrFold<arith::XOrIOp>(loc, x[0], number(b, loc, x[0], type.isInteger(1) ? 1 : -1));
@@ -137,9 +168,9 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"compare", {2, Any, compare}},
       {"convert", {1, Any, convertTo}},
       {"cosine", {1, Reals, unary<math::CosOp>}},
-      {"divide", {2, Numbers, shared<door::div>}},
+      {"divide", {2, Numbers, divide}},
       {"erf", {1, Reals, unary<math::ErfOp>}},
-      {"erfc", {1, Reals, complementaryError}},
+      {"erfc", {1, Reals, unary<math::ErfcOp>}},
       {"exponential", {1, Reals, unary<math::ExpOp>}},
       {"exponential_minus_one", {1, Reals, unary<math::ExpM1Op>}},
       {"floor", {1, Reals, unary<math::FloorOp>}},
@@ -160,9 +191,9 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"round_nearest_even", {1, Reals, unary<math::RoundEvenOp>}},
       {"rsqrt", {1, Reals, unary<math::RsqrtOp>}},
       {"select", {3, Any, choose}},
-      {"shift_left", {2, Bits, binary<arith::ShLIOp>}},
-      {"shift_right_arithmetic", {2, Bits, binary<arith::ShRSIOp>}},
-      {"shift_right_logical", {2, Bits, binary<arith::ShRUIOp>}},
+      {"shift_left", {2, Bits, shift<arith::ShLIOp>}},
+      {"shift_right_arithmetic", {2, Bits, shift<arith::ShRSIOp>}},
+      {"shift_right_logical", {2, Bits, shift<arith::ShRUIOp>}},
       {"sign", {1, Numbers, shared<door::sign>}},
       {"sine", {1, Reals, unary<math::SinOp>}},
       {"sqrt", {1, Reals, unary<math::SqrtOp>}},
