@@ -99,6 +99,23 @@ refuses(saccade.CompileError, "jax_reader.py", saccade.jax.compile, lambda x: x.
 refuses(saccade.CompileError, "the number of steps must be known", saccade.jax.compile,
         lambda x: jax.lax.while_loop(lambda c: c.sum() < 100, lambda c: c * 2, x), X)
 
+refuses(saccade.CompileError, "complex<f32>", saccade.jax.compile, lambda x: (x + 1j).real, X)
+
+# Open extents are as the function was lowered for, also where only their symbols say so.
+scope = export.SymbolicScope()
+n, twice, more = export.symbolic_shape("n, 2*n, n+1", scope=scope)
+hanging = saccade.jax.compile(lambda x, y, z: x[:x.shape[0] // 2] + y.sum() + z[0], S((twice, 4), jnp.float32),
+                              S((n,), jnp.float32), S((more,), jnp.float32))
+ones = [jnp.ones((8, 4)), jnp.ones(4), jnp.ones(5)]
+for _ in range(2):
+    np.testing.assert_array_equal(hanging(*ones), np.full((4, 4), 6))
+refuses(ValueError, "Division had remainder 1", hanging, jnp.ones((7, 4)), *ones[1:])
+refuses(ValueError, "Found inconsistency between dimension size args[2].shape[0] (= 7)", hanging, *ones[:2],
+        jnp.ones(7))
+refuses(ValueError, "Found inconsistency between dimension size", hanging, ones[0], jnp.ones(3), ones[2])
+refuses(ValueError, "Expected value >= 1 for dimension variable 'n'", hanging, jnp.ones((0, 4)), jnp.ones(0),
+        jnp.ones(1))
+
 # Options are those of saccade.compile; a program is read without computing.
 refuses(TypeError, "no option 'speed'", saccade.jax.compile, trees, *args, speed=True)
 lowered = jax.jit(lambda x: jnp.tanh(x @ x.T) + np.linspace(0, 1, 100, dtype=np.float32)[:3], keep_unused=True).lower(X)

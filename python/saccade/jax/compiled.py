@@ -54,6 +54,7 @@ class Compiled:
         fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
         # What depends on constants alone is computed now.
         self.module = saccade.compile(program.text, **{"prepare": bool(fixed), **options})
+        self._checked: set[tuple[tuple[int, ...], ...]] = set()
         self._main = self.module.main.bind(**fixed) if fixed else self.module.main
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,6 +64,10 @@ class Compiled:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if tree != program.in_tree:
             raise TypeError(f"found arguments in the tree {tree}, wanted {program.in_tree}")
+        shapes = tuple(np.shape(leaf) for leaf in leaves)
+        if shapes not in self._checked:
+            program.check_extents(shapes)
+            self._checked.add(shapes)
         inputs = [_array(leaves[i], program.inputs[i]) for i in program.kept]
         results = self._main(*inputs)
         arrays = results if isinstance(results, tuple) else (results,)

@@ -59,10 +59,13 @@ def _make_arguments(function: Any, attributes: dict[str, Any]) -> list[Any]:
     """Large constants in the block of a function become its last arguments."""
     taken, arrays = [], []
     for op in function.regions[0].blocks[0].operations:
-        if op.operation.name != "stablehlo.constant" or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
+        if op.operation.name != "stablehlo.constant":
+            continue
+        type = ir.RankedTensorType(op.results[0].type)
+        # Python's MLIR knows no attribute of complex numbers, and fails as it is asked; the compiler names the type.
+        if str(type.element_type) not in _TYPES or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
             continue
         value = op.attributes["value"]
-        type = ir.RankedTensorType(value.type)
         if not value.is_splat and math.prod(type.shape) > SMALL and (array := _array(value, type)) is not None:
             taken.append(op.operation)
             arrays.append(array)
@@ -99,8 +102,7 @@ def _call_with(call: Any, arguments: list[Any]) -> None:
 
 def _array(value: Any, type: Any) -> Any:
     """The elements of a constant; None where its text is of a form that this does not read."""
-    if (found := _TYPES.get(str(type.element_type))) is None:
-        return None
+    found = _TYPES[str(type.element_type)]
     # MLIR's Python has no bfloat16; its text has the bytes of all elements in hexadecimal.
     text = re.match(r'dense<"0x([0-9A-Fa-f]*)">', str(value))
     if text is None:

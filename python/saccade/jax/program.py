@@ -7,6 +7,7 @@ import io
 import os
 from typing import Any
 
+import jax
 import numpy as np
 
 from saccade import _graph
@@ -41,6 +42,18 @@ class Program:
     """Arrays that the function closes over, where they are large."""
     arguments: list[str]
     """The names of what @main takes."""
+    exported: Any = None
+    """Where calls may choose extents: a `jax.export.Exported`, without its program, that knows how they hang
+    together."""
+
+    def check_extents(self, shapes: tuple[tuple[int, ...], ...]) -> None:
+        """Raises ValueError, as JAX does, for shapes of the leaves that the function was not lowered for: other
+        constants, or extents that its symbols have no solution for, each at least 1."""
+        if self.exported is None:
+            return
+        leaves = [jax.ShapeDtypeStruct(shape, each.dtype) for shape, each in zip(shapes, self.inputs, strict=True)]
+        args, kwargs = jax.tree_util.tree_unflatten(self.in_tree, leaves)
+        jax.eval_shape(self.exported.call, *args, **kwargs)
 
     def write(self, path: str | os.PathLike[str]) -> list[str]:
         """Writes the program to `path`, and each constant to a file `<path without .mlir>.constant_<i>.npy` beside it;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from typing import Any
@@ -17,6 +18,7 @@ from jaxlib.mlir import ir
 from saccade.jax.constants import take_constants
 from saccade.jax.errors import LoweringError
 from saccade.jax.program import Program, Value
+
 
 def read(lowered: Any, name: str = "jax") -> Program:
     """The program of `jax.jit(f).lower(...)`, or of `jax.export.export(...)(...)`. `name` is the file in diagnostics.
@@ -54,9 +56,11 @@ def _read_exported(exported: Any, name: str) -> Program:
     outputs = _values(jax.tree_util.tree_unflatten(exported.out_tree, exported.out_avals))
     with jax_mlir.make_ir_context():
         module = ir.Module.parse(exported.mlir_module())
-        return _program(module, exported.in_tree, exported.out_tree, inputs, list(exported.module_kept_var_idx),
-                        outputs,
-                        name)
+        program = _program(module, exported.in_tree, exported.out_tree, inputs, list(exported.module_kept_var_idx),
+                           outputs, name)
+    if any(extent is None for each in inputs for extent in each.shape):
+        program.exported = dataclasses.replace(exported, mlir_module_serialized=b"")
+    return program
 
 
 def _values(tree: Any) -> list[Value]:
