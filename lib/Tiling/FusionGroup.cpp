@@ -18,12 +18,8 @@ static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 /// More rows of a reduction make no difference to anything but balance.
 static constexpr int64_t maxReductionRows = 64;
 
-/// Whether a sum of `op` has no terms, which is known now: upstream's tiling has no tile of nothing.
-static bool sumsNothing(linalg::LinalgOp op) {
-  return llvm::any_of(llvm::zip(op.getStaticLoopRanges(), op.getIteratorTypesArray()), [](auto loop) {
-    return std::get<0>(loop) == 0 && std::get<1>(loop) == utils::IteratorType::reduction;
-  });
-}
+/// Whether a loop of `op` has no steps, which is known now: upstream's tiling has no tile of nothing.
+static bool doesNothing(linalg::LinalgOp op) { return llvm::is_contained(op.getStaticLoopRanges(), 0); }
 
 static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
 
@@ -40,7 +36,7 @@ public:
     group.root = root;
     group.tileSizes.assign(root.getNumLoops(), 0);
     group.members.insert(root);
-    if (sumsNothing(root))
+    if (doesNothing(root))
       return group;
     linalg::LinalgOp product = findProduct();
     if (product) {
@@ -197,7 +193,7 @@ private:
   }
 
   void consider(linalg::LinalgOp producer) {
-    if (!producer.hasPureTensorSemantics() || !isAllowed(producer) || sumsNothing(producer))
+    if (!producer.hasPureTensorSemantics() || !isAllowed(producer) || doesNothing(producer))
       return;
     std::optional<unsigned> others = countOtherUses(producer);
     if (!others)
