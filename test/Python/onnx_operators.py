@@ -124,12 +124,24 @@ refused(["version 99", "'New'"], lambda: backend.prepare(
 # A table without rows is refused when there is something to read, and not else.
 table = backend.prepare(model([node("Gather", ["x", "i"], ["y"])], {"x": ["n", 4], "i": ["k"]}))
 np.testing.assert_array_equal(table.run([data, np.array([5, -1])])[0], data[[5, -1]])
-refused(["model.onnx", "Gather", "has none in dimension 0"], lambda: table.run([data[:0], np.array([0])]))
+refused(["model.onnx", "Gather", "too small in dimension 0"], lambda: table.run([data[:0], np.array([0])]))
 assert table.run([data[:0], np.zeros(0, np.int64)])[0].shape == (0, 4)
 padded = backend.prepare(model([node("Pad", ["x", "p"], ["y"])], {"x": ["n", 4]},
                                weights=[("p", np.array([1, 0, 0, 0], np.int64))]))
 assert padded.run([data])[0].shape == (7, 4)
-refused(["has none in dimension 0"], lambda: padded.run([data[:0]]))
+refused(["too small in dimension 0"], lambda: padded.run([data[:0]]))
+
+
+# Beside the axis, indices may not reach beyond the table, though only the call says how far either goes.
+elements = backend.prepare(model([node("GatherElements", ["x", "i"], ["y"])], {"x": [3, "n"], "i": [2, "m"]}))
+x, i = random(3, 4), np.array([[0, 1, 2], [2, 0, 1]])
+np.testing.assert_array_equal(elements.run([x, i])[0], np.take_along_axis(x[:, :3], i, 0))
+refused(["GatherElements", "too small in dimension 1: found 4, wanted at least 900"],
+        lambda: elements.run([x, np.zeros((2, 900), np.int64)]))
+batches = backend.prepare(model([node("GatherND", ["x", "i"], ["y"], batch_dims=1)], {"x": ["n", 4], "i": ["m", 1]}))
+np.testing.assert_array_equal(batches.run([x, np.array([[3], [0], [1]])])[0], x[[0, 1, 2], [3, 0, 1]])
+refused(["GatherND", "too small in dimension 0: found 3, wanted at least 7"],
+        lambda: batches.run([x, np.zeros((7, 1), np.int64)]))
 
 # What no memory holds, and negative extents, are refused by name.
 for extents, word in (([1 << 40, 1 << 40], "memory"), ([-2], "is -2"), ([1 << 62], "memory")):

@@ -103,7 +103,6 @@ static std::optional<bool> knownFlag(Value tensor) {
 /// further results.
 static LogicalResult translateLoop(DoorOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
-  SmallVector<Value> inputs = op.operands();
   std::optional<SmallVector<int64_t>> most = door::constantIntegers(op.operand(0));
   std::optional<bool> goesOn = op.operand(1) ? knownFlag(op.operand(1)) : true;
   if (op.getOperation()->getNumRegions() != 1 || !most || most->size() != 1 || most->front() < 0 ||

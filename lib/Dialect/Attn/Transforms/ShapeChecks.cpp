@@ -265,24 +265,33 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
   addForLookUps(op);
 }
 
-/// An element that the body looks up by a computed index must be there, unless there is nothing to compute: indices are
-/// kept within their tensor, and one without elements has none. What a branch reads may never be read.
+/// What the body looks up must be there, unless there is nothing to compute. A plain position reaches as far as its loop;
+/// a computed one is kept within its tensor, and a tensor without elements has none. What a branch reads may never be
+/// read.
 void ShapeChecks::addForLookUps(linalg::LinalgOp op) {
-  llvm::SmallDenseSet<std::pair<Value, int64_t>> seen;
+  llvm::SmallDenseSet<std::tuple<Value, int64_t, int64_t>> seen;
+  SmallVector<Range> loops;
   for (auto read : op.getBlock()->getOps<tensor::ExtractOp>())
     for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
-      bool isOpen = cast<RankedTensorType>(read.getTensor().getType()).isDynamicDim(dim);
-      if (!isOpen || index.getDefiningOp<linalg::IndexOp>() || !seen.insert({read.getTensor(), dim}).second)
+      auto position = index.getDefiningOp<linalg::IndexOp>();
+      int64_t loop = position ? position.getDim() : -1;
+      if (!seen.insert({read.getTensor(), dim, loop}).second)
         continue;
-      Value isEmpty = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(false));
-      for (OpFoldResult each : op.createFlatListOfOperandDims(builder, loc)) {
-        Value none = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, materialize(each), zero);
-        isEmpty = builder.createOrFold<arith::OrIOp>(loc, isEmpty, none);
+      if (loops.empty())
+        loops = op.createLoopRanges(builder, loc);
+      OpFoldResult there = extent(read.getTensor(), dim), needed = builder.getIndexAttr(1);
+      if (position)
+        needed = loops[loop].size;
+      std::optional<int64_t> known = getConstantIntValue(there), least = getConstantIntValue(needed);
+      if (isEqualConstantIntOrValue(there, needed) || (known && least && *least <= *known))
+        continue;
+      Value isFine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(there), materialize(needed));
+      for (const Range &each : loops) {
+        Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, materialize(each.size), zero);
+        isFine = builder.createOrFold<arith::OrIOp>(loc, isFine, isEmpty);
       }
-      Value there = materialize(extent(read.getTensor(), dim)), one = arith::ConstantIndexOp::create(builder, loc, 1);
-      Value isThere = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, one);
-      require(arith::OrIOp::create(builder, loc, isThere, isEmpty), there, one,
-              "reads elements of a tensor that has none in dimension " + Twine(dim), "at least ");
+      require(isFine, materialize(there), materialize(needed),
+              "looks elements up in a tensor that is too small in dimension " + Twine(dim), "at least ");
     }
 }
 
