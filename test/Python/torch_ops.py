@@ -70,7 +70,7 @@ ELEMENTS = {
     "round tens": (lambda a: torch.round(a * 99, decimals=-1), x),
     "elu scale": (lambda a: torch.ops.aten.elu(a, 0.5, 1.5, 0.7), x),
     "elu turned": (lambda a: torch.ops.aten.elu(a, 0.5, 1.5, -0.7), x),
-    "eq half": (lambda a: a == 0.1, tenths), "le half": (lambda a: a <= 0.1, tenths.half()),
+    "eq half": (lambda a: a == 0.1, tenths), "le half": (lambda a: a <= 0.1, tenths),
     "sub half": (lambda a: (a - 0.1) * 1000, tenths), "remainder half": (lambda a: a % 0.1, tenths),
     "fmod half": (lambda a: torch.fmod(a, 0.1), tenths), "pow half number": (lambda a: a.abs() ** 3.3, tenths),
     "alpha half": (lambda a: torch.add(a, a, alpha=-0.99), tenths[4:]),

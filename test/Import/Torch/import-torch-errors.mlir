@@ -91,6 +91,23 @@ func.func @size_where_a_constant_is_wanted(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 // -----
 
+func.func @size_beside_floating_point(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?xf32>) -> tensor<i64>
+  // expected-error @+1 {{torch.aten.arange: the argument 'start' must be constant}}
+  %y = "torch.aten.arange"(%n) {arguments = ["start"], end = 9.5 : f64} : (tensor<i64>) -> tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+
+// -----
+
+func.func @number_where_a_tensor_is_wanted(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  // expected-error @+1 {{torch.aten.linear: the argument 'bias' must be a tensor}}
+  %y = "torch.aten.linear"(%x, %x) {arguments = ["input", "weight"], bias = 1.0 : f64} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %y : tensor<4x4xf32>
+}
+
+// -----
+
 func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
   %y = "torch.aten.neg"(%x) {arguments = ["self"]} : (tensor<6xf32>) -> tensor<6xf16>
   // expected-error @+1 {{result 0 is 'tensor<6xf32>', declared is 'tensor<6xf16>'}}
