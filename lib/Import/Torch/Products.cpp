@@ -1,5 +1,6 @@
 //===- Products.cpp - PyTorch's matrix products -------------------------------===//
 #include "saccade/Import/Common/Products.h"
+#include "saccade/Import/Common/Reductions.h"
 #include "Torch.h"
 #include "saccade/Import/Common/Einsum.h"
 
