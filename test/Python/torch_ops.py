@@ -111,7 +111,7 @@ SHAPES = {
     "arange real": (lambda a: torch.arange(0, 1, 0.25) * a, i),
     "slice scatter": (lambda a, b: torch.slice_scatter(a, b, 2, 1, 4), x, x[..., :3]),
     "select scatter": (lambda a, b: torch.select_scatter(a, b, 1, -1), x, x[:, 0]),
-    "slice scatter few": (_shifted, torch.randint(0, 9, (2, 5))),
+    "slice scatter few": (lambda a: _shifted(a), torch.randint(0, 9, (2, 5))),
     "slice scatter nothing": (lambda a: torch.slice_scatter(a, a[:0], 0, 3, 3), x),
     "slice scatter step": (lambda a, b: torch.slice_scatter(a, b, 2, 0, 5, 2), x, x[..., :3]),
     "narrow end": (lambda a: a.narrow(2, -3, 2), x), "narrow nothing": (lambda a: a.narrow(1, 4, 0), x),

@@ -132,9 +132,14 @@ FailureOr<Extents> Arguments::requiredSizes(StringRef name) const {
 }
 
 FailureOr<Extents> Arguments::shape(const Extents &sizes) const {
-  for (auto [i, extent] : llvm::enumerate(sizes))
-    if (std::optional<int64_t> size = getConstantIntValue(extent); size && *size < 0)
-      return op.error() << "extent " << i << " of the shape is " << *size;
+  int64_t count = 1;
+  for (auto [i, extent] : llvm::enumerate(sizes)) {
+    int64_t size = getConstantIntValue(extent).value_or(1);
+    if (size < 0)
+      return op.error() << "extent " << i << " of the shape is " << size;
+    if (size != 0 && (llvm::MulOverflow(count, size, count) || count > door::mostElements))
+      return op.error() << "the shape has more elements than any memory holds";
+  }
   return sizes;
 }
 

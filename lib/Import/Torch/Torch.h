@@ -58,7 +58,7 @@ public:
   /// A list of sizes or one size, of constants and of extents; nothing where it is missing.
   FailureOr<std::optional<Extents>> sizes(llvm::StringRef name) const;
   FailureOr<Extents> requiredSizes(llvm::StringRef name) const;
-  /// Extents of a new tensor: refuses constants below 0.
+  /// Extents of a new tensor: refuses constants below 0, and more elements than any memory holds.
   FailureOr<Extents> shape(const Extents &sizes) const;
   FailureOr<mlir::OpFoldResult> size(llvm::StringRef name, int64_t otherwise) const;
   /// Constants only; one number is a list of one.

@@ -268,6 +268,14 @@ func.func @fewer_copies_than_none(%x: tensor<8x4xf32>) -> !torch.value {
 
 // -----
 
+func.func @too_many_copies(%x: tensor<8x4xf32>) -> !torch.value {
+  // expected-error @+1 {{torch.aten.repeat: the shape has more elements than any memory holds}}
+  %r = "torch.aten.repeat"(%x) {arguments = ["self"], repeats = [9223372036854775807, 1]} : (tensor<8x4xf32>) -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
 func.func @range_without_end() -> !torch.value {
   // expected-error @+1 {{torch.aten.arange: a range of floating point must have constant, finite bounds}}
   %r = "torch.aten.arange"() {arguments = [], end = 0x7FF0000000000000 : f64} : () -> !torch.value
