@@ -42,6 +42,12 @@ class Names:
         return candidate
 
 
+def declare(argument: str, type: str, extents: list[str]) -> str:
+    """An argument of a function; `extents` are names of its extents, empty for those without one."""
+    names = f" {{attn.extents = [{', '.join(map(quote, extents))}]}}" if any(extents) else ""
+    return f"%{argument}: {type}{names}"
+
+
 def float_attribute(value: float) -> str:
     """A number of single precision as an attribute, by its bits."""
     return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X} : f32"

@@ -120,6 +120,15 @@ class Counting(torch.nn.Module):
         return x + self.calls
 
 
+class Hidden(torch.nn.Module):
+    """Attention with a mask."""
+
+    def forward(self, queries: torch.Tensor, keys: torch.Tensor, sees: torch.Tensor) -> torch.Tensor:
+        """Keys are values, too."""
+        scores = (queries @ keys.mT).masked_fill(~sees[:, None, None], float("-inf"))
+        return scores.softmax(-1) @ keys
+
+
 class Fixed(torch.nn.Module):
     def forward(self, x, *, scale=2, mask=None):
         return {"y": x * scale, "mask": mask}
@@ -153,8 +162,18 @@ refused(["found the arguments scale, wanted scale, mask"], lambda: fixed(x, scal
 refused(["tree"], lambda: fixed((x, x), scale=3, mask=None), TypeError)
 added = saccade.torch.compile(export(Named(), x, x, dynamic_shapes=(any_size, any_size)))
 assert torch.equal(added(torch.ones(4, 5), torch.ones(4, 5)), torch.full((4, 5), 2.0))
-refused(["differs in dimension 1"], lambda: added(torch.ones(4, 5), torch.ones(4, 6)), ValueError)
+refused(["has another extent in dimension 1"], lambda: added(torch.ones(4, 5), torch.ones(4, 6)), ValueError)
 refused(["found element type f64"], lambda: added(torch.ones(4, 5), torch.ones(4, 5, dtype=torch.float64)), TypeError)
+
+any_length = torch.export.Dim("length", min=2)
+# Extents that are equal in the export are so in calls, whatever reads them.
+hidden = saccade.torch.compile(Hidden(), (q := torch.randn(2, 3, 5, 8), q, torch.ones(2, 5, dtype=torch.bool)),
+                               dynamic_shapes=({2: any_length}, {2: any_length}, {1: any_length}))
+keys, sees = torch.randn(2, 3, 7, 8), torch.ones(2, 7, dtype=torch.bool)
+# The example was one tensor twice: the arguments are two.
+assert torch.allclose(hidden(keys, keys + 1, sees), Hidden()(keys, keys + 1, sees), atol=1e-5)
+refused(["argument 'sees' has another extent in dimension 1", "found 8, wanted 7"],
+        lambda: hidden(keys, keys, torch.ones(2, 8, dtype=torch.bool)), ValueError)
 
 # Two modules of one program have their own weights, which may be shared, transposed and of any strides.
 first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)

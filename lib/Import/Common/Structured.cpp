@@ -1,6 +1,7 @@
 //===- Structured.cpp - Elementwise ops, broadcasting, look-ups ---------------===//
 #include "saccade/Import/Common/Structured.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Import/Common/Elements.h"
 
 using namespace mlir;
@@ -8,10 +9,11 @@ using namespace saccade;
 using namespace saccade::door;
 
 /// The first argument of the function, and its dimension, that has the same extent in all calls: a reader has named it.
+/// They are one value here.
 static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim) {
   auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   auto nameOf = [&](unsigned i, int64_t d) {
-    auto names = function.getArgAttrOfType<ArrayAttr>(i, extentNames);
+    auto names = function.getArgAttrOfType<ArrayAttr>(i, attn::extentNamesAttr);
     auto name = names && d < static_cast<int64_t>(names.size()) ? dyn_cast<StringAttr>(names[d]) : StringAttr();
     return name && !name.empty() ? name : StringAttr();
   };
@@ -24,11 +26,6 @@ static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim
         if (type.isDynamicDim(d) && nameOf(each.getArgNumber(), d) == name)
           return {each, d};
   return {argument, dim};
-}
-
-void door::forgetExtentNames(FunctionOpInterface function) {
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    function.removeArgAttr(i, extentNames);
 }
 
 /// The extent as the op that makes the tensor was given it, so that equal ones are one value; else asked of the tensor,

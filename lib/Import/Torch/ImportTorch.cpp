@@ -39,11 +39,9 @@ namespace {
 
 struct ImportTorch : saccade::impl::ImportTorchBase<ImportTorch> {
   void runOnOperation() override {
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
+    for (auto function : getOperation().getOps<func::FuncOp>())
       if (failed(door::translate(function, getDoor())))
         return signalPassFailure();
-      door::forgetExtentNames(function);
-    }
   }
 };
 

@@ -1,8 +1,8 @@
 //===- Products.cpp - PyTorch's matrix products -------------------------------===//
 #include "saccade/Import/Common/Products.h"
-#include "saccade/Import/Common/Reductions.h"
 #include "Torch.h"
 #include "saccade/Import/Common/Einsum.h"
+#include "saccade/Import/Common/Reductions.h"
 
 using namespace mlir;
 using namespace saccade;

@@ -28,7 +28,8 @@ class Model(BackendRep):
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        main = saccade.compile(program.text, **{"prepare": True, **options}).main
+        self.module = saccade.compile(program.text, **{"prepare": True, **options})
+        main = self.module.main
         self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from saccade._graph import SMALL, Program, Tensor, Value, Writer, tensor_type
-from saccade._text import Names, Scope, float_attribute, quote
+from saccade._text import Names, Scope, declare, float_attribute, quote
 from saccade.onnx.errors import ModelError
 from saccade.onnx.order import describe, sort_nodes
 from saccade.onnx.tensors import TYPES, read_tensor, type_name
@@ -86,7 +86,9 @@ class _Reader:
             inputs.append(read)
             type = tensor_type(read.element, read.shape or ())
             scope.values[value.name] = (f"%{read.argument}", type)
-            arguments.append(f"%{read.argument}: {type}")
+            dims = value.type.tensor_type.shape.dim
+            names_of_dims = [dim.dim_param if not dim.HasField("dim_value") else "" for dim in dims]
+            arguments.append(declare(read.argument, type, names_of_dims))
         for name, tensor in weights.items():
             if tensor.count <= SMALL:
                 scope.values[name] = self.out.constant(tensor)

@@ -41,9 +41,22 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         return Compiled(read(module), **options)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"found a {type(module).__name__}, wanted a torch.nn.Module or an ExportedProgram")
+    # PyTorch takes arguments that are one tensor for one argument.
+    args, kwargs = _apart((args or (), kwargs))
     with torch.no_grad():
-        exported = torch.export.export(module, args or (), kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
+        exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
     return Compiled(read(exported, type(module).__name__), **options)
+
+
+def _apart(arguments: Any) -> Any:
+    """The same arguments, where a tensor that comes again is another view of its memory."""
+    leaves, tree = pytree.tree_flatten(arguments)
+    seen: set[int] = set()
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            leaves[i] = leaf.detach() if id(leaf) in seen else leaf
+            seen.add(id(leaf))
+    return pytree.tree_unflatten(leaves, tree)
 
 
 class Compiled:

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, SymIntArgument, TensorArgument
 
 from saccade._graph import SMALL, Value, Writer, tensor_type
-from saccade._text import Names, quote
+from saccade._text import Names, declare, quote
 from saccade.torch.errors import ExportError
 from saccade.torch.operators import decompositions, is_known
 from saccade.torch.program import ELEMENTS, Program, Result, Weight
@@ -150,8 +150,7 @@ class _Reader:
         self.inputs.append(Value(node.name, name, element, shape))
         type_ = tensor_type(element, shape)
         open_extents = [str(extent) if not isinstance(extent, int) else "" for extent in node.meta["val"].shape]
-        names = f" {{attn.extents = [{', '.join(map(quote, open_extents))}]}}" if any(open_extents) else ""
-        self.arguments.append(f"%{name}: {type_}{names}")
+        self.arguments.append(declare(name, type_, open_extents))
         self.values[node] = (f"%{name}", type_)
 
     def _weight(self, node: Any, given: Any) -> None:

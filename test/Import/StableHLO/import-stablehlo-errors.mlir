@@ -169,7 +169,7 @@ func.func @caller(%x: tensor<4xf32>) -> tensor<4xf32> {
 }
 func.func private @called_by_itself(%x: tensor<4xf32>) -> tensor<4xf32> {
   %y = "stablehlo.negate"(%x) : (tensor<4xf32>) -> tensor<4xf32>
-  // expected-error @+1 {{'called_by_itself' is called in a circle, or there are more than 20000 calls}}
+  // expected-error @+1 {{'called_by_itself' is called in a circle, or calls come to more than 200000 ops}}
   %z = func.call @called_by_itself(%y) : (tensor<4xf32>) -> tensor<4xf32>
   return %z : tensor<4xf32>
 }

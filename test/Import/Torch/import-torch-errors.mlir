@@ -125,7 +125,7 @@ func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", wanted a constant number}}
+  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", wanted one number or tensor}}
   %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"], alpha = "x"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }

@@ -20,12 +20,6 @@ namespace saccade::door {
 /// An extent is an index attribute where it is static.
 using Extents = llvm::SmallVector<mlir::OpFoldResult>;
 
-/// The attribute by which readers name the dynamic extents of an argument, one string a dimension: extents of one name
-/// are equal in all calls, so that they are one value here.
-inline constexpr llvm::StringLiteral extentNames = "attn.extents";
-/// Removes it from all arguments.
-void forgetExtentNames(mlir::FunctionOpInterface function);
-
 /// The extents of a ranked tensor.
 Extents extentsOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor);
 

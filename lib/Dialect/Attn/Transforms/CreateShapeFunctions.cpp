@@ -70,6 +70,9 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
   Operation *terminator = function.getBody().front().getTerminator();
   builder.setInsertionPoint(terminator);
   ShapeChecks checks(builder, function.getLoc(), mayReadElements);
+  checks.addForArguments(function, nameValues(entry));
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    function.removeArgAttr(i, extentNamesAttr);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
@@ -110,6 +113,8 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        function.removeArgAttr(i, extentNamesAttr);
       // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
       function.setName((function.getName() + ".body").str());
     }

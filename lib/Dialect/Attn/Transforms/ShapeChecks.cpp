@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -26,12 +27,15 @@ OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::get
 void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message, StringRef relation) {
   std::string text;
   llvm::raw_string_ostream os(text);
-  if (auto place = current->getLoc()->findInstanceOf<FileLineColLoc>())
-    os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
-  // Graphs of other projects have names for their nodes.
-  if (auto node = current->getLoc()->findInstanceOf<NameLoc>())
-    os << "node '" << node.getName().getValue() << "': ";
-  os << '\'' << current->getName() << "' op " << message << '\0' << relation;
+  if (current) {
+    if (auto place = current->getLoc()->findInstanceOf<FileLineColLoc>())
+      os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
+    // Graphs of other projects have names for their nodes.
+    if (auto node = current->getLoc()->findInstanceOf<NameLoc>())
+      os << "node '" << node.getName().getValue() << "': ";
+    os << '\'' << current->getName() << "' op ";
+  }
+  os << message << '\0' << relation;
   messages.push_back(text);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);
   Value isTrue = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
@@ -49,6 +53,30 @@ void ShapeChecks::requireSame(OpFoldResult foundHere, OpFoldResult wantedHere, c
   Value left = materialize(foundHere), right = materialize(wantedHere);
   Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, left, right);
   require(fine, left, right, message);
+}
+
+void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> names) {
+  current = nullptr;
+  llvm::StringMap<std::pair<BlockArgument, int64_t>> firstOfName;
+  for (BlockArgument argument : function.getArguments()) {
+    unsigned number = argument.getArgNumber();
+    auto extents = function.getArgAttrOfType<ArrayAttr>(number, extentNamesAttr);
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!extents || !type)
+      continue;
+    for (int64_t dim = 0, e = std::min<int64_t>(type.getRank(), extents.size()); dim < e; ++dim) {
+      auto name = dyn_cast<StringAttr>(extents[dim]);
+      if (!name || name.empty() || !type.isDynamicDim(dim))
+        continue;
+      auto [first, isNew] = firstOfName.try_emplace(name, argument, dim);
+      if (isNew)
+        continue;
+      auto [other, otherDim] = first->second;
+      requireSame(extent(argument, dim), extent(other, otherDim),
+                  "argument '" + names[number] + "' has another extent in dimension " + Twine(dim) +
+                      " than argument '" + names[other.getArgNumber()] + "' in dimension " + Twine(otherDim));
+    }
+  }
 }
 
 void ShapeChecks::addFor(Operation *op) {
@@ -140,8 +168,8 @@ void ShapeChecks::addForLinear(LinearOp op) {
                 "state has another number of columns than outputs need");
 }
 
-/// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at: what
-/// a program computes is not known before it runs, and cut off where it makes no sense.
+/// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at:
+/// what a program computes is not known before it runs, and cut off where it makes no sense.
 void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
   Value offsets = op.getOffsets(role);
   while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
@@ -162,8 +190,8 @@ void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
   // Of the first element that is wrong: what about it (1, 2, 3), it, and what it had to be; and the element before.
   enum Problem : int64_t { None, Begins, Descends, Leaves };
   Value state[] = {zero, zero, zero, zero};
-  auto loop = scf::ForOp::create(
-      builder, loc, zero, size, one, state, [&](OpBuilder &, Location, Value i, ValueRange carried) {
+  auto loop =
+      scf::ForOp::create(builder, loc, zero, size, one, state, [&](OpBuilder &, Location, Value i, ValueRange carried) {
         OpBuilder::InsertionGuard guard(builder);
         builder.setInsertionPointToEnd(i.getParentBlock());
         Value offset = tensor::ExtractOp::create(builder, loc, offsets, i);
@@ -265,9 +293,9 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
   addForLookUps(op);
 }
 
-/// What the body looks up must be there, unless there is nothing to compute. A plain position reaches as far as its loop;
-/// a computed one is kept within its tensor, and a tensor without elements has none. What a branch reads may never be
-/// read.
+/// What the body looks up must be there, unless there is nothing to compute. A plain position reaches as far as its
+/// loop; a computed one is kept within its tensor, and a tensor without elements has none. What a branch reads may
+/// never be read.
 void ShapeChecks::addForLookUps(linalg::LinalgOp op) {
   llvm::SmallDenseSet<std::tuple<Value, int64_t, int64_t>> seen;
   SmallVector<Range> loops;
@@ -285,7 +313,8 @@ void ShapeChecks::addForLookUps(linalg::LinalgOp op) {
       std::optional<int64_t> known = getConstantIntValue(there), least = getConstantIntValue(needed);
       if (isEqualConstantIntOrValue(there, needed) || (known && least && *least <= *known))
         continue;
-      Value isFine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(there), materialize(needed));
+      Value isFine =
+          arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(there), materialize(needed));
       for (const Range &each : loops) {
         Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, materialize(each.size), zero);
         isFine = builder.createOrFold<arith::OrIOp>(loc, isFine, isEmpty);

@@ -7,6 +7,7 @@
 #ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
 #define SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
@@ -20,6 +21,8 @@ public:
   /// Checks are built where `builder` stands. `mayReadElements`: of arguments, which are in the host's memory.
   ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc, bool mayReadElements);
 
+  /// Adds that extents of one name are equal; `names` are those of the arguments.
+  void addForArguments(mlir::func::FuncOp function, llvm::ArrayRef<std::string> names);
   /// Adds what `op` demands; nothing where it demands nothing or all is known already.
   void addFor(mlir::Operation *op);
 

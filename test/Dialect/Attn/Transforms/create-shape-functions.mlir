@@ -117,3 +117,18 @@ func.func @captures_are_not_read_before_their_start(%q: tensor<16x64xf32>, %t: t
     } : (tensor<16x64xf32>, tensor<16x64xf32>, tensor<16x64xf32>) -> tensor<16x64xf32>
   return %o : tensor<16x64xf32>
 }
+
+// -----
+
+// Extents of one name are equal, whatever becomes of them. The names have done their work then.
+// CHECK-LABEL: func.func @names.body(
+// CHECK-NOT:   attn.extents
+// CHECK-LABEL: func.func @names.shapes(
+// CHECK-SAME:    argument 'arg1' has another extent in dimension 0 than argument 'arg0' in dimension 1
+// CHECK-NOT:     attn.extents
+// CHECK:         %[[M:.*]] = tensor.dim %arg1, %c0
+// CHECK:         %[[K:.*]] = tensor.dim %arg0, %c1
+// CHECK:         arith.cmpi ne, %[[M]], %[[K]]
+func.func @names(%k: tensor<?x?xf32> {attn.extents = ["b", "n"]}, %m: tensor<?xi1> {attn.extents = ["n"]}) -> tensor<?x?xf32> {
+  return %k : tensor<?x?xf32>
+}

@@ -37,6 +37,10 @@ mlir::FloatType getScoreType(mlir::Type elementType);
 
 namespace saccade::attn {
 
+/// The attribute that names the dynamic extents of an entry's argument, one string a dimension, empty for one without a
+/// name: extents of one name are equal in all calls, which the shape function checks.
+inline constexpr llvm::StringLiteral extentNamesAttr = "attn.extents";
+
 /// Where the index arguments stand in a region: all but masks have a score or a weight in front of them.
 struct RegionArguments {
   mlir::Value score; ///< of a weight region the weight; null in a mask region
