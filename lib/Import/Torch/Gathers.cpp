@@ -21,7 +21,7 @@ static LogicalResult translateIndexSelect(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), index = a.required("index");
   if (failed(tensor) || failed(index))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   return failed(dim) ? failure() : append(door::lookUp(a.op, *tensor, *index, *dim), results);
 }
 
@@ -29,7 +29,7 @@ static LogicalResult translateGather(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), index = a.required("index");
   if (failed(tensor) || failed(index))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   return failed(dim) ? failure() : append(door::lookUpElements(a.op, *tensor, *index, *dim), results);
 }
 

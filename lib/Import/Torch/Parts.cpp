@@ -76,7 +76,7 @@ static LogicalResult translateSelect(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
   FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
@@ -127,7 +127,7 @@ static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), source = a.required("src");
   if (failed(tensor) || failed(source))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
   FailureOr<Extents> offsets = offsetsOf(a, *tensor, *dim);
@@ -176,7 +176,7 @@ static LogicalResult translateUnbind(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
   int64_t count = a.op.getOperation()->getNumResults();

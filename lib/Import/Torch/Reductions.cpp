@@ -58,7 +58,7 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
   bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keep = a.flag("keepdim");
   if (onlyPosition && !a.attribute("dim"))
     tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
-  FailureOr<int64_t> axis = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
   if (failed(axis))
     return failure();
   Reduction reduction{isLargest ? Reduction::Least : Reduction::Largest, isLargest ? door::maximum : door::minimum};
@@ -166,7 +166,7 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
   Type type = a.type("dtype", a.flag("half_to_float") ? Type(b.getF32Type()) : elementOf(*tensor));
-  FailureOr<int64_t> axis = door::resolveAxis(a.op, a.integer("dim", -1), rankOf(*tensor));
+  FailureOr<int64_t> axis = a.axis("dim", -1, rankOf(*tensor));
   if (failed(axis) || failed(requireReal(a, type)))
     return failure();
   Value converted = door::castElements(b, *tensor, type);
@@ -178,8 +178,7 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
   // The safe one gives 0 where all scores are −∞.
   if (a.op.getName() == "aten._safe_softmax")
     weights = door::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-      Value zero = door::makeNumber(nested, loc, x[0].getType(), 0);
-      return door::select(nested, loc, door::isNaN(nested, loc, x[0]), zero, x[0]);
+      return door::zeroForNaN(nested, loc, x[0]);
     });
   results.push_back(weights);
   return success();

@@ -18,7 +18,7 @@ static LogicalResult translateSymSize(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
     return failure();
-  FailureOr<int64_t> dim = door::resolveAxis(a.op, a.integer("dim", 0), rankOf(*tensor));
+  FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
   results.push_back(fromExtent(a.op.builder(), door::extentsOf(a.op.builder(), *tensor)[*dim]));

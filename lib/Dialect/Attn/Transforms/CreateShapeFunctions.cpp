@@ -58,6 +58,12 @@ static DictionaryAttr getSignature(func::FuncOp entry) {
                                     builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
+/// Once the shape function compares them, names of extents have done their work.
+static void removeExtentNames(func::FuncOp function) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    function.removeArgAttr(i, extentNamesAttr);
+}
+
 /// Makes the shape function of `entry`, behind it.
 static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElements) {
   OpBuilder builder(entry.getContext());
@@ -71,8 +77,7 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
   builder.setInsertionPoint(terminator);
   ShapeChecks checks(builder, function.getLoc(), mayReadElements);
   checks.addForArguments(function, nameValues(entry));
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    function.removeArgAttr(i, extentNamesAttr);
+  removeExtentNames(function);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
@@ -113,8 +118,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
-      for (unsigned i = 0; i < function.getNumArguments(); ++i)
-        function.removeArgAttr(i, extentNamesAttr);
+      removeExtentNames(function);
       // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
       function.setName((function.getName() + ".body").str());
     }
