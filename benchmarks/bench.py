@@ -12,7 +12,7 @@ import sys
 import time
 
 from saccade_bench import (artifact, cases, compile_time, memory, peaks, peers, plot, report, rounds, rows, workers,
-                           yardstick)
+                           handwritten)
 from saccade_bench.progress import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -36,7 +36,7 @@ def parse_arguments():
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="start all workers anew N times")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compiles", type=int, default=20, metavar="N", help="compilations for the compile time")
-    parser.add_argument("--target", default="host", help="ISA level to compile for; v3 has rows of its own")
+    parser.add_argument("--target", default="host", help="CPU target to compile for; v3 has rows of its own")
     parser.add_argument("--part", action="append", choices=PARTS, help="one part only")
     parser.add_argument("--peer", action="append", choices=list(peers.PEERS), help="this peer only")
     parser.add_argument("--no-peers", action="store_true", help="ours alone: needs no peer installed, gives no ratio")
@@ -112,10 +112,10 @@ def contenders(libraries, options):
     made = [rounds.Contender(OURS, ours, lambda row: row.case, is_peer=False),
             rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base,
                              is_peer=False)]
-    if options.yardstick:
-        start = started("yardstick", yardstick.Yardstick, options.yardstick.resolve(), options.out / "yardstick",
+    if options.handwritten:
+        start = started("yardstick", handwritten.HandwrittenKernels, options.handwritten.resolve(), options.out / "yardstick",
                         options.threads)
-        made.append(rounds.Contender("yardstick", start, who_supports(yardstick.Yardstick)))
+        made.append(rounds.Contender("yardstick", start, who_supports(handwritten.HandwrittenKernels)))
     for peer in chosen_peers(options):
         made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), who_supports(peer)))
     return made

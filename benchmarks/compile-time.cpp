@@ -31,12 +31,12 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     auto executable = Executable::createFromText((*file)->getBuffer(), arguments[0], CompileOptions());
     double total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!executable)
-      return refuse(llvm::toString(executable.takeError()), ExitRefused);
+      return refuse(llvm::toString(executable.takeError()), ExitInvalidInput);
     const CompileTimes &times = (*executable)->compileTimes();
     llvm::outs() << llvm::format("{\"total\": %.6f, \"pipeline\": %.6f, \"codegen\": %.6f, \"link\": %.6f}\n", total,
                                  times.pipeline, times.codegen, times.link);
   }
-  return ExitDone;
+  return ExitSuccess;
 }
 
 int main(int argc, char **argv) {

@@ -18,7 +18,7 @@ HEADS, DEPTH, FEATURES, RANK = 2, 64, 256, 256
 LENGTHS = [1024 << i for i in range(7)]
 KINDS = ["linear", "linear causal", "gated", "gated delta", "performer", "performer causal", "linformer", "softmax"]
 QUADRATIC = "softmax"
-MOST_QUADRATIC = 8192  # tokens
+MAX_QUADRATIC_LENGTH = 8192  # tokens
 
 
 def parse_arguments():
@@ -70,7 +70,7 @@ def times(options, kinds, lengths):
     """{kind: {length: milliseconds}}, medians of rounds in which all kinds have their turn."""
     found = {kind: {} for kind in kinds}
     for length in lengths:
-        calls = {kind: problem(kind, length) for kind in kinds if kind != QUADRATIC or length <= MOST_QUADRATIC}
+        calls = {kind: problem(kind, length) for kind in kinds if kind != QUADRATIC or length <= MAX_QUADRATIC_LENGTH}
         for call in calls.values():
             call()
         rounds = {kind: [] for kind in calls}
@@ -105,7 +105,7 @@ def memory(options, kinds, lengths):
     """{kind: {length: bytes}}, each kind in a process of its own."""
     found = {}
     for kind in kinds:
-        mine = [length for length in lengths if kind != QUADRATIC or length <= MOST_QUADRATIC]
+        mine = [length for length in lengths if kind != QUADRATIC or length <= MAX_QUADRATIC_LENGTH]
         line = [sys.executable, __file__, "--build", str(options.build), "--longest", str(mine[-1]), "--memory", kind]
         done = subprocess.run(line, capture_output=True, text=True, check=True)
         found[kind] = dict(zip(mine, json.loads(done.stdout)))

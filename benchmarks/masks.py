@@ -26,9 +26,9 @@ BUILT = ["causal", "window 512", "64 documents", "64 documents, causal", "longfo
 
 # Largest ratio of visited pairs to needed ones; least ratio of FlexAttention's time to ours, of its kernel alone and with its
 # mask; milliseconds to build any mask.
-MOST_VISITED = {("causal", 512): 1.15, ("causal", 1024): 1.15, ("64 documents", LENGTH): 1.35}
-LEAST_RATIO = {("window 512", "f32"): (4.5, 50), ("window 512", "bf16"): (10, 40)}
-MOST_BUILDING = 1.0
+MAX_VISITED_RATIO = {("causal", 512): 1.15, ("causal", 1024): 1.15, ("64 documents", LENGTH): 1.35}
+MIN_SPEEDUP = {("window 512", "f32"): (4.5, 50), ("window 512", "bf16"): (10, 40)}
+MAX_BUILD_MS = 1.0
 
 
 def parse_arguments():
@@ -70,7 +70,7 @@ def counted_rows(options):
             # An array of torch's is asked for its numbers by visited.count.
             found = visited.count(mask, length, to_type)
             row += [f"{found.needed:,}"] if len(row) == 2 else []
-            bar = MOST_VISITED.get((name, length))
+            bar = MAX_VISITED_RATIO.get((name, length))
             row.append(judged(f"{found.ratio:.3f}", found.ratio, bar, lambda ratio, most: ratio <= most))
         rows.append(row)
         print(f"counted: {' | '.join(row)}", flush=True)
@@ -123,7 +123,7 @@ def timed_rows(options):
             share = f"{rate / full:.2f}" if full else ""
             row = [name, type, f"{mine * 1e3:.1f}", f"{rate:.0f}", share, "", "", "", ""]
             if peer:
-                bars = LEAST_RATIO.get((name, type), (None, None))
+                bars = MIN_SPEEDUP.get((name, type), (None, None))
                 reached = lambda found, least: found >= least
                 row[5:] = [f"{theirs * 1e3:.0f}", judged(f"{ratio:.1f}×", ratio, bars[0], reached), f"{building * 1e3:.0f}",
                            judged(f"{whole:.0f}×", whole, bars[1], reached)]  # fmt: skip
@@ -142,7 +142,7 @@ def built_rows(options):
     for name in filter(options.is_wanted, BUILT):
         with Remote("saccade", mask_cases.MaskBuilding, options.threads, options.threads) as worker:
             seconds, needed = worker.call("measure", name, BUILD_LENGTH)
-        bar = MOST_BUILDING if "documents" in name else None
+        bar = MAX_BUILD_MS if "documents" in name else None
         milliseconds = judged(f"{seconds * 1e3:.2f}", seconds * 1e3, bar, lambda found, most: found <= most)
         rows.append([name, milliseconds, f"{needed / 2**20:.1f}"])
         print(f"built: {' | '.join(rows[-1])}", flush=True)

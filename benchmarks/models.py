@@ -2,7 +2,7 @@
 machine's limit they reach, as a table and a picture.
 
 Programs are what an importer hands over (`saccade_bench/model_text.py`), weights random, compiled once for all sizes.
-Everybody may prepare the weights before the first call.
+Everybody may prepack the weights before the first call.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAUSE_SECONDS = 0.05  # pools spin for a moment after a call
 # How many times as fast as the best peer, f32 and bf16.
-BARS = {"minilm": {"f32": 1.7, "bf16": 1.4}, "vit-base": {"f32": 1.35, "bf16": 1.25}}
+THRESHOLDS = {"minilm": {"f32": 1.7, "bf16": 1.4}, "vit-base": {"f32": 1.35, "bf16": 1.25}}
 PEERS = ["onnxruntime", "torch", "torch.compile"]
 
 
@@ -26,12 +26,12 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three rounds")
-    parser.add_argument("--model", action="append", choices=list(BARS), help="only this one; repeatable")
+    parser.add_argument("--model", action="append", choices=list(THRESHOLDS), help="only this one; repeatable")
     parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; repeatable")
     parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; repeatable")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--base", type=pathlib.Path, help="also our own code by this other saccade-compile")
-    parser.add_argument("--unprepared", action="store_true", help="also with weights packed by every call")
+    parser.add_argument("--no_prepack", action="store_true", help="also with weights packed by every call")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree")
@@ -42,7 +42,7 @@ def parse_arguments():
     return options
 
 
-def compile_model(name, type, tool, folder, prepare):
+def compile_model(name, type, tool, folder, prepack):
     """The shared library of a model, and the seconds that it took."""
     from saccade_bench.artifact import run
     from saccade_bench.model_text import MODELS, program
@@ -51,7 +51,7 @@ def compile_model(name, type, tool, folder, prepare):
     source, library = folder / f"{name}-{type}.mlir", folder / f"{name}-{type}.so"
     source.write_text(program(MODELS[name], type))
     start = time.perf_counter()
-    run([tool, source, "--emit=so", "-o", library, *(["--prepare"] if prepare else [])])
+    run([tool, source, "--emit=so", "-o", library, *(["--prepack"] if prepack else [])])
     return library, time.perf_counter() - start
 
 
@@ -75,7 +75,7 @@ def measure(options, machine, name, type, libraries):
     contenders = start_contenders(options, libraries, type)
     seconds, peaks, errors, outputs = {label: [] for label in contenders}, [], {}, {}
     for label, each in contenders.items():
-        each.call("prepare", name, type)
+        each.call("prepack", name, type)
         outputs[label] = each.call("output")
         errors[label] = np.linalg.norm(outputs[label] - outputs["saccade"]) / np.linalg.norm(outputs["saccade"])
     for number in range(options.rounds):
@@ -96,11 +96,11 @@ def rows_of(options, machine, name, type):
     folder = options.out / "models"
     libraries = {}
     ours = options.build / "bin" / "saccade-compile"
-    libraries["saccade"], compiling = compile_model(name, type, ours, folder, prepare=True)
-    if options.unprepared:
-        libraries["unprepared"], _ = compile_model(name, type, ours, folder / "unprepared", prepare=False)
+    libraries["saccade"], compiling = compile_model(name, type, ours, folder, prepack=True)
+    if options.no_prepack:
+        libraries["no_prepack"], _ = compile_model(name, type, ours, folder / "no_prepack", prepack=False)
     if options.base:
-        libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base", prepare=False)
+        libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base", prepack=False)
     seconds, peaks, errors = measure(options, machine, name, type, libraries)
     model, rows = MODELS[name], []
     ratios = {label: statistics.median(b / a for a, b in zip(seconds["saccade"], values))
@@ -111,7 +111,7 @@ def rows_of(options, machine, name, type):
         rows.append([name, type, label, f"{statistics.median(values) * 1e3:.0f}", f"{share:.2f}", "",
                      f"{errors[label]:.1e}" if label != "saccade" else f"compiled in {compiling:.1f} s"])  # fmt: skip
         if label != "saccade":
-            bar = BARS[name][type]
+            bar = THRESHOLDS[name][type]
             verdict = f" ({'met' if ratios[label] >= bar else 'MISSED'}: {bar:g})" if label == best else ""
             rows[-1][5] = f"{ratios[label]:.2f}×{verdict}"
         print(" | ".join(rows[-1]), flush=True)
@@ -131,7 +131,7 @@ def main():
     library = compile_peaks(options.build, options.out / "models")
     machine = Remote("limits", model_workers.Limits, options.threads, library, options.threads)
     rows = []
-    for name in options.model or BARS:
+    for name in options.model or THRESHOLDS:
         for type in options.type or ["f32", "bf16"]:
             rows += rows_of(options, machine, name, type)
     machine.close()

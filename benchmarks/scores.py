@@ -12,7 +12,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADS, LENGTH, DEPTH = 8, 2048, 64
 # Percent over plain attention, f32 and bf16.
-BARS = {"alibi": (3, 4), "t5_bias": (4, 6), "soft_cap": (10, 14)}
+THRESHOLDS = {"alibi": (3, 4), "t5_bias": (4, 6), "soft_cap": (10, 14)}
 
 
 def parse_arguments():
@@ -82,7 +82,7 @@ def markdown(options):
             times = measure(options, dtype, causal)
             for name, values in times.items():
                 cost = statistics.median(own / plain - 1 for own, plain in zip(values, times["none"])) * 100
-                bar = BARS.get(name)
+                bar = THRESHOLDS.get(name)
                 row = [name, str(dtype).removeprefix("torch."), "causal" if causal else "full",
                        f"{statistics.median(values):.2f}", "" if name == "none" else f"{cost:+.1f}",
                        f"{bar[column]}" if bar else ""]  # fmt: skip

@@ -56,13 +56,13 @@ def main():
     header = describe(torch, memory, manifest)
     print(header, flush=True)
 
-    def say(line):
+    def log(line):
         print(line, flush=True)
 
     options.out.mkdir(parents=True, exist_ok=True)
-    outcomes = checks.run(folder, manifest, memory, torch, say)
+    outcomes = checks.run(folder, manifest, memory, torch, log)
     driver = memory if isinstance(memory, DriverMemory) else DriverMemory()
-    compared, distances = instructions.check(driver, folder, say)
+    compared, distances = instructions.check(driver, folder, log)
     outcomes += compared
     (options.out / "instructions.csv").write_text(report.instructions(distances))
     results = []
@@ -75,11 +75,11 @@ def main():
     rows = [row for row in manifest["benchmark"] if options.only in row["name"]]
     if torch and not options.checks_only:
         deadline = start + 60 * options.minutes
-        for result in bench.run(torch, folder, rows, options.rounds, options.seconds, deadline, say):
+        for result in bench.run(torch, folder, rows, options.rounds, options.seconds, deadline, log):
             results.append(result)
             write()  # what is measured so far stays, whatever ends the run
     elif not options.checks_only:
-        say(f"no benchmark: {why}")
+        log(f"no benchmark: {why}")
     print((options.out / "device.md").read_text())
     return 0 if all(passed for _, passed, _ in outcomes) else 1
 

@@ -39,7 +39,7 @@ class Attention:
 
     batch: int
     heads: int
-    key_heads: int
+    kv_heads: int
     queries: int
     keys: int
     depth: int
@@ -49,15 +49,15 @@ class Attention:
     type: str = "f32"
 
     def __post_init__(self):
-        if min(self.batch, self.heads, self.key_heads, self.queries, self.keys, self.depth) < 1:
+        if min(self.batch, self.heads, self.kv_heads, self.queries, self.keys, self.depth) < 1:
             raise BadCase(f"'{self}': sizes are 1 or more")
-        if self.heads % self.key_heads:
-            raise BadCase(f"'{self}': {self.heads} heads cannot share {self.key_heads} key heads evenly")
+        if self.heads % self.kv_heads:
+            raise BadCase(f"'{self}': {self.heads} heads cannot share {self.kv_heads} key heads evenly")
         if self.mask != "full" and self.queries != self.keys:
             raise BadCase(f"'{self}': with a mask there are as many keys as queries")
 
     def __str__(self):
-        shared = f"({self.key_heads})" if self.key_heads != self.heads else ""
+        shared = f"({self.kv_heads})" if self.kv_heads != self.heads else ""
         lengths = f"{self.queries}" if self.queries == self.keys else f"{self.queries}x{self.keys}"
         words = [f"{self.batch}x{self.heads}{shared}x{lengths}x{self.depth}", self.mask]
         return " ".join(words + ["bias"] * self.has_bias + ["bshd"] * (self.layout == "bshd") + [self.type])
@@ -99,7 +99,7 @@ class Attention:
     def work(self):
         """Bytes of keys and values in decode, else FLOPs."""
         if self.is_decode:
-            return 2 * self.batch * self.key_heads * self.keys * self.depth * TYPES[self.type]
+            return 2 * self.batch * self.kv_heads * self.keys * self.depth * TYPES[self.type]
         return self.flops
 
     @property
@@ -115,7 +115,7 @@ class Attention:
     @property
     def input_shapes(self):
         table = [(self.heads, self.queries, self.keys)] if self.has_bias else []
-        keys = self.arranged(self.key_heads, self.keys)
+        keys = self.arranged(self.kv_heads, self.keys)
         return [self.arranged(self.heads, self.queries), keys, keys, *table]
 
     @property
@@ -204,8 +204,8 @@ def parse(text):
     match = re.fullmatch(r"(\d+)x(\d+)(?:\((\d+)\))?x(\d+)(?:x(\d+))?x(\d+)", shape)
     if not match:
         raise BadCase(f"'{text}' is no case; one is '1x32(8)x2048x128 causal bf16'")
-    batch, heads, key_heads, queries, keys, depth = (int(size) if size else None for size in match.groups())
-    return Attention(batch, heads, heads if key_heads is None else key_heads, queries,
+    batch, heads, kv_heads, queries, keys, depth = (int(size) if size else None for size in match.groups())
+    return Attention(batch, heads, heads if kv_heads is None else kv_heads, queries,
                      queries if keys is None else keys, depth, **options)
 
 

@@ -24,7 +24,7 @@ class Kind:
 class ModelWorker:
     """Base: `bind` gives a call without arguments, and a function for its result as float64."""
 
-    def prepare(self, name, type):
+    def prepack(self, name, type):
         """Makes input and weights, warms up; seconds of one call."""
         self.model, self.type = MODELS[name], type
         random = np.random.default_rng(5)
@@ -54,7 +54,7 @@ def signature(header, function):
 
 
 class Ours(ModelWorker):
-    """A shared library with its header beside it. Where it has a function that prepares weights, that runs in `prepare`,
+    """A shared library with its header beside it. Where it has a function that prepacks weights, that runs in `prepack`,
     as the peers' own preparations do."""
 
     def __init__(self, library, threads):
@@ -69,11 +69,11 @@ class Ours(ModelWorker):
         output = stored(np.zeros_like(x))
         self.known = {"x": stored(x), **{name: stored(array) for name, array in weights.items()}}
         header, kind = self.library.with_suffix(".h").read_text(), Kind(self.type)
-        if values := signature(header, f"{ENTRY}__prepare"):
+        if values := signature(header, f"{ENTRY}__prepack"):
             made = [(name, problems.aligned_empty(shape, problems.NUMPY_TYPES[element]))
                     for name, is_result, shape, element in values if is_result]  # fmt: skip
             given = [self.known[name] for name, is_result, *_ in values if not is_result]
-            Program(self.library, kind, f"{ENTRY}__prepare").bind(given, *(array for _, array in made))()
+            Program(self.library, kind, f"{ENTRY}__prepack").bind(given, *(array for _, array in made))()
             self.known.update(made)
         inputs = [self.known[name] for name, is_result, *_ in signature(header, ENTRY) if not is_result]
         call = Program(self.library, kind, ENTRY).bind(inputs, output)

@@ -38,7 +38,7 @@ class OnnxRuntime(Worker):
             shape = case.output_shape
             if case.layout == "bshd":
                 feeds = {name: array.reshape(*array.shape[:2], -1) for name, array in feeds.items()}
-                options |= {"q_num_heads": case.heads, "kv_num_heads": case.key_heads}
+                options |= {"q_num_heads": case.heads, "kv_num_heads": case.kv_heads}
                 shape = (case.batch, case.queries, case.heads * case.depth)
             if case.has_bias or case.window:
                 mask = inputs[3] if case.has_bias else 0

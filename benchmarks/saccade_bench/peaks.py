@@ -7,12 +7,12 @@ from .artifact import run, toolchain
 from .problems import aligned_empty
 
 TYPES = ("f32", "f64", "bf16")
-# What the limits of an ISA level are measured with; the others take all that this processor has.
+# What the limits of an CPU target are measured with; the others take all that this processor has.
 LEVELS = {"portable": "x86-64-v3", "v3": "x86-64-v3", "v4": "x86-64-v4"}
 
 
 def compile_peaks(build, folder, target="host"):
-    """The shared library of peaks.c, for the processor at hand or for an ISA level of it."""
+    """The shared library of peaks.c, for the processor at hand or for an CPU target of it."""
     folder.mkdir(parents=True, exist_ok=True)
     level = LEVELS.get(target, "native")
     library = folder / f"peaks-{level}.so"

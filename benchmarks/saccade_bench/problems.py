@@ -78,7 +78,7 @@ def reference_rows(case, inputs, rows):
     query, key, value = map(case.by_row, inputs[:3])
     expected = []
     for b, h, i in rows:
-        shared = h * case.key_heads // case.heads
+        shared = h * case.kv_heads // case.heads
         begin, end = case.seen(i)
         scores = to_float64(key[b, shared, begin:end]) @ to_float64(query[b, h, i]) / math.sqrt(case.depth)
         if case.has_bias:

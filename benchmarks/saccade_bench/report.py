@@ -10,7 +10,7 @@ import platform
 import re
 import statistics
 
-from . import bars
+from . import thresholds
 from .rows import Table
 
 
@@ -96,11 +96,11 @@ class Report:
         """Every bar and whether it is met; empty where no row has one."""
         lines, checks = [], []
         for each in self.summaries:
-            mine = bars.of_row(each, self.summaries, self.table, self.ours)
+            mine = thresholds.of_row(each, self.summaries, self.table, self.ours)
             checks += mine
             if mine:
                 lines.append([str(each.row.case), "; ".join(map(str, mine))])
-        means = bars.of_means(self.summaries, self.table)
+        means = thresholds.of_means(self.summaries, self.table)
         lines += [["all", str(check)] for check in means]
         if not lines:
             return ""
@@ -177,7 +177,7 @@ class Report:
                          "bars"])
         for each in self.summaries:
             case = each.row.case
-            checks = "; ".join(map(str, bars.of_row(each, self.summaries, self.table, self.ours))).replace("*", "")
+            checks = "; ".join(map(str, thresholds.of_row(each, self.summaries, self.table, self.ours))).replace("*", "")
             for name in each.rate:
                 count = sum(name in one.rate for one in each.found.rounds)
                 ratio = [f"{value:.4f}" for value in each.ratio[name]] if name in each.ratio else [""] * 3

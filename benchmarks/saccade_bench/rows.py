@@ -41,7 +41,7 @@ class Table:
 
 
 def load(path, target):
-    """The table for an ISA level; f32 and bf16 of a row are rows of their own, all of one type together."""
+    """The table for an CPU target; f32 and bf16 of a row are rows of their own, all of one type together."""
     data = tomllib.loads(path.read_text())
     rows = []
     for type in ("f32", "bf16"):
@@ -78,11 +78,11 @@ def draw(rows, count, seed):
             break
         near, far = choose.choice(pairs)
         share, one, other = choose.uniform(0.1, 0.5), near.case, far.case
-        group = one.heads // one.key_heads
-        key_heads = between(one.key_heads, max(1, other.heads // group), share)
+        group = one.heads // one.kv_heads
+        kv_heads = between(one.kv_heads, max(1, other.heads // group), share)
         queries, keys = between(one.queries, other.queries, share), between(one.keys, other.keys, share)
         case = dataclasses.replace(
-            one, batch=between(one.batch, other.batch, share), heads=group * key_heads, key_heads=key_heads,
+            one, batch=between(one.batch, other.batch, share), heads=group * kv_heads, kv_heads=kv_heads,
             queries=queries, keys=queries if one.queries == one.keys and other.queries == other.keys else keys)
         if all(case != row.case for row in rows):
             shapes[case] = near

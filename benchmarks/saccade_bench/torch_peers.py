@@ -74,7 +74,7 @@ class BestTorch(TorchWorker):
             output = torch.empty(case.output_shape, dtype=left.dtype)
             return lambda: torch.addmm(bias, left, weights, out=output)
         query, key, value = self.heads_first(case, inputs)
-        options = {"enable_gqa": True} if case.key_heads != case.heads else {}
+        options = {"enable_gqa": True} if case.kv_heads != case.heads else {}
         mask = self.score_mask(case, inputs, flag_for_causal=True)
         if mask is not None:
             options["attn_mask"] = mask
@@ -90,11 +90,11 @@ class RegroupedTorch(TorchWorker):
 
     @staticmethod
     def supports(case):
-        return case.is_decode and case.heads != case.key_heads and not case.has_bias
+        return case.is_decode and case.heads != case.kv_heads and not case.has_bias
 
     def function(self, case, inputs):
         query, key, value = self.heads_first(case, inputs)
-        query = query.reshape(case.batch, case.key_heads, -1, case.depth)
+        query = query.reshape(case.batch, case.kv_heads, -1, case.depth)
         attention = self.torch.nn.functional.scaled_dot_product_attention
         return lambda: attention(query, key, value).view(case.batch, case.heads, 1, case.depth)
 
@@ -113,7 +113,7 @@ class NaiveTorch(TorchWorker):
         query, key, value = self.heads_first(case, inputs)
         mask = self.score_mask(case, inputs, flag_for_causal=False)
         scale = 1 / math.sqrt(case.depth)
-        grouped = (case.batch, case.key_heads, -1, case.depth)
+        grouped = (case.batch, case.kv_heads, -1, case.depth)
         split = (case.batch, case.heads, case.queries, case.keys)
 
         def compute():
@@ -144,7 +144,7 @@ class FlexTorch(TorchWorker):
     def function(self, case, inputs):
         torch = self.torch
         query, key, value = self.heads_first(case, inputs)
-        options = {"enable_gqa": True} if case.key_heads != case.heads else {}
+        options = {"enable_gqa": True} if case.kv_heads != case.heads else {}
         if case.mask != "full":
             window = case.window or case.keys
             sees = lambda b, h, i, j: (j <= i) & (i - j < window) if case.window else j <= i

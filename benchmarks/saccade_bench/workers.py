@@ -14,7 +14,7 @@ from .artifact import Program
 from .peaks import Machine
 
 # A turn is long enough that one interruption does not decide it, and short enough that many rounds fit.
-TURN_SECONDS, MOST_CALLS = 0.06, 5
+TURN_SECONDS, MAX_CALLS = 0.06, 5
 LONG_SECONDS = 1.0  # calls that take longer need no further warming up
 
 # A peer that allocates its output must not pay for the system's page faults at every call.
@@ -64,7 +64,7 @@ class Worker:
         """(seconds of a call, processors in use meanwhile). `expected` seconds say how many calls fit."""
         if expected < TURN_SECONDS:
             self.call()  # the pool has gone to sleep since the last turn
-        calls = max(1, min(MOST_CALLS, int(TURN_SECONDS / expected)))
+        calls = max(1, min(MAX_CALLS, int(TURN_SECONDS / expected)))
         start, used = time.perf_counter(), time.process_time()
         seconds = statistics.median(self.timed() for _ in range(calls))
         return seconds, (time.process_time() - used) / (time.perf_counter() - start)

@@ -97,6 +97,6 @@ def main():
 if __name__ == "__main__":
     try:
         main()
-    except saccade.Failed as failure:
+    except saccade.ToolError as failure:
         print(failure, file=sys.stderr)
         sys.exit(failure.code)

@@ -31,13 +31,13 @@ typedef enum SaccadeResult {
   SACCADE_TYPE_ERROR = 1,    /* kind or number of arguments, element type, number of dimensions, device */
   SACCADE_VALUE_ERROR = 2,   /* extents, missing data, an unknown option or its value */
   SACCADE_OUT_OF_MEMORY = 3,
-  SACCADE_REFUSED = 4,       /* the program was refused; the diagnostics said why */
+  SACCADE_COMPILE_ERROR = 4,       /* the program was refused; the diagnostics said why */
   SACCADE_UNSUPPORTED = 5,   /* target or feature that this machine, its driver or build has not */
-  SACCADE_DEVICE_FAILED = 6, /* the GPU's driver reports an error; the results hold anything */
+  SACCADE_DEVICE_ERROR = 6, /* the GPU's driver reports an error; the results hold anything */
 } SaccadeResult;
 
 /* What happened last on this thread, in words; "" after SACCADE_OK. Valid until the thread's next call. */
-SACCADE_API const char *saccade_message(void);
+SACCADE_API const char *saccade_last_error(void);
 /* "0.1.0" */
 SACCADE_API const char *saccade_version(void);
 
@@ -50,17 +50,17 @@ SACCADE_API SaccadeContext *saccade_context_create(void);
 /* Modules outlive their context. */
 SACCADE_API void saccade_context_destroy(SaccadeContext *context);
 /* Called on the thread that asked for a compilation, before that call returns, and free to call anything here. NULL:
- * none. Errors are also in saccade_message() after a refusal. */
+ * none. Errors are also in saccade_last_error() after a refusal. */
 SACCADE_API void saccade_context_set_diagnostic_handler(SaccadeContext *context, SaccadeDiagnosticHandler handler,
                                                         void *user);
 
-/* A name and its value: {"target", "v4"}, {"lint", "true"}. saccade_option_names() lists them; of one given twice the
+/* A name and its value: {"target", "v4"}, {"lint", "true"}. saccade_option_help() lists them; of one given twice the
  * last counts. */
 typedef struct SaccadeOption {
   const char *name, *value;
 } SaccadeOption;
 /* The options with what they mean, one a line. */
-SACCADE_API const char *saccade_option_names(void);
+SACCADE_API const char *saccade_option_help(void);
 
 /* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` stands for the file in diagnostics and in
  * messages of calls (NULL: "program"). The same program of the same name with the same options is compiled once in a
@@ -71,7 +71,7 @@ SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *s
                                           const SaccadeOption *options, size_t num_options, SaccadeModule **module);
 /* The program after a stage of the pipeline ("transforms", "schedule", ..., "llvm", "asm"), as text to be freed with
  * saccade_text_free. */
-SACCADE_API SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, size_t size, const char *name,
+SACCADE_API SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, size_t size, const char *name,
                                              const SaccadeOption *options, size_t num_options, const char *stage,
                                              char **text);
 /* The report of saccade-compile --explain: of each attention its kernels, and what is proved of its mask and softmax.
@@ -123,7 +123,7 @@ typedef struct SaccadeValue {
 } SaccadeValue;
 
 /* Checks the inputs and writes the extents of all results into `sizes`, one result after the other. */
-SACCADE_API SaccadeResult saccade_function_result_sizes(const SaccadeFunction *function, const SaccadeValue *inputs,
+SACCADE_API SaccadeResult saccade_function_result_shapes(const SaccadeFunction *function, const SaccadeValue *inputs,
                                                         size_t num_inputs, int64_t *sizes);
 /* Checks everything, then runs: inputs, then results, which are the caller's memory, must have those extents, and
  * overlap neither one another nor an input. NULL strides are compact, byte_offset is honoured, strides of dimensions

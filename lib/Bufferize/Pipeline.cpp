@@ -12,7 +12,7 @@
 
 using namespace mlir;
 
-void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forKernels, bool prepare) {
+void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forGPU, bool prepack) {
   // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
@@ -22,17 +22,17 @@ void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target,
   // Equal views become one, so that copies of a view to itself go away.
   pm.addPass(createCSEPass());
   pm.addPass(createTaskKeepingCanonicalizer());
-  if (forKernels)
+  if (forGPU)
     pm.addNestedPass<func::FuncOp>(createTileHostOps());
   else
-    pm.addPass(createPackFactors({target.name.str(), prepare}));
+    pm.addPass(createPrepackRHS({target.name.str(), prepack}));
   pm.addPass(createOutlineTasks());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createDropCaptures());
   pm.addPass(createMergeTasks());
-  if (prepare && !forKernels)
-    pm.addPass(createPrepareConstants());
+  if (prepack && !forGPU)
+    pm.addPass(createHoistConstants());
   pm.addNestedPass<func::FuncOp>(createReleaseTemporaries());
   pm.addPass(createVerifyBufferized());
 }

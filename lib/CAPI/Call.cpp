@@ -65,7 +65,7 @@ static SaccadeArgument makeArgument(const SaccadeValueType &type, const SaccadeV
     argument.kind = SaccadeArgumentDLTensor;
     argument.value.pointer = const_cast<DLTensor *>(value.tensor);
   } else if (type.code == kDLFloat || type.code == kDLBfloat) {
-    argument.kind = SaccadeArgumentReal;
+    argument.kind = SaccadeArgumentFloat;
     argument.value.real = value.real;
   } else {
     argument.kind = type.code == kDLBool ? SaccadeArgumentBool : SaccadeArgumentInteger;
@@ -90,11 +90,11 @@ struct ArgumentList {
 static SaccadeResult finish(SaccadeStatus status) {
   static_assert(int(SaccadeTypeError) == SACCADE_TYPE_ERROR && int(SaccadeValueError) == SACCADE_VALUE_ERROR &&
                 int(SaccadeOutOfMemory) == SACCADE_OUT_OF_MEMORY && int(SaccadeUnsupported) == SACCADE_UNSUPPORTED &&
-                int(SaccadeDeviceFailed) == SACCADE_DEVICE_FAILED);
-  return status == SaccadeDone ? succeed() : refuse(static_cast<SaccadeResult>(status), saccade_entry_message());
+                int(SaccadeDeviceError) == SACCADE_DEVICE_ERROR);
+  return status == SaccadeSuccess ? succeed() : refuse(static_cast<SaccadeResult>(status), saccade_entry_last_error());
 }
 
-SaccadeResult saccade_function_result_sizes(const SaccadeFunction *function, const SaccadeValue *inputs,
+SaccadeResult saccade_function_result_shapes(const SaccadeFunction *function, const SaccadeValue *inputs,
                                             size_t num_inputs, int64_t *sizes) {
   if (!function || (!inputs && num_inputs) || !sizes)
     return refuse(SACCADE_VALUE_ERROR, "the function, its inputs or the place for the sizes is NULL");

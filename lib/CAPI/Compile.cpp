@@ -37,7 +37,7 @@ SaccadeResult saccade::succeed() {
   return SACCADE_OK;
 }
 
-const char *saccade_message(void) { return lastMessage.c_str(); }
+const char *saccade_last_error(void) { return lastMessage.c_str(); }
 const char *saccade_version(void) { return SACCADE_VERSION; }
 
 //===----------------------------------------------------------------------===//
@@ -88,7 +88,7 @@ static_assert(int(DiagnosticSeverity::Warning) == SACCADE_WARNING && int(Diagnos
 /// Checks what every compilation is given; nothing after `refuse`.
 static std::optional<Request> makeRequest(const SaccadeContext *context, const char *source, size_t size,
                                           const char *name, const SaccadeOption *options, size_t count) {
-  constexpr size_t mostBytes = size_t(1) << 30;
+  constexpr size_t maxBytes = size_t(1) << 30;
   const char *missing = !context              ? "context"
                         : (!source && size)   ? "source"
                         : (!options && count) ? "array of options"
@@ -97,9 +97,9 @@ static std::optional<Request> makeRequest(const SaccadeContext *context, const c
     refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + missing + " is NULL");
     return std::nullopt;
   }
-  if (size > mostBytes) {
+  if (size > maxBytes) {
     refuse(SACCADE_VALUE_ERROR,
-           "the source has " + llvm::Twine(size) + " bytes, wanted at most " + llvm::Twine(mostBytes));
+           "the source has " + llvm::Twine(size) + " bytes, expected at most " + llvm::Twine(maxBytes));
     return std::nullopt;
   }
   std::optional<CompileOptions> parsed = parseOptions(llvm::ArrayRef(options, count));
@@ -130,7 +130,7 @@ static SaccadeResult finish(SaccadeContext *context, Request &request, llvm::Err
   if (handler)
     for (const auto &[severity, text] : request.diagnostics)
       handler(severity, text.c_str(), user);
-  return message.empty() ? succeed() : refuse(SACCADE_REFUSED, message);
+  return message.empty() ? succeed() : refuse(SACCADE_COMPILE_ERROR, message);
 }
 
 SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
@@ -207,7 +207,7 @@ static SaccadeResult makeText(SaccadeContext *context, Request &request, char **
   return result;
 }
 
-SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, size_t size, const char *name,
+SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, size_t size, const char *name,
                                  const SaccadeOption *options, size_t num_options, const char *stage, char **text) {
   if (!text || !stage)
     return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + (text ? "stage" : "place for the text") + " is NULL");
@@ -219,7 +219,7 @@ SaccadeResult saccade_program_at(SaccadeContext *context, const char *source, si
   stages.append({"llvm", "asm"});
   if (!llvm::is_contained(stages, stage))
     return refuse(SACCADE_VALUE_ERROR,
-                  "there is no stage '" + llvm::Twine(stage) + "', wanted one of " + llvm::join(stages, ", "));
+                  "there is no stage '" + llvm::Twine(stage) + "', expected one of " + llvm::join(stages, ", "));
   return makeText(context, *request, text,
                   [&](llvm::raw_pwrite_stream &os) { return printStage(*request, stage, os); });
 }

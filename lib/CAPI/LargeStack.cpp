@@ -15,7 +15,7 @@ namespace {
 /// Memory for a stack, with a page below it that faults.
 class StackMemory {
 public:
-  explicit StackMemory(size_t wanted) : bytes(wanted) {
+  explicit StackMemory(size_t expected) : bytes(expected) {
     memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (memory != MAP_FAILED)
@@ -63,9 +63,9 @@ static bool runWithStack(size_t bytes, llvm::function_ref<void()> &body) {
 }
 
 bool saccade::runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body) {
-  constexpr size_t least = size_t(8) << 20, base = size_t(64) << 20, aByte = 4096;
+  constexpr size_t least = size_t(8) << 20, base = size_t(64) << 20, perSourceByte = 4096;
   // A limit on address space may allow less than we would like.
-  for (size_t bytes = base + sourceBytes * aByte; bytes >= least; bytes /= 4)
+  for (size_t bytes = base + sourceBytes * perSourceByte; bytes >= least; bytes /= 4)
     if (runWithStack(bytes, body))
       return true;
   return false;

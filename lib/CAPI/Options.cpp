@@ -23,7 +23,7 @@ struct OptionRow {
 static std::optional<std::string> setTarget(StringRef value, CompileOptions &into) {
   const CPUTarget *target = lookupCPUTarget(value);
   if (!target)
-    return "wanted one of " + cpuTargetNames().str();
+    return "expected one of " + cpuTargetNames().str();
   into.target = target;
   return std::nullopt;
 }
@@ -53,19 +53,19 @@ static std::optional<std::string> insertAfter(StringRef value, CompileOptions &i
 }
 
 static const OptionRow rows[] = {
-    {"target", "ISA level to compile for: host (the default), portable, v3, v4, v4-bf16", setTarget},
+    {"target", "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16", setTarget},
     {"lint", "true: warn about likely mistakes, as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
     {"remarks", "true: say why a softmax did not become attention; false by default",
      setFlag<&CompileOptions::remarks>},
-    {"prepare", "true: what F computes of constant arguments alone is F__prepare's, whose results F takes; false by default",
-     setFlag<&CompileOptions::prepare>},
+    {"prepack", "true: what F computes of constant arguments alone is F__prepack's, whose results F takes; false by default",
+     setFlag<&CompileOptions::prepack>},
     {"verify", "false: do not check the program after every pass; true by default",
      setFlag<&CompileOptions::verifyEach>},
     {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},
 };
 
-const char *saccade_option_names(void) {
+const char *saccade_option_help(void) {
   static const std::string text = [] {
     std::string lines;
     for (const OptionRow &row : rows)
@@ -87,12 +87,12 @@ std::optional<CompileOptions> saccade::parseOptions(llvm::ArrayRef<SaccadeOption
     StringRef name = option.name;
     const OptionRow *row = llvm::find_if(rows, [&](const OptionRow &row) { return row.name == name; });
     if (row == std::end(rows))
-      return wrong("there is no option '" + name + "', wanted one of " +
+      return wrong("there is no option '" + name + "', expected one of " +
                    llvm::join(llvm::map_range(rows, [](const OptionRow &row) { return row.name; }), ", "));
     if (!option.value)
       return wrong("option '" + name + "' has no value");
-    if (std::optional<std::string> wanted = row->set(option.value, parsed))
-      return wrong("option '" + name + "' has the value '" + option.value + "': " + *wanted);
+    if (std::optional<std::string> expected = row->set(option.value, parsed))
+      return wrong("option '" + name + "' has the value '" + option.value + "': " + *expected);
   }
   return parsed;
 }

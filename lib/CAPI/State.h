@@ -30,7 +30,7 @@ struct SaccadeModule {
 
 namespace saccade {
 
-/// Keeps `message` for saccade_message() and returns `result`.
+/// Keeps `message` for saccade_last_error() and returns `result`.
 SaccadeResult refuse(SaccadeResult result, const llvm::Twine &message);
 /// Forgets the last message and returns SACCADE_OK.
 SaccadeResult succeed();

@@ -4,7 +4,7 @@
 
 using namespace mlir;
 
-ArrayRef<StringRef> saccade::doorPrefixes() {
+ArrayRef<StringRef> saccade::frontendPrefixes() {
   static const StringRef prefixes[] = {"onnx.", "stablehlo.", "chlo.", "torch."};
   return prefixes;
 }

@@ -96,7 +96,7 @@ private:
 
   static void readScalar(ElementType type, const void *data, SaccadeArgument &into) {
     if (isFloat(type)) {
-      into.kind = SaccadeArgumentReal;
+      into.kind = SaccadeArgumentFloat;
       into.value.real = readElement(type, data);
       return;
     }
@@ -113,7 +113,7 @@ private:
 };
 
 llvm::Error errorOf(SaccadeStatus status) {
-  return status == SaccadeDone ? llvm::Error::success() : llvm::createStringError(saccade_entry_message());
+  return status == SaccadeSuccess ? llvm::Error::success() : llvm::createStringError(saccade_entry_last_error());
 }
 
 } // namespace
@@ -147,7 +147,7 @@ const Entry *Executable::lookup(llvm::StringRef name) const {
 }
 
 /// Takes the device module out of a compiled program and makes PTX of it.
-static llvm::Expected<std::string> takePTX(ModuleOp module, const GPUTarget &target) {
+static llvm::Expected<std::string> extractPTX(ModuleOp module, const GPUTarget &target) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
   if (!device)
@@ -170,7 +170,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
   state->entries = std::move(*entries);
   if (failed(runPipeline(module, options)))
     return llvm::createStringError("the program was refused");
-  if (options.prepare) {
+  if (options.prepack) {
     entries = getEntries(module);
     if (!entries)
       return entries.takeError();
@@ -180,7 +180,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
 
   if (options.device) {
     state->kernels = listKernels(module);
-    llvm::Expected<std::string> ptx = takePTX(module, *options.device);
+    llvm::Expected<std::string> ptx = extractPTX(module, *options.device);
     if (!ptx)
       return ptx.takeError();
     state->ptx = std::move(*ptx);

@@ -27,7 +27,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   // Every part goes with its length, so that no two lists of parts make one key.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
   // Names all options: a new one does not compile until somebody thinks of it here.
-  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, prepare, verifyEach] = options;
+  const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, prepack, verifyEach] = options;
   add(target->name);
   add(device ? device->name : "");
   add(stopAfter);
@@ -37,7 +37,7 @@ std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, c
   }
   os << ';';
   add(dumpStages);
-  os << lint << remarks << prepare << verifyEach;
+  os << lint << remarks << prepack << verifyEach;
   add(name);
   add(source);
   return key;
@@ -66,7 +66,7 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
   }
 
   llvm::Expected<Program> compiled = compile();
-  std::vector<std::shared_ptr<Slot>> forgotten; // code is unmapped after the lock is free
+  std::vector<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is free
   {
     std::lock_guard guard(lock);
     auto place = slots.find(key);
@@ -77,13 +77,13 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
       mine->lastUse = ++clock;
     }
     mine->state.store(compiled ? Slot::Done : Slot::Failed);
-    forgotten = takeOldest();
+    evicted = evictLRU();
   }
   mine->state.notify_all();
   return compiled;
 }
 
-std::vector<std::shared_ptr<KernelCache::Slot>> KernelCache::takeOldest() {
+std::vector<std::shared_ptr<KernelCache::Slot>> KernelCache::evictLRU() {
   std::vector<std::shared_ptr<Slot>> oldest;
   while (true) {
     // A look at every program is nothing beside the compilation that went before.
@@ -111,8 +111,8 @@ KernelCache::Info KernelCache::info() const {
 }
 
 void KernelCache::clear() {
-  llvm::StringMap<std::shared_ptr<Slot>> forgotten; // code is unmapped after the lock is free
+  llvm::StringMap<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is free
   std::lock_guard guard(lock);
-  std::swap(forgotten, slots);
+  std::swap(evicted, slots);
   hits = compilations = 0;
 }

@@ -11,20 +11,20 @@ using namespace saccade;
 
 static thread_local KernelRunner *current = nullptr;
 
-UseRunner::UseRunner(KernelRunner &runner) : before(current) { current = &runner; }
-UseRunner::~UseRunner() { current = before; }
+ScopedKernelRunner::ScopedKernelRunner(KernelRunner &runner) : before(current) { current = &runner; }
+ScopedKernelRunner::~ScopedKernelRunner() { current = before; }
 
 SaccadeStatus saccade::callOnDevice(const SaccadeEntry *entry, int32_t device, void **arguments, const char **message) {
   if (!current)
     return saccade_cuda_call(entry, device, arguments, message);
   *message = entry->call(arguments);
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
-void saccade::launchKernel(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes) {
+void saccade::launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes) {
   if (!current)
-    return saccade_launch(name, words, count, ctas, sharedBytes);
-  current->launch(name, {words, static_cast<size_t>(count)}, ctas, sharedBytes);
+    return saccade_launch(name, params, count, ctas, sharedBytes);
+  current->launch(name, {params, static_cast<size_t>(count)}, ctas, sharedBytes);
 }
 
 void *saccade::allocateOnDevice(int64_t bytes) {

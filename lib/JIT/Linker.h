@@ -15,7 +15,7 @@ llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> linkObject(std::unique_ptr<llv
 /// What stands for the runtime's functions of include/saccade/Runtime/CUDA.h: the thread's KernelRunner where it has
 /// one, else the GPU.
 SaccadeStatus callOnDevice(const SaccadeEntry *entry, int32_t device, void **arguments, const char **message);
-void launchKernel(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes);
+void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes);
 void *allocateOnDevice(int64_t bytes);
 void releaseOnDevice(void *memory);
 

@@ -22,9 +22,9 @@ using namespace saccade;
 using namespace saccade::attn;
 
 /// Boxes that one attention may ask the mask analysis about: about a second.
-static constexpr int64_t mostBoxes = 400'000;
+static constexpr int64_t maxBoxes = 400'000;
 /// Sizes up to this leave room for sums and products in 64 bits.
-static constexpr int64_t mostPositions = int64_t(1) << 30;
+static constexpr int64_t maxPositions = int64_t(1) << 30;
 /// Cells of the picture. A character is twice as high as wide.
 static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
 
@@ -68,21 +68,21 @@ static std::string work(double flops) {
 namespace {
 
 /// Finds the lines of one attention.
-class Writer {
+class AttentionReport {
 public:
-  Writer(AttentionOp op, KnownSizes &sizes, const CPUTarget &target) : op(op), sizes(sizes), target(target) {}
+  AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target) : op(op), sizes(sizes), target(target) {}
 
   std::vector<std::string> write();
 
 private:
   void writeMask();
   void writeSizes();
-  bool knowsInputs(KnownInputs &inputs);
+  bool resolveInputs(StaticMaskInputs &inputs);
   MaskTiling tilingOf(int64_t queries);
-  void writeCounts(KnownInputs &inputs);
+  void writeCounts(StaticMaskInputs &inputs);
   std::string captureName(unsigned capture);
   bool isRead(Value argument) { return argument && !argument.use_empty(); }
-  void say(const llvm::Twine &line) { lines.push_back(line.str()); }
+  void addLine(const llvm::Twine &line) { lines.push_back(line.str()); }
 
   AttentionOp op;
   KnownSizes &sizes;
@@ -90,24 +90,24 @@ private:
   MaskProof proof;
   std::vector<std::string> lines;
   int64_t firstQuery = 0, firstKey = 0, queries = 0, keys = 0;
-  bool isFew = false;
+  bool isSplitKV = false;
 };
 
-std::string Writer::captureName(unsigned capture) {
+std::string AttentionReport::captureName(unsigned capture) {
   std::string name = sizes.nameOf(op.getCaptures()[capture]);
   return name.empty() ? "capture #" + std::to_string(capture) : "'" + name + "'";
 }
 
-void Writer::writeMask() {
+void AttentionReport::writeMask() {
   if (op.getMask().empty())
-    return say("mask: none, every tile of keys is full");
+    return addLine("mask: none, every tile of keys is full");
   if (proof.isExact)
-    return say("mask: closed form, the bounds of the loop over keys are all of it");
+    return addLine("mask: closed form, the bounds of the loop over keys are all of it");
   std::string text = "mask: ";
   if (proof.hasBounds)
     text += "bounds of the loop over keys in closed form, and ";
   if (!proof.canBeEmpty && !proof.canBeFull)
-    return say(text + "evaluated for every pair, for nothing can be proved of tiles");
+    return addLine(text + "evaluated for every pair, for nothing can be proved of tiles");
   text += "each tile of keys is tested";
   text += proof.canBeEmpty && proof.canBeFull ? " for being empty or full"
           : proof.canBeEmpty                  ? " for being empty"
@@ -118,11 +118,11 @@ void Writer::writeMask() {
         proof.tables, [&](unsigned capture) { text += captureName(capture); }, [&] { text += ", "; });
     text += ": the result depends on data";
   }
-  say(text);
+  addLine(text);
 }
 
 /// Fills in what the mask reads; false where that is not known.
-bool Writer::knowsInputs(KnownInputs &inputs) {
+bool AttentionReport::resolveInputs(StaticMaskInputs &inputs) {
   for (auto [i, capture] : llvm::enumerate(op.getCaptures())) {
     if (auto type = dyn_cast<RankedTensorType>(capture.getType())) {
       for (unsigned dim = 0; dim < type.getRank(); ++dim)
@@ -137,33 +137,33 @@ bool Writer::knowsInputs(KnownInputs &inputs) {
   for (unsigned capture : inputs.missing) {
     std::string name = sizes.nameOf(op.getCaptures()[capture]);
     bool isScalar = op.getCaptures()[capture].getType().isIntOrIndex();
-    say("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the number " : "extents of ") +
+    addLine("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the number " : "extents of ") +
         captureName(capture) +
         (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
   }
   return inputs.missing.empty();
 }
 
-MaskTiling Writer::tilingOf(int64_t queries) {
+MaskTiling AttentionReport::tilingOf(int64_t queries) {
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   int64_t panel = 2 * target.lanes(type.getWidth());
-  if (isFew)
-    return {queries, op.getFewAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
+  if (isSplitKV)
+    return {queries, op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
             /*hasHoles=*/false};
-  return {queriesOfTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup, panel,
+  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup, panel,
           proof.isExact ? panel / 2 : panel};
 }
 
-void Writer::writeSizes() {
-  if (op.isPacked())
-    return say("sizes: those of packed sequences, which are known at run time only");
+void AttentionReport::writeSizes() {
+  if (op.isRagged())
+    return addLine("sizes: those of packed sequences, which are known at run time only");
   std::string missing;
   for (auto [name, size] : {std::pair("b", sizes.batches), std::pair("h", sizes.heads), std::pair("q", sizes.queries),
                             std::pair("k", sizes.keys)})
     if (!size)
       missing += (missing.empty() ? "" : ",") + std::string(name) + "=...";
   if (!missing.empty())
-    return say("sizes: known at run time only; for counts and a picture give --explain-size=" + missing);
+    return addLine("sizes: known at run time only; for counts and a picture give --explain-size=" + missing);
   std::string text = "sizes: b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) + " q=" +
                      grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
   queries = *sizes.queries, keys = *sizes.keys;
@@ -173,14 +173,14 @@ void Writer::writeSizes() {
          {std::tuple("query", op.getAt()[2], query), std::tuple("key", op.getAt()[3], key)})
       if (!known) {
         std::string name = sizes.nameOf(position);
-        say(text);
-        return say("counts: not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
+        addLine(text);
+        return addLine("counts: not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
                    (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
       }
     firstQuery = *query, firstKey = *key;
     text += " at q=" + grouped(firstQuery) + ", k=" + grouped(firstKey);
   }
-  KnownInputs inputs;
+  StaticMaskInputs inputs;
   inputs.queryLength = firstQuery + queries, inputs.keyLength = firstKey + keys;
   for (auto [name, length, end, count, first] :
        {std::tuple("q_len", op.getQLen(), &inputs.queryLength, &queries, firstQuery),
@@ -196,19 +196,19 @@ void Writer::writeSizes() {
     *count = std::clamp<int64_t>(*known - first, 0, *count);
     text += std::string(" ") + name + "=" + grouped(*known);
   }
-  say(text);
+  addLine(text);
   if (queries <= 0 || keys <= 0 || *sizes.batches == 0 || *sizes.heads == 0)
-    return say("counts: there is nothing to do");
+    return addLine("counts: there is nothing to do");
   for (int64_t size : {*sizes.batches, *sizes.heads, queries, keys, std::abs(firstQuery), std::abs(firstKey)})
-    if (size > mostPositions)
-      return say("counts: sizes beyond " + grouped(mostPositions) + " are not counted");
+    if (size > maxPositions)
+      return addLine("counts: sizes beyond " + grouped(maxPositions) + " are not counted");
   // With what the run time asks: the extent, not the length.
-  isFew = op.getFewAttr() && *sizes.queries <= op.getFewAttr().getQueries() && canBeCutAlongKeys(op);
-  if (knowsInputs(inputs))
+  isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries() && canSplitKV(op);
+  if (resolveInputs(inputs))
     writeCounts(inputs);
 }
 
-void Writer::writeCounts(KnownInputs &inputs) {
+void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
   // A mask that does not ask for batch or head is the same for all.
   int64_t batches = *sizes.batches, heads = *sizes.heads;
   bool hasBatches = false, hasHeads = false;
@@ -219,54 +219,54 @@ void Writer::writeCounts(KnownInputs &inputs) {
   MaskTiling tiling = tilingOf(queries);
   MaskPlane plane{0, 0, firstQuery, queries, firstKey, keys};
   MaskCount total;
-  int64_t budget = mostBoxes;
+  int64_t budget = maxBoxes;
   for (int64_t batch = 0; batch < (hasBatches ? batches : std::min<int64_t>(batches, 1)); ++batch)
     for (int64_t head = 0; head < (hasHeads ? heads : std::min<int64_t>(heads, 1)); ++head) {
       plane.batch = batch, plane.head = head;
       std::optional<MaskCount> counted = countMask(op.getMask(), plane, tiling, inputs, budget);
       if (!counted)
-        return say("counts: there are too many tiles to count");
+        return addLine("counts: there are too many tiles to count");
       total += *counted;
     }
   std::string where = hasBatches && hasHeads ? "all batches and heads"
                       : hasBatches           ? "all batches, a head"
                       : hasHeads             ? "all heads, a batch"
                                              : "a batch and head";
-  say("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
+  addLine("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
       " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
       grouped(total.partial) + " partial" +
       (total.open ? ", " + grouped(total.open) + " decided by data at run time" : ""));
   int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1), copies = batches * heads / std::max<int64_t>(planes, 1);
   int64_t pairs = queries * keys * planes;
-  say("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) + " visible (" +
-      percent(total.visible, pairs) + "), " + (total.open ? "at most " : "") + grouped(total.worked) + " worked on (" +
-      percent(total.worked, pairs) + ")");
+  addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) + " visible (" +
+      percent(total.visible, pairs) + "), " + (total.open ? "at most " : "") + grouped(total.computed) + " worked on (" +
+      percent(total.computed, pairs) + ")");
   double each = 2.0 * double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
                              getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) * double(copies);
-  say("work: " + work(each * double(total.worked)) + " of " + work(each * double(pairs)) + " dense, " +
+  addLine("work: " + work(each * double(total.computed)) + " of " + work(each * double(pairs)) + " dense, " +
       (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
   if (op.getMask().empty())
     return;
   plane.batch = plane.head = 0;
   SmallVector<std::string> picture = drawMask(op.getMask(), plane, pictureWidth, pictureHeight, inputs);
   std::string of = hasBatches || hasHeads ? " of the first batch and head" : "";
-  say("picture" + of + ": queries down, keys to the right; # full, + partial, . empty" +
+  addLine("picture" + of + ": queries down, keys to the right; # full, + partial, . empty" +
       (total.open ? ", ? decided by data" : ""));
   for (const std::string &line : picture)
-    say("  " + line);
+    addLine("  " + line);
 }
 
-std::vector<std::string> Writer::write() {
+std::vector<std::string> AttentionReport::write() {
   proof = proveMask(cast<ScoringOpInterface>(op.getOperation()));
   ScheduleAttr schedule = op.getScheduleAttr();
   std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries, steps of " +
                      grouped(schedule.getCols()) + " keys";
-  if (FewQueriesAttr few = op.getFewAttr(); few && canBeCutAlongKeys(op))
-    text += "; up to " + grouped(few.getQueries()) + " queries: tasks of " + grouped(few.getCols()) + " keys, in place";
-  say(text);
+  if (SplitKVAttr splitKV = op.getSplitKvAttr(); splitKV && canSplitKV(op))
+    text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys, in place";
+  addLine(text);
   writeMask();
   Stability stability = analyzeStability(op);
-  say("stability: " +
+  addLine("stability: " +
       llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") + stability.reason);
   writeSizes();
   return std::move(lines);
@@ -317,7 +317,7 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
     function.walk([&](AttentionOp op) {
       KnownSizes known(op, name, names, report->sizes, report->isUsed);
       report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()), op.getLoc(), {},
-                                    Writer(op, known, *options.target).write()});
+                                    AttentionReport(op, known, *options.target).write()});
     });
   }
   return report;
@@ -325,10 +325,10 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
 
 void Explanation::addKernels(ModuleOp compiled) {
   compiled.walk([&](Operation *op) {
-    if (auto amount = op->getAttrOfType<StringAttr>(preparesAttr))
+    if (auto amount = op->getAttrOfType<StringAttr>(prepacksAttr))
       if (auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
           name && !name.getValue().starts_with("_mlir_ciface_"))
-        otherKernels.push_back(("weights are prepared once by '" + name.getValue().rsplit('.').first + "': " +
+        otherKernels.push_back(("weights are prepacked once by '" + name.getValue().rsplit('.').first + "': " +
                                 amount.getValue())
                                    .str());
     auto family = op->getAttrOfType<StringAttr>(familyAttr);

@@ -17,7 +17,7 @@ static llvm::Error parseGroup(StringRef text, std::vector<GivenSize> &into) {
     auto [name, number] = item.split('=');
     int64_t value;
     if (name.trim().empty() || number.trim().getAsInteger(10, value))
-      return llvm::createStringError("'" + item + "' is no size, wanted NAME=NUMBER, as in q=4096");
+      return llvm::createStringError("'" + item + "' is no size, expected NAME=NUMBER, as in q=4096");
     bool isExtent = llvm::is_contained({"b", "h", "q", "k"}, name.trim());
     if (isExtent && value < 0)
       return llvm::createStringError("size '" + item + "' is negative");

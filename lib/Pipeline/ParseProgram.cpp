@@ -14,19 +14,19 @@
 
 using namespace mlir;
 
-/// Whether the text has an op of a door: only then may ops be parsed that nobody registered.
-static bool hasForeignOps(StringRef text) {
-  return llvm::any_of(saccade::doorPrefixes(), [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
+/// Whether the text has an op of a frontend: only then may ops be parsed that nobody registered.
+static bool hasFrontendOps(StringRef text) {
+  return llvm::any_of(saccade::frontendPrefixes(), [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
 }
 
-/// Refuses what is neither ours nor a door's, in the parser's own words.
-static LogicalResult verifyForeignOps(Block &block) {
+/// Refuses what is neither ours nor a frontend's, in the parser's own words.
+static LogicalResult verifyFrontendOps(Block &block) {
   WalkResult walk = block.walk([](Operation *op) {
     StringRef name = op->getName().getStringRef();
     if (op->isRegistered() ||
-        llvm::any_of(saccade::doorPrefixes(), [&](StringRef each) { return name.starts_with(each); }))
+        llvm::any_of(saccade::frontendPrefixes(), [&](StringRef each) { return name.starts_with(each); }))
       return WalkResult::advance();
-    op->emitError() << "op '" << name << "' is not known, expected ops of " << llvm::join(saccade::doorPrefixes(), ", ")
+    op->emitError() << "op '" << name << "' is not known, expected ops of " << llvm::join(saccade::frontendPrefixes(), ", ")
                     << " or of a dialect of ours";
     return WalkResult::interrupt();
   });
@@ -53,14 +53,14 @@ OwningOpRef<ModuleOp> saccade::parseProgram(const llvm::SourceMgr &sources, MLIR
   const llvm::MemoryBuffer *buffer = sources.getMemoryBuffer(sources.getMainFileID());
   if (isBytecode(*buffer))
     return parseSourceFile<ModuleOp>(sources, config);
-  bool isForeign = hasForeignOps(buffer->getBuffer());
-  if (isForeign)
+  bool hasUnregistered = hasFrontendOps(buffer->getBuffer());
+  if (hasUnregistered)
     context->allowUnregisteredDialects();
   Block block;
   AsmParserState state;
-  if (failed(parseAsmSourceFile(sources, &block, config, &state)) || (isForeign && failed(verifyForeignOps(block))))
+  if (failed(parseAsmSourceFile(sources, &block, config, &state)) || (hasUnregistered && failed(verifyFrontendOps(block))))
     return nullptr;
   block.walk([&](func::FuncOp function) { keepNames(function, state); });
   Location start = FileLineColLoc::get(context, buffer->getBufferIdentifier(), /*line=*/0, /*column=*/0);
-  return detail::constructContainerOpForParserIfNecessary<ModuleOp>(&block, context, start);
+  return mlir::detail::constructContainerOpForParserIfNecessary<ModuleOp>(&block, context, start);
 }

@@ -37,7 +37,7 @@ const Stage stages[] = {
     // What is not known is refused, calls are inlined, attention raised, shapes checked and elementwise ops fused on whole tensors.
     {"transforms",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildTransformsPipeline(pm, {/*forKernels=*/options.device != nullptr, options.lint, options.remarks});
+       buildTransformsPipeline(pm, {/*forGPU=*/options.device != nullptr, options.lint, options.remarks});
      }},
     // Tiles are chosen on whole ops, before anything is cut.
     {"schedule",
@@ -47,12 +47,12 @@ const Stage stages[] = {
     // Whole tensors become parallel tasks over tiles.
     {"tiling",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildTilingPipeline(pm, /*forKernels=*/options.device != nullptr);
+       buildTilingPipeline(pm, /*forGPU=*/options.device != nullptr);
      }},
     // Tasks pass memory, results are the caller's.
     {"bufferize",
      [](OpPassManager &pm, const CompileOptions &options) {
-       buildBufferizePipeline(pm, *options.target, /*forKernels=*/options.device != nullptr, options.prepare);
+       buildBufferizePipeline(pm, *options.target, /*forGPU=*/options.device != nullptr, options.prepack);
      }},
     // Tiles become register-blocked vector code, or tasks become kernels; then the LLVM dialect.
     {"codegen",

@@ -26,7 +26,7 @@ static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
 }
 
 LogicalResult saccade::importProgram(ModuleOp module) {
-  // Ops of a door were allowed where the program was read, or a dialect that is imported was found there.
+  // Ops of a frontend were allowed where the program was read, or a dialect that is imported was found there.
   MLIRContext *context = module.getContext();
   if (!context->allowsUnregisteredDialects() && !context->getLoadedDialect("tosa"))
     return success();

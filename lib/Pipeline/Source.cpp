@@ -58,7 +58,7 @@ ExitCode Source::load(llvm::StringRef tool, llvm::StringRef path) {
   }
   setReproducerInput((*file)->getBuffer());
   auto toStandardError = [](DiagnosticSeverity, llvm::StringRef text) { llvm::errs() << text; };
-  return succeeded(parse(std::move(*file), toStandardError)) ? ExitDone : ExitRefused;
+  return succeeded(parse(std::move(*file), toStandardError)) ? ExitSuccess : ExitInvalidInput;
 }
 
 ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {
@@ -69,7 +69,7 @@ ExitCode saccade::loadPassPlugin(llvm::StringRef tool, llvm::StringRef path) {
     return ExitFile;
   }
   plugin->registerPassRegistryCallbacks();
-  return ExitDone;
+  return ExitSuccess;
 }
 
 static void explainTarget(llvm::StringRef tool, llvm::StringRef name, const llvm::Twine &known) {
@@ -85,12 +85,12 @@ const CPUTarget *saccade::requireTarget(llvm::StringRef tool, llvm::StringRef na
 
 ExitCode saccade::chooseTarget(llvm::StringRef tool, llvm::StringRef name, CompileOptions &options) {
   if ((options.device = lookupGPUTarget(name)))
-    return ExitDone;
+    return ExitSuccess;
   const CPUTarget *target = lookupCPUTarget(name);
   if (!target) {
     explainTarget(tool, name, cpuTargetNames() + ", " + gpuTargetNames());
     return ExitUnsupported;
   }
   options.target = target;
-  return ExitDone;
+  return ExitSuccess;
 }

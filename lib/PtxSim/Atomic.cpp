@@ -3,7 +3,7 @@
 #include "Block.h"
 #include "MemoryDecode.h"
 #include "Numbers.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <algorithm>
 #include <mutex>
 
@@ -136,7 +136,7 @@ bool takeAll(Decoder &d, bool returns) {
   for (unsigned index = 0; index < inputs; ++index)
     d.input(d.at(first + 1 + index), type);
   d.op.numbers[1] = uint32_t(operation) | uint32_t(type) << 8;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(bytesOf(type) == 8 ? atomic<uint64_t> : bytesOf(type) == 4 ? atomic<uint32_t> : atomic<uint16_t>);
 }
 

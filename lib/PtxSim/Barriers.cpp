@@ -79,7 +79,7 @@ bool decodeBarrier(Decoder &d) {
     if (!d.take("sync") || !d.wantOperands(1))
       return d.fail("wanted .sync");
     d.input(d.at(0), Type::B32);
-    d.op.ownDefinedness = true;
+    d.op.tracksUndefined = true;
     return d.emit(synchroniseWarp);
   }
   d.take("cta");
@@ -112,7 +112,7 @@ bool decodeBarrier(Decoder &d) {
   d.op.numbers[0] = kind != 1;
   d.op.numbers[1] = counted;
   d.op.numbers[2] = reduction + 1;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(arrive);
 }
 

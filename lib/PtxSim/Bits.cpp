@@ -1,6 +1,6 @@
 //===- Bits.cpp - Logic, shifts and bit fields ----------------------------===//
 
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <algorithm>
 #include <bit>
 
@@ -119,7 +119,7 @@ template <typename F> bool decodeLogic(Decoder &d) {
   if (type == Type::Pred)
     return emitSame(d, type, 2, logicPredicate<F>);
   return emitSame(d, type, 2,
-                  isBits(type) ? pickInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F>; })
+                  isBits(type) ? dispatchInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F>; })
                                : nullptr);
 }
 
@@ -127,17 +127,17 @@ bool decodeNot(Decoder &d) {
   Type type = d.type();
   if (type == Type::Pred)
     return emitSame(d, type, 1, logicPredicate<Not>);
-  return emitSame(d, type, 1, pickInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, Not>; }));
+  return emitSame(d, type, 1, dispatchInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, Not>; }));
 }
 
 bool decodeCNot(Decoder &d) {
   Type type = d.type();
-  return emitSame(d, type, 1, pickInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, CNot>; }));
+  return emitSame(d, type, 1, dispatchInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, CNot>; }));
 }
 
 template <typename F> bool decodeShift(Decoder &d) {
   Type type = d.type();
-  Handler handler = pickInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F, uint32_t>; });
+  Handler handler = dispatchInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F, uint32_t>; });
   if (!handler || !d.wantOperands(3))
     return d.fail("this type is not simulated here");
   d.result(d.at(0), type);
@@ -155,7 +155,7 @@ template <typename F> bool decodeCount(Decoder &d) {
   d.result(d.at(0), Type::U32);
   d.input(d.at(1), type);
   if constexpr (std::is_same_v<F, FindBit>)
-    return d.emit(pickInteger(type, [&]<typename T>() -> Handler {
+    return d.emit(dispatchInteger(type, [&]<typename T>() -> Handler {
       return shiftAmount ? mapUnary<uint32_t, T, FindShift> : mapUnary<uint32_t, T, F>;
     }));
   else
@@ -185,7 +185,7 @@ bool decodeExtract(Decoder &d) {
   d.input(d.at(1), type);
   d.input(d.at(2), Type::U32);
   d.input(d.at(3), Type::U32);
-  return d.emit(pickInteger(type, []<typename T>() -> Handler { return extractField<T>; }));
+  return d.emit(dispatchInteger(type, []<typename T>() -> Handler { return extractField<T>; }));
 }
 
 /// bfi d, a, b, c, d: the lowest `length` bits of a replace those of b from `position` on.

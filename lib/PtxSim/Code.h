@@ -22,7 +22,7 @@ struct Slot {
 };
 
 /// No instruction: where lanes meet again only at the end.
-constexpr uint32_t nowhere = ~uint32_t(0);
+constexpr uint32_t noTarget = ~uint32_t(0);
 
 /// One decoded instruction.
 struct Op {
@@ -30,13 +30,13 @@ struct Op {
   const Slot *slots = nullptr; ///< results, then inputs
   int64_t offset = 0;          ///< of an address
   uint32_t numbers[6] = {};    ///< what the family of the instruction makes of its modifiers
-  uint32_t target = nowhere;   ///< of a branch or call
-  uint32_t meeting = nowhere;  ///< where lanes that branch differently meet again
+  uint32_t target = noTarget;   ///< of a branch or call
+  uint32_t reconvergence = noTarget;  ///< where lanes that branch differently meet again
   uint32_t line = 0;
   uint16_t mnemonic = 0;
   uint8_t results = 0, inputs = 0;
   bool guarded = false, guardNegated = false;
-  bool ownDefinedness = false; ///< the handler itself tracks which lanes are undefined
+  bool tracksUndefined = false; ///< the handler itself tracks which lanes are undefined
   bool needsDefined = false;   ///< undefined inputs are an error
   uint16_t approximate = 0;    ///< how many units in the last place of an f32 result the hardware may be off
   Slot guard;

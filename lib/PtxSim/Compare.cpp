@@ -1,7 +1,7 @@
 //===- Compare.cpp - Comparisons and selections ---------------------------===//
 
 #include "Numbers.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 
 using namespace saccade::ptxsim;
 
@@ -44,21 +44,21 @@ template <typename T> uint32_t compareRows(unsigned comparison, const T *a, cons
   }
 }
 
-template <bool brain> uint32_t compareHalves(unsigned comparison, const uint16_t *a, const uint16_t *b) {
+template <bool isBF16> uint32_t compareHalves(unsigned comparison, const uint16_t *a, const uint16_t *b) {
   float x[32], y[32];
   for (unsigned lane = 0; lane < 32; ++lane) {
-    x[lane] = brain ? fromBrain(a[lane]) : fromHalf(a[lane]);
-    y[lane] = brain ? fromBrain(b[lane]) : fromHalf(b[lane]);
+    x[lane] = isBF16 ? fromBF16(a[lane]) : fromHalf(a[lane]);
+    y[lane] = isBF16 ? fromBF16(b[lane]) : fromHalf(b[lane]);
   }
   return compareRows(comparison, x, y);
 }
 
 /// The lower halves of pairs, or with `upper` the others.
-template <bool brain> uint32_t comparePairs(unsigned comparison, const uint32_t *a, const uint32_t *b, bool upper) {
+template <bool isBF16> uint32_t comparePairs(unsigned comparison, const uint32_t *a, const uint32_t *b, bool upper) {
   uint16_t x[32], y[32];
   for (unsigned lane = 0; lane < 32; ++lane)
     x[lane] = uint16_t(a[lane] >> (16 * upper)), y[lane] = uint16_t(b[lane] >> (16 * upper));
-  return compareHalves<brain>(comparison, x, y);
+  return compareHalves<isBF16>(comparison, x, y);
 }
 
 uint32_t compare(Warp &warp, const Op &op, Type type, unsigned comparison, bool ftz) {
@@ -211,7 +211,7 @@ bool decodeSelp(Decoder &d) {
   d.input(d.at(1), type);
   d.input(d.at(2), type);
   d.input(d.at(3), Type::Pred);
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   switch (bytesOf(type)) {
   case 2:
     return d.emit(select<uint16_t>);

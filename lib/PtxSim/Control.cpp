@@ -8,7 +8,7 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-void branch(Warp &warp, const Op &op, uint32_t mask) { warp.branch(op.target, mask, op.meeting); }
+void branch(Warp &warp, const Op &op, uint32_t mask) { warp.branch(op.target, mask, op.reconvergence); }
 
 bool decodeBranch(Decoder &d) {
   bool uniform = d.take("uni");
@@ -44,7 +44,7 @@ void branchIndexed(Warp &warp, const Op &op, uint32_t mask) {
     return warp.jump(targets[0].first);
   if (uint32_t others = warp.activeLanes() & ~mask)
     targets.push_back({warp.nextOp(), others});
-  warp.branch(targets, op.meeting);
+  warp.branch(targets, op.reconvergence);
 }
 
 bool decodeBranchIndexed(Decoder &d) {
@@ -107,7 +107,7 @@ bool decodeCall(Decoder &d) {
     std::vector<Transfer> transfers;
     size_t given = list ? list->parts.size() : 0;
     if (given != formals.size()) {
-      d.fail("found " + llvm::Twine(given) + " parameters or results, wanted " + llvm::Twine(formals.size()));
+      d.fail("found " + llvm::Twine(given) + " parameters or results, expected " + llvm::Twine(formals.size()));
       return transfers;
     }
     for (size_t index = 0; index < given; ++index) {

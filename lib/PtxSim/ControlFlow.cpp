@@ -75,7 +75,7 @@ Graph buildGraph(const Function &function) {
 
 } // namespace
 
-std::vector<unsigned> saccade::ptxsim::meetingPoints(const Function &function) {
+std::vector<unsigned> saccade::ptxsim::reconvergencePoints(const Function &function) {
   Graph graph = buildGraph(function);
   unsigned end = graph.firsts.size() - 1, none = ~0u;
   // Numbers in post-order of the reversed graph; the end has the highest.
@@ -99,7 +99,7 @@ std::vector<unsigned> saccade::ptxsim::meetingPoints(const Function &function) {
   }
   std::vector<unsigned> dominator(end + 1, none);
   dominator[end] = end;
-  auto meet = [&](unsigned a, unsigned b) {
+  auto commonPostDominator = [&](unsigned a, unsigned b) {
     while (a != b) {
       while (number[a] < number[b])
         a = dominator[a];
@@ -114,7 +114,7 @@ std::vector<unsigned> saccade::ptxsim::meetingPoints(const Function &function) {
       unsigned block = order[index], found = none;
       for (unsigned successor : graph.successors[block])
         if (dominator[successor] != none)
-          found = found == none ? successor : meet(found, successor);
+          found = found == none ? successor : commonPostDominator(found, successor);
       if (found != dominator[block]) {
         dominator[block] = found;
         changed = true;

@@ -1,7 +1,7 @@
 //===- Convert.cpp - Conversions between types ----------------------------===//
 
 #include "Numbers.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 
 using namespace saccade::ptxsim;
 
@@ -22,7 +22,7 @@ double readFloat(uint64_t bits, Type type) {
   case Type::F16:
     return fromHalf(uint16_t(bits));
   default:
-    return fromBrain(uint16_t(bits));
+    return fromBF16(uint16_t(bits));
   }
 }
 
@@ -128,14 +128,14 @@ void convertRow(Warp &warp, const Op &op, uint32_t mask) {
 struct SingleToHalf {
   uint16_t operator()(float a) const { return toHalf(a); }
 };
-struct SingleToBrain {
-  uint16_t operator()(float a) const { return toBrain(a); }
+struct SingleToBF16 {
+  uint16_t operator()(float a) const { return toBF16(a); }
 };
 struct HalfToSingle {
   uint32_t operator()(uint16_t a) const { return bitsOf(canonical(fromHalf(a))); }
 };
-struct BrainToSingle {
-  uint32_t operator()(uint16_t a) const { return bitsOf(canonical(fromBrain(a))); }
+struct BF16ToSingle {
+  uint32_t operator()(uint16_t a) const { return bitsOf(canonical(fromBF16(a))); }
 };
 struct IntegerToSingle {
   template <typename T> float operator()(T a) const { return float(a); }
@@ -147,11 +147,11 @@ struct Truncate {
   uint32_t operator()(uint64_t a) const { return uint32_t(a); }
 };
 // cvt.rn.bf16x2.f32 d, a, b: a becomes the upper half.
-struct PackHalves {
+struct PackF16x2 {
   uint32_t operator()(float a, float b) const { return uint32_t(toHalf(a)) << 16 | toHalf(b); }
 };
-struct PackBrains {
-  uint32_t operator()(float a, float b) const { return uint32_t(toBrain(a)) << 16 | toBrain(b); }
+struct PackBF16x2 {
+  uint32_t operator()(float a, float b) const { return uint32_t(toBF16(a)) << 16 | toBF16(b); }
 };
 
 Handler quickConversion(Type from, Type to, Rounding rounding, uint32_t flags) {
@@ -160,11 +160,11 @@ Handler quickConversion(Type from, Type to, Rounding rounding, uint32_t flags) {
   if (from == Type::F32 && to == Type::F16)
     return mapUnary<uint16_t, float, SingleToHalf>;
   if (from == Type::F32 && to == Type::BF16)
-    return mapUnary<uint16_t, float, SingleToBrain>;
+    return mapUnary<uint16_t, float, SingleToBF16>;
   if (from == Type::F16 && to == Type::F32)
     return mapUnary<uint32_t, uint16_t, HalfToSingle>;
   if (from == Type::BF16 && to == Type::F32)
-    return mapUnary<uint32_t, uint16_t, BrainToSingle>;
+    return mapUnary<uint32_t, uint16_t, BF16ToSingle>;
   if (from == Type::S32 && to == Type::F32)
     return mapUnary<float, int32_t, IntegerToSingle>;
   if (from == Type::U32 && to == Type::F32)
@@ -222,7 +222,7 @@ bool decodePair(Decoder &d, Type to, Rounding rounding, uint32_t flags) {
   d.input(d.at(2), Type::F32);
   d.op.numbers[0] = uint32_t(to), d.op.numbers[1] = uint32_t(rounding), d.op.numbers[2] = flags;
   if (!flags && rounding == Rounding::NearestEven)
-    return d.emit(to == Type::F16x2 ? mapBinary<uint32_t, float, PackHalves> : mapBinary<uint32_t, float, PackBrains>);
+    return d.emit(to == Type::F16x2 ? mapBinary<uint32_t, float, PackF16x2> : mapBinary<uint32_t, float, PackBF16x2>);
   return d.emit(eights ? packRows<uint16_t> : packRows<uint32_t>);
 }
 

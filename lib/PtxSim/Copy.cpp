@@ -90,7 +90,7 @@ void wait(Warp &warp, uint32_t mask, uint32_t pending) {
       if (warp.block.launch.async == AsyncMode::Late)
         move(copy, lane);
       if (warp.block.launch.checkRaces)
-        warp.block.shadow.settle(warp.viewer(), copy.destination[lane].bytes - warp.block.shared.data(), copy.size);
+        warp.block.shadow.completeCopy(warp.clockView(), copy.destination[lane].bytes - warp.block.shared.data(), copy.size);
       copy.lanes &= ~(uint32_t(1) << lane);
     });
   }
@@ -137,7 +137,7 @@ bool decodeCopy(Decoder &d) {
     d.input(d.at(3), isPredicate ? Type::Pred : Type::U32);
     d.op.numbers[4] = isPredicate ? 2 : 1;
   }
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(copy);
 }
 

@@ -23,7 +23,7 @@ const InstructionTable &InstructionTable::get() {
     addBarrierInstructions(table);
     addWarpInstructions(table);
     addMatrixMoveInstructions(table);
-    addMatrixProductInstructions(table);
+    addMmaInstructions(table);
     addCopyInstructions(table);
     return table;
   }();
@@ -37,8 +37,8 @@ Decode InstructionTable::find(const Instruction &instruction) const {
       types = isHalf(*type)                              ? TypeClass::Half
               : *type == Type::F32 || *type == Type::F64 ? TypeClass::Float
                                                          : TypeClass::Integer;
-  for (TypeClass wanted : {types, TypeClass::Any})
-    if (auto found = decoders.find({instruction.mnemonic, wanted}); found != decoders.end())
+  for (TypeClass expected : {types, TypeClass::Any})
+    if (auto found = decoders.find({instruction.mnemonic, expected}); found != decoders.end())
       return found->second;
   return nullptr;
 }
@@ -55,8 +55,8 @@ bool Decoder::fail(const llvm::Twine &message) {
 
 unsigned Decoder::architecture() const { return builder.code.architecture; }
 
-bool Decoder::take(StringRef wanted) {
-  if (modifier == instruction.modifiers.size() || instruction.modifiers[modifier] != wanted)
+bool Decoder::take(StringRef expected) {
+  if (modifier == instruction.modifiers.size() || instruction.modifiers[modifier] != expected)
     return false;
   ++modifier;
   return true;
@@ -104,7 +104,7 @@ bool Decoder::allTaken() {
 
 bool Decoder::wantOperands(unsigned least, unsigned most) {
   return (count() >= least && count() <= most) ||
-         fail("found " + llvm::Twine(count()) + " operands, wanted " + llvm::Twine(least) +
+         fail("found " + llvm::Twine(count()) + " operands, expected " + llvm::Twine(least) +
               (most > least ? " to " + llvm::Twine(most) : llvm::Twine()));
 }
 
@@ -112,10 +112,10 @@ unsigned Decoder::widthOf(const Operand &operand) const {
   return operand.kind == Operand::Register ? rowBytes(function.registers[operand.number].type) : 0;
 }
 
-static bool fits(Type declared, Type wanted, bool wider) {
-  if (declared == Type::Pred || wanted == Type::Pred)
-    return declared == wanted;
-  return wider ? rowBytes(declared) >= bytesOf(wanted) : rowBytes(declared) == rowBytes(wanted);
+static bool fits(Type declared, Type expected, bool wider) {
+  if (declared == Type::Pred || expected == Type::Pred)
+    return declared == expected;
+  return wider ? rowBytes(declared) >= bytesOf(expected) : rowBytes(declared) == rowBytes(expected);
 }
 
 void Decoder::result(const Operand &operand, Type type, bool wider) {

@@ -106,7 +106,7 @@ void addControlInstructions(InstructionTable &table);
 void addBarrierInstructions(InstructionTable &table);
 void addWarpInstructions(InstructionTable &table);
 void addMatrixMoveInstructions(InstructionTable &table);
-void addMatrixProductInstructions(InstructionTable &table);
+void addMmaInstructions(InstructionTable &table);
 void addCopyInstructions(InstructionTable &table);
 
 /// What decoders see of the kernel as a whole.

@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Numbers.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <cfenv>
 #include <limits>
 
@@ -81,7 +81,7 @@ template <bool propagateNan, bool maximum> struct Extremum {
 };
 
 // The same with flushed operands and results (.ftz), clamped to [0, 1] (.sat), NaN made canonical.
-template <typename F, bool ftz, bool sat> struct Dressed {
+template <typename F, bool ftz, bool sat> struct WithModifiers {
   template <typename... T> auto operator()(T... operands) const {
     auto value = canonicalNan(ftz ? flushed(F()(flushed(operands)...)) : F()(operands...));
     return sat ? saturate(value) : value;
@@ -136,12 +136,12 @@ template <typename F, Arity arity> Handler pick(Type type, bool ftz, bool sat) {
       return ftz ? (sat ? fmaRows<true, true> : fmaRows<true, false>)
                  : (sat ? fmaRows<false, true> : fmaRows<false, false>);
   if (type == Type::F32)
-    return ftz ? (sat ? map<float, Dressed<F, true, true>, arity>() : map<float, Dressed<F, true, false>, arity>())
-               : (sat ? map<float, Dressed<F, false, true>, arity>() : map<float, Dressed<F, false, false>, arity>());
+    return ftz ? (sat ? map<float, WithModifiers<F, true, true>, arity>() : map<float, WithModifiers<F, true, false>, arity>())
+               : (sat ? map<float, WithModifiers<F, false, true>, arity>() : map<float, WithModifiers<F, false, false>, arity>());
   if constexpr (std::is_invocable_v<F, double> || std::is_invocable_v<F, double, double> ||
                 std::is_invocable_v<F, double, double, double>)
     if (type == Type::F64 && !ftz && !sat)
-      return map<double, Dressed<F, false, false>, arity>();
+      return map<double, WithModifiers<F, false, false>, arity>();
   return nullptr;
 }
 

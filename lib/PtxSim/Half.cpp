@@ -1,7 +1,7 @@
 //===- Half.cpp - f16 and bf16 arithmetic, and pairs of them --------------===//
 
 #include "Numbers.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 
 using namespace saccade::ptxsim;
 

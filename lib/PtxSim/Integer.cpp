@@ -1,6 +1,6 @@
 //===- Integer.cpp - Integer arithmetic -----------------------------------===//
 
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <algorithm>
 #include <limits>
 
@@ -74,10 +74,10 @@ struct MultiplyAdd24 {
 };
 
 template <typename F> Handler binary(Type type) {
-  return pickInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F>; });
+  return dispatchInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F>; });
 }
 template <typename F> Handler ternary(Type type) {
-  return pickInteger(type, []<typename T>() -> Handler { return mapTernary<T, T, F>; });
+  return dispatchInteger(type, []<typename T>() -> Handler { return mapTernary<T, T, F>; });
 }
 
 /// Sums that give a carry, take one, or both: numbers[0] says that there is one to take. A difference borrows.
@@ -143,7 +143,7 @@ bool decodeProductCarry(Decoder &d, bool takes, bool gives, bool isHigh) {
     d.carryInput();
   if (gives)
     d.carryResult();
-  return d.emit(pickInteger(type, []<typename T>() -> Handler { return productWithCarry<T>; }));
+  return d.emit(dispatchInteger(type, []<typename T>() -> Handler { return productWithCarry<T>; }));
 }
 bool decodeMultiplyAddCarry(Decoder &d) {
   int part = d.takeOneOf({"lo", "hi"});
@@ -172,7 +172,7 @@ bool decodeMultiply(Decoder &d) {
     return emitSame(d, type, 2, binary<MultiplyHigh>(type));
   case 2: {
     Type wide = bytesOf(type) == 2 ? Type::B32 : Type::B64;
-    Handler handler = bytesOf(type) == 8 ? nullptr : pickInteger(type, []<typename T>() -> Handler {
+    Handler handler = bytesOf(type) == 8 ? nullptr : dispatchInteger(type, []<typename T>() -> Handler {
       return mapBinary<Wide<T>, T, MultiplyWide>;
     });
     if (!handler || !d.wantOperands(3))
@@ -204,7 +204,7 @@ bool decodeMultiplyAdd(Decoder &d) {
                               : ternary<MultiplyAddHigh>(type));
   case 2: {
     Type wide = bytesOf(type) == 2 ? Type::B32 : Type::B64;
-    Handler handler = bytesOf(type) == 8 ? nullptr : pickInteger(type, []<typename T>() -> Handler {
+    Handler handler = bytesOf(type) == 8 ? nullptr : dispatchInteger(type, []<typename T>() -> Handler {
       return mapTernary<Wide<T>, T, MultiplyAddWide, Wide<T>>;
     });
     if (!handler || !d.wantOperands(4))
@@ -237,7 +237,7 @@ template <typename T, bool remainder> void divide(Warp &warp, const Op &op, uint
 
 template <bool remainder> bool decodeDivide(Decoder &d) {
   Type type = d.type();
-  return emitSame(d, type, 2, pickInteger(type, []<typename T>() -> Handler { return divide<T, remainder>; }));
+  return emitSame(d, type, 2, dispatchInteger(type, []<typename T>() -> Handler { return divide<T, remainder>; }));
 }
 
 template <typename F> bool decodeBinary(Decoder &d) {
@@ -252,7 +252,7 @@ template <typename F> bool decodeUnary(Decoder &d) {
   Type type = d.type();
   if (!isSigned(type))
     return d.fail("wanted a signed type");
-  return emitSame(d, type, 1, pickInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, F>; }));
+  return emitSame(d, type, 1, dispatchInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, F>; }));
 }
 
 template <typename F, unsigned inputs> bool decode24(Decoder &d) {

@@ -172,7 +172,7 @@ bool KernelBuilder::decode(const Function &function) {
       return fail(function.line, FindingKind::Unsupported, "128-bit registers are not simulated");
     slots.push_back(allocate(rowBytes(declared.type)));
   }
-  std::vector<unsigned> meetings = meetingPoints(function);
+  std::vector<unsigned> reconvergences = reconvergencePoints(function);
   std::vector<uint32_t> firsts;
   size_t begin = kernel.ops.size(), firstTable = kernel.branchTables.size();
   for (unsigned index = 0; index < function.instructions.size(); ++index) {
@@ -183,7 +183,7 @@ bool KernelBuilder::decode(const Function &function) {
       return fail(instruction.line, FindingKind::Unsupported,
                   "the instruction '" + instruction.text() + "' is not simulated");
     Decoder decoder(*this, function, instruction);
-    decoder.op.meeting = meetings[index];
+    decoder.op.reconvergence = reconvergences[index];
     if (!decode(decoder) || !decoder.allTaken() || decoder.failed())
       return false;
     append(decoder);
@@ -196,8 +196,8 @@ bool KernelBuilder::decode(const Function &function) {
   // From numbers of instructions to numbers of ops.
   for (size_t index = begin; index < kernel.ops.size(); ++index) {
     Op &op = kernel.ops[index];
-    op.target = op.target == nowhere ? nowhere : firsts[op.target];
-    op.meeting = op.meeting >= function.instructions.size() ? nowhere : firsts[op.meeting];
+    op.target = op.target == noTarget ? noTarget : firsts[op.target];
+    op.reconvergence = op.reconvergence >= function.instructions.size() ? noTarget : firsts[op.reconvergence];
   }
   for (size_t table = firstTable; table < kernel.branchTables.size(); ++table)
     for (uint32_t &target : kernel.branchTables[table])

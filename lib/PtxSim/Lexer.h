@@ -14,7 +14,7 @@ struct Token {
   llvm::StringRef text;
   unsigned line;
 
-  bool is(llvm::StringRef wanted) const { return kind != String && text == wanted; }
+  bool is(llvm::StringRef expected) const { return kind != String && text == expected; }
 };
 
 /// All tokens of `text`, ending in one `End`. Comments are left out.

@@ -7,7 +7,7 @@
 
 #include "Block.h"
 #include "MemoryDecode.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -136,7 +136,7 @@ bool decodeTransfer(Decoder &d, bool loads) {
   d.op.numbers[1] = uint32_t(loads ? Access::Read : Access::Write);
   d.op.numbers[2] = matrices;
   d.op.numbers[3] = transposed;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(loads ? loadMatrix : storeMatrix);
 }
 
@@ -150,7 +150,7 @@ bool decodeMoveMatrix(Decoder &d) {
     return d.fail("wanted b16");
   d.result(d.at(0), Type::B32);
   d.input(d.at(1), Type::B32);
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(moveMatrix);
 }
 

@@ -2,7 +2,7 @@
 
 #include "Block.h"
 #include "MemoryDecode.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 
 using namespace saccade::ptxsim;
 
@@ -204,7 +204,7 @@ bool decodeAccess(Decoder &d, bool loads) {
   d.op.numbers[0] = uint32_t(space) | uint32_t(access) << 8 | uint32_t(nonCoherent) << 16;
   d.op.numbers[1] = bytesOf(type);
   d.op.numbers[2] = elements;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(loads ? pickElement<Loads>(type, registerBytes) : pickElement<Stores>(type, registerBytes));
 }
 

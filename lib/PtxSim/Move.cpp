@@ -1,7 +1,7 @@
 //===- Move.cpp - Moves, packing, and addresses between spaces ------------===//
 
 #include "Block.h"
-#include "Pick.h"
+#include "TypeDispatch.h"
 
 using namespace saccade::ptxsim;
 

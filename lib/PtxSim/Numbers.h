@@ -73,10 +73,10 @@ inline float fromHalf(uint16_t bits) {
   // 2^112 moves the exponent's bias from 15 to 127, and makes subnormal numbers normal.
   return floatOf(bitsOf(floatOf(magnitude << 13) * 0x1p112f) | sign);
 }
-inline float fromBrain(uint16_t bits) { return floatOf(uint32_t(bits) << 16); }
+inline float fromBF16(uint16_t bits) { return floatOf(uint32_t(bits) << 16); }
 
 /// Round to nearest even; NaN becomes 0x7fff.
-inline uint16_t toBrain(float value) {
+inline uint16_t toBF16(float value) {
   uint32_t bits = bitsOf(value);
   if ((bits & 0x7fffffff) > 0x7f800000)
     return 0x7fff;

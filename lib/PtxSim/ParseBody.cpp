@@ -129,7 +129,7 @@ bool Parser::instruction(Function &function, unsigned scope) {
     parsed.guard = *guard;
   }
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', wanted an instruction");
+    return fail("found '" + peek().text + "', expected an instruction");
   parsed.line = peek().line;
   // Dots separate modifiers; `::` belongs to one.
   llvm::SmallVector<StringRef> pieces;
@@ -177,7 +177,7 @@ bool Parser::operand(Operand &operand) {
   operand.negated = take("!");
   bool negative = !operand.negated && take("-");
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', wanted an operand");
+    return fail("found '" + peek().text + "', expected an operand");
   if (negative || llvm::isDigit(peek().text[0]))
     return number(operand, negative);
   std::string name = next().text.str();

@@ -78,7 +78,7 @@ bool Parser::failAt(unsigned line, const llvm::Twine &message) {
   return false;
 }
 
-bool Parser::expect(StringRef text) { return take(text) || fail("found '" + peek().text + "', wanted '" + text + "'"); }
+bool Parser::expect(StringRef text) { return take(text) || fail("found '" + peek().text + "', expected '" + text + "'"); }
 
 void Parser::skipLine() {
   unsigned line = peek().line;
@@ -171,7 +171,7 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
     Variable variable;
     variable.line = peek().line;
     if (peek().kind != Token::Word)
-      return fail("found '" + peek().text + "', wanted a name");
+      return fail("found '" + peek().text + "', expected a name");
     variable.name = next().text.str();
     variable.space = space;
     variable.isExtern = isExtern;
@@ -288,7 +288,7 @@ bool Parser::function(bool isEntry, bool isExtern) {
   if (!isEntry && !parameterList(function, /*results=*/true))
     return false;
   if (peek().kind != Token::Word)
-    return fail("found '" + peek().text + "', wanted the name of a function");
+    return fail("found '" + peek().text + "', expected the name of a function");
   function.name = next().text.str();
   if (!parameterList(function, /*results=*/false) || !functionDirectives(function))
     return false;

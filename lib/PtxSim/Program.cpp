@@ -88,7 +88,7 @@ std::optional<uint64_t> Program::variable(StringRef name) const {
 }
 
 /// Shared memory of a block, as the hardware of the target allows it.
-static uint32_t mostShared(unsigned architecture) {
+static uint32_t maxShared(unsigned architecture) {
   switch (architecture) {
   case 80:
   case 87:
@@ -110,19 +110,19 @@ static std::string checkLaunch(const Code &code, const Kernel &kernel, const Lau
   const Function &entry = *kernel.entry;
   uint64_t threads = uint64_t(launch.block[0]) * launch.block[1] * launch.block[2];
   if (threads == 0 || threads > entry.maxThreads || threads > 1024)
-    return "found blocks of " + text(launch.block) + " threads, wanted 1 to " +
+    return "found blocks of " + text(launch.block) + " threads, expected 1 to " +
            std::to_string(std::min(entry.maxThreads, uint32_t(1024)));
   if (entry.requiredThreads && *entry.requiredThreads != launch.block)
-    return "found blocks of " + text(launch.block) + " threads, wanted " + text(*entry.requiredThreads);
+    return "found blocks of " + text(launch.block) + " threads, expected " + text(*entry.requiredThreads);
   if (llvm::is_contained(launch.grid, 0u) || launch.grid[1] > 65535 || launch.grid[2] > 65535)
     return "a grid of " + text(launch.grid) + " blocks";
   if (launch.parameters.size() != kernel.parameterBytes)
-    return "found " + std::to_string(launch.parameters.size()) + " bytes of parameters, wanted " +
+    return "found " + std::to_string(launch.parameters.size()) + " bytes of parameters, expected " +
            std::to_string(kernel.parameterBytes);
   uint64_t shared = uint64_t(kernel.staticShared) + launch.dynamicShared;
-  if (shared > mostShared(code.architecture))
+  if (shared > maxShared(code.architecture))
     return "found " + std::to_string(shared) + " bytes of shared memory, sm_" + std::to_string(code.architecture) +
-           " has " + std::to_string(mostShared(code.architecture));
+           " has " + std::to_string(maxShared(code.architecture));
   return "";
 }
 

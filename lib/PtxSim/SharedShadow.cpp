@@ -42,18 +42,18 @@ template <typename F> bool SharedShadow::forEach(uint32_t offset, uint32_t size,
   return true;
 }
 
-inline bool SharedShadow::ordered(const Viewer &viewer, uint32_t self, uint32_t warp, uint32_t lane,
+inline bool SharedShadow::ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane,
                                   uint32_t clock) const {
-  if (clock < viewer.clocks[warp])
+  if (clock < clockView.clocks[warp])
     return true;
-  if (warp != viewer.warp)
+  if (warp != clockView.warp)
     return false;
-  return lane == self || (lane < 32 && (viewer.partners[self] >> lane & 1) && clock < viewer.partnersClocks[self]);
+  return lane == self || (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self]);
 }
 
-inline bool SharedShadow::readsOrdered(const Viewer &viewer, uint32_t self, const Reads &reads) const {
+inline bool SharedShadow::readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const {
   for (uint32_t warps = reads.warps; warps; warps &= warps - 1)
-    if (!ordered(viewer, self, __builtin_ctz(warps), reads.lane, reads.clock))
+    if (!ordered(clockView, self, __builtin_ctz(warps), reads.lane, reads.clock))
       return false;
   return true;
 }
@@ -71,17 +71,17 @@ std::string SharedShadow::describe(const Cell &cell, bool fromRead) const {
   return text + " wrote in line " + std::to_string(cell.writeLine);
 }
 
-inline void SharedShadow::recordRead(Cell &cell, const Viewer &viewer, uint32_t self) {
-  uint32_t bit = uint32_t(1) << viewer.warp;
+inline void SharedShadow::recordRead(Cell &cell, const ClockView &clockView, uint32_t self) {
+  uint32_t bit = uint32_t(1) << clockView.warp;
   Reads before{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
-  if (!cell.readWarps || readsOrdered(viewer, self, before)) {
+  if (!cell.readWarps || readsOrdered(clockView, self, before)) {
     // What is ordered behind this read is ordered behind those.
     cell.readWarps = bit;
     cell.readLane = self;
   } else if (cell.readWarps == bit) {
     // One warp's stamps are in order: the last one counts.
     cell.readLane = manyLanes;
-  } else if (cell.readClock == viewer.now) {
+  } else if (cell.readClock == clockView.now) {
     cell.readWarps |= bit;
     cell.readLane = manyLanes;
   } else {
@@ -90,15 +90,15 @@ inline void SharedShadow::recordRead(Cell &cell, const Viewer &viewer, uint32_t 
     cell.readWarps = bit;
     cell.readLane = self;
   }
-  cell.readClock = viewer.now;
-  cell.readLine = viewer.line;
+  cell.readClock = clockView.now;
+  cell.readLine = clockView.line;
 }
 
-inline bool SharedShadow::touch(Cell &cell, const Viewer &viewer, uint32_t self, Access access) {
+inline bool SharedShadow::checkAccess(Cell &cell, const ClockView &clockView, uint32_t self, Access access) {
   if (cell.flags & written) {
     bool bothAtomic = isAtomic(access) && (cell.flags & atomicWrite);
     if ((cell.flags & pending) ||
-        (!bothAtomic && !ordered(viewer, self, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
+        (!bothAtomic && !ordered(clockView, self, cell.writer >> 5, cell.writer & 31, cell.writeClock))) {
       conflict = describe(cell, /*fromRead=*/false);
       return false;
     }
@@ -106,17 +106,17 @@ inline bool SharedShadow::touch(Cell &cell, const Viewer &viewer, uint32_t self,
   if (!isWrite(access)) {
     // An atomic read orders nothing but is no race with atomic writes: it leaves no trace.
     if (!isAtomic(access))
-      recordRead(cell, viewer, self);
+      recordRead(cell, clockView, self);
     return true;
   }
   if (cell.readWarps) {
-    if (!readsOrdered(viewer, self, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
+    if (!readsOrdered(clockView, self, {cell.readClock, cell.readWarps, cell.readLine, cell.readLane})) {
       conflict = describe(cell, /*fromRead=*/true);
       return false;
     }
     if (cell.flags & moreReads)
       for (const Reads &reads : more[&cell])
-        if (!readsOrdered(viewer, self, reads)) {
+        if (!readsOrdered(clockView, self, reads)) {
           cell.readWarps = reads.warps, cell.readLane = reads.lane, cell.readLine = reads.line;
           conflict = describe(cell, /*fromRead=*/true);
           return false;
@@ -126,27 +126,27 @@ inline bool SharedShadow::touch(Cell &cell, const Viewer &viewer, uint32_t self,
     cell.readWarps = 0;
   }
   cell.flags = written | (isAtomic(access) ? atomicWrite : 0);
-  cell.writer = viewer.warp << 5 | self;
-  cell.writeClock = viewer.now;
-  cell.writeLine = viewer.line;
+  cell.writer = clockView.warp << 5 | self;
+  cell.writeClock = clockView.now;
+  cell.writeLine = clockView.line;
   return true;
 }
 
-unsigned SharedShadow::access(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size,
+unsigned SharedShadow::access(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size,
                               Access access) {
   for (; mask; mask &= mask - 1) {
     uint32_t lane = __builtin_ctz(mask);
-    if (!forEach(offsets[lane], size, [&](Cell &cell) { return touch(cell, viewer, lane, access); }))
+    if (!forEach(offsets[lane], size, [&](Cell &cell) { return checkAccess(cell, clockView, lane, access); }))
       return lane;
   }
   return 32;
 }
 
-unsigned SharedShadow::begin(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size) {
+unsigned SharedShadow::begin(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size) {
   for (; mask; mask &= mask - 1) {
     uint32_t lane = __builtin_ctz(mask);
     bool good = forEach(offsets[lane], size, [&](Cell &cell) {
-      if (!touch(cell, viewer, lane, Access::Write))
+      if (!checkAccess(cell, clockView, lane, Access::Write))
         return false;
       cell.flags |= pending;
       return true;
@@ -157,10 +157,10 @@ unsigned SharedShadow::begin(const Viewer &viewer, uint32_t mask, const uint32_t
   return 32;
 }
 
-void SharedShadow::settle(const Viewer &viewer, uint32_t offset, uint32_t size) {
+void SharedShadow::completeCopy(const ClockView &clockView, uint32_t offset, uint32_t size) {
   forEach(offset, size, [&](Cell &cell) {
     cell.flags &= ~pending;
-    cell.writeClock = viewer.now;
+    cell.writeClock = clockView.now;
     return true;
   });
 }

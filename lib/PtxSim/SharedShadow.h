@@ -22,7 +22,7 @@ constexpr bool isWrite(Access access) { return access == Access::Write || access
 constexpr bool isAtomic(Access access) { return access >= Access::AtomicRead; }
 
 /// What the lanes of a warp know of the accesses of others.
-struct Viewer {
+struct ClockView {
   uint32_t warp, now, line;
   const uint32_t *clocks; ///< of each warp: earlier stamps happened before
   /// Of each lane: who took part in its last bar.warp.sync of a part of the warp, and its stamp.
@@ -35,11 +35,11 @@ public:
 
   /// Records an access of each lane of `mask`. The first lane for which it races with an earlier one, which `conflict`
   /// then describes; 32 where there is none.
-  unsigned access(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size, Access access);
+  unsigned access(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size, Access access);
   /// The same for the start of an asynchronous copy: a write that goes on until `settle`.
-  unsigned begin(const Viewer &viewer, uint32_t mask, const uint32_t offsets[32], uint32_t size);
+  unsigned begin(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size);
   /// The copy is done, for the lane that waited.
-  void settle(const Viewer &viewer, uint32_t offset, uint32_t size);
+  void completeCopy(const ClockView &clockView, uint32_t offset, uint32_t size);
 
   std::string conflict;
 
@@ -59,10 +59,10 @@ private:
   };
 
   template <typename F> bool forEach(uint32_t offset, uint32_t size, F visit);
-  bool ordered(const Viewer &viewer, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
-  bool readsOrdered(const Viewer &viewer, uint32_t self, const Reads &reads) const;
-  bool touch(Cell &cell, const Viewer &viewer, uint32_t self, Access access);
-  void recordRead(Cell &cell, const Viewer &viewer, uint32_t self);
+  bool ordered(const ClockView &clockView, uint32_t self, uint32_t warp, uint32_t lane, uint32_t clock) const;
+  bool readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const;
+  bool checkAccess(Cell &cell, const ClockView &clockView, uint32_t self, Access access);
+  void recordRead(Cell &cell, const ClockView &clockView, uint32_t self);
   std::string describe(const Cell &cell, bool fromRead) const;
 
   std::vector<Cell> cells;

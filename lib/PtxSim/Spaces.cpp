@@ -117,8 +117,8 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
   }
   if (!inShared || !block.launch.checkRaces)
     return true;
-  unsigned lane = request.asynchronous ? block.shadow.begin(viewer(), inShared, offsets, size)
-                                       : block.shadow.access(viewer(), inShared, offsets, size, request.access);
+  unsigned lane = request.asynchronous ? block.shadow.begin(clockView(), inShared, offsets, size)
+                                       : block.shadow.access(clockView(), inShared, offsets, size, request.access);
   if (lane == 32)
     return true;
   fail(FindingKind::Race,

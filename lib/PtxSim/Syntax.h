@@ -102,7 +102,7 @@ std::optional<SyntaxModule> parse(llvm::StringRef text, Finding &finding);
 /// For every instruction of a function where lanes that take different ways after it meet again: an instruction, or
 /// `instructions.size()` where they meet only at the end. Only branches have a meaningful entry.
 /// Immediate post-dominators of basic blocks (Cooper, Harvey and Kennedy: A simple, fast dominance algorithm).
-std::vector<unsigned> meetingPoints(const Function &function);
+std::vector<unsigned> reconvergencePoints(const Function &function);
 
 } // namespace saccade::ptxsim
 

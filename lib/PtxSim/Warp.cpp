@@ -19,7 +19,7 @@ void Warp::start(uint32_t lanes) {
     for (unsigned lane = 0; lane < 32; ++lane)
       row<uint32_t>(slot)[lane] = specialValue(special, *this, lane);
   }
-  stack.assign(1, {0, nowhere, lanes, 0});
+  stack.assign(1, {0, noTarget, lanes, 0});
   liveLanes = lanes;
   state = State::Ready;
   clocks.assign(block.numWarps, 0);
@@ -80,7 +80,7 @@ void Warp::run(uint64_t budget) {
   uint64_t *counts = block.counts.data();
   while (budget-- && state == State::Ready) {
     Group &group = stack.back();
-    if (group.next == group.meeting) {
+    if (group.next == group.reconvergence) {
       // The lanes below wait at the same place for these.
       stack.pop_back();
       ++budget;
@@ -100,7 +100,7 @@ void Warp::run(uint64_t budget) {
       if (!mask)
         continue;
     }
-    if (!op.ownDefinedness) {
+    if (!op.tracksUndefined) {
       uint32_t lanes = 0;
       for (unsigned index = 0; index < op.inputs; ++index)
         lanes |= undefined(op.input(index));
@@ -115,7 +115,7 @@ void Warp::run(uint64_t budget) {
     }
     op.run(*this, op, mask);
     if (op.approximate && block.launch.approximations == Approximations::Noisy)
-      disturb(op, mask);
+      perturb(op, mask);
     if (block.finding) [[unlikely]]
       return;
     ++executed;
@@ -124,7 +124,7 @@ void Warp::run(uint64_t budget) {
 
 /// Moves f32 results by a pseudo-random number of units in the last place, the same for the same operand and line.
 /// Results at special operands (0, infinity, NaN) are exact on hardware too.
-void Warp::disturb(const Op &op, uint32_t mask) {
+void Warp::perturb(const Op &op, uint32_t mask) {
   uint32_t *result = row<uint32_t>(op.result(0)), *input = row<uint32_t>(op.input(op.inputs - 1));
   forLanes(mask, [&](unsigned lane) {
     auto isOrdinary = [](uint32_t bits) { return (bits & 0x7f800000) != 0 && (bits & 0x7f800000) != 0x7f800000; };
@@ -146,28 +146,28 @@ void Warp::dropEmptyGroups() {
   }
 }
 
-void Warp::branch(uint32_t target, uint32_t taken, uint32_t meeting) {
+void Warp::branch(uint32_t target, uint32_t taken, uint32_t reconvergence) {
   Group &group = stack.back();
   if (taken == group.lanes)
     group.next = target;
   else
-    branch({{target, taken}, {group.next, group.lanes & ~taken}}, meeting);
+    branch({{target, taken}, {group.next, group.lanes & ~taken}}, reconvergence);
 }
 
-void Warp::branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t meeting) {
+void Warp::branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t reconvergence) {
   Group rest = stack.back();
   stack.pop_back();
   // Lanes that go straight to the meeting point wait there, with those that come later. Where an outer group meets
   // at the same place, it already does that.
-  if (rest.meeting != meeting || meeting == nowhere)
-    if (meeting != nowhere)
-      stack.push_back({meeting, rest.meeting, rest.lanes, rest.depth});
+  if (rest.reconvergence != reconvergence || reconvergence == noTarget)
+    if (reconvergence != noTarget)
+      stack.push_back({reconvergence, rest.reconvergence, rest.lanes, rest.depth});
   for (auto [target, lanes] : targetsAndLanes)
-    if (lanes && target != meeting)
-      stack.push_back({target, meeting, lanes, rest.depth});
+    if (lanes && target != reconvergence)
+      stack.push_back({target, reconvergence, lanes, rest.depth});
 }
 
-void Warp::call(uint32_t target, uint32_t lanes) { stack.push_back({target, nowhere, lanes, stack.back().depth + 1}); }
+void Warp::call(uint32_t target, uint32_t lanes) { stack.push_back({target, noTarget, lanes, stack.back().depth + 1}); }
 
 void Warp::leave(uint32_t lanes) {
   uint32_t depth = stack.back().depth;
@@ -203,4 +203,4 @@ void Warp::synchronise(uint32_t lanes) {
   });
 }
 
-Viewer Warp::viewer() const { return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()}; }
+ClockView Warp::clockView() const { return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()}; }

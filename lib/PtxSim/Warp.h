@@ -65,7 +65,7 @@ public:
     return localStates.data() + lane * localSize() + offset;
   }
   uint32_t localSize() const;
-  Viewer viewer() const;
+  ClockView clockView() const;
 
   // --- control ---
   uint32_t activeLanes() const { return stack.back().lanes; }
@@ -74,9 +74,9 @@ public:
   void jump(uint32_t target) { stack.back().next = target; }
   uint32_t nextOp() const { return stack.back().next; }
   /// Lanes `taken` go on at `target`, the others at the next instruction, until they meet.
-  void branch(uint32_t target, uint32_t taken, uint32_t meeting);
+  void branch(uint32_t target, uint32_t taken, uint32_t reconvergence);
   /// Like `branch`, with lanes in groups.
-  void branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t meeting);
+  void branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t reconvergence);
   void call(uint32_t target, uint32_t lanes);
   /// `lanes` return from a function, or end in the entry.
   void leave(uint32_t lanes);
@@ -116,10 +116,10 @@ public:
 
 private:
   struct Group {
-    uint32_t next, meeting, lanes, depth;
+    uint32_t next, reconvergence, lanes, depth;
   };
   void dropEmptyGroups();
-  void disturb(const Op &op, uint32_t mask);
+  void perturb(const Op &op, uint32_t mask);
 
   uint8_t *file = nullptr;
   std::vector<uint8_t> storage;

@@ -1,6 +1,6 @@
 //===- WarpOps.cpp - Shuffles, votes, matches and reductions of a warp ----===//
 
-#include "Pick.h"
+#include "TypeDispatch.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -83,7 +83,7 @@ bool decodeShuffle(Decoder &d) {
   for (unsigned index = 1; index < 5; ++index)
     d.input(d.at(index), Type::B32);
   d.op.numbers[0] = kind;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(shuffle);
 }
 
@@ -118,7 +118,7 @@ bool decodeVote(Decoder &d) {
   d.input(d.at(1), Type::Pred);
   d.input(d.at(2), Type::B32);
   d.op.numbers[0] = kind;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(vote);
 }
 
@@ -174,7 +174,7 @@ bool decodeReduce(Decoder &d) {
   d.input(d.at(1), type);
   d.input(d.at(2), Type::B32);
   d.op.numbers[0] = operation, d.op.numbers[1] = isSigned(type);
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(reduce);
 }
 
@@ -214,7 +214,7 @@ bool decodeMatch(Decoder &d) {
   d.input(d.at(1), type);
   d.input(d.at(2), Type::B32);
   d.op.numbers[0] = kind;
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(type == Type::B64 ? match<uint64_t> : match<uint32_t>);
 }
 
@@ -251,7 +251,7 @@ bool decodeElect(Decoder &d) {
   d.result(d.at(0).parts[0], Type::B32);
   d.result(d.at(0).parts[1], Type::Pred);
   d.input(d.at(1), Type::B32);
-  d.op.ownDefinedness = true;
+  d.op.tracksUndefined = true;
   return d.emit(elect);
 }
 

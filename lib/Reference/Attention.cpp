@@ -114,22 +114,22 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
   if (range.heads == 0)
     return success(); // no heads, no groups of heads
   int64_t batches = scorer->query.batches();
-  bool isPacked = op.getQOffsets() != nullptr;
+  bool isRagged = op.getCuSeqlensQ() != nullptr;
   std::vector<double> scores, weights, factors;
-  if (isPacked) {
+  if (isRagged) {
     // Rows of no sequence.
     int64_t end = range.position + range.positions;
     for (int64_t head = range.head; head < range.head + range.heads; ++head)
-      for (int64_t place = std::max(range.position, scorer->query.starts.back()); place < end; ++place)
-        if (failed(visit(*scorer, {0, head, 0, place, {}, {}, {}, -INFINITY})))
+      for (int64_t tokenIndex = std::max(range.position, scorer->query.starts.back()); tokenIndex < end; ++tokenIndex)
+        if (failed(visit(*scorer, {0, head, 0, tokenIndex, {}, {}, {}, -INFINITY})))
           return failure();
   }
-  int64_t firstBatch = isPacked ? 0 : range.batch, lastBatch = isPacked ? batches : range.batch + range.batches;
+  int64_t firstBatch = isRagged ? 0 : range.batch, lastBatch = isRagged ? batches : range.batch + range.batches;
   for (int64_t batch = firstBatch; batch < lastBatch; ++batch) {
     // The part of the range that lies in this batch.
     int64_t start = scorer->query.start(batch), firstPosition = std::max<int64_t>(range.position - start, 0);
     int64_t lastPosition = std::min(range.position + range.positions - start, scorer->query.length(batch));
-    if (isPacked && firstPosition >= lastPosition)
+    if (isRagged && firstPosition >= lastPosition)
       continue;
     int64_t keyExtent = scorer->key.length(batch);
     FailureOr<int64_t> queryLength =
@@ -162,10 +162,10 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         for (auto [key, factor] : llvm::enumerate(factors)) {
           if (scores[key] == -INFINITY)
             continue;
-          FailureOr<double> weighed = scorer->weighed(key, factor);
-          if (failed(weighed))
+          FailureOr<double> modifiedWeight = scorer->modifiedWeight(key, factor);
+          if (failed(modifiedWeight))
             return failure();
-          factor = *weighed;
+          factor = *modifiedWeight;
         }
         if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, logSumExp})))
           return failure();
@@ -197,7 +197,7 @@ struct RowOfResult {
       return failure();
     Box box;
     for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), (*cells)->getShape())) {
-      int64_t positions[] = {row.batch, row.head, row.place, 0}; // in the order of Dim
+      int64_t positions[] = {row.batch, row.head, row.tokenIndex, 0}; // in the order of Dim
       box.offsets.push_back(positions[unsigned(dim)]);
       box.sizes.push_back(dim == Dim::Depth ? extent : 1);
     }
@@ -211,22 +211,22 @@ static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &
   LargestScore largest(row.scores);
   SmallVector<MutableArrayRef<double>> tallies;
   for (Value result : op->getResults().drop_front()) {
-    FailureOr<RowOfResult> place = RowOfResult::of(op, frame, result, row);
-    if (failed(place))
+    FailureOr<RowOfResult> tokenIndex = RowOfResult::of(op, frame, result, row);
+    if (failed(tokenIndex))
       return failure();
     if (result == op.getLse()) {
-      place->front().real = row.logSumExp;
+      tokenIndex->front().real = row.logSumExp;
     } else if (result == op.getRowMax()) {
-      place->front().real = largest.score;
+      tokenIndex->front().real = largest.score;
     } else if (result == op.getArgmax()) {
-      place->front().integer = largest.key < 0 ? -1 : scorer.at[3] + largest.key;
+      tokenIndex->front().integer = largest.key < 0 ? -1 : scorer.at[3] + largest.key;
     } else {
       // Bins are the last dimension, and cells lie in order.
-      tallies.emplace_back(&place->front().real, place->box.sizes.back());
+      tallies.emplace_back(&tokenIndex->front().real, tokenIndex->box.sizes.back());
       // Where probabilities are no numbers, no bin is.
       llvm::fill(tallies.back(), std::isnan(row.logSumExp) ? NAN : 0.0);
     }
-    place->cells->setKnown(place->box);
+    tokenIndex->cells->setKnown(tokenIndex->box);
   }
   return addTallies(frame, scorer, row.scores, row.weights, tallies);
 }
@@ -238,7 +238,7 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
   NamedCells out{*output, op.getOutputDims()};
   auto visit = [&](Scorer &scorer, const AttentionRow &row) -> LogicalResult {
     auto store = [&](const auto &sums) {
-      double *to = out.at(row.batch, row.head, row.place);
+      double *to = out.at(row.batch, row.head, row.tokenIndex);
       for (auto [depth, sum] : llvm::enumerate(sums))
         to[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), sum);
     };
@@ -246,10 +246,10 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
       store(weigh<float>(frame, scorer, row));
     else
       store(weigh<double>(frame, scorer, row));
-    FailureOr<RowOfResult> place = RowOfResult::of(op, frame, op.getOutput(), row);
-    if (failed(place))
+    FailureOr<RowOfResult> tokenIndex = RowOfResult::of(op, frame, op.getOutput(), row);
+    if (failed(tokenIndex))
       return failure();
-    out.cells->setKnown(place->box);
+    out.cells->setKnown(tokenIndex->box);
     return evaluateOthers(op, frame, scorer, row);
   };
   return forEachAttentionRow(op, frame, AttentionRange::of(box, op.getResultDims(op->getResult(result))), visit);

@@ -14,7 +14,7 @@ namespace saccade::reference {
 struct AttentionRow {
   int64_t batch, head;
   int64_t position; ///< within its batch
-  int64_t place;    ///< within the query and the results: another one where sequences are packed
+  int64_t tokenIndex;    ///< within the query and the results: another one where sequences are packed
   /// exp(score − max) / sum for every key up to the length, in order; 0 where masked. Empty where neither a key nor a
   /// sink counts.
   llvm::ArrayRef<double> weights;

@@ -154,10 +154,10 @@ static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double
     double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
     if (!isFinal)
       state.l(row) = frame.rounded(type, state.l(row) + weight);
-    FailureOr<double> weighed = scorer.weighed(key, isFinal ? frame.rounded(type, weight / state.l(row)) : weight);
-    if (failed(weighed))
+    FailureOr<double> modifiedWeight = scorer.modifiedWeight(key, isFinal ? frame.rounded(type, weight / state.l(row)) : weight);
+    if (failed(modifiedWeight))
       return failure();
-    weight = frame.rounded(scorer.inputType, isFinal ? frame.rounded(type, *weighed * state.l(row)) : *weighed);
+    weight = frame.rounded(scorer.inputType, isFinal ? frame.rounded(type, *modifiedWeight * state.l(row)) : *modifiedWeight);
     const double *values = scorer.value.at(0, 0, key);
     for (int64_t depth = 0; depth < state.depth(); ++depth)
       sums[depth] = frame.rounded(

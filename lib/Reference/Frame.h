@@ -74,9 +74,9 @@ public:
 
   Precision getPrecision() const { return precision; }
   bool isRounded() const { return precision != Precision::Exact; }
-  bool isBackwards() const { return precision == Precision::RoundedBackwards; }
+  bool isReversed() const { return precision == Precision::RoundedReversed; }
   /// The position of what a sum of `count` terms takes as its term number `i`.
-  int64_t term(int64_t i, int64_t count) const { return isBackwards() ? count - 1 - i : i; }
+  int64_t term(int64_t i, int64_t count) const { return isReversed() ? count - 1 - i : i; }
   /// `value` as a result of type `type` holds it.
   double rounded(mlir::Type type, double value) const { return isRounded() ? roundTo(type, value) : value; }
 

@@ -20,7 +20,7 @@ using namespace saccade::reference;
 namespace {
 
 /// Checks `function` and all that it calls before anything is computed.
-class Admission {
+class SupportChecker {
 public:
   LogicalResult check(func::FuncOp function) {
     if (!checked.insert(function).second)
@@ -77,8 +77,8 @@ static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type 
   ArrayRef<int64_t> declared = tensorType ? tensorType.getShape() : ArrayRef<int64_t>();
   bool fits = getElementTypeOrSelf(type) == argument.elementType && declared.size() == argument.shape.size();
   if (fits)
-    for (auto [wanted, extent] : llvm::zip_equal(declared, argument.shape))
-      fits &= ShapedType::isDynamic(wanted) || wanted == extent;
+    for (auto [expected, extent] : llvm::zip_equal(declared, argument.shape))
+      fits &= ShapedType::isDynamic(expected) || expected == extent;
   assert(argument.size() == Box::whole(argument.shape).size() && "a tensor holds as many values as its shape says");
   if (fits)
     return success();
@@ -109,7 +109,7 @@ Evaluation &Evaluation::operator=(Evaluation &&) = default;
 Evaluation::~Evaluation() = default;
 
 FailureOr<Evaluation> Evaluation::begin(func::FuncOp function, ArrayRef<Tensor> arguments, Precision precision) {
-  if (failed(Admission().check(function)))
+  if (failed(SupportChecker().check(function)))
     return failure();
   if (arguments.size() != function.getNumArguments())
     return function.emitOpError() << "is given " << arguments.size() << " arguments, expected "

@@ -31,23 +31,23 @@ template <typename Sum> struct Contraction {
   ContractionLoop lane{1, 0, 0, 0, false};
 
   template <bool isFull, bool isDense>
-  void sum(size_t depth, const double *left, const double *right, Sum *sums, int64_t count) {
+  void sum(size_t depth, const double *lhs, const double *rhs, Sum *sums, int64_t count) {
     if (depth < reduction.size()) {
       const ContractionLoop &loop = reduction[depth];
       for (int64_t i = 0; i < loop.extent; ++i)
-        sum<isFull, isDense>(depth + 1, left + i * loop.left, right + i * loop.right, sums, count);
+        sum<isFull, isDense>(depth + 1, lhs + i * loop.lhs, rhs + i * loop.rhs, sums, count);
       return;
     }
-    int64_t n = isFull ? lanes : count, step = isDense ? 1 : lane.right;
+    int64_t n = isFull ? lanes : count, step = isDense ? 1 : lane.rhs;
     for (int64_t i = 0; i < n; ++i)
-      sums[i] += static_cast<Sum>(left[i * lane.left]) * static_cast<Sum>(right[i * step]);
+      sums[i] += static_cast<Sum>(lhs[i * lane.lhs]) * static_cast<Sum>(rhs[i * step]);
   }
 
-  void over(size_t depth, const double *left, const double *right, double *out) {
+  void over(size_t depth, const double *lhs, const double *rhs, double *out) {
     if (depth < parallel.size()) {
       const ContractionLoop &loop = parallel[depth];
       for (int64_t i = 0; i < loop.extent; ++i)
-        over(depth + 1, left + i * loop.left, right + i * loop.right, out + i * loop.out);
+        over(depth + 1, lhs + i * loop.lhs, rhs + i * loop.rhs, out + i * loop.out);
       return;
     }
     for (int64_t first = 0; first < lane.extent; first += lanes) {
@@ -55,10 +55,10 @@ template <typename Sum> struct Contraction {
       Sum sums[lanes];
       for (int64_t i = 0; i < count; ++i)
         sums[i] = static_cast<Sum>(out[(first + i) * lane.out]);
-      const double *l = left + first * lane.left, *r = right + first * lane.right;
+      const double *l = lhs + first * lane.lhs, *r = rhs + first * lane.rhs;
       if (count < lanes)
         sum<false, false>(0, l, r, sums, count);
-      else if (lane.right == 1)
+      else if (lane.rhs == 1)
         sum<true, true>(0, l, r, sums, count);
       else
         sum<true, false>(0, l, r, sums, count);
@@ -71,7 +71,7 @@ template <typename Sum> struct Contraction {
 } // namespace
 
 template <typename Sum>
-void contract(const std::vector<ContractionLoop> &loops, const double *left, const double *right, double *out) {
+void contract(const std::vector<ContractionLoop> &loops, const double *lhs, const double *rhs, double *out) {
   Contraction<Sum> contraction;
   for (const ContractionLoop &loop : loops) {
     if (loop.extent == 0)
@@ -88,7 +88,7 @@ void contract(const std::vector<ContractionLoop> &loops, const double *left, con
     contraction.lane = *lane;
     parallel.erase(std::next(lane).base());
   }
-  contraction.over(0, left, right, out);
+  contraction.over(0, lhs, rhs, out);
 }
 
 template double dot<double>(int64_t, const double *, int64_t, const double *, int64_t);

@@ -16,13 +16,13 @@ namespace saccade::reference {
 /// A loop of a contraction: how often it runs, and how far it moves each operand, in elements.
 struct ContractionLoop {
   int64_t extent;
-  int64_t left, right, out;
+  int64_t lhs, rhs, out;
   bool isReduction;
 };
 
 /// out += left · right over all `loops`. Every output element sums its terms one after another, in loop order.
 template <typename Sum>
-void contract(const std::vector<ContractionLoop> &loops, const double *left, const double *right, double *out);
+void contract(const std::vector<ContractionLoop> &loops, const double *lhs, const double *rhs, double *out);
 
 /// Σ a[i] b[i], in order.
 template <typename Sum> double dot(int64_t count, const double *a, int64_t strideA, const double *b, int64_t strideB);

@@ -93,7 +93,7 @@ public:
 private:
   LogicalResult findExtents();
   void chooseLoops(unsigned result, const Box &box);
-  bool runsBackwards(unsigned loop);
+  bool runsReversed(unsigned loop);
   Box imageOf(AffineMap map, ArrayRef<int64_t> shape) const;
   bool readsOut(OpOperand *init);
   LogicalResult demandOperands();
@@ -138,8 +138,8 @@ LogicalResult StructuredOp::findExtents() {
 void StructuredOp::chooseLoops(unsigned result, const Box &box) {
   loops = Box::whole(extents);
   SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
-  AffineMap wanted = op.getIndexingMapMatchingResult(op->getResult(result));
-  for (auto [dim, expr] : llvm::enumerate(wanted.getResults())) {
+  AffineMap expected = op.getIndexingMapMatchingResult(op->getResult(result));
+  for (auto [dim, expr] : llvm::enumerate(expected.getResults())) {
     auto loop = dyn_cast<AffineDimExpr>(expr);
     if (!loop || kinds[loop.getPosition()] != utils::IteratorType::parallel)
       continue;
@@ -155,8 +155,8 @@ void StructuredOp::chooseLoops(unsigned result, const Box &box) {
 }
 
 /// Reductions to anything but floats are no sums: their order may decide which of equal elements is chosen.
-bool StructuredOp::runsBackwards(unsigned loop) {
-  return frame.isBackwards() && op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction &&
+bool StructuredOp::runsReversed(unsigned loop) {
+  return frame.isReversed() && op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction &&
          llvm::all_of(op.getDpsInits(), [](Value init) { return isa<FloatType>(getElementTypeOrSelf(init)); });
 }
 
@@ -230,7 +230,7 @@ void StructuredOp::runContraction() {
   SmallVector<int64_t> start(loops.offsets);
   for (int64_t loop = 0; loop < loops.rank(); ++loop) {
     int64_t step = 1;
-    if (runsBackwards(loop)) {
+    if (runsReversed(loop)) {
       step = -1;
       start[loop] += loops.sizes[loop] - 1;
     }
@@ -260,7 +260,7 @@ LogicalResult StructuredOp::runBody() {
   unsigned numInputs = op.getNumDpsInputs(), numArguments = op.getBlock()->getNumArguments();
   SmallVector<unsigned> backwards;
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
-    if (runsBackwards(loop))
+    if (runsReversed(loop))
       backwards.push_back(loop);
   LogicalResult status = success();
   forEachPoint(loops, [&](ArrayRef<int64_t> forwards) {

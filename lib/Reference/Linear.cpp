@@ -60,10 +60,10 @@ private:
 };
 
 LogicalResult Recurrence::checkExtents() {
-  auto same = [&](StringRef what, int64_t left, StringRef leftRole, int64_t right, StringRef rightRole) -> LogicalResult {
+  auto same = [&](StringRef what, int64_t left, StringRef lhsRole, int64_t right, StringRef rhsRole) -> LogicalResult {
     if (left == right)
       return success();
-    return op.emitOpError() << rightRole << " has " << what << ' ' << right << ", but " << leftRole << " has " << left;
+    return op.emitOpError() << rhsRole << " has " << what << ' ' << right << ", but " << lhsRole << " has " << left;
   };
   int64_t queryHeads = query.extent(Dim::Head), keyHeads = key.extent(Dim::Head);
   if (failed(same("batch size", query.extent(Dim::Batch), "query", key.extent(Dim::Batch), "key")) ||
@@ -82,13 +82,13 @@ LogicalResult Recurrence::checkExtents() {
       for (auto [dim, extent] : llvm::zip_equal(factor->axes.getDims(), factor->cells->getShape()))
         if (failed(same("extent of '" + stringifyDim(dim).str() + "'", key.extent(dim), "key", extent, role)))
           return failure();
-  SmallVector<int64_t> wanted;
+  SmallVector<int64_t> expected;
   for (Dim dim : op.getStateDims())
-    wanted.push_back(key.extent(dim));
-  wanted.append({rows, columns});
+    expected.push_back(key.extent(dim));
+  expected.append({rows, columns});
   for (auto [role, cells] : {std::pair("state", before), std::pair("final state", after)})
     if (cells)
-      for (auto [i, extent] : llvm::enumerate(wanted))
+      for (auto [i, extent] : llvm::enumerate(expected))
         if (failed(same("extent " + std::to_string(i), extent, "what keys and values make", cells->getShape()[i], role)))
           return failure();
   return success();

@@ -52,7 +52,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
       for (auto [weight, size] : llvm::zip_equal(row.weights, sizes))
         meanSize += weight * size;
       SmallVector<int64_t> index;
-      int64_t positions[] = {row.batch, row.head, row.place, box.offsets[depthDim]}; // in the order of Dim
+      int64_t positions[] = {row.batch, row.head, row.tokenIndex, box.offsets[depthDim]}; // in the order of Dim
       for (auto [dim, offset] : llvm::zip_equal(dims, box.offsets))
         index.push_back(positions[unsigned(dim)] - offset);
       for (int64_t i = 0; i < box.sizes[depthDim]; ++i) {

@@ -46,8 +46,8 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
 /// Reads where packed sequences begin.
 LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
   for (auto [clause, operand, offsets, views] :
-       {std::tuple("q_offsets", "query", whole.getQOffsets(), SmallVector<NamedCells *>{&query}),
-        std::tuple("kv_offsets", "key", whole.getKvOffsets(), SmallVector<NamedCells *>{&key, &value})}) {
+       {std::tuple("cu_seqlens_q", "query", whole.getCuSeqlensQ(), SmallVector<NamedCells *>{&query}),
+        std::tuple("cu_seqlens_k", "key", whole.getCuSeqlensK(), SmallVector<NamedCells *>{&key, &value})}) {
     if (!offsets)
       continue;
     FailureOr<Cells *> cells = frame->cells(offsets);
@@ -91,11 +91,11 @@ LogicalResult Scorer::findExtents() {
       return success();
     return op->emitOpError() << role << " has batch size " << view.batches() << ", but query has " << query.batches();
   };
-  auto same = [&](StringRef what, Dim dim, StringRef leftRole, const NamedCells &left, StringRef rightRole,
+  auto same = [&](StringRef what, Dim dim, StringRef lhsRole, const NamedCells &left, StringRef rhsRole,
                   const NamedCells &right) -> LogicalResult {
     if (left.extent(dim) == right.extent(dim))
       return success();
-    return op->emitOpError() << rightRole << " has " << what << ' ' << right.extent(dim) << ", but " << leftRole
+    return op->emitOpError() << rhsRole << " has " << what << ' ' << right.extent(dim) << ", but " << lhsRole
                              << " has " << left.extent(dim);
   };
   if (failed(sameBatches("key", key)) || failed(sameBatches("value", value)) ||
@@ -151,7 +151,7 @@ FailureOr<Scorer> Scorer::create(attn::ScoringOpInterface op, Frame &frame) {
   return scorer;
 }
 
-FailureOr<double> Scorer::weighed(int64_t key, double value) {
+FailureOr<double> Scorer::modifiedWeight(int64_t key, double value) {
   if (!weight)
     return value;
   weight->setArgument(0, Scalar{.real = value});
@@ -210,7 +210,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
   const double *q = query.at(batch, head, position), *k = key.at(batch, keyHead(head), 0);
   int64_t depth = key.extent(Dim::Depth), step = key.stride(Dim::Seq);
   int64_t queryStride = query.stride(Dim::Depth), keyStride = key.stride(Dim::Depth);
-  if (frame->isBackwards() && depth > 0) {
+  if (frame->isReversed() && depth > 0) {
     q += (depth - 1) * queryStride, k += (depth - 1) * keyStride;
     queryStride = -queryStride, keyStride = -keyStride;
   }

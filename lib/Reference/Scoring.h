@@ -54,7 +54,7 @@ public:
   mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
 
   /// Of the row whose scores were computed last: what the weight region makes of `weight` at `key`, itself without one.
-  mlir::FailureOr<double> weighed(int64_t key, double weight);
+  mlir::FailureOr<double> modifiedWeight(int64_t key, double weight);
   /// What tally region `number` yields at `key`, which has this score.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 

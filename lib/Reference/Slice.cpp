@@ -47,12 +47,12 @@ struct Slice {
     for (auto [end, size] : llvm::zip_equal(last, box.sizes))
       end += size - 1;
     SmallVector<int64_t> low = place(box.offsets), high = place(last);
-    Box hull;
+    Box boundingBox;
     for (auto [a, b] : llvm::zip_equal(low, high)) {
-      hull.offsets.push_back(std::min(a, b));
-      hull.sizes.push_back(std::abs(b - a) + 1);
+      boundingBox.offsets.push_back(std::min(a, b));
+      boundingBox.sizes.push_back(std::abs(b - a) + 1);
     }
-    return hull;
+    return boundingBox;
   }
 
   /// The part of the slice that lies in `box` of the whole tensor; nothing where they do not meet.

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Schedule/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
@@ -23,7 +23,7 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   // A step holds the packed keys and values; a task also its queries and its accumulator. Steps of 512 keys are
   // where rescaling and packing stop to show, twice as many where products of pairs are twice as fast. A task that has more
   // than 512 queries packs the keys of shorter sequences once. Halve both until they fit; rows stay whole groups.
-  int64_t step = target.productStep(element, element);
+  int64_t step = target.packingFactor(element, element);
   int64_t rows = 576, cols = 512 * step;
   int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / step / 8;
   while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
@@ -33,14 +33,14 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
   return attn::ScheduleAttr::get(element.getContext(), rows, cols, 0);
 }
 
-attn::FewQueriesAttr saccade::scheduleFewQueries(MLIRContext *context) {
+attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context) {
   // Beyond eight queries a head, packing keys costs less than reading registers of queries for each of them. A group of
   // rows takes less time than a core needs to read the keys and values it works on.
-  return attn::FewQueriesAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/1024);
+  return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/1024);
 }
 
 attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned bits, const CPUTarget &target) {
-  ProductBlock block;
+  MatmulBlock block;
   return attn::ScheduleAttr::get(context, block.rows, bits == 64 ? block.columns / 2 : block.columns, block.depth);
 }
 
@@ -62,13 +62,13 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       int64_t depth = depthOr(attn::getStaticDimSize(op.getKey(), op.getKeyDims(), attn::Dim::Depth), 64);
       int64_t valueDepth = depthOr(attn::getStaticDimSize(op.getValue(), op.getValueDims(), attn::Dim::Depth), 64);
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
-      attn::FewQueriesAttr few = scheduleFewQueries(&getContext());
+      attn::SplitKVAttr splitKV = scheduleSplitKV(&getContext());
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-      if (!op.getFewAttr() && (ShapedType::isDynamic(queries) || queries <= few.getQueries()))
-        op.setFewAttr(few);
+      if (!op.getSplitKvAttr() && (ShapedType::isDynamic(queries) || queries <= splitKV.getQueries()))
+        op.setSplitKvAttr(splitKV);
     });
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (!isMatrixProduct(op) || op->hasAttr("schedule"))
+      if (!isMatmul(op) || op->hasAttr("schedule"))
         return;
       unsigned bits = getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth();
       op->setAttr("schedule", scheduleContraction(&getContext(), bits, *cpu));

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Schedule/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_VERIFYSCHEDULED
@@ -16,14 +16,14 @@ using namespace mlir;
 using namespace saccade;
 
 /// A kernel holds rows of a head, and its code grows with them.
-static constexpr int64_t largestHeadSize = 8192;
+static constexpr int64_t maxHeadSize = 8192;
 
 static LogicalResult verifyHeadSizes(Operation *op) {
   auto verify = [&](StringRef role, Value operand, attn::DimsAttr dims) -> LogicalResult {
     int64_t size = attn::getStaticDimSize(operand, dims, attn::Dim::Depth);
-    if (ShapedType::isDynamic(size) || size <= largestHeadSize)
+    if (ShapedType::isDynamic(size) || size <= maxHeadSize)
       return success();
-    return op->emitOpError() << "head size of " << role << " is " << size << ", expected at most " << largestHeadSize;
+    return op->emitOpError() << "head size of " << role << " is " << size << ", expected at most " << maxHeadSize;
   };
   auto verifyBoth = [&](auto each) {
     return failure(failed(verify("key", each.getKey(), each.getKeyDims())) ||
@@ -43,7 +43,7 @@ struct VerifyScheduled : saccade::impl::VerifyScheduledBase<VerifyScheduled> {
       if (failed(verifyHeadSizes(op)))
         return WalkResult::interrupt();
       auto structured = dyn_cast<linalg::LinalgOp>(op);
-      bool isTiled = isa<attn::AttentionOp>(op) || (structured && isMatrixProduct(structured));
+      bool isTiled = isa<attn::AttentionOp>(op) || (structured && isMatmul(structured));
       if (!isTiled || op->getAttrOfType<attn::ScheduleAttr>("schedule"))
         return WalkResult::advance();
       op->emitOpError() << "has no schedule after the schedule stage";

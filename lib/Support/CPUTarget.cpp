@@ -1,4 +1,4 @@
-//===- CPUTarget.cpp - The table of ISA levels --------------------------------===//
+//===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
 // x86-64 psABI levels; v4-bf16 adds AVX512_BF16. `host` is read from the processor.
 //
@@ -11,7 +11,7 @@
 
 using namespace saccade;
 
-static const CPUTarget levels[] = {
+static const CPUTarget targets[] = {
     // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot
     {"portable", "x86-64", "", 128, 16, false, false, false, false},
     {"v3", "x86-64-v3", "", 256, 16, true, true, false, false},
@@ -19,7 +19,7 @@ static const CPUTarget levels[] = {
     {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true, true},
 };
 
-static llvm::StringRef hostLevel() {
+static llvm::StringRef hostTarget() {
   llvm::StringMap<bool> has = llvm::sys::getHostCPUFeatures();
   auto all = [&](std::initializer_list<const char *> features) {
     return llvm::all_of(features, [&](const char *feature) { return has.lookup(feature); });
@@ -31,16 +31,16 @@ static llvm::StringRef hostLevel() {
   return all({"avx512bf16"}) ? "v4-bf16" : "v4";
 }
 
-unsigned CPUTarget::productStep(mlir::Type left, mlir::Type right) const {
+unsigned CPUTarget::packingFactor(mlir::Type left, mlir::Type right) const {
   return hasBF16Dot && left.isBF16() && right.isBF16() ? 2 : 1;
 }
 
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
   // Asked once: in a virtual machine every question to the processor costs a trap.
-  static const llvm::StringRef best = hostLevel();
+  static const llvm::StringRef best = hostTarget();
   if (name == "host")
     name = best;
-  for (const CPUTarget &level : levels)
+  for (const CPUTarget &level : targets)
     if (level.name == name)
       return &level;
   return nullptr;

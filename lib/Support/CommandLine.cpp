@@ -83,11 +83,11 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
     }
     if (argument == "--help" || argument == "-h") {
       printHelp(llvm::outs());
-      return ExitDone;
+      return ExitSuccess;
     }
     if (argument == "--version") {
       llvm::outs() << tool << ": " << versionLine() << '\n';
-      return ExitDone;
+      return ExitSuccess;
     }
     // -oFILE; everything else is --name=VALUE.
     bool isShort = !argument.starts_with("--") && argument.size() >= 2 && find(argument.substr(1, 1));

@@ -10,7 +10,7 @@
 using namespace saccade;
 
 static const GPUTarget architectures[] = {
-    // name, features, asynchronous copies and matrix units for 16 bits, shared memory
+    // name, features, asynchronous copies and tensor cores for 16 bits, shared memory
     {"sm_75", "+ptx80", false, 64 * 1024},
     {"sm_80", "+ptx80", true, 163 * 1024},
 };

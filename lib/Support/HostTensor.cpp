@@ -20,14 +20,14 @@ llvm::Expected<HostTensor> HostTensor::allocate(ElementType type, llvm::ArrayRef
   HostTensor tensor;
   tensor.elementType = type;
   tensor.extents.assign(shape.begin(), shape.end());
-  tensor.steps.assign(shape.size(), 1);
+  tensor.elementStrides.assign(shape.size(), 1);
   // Strides of an empty tensor stay those of one with extents of at least 1; only the count is 0.
   int64_t step = 1;
   bool overflow = false;
   tensor.count = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
     size_t dim = columnMajor ? i : shape.size() - 1 - i;
-    tensor.steps[dim] = step;
+    tensor.elementStrides[dim] = step;
     overflow |= llvm::MulOverflow<int64_t>(step, std::max<int64_t>(shape[dim], 1), step);
     tensor.count *= shape[dim] == 0 ? 0 : 1;
   }
@@ -45,7 +45,7 @@ llvm::Expected<HostTensor> HostTensor::allocate(ElementType type, llvm::ArrayRef
 bool HostTensor::isRowMajor() const {
   int64_t step = 1;
   for (size_t i = extents.size(); i-- > 0;) {
-    if (extents[i] > 1 && steps[i] != step)
+    if (extents[i] > 1 && elementStrides[i] != step)
       return false;
     step *= std::max<int64_t>(extents[i], 1);
   }
@@ -58,7 +58,7 @@ void HostTensor::forEach(llvm::function_ref<void(char *)> visit) const {
   for (int64_t i = 0; i < count; ++i) {
     int64_t offset = 0;
     for (size_t dim = 0; dim < position.size(); ++dim)
-      offset += position[dim] * steps[dim];
+      offset += position[dim] * elementStrides[dim];
     visit(memory.get() + offset * width);
     for (size_t dim = position.size(); dim-- > 0;) {
       if (++position[dim] < extents[dim])

@@ -31,10 +31,10 @@ static Error writeInPlace(StringRef path, function_ref<Error(raw_ostream &)> wri
 
 /// Where a chain of links ends, whether something is there or not.
 static Expected<std::string> followLinks(StringRef path) {
-  constexpr int mostLinks = 40; // as many as Linux follows
+  constexpr int maxLinks = 40; // as many as Linux follows
   std::filesystem::path place(path.str());
   std::error_code error;
-  for (int i = 0; i < mostLinks; ++i) {
+  for (int i = 0; i < maxLinks; ++i) {
     if (!std::filesystem::is_symlink(place, error))
       return place.string(); // whatever is wrong with it, writing will say
     std::filesystem::path target = std::filesystem::read_symlink(place, error);

@@ -116,7 +116,7 @@ int saccade::runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_re
   runner.join();
   if (llvm::Error error = flushStandardOutput()) {
     llvm::errs() << "error: cannot write to standard output: " << llvm::toString(std::move(error)) << '\n';
-    return code == ExitDone ? ExitFile : code;
+    return code == ExitSuccess ? ExitFile : code;
   }
   return code;
 }

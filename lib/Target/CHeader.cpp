@@ -37,9 +37,9 @@ static constexpr llvm::StringLiteral rules = R"(
  */
 )";
 
-/// Where weights are prepared.
-static constexpr llvm::StringLiteral prepared = R"(
-/* F__prepare computes once what F would compute of its constant arguments in every call. Call it when the weights are
+/// Where weights are prepacked.
+static constexpr llvm::StringLiteral prepacked = R"(
+/* F__prepack computes once what F would compute of its constant arguments in every call. Call it when the weights are
  * known, with compact memory for its results, and give F these as its last inputs, by their names, as often as you like. */
 )";
 
@@ -198,8 +198,8 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
      << embedded::dlTensorHeader() << "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
   for (const attn::Signature &function : functions)
     Prototypes(function, os).print();
-  if (llvm::any_of(functions, [](const attn::Signature &each) { return StringRef(each.name).ends_with("__prepare"); }))
-    os << prepared;
+  if (llvm::any_of(functions, [](const attn::Signature &each) { return StringRef(each.name).ends_with("__prepack"); }))
+    os << prepacked;
   os << (hasKernels ? stream : threads);
   os << "\n#ifdef __cplusplus\n}\n#endif\n\n#endif /* " << guard << " */\n";
   return result;

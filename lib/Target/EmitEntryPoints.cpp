@@ -29,7 +29,7 @@ constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 constexpr llvm::StringLiteral runtimeSymbols[] = {
     "saccade_parallel_for",  "saccade_allocate",           "saccade_release",    "saccade_set_threads",
     "saccade_threads",       "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
-    "saccade_entry_message", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1",     "saccade_launch",
+    "saccade_entry_last_error", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1",     "saccade_launch",
     "saccade_cuda_call",     "saccade_cuda_unload",        "saccade_set_stream",     "saccade_device_allocate",
     "saccade_device_release"};
 
@@ -43,13 +43,13 @@ struct Exports {
   std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
 };
 
-/// The level as the runtime knows it.
-SaccadeLevel levelOf(const CPUTarget &target) {
-  return llvm::StringSwitch<SaccadeLevel>(target.name)
-      .Case("portable", SaccadeLevelPortable)
-      .Case("v3", SaccadeLevelV3)
-      .Case("v4", SaccadeLevelV4)
-      .Case("v4-bf16", SaccadeLevelV4BF16);
+/// The CPU target in the runtime's numbering.
+SaccadeCPUTarget cpuTargetOf(const CPUTarget &target) {
+  return llvm::StringSwitch<SaccadeCPUTarget>(target.name)
+      .Case("portable", SaccadeCPUTargetPortable)
+      .Case("v3", SaccadeCPUTargetV3)
+      .Case("v4", SaccadeCPUTargetV4)
+      .Case("v4-bf16", SaccadeCPUTargetV4BF16);
 }
 
 struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
@@ -65,7 +65,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
         return signalPassFailure();
     for (auto &[name, entry] : entries) {
       entry.name = name;
-      if (failed(checkBorder(entry)))
+      if (failed(checkABITypes(entry)))
         return signalPassFailure();
     }
     if (failed(checkExports(entries)) || failed(makeInternal(entries)))
@@ -79,11 +79,11 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     LLVM::GlobalOp kernels = isForGPU ? builder.declareKernels() : LLVM::GlobalOp();
     for (auto &[name, entry] : entries) {
       Exports exports(name);
-      LLVM::GlobalOp table = builder.emitTable(entry, levelOf(*cpu), exports.table, builder.emitCall(entry),
+      LLVM::GlobalOp table = builder.emitTable(entry, cpuTargetOf(*cpu), exports.table, builder.emitCall(entry),
                                                builder.emitShapes(entry), kernels);
-      builder.emitPlainFace(entry, exports.call, table, /*isShapes=*/false);
-      builder.emitPlainFace(entry, exports.shapes, table, /*isShapes=*/true);
-      builder.emitTVMFFIFace(entry, exports.tvmFFI, table);
+      builder.emitCWrapper(entry, exports.call, table, /*isShapes=*/false);
+      builder.emitCWrapper(entry, exports.shapes, table, /*isShapes=*/true);
+      builder.emitTVMFFIWrapper(entry, exports.tvmFFI, table);
     }
   }
 
@@ -117,13 +117,13 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     return success();
   }
 
-  LogicalResult checkBorder(EntryParts &entry) {
+  LogicalResult checkABITypes(EntryParts &entry) {
     if (!entry.call || !entry.shapes)
       return (entry.call ? entry.call : entry.shapes).emitError("an entry and its shape function belong together");
     for (size_t i = 0; i < entry.numValues(); ++i) {
       Type type = entry.valueType(i);
       bool isResult = i >= entry.numInputs();
-      if (getBorderType(type) && (!isResult || isa<RankedTensorType>(type)))
+      if (getABIType(type) && (!isResult || isa<RankedTensorType>(type)))
         continue;
       return entry.call.emitError() << (isResult ? "result '" : "argument '")
                                     << cast<StringAttr>(entry.names[i]).getValue() << "' of entry '" << entry.name
@@ -165,17 +165,17 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
   /// Nothing of the program itself is seen from outside, and it makes way for what is.
   LogicalResult makeInternal(const Entries &entries) {
     SymbolTable symbols(getOperation());
-    SmallVector<LLVM::LLVMFuncOp> inTheWay;
+    SmallVector<LLVM::LLVMFuncOp> conflicting;
     auto find = [&](StringRef symbol) {
       auto function = symbols.lookup<LLVM::LLVMFuncOp>(symbol);
       if (function && !function.isExternal())
-        inTheWay.push_back(function);
+        conflicting.push_back(function);
     };
     llvm::for_each(runtimeSymbols, find);
     for (auto &[name, entry] : entries)
       for (StringRef symbol : Exports(name).all())
         find(symbol);
-    for (LLVM::LLVMFuncOp function : inTheWay)
+    for (LLVM::LLVMFuncOp function : conflicting)
       if (failed(symbols.renameToUnique(function, {})))
         return failure();
     for (auto function : getOperation().getOps<LLVM::LLVMFuncOp>())

@@ -97,7 +97,7 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   Location loc = callee.getLoc();
   LLVM::LLVMFuncOp function =
       createFunction(loc, "saccade.shapes." + entry.name, pointer, {pointer, pointer}, LLVM::Linkage::Internal);
-  // number, found, wanted, then all extents of all results
+  // number, found, expected, then all extents of all results
   int64_t count = 3;
   for (Type type : entry.type.getResults())
     count += cast<RankedTensorType>(type).getRank();
@@ -135,15 +135,15 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   for (auto [i, text] : llvm::enumerate(entry.messages.getAsValueRange<StringAttr>())) {
     if (text.empty())
       continue; // a check that folded away
-    Value isMine =
+    Value isThisMessage =
         LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, number, constant(loc, i64, int64_t(i) + 1));
-    message = LLVM::SelectOp::create(builder, loc, isMine, addressOf(loc, createText(loc, text)), message);
+    message = LLVM::SelectOp::create(builder, loc, isThisMessage, addressOf(loc, createText(loc, text)), message);
   }
   LLVM::ReturnOp::create(builder, loc, message);
   return function;
 }
 
-void EntryBuilder::emitPlainFace(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table, bool isShapes) {
+void EntryBuilder::emitCWrapper(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table, bool isShapes) {
   Location loc = entry.loc();
   size_t count = isShapes ? entry.numInputs() : entry.numValues();
   // Scalars come wide, so that there are two kinds of them in C: int64_t and double.
@@ -167,7 +167,7 @@ void EntryBuilder::emitPlainFace(const EntryParts &entry, StringRef symbol, LLVM
   for (size_t i = 0; i < count; ++i) {
     int64_t kind = types[i] == pointer ? SaccadeArgumentDLTensor
                    : types[i] == i64   ? SaccadeArgumentInteger
-                                       : SaccadeArgumentReal;
+                                       : SaccadeArgumentFloat;
     store(constant(loc, i32, kind), int32_t(i), 0);
     store(function.getArgument(i), int32_t(i), 2);
   }
@@ -180,7 +180,7 @@ void EntryBuilder::emitPlainFace(const EntryParts &entry, StringRef symbol, LLVM
     operandTypes.push_back(pointer);
   LLVM::LLVMFuncOp checked = declare(isShapes ? "saccade_entry_shapes" : "saccade_entry_call", i32, operandTypes);
   Value status = LLVM::CallOp::create(builder, loc, checked, operands).getResult();
-  Value done = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, status, constant(loc, i32, SaccadeDone));
+  Value done = LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, status, constant(loc, i32, SaccadeSuccess));
   Block *fine = builder.createBlock(&function.getBody());
   Block *refused = builder.createBlock(&function.getBody());
   builder.setInsertionPointToEnd(&function.getBody().front());
@@ -188,11 +188,11 @@ void EntryBuilder::emitPlainFace(const EntryParts &entry, StringRef symbol, LLVM
   builder.setInsertionPointToEnd(fine);
   LLVM::ReturnOp::create(builder, loc, LLVM::ZeroOp::create(builder, loc, pointer).getResult());
   builder.setInsertionPointToEnd(refused);
-  LLVM::LLVMFuncOp message = declare("saccade_entry_message", pointer, {});
+  LLVM::LLVMFuncOp message = declare("saccade_entry_last_error", pointer, {});
   LLVM::ReturnOp::create(builder, loc, LLVM::CallOp::create(builder, loc, message, ValueRange()).getResult());
 }
 
-void EntryBuilder::emitTVMFFIFace(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table) {
+void EntryBuilder::emitTVMFFIWrapper(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table) {
   Location loc = entry.loc();
   LLVM::LLVMFuncOp function =
       createFunction(loc, symbol, i32, {pointer, pointer, i32, pointer}, LLVM::Linkage::External);

@@ -30,14 +30,14 @@ struct EntryParts {
 };
 
 /// A type as SaccadeValueType says it.
-struct BorderType {
+struct ABIType {
   uint8_t code, bits;
   int32_t rank = -1;
   llvm::ArrayRef<int64_t> extents = {};
 };
 
 /// Nothing where values of the type cannot cross the border.
-std::optional<BorderType> getBorderType(mlir::Type type);
+std::optional<ABIType> getABIType(mlir::Type type);
 
 class EntryBuilder {
 public:
@@ -46,19 +46,19 @@ public:
   /// const char *call(void **args), internal: the descriptors and scalars unpacked. A callee that can fail returns the
   /// message.
   mlir::LLVM::LLVMFuncOp emitCall(const EntryParts &entry);
-  /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, wanted,
+  /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, expected,
   /// extents...) through its first argument; number 0 means that all is well.
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
   /// Declares the SaccadeKernels of a program for a GPU, which come once they are compiled.
   mlir::LLVM::GlobalOp declareKernels();
-  /// The SaccadeEntry under `symbol`, for code of that level; `kernels` is null for a CPU.
-  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeLevel level, llvm::StringRef symbol,
+  /// The SaccadeEntry under `symbol`, for code of that CPU target; `kernels` is null for a CPU.
+  mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeCPUTarget target, llvm::StringRef symbol,
                                  mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes,
                                  mlir::LLVM::GlobalOp kernels);
   /// const char *`symbol`(const DLTensor *or scalar..., DLTensor *...), or with `isShapes` (inputs..., int64_t *sizes).
-  void emitPlainFace(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
+  void emitCWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table, bool isShapes);
   /// int32_t `symbol`(void *, const TVMFFIAny *args, int32_t count, TVMFFIAny *result).
-  void emitTVMFFIFace(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table);
+  void emitTVMFFIWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table);
 
 private:
   /// Makes a function and stands at the end of its first block.

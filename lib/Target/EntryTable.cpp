@@ -12,30 +12,30 @@
 using namespace mlir;
 using namespace saccade;
 
-std::optional<BorderType> saccade::getBorderType(Type type) {
+std::optional<ABIType> saccade::getABIType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (isa<ShapedType>(type) && !tensor)
     return std::nullopt;
   Type element = getElementTypeOrSelf(type);
-  BorderType border;
+  ABIType abiType;
   if (isa<Float16Type, Float32Type, Float64Type>(element))
-    border = {kDLFloat, uint8_t(element.getIntOrFloatBitWidth())};
+    abiType = {kDLFloat, uint8_t(element.getIntOrFloatBitWidth())};
   else if (isa<BFloat16Type>(element))
-    border = {kDLBfloat, 16};
+    abiType = {kDLBfloat, 16};
   else if (isa<IndexType>(element))
-    border = {kDLInt, 64};
+    abiType = {kDLInt, 64};
   else if (element.isInteger(1))
-    border = {kDLBool, 8};
+    abiType = {kDLBool, 8};
   else if (element.isSignlessInteger(8) || element.isSignlessInteger(16) || element.isSignlessInteger(32) ||
            element.isSignlessInteger(64))
-    border = {kDLInt, uint8_t(element.getIntOrFloatBitWidth())};
+    abiType = {kDLInt, uint8_t(element.getIntOrFloatBitWidth())};
   else
     return std::nullopt;
   if (tensor) {
-    border.rank = int32_t(tensor.getRank());
-    border.extents = tensor.getShape();
+    abiType.rank = int32_t(tensor.getRank());
+    abiType.extents = tensor.getShape();
   }
-  return border;
+  return abiType;
 }
 
 Value EntryBuilder::createStruct(Location loc, LLVM::LLVMStructType type, ArrayRef<Value> fields) {
@@ -69,7 +69,7 @@ LLVM::GlobalOp EntryBuilder::declareKernels() {
   return global;
 }
 
-LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel level, StringRef symbol,
+LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeCPUTarget target, StringRef symbol,
                                        LLVM::LLVMFuncOp call, LLVM::LLVMFuncOp shapes, LLVM::GlobalOp kernels) {
   Location loc = entry.loc();
   MLIRContext *context = module.getContext();
@@ -82,7 +82,7 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel lev
   LLVM::GlobalOp values = createConstant(loc, "saccade.values", valuesType, LLVM::Linkage::Internal, [&] {
     Value array = LLVM::UndefOp::create(builder, loc, valuesType);
     for (size_t i = 0; i < entry.numValues(); ++i) {
-      BorderType type = *getBorderType(entry.valueType(i));
+      ABIType type = *getABIType(entry.valueType(i));
       std::string words;
       llvm::raw_string_ostream(words) << entry.valueType(i);
       Value value = createStruct(loc, valueType,
@@ -94,14 +94,14 @@ LLVM::GlobalOp EntryBuilder::emitTable(const EntryParts &entry, SaccadeLevel lev
     return array;
   });
 
-  // version, num_inputs, num_results, level, name, values, call, shapes, kernels, next
+  // version, num_inputs, num_results, target, name, values, call, shapes, kernels, next
   auto entryType = LLVM::LLVMStructType::getLiteral(
       context, {i32, i32, i32, i32, pointer, pointer, pointer, pointer, pointer, pointer});
   return createConstant(loc, symbol, entryType, LLVM::Linkage::External, [&] {
     Value null = LLVM::ZeroOp::create(builder, loc, pointer);
     return createStruct(loc, entryType,
                         {constant(loc, i32, SACCADE_ENTRY_VERSION), constant(loc, i32, entry.numInputs()),
-                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, level), text(entry.name),
+                         constant(loc, i32, entry.type.getNumResults()), constant(loc, i32, target), text(entry.name),
                          addressOf(loc, values), LLVM::AddressOfOp::create(builder, loc, call),
                          LLVM::AddressOfOp::create(builder, loc, shapes), kernels ? addressOf(loc, kernels) : null,
                          null});

@@ -1,4 +1,4 @@
-//===- MachineCode.cpp - Assembly and objects for an ISA level ----------------===//
+//===- MachineCode.cpp - Assembly and objects for an CPU target ----------------===//
 //
 // llc's pipeline at -O3, in process.
 //

@@ -9,7 +9,7 @@
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Tiling/Passes.h"
 
 namespace saccade {
@@ -41,9 +41,9 @@ static OpOperand *inputOf(linalg::LinalgOp op, Value value) {
 }
 
 /// A product that starts from 0 and that `operand` alone reads, or null.
-static linalg::LinalgOp freshProduct(OpOperand *operand) {
+static linalg::LinalgOp zeroInitMatmul(OpOperand *operand) {
   auto product = operand ? operand->get().getDefiningOp<linalg::LinalgOp>() : nullptr;
-  if (!product || !product->hasOneUse() || !isMatrixProduct(product))
+  if (!product || !product->hasOneUse() || !isMatmul(product))
     return nullptr;
   auto fill = product.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
   return fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? product : nullptr;
@@ -59,15 +59,15 @@ static std::optional<Epilogue> readEpilogue(linalg::LinalgOp op) {
   auto sum = value.getDefiningOp<arith::AddFOp>();
   if (!sum) {
     result.product = inputOf(op, value);
-    return rounding && freshProduct(result.product) ? std::optional(result) : std::nullopt;
+    return rounding && zeroInitMatmul(result.product) ? std::optional(result) : std::nullopt;
   }
   OpOperand *left = inputOf(op, sum.getLhs()), *right = inputOf(op, sum.getRhs());
   if (!left || !right)
     return std::nullopt;
-  bool isLeft = bool(freshProduct(left));
+  bool isLeft = bool(zeroInitMatmul(left));
   result.product = isLeft ? left : right;
   result.bias = isLeft ? right : left;
-  return freshProduct(result.product) ? std::optional(result) : std::nullopt;
+  return zeroInitMatmul(result.product) ? std::optional(result) : std::nullopt;
 }
 
 /// The same product in the type of its factors, starting from `init`.
@@ -139,7 +139,7 @@ struct FoldBias : saccade::impl::FoldBiasBase<FoldBias> {
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     // Only what is visited is replaced, or a product before it.
     for (linalg::LinalgOp op : ops)
-      if (isa<linalg::GenericOp>(op) && !isMatrixProduct(op))
+      if (isa<linalg::GenericOp>(op) && !isMatmul(op))
         fold(rewriter, op);
   }
 };

@@ -7,7 +7,7 @@
 #include "FusionGroup.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -19,7 +19,7 @@ static constexpr int64_t minColumnTasks = 4, minColumns = 64;
 static constexpr int64_t maxReductionRows = 64;
 
 /// Whether a loop of `op` has no steps, which is known now: upstream's tiling has no tile of nothing.
-static bool doesNothing(linalg::LinalgOp op) { return llvm::is_contained(op.getStaticLoopRanges(), 0); }
+static bool hasEmptyIterationSpace(linalg::LinalgOp op) { return llvm::is_contained(op.getStaticLoopRanges(), 0); }
 
 static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
 
@@ -36,9 +36,9 @@ public:
     group.root = root;
     group.tileSizes.assign(root.getNumLoops(), 0);
     group.members.insert(root);
-    if (doesNothing(root))
+    if (hasEmptyIterationSpace(root))
       return group;
-    linalg::LinalgOp product = findProduct();
+    linalg::LinalgOp product = findMatmul();
     if (product) {
       kind = Kind::Product;
     } else {
@@ -57,7 +57,7 @@ public:
     }
     sizes.assign(root.getNumLoops(), 0);
     if (product)
-      sizeProduct(product);
+      sizeMatmul(product);
     else if (!cut.empty())
       kind == Kind::Rows ? sizeRows() : sizePointwise();
     if (llvm::any_of(sizes, [](int64_t size) { return size != 0; })) {
@@ -80,15 +80,15 @@ private:
   static constexpr int none = -1;
 
   /// The product whose result the group works on: the root or an operand of it.
-  linalg::LinalgOp findProduct() {
-    if (isMatrixProduct(root))
+  linalg::LinalgOp findMatmul() {
+    if (isMatmul(root))
       return root;
     if (!isPointwise(root))
       return nullptr;
     trace(root);
     for (OpOperand *input : root.getDpsInputOperands()) {
       auto producer = input->get().getDefiningOp<linalg::LinalgOp>();
-      if (producer && producer->getBlock() == root->getBlock() && isMatrixProduct(producer) &&
+      if (producer && producer->getBlock() == root->getBlock() && isMatmul(producer) &&
           countOtherUses(producer).has_value() && loopsOf(producer))
         return producer;
     }
@@ -106,7 +106,7 @@ private:
     SmallVector<unsigned> loops = parallelLoops();
     for (Operation *op : members)
       if (!isPointwise(cast<linalg::LinalgOp>(op)))
-        llvm::erase_if(loops, [&](unsigned loop) { return !llvm::is_contained(traced[op], int(loop)); });
+        llvm::erase_if(loops, [&](unsigned loop) { return !llvm::is_contained(loopMaps[op], int(loop)); });
     return loops;
   }
 
@@ -119,21 +119,21 @@ private:
 
   void setSize(unsigned loop, int64_t size) { sizes[loop] = std::max<int64_t>(1, std::min(size, extent(loop, size))); }
 
-  void sizeProduct(linalg::LinalgOp product) {
+  void sizeMatmul(linalg::LinalgOp product) {
     FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(product);
     assert(succeeded(dims) && "a product has rows and columns");
-    ProductBlock block = getProductBlock(product);
+    MatmulBlock block = getMatmulBlock(product);
     trace(root);
-    SmallVector<int> loops = product == root ? traced[root] : *loopsOf(product);
-    for (auto [loop, mine] : llvm::enumerate(loops)) {
-      if (mine == none || llvm::is_contained(dims->k, loop))
+    SmallVector<int> loops = product == root ? loopMaps[root] : *loopsOf(product);
+    for (auto [loop, producerLoops] : llvm::enumerate(loops)) {
+      if (producerLoops == none || llvm::is_contained(dims->k, loop))
         continue;
       if (loop == dims->m.back())
-        setSize(mine, block.rows);
+        setSize(producerLoops, block.rows);
       else if (loop == dims->n.back())
-        setSize(mine, columnsOf(mine, block.columns));
+        setSize(producerLoops, columnsOf(producerLoops, block.columns));
       else
-        setSize(mine, 1);
+        setSize(producerLoops, 1);
     }
   }
 
@@ -177,9 +177,9 @@ private:
       loops.push_back(loop);
     members.clear();
     members.insert(op);
-    traced.clear();
+    loopMaps.clear();
     kept.clear();
-    traced[op] = loops;
+    loopMaps[op] = loops;
     copies.clear();
     copies[op] = 1;
   }
@@ -193,7 +193,7 @@ private:
   }
 
   void consider(linalg::LinalgOp producer) {
-    if (!producer.hasPureTensorSemantics() || !isAllowed(producer) || doesNothing(producer))
+    if (!producer.hasPureTensorSemantics() || !isAllowed(producer) || hasEmptyIterationSpace(producer))
       return;
     std::optional<unsigned> others = countOtherUses(producer);
     if (!others)
@@ -210,21 +210,21 @@ private:
     if (*others != 0 && ways != 1)
       return;
     members.insert(producer);
-    traced[producer] = *loops;
+    loopMaps[producer] = *loops;
     copies[producer] = ways;
     if (*others != 0)
       kept.insert(producer);
   }
 
   bool isAllowed(linalg::LinalgOp producer) {
-    if (isMatrixProduct(producer))
+    if (isMatmul(producer))
       return kind == Kind::Product;
     if (kind != Kind::Rows)
       return isPointwise(producer);
     // What follows a product is computed while its tile is still in registers or cache.
     return !isPointwise(producer) || llvm::none_of(producer.getDpsInputs(), [](Value input) {
       auto op = input.getDefiningOp<linalg::LinalgOp>();
-      return op && isMatrixProduct(op);
+      return op && isMatmul(op);
     });
   }
 
@@ -236,7 +236,7 @@ private:
       Operation *user = use.getOwner();
       if (members.contains(user)) {
         auto consumer = cast<linalg::LinalgOp>(user);
-        if (isMatrixProduct(consumer) && consumer.isDpsInput(&use))
+        if (isMatmul(consumer) && consumer.isDpsInput(&use))
           return std::nullopt;
         isOverwritten |= consumer.isDpsInit(&use);
         ++inside;
@@ -267,16 +267,16 @@ private:
       unsigned result = cast<OpResult>(use.get()).getResultNumber();
       AffineMap read = consumer.getMatchingIndexingMap(&use);
       AffineMap written = producer.getMatchingIndexingMap(producer.getDpsInitOperand(result));
-      SmallVector<int> mine(producer.getNumLoops(), none);
+      SmallVector<int> producerLoops(producer.getNumLoops(), none);
       for (auto [to, from] : llvm::zip_equal(read.getResults(), written.getResults())) {
-        auto theirLoop = dyn_cast<AffineDimExpr>(to), myLoop = dyn_cast<AffineDimExpr>(from);
-        if (!theirLoop || !myLoop)
+        auto consumerLoop = dyn_cast<AffineDimExpr>(to), producerLoop = dyn_cast<AffineDimExpr>(from);
+        if (!consumerLoop || !producerLoop)
           return std::nullopt;
-        mine[myLoop.getPosition()] = traced[consumer][theirLoop.getPosition()];
+        producerLoops[producerLoop.getPosition()] = loopMaps[consumer][consumerLoop.getPosition()];
       }
-      if (!isFirst && mine != loops)
+      if (!isFirst && producerLoops != loops)
         return std::nullopt;
-      loops = mine;
+      loops = producerLoops;
       isFirst = false;
     }
     return loops;
@@ -312,7 +312,7 @@ private:
   SmallVector<int64_t> sizes; ///< empty until they are chosen
   llvm::SetVector<Operation *> members;
   llvm::SmallPtrSet<Operation *, 4> kept;
-  llvm::DenseMap<Operation *, SmallVector<int>> traced;
+  llvm::DenseMap<Operation *, SmallVector<int>> loopMaps;
   llvm::DenseMap<Operation *, unsigned> copies;
 };
 

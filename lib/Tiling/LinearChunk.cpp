@@ -11,7 +11,7 @@ using namespace mlir;
 using namespace saccade;
 
 /// Blocks of products whose extents are not known are no larger than this, or than a chunk.
-static constexpr int64_t productBlock = 128;
+static constexpr int64_t matmulBlock = 128;
 
 Value ChunkEmitter::number(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
 
@@ -36,12 +36,12 @@ Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {
   return linalg::FillOp::create(b, loc, number(value), temporary(shape)).getResult(0);
 }
 
-SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<Walk> inputs,
-                                       ArrayRef<Walk> outputs, Element element) {
+SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<IndexedOperand> inputs,
+                                       ArrayRef<IndexedOperand> outputs, Element element) {
   SmallVector<Value> ins, outs;
   SmallVector<AffineMap> maps;
-  auto take = [&](ArrayRef<Walk> walks, SmallVector<Value> &values) {
-    for (const Walk &walk : walks) {
+  auto take = [&](ArrayRef<IndexedOperand> walks, SmallVector<Value> &values) {
+    for (const IndexedOperand &walk : walks) {
       values.push_back(walk.value);
       maps.push_back(AffineMap::getMultiDimMapWithTargets(loops, walk.loops, b.getContext()));
     }
@@ -60,16 +60,16 @@ SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, Arra
   return SmallVector<Value>(op.getResults());
 }
 
-Value ChunkEmitter::product(const Walk &x, const Walk &y, Value sums) {
+Value ChunkEmitter::product(const IndexedOperand &x, const IndexedOperand &y, Value sums) {
   Value result = apply(3, 1, {x, y}, {{sums, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
     return {arith::AddFOp::create(b, loc, args[2], arith::MulFOp::create(b, loc, args[0], args[1]))};
   })[0];
-  int64_t block = std::max(rows, productBlock);
+  int64_t block = std::max(rows, matmulBlock);
   result.getDefiningOp()->setAttr("schedule", attn::ScheduleAttr::get(b.getContext(), block, block, block));
   return result;
 }
 
-Value ChunkEmitter::rowSums(ArrayRef<Walk> factors, Value sums) {
+Value ChunkEmitter::rowSums(ArrayRef<IndexedOperand> factors, Value sums) {
   return apply(2, 1, factors, {{sums, {0}}}, [&](ValueRange args) -> SmallVector<Value> {
     Value term = args[0];
     if (factors.size() == 2)
@@ -78,7 +78,7 @@ Value ChunkEmitter::rowSums(ArrayRef<Walk> factors, Value sums) {
   })[0];
 }
 
-Value ChunkEmitter::scaled(Value x, const Walk &factor) {
+Value ChunkEmitter::scaled(Value x, const IndexedOperand &factor) {
   SmallVector<unsigned> loops = llvm::to_vector(llvm::seq<unsigned>(cast<ShapedType>(x.getType()).getRank()));
   return apply(loops.size(), 0, {factor}, {{x, loops}}, [&](ValueRange args) -> SmallVector<Value> {
     return {arith::MulFOp::create(b, loc, args[1], args[0])};
@@ -115,7 +115,7 @@ Value ChunkEmitter::insertRow(Value row, Value matrix, Value position) {
 // Decay and the delta rule
 //===----------------------------------------------------------------------===//
 
-Value ChunkEmitter::runningProducts(Value decay, int64_t columns, bool isForward) {
+Value ChunkEmitter::cumulativeProducts(Value decay, int64_t columns, bool isForward) {
   Value count = asIndex(size);
   return loop(index(0), count, 1, {filled({columns}, 1.0), temporary({-1, columns})},
               [&](Value i, ValueRange carried) -> SmallVector<Value> {
@@ -130,7 +130,7 @@ Value ChunkEmitter::runningProducts(Value decay, int64_t columns, bool isForward
               })[1];
 }
 
-Value ChunkEmitter::decayBetween(Value decay) {
+Value ChunkEmitter::decayMask(Value decay) {
   return loop(index(0), asIndex(size), 1, {filled({-1}, 0.0), temporary({-1, -1})},
               [&](Value i, ValueRange carried) -> SmallVector<Value> {
                 Value factor = tensor::ExtractOp::create(b, loc, decay, i);

@@ -23,7 +23,7 @@ struct ChunkEmitter : IndexEmitter {
   mlir::OpFoldResult size; ///< positions of the chunk at hand
 
   /// An operand of a structured op and the loops that walk along its dimensions.
-  struct Walk {
+  struct IndexedOperand {
     Value value;
     llvm::SmallVector<unsigned> loops;
   };
@@ -36,14 +36,14 @@ struct ChunkEmitter : IndexEmitter {
   Value asIndex(mlir::OpFoldResult value);
 
   /// What `element` makes of the elements of `inputs` and `outputs`, in loops of which the last `reductions` are reductions.
-  llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<Walk> inputs,
-                                 llvm::ArrayRef<Walk> outputs, Element element);
+  llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<IndexedOperand> inputs,
+                                 llvm::ArrayRef<IndexedOperand> outputs, Element element);
   /// sums + Σ x · y: loops m, n, k are numbers 0, 1, 2 of the walks.
-  Value product(const Walk &x, const Walk &y, Value sums);
+  Value product(const IndexedOperand &x, const IndexedOperand &y, Value sums);
   /// sums + Σ x · y or Σ x along loop 1, one for every value of loop 0.
-  Value rowSums(llvm::ArrayRef<Walk> factors, Value sums);
+  Value rowSums(llvm::ArrayRef<IndexedOperand> factors, Value sums);
   /// x · factor, element by element, in place.
-  Value scaled(Value x, const Walk &factor);
+  Value scaled(Value x, const IndexedOperand &factor);
 
   /// The part of `tensor` that offsets and sizes name, without the dimensions that `isKept` says no of.
   Value part(Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets, llvm::ArrayRef<mlir::OpFoldResult> sizes,
@@ -52,9 +52,9 @@ struct ChunkEmitter : IndexEmitter {
   Value insertRow(Value row, Value matrix, Value position);
 
   /// Row i is the product of rows 0 ... i of `decay`, or (not `isForward`) of those behind i.
-  Value runningProducts(Value decay, int64_t columns, bool isForward);
+  Value cumulativeProducts(Value decay, int64_t columns, bool isForward);
   /// D[i, j] is the product of decay j + 1 ... i, 1 at i = j, 0 for j > i.
-  Value decayBetween(Value decay);
+  Value decayMask(Value decay);
   /// Σ_d x[i, d] · keys[j, d] · (product of decay j + 1 ... i in row d), for j ≤ i, else 0.
   Value decayedProduct(Value x, Value keys, Value decay, int64_t columns);
   /// u[i] = v[i] − beta[i] Σ_{j<i} matrix[i, j] u[j], in place of v.

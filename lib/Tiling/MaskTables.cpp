@@ -8,13 +8,13 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/EmittedInputs.h"
+#include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-static constexpr int64_t tableBlock = EmittedInputs::tableBlock;
+static constexpr int64_t minMaxBlock = RuntimeMaskInputs::minMaxBlock;
 
 /// The elements of a table: of i1, a byte; of index, 64 bits, which have neutral elements.
 static Type tableElement(RankedTensorType type) {
@@ -30,8 +30,8 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
   unsigned rank = type.getRank(), width = element.getIntOrFloatBitWidth();
   Value last = tensor::DimOp::create(b, loc, tensor, rank - 1);
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(b, loc, tensor);
-  Value round = arith::AddIOp::create(b, loc, last, arith::ConstantIndexOp::create(b, loc, tableBlock - 1));
-  sizes.back() = arith::DivUIOp::create(b, loc, round, arith::ConstantIndexOp::create(b, loc, tableBlock)).getResult();
+  Value round = arith::AddIOp::create(b, loc, last, arith::ConstantIndexOp::create(b, loc, minMaxBlock - 1));
+  sizes.back() = arith::DivUIOp::create(b, loc, round, arith::ConstantIndexOp::create(b, loc, minMaxBlock)).getResult();
   SmallVector<Value> inits;
   for (APInt neutral : {APInt::getSignedMaxValue(width), APInt::getSignedMinValue(width)}) {
     Value number = arith::ConstantOp::create(b, loc, b.getIntegerAttr(element, neutral));
@@ -39,7 +39,7 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
     inits.push_back(linalg::FillOp::create(b, loc, number, empty).getResult(0));
   }
   // The reduced dimension has its extent from an operand whose elements nobody reads.
-  Value within = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{tableBlock}, b.getI8Type());
+  Value within = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{minMaxBlock}, b.getI8Type());
   AffineMap identity = b.getMultiDimIdentityMap(rank + 1), outer = identity.dropResult(rank),
             inner = identity.getSubMap({rank});
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
@@ -53,7 +53,7 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
           place.push_back(linalg::IndexOp::create(nested, loc, dim));
         // The last block is filled up with the last element.
         Value start =
-            arith::MulIOp::create(nested, loc, place.back(), arith::ConstantIndexOp::create(nested, loc, tableBlock));
+            arith::MulIOp::create(nested, loc, place.back(), arith::ConstantIndexOp::create(nested, loc, minMaxBlock));
         Value position = arith::AddIOp::create(nested, loc, start, linalg::IndexOp::create(nested, loc, rank));
         Value end = arith::SubIOp::create(nested, loc, last, arith::ConstantIndexOp::create(nested, loc, 1));
         place.back() = arith::MinSIOp::create(nested, loc, position, end);

@@ -1,6 +1,6 @@
 //===- MaskTables.h - Bounds of the blocks of what masks read -----*- C++ -*-===//
 //
-// The tables that `EmittedInputs` looks into.
+// The tables that `RuntimeMaskInputs` looks into.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_MASKTABLES_H

@@ -10,20 +10,20 @@ std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
   return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder"});
 }
 
-void saccade::buildTilingPipeline(OpPassManager &pm, bool forKernels) {
+void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   // On whole attention: one table serves all tasks.
-  if (!forKernels)
-    pm.addNestedPass<func::FuncOp>(createTabulateDistances());
+  if (!forGPU)
+    pm.addNestedPass<func::FuncOp>(createTabulateRelativePositions());
   pm.addNestedPass<func::FuncOp>(createTileQueries());
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // The tables that it makes are tiled like everything else.
-  if (!forKernels)
+  if (!forGPU)
     pm.addNestedPass<func::FuncOp>(createSkipMaskedTiles());
   pm.addNestedPass<func::FuncOp>(createFoldBias());
   pm.addNestedPass<func::FuncOp>(createTileLinear());
   // Only what is still outside of the tasks of attention.
   TileLinalgOptions limits;
-  if (forKernels)
+  if (forGPU)
     limits = {/*tileElements=*/2048, /*temporaryElements=*/4096};
   pm.addNestedPass<func::FuncOp>(createTileLinalg(limits));
   pm.addPass(createTaskKeepingCanonicalizer());

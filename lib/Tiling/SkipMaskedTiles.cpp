@@ -9,7 +9,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/EmittedInputs.h"
+#include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Tiling/Passes.h"
 
@@ -23,13 +23,13 @@ using namespace saccade;
 using namespace saccade::attn;
 
 /// The positions or heads that `operand` covers, from `at` on.
-static Interval extent(NumberBuilder &numbers, Value operand, DimsAttr dims, Dim dim, Number at) {
+static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, Dim dim, StagedInt at) {
   if (!dims.position(dim))
     return at;
   numbers.setInsertionPointFor(operand);
   OpFoldResult size = getDimSize(*numbers.getBuilder(), numbers.getLoc(), operand, dims, dim);
   std::optional<int64_t> constant = getConstantIntValue(size);
-  Number number = constant ? Number(*constant) : Number(cast<Value>(size), 48);
+  StagedInt number = constant ? StagedInt(*constant) : StagedInt(cast<Value>(size), 48);
   return {at, numbers.add(at, numbers.sub(number, 1))};
 }
 
@@ -37,14 +37,14 @@ static void test(AccumulateOp op, MaskTables &tables) {
   Location loc = op.getLoc();
   OpBuilder b(op);
   auto loop = op->getParentOfType<scf::ForOp>();
-  NumberBuilder numbers(b, loc, loop);
-  Number at[4];
+  StagedIntBuilder numbers(b, loc, loop);
+  StagedInt at[4];
   for (auto [i, position] : llvm::enumerate(op.getAt()))
     at[i] = numbers.fromValue(position);
   MaskBox box{at[0], extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Head, at[1]),
               extent(numbers, op.getQuery(), op.getQueryDims(), Dim::Seq, at[2]),
               extent(numbers, op.getKey(), op.getKeyDims(), Dim::Seq, at[3])};
-  EmittedInputs inputs(op, [&](Value capture) { return tables.of(capture, op); });
+  RuntimeMaskInputs inputs(op, [&](Value capture) { return tables.of(capture, op); });
   Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
 
   if (coverage.mayHold.isConstant(1))

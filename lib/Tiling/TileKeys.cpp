@@ -213,7 +213,7 @@ SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange
                                    state[2], state.slice(3, tallies), others.empty() ? Value() : others[0],
                                    others.size() < 2 ? Value() : others[1], tileDims(op.getQueryDims()),
                                    tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(), isFinal,
-                                   op.getScheduleAttr(), /*in_place=*/false, tallies);
+                                   op.getScheduleAttr(), /*unpacked=*/false, tallies);
   if (getFiniteMax(op) != FiniteMax::Never)
     tile->setAttr(finiteMaxAttr, b.getUnitAttr());
   auto copy = [](Region &from, Region &to) {

@@ -22,7 +22,7 @@ using namespace saccade;
 
 /// Asks for the extents of what an op writes into instead of those of its result, which would keep it alive, or make a
 /// loop depend on its own result.
-static void askDestinations(Operation *root) {
+static void redirectDimsToDestinations(Operation *root) {
   root->walk([](tensor::DimOp dim) {
     while (auto producer = dim.getSource().getDefiningOp<DestinationStyleOpInterface>())
       dim.getSourceMutable().assign(producer.getTiedOpOperand(cast<OpResult>(dim.getSource()))->get());
@@ -58,7 +58,7 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   // Parts of producers that were fused after all would otherwise be parts of what the loop itself makes.
   for (LoopLikeOpInterface loop : result->loops)
     eraseDeadSlices(rewriter, loop);
-  askDestinations(group.root->getParentOp());
+  redirectDimsToDestinations(group.root->getParentOp());
   for (auto [original, replacement] : result->replacements)
     rewriter.replaceAllUsesWith(original, replacement);
   return success();
@@ -177,7 +177,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
     IRRewriter rewriter(&getContext());
     dropEmptyLoops(rewriter);
     separateInits(rewriter, getOperation());
-    askDestinations(getOperation());
+    redirectDimsToDestinations(getOperation());
 
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {

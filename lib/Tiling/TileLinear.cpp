@@ -54,7 +54,7 @@ private:
   Value scores(Value x, const Chunk &chunk);
   /// x · decay, [positions, depth]; x where there is no decay.
   Value decayed(Value x, Value decay);
-  void applyDelta(Chunk &chunk, const State &state);
+  void applyDeltaRule(Chunk &chunk, const State &state);
   State write(const Chunk &chunk, State state);
   /// The outputs of all query heads of this key head at positions from `begin` on; `chunk` are the keys there, or null.
   Value read(Value output, Value begin, const Chunk *chunk, const State &state);
@@ -88,10 +88,10 @@ private:
 };
 
 Value LinearTasks::convert(Value number, Type to) {
-  unsigned from = number.getType().getIntOrFloatBitWidth(), wanted = to.getIntOrFloatBitWidth();
-  if (from < wanted)
+  unsigned from = number.getType().getIntOrFloatBitWidth(), expected = to.getIntOrFloatBitWidth();
+  if (from < expected)
     return arith::ExtFOp::create(b, loc, to, number);
-  return from > wanted ? arith::TruncFOp::create(b, loc, to, number).getResult() : number;
+  return from > expected ? arith::TruncFOp::create(b, loc, to, number).getResult() : number;
 }
 
 //===----------------------------------------------------------------------===//
@@ -137,7 +137,7 @@ Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isD
   bool isMatrix = axes.position(Dim::Depth).has_value();
   Rows place = rowsAt(axes.getDims(), batch, keyHead, begin, depth);
   Value source = part(tensor, place.offsets, place.sizes, place.isKept);
-  Walk to = isMatrix ? Walk{temporary({-1, depth}), {0, 1}} : Walk{temporary({-1}), {0}};
+  IndexedOperand to = isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
   return apply(isMatrix ? 2 : 1, 0, {{source, place.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
     Value element = convert(args[0], type);
     return {isDecay ? math::ExpOp::create(b, loc, element).getResult() : element};
@@ -231,10 +231,10 @@ LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
   if (!hasRowDecay()) {
     wide = apply(2, 0, {{chunk.decay, {0}}}, {{temporary({-1, depth}), {0, 1}}},
                  [&](ValueRange args) -> SmallVector<Value> { return {args[0]}; })[0];
-    chunk.between = decayBetween(chunk.decay);
+    chunk.between = decayMask(chunk.decay);
   }
-  chunk.up = runningProducts(wide, depth, /*isForward=*/true);
-  chunk.down = runningProducts(wide, depth, /*isForward=*/false);
+  chunk.up = cumulativeProducts(wide, depth, /*isForward=*/true);
+  chunk.down = cumulativeProducts(wide, depth, /*isForward=*/false);
   return chunk;
 }
 
@@ -259,7 +259,7 @@ Value LinearTasks::decayed(Value x, Value decay) {
 }
 
 /// Values become what is written of them: beta · (v − what the state answers to the key).
-void LinearTasks::applyDelta(Chunk &chunk, const State &state) {
+void LinearTasks::applyDeltaRule(Chunk &chunk, const State &state) {
   Value keys = decayed(chunk.keys, chunk.up);
   Value answers = product({keys, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
   // Not in place: values that need no conversion are read where the caller has them.
@@ -295,7 +295,7 @@ Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const Sta
     Value within = chunk ? scores(queries, *chunk) : Value();
     if (chunk)
       sums = product({within, {0, 2}}, {chunk->values, {2, 1}}, sums);
-    SmallVector<Walk> inputs = {{sums, {0, 1}}};
+    SmallVector<IndexedOperand> inputs = {{sums, {0, 1}}};
     if (state.sum) {
       Value divisors = rowSums({{reaching, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
       inputs.push_back({chunk ? rowSums({{within, {0, 1}}}, divisors) : divisors, {0}});
@@ -368,7 +368,7 @@ void LinearTasks::emitTask(scf::ForallOp loop) {
       State state = stateOf(before);
       Chunk chunk = loadChunk(begin);
       if (op.getBeta())
-        applyDelta(chunk, state);
+        applyDeltaRule(chunk, state);
       Value output = read(before.back(), begin, &chunk, state);
       SmallVector<Value> next = valuesOf(write(chunk, state));
       next.push_back(output);

@@ -4,7 +4,7 @@
 // TileKeys, which wants one batch and one head.
 //
 //===----------------------------------------------------------------------===//
-#include "FewQueries.h"
+#include "SplitKV.h"
 #include "WorkList.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
@@ -39,7 +39,7 @@ static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, 
   return atLeast(group, affine::makeComposedFoldedAffineApply(b, loc, size, {queries, count}));
 }
 
-int64_t saccade::queriesOfTask(MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule) {
+int64_t saccade::queriesPerTask(MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule) {
   OpBuilder b(context);
   OpFoldResult size = chunkSize(b, b.getUnknownLoc(), b.getIndexAttr(queries), schedule.getRows());
   return *getConstantIntValue(size);
@@ -60,25 +60,25 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule; run attn-assign-schedule first";
     IRRewriter rewriter(op);
-    if (op.isPacked())
-      return tilePacked(rewriter, op);
-    if (!op.getFewAttr() || !canBeCutAlongKeys(op))
-      return tileByQueries(rewriter, op, /*isFew=*/nullptr);
-    Value isFew = hasFewQueries(rewriter, op);
-    std::optional<int64_t> known = getConstantIntValue(isFew);
+    if (op.isRagged())
+      return tileRagged(rewriter, op);
+    if (!op.getSplitKvAttr() || !canSplitKV(op))
+      return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
+    Value isSplitKV = usesSplitKV(rewriter, op);
+    std::optional<int64_t> known = getConstantIntValue(isSplitKV);
     if (!known)
-      return tileByQueries(rewriter, op, isFew);
+      return tileByQueries(rewriter, op, isSplitKV);
     if (*known == 0)
-      return tileByQueries(rewriter, op, /*isFew=*/nullptr);
+      return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown extent";
-    rewriter.replaceOp(op, tileFewQueries(rewriter, op, isFew, inits));
+    rewriter.replaceOp(op, tileSplitKV(rewriter, op, isSplitKV, inits));
     return success();
   }
 
   /// One task for every chunk of queries and head of every sequence, as a work list says.
-  LogicalResult tilePacked(IRRewriter &b, attn::AttentionOp op) {
+  LogicalResult tileRagged(IRRewriter &b, attn::AttentionOp op) {
     Location loc = op.getLoc();
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
@@ -119,7 +119,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     Value head = arith::DivUIOp::create(b, loc, task, list.count);
     Value item = arith::RemUIOp::create(b, loc, task, list.count);
     Value number = tensor::ExtractOp::create(b, loc, list.sequences, item);
-    Value first = tensor::ExtractOp::create(b, loc, list.firsts, number);
+    Value first = tensor::ExtractOp::create(b, loc, list.itemOffsets, number);
     Value queries = sequences.length(b, attn::Role::Query, number), size = sizeOfChunk(b, queries);
     Value chunk = arith::SubIOp::create(b, loc, item, first);
     Value position = arith::MulIOp::create(b, loc, chunk, size);
@@ -133,7 +133,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     FailureOr<TilingResult> tile = sequence.getTiledImplementation(b, offsets, sizes);
     if (failed(tile))
       return failure();
-    cast<attn::AttentionOp>(tile->tiledOps[0]).removeFewAttr();
+    cast<attn::AttentionOp>(tile->tiledOps[0]).removeSplitKvAttr();
     for (auto [i, value] : llvm::enumerate(tile->tiledValues)) {
       SmallVector<OpFoldResult> place, extents;
       if (failed(sequence.getResultTilePosition(b, i, offsets, sizes, place, extents)))
@@ -154,9 +154,9 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     return success();
   }
 
-  /// One task a batch, head and chunk of queries. With `isFew` the same op follows in its other form: whichever does not
+  /// One task a batch, head and chunk of queries. With `isSplitKV` the same op follows in its other form: whichever does not
   /// hold has no task.
-  LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isFew) {
+  LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isSplitKV) {
     OpFoldResult queries =
         attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
     OpFoldResult one = rewriter.getIndexAttr(1);
@@ -168,16 +168,16 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (failed(tiled))
       return op.emitOpError() << "could not be tiled over batch, head and queries";
     for (Operation *tile : tiled->tiledOps)
-      cast<attn::AttentionOp>(tile).removeFewAttr();
+      cast<attn::AttentionOp>(tile).removeSplitKvAttr();
     SmallVector<Value> results = tiled->replacements;
-    if (isFew) {
+    if (isSplitKV) {
       auto loop = results[0].getDefiningOp<scf::ForallOp>();
       rewriter.setInsertionPointAfter(loop);
-      results = tileFewQueries(rewriter, op, isFew, results);
+      results = tileSplitKV(rewriter, op, isSplitKV, results);
       rewriter.setInsertionPoint(loop);
       Value none = arith::ConstantIndexOp::create(rewriter, op.getLoc(), 0);
       for (OpOperand &bound : loop.getDynamicUpperBoundMutable())
-        bound.set(arith::SelectOp::create(rewriter, op.getLoc(), isFew, none, bound.get()));
+        bound.set(arith::SelectOp::create(rewriter, op.getLoc(), isSplitKV, none, bound.get()));
     }
     rewriter.replaceOp(op, results);
     return success();

@@ -40,30 +40,30 @@ struct Emitter : IndexEmitter {
 
 Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
   Emitter e{b, op.getLoc()};
-  given = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
-  bool takesRest = op.getQOffsets() != nullptr;
-  count = takesRest ? e.add(given, e.index(1)) : given;
+  sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
+  bool hasPaddingRows = op.getCuSeqlensQ() != nullptr;
+  count = hasPaddingRows ? e.add(sequenceCount, e.index(1)) : sequenceCount;
   auto total = [&](Value operand, DimsAttr dims) {
     return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
   };
-  if (op.getQOffsets())
-    queryStarts = normalize(b, Role::Query, total(op.getQuery(), op.getQueryDims()), takesRest);
-  if (op.getKvOffsets())
-    keyStarts = normalize(b, Role::Key, total(op.getKey(), op.getKeyDims()), takesRest);
+  if (op.getCuSeqlensQ())
+    queryStarts = normalize(b, Role::Query, total(op.getQuery(), op.getQueryDims()), hasPaddingRows);
+  if (op.getCuSeqlensK())
+    keyStarts = normalize(b, Role::Key, total(op.getKey(), op.getKeyDims()), hasPaddingRows);
 }
 
-/// Offsets between 0 and `total` that ascend from 0. With `takesRest` there is one sequence more, of what is left of the
+/// Offsets between 0 and `total` that ascend from 0. With `hasPaddingRows` there is one sequence more, of what is left of the
 /// queries; it has no keys.
-Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool takesRest) {
+Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool hasPaddingRows) {
   Emitter e{b, op.getLoc()};
-  Value offsets = op.getOffsets(role);
-  Value zero = e.index(0), one = e.index(1), end = e.add(given, one);
+  Value offsets = op.getCuSeqlens(role);
+  Value zero = e.index(0), one = e.index(1), end = e.add(sequenceCount, one);
   Value starts = e.set(e.table(e.add(count, one)), zero, zero);
   SmallVector<Value> result = e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
     Value offset = e.min(e.max(e.get(offsets, i), carried[1]), total);
     return {e.set(carried[0], i, offset), offset};
   });
-  if (!takesRest)
+  if (!hasPaddingRows)
     return result[0];
   return e.set(result[0], end, role == Role::Query ? total : result[1]);
 }
@@ -83,7 +83,7 @@ Value Sequences::length(OpBuilder &b, Role role, Value number) {
       b, e.loc, getDimSize(b, e.loc, isQuery ? op.getQuery() : op.getKey(),
                            isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
   // What is left of the queries has no keys.
-  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.index(0), extent) : extent;
+  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), extent) : extent;
 }
 
 /// `q_len` or `kv_len` of a sequence; `rest` for the rows that belong to none.
@@ -93,7 +93,7 @@ Value Sequences::lengthOperand(OpBuilder &b, Value length, Value number, Value r
     return length;
   if (!queryStarts)
     return e.get(length, number);
-  auto branch = scf::IfOp::create(b, e.loc, b.getIndexType(), e.isEqual(number, given), /*withElseRegion=*/true);
+  auto branch = scf::IfOp::create(b, e.loc, b.getIndexType(), e.isEqual(number, sequenceCount), /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
   scf::YieldOp::create(b, e.loc, rest);
@@ -107,10 +107,10 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   Value queries = length(b, Role::Query, number), keys = length(b, Role::Key, number);
   auto slice = [&](Value operand, DimsAttr dims, Role role) -> Value {
-    bool isPacked = op.getOffsets(role) != nullptr;
+    bool isRagged = op.getCuSeqlens(role) != nullptr;
     SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), one);
     for (Dim dim : dims.getDims()) {
-      bool isWhole = dim == Dim::Head || dim == Dim::Depth || (dim == Dim::Seq && !isPacked && role == Role::Query);
+      bool isWhole = dim == Dim::Head || dim == Dim::Depth || (dim == Dim::Seq && !isRagged && role == Role::Query);
       offsets.push_back(isWhole             ? zero
                         : dim == Dim::Batch ? getAsOpFoldResult(number)
                                             : getAsOpFoldResult(start(b, role, number)));
@@ -120,7 +120,7 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
       // The rows that belong to no sequence belong to no batch of the keys either: they take none of the first one.
       if (dim == Dim::Batch && queryStarts)
         offsets.back() =
-            arith::SelectOp::create(b, e.loc, e.isEqual(number, given), e.index(0), number).getResult();
+            arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), number).getResult();
     }
     return tensor::ExtractSliceOp::create(b, e.loc, operand, offsets, sizes, strides);
   };
@@ -136,7 +136,7 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   Value queryLength = lengthOperand(b, op.getQLen(), number, at[2]);
   if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
     Value all = queryLength ? queryLength : e.add(at[2], queries);
-    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, given), at[2], all);
+    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at[2], all);
   }
   SmallVector<Type> types;
   for (Value result : op->getResults()) {
@@ -150,9 +150,9 @@ AttentionOp Sequences::extract(OpBuilder &b, Value number) {
   auto sequence = AttentionOp::create(
       b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getRowMax()), typeOf(op.getArgmax()),
       ArrayRef(types).take_back(op.getTallies().size()), query, key, value, op.getCaptures(), queryLength,
-      lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]), /*q_offsets=*/Value(), /*kv_offsets=*/Value(), op.getScaleValue(), at,
+      lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]), /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at,
       op.getSink(), op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(),
-      op.getScaleAttr(), op.getScheduleAttr(), op.getFewAttr(), op.getTallyRegions().size());
+      op.getScaleAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
   // What is proved of all positions holds for those of one sequence.
   sequence->setDiscardableAttrs(op->getDiscardableAttrDictionary());
   cloneRegions(op, sequence);
@@ -199,7 +199,7 @@ WorkList saccade::listItems(OpBuilder &b, Location loc, Value count,
         })[0];
         return {e.set(carried[0], bucket, end), e.set(carried[1], i, first), sequences};
       });
-  list.firsts = filled[1];
+  list.itemOffsets = filled[1];
   list.sequences = filled[2];
   return list;
 }

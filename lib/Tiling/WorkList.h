@@ -31,17 +31,17 @@ struct Sequences {
   attn::AttentionOp extract(mlir::OpBuilder &b, mlir::Value number);
 
 private:
-  mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, mlir::Value total, bool takesRest);
+  mlir::Value normalize(mlir::OpBuilder &b, attn::Role role, mlir::Value total, bool hasPaddingRows);
   mlir::Value lengthOperand(mlir::OpBuilder &b, mlir::Value length, mlir::Value number, mlir::Value rest);
 
   attn::AttentionOp op;
-  mlir::Value given; ///< as many as there are offsets for, or batches
+  mlir::Value sequenceCount; ///< as many as there are offsets for, or batches
 };
 
 /// Items that several sequences are cut into, those of one sequence behind each other.
 struct WorkList {
   mlir::Value sequences; ///< tensor<?xindex>: the sequence of each item
-  mlir::Value firsts;    ///< tensor<?xindex>: the first item of each sequence
+  mlir::Value itemOffsets;    ///< tensor<?xindex>: the first item of each sequence
   mlir::Value count;     ///< of items, an index
 };
 

@@ -12,7 +12,7 @@ from saccade.function import Function, Value
 from saccade.linear import linear_attention, linformer, orthogonal_features, performer
 from saccade.module import Module, compile
 from saccade.regions import TraceError
-from saccade.runner import Failed, run, tool
+from saccade.runner import ToolError, run, tool
 
 __version__ = "0.1.0"
 __all__ = [

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, Union
 
-from saccade._opaque import tell_torch
+from saccade._opaque import skip_dynamo_frames
 
 if TYPE_CHECKING:
     import numpy
@@ -46,7 +46,7 @@ def torch_module() -> Any:
             if hasattr(torch, name):
                 _codes[getattr(torch, name)] = code | bits << 8 | 1 << 16
         _torch = torch
-        tell_torch()
+        skip_dynamo_frames()
         _plain.update((torch.Tensor, torch.nn.Parameter))
     return _torch
 
@@ -117,24 +117,24 @@ def check_result(name: str, x: Any) -> bool:
 def check_writable(name: str, x: Any) -> None:
     """Refuses a read-only NumPy array, a ValueError, and says nothing of anything else."""
     if is_numpy(x) and not x.flags.writeable:
-        raise ValueError(f"{name} is a read-only NumPy array, wanted one to write to")
+        raise ValueError(f"{name} is a read-only NumPy array, expected one to write to")
 
 
 def _refuse(name: str, x: object) -> NoReturn:
     kind = type(x)
     found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    raise TypeError(f"{name} is {'None' if x is None else f'a {found}'}, wanted a torch CPU tensor or a NumPy array")
+    raise TypeError(f"{name} is {'None' if x is None else f'a {found}'}, expected a torch CPU tensor or a NumPy array")
 
 
 def check_torch(name: str, x: Any) -> None:
     """check_tensor for what is known to be a torch tensor, with all that a quick look leaves out."""
     if type(x) not in _plain and type(x).__torch_dispatch__ is not _torch._C._disabled_torch_dispatch_impl:
-        raise TypeError(f"{name} is a {type(x).__name__}, wanted a plain torch.Tensor: it has no memory to read")
+        raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor: it has no memory to read")
     if x.device.type != "cpu":
-        raise TypeError(f"{name} is on {x.device}, wanted cpu")
+        raise TypeError(f"{name} is on {x.device}, expected cpu")
     if x.layout is not _torch.strided or x.is_nested:
         kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
-        raise TypeError(f"{name} is a {kind} tensor, wanted a dense one")
+        raise TypeError(f"{name} is a {kind} tensor, expected a dense one")
     try:
         is_missing = x.data_ptr() == 0 and x.numel() > 0
     except RuntimeError:
@@ -156,12 +156,12 @@ def _check_numpy(name: str, x: Any) -> None:
     if dtype not in _codes:
         encoded = DTYPES.get(dtype.name)
         if encoded is None:
-            raise TypeError(f"{name} has dtype {dtype}, wanted one of {', '.join(DTYPES)}")
+            raise TypeError(f"{name} has dtype {dtype}, expected one of {', '.join(DTYPES)}")
         if not dtype.isnative:
             raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; wanted native {dtype.name}")
         _codes[dtype] = encoded[0] | encoded[1] << 8 | 1 << 16
     if type(x) is not _ndarray and isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError(f"{name} is a masked array, wanted a plain one: its mask would count for nothing")
+        raise TypeError(f"{name} is a masked array, expected a plain one: its mask would count for nothing")
     if not x.flags.aligned:
         raise ValueError(f"{name} is a view whose elements are not aligned in memory: pass a copy")
 
@@ -177,11 +177,11 @@ def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int 
             raise TypeError
         number = float(x) if is_real else _truth(x) if code == 6 else operator.index(x)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} is {x!r:.80}, wanted {'a number' if is_real else 'an integer'} ({type})") from None
+        raise TypeError(f"{name} is {x!r:.80}, expected {'a number' if is_real else 'an integer'} ({type})") from None
     # Integers of programs have no sign of their own: both readings of their bits may be given.
     lowest, highest = (0, 1) if code == 6 else (-(1 << bits - 1), min(1 << bits, 1 << 63) - 1)
     if not is_real and not lowest <= number <= highest:
-        raise ValueError(f"{name} is {number}, wanted {lowest} ... {highest} ({type})")
+        raise ValueError(f"{name} is {number}, expected {lowest} ... {highest} ({type})")
     return number
 
 
@@ -200,7 +200,7 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
         try:
             return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
         except KeyError:
-            raise TypeError(f"{name} has dtype {x.dtype}, wanted one of {', '.join(DTYPES)}") from None
+            raise TypeError(f"{name} has dtype {x.dtype}, expected one of {', '.join(DTYPES)}") from None
         except RuntimeError:
             check_torch(name, x)
             raise
@@ -208,51 +208,51 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
         check_tensor(name, x)
     size, strides = x.itemsize, x.strides
     if not x.flags.c_contiguous and any(stride % size for stride in strides):
-        raise ValueError(f"{name} has strides of {strides} bytes, wanted multiples of its {size}-byte elements")
+        raise ValueError(f"{name} has strides of {strides} bytes, expected multiples of its {size}-byte elements")
     return x.__array_interface__["data"][0], _codes[x.dtype], x.shape, tuple([stride // size for stride in strides])
 
 
-def pack(values: list[Any]) -> ctypes.Array:
+def encode_values(values: list[Any]) -> ctypes.Array:
     """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is what
     `describe` gives, or a Python number. One piece of 64-bit words is several times quicker than ctypes structures."""
-    return _pack([0] * (3 * len(values)), range(len(values)), values)
+    return _encode([0] * (3 * len(values)), range(len(values)), values)
 
 
-class Packed:
+class EncodedValues:
     """Values of which most are the same in many calls: their DLTensors are written once."""
 
     def __init__(self, values: list[Any]):
-        self._memory = pack(values)
-        self._words = self._memory[: 3 * len(values)]
+        self._memory = encode_values(values)
+        self._slots = self._memory[: 3 * len(values)]
 
     def __len__(self) -> int:
-        return len(self._words) // 3
+        return len(self._slots) // 3
 
     def fill(self, places: list[int], values: list[Any]) -> ctypes.Array:
         """As `pack` gives it, with other values at some places. What was packed must outlive it."""
-        return _pack(self._words.copy(), places, values)
+        return _encode(self._slots.copy(), places, values)
 
 
-def _pack(words: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array:
+def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array:
     """Writes values at their places among the SaccadeValues `words`, and what they point to behind these."""
     tensors = [value for value in values if type(value) is tuple]
-    count = len(words) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
+    count = len(slots) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
     memory = (ctypes.c_int64 * count)()
-    base = ctypes.addressof(memory) + 8 * len(words)
+    base = ctypes.addressof(memory) + 8 * len(slots)
     extra: list[int] = []
     for place, value in zip(places, values):
         if type(value) is tuple:
             data, dtype, shape, strides = value
             rank = len(shape)
             at = base + 8 * len(extra)
-            words[3 * place : 3 * place + 3] = at, 0, 0
+            slots[3 * place : 3 * place + 3] = at, 0, 0
             # DLTensor: data, device (cpu 0), ndim and dtype, shape, strides, byte_offset.
             extra += (data, 1, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
         elif type(value) is float:
-            words[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.pack("=d", value))[0]
+            slots[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.encode_values("=d", value))[0]
         else:
-            words[3 * place : 3 * place + 3] = 0, value, 0
-    memory[:] = words + extra
+            slots[3 * place : 3 * place + 3] = 0, value, 0
+    memory[:] = slots + extra
     return memory
 
 

@@ -18,10 +18,10 @@ class Program(Protocol):
         """Writes the program and what lies beside it; gives the names of the files."""
 
 
-def write_program(door: str, model: str, read: Callable[[str], Program], refusal: type[Exception]) -> int:
-    """Reads the file named on the command line and writes its program. `door` is the package, `model` says what the
+def write_program(package: str, model: str, read: Callable[[str], Program], refusal: type[Exception]) -> int:
+    """Reads the file named on the command line and writes its program. `package` is the package, `model` says what the
     file is, `refusal` is what `read` raises for one that is not."""
-    parser = argparse.ArgumentParser(prog=f"python -m {door}", description=f"Writes {model} as a program.")
+    parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"Writes {model} as a program.")
     parser.add_argument("model", help=model)
     parser.add_argument("-o", dest="output", required=True, help="the program to write, its weights beside it")
     options = parser.parse_args()

@@ -68,14 +68,14 @@ class CacheInfo(NamedTuple):
 _PROGRAM = [c_void_p, c_char_p, c_size_t, c_char_p, POINTER(Option), c_size_t]
 # name: (result, arguments)
 _FUNCTIONS = {
-    "saccade_message": (c_char_p, []),
+    "saccade_last_error": (c_char_p, []),
     "saccade_version": (c_char_p, []),
     "saccade_context_create": (c_void_p, []),
     "saccade_context_set_diagnostic_handler": (None, [c_void_p, DiagnosticHandler, c_void_p]),
-    "saccade_option_names": (c_char_p, []),
+    "saccade_option_help": (c_char_p, []),
     "saccade_compile": (c_int, [*_PROGRAM, POINTER(c_void_p)]),
     "saccade_explain": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
-    "saccade_program_at": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
+    "saccade_print_stage": (c_int, [*_PROGRAM, c_char_p, POINTER(c_void_p)]),
     "saccade_text_free": (None, [c_void_p]),
     "saccade_cache_info": (_CacheCounts, [c_void_p]),
     "saccade_cache_clear": (None, [c_void_p]),
@@ -86,7 +86,7 @@ _FUNCTIONS = {
     "saccade_function_num_inputs": (c_size_t, [c_void_p]),
     "saccade_function_num_results": (c_size_t, [c_void_p]),
     "saccade_function_value": (ValueInfo, [c_void_p, c_size_t]),
-    "saccade_function_result_sizes": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_int64)]),
+    "saccade_function_result_shapes": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_int64)]),
     "saccade_function_call": (c_int, [c_void_p, c_void_p, c_size_t]),
     "saccade_function_tvm_ffi": (c_void_p, [c_void_p]),
     "saccade_set_num_threads": (None, [c_int32]),
@@ -113,13 +113,13 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-# SaccadeResult, but for SACCADE_REFUSED.
+# SaccadeResult, but for SACCADE_COMPILE_ERROR.
 _ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError, 6: RuntimeError}
 
 
 def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoReturn:
     """Raises what a SaccadeResult other than SACCADE_OK stands for, with this thread's message."""
-    message = library().saccade_message().decode(errors="replace")
+    message = library().saccade_last_error().decode(errors="replace")
     if result in _ERRORS:
         raise _ERRORS[result](message)
     texts = "\n".join(diagnostic.text for diagnostic in diagnostics)
@@ -198,9 +198,9 @@ def set_num_threads(threads: int) -> None:
     try:
         threads = operator.index(threads)
     except TypeError:
-        raise TypeError(f"threads is {threads!r:.80}, wanted an int: 0 (the machine's count) or more") from None
+        raise TypeError(f"threads is {threads!r:.80}, expected an int: 0 (the machine's count) or more") from None
     if threads < 0:
-        raise ValueError(f"found {threads} threads, wanted 0 (the machine's count) or more")
+        raise ValueError(f"found {threads} threads, expected 0 (the machine's count) or more")
     library().saccade_set_num_threads(threads)
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _codes: list[types.CodeType] = []
-_is_told = False
+_is_registered = False
 
 
 class _Reason(str):
@@ -22,7 +22,7 @@ class _Reason(str):
     moment to tell it, since torch may have been imported after us."""
 
     def __format__(self, spec: str) -> str:
-        tell_torch()
+        skip_dynamo_frames()
         return super().__format__(spec)
 
 
@@ -35,13 +35,13 @@ def opaque(function: _Function) -> _Function:
     return function
 
 
-def tell_torch() -> None:
+def skip_dynamo_frames() -> None:
     """Has torch, which is in the process, leave alone what our functions call. Without that it still works, but
     compiles pieces of them, and warns of the rest."""
-    global _is_told
-    if _is_told:
+    global _is_registered
+    if _is_registered:
         return
-    _is_told = True
+    _is_registered = True
     try:
         evaluation = sys.modules["torch"]._C._dynamo.eval_frame
         skip = evaluation._FrameAction.SKIP

@@ -12,7 +12,7 @@ from saccade._arrays import Array
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 INTEGERS = {"int32": "i32", "int64": "i64"}
 # Past every position, and small enough that sums with it stay in 64 bits.
-FAR = 1 << 40
+_POSITION_LIMIT = 1 << 40
 _ALIGNMENTS = 'None, "top_left", "bottom_right" or an int offset (key <= query + offset)'
 
 
@@ -41,14 +41,14 @@ def check_scale(scale: Any) -> float:
     if type(scale) is float:
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", 0):
-        raise TypeError(f"scale is {scale!r:.80}, wanted a number")
+        raise TypeError(f"scale is {scale!r:.80}, expected a number")
     if getattr(scale, "requires_grad", False):  # a number has no gradient
         _arrays.check_tensor("scale", scale)
         scale = scale.detach()
     try:
         return float(scale)
     except (TypeError, ValueError):
-        raise TypeError(f"scale is {scale!r:.80}, wanted a number or None for 1/sqrt(head size)") from None
+        raise TypeError(f"scale is {scale!r:.80}, expected a number or None for 1/sqrt(head size)") from None
 
 
 def check_heads(heads: int, q: Any, layout: Any) -> None:
@@ -63,15 +63,15 @@ def check_causal(causal: Any) -> int:
     """The offset of a causal mask that is neither of the named ones."""
     if isinstance(causal, bool):
         raise TypeError(
-            f'causal is {causal}, wanted an alignment: {_ALIGNMENTS}. "top_left" lets query i see keys up to key i, '
+            f'causal is {causal}, expected an alignment: {_ALIGNMENTS}. "top_left" lets query i see keys up to key i, '
             '"bottom_right" the last query up to the last key; with as many queries as keys they are the same'
         )
     if isinstance(causal, str):
-        raise ValueError(f"causal is {causal!r}, wanted {_ALIGNMENTS}")
+        raise ValueError(f"causal is {causal!r}, expected {_ALIGNMENTS}")
     offset = _integer(causal)
     if offset is None:
-        raise TypeError(f"causal is {causal!r:.80}, wanted {_ALIGNMENTS}")
-    return max(-FAR, min(FAR, offset))
+        raise TypeError(f"causal is {causal!r:.80}, expected {_ALIGNMENTS}")
+    return max(-_POSITION_LIMIT, min(_POSITION_LIMIT, offset))
 
 
 def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
@@ -79,15 +79,15 @@ def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
     if not isinstance(window, (tuple, list)):
         count = _integer(window)
         if count is None:
-            raise TypeError(f"window is {window!r:.80}, wanted None, an int n (the last n keys) or (left, right)")
+            raise TypeError(f"window is {window!r:.80}, expected None, an int n (the last n keys) or (left, right)")
         if count < 1:
-            raise ValueError(f"window is {count}, wanted at least 1: the number of keys up to a query's own")
+            raise ValueError(f"window is {count}, expected at least 1: the number of keys up to a query's own")
         left, right = count - 1, 0
     else:
         if len(window) != 2:
-            raise ValueError(f"window has {len(window)} numbers, wanted 2: (left, right)")
+            raise ValueError(f"window has {len(window)} numbers, expected 2: (left, right)")
         left, right = (_check_side(name, side) for name, side in zip(("left", "right"), window))
-    left, right = min(left, FAR), min(right, FAR)
+    left, right = min(left, _POSITION_LIMIT), min(right, _POSITION_LIMIT)
     if is_causal or right < 0:
         return ("l", (left,)) if left >= 0 else ("", ())
     return ("lr", (left, right)) if left >= 0 else ("r", (right,))
@@ -97,12 +97,12 @@ def _check_side(name: str, side: Any) -> int:
     """How far a window reaches; -1 where the side is open."""
     if side is None:
         return -1
-    reach = _integer(side)
-    if reach is None:
-        raise TypeError(f"window has {name} = {side!r:.80}, wanted an int, or None or -1 for an open side")
-    if reach < -1:
-        raise ValueError(f"window has {name} = {reach}, wanted at least 0, or None or -1 for an open side")
-    return reach
+    span = _integer(side)
+    if span is None:
+        raise TypeError(f"window has {name} = {side!r:.80}, expected an int, or None or -1 for an open side")
+    if span < -1:
+        raise ValueError(f"window has {name} = {span}, expected at least 0, or None or -1 for an open side")
+    return span
 
 
 def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
@@ -110,34 +110,34 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
     if type(kv_len) is not int and getattr(kv_len, "ndim", 0) == 0:
         length = _integer(kv_len)
         if length is None:
-            raise TypeError(f"kv_len is {kv_len!r:.80}, wanted an int, or an int32 or int64 tensor [batch]")
+            raise TypeError(f"kv_len is {kv_len!r:.80}, expected an int, or an int32 or int64 tensor [batch]")
         kv_len = length
     if type(kv_len) is int:
         return "index", kv_len
     check_kind("kv_len", kv_len, _arrays.check_tensor("q", q))
     element = INTEGERS.get(dtype_name(kv_len))
     if element is None:
-        raise TypeError(f"kv_len has element type {dtype_name(kv_len)}, wanted int32 or int64")
+        raise TypeError(f"kv_len has element type {dtype_name(kv_len)}, expected int32 or int64")
     return element, kv_len
 
 
-def check_packed(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
+def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
     """The element types of the offsets of packed sequences."""
     is_torch = _arrays.check_tensor("q", q)
     elements = []
     for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
                                  ("cu_seqlens_k", cu_seqlens_k, "cu_seqlens_q")):
         if offsets is None:
-            raise TypeError(f"{name} is None, wanted the offsets of k's sequences, as {other} has those of q's"
+            raise TypeError(f"{name} is None, expected the offsets of k's sequences, as {other} has those of q's"
                             if name == "cu_seqlens_k" else
-                            f"{name} is None, wanted the offsets of q's sequences, as {other} has those of k's")
+                            f"{name} is None, expected the offsets of q's sequences, as {other} has those of k's")
         check_kind(name, offsets, is_torch)
         if offsets.ndim != 1:
-            raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, wanted 1: where each sequence begins, and "
+            raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, expected 1: where each sequence begins, and "
                             "the end of the last one")
         element = INTEGERS.get(dtype_name(offsets))
         if element is None:
-            raise TypeError(f"{name} has element type {dtype_name(offsets)}, wanted int32 or int64")
+            raise TypeError(f"{name} has element type {dtype_name(offsets)}, expected int32 or int64")
         elements.append(element)
     return elements[0], elements[1]
 
@@ -150,22 +150,22 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
         return (ELEMENTS[precision], True), float(sink)
     check_kind("sink", sink, is_torch)
     if sink.ndim != 1:
-        raise TypeError(f"sink has {_arrays.dimensions(sink.ndim)}, wanted 1: a number for each head of q")
+        raise TypeError(f"sink has {_arrays.dimensions(sink.ndim)}, expected 1: a number for each head of q")
     if dtype_name(sink) not in (dtype_name(q), precision):
         also = "" if dtype_name(q) == precision else f" or {dtype_name(q)}, that of q"
-        raise TypeError(f"sink has element type {dtype_name(sink)}, wanted {precision}{also}")
+        raise TypeError(f"sink has element type {dtype_name(sink)}, expected {precision}{also}")
     return (ELEMENTS[dtype_name(sink)], False), sink
 
 
 def check_layout(layout: Any, is_packed: bool) -> int:
     """Where the head size stands in a layout."""
     if not isinstance(layout, str):
-        raise TypeError(f'layout is {layout!r:.80}, wanted a string such as "bhsd"')
+        raise TypeError(f'layout is {layout!r:.80}, expected a string such as "bhsd"')
     if not {"s", "d"} <= set(layout) <= set("bhsd") or len(set(layout)) != len(layout):
-        raise ValueError(f"layout is {layout!r:.80}, wanted the letters s, d and, where there are any, b and h, each "
+        raise ValueError(f"layout is {layout!r:.80}, expected the letters s, d and, where there are any, b and h, each "
                          'once: as "bhsd", "bshd" or "sd"')
     if is_packed and "b" in layout:
-        raise ValueError(f"layout is {layout!r}, wanted one without b: with cu_seqlens_q the sequences of a batch lie behind "
+        raise ValueError(f"layout is {layout!r}, expected one without b: with cu_seqlens_q the sequences of a batch lie behind "
                          'each other along s, as in "shd"')
     return layout.index("d")
 
@@ -184,8 +184,8 @@ def _check_tensor(name: str, x: Any) -> bool:
 def check_kind(name: str, x: Any, is_torch: bool) -> None:
     """Refuses what compiled code cannot read, and another kind than q's."""
     if _check_tensor(name, x) != is_torch:
-        found, wanted = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
-        raise TypeError(f"{name} is a {found}, wanted a {wanted}, as q is")
+        found, expected = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
+        raise TypeError(f"{name} is a {found}, expected a {expected}, as q is")
 
 
 def check_kinds(q: Array, k: Array, v: Array) -> bool:
@@ -209,12 +209,12 @@ def split_out(out: Any, return_lse: bool) -> tuple[Any, Any]:
     if not isinstance(out, tuple):
         return out, None
     if not return_lse:
-        raise TypeError("out is a tuple, wanted one array; with return_lse=True it may be (output, lse)")
+        raise TypeError("out is a tuple, expected one array; with return_lse=True it may be (output, lse)")
     if len(out) != 2:
-        raise TypeError(f"out has {len(out)} array{'' if len(out) == 1 else 's'}, wanted 2: (output, lse)")
+        raise TypeError(f"out has {len(out)} array{'' if len(out) == 1 else 's'}, expected 2: (output, lse)")
     for i, x in enumerate(out):
         if x is None:
-            raise TypeError(f"out[{i}] is None, wanted an array")
+            raise TypeError(f"out[{i}] is None, expected an array")
     return out
 
 
@@ -223,34 +223,34 @@ def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
     if output is None:
         return
     if isinstance(output, list):
-        raise TypeError(f"out is a {type(output).__name__}, wanted an array, or with return_lse=True the tuple "
+        raise TypeError(f"out is a {type(output).__name__}, expected an array, or with return_lse=True the tuple "
                         "(output, lse)")
     for name, x in (("out", output),) if lse is None else (("out[0]", output), ("out[1]", lse)):
         _arrays.check_result(name, x)
         check_kind(name, x, is_torch)
 
 
-def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, packed: tuple[Any, Any] | None,
+def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,
                  output: Any, lse: Any) -> None:
     """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
         if len(x.shape) != len(layout):
             found = f"{_arrays.dimensions(len(x.shape))}, {tuple(x.shape)}"
-            raise TypeError(f'{name} has {found}, wanted {len(layout)}: layout "{layout}"')
+            raise TypeError(f'{name} has {found}, expected {len(layout)}: layout "{layout}"')
         if dtype_name(x) not in ELEMENTS:
-            raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {', '.join(ELEMENTS)}")
+            raise TypeError(f"{name} has element type {dtype_name(x)}, expected {', '.join(ELEMENTS)}")
         if dtype_name(x) != dtype_name(q):
-            raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {dtype_name(q)}, that of q")
+            raise TypeError(f"{name} has element type {dtype_name(x)}, expected {dtype_name(q)}, that of q")
 
-    def same(name: str, dim: str, what: str, wanted: int, whose: str) -> None:
+    def same(name: str, dim: str, what: str, expected: int, whose: str) -> None:
         x = {"k": k, "v": v}[name]
-        if dim in axes and x.shape[axes[dim]] != wanted:
-            raise ValueError(f"{name} has {what} {x.shape[axes[dim]]}, wanted {wanted}, that of {whose}")
+        if dim in axes and x.shape[axes[dim]] != expected:
+            raise ValueError(f"{name} has {what} {x.shape[axes[dim]]}, expected {expected}, that of {whose}")
 
     size = {dim: q.shape[axis] for dim, axis in axes.items()}
     if size["d"] < 1 or v.shape[axes["d"]] < 1:
-        raise ValueError(f"{'q' if size['d'] < 1 else 'v'} has head size 0, wanted at least 1")
+        raise ValueError(f"{'q' if size['d'] < 1 else 'v'} has head size 0, expected at least 1")
     same("k", "d", "head size", size["d"], "q")
     if "b" in axes:
         same("k", "b", "batch size", size["b"], "q")
@@ -259,19 +259,19 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         key_heads = k.shape[axes["h"]]
         same("v", "h", "head count", key_heads, "k")
         if size["h"] % key_heads if key_heads else size["h"]:
-            raise ValueError(f"q has {size['h']} heads, wanted a multiple of the {key_heads} heads of k")
+            raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key_heads} heads of k")
     same("v", "s", "length", k.shape[axes["s"]], "k")
     batch = size.get("b", 1)
-    if packed:
-        batch = max(packed[0].shape[0] - 1, 0)
-        if packed[0].shape[0] != packed[1].shape[0]:
-            raise ValueError(f"cu_seqlens_k has {packed[1].shape[0]} offsets, wanted {packed[0].shape[0]}, as many as "
+    if ragged:
+        batch = max(ragged[0].shape[0] - 1, 0)
+        if ragged[0].shape[0] != ragged[1].shape[0]:
+            raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as many as "
                              "cu_seqlens_q")
     if getattr(kv_len, "ndim", 0):
         if tuple(kv_len.shape) != (batch,):
-            raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, wanted ({batch},): one number a batch")
+            raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one number a batch")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
-        raise ValueError(f"sink has {sink.shape[0]} numbers, wanted {size.get('h', 1)}: one for each head of q")
+        raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")
     name = "out" if lse is None else "out[0]"
     if output is not None:
         size["d"] = v.shape[axes["d"]]
@@ -283,6 +283,6 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
 
 def _check_out(name: str, x: Any, shape: tuple[int, ...], element: str, why: str) -> None:
     if tuple(x.shape) != shape:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}, wanted {shape}")
+        raise ValueError(f"{name} has shape {tuple(x.shape)}, expected {shape}")
     if dtype_name(x) != element:
-        raise TypeError(f"{name} has element type {dtype_name(x)}, wanted {element}{why}")
+        raise TypeError(f"{name} has element type {dtype_name(x)}, expected {element}{why}")

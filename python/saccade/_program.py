@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from saccade.regions import Region
-from saccade.regions.subject import PARAMETERS
+from saccade.regions.traced_function import PARAMETERS
 
 
 @dataclasses.dataclass
@@ -17,15 +17,15 @@ class Spec:
     """What one kernel is made for."""
 
     element: str  # "f32"
-    depth: int  # of queries and keys
-    value_depth: int
+    head_dim: int  # of queries and keys
+    head_dim_v: int
     layout: str  # "bhsd"
     causal: str | None = None  # "top_left", "bottom_right" or "offset": a run-time number
     left: bool = False  # whether a window ends on this side
     right: bool = False
     scale: bool = False  # given, or 1/√depth
     kv_len: str | None = None  # "index", "i32" or "i64": one number, or one a batch
-    packed: tuple[str, str] | None = None  # "i32" or "i64" each: sequences lie behind each other, the offsets' types
+    ragged: tuple[str, str] | None = None  # "i32" or "i64" each: sequences lie behind each other, the offsets' types
     sink: str | None = None  # "f32" ...: its element type; with is_sink_number one number for all heads
     is_sink_number: bool = False
     lse: bool = False
@@ -44,8 +44,8 @@ def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
     then where the spec has them scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k; its results: the output, the log-sum-exp,
     max and argmax."""
-    tensors = [(name, _tensor(spec, depth)) for name, depth in
-               (("q", spec.depth), ("k", spec.depth), ("v", spec.value_depth))]
+    tensors = [(name, _tensor(spec, head_dim)) for name, head_dim in
+               (("q", spec.head_dim), ("k", spec.head_dim), ("v", spec.head_dim_v))]
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
                if region is not None]
     captures = [(f"{role}_{i}", type) for role, region in regions for i, type in enumerate(region.capture_types)]
@@ -56,9 +56,9 @@ def program(spec: Spec) -> str:
     sink = [("sink", spec.sink if spec.is_sink_number else f"tensor<?x{spec.sink}>")] if spec.sink else []
 
     offsets = [(name, f"tensor<?x{element}>") for name, element in
-               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.packed or ())]
+               zip(("cu_seqlens_q", "cu_seqlens_k"), spec.ragged or ())]
 
-    results = [("out", _tensor(spec, spec.value_depth))]
+    results = [("out", _tensor(spec, spec.head_dim_v))]
     rows = f"tensor<{'?x' * (len(spec.layout) - 1)}"
     more = [("lse", f"{rows}{spec.precision}")] if spec.lse else []
     more += [("max", f"{rows}{spec.precision}"), ("argmax", f"{rows}i64")] if spec.max else []
@@ -69,7 +69,7 @@ def program(spec: Spec) -> str:
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
-    clauses += [f"{clause}(%{name} : {type})" for clause, (name, type) in zip(("q_offsets", "kv_offsets"), offsets)]
+    clauses += [f"{clause}(%{name} : {type})" for clause, (name, type) in zip(("cu_seqlens_q", "cu_seqlens_k"), offsets)]
     clauses += _masks(spec, captures, bounds)
     clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
     clauses += [name for name, _ in more]
@@ -94,8 +94,8 @@ def region_key(role: str, region: Region) -> str:
     return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
 
 
-def _tensor(spec: Spec, depth: int) -> str:
-    extents = "x".join(str(depth) if dim == "d" else "?" for dim in spec.layout)
+def _tensor(spec: Spec, head_dim: int) -> str:
+    extents = "x".join(str(head_dim) if dim == "d" else "?" for dim in spec.layout)
     return f"tensor<{extents}x{spec.element}>"
 
 

@@ -44,7 +44,7 @@ class Names:
 
 def declare(argument: str, type: str, extents: list[str]) -> str:
     """An argument of a function; `extents` are names of its extents, empty for those without one."""
-    names = f" {{attn.extents = [{', '.join(map(quote, extents))}]}}" if any(extents) else ""
+    names = f" {{attn.dim_names = [{', '.join(map(quote, extents))}]}}" if any(extents) else ""
     return f"%{argument}: {type}{names}"
 
 

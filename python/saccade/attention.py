@@ -22,10 +22,10 @@ from saccade.function import Function
 from saccade.masks import Mask
 from saccade.module import compile
 from saccade.regions import Region, fingerprint, trace
-from saccade.regions.subject import variables
+from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
-_MOST_PLANS = 512
+_MAX_PLANS = 512
 _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
                "weight": "(p, b, h, i, j) -> weight"}
 
@@ -33,7 +33,7 @@ _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> boo
 class _Plan:
     """How calls of one kind are done."""
 
-    __slots__ = ("call", "is_torch", "axis", "key_axis", "value_depth", "row_axes", "has_lse", "has_max", "row_dtype",
+    __slots__ = ("call", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max", "row_dtype",
                  "index_dtype", "empty_like", "was_used")  # fmt: skip
 
     def __init__(self, spec: _program.Spec, function: Function, is_torch: bool, may_use_tvm_ffi: bool):
@@ -41,7 +41,7 @@ class _Plan:
         self.call: Callable[..., None] = function.tvm_ffi if may_use_tvm_ffi else function.into
         self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
         # None: the output is shaped as the query.
-        self.value_depth = spec.value_depth if spec.value_depth != spec.depth else None
+        self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
         self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
         self.has_lse, self.has_max = spec.lse, spec.max
         if is_torch:
@@ -90,7 +90,7 @@ def attention(
     return_lse: bool = False,
     return_max: bool = False,
     layout: str | None = None,
-    level: str | None = None,
+    target: str | None = None,
     out: Array | tuple[Array, Array] | None = None,
 ) -> Array | tuple[Array, ...]:
     """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
@@ -140,7 +140,7 @@ def attention(
             int64: the first of several; -inf and -1 where it sees none. The sink is none of them.
         layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order. "bhsd"
             without it, "shd" with cu_seqlens_q, where there is no b.
-        level: the ISA level to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
+        target: the CPU target to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
         out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs. With
             return_lse also (output, lse), for both.
 
@@ -155,7 +155,7 @@ def attention(
             tensor that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit
             set.
         saccade.TraceError: a TypeError: `score`, `mask` or `weight` does what cannot be traced.
-        NotImplementedError: this machine cannot run code of that level.
+        NotImplementedError: this machine cannot run code for that target.
 
     One kernel is compiled for each combination of element type, head sizes, layout, options given and what the
     functions compute. Other lengths, batches, head counts, scales, offsets and windows use it again.
@@ -168,7 +168,7 @@ def attention(
     tensors: tuple = ()
     numbers: tuple = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
-    alignment = sides = length = sink_kind = packed = packed_kind = heads = None
+    alignment = sides = length = sink_kind = ragged = ragged_kind = heads = None
     if score is not None:
         if type(score) is Score:
             heads, score = score.heads, score.function
@@ -190,8 +190,8 @@ def attention(
             alignment = "offset"
             numbers += (_operands.check_causal(causal),)
     if window is not None:
-        sides, reach = _operands.check_window(window, alignment is not None)
-        numbers += reach
+        sides, bounds = _operands.check_window(window, alignment is not None)
+        numbers += bounds
     if kv_len is not None:
         length, kv_len = _operands.check_length(kv_len, q)
         numbers += (kv_len,)
@@ -199,19 +199,19 @@ def attention(
         sink_kind, sink = _operands.check_sink(sink, q)
         numbers += (sink,)
     if cu_seqlens_q is not None or cu_seqlens_k is not None:
-        packed_kind = _operands.check_packed(cu_seqlens_q, cu_seqlens_k, q)
-        packed = cu_seqlens_q, cu_seqlens_k
-        numbers += packed
+        ragged_kind = _operands.check_cu_seqlens(cu_seqlens_q, cu_seqlens_k, q)
+        ragged = cu_seqlens_q, cu_seqlens_k
+        numbers += ragged
     if layout is None:
-        layout = "bhsd" if packed is None else "shd"
+        layout = "bhsd" if ragged is None else "shd"
     if heads is not None:
         _operands.check_heads(heads, q, layout)
     if return_max is not True and return_max is not False:
-        raise TypeError(f"return_max is {return_max!r:.80}, wanted True or False")
+        raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
     if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan
-        raise TypeError(f"return_lse is {return_lse!r:.80}, wanted True or False")
-    kind = (layout, alignment, sides, length, packed_kind, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
-            weight_key, level)  # fmt: skip
+        raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
+    kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
+            weight_key, target)  # fmt: skip
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -219,7 +219,7 @@ def attention(
     except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # a nested tensor has no extents
         plan = None
     if plan is None:
-        plan = _make_plan(q, k, v, out, kv_len, sink, packed, tensors, kind, score_region, mask_region, weight_region)
+        plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
     # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
@@ -232,14 +232,14 @@ def attention(
         _operands.check_outs(output, lse, plan.is_torch)
     try:
         if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:
-            raise ValueError(f"kv_len is {kv_len}, wanted 0 to {k.shape[plan.key_axis]}, the length of k")
+            raise ValueError(f"kv_len is {kv_len}, expected 0 to {k.shape[plan.key_axis]}, the length of k")
         if output is not None:
             pass
-        elif plan.value_depth is None:
+        elif plan.head_dim_v is None:
             output = plan.empty_like(q)
         else:
             shape = list(q.shape)
-            shape[plan.axis] = plan.value_depth
+            shape[plan.axis] = plan.head_dim_v
             output = plan.empty(q, tuple(shape), q.dtype)
         if not plan.has_lse and not plan.has_max:
             plan.call(q, k, v, *tensors, *numbers, output)
@@ -256,7 +256,7 @@ def attention(
     except Exception as error:
         # Said in the caller's terms, if they have words for it.
         _operands.check_kinds(q, k, v)
-        _operands.check_shapes(q, k, v, layout, kv_len, sink, packed, *_operands.split_out(out, return_lse))
+        _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse))
         functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
         _reword(error, tensors, functions, type(out) is tuple)
         raise
@@ -269,10 +269,10 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
     """What `function` computes, that as a part of a plan's key, and the tensors it reads, as they are now."""
     kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
     if kind != role:
-        raise TypeError(f"{role} is {function!r}, wanted a function {_SIGNATURES[role]}: give it as {kind}")
+        raise TypeError(f"{role} is {function!r}, expected a function {_SIGNATURES[role]}: give it as {kind}")
     if not callable(function):
         found = _arrays.kind_of(function) or f"{function!r:.80}"
-        raise TypeError(f"{role} is {found}, wanted a function {_SIGNATURES[role]}, or None")
+        raise TypeError(f"{role} is {found}, expected a function {_SIGNATURES[role]}, or None")
     if not hasattr(q, "dtype"):
         _arrays.check_tensor("q", q)
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
@@ -285,7 +285,7 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
         region = trace(function, role, precision)
         text, captures = _program.region_key(role, region), region.captures
         if found and region.is_reusable:
-            if len(_regions) >= _MOST_PLANS:
+            if len(_regions) >= _MAX_PLANS:
                 _regions.clear()
             # Without the tensors of this call: they may be large, and others will come.
             made = [None if source is not None else made for source, made in zip(region.capture_sources, captures)]
@@ -332,25 +332,25 @@ def _name_of(tensor: Array, function: Callable) -> str:
     return f"'{name}'" if name else "a captured tensor"
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, packed: Any, tensors: tuple, kind: tuple,
+def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple, kind: tuple,
                score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks everything, compiles, and remembers the plan for calls of its kind."""
     global _Tensor
-    layout, alignment, sides, length, packed_kind, sink_kind, has_scale, return_lse, return_max, *_, level = kind
-    axis = _operands.check_layout(layout, packed is not None)
+    layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target = kind
+    axis = _operands.check_layout(layout, ragged is not None)
     is_torch = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
     _operands.check_outs(output, lse, is_torch)
-    _operands.check_shapes(q, k, v, layout, kv_len, sink, packed, output, lse)
+    _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse)
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
-        element=_operands.ELEMENTS[_operands.dtype_name(q)], depth=q.shape[axis], value_depth=v.shape[axis],
+        element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[axis],
         layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
-        packed=packed_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
+        ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
         weight=weight,
     )  # fmt: skip
-    function = _compile(_program.program(spec), level)
+    function = _compile(_program.program(spec), target)
     plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))
     if is_torch:
         _Tensor = _arrays.torch_module().Tensor
@@ -359,24 +359,19 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, p
     return plan
 
 
-def _compile(program: str, level: Any) -> Function:
-    if level is not None and not isinstance(level, str):
-        raise TypeError(f"level is {level!r:.80}, wanted a string, or None for this machine's")
-    try:
-        return compile(program, target="host" if level is None else level).attention
-    except ValueError as error:  # we name the option otherwise
-        if type(error) is ValueError:
-            raise ValueError(str(error).replace("option 'target' has the value", "level is")) from None
-        raise
+def _compile(program: str, target: Any) -> Function:
+    if target is not None and not isinstance(target, str):
+        raise TypeError(f"target is {target!r:.80}, expected a string, or None for this machine's")
+    return compile(program, target="host" if target is None else target).attention
 
 
 def _remember(key: tuple, plan: _Plan) -> None:
     """Keeps a plan, and forgets some where there are too many: those that no call used since the last time, else the
     older half. Compiling the same program again finds it in the compiler's own cache. Every step is atomic under the
     GIL."""
-    if len(_plans) >= _MOST_PLANS:
+    if len(_plans) >= _MAX_PLANS:
         known = list(_plans.items())
-        for old, _ in [item for item in known if not item[1].was_used] or known[: _MOST_PLANS // 2]:
+        for old, _ in [item for item in known if not item[1].was_used] or known[: _MAX_PLANS // 2]:
             _plans.pop(old, None)
         for _, other in known:
             other.was_used = False

@@ -10,8 +10,8 @@ from saccade import _arrays
 from saccade._library import library
 from saccade.function import Function, Handle, Shape, Value
 
-_PREPARE = "__prepare"
-_ALIGNMENT = 64  # of prepared tensors, in bytes: a line of the cache
+_PREPACK = "__prepack"
+_ALIGNMENT = 64  # of prepacked tensors, in bytes: a line of the cache
 
 
 class BoundFunction(Function):
@@ -26,7 +26,7 @@ class BoundFunction(Function):
         every = self.inputs
         left = [i for i, value in enumerate(every) if value.name not in fixed]
         # The values as the C API takes them; what is not fixed is filled in by every call.
-        self._fixed = _arrays.Packed([fixed.get(value.name, 0) for value in every] + [0] * len(self.results))
+        self._fixed = _arrays.EncodedValues([fixed.get(value.name, 0) for value in every] + [0] * len(self.results))
         self._places = left + list(range(len(every), len(every) + len(self.results)))
         self.inputs: tuple[Value, ...] = tuple(every[i] for i in left)
         """What is left for a call, in order."""
@@ -50,48 +50,48 @@ class BoundFunction(Function):
     def _call_torch(self, inputs: tuple, results: tuple | None) -> tuple:
         return self._call_described(inputs, results, True)
 
-    def _pack(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+    def _encode(self, described: list[Any]) -> tuple[ctypes.Array, int]:
         places = self._places[: len(described)]
         return self._fixed.fill(places, described), len(self._fixed) - len(self._places) + len(described)
 
 
 def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
     """`Function.bind`."""
-    handle, prepare = _prepared(function)
+    handle, prepack = _prepack_function(function)
     main = Function(handle, _find(handle, function.name))
-    made = {value.name for value in prepare.results} if prepare else set()
-    wanted = {value.name: value for value in (*(prepare.inputs if prepare else ()), *main.inputs)
+    made = {value.name for value in prepack.results} if prepack else set()
+    expected = {value.name: value for value in (*(prepack.inputs if prepack else ()), *main.inputs)
               if value.name not in made}  # fmt: skip
     for name in values:
-        if name not in wanted:
-            raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(wanted)}")
-    fixed = {name: _describe(wanted[name], values[name]) for name in values}
+        if name not in expected:
+            raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(expected)}")
+    fixed = {name: _describe(expected[name], values[name]) for name in values}
     memory: list[Any] = []
-    if prepare:
-        if missing := [value.name for value in prepare.inputs if value.name not in fixed]:
+    if prepack:
+        if missing := [value.name for value in prepack.inputs if value.name not in fixed]:
             raise TypeError(f"{function.name} is bound without its constant argument{'s' * (len(missing) > 1)} "
                             f"{', '.join(missing)}")
-        made_of, results = [fixed[value.name] for value in prepare.inputs], _allocate(prepare.results, memory)
-        prepare._run(made_of + results)
-        fixed |= zip((value.name for value in prepare.results), results)
+        made_of, results = [fixed[value.name] for value in prepack.inputs], _allocate(prepack.results, memory)
+        prepack._run(made_of + results)
+        fixed |= zip((value.name for value in prepack.results), results)
     taken = {value.name for value in main.inputs}
     # The others are needed no longer.
-    memory += (_view(values[name]) for name in values if name in taken and wanted[name].shape is not None)
+    memory += (_view(values[name]) for name in values if name in taken and expected[name].shape is not None)
     return BoundFunction(handle, main._pointer.value, {name: each for name, each in fixed.items() if name in taken},
                          memory)  # fmt: skip
 
 
-def _prepared(function: Function) -> tuple[Handle, Function | None]:
+def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
     """The program with what is computed once in functions of its own, and the one of `function`, None where it needs
     none."""
     from saccade.module import Module
 
     source, name, options = function._handle.recipe
-    if ("prepare", "true") in options:
+    if ("prepack", "true") in options:
         handle = function._handle
     else:
-        handle = Module(source, name, (*options, ("prepare", "true")))._handle
-    pointer = _find(handle, function.name + _PREPARE)
+        handle = Module(source, name, (*options, ("prepack", "true")))._handle
+    pointer = _find(handle, function.name + _PREPACK)
     return handle, Function(handle, pointer) if pointer else None
 
 
@@ -113,13 +113,13 @@ def _describe(value: Value, x: Any) -> Any:
     described = _arrays.describe(value.name, x)
     found = _arrays.DTYPE_NAMES[described[1] & 0xFF, described[1] >> 8 & 0xFF]
     if found.removeprefix("u") != value.dtype:
-        raise TypeError(f"{value.name} has element type {found}, wanted {value.dtype}")
+        raise TypeError(f"{value.name} has element type {found}, expected {value.dtype}")
     shape: Shape = described[2]
     if len(shape) != len(value.shape):
-        raise TypeError(f"{value.name} has {_arrays.dimensions(len(shape))}, wanted {len(value.shape)}")
+        raise TypeError(f"{value.name} has {_arrays.dimensions(len(shape))}, expected {len(value.shape)}")
     if any(extent not in (None, here) for extent, here in zip(value.shape, shape)):
         text = ", ".join("?" if extent is None else str(extent) for extent in value.shape)
-        raise ValueError(f"{value.name} has shape {shape}, wanted ({text}{',' * (len(shape) == 1)})")
+        raise ValueError(f"{value.name} has shape {shape}, expected ({text}{',' * (len(shape) == 1)})")
     return described
 
 

@@ -35,8 +35,8 @@ def glorot_uniform(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> 
     float32."""
     import numpy
 
-    reach = gain * math.sqrt(6 / (shape[-1] + shape[-2]))
-    return numpy.random.default_rng(seed).uniform(-reach, reach, shape).astype(numpy.float32)
+    limit = gain * math.sqrt(6 / (shape[-1] + shape[-2]))
+    return numpy.random.default_rng(seed).uniform(-limit, limit, shape).astype(numpy.float32)
 
 
 def glorot_normal(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
@@ -126,7 +126,7 @@ def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str
         norm_first: norms stand before attention and feed-forward net, not behind the residuals.
     """
     if activation not in ("relu", "gelu"):
-        raise ValueError(f"activation is {activation!r}, wanted 'relu' or 'gelu'")
+        raise ValueError(f"activation is {activation!r}, expected 'relu' or 'gelu'")
     writer = _Writer(element, padding)
     x = writer.input("x", width)
     for i in range(layers):
@@ -189,7 +189,7 @@ class _Writer:
 
     def attention(self, name: str, x: tuple, source: tuple, width: int, heads: int, bias: bool, causal: bool) -> tuple:
         if width % heads:
-            raise ValueError(f"width is {width}, wanted a multiple of the {heads} heads")
+            raise ValueError(f"width is {width}, expected a multiple of the {heads} heads")
         size = width // heads
         kind, flat = self.matrix("?", "?", heads, size), self.matrix("?", width)
 

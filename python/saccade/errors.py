@@ -18,7 +18,7 @@ class Diagnostic(NamedTuple):
     column: int | None
     """Counted from 1."""
     message: str
-    """What was found and what was wanted, in one line."""
+    """What was found and what was expected, in one line."""
     text: str
     """All of it as the tools print it, with the line of the program, a caret and notes."""
 

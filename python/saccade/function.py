@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from saccade.binding import BoundFunction
 
 Shape = tuple[int, ...]
-_MOST_SHAPES = 1024
+_MAX_SHAPES = 1024
 
 
 class Handle:
@@ -165,14 +165,14 @@ class Function:
         arguments marked `attn.constant` alone (packed weights, casts, transposes of them) is computed here, once, and
         by no call any more; all of those that such work needs must be given. Results are equal to the bit.
 
-        The program is compiled once more for this, unless that was done with the option prepare=True. Arrays are not
+        The program is compiled once more for this, unless that was done with the option prepack=True. Arrays are not
         copied; their memory must not change afterwards, nor be resized in place. That which only the work here reads is
         not kept.
 
         Raises TypeError for an unknown name, a missing constant argument or another element type or number of
         dimensions, ValueError for other extents. Example:
 
-            >>> call = saccade.compile(text, prepare=True).main.bind(**weights)
+            >>> call = saccade.compile(text, prepack=True).main.bind(**weights)
             >>> y = call(x)
         """
         from saccade.binding import bind
@@ -209,7 +209,7 @@ class Function:
         """The arrays to write to, and whether all are torch tensors."""
         results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(self.results):
-            raise TypeError(f"out has {len(results)} arrays, wanted {len(self.results)}: one for each result")
+            raise TypeError(f"out has {len(results)} arrays, expected {len(self.results)}: one for each result")
         names = ["out"] if len(results) == 1 else [f"out[{i}]" for i in range(len(results))]
         return results, all([_arrays.check_result(name, result) for name, result in zip(names, results)])
 
@@ -224,8 +224,8 @@ class Function:
     def _compute_shapes(self, described: list[Any]) -> tuple[Shape, ...]:
         ranks = [len(value.shape) for value in self.results]
         sizes = (ctypes.c_int64 * sum(ranks))()
-        memory, count = self._pack(described)
-        compute = library().saccade_function_result_sizes
+        memory, count = self._encode(described)
+        compute = library().saccade_function_result_shapes
         if error := compute(self._pointer, ctypes.addressof(memory), count, sizes):
             raise_error(error)
         at = [sum(ranks[:i]) for i in range(len(ranks))]
@@ -238,7 +238,7 @@ class Function:
         if shapes is not None:
             return shapes, key
         shapes = self._compute_shapes(described or self._describe_inputs(inputs))
-        if len(self._shapes) >= _MOST_SHAPES:
+        if len(self._shapes) >= _MAX_SHAPES:
             self._shapes.clear()
         self._shapes[key] = shapes
         return shapes, None
@@ -293,13 +293,13 @@ class Function:
         return results
 
     def _run(self, described: list[Any]) -> None:
-        memory, count = self._pack(described)
+        memory, count = self._encode(described)
         if error := library().saccade_function_call(self._pointer, ctypes.addressof(memory), count):
             raise_error(error)
 
-    def _pack(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+    def _encode(self, described: list[Any]) -> tuple[ctypes.Array, int]:
         """What the C API takes, and how many values that are."""
-        return _arrays.pack(described), len(described)
+        return _arrays.encode_values(described), len(described)
 
     def _empty_torch(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
         if not self._torch_dtypes:

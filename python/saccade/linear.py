@@ -19,7 +19,7 @@ from saccade.module import compile
 if TYPE_CHECKING:
     import numpy
 
-FEATURES = {
+FEATURE_MAPS = {
     "identity": "",
     "relu": "feature(%x: F) {\n      %zero = arith.constant 0.0 : F\n      %r = arith.maximumf %x, %zero : F\n"
             "      attn.yield %r : F\n    }",
@@ -39,7 +39,7 @@ def linear_attention(
     k: Array,
     v: Array,
     *,
-    feature: str = "identity",
+    feature_map: str = "identity",
     causal: bool = False,
     normalize: bool = False,
     scale: float | None = None,
@@ -55,7 +55,7 @@ def linear_attention(
         q: queries [batch, heads, length, d].
         k: keys [batch, key heads, length, d]; the number of heads is a multiple of that of key heads.
         v: values [batch, key heads, length, d_v].
-        feature: φ, "identity", "relu" or "elu+1".
+        feature_map: φ, "identity", "relu" or "elu+1".
         causal: a query sees the keys up to its own position.
         normalize: outputs are divided by what they would be if all values were 1.
         scale: 1 without it; not with `normalize`.
@@ -66,34 +66,34 @@ def linear_attention(
         return_state: also return the state after the last position.
 
     Raises:
-        ValueError: an argument that does not fit the others, or an unknown feature.
+        ValueError: an argument that does not fit the others, or an unknown feature map.
         TypeError: an element type that is not float64, float32, float16 or bfloat16.
     """
-    if feature not in FEATURES:
-        raise ValueError(f"feature is {feature!r}, wanted one of {', '.join(FEATURES)}")
-    element, depth, width = _element(q), q.shape[-1], v.shape[-1]
+    if feature_map not in FEATURE_MAPS:
+        raise ValueError(f"feature_map is {feature_map!r}, expected one of {', '.join(FEATURE_MAPS)}")
+    element, head_dim, width = _element(q), q.shape[-1], v.shape[-1]
     precision = "f64" if element == "f64" else "f32"
-    arguments = [("q", q, f"tensor<?x?x?x{depth}x{element}>"), ("k", k, f"tensor<?x?x?x{depth}x{element}>"),
+    arguments = [("q", q, f"tensor<?x?x?x{head_dim}x{element}>"), ("k", k, f"tensor<?x?x?x{head_dim}x{element}>"),
                  ("v", v, f"tensor<?x?x?x{width}x{element}>")]  # fmt: skip
     types = ", ".join(type for _, _, type in arguments)
     clauses = ["causal"] * causal + ["normalize"] * normalize
     if scale is not None:
         factor = _operands.check_scale(scale)
         if not math.isfinite(factor):
-            raise ValueError(f"scale is {factor}, wanted a finite number")
+            raise ValueError(f"scale is {factor}, expected a finite number")
         clauses.append(f"scale({factor:.17e})")  # a number of MLIR has a point
     if decay is not None:
-        axes, last = ("b,h,s,d", f"x{depth}") if len(decay.shape) == 4 else ("b,h,s", "")
+        axes, last = ("b,h,s,d", f"x{head_dim}") if len(decay.shape) == 4 else ("b,h,s", "")
         arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))
         clauses.append(f"decay(%decay[{axes}] : {arguments[-1][2]})")
     if beta is not None:
         arguments.append(("beta", beta, f"tensor<?x?x?x{_element(beta)}>"))
         clauses.append(f"beta(%beta[b,h,s] : {arguments[-1][2]})")
-    kept = f"tensor<?x?x{depth}x{width + normalize}x{precision}>"
+    kept = f"tensor<?x?x{head_dim}x{width + normalize}x{precision}>"
     if state is not None:
         arguments.append(("state", state, kept.replace(precision, _element(state))))
         clauses.append(f"state(%state : {arguments[-1][2]})")
-    clauses.append(FEATURES[feature].replace(": F", f": {precision}"))
+    clauses.append(FEATURE_MAPS[feature_map].replace(": F", f": {precision}"))
     results = [f"tensor<?x?x?x{width}x{element}>"] + [kept] * return_state
     names = ", ".join(f"%r{i}" for i in range(len(results)))
     inputs = ", ".join(f"%{name}: {type}" for name, _, type in arguments)
@@ -116,9 +116,9 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool =
     What φ is multiplied by so that nothing overflows (the exponential of the largest exponent of a query, and of all
     keys of a head) cancels.
     """
-    features, depth = projection.shape
+    features, head_dim = projection.shape
     element = _element(q)
-    text = performer_program(element, depth, v.shape[-1], features, causal)
+    text = performer_program(element, head_dim, v.shape[-1], features, causal)
     return compile(text)["performer"](q, k, v, projection)
 
 
@@ -136,20 +136,20 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
     return compile(text)["linformer"](q, k, v, key_projection, value_projection)
 
 
-def orthogonal_features(features: int, depth: int, seed: int = 0) -> numpy.ndarray:
+def orthogonal_features(features: int, head_dim: int, seed: int = 0) -> numpy.ndarray:
     """Random vectors for `performer`, [features, depth] in float32: blocks of orthogonal directions, each with the
     length of an independent normal vector."""
     import numpy
 
     rng = numpy.random.default_rng(seed)
-    blocks = [numpy.linalg.qr(rng.standard_normal((depth, depth)))[0].T for _ in range(-(-features // depth))]
-    lengths = numpy.linalg.norm(rng.standard_normal((features, depth)), axis=1)
+    blocks = [numpy.linalg.qr(rng.standard_normal((head_dim, head_dim)))[0].T for _ in range(-(-features // head_dim))]
+    lengths = numpy.linalg.norm(rng.standard_normal((features, head_dim)), axis=1)
     return (numpy.concatenate(blocks)[:features] * lengths[:, None]).astype(numpy.float32)
 
 
-def performer_program(element: str, depth: int, value_depth: int, features: int, causal: bool) -> str:
+def performer_program(element: str, head_dim: int, head_dim_v: int, features: int, causal: bool) -> str:
     """The module that `performer` compiles: one function @performer(q, k, v, projection)."""
-    types = {"x": f"?x?x?x{depth}", "v": f"?x?x?x{value_depth}", "p": f"{features}x{depth}"}
+    types = {"x": f"?x?x?x{head_dim}", "v": f"?x?x?x{head_dim_v}", "p": f"{features}x{head_dim}"}
     wide = "f64" if element == "f64" else "f32"
     aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()]
     aliases += [f"!{name}w = tensor<{shape}x{wide}>" for name, shape in types.items()]
@@ -164,15 +164,15 @@ def performer_program(element: str, depth: int, value_depth: int, features: int,
         body = _without_widening(body)
     body = body.replace("  // widen\n", "".join(f"{line}\n" for line in widened))
     least = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
-    for name, value in (("FOURTH", f"{depth**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(depth):.17e}"), ("LEAST", least),
+    for name, value in (("FOURTH", f"{head_dim**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(head_dim):.17e}"), ("LEAST", least),
                         ("CAUSAL", "causal " if causal else "")):  # fmt: skip
         body = body.replace(name, value)
     return "\n".join(aliases) + body
 
 
-def linformer_program(element: str, depth: int, value_depth: int) -> str:
+def linformer_program(element: str, head_dim: int, head_dim_v: int) -> str:
     """The module that `linformer` compiles: one function @linformer(q, k, v, key_projection, value_projection)."""
-    types = {"x": f"?x?x?x{depth}", "v": f"?x?x?x{value_depth}", "p": "?x?"}
+    types = {"x": f"?x?x?x{head_dim}", "v": f"?x?x?x{head_dim_v}", "p": "?x?"}
     aliases = [f"!{name} = tensor<{shape}x{element}>" for name, shape in types.items()] + [f"!e = {element}"]
     return "\n".join(aliases) + _LINFORMER + _project("x") + _project("v")
 
@@ -190,7 +190,7 @@ def _element(x: Array) -> str:
     """The element type as programs name it."""
     name = str(x.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
-        raise TypeError(f"an array has elements of type {name}, wanted one of {', '.join(_ELEMENTS)}")
+        raise TypeError(f"an array has elements of type {name}, expected one of {', '.join(_ELEMENTS)}")
     return _ELEMENTS[name]
 
 

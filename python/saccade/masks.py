@@ -69,7 +69,7 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     array = numpy.asarray(given, numpy.int32) if isinstance(given, (list, tuple, range)) else given
     rank = getattr(array, "ndim", None)
     if rank not in ranks:
-        found = f"is {given!r:.60}, wanted a tensor with" if rank is None else f"has {_arrays.dimensions(rank)}, wanted"
+        found = f"is {given!r:.60}, expected a tensor with" if rank is None else f"has {_arrays.dimensions(rank)}, expected"
         raise ValueError(f"{name} {found} {' or '.join(map(str, ranks))}")
     return array
 
@@ -77,7 +77,7 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
 def _check_step(name: str, number: Any, least: int = 1) -> None:
     """Refuses numbers below `least`; of a tensor nobody knows what it will be."""
     if isinstance(number, (int, float)) and (number < least or number != int(number)):
-        raise ValueError(f"{name} is {number}, wanted an integer of at least {least}")
+        raise ValueError(f"{name} is {number}, expected an integer of at least {least}")
 
 
 def causal(offset: Any = 0) -> Mask:
@@ -90,7 +90,7 @@ def window(left: Any, right: Any = 0) -> Mask:
     """From `left` keys before the query's position to `right` keys behind it. One of them may be negative: window(-1, 4)
     begins behind it."""
     if isinstance(left, (int, float)) and isinstance(right, (int, float)) and left + right < 0:
-        raise ValueError(f"left is {left} and right {right}: no key is seen, wanted a sum of at least 0")
+        raise ValueError(f"left is {left} and right {right}: no key is seen, expected a sum of at least 0")
     return Mask(lambda b, h, i, j: (j >= i - left) & (j <= i + right))
 
 
@@ -155,7 +155,7 @@ def packed(offsets: Any) -> Mask:
 
     bounds = numpy.asarray(offsets)
     if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or (numpy.diff(bounds) < 0).any():
-        raise ValueError(f"offsets are {offsets!r:.80}, wanted ascending integers from 0 to the length")
+        raise ValueError(f"offsets are {offsets!r:.80}, expected ascending integers from 0 to the length")
     # What messages call as the caller does.
     offsets = _like(offsets, numpy.repeat(numpy.arange(len(bounds) - 1, dtype=numpy.int32), numpy.diff(bounds)))
     return Mask(lambda b, h, i, j: offsets[i] == offsets[j])
@@ -210,7 +210,7 @@ def swin(height: int, width: int, size: int, shift: int = 0) -> Mask:
     for name, number in (("height", height), ("width", width), ("size", size)):
         _check_step(name, number)
     if not 0 <= shift < size:
-        raise ValueError(f"shift is {shift}, wanted 0 to {size - 1}, less than the size")
+        raise ValueError(f"shift is {shift}, expected 0 to {size - 1}, less than the size")
     tokens = height * width
 
     def same(x: Any, y: Any, extent: int) -> Any:
@@ -228,9 +228,9 @@ def neighborhood(extents: int | Sequence[int], sizes: int | Sequence[int]) -> Ma
     extents = (extents,) if isinstance(extents, int) else tuple(extents)
     sizes = (sizes,) * len(extents) if isinstance(sizes, int) else tuple(sizes)
     if not 1 <= len(extents) <= 3 or len(sizes) != len(extents):
-        raise ValueError(f"got extents {extents} and sizes {sizes}, wanted one, two or three of each")
+        raise ValueError(f"got extents {extents} and sizes {sizes}, expected one, two or three of each")
     if any(size % 2 == 0 or not 0 < size <= extent for size, extent in zip(sizes, extents)):
-        raise ValueError(f"sizes are {sizes}, wanted odd numbers up to the extents {extents}")
+        raise ValueError(f"sizes are {sizes}, expected odd numbers up to the extents {extents}")
 
     def near(x: Any, y: Any, extent: int, size: int) -> Any:
         reach = size // 2
@@ -260,7 +260,7 @@ def tree(parents: Sequence[int]) -> Mask:
     roots = []
     for node, parent in enumerate(up):
         if not -1 <= parent < len(up):
-            raise ValueError(f"parent of node {node} is {parent}, wanted -1 to {len(up) - 1}")
+            raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(up) - 1}")
         (roots if parent < 0 else children[parent]).append(node)
     # A node's descendants are those that a walk enters between entering and leaving it.
     enter = numpy.full(len(up), -1, numpy.int32)

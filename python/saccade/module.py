@@ -22,10 +22,10 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     Args:
         program: MLIR as text (a string with a line break or "func.func" in it) or as bytes (text or bytecode), or the
             path of a file with either (any other string, os.PathLike).
-        target: the ISA level: "host", "portable", "v3", "v4" or "v4-bf16".
+        target: the CPU target: "host", "portable", "v3", "v4" or "v4-bf16".
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.
             remarks=True says why a softmax did not become attention.
-            prepare=True makes what a function F computes of its constant arguments alone a function F__prepare, whose
+            prepack=True makes what a function F computes of its constant arguments alone a function F__prepack, whose
             results F takes: `F.bind(**weights)` calls it and remembers them.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
             verify=False does not check the program after every pass.
@@ -65,14 +65,14 @@ class Module:
 
     @property
     def target(self) -> str:
-        """The ISA level that it was compiled for, as it was asked for."""
+        """The CPU target that it was compiled for, as it was asked for."""
         return dict(self._options)["target"]
 
     @opaque
     def ir(self, stage: str) -> str:
         """The program after a stage of the compiler, as text: "transforms", "schedule", "tiling", ..., then "llvm" and
         "asm". ValueError for another name, with all that there are."""
-        return self._text(library().saccade_program_at, str(stage))[0]
+        return self._text(library().saccade_print_stage, str(stage))[0]
 
     @opaque
     def explain(self, function: str | None = None, /, **sizes: int) -> str:
@@ -93,7 +93,7 @@ class Module:
             raise KeyError(f"the program has no public function {function!r}; {self._has()}")
         for name, size in sizes.items():
             if isinstance(size, bool) or not isinstance(size, int):
-                raise TypeError(f"size {name} is {size!r:.80}, wanted an int")
+                raise TypeError(f"size {name} is {size!r:.80}, expected an int")
         given = ",".join(f"{name}={size}" for name, size in sizes.items())
         text, diagnostics = self._text(library().saccade_explain, f"{function}:{given}" if function and given else given)
         for diagnostic in diagnostics:
@@ -101,8 +101,8 @@ class Module:
                 warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
         return text
 
-    def _text(self, ask: Any, question: str) -> tuple[str, list[errors.Diagnostic]]:
-        return make_text(ask, self._source, self._name, self._options, question)
+    def _text(self, query: Any, argument: str) -> tuple[str, list[errors.Diagnostic]]:
+        return make_text(query, self._source, self._name, self._options, argument)
 
     def _has(self) -> str:
         return f"it has: {', '.join(self.functions)}" if self.functions else "it has none"
@@ -142,13 +142,13 @@ class Module:
         return Module, (self._source, self._name, self._options)
 
 
-def make_text(ask: Any, source: bytes, name: str, options: tuple[tuple[str, str], ...],
-              question: str) -> tuple[str, list[errors.Diagnostic]]:
-    """A text that the library makes of a program, and what was said meanwhile. `ask` is `saccade_program_at` or
+def make_text(query: Any, source: bytes, name: str, options: tuple[tuple[str, str], ...],
+              argument: str) -> tuple[str, list[errors.Diagnostic]]:
+    """A text that the library makes of a program, and what was said meanwhile. `ask` is `saccade_print_stage` or
     `saccade_explain`; neither needs the program compiled. Raises CompileError."""
     text = ctypes.c_void_p()
     with compiling() as (context, diagnostics):
-        if error := ask(*_arguments(context, source, name, options), question.encode(), ctypes.byref(text)):
+        if error := query(*_arguments(context, source, name, options), argument.encode(), ctypes.byref(text)):
             raise_error(error, tuple(diagnostics))
     try:
         return ctypes.string_at(text.value).decode(), diagnostics
@@ -165,13 +165,13 @@ def _arguments(context: int, source: bytes, name: str, options: tuple[tuple[str,
 def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
     """The program's bytes, and what stands for its file in diagnostics."""
     if isinstance(program, (str, bytes, bytearray)) and not program.strip():
-        raise ValueError("program is empty, wanted MLIR as text or bytes, or a path")
+        raise ValueError("program is empty, expected MLIR as text or bytes, or a path")
     if isinstance(program, (bytes, bytearray, memoryview)):
         return bytes(program), "<program>"
     if isinstance(program, str) and ("\n" in program or "func.func" in program):
         return program.encode(), "<program>"
     if not isinstance(program, (str, os.PathLike)):
-        raise TypeError(f"program is a {type(program).__name__}, wanted MLIR as text or bytes, or a path")
+        raise TypeError(f"program is a {type(program).__name__}, expected MLIR as text or bytes, or a path")
     try:
         with open(program, "rb") as file:
             return file.read(), os.fspath(program)
@@ -183,7 +183,7 @@ def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
 
 def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Options as the C API takes them, which also knows their names."""
-    lines = library().saccade_option_names().decode().splitlines()
+    lines = library().saccade_option_help().decode().splitlines()
     known = [line.split(":")[0].replace("-", "_") for line in lines]
     encoded = []
     for name, value in options.items():
@@ -197,7 +197,7 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         elif isinstance(value, (str, int)):
             encoded.append((key, str(value)))
         else:
-            raise TypeError(f"option {name} is a {type(value).__name__}, wanted a string, a number or True or False")
+            raise TypeError(f"option {name} is a {type(value).__name__}, expected a string, a number or True or False")
     return tuple(encoded)
 
 
@@ -208,5 +208,5 @@ def _pairs(value: Any) -> list[tuple[str, str]]:
     except (TypeError, ValueError):
         pairs = [None]
     if not all(pair and all(isinstance(text, str) for text in pair) for pair in pairs):
-        raise TypeError(f"option insert_after is {value!r:.80}, wanted a list of (stage, passes), both strings")
+        raise TypeError(f"option insert_after is {value!r:.80}, expected a list of (stage, passes), both strings")
     return pairs

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 
-class Failed(RuntimeError):
+class ToolError(RuntimeError):
     """A tool did not exit with 0; `code` is its exit code, the message its diagnostics."""
 
     def __init__(self, code, message):
@@ -36,5 +36,5 @@ def run(graph, entry, args, *, results=1, options=()):
         command += [f"--out={out}" for out in outs] + list(options)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            raise Failed(done.returncode, done.stderr.strip() or f"exit code {done.returncode}")
+            raise ToolError(done.returncode, done.stderr.strip() or f"exit code {done.returncode}")
         return [np.load(out) for out in outs], done.stdout + done.stderr

@@ -87,7 +87,7 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
     rank = getattr(array, "ndim", None)
     if rank not in ranks:
         what = f"{rank} dimensions" if rank is not None else f"{given!r:.40}"
-        raise ValueError(f"{name} has {what}, wanted {' or '.join(map(str, ranks))}")
+        raise ValueError(f"{name} has {what}, expected {' or '.join(map(str, ranks))}")
     return array
 
 
@@ -126,7 +126,7 @@ def alibi_slopes(heads: int) -> Any:
     import numpy
 
     if heads < 1:
-        raise ValueError(f"heads is {heads}, wanted 1 or more")
+        raise ValueError(f"heads is {heads}, expected 1 or more")
     whole = 2 ** int(math.log2(heads))
     slopes = [2.0 ** (-8 * (n + 1) / whole) for n in range(whole)]
     slopes += [2.0 ** (-4 * (n + 1) / whole) for n in range(0, 2 * (heads - whole), 2)]
@@ -148,7 +148,7 @@ def relative_bias(table: Any, offset: Any = 0) -> Score:
     2 n + 1], or [2 n + 1] for all heads."""
     table = _table("table", table, 1, 2)
     if table.shape[-1] % 2 == 0:
-        raise ValueError(f"table has {table.shape[-1]} distances, wanted an odd number of them")
+        raise ValueError(f"table has {table.shape[-1]} distances, expected an odd number of them")
     most = table.shape[-1] // 2
     if table.ndim == 2:
         return Score(lambda s, b, h, i, j: s + table[h, _clamp(j - i - offset, -most, most) + most], len(table))
@@ -162,17 +162,17 @@ def t5_buckets(buckets: int, max_distance: int = 128, bidirectional: bool = True
 
     near = (buckets // 2 if bidirectional else buckets) // 2
     if near < 1 or max_distance <= near:
-        raise ValueError(f"got {buckets} buckets up to distance {max_distance}, wanted {4 if bidirectional else 2} or more "
+        raise ValueError(f"got {buckets} buckets up to distance {max_distance}, expected {4 if bidirectional else 2} or more "
                          "and a distance beyond those that have one each")  # fmt: skip
     distance = numpy.arange(-max_distance, max_distance + 1)
     side = buckets // 2 if bidirectional else buckets
     base = numpy.where(distance > 0, side, 0) if bidirectional else 0
-    reach = abs(distance) if bidirectional else numpy.maximum(-distance, 0)
+    magnitude = abs(distance) if bidirectional else numpy.maximum(-distance, 0)
     # In float32 and this order, as models have been trained.
-    ratio = numpy.log(numpy.maximum(reach, 1).astype(numpy.float32) / numpy.float32(near))
+    ratio = numpy.log(numpy.maximum(magnitude, 1).astype(numpy.float32) / numpy.float32(near))
     ratio = ratio / numpy.float32(math.log(max_distance / near)) * numpy.float32(side - near)
     far = numpy.minimum(near + ratio.astype(numpy.int64), side - 1)
-    return (base + numpy.where(reach < near, reach, far)).astype(numpy.int32)
+    return (base + numpy.where(magnitude < near, magnitude, far)).astype(numpy.int32)
 
 
 def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, offset: Any = 0) -> Score:
@@ -208,7 +208,7 @@ def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None)
     rows, columns = (window, window) if isinstance(window, int) else window
     table = _table("table", table, 2)
     if table.shape[0] != (2 * rows - 1) * (2 * columns - 1):
-        raise ValueError(f"table has {table.shape[0]} entries, wanted {(2 * rows - 1) * (2 * columns - 1)} for a window of "
+        raise ValueError(f"table has {table.shape[0]} entries, expected {(2 * rows - 1) * (2 * columns - 1)} for a window of "
                          f"{rows} × {columns}")  # fmt: skip
 
     def index(i: Any, j: Any, width: int) -> Any:
@@ -232,7 +232,7 @@ def shaw_keys(products: Any, scale: float, offset: Any = 0) -> Score:
     of matrices made before; scale is that of the scores, usually 1/sqrt(head size)."""
     products = _table("products", products, 4)
     if products.shape[-1] % 2 == 0:
-        raise ValueError(f"products have {products.shape[-1]} distances, wanted an odd number of them")
+        raise ValueError(f"products have {products.shape[-1]} distances, expected an odd number of them")
     most = products.shape[-1] // 2
     return Score(lambda s, b, h, i, j: s + scale * products[b, h, i, _clamp(j - i - offset, -most, most) + most],
                  products.shape[1])

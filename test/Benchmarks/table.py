@@ -11,11 +11,11 @@ import sys
 benchmarks = pathlib.Path(sys.argv[1]) / "benchmarks"
 sys.path.insert(0, str(benchmarks))
 
-from saccade_bench import bars, cases, rounds, rows
+from saccade_bench import thresholds, cases, rounds, rows
 
 # Texts: everything that a case has, in any order, and back.
 case = cases.parse("2x8(4)x7x19x40 bf16 bias bshd")
-assert (case.batch, case.heads, case.key_heads, case.queries, case.keys, case.depth) == (2, 8, 4, 7, 19, 40)
+assert (case.batch, case.heads, case.kv_heads, case.queries, case.keys, case.depth) == (2, 8, 4, 7, 19, 40)
 assert case.input_shapes == [(2, 7, 8, 40), (2, 19, 4, 40), (2, 19, 4, 40), (8, 7, 19)]
 assert str(cases.parse("1x8x64x64 bshd window 16")) == "1x8x64x64 window16 bshd f32"
 assert str(cases.parse("12x34x56 bf16 gemm")) == "12x34x56 gemm bf16"
@@ -71,15 +71,15 @@ fast = table.row(cases.parse("32x12x196x64"))
 near = rows.Row(cases.parse("30x12x200x64"), "random", neighbour=fast)
 rates = {"saccade": 75.0, "yardstick": 80.0, "torch": 30.0, "jax": 60.0}
 every = [summary(fast, rates, 3), summary(near, {"saccade": 68.0})]
-checks = bars.of_row(every[0], every, table, "saccade")
+checks = thresholds.of_row(every[0], every, table, "saccade")
 assert [(check.what, check.bar, check.is_met) for check in checks] == [
     ("yardstick", 0.95, False), ("best peer (jax)", 0.97, True)], checks
 assert str(checks[0]) == "yardstick ≥ 0.95: 0.938 **missed**"
-(check,) = bars.of_row(every[1], every, table, "saccade")
+(check,) = thresholds.of_row(every[1], every, table, "saccade")
 assert abs(check.bar - 0.95 * 0.80 * 0.90) < 1e-9 and check.value == 0.68 and not check.is_met
-(check,) = bars.of_means(every, table)
+(check,) = thresholds.of_means(every, table)
 assert (check.bar, check.value) == (2.6, 2.5) and not check.is_met
-(check,) = bars.of_row(summary(fast, {"saccade": 75.0}), [], table, "saccade")
+(check,) = thresholds.of_row(summary(fast, {"saccade": 75.0}), [], table, "saccade")
 assert check.is_met is None and "not measured" in str(check)
 decode = summary(table.row(cases.parse("8x32(8)x1x4096x128")), {"saccade": 8.0})
 assert decode.fraction["saccade"] == 0.8  # of the bandwidth

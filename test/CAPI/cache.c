@@ -102,8 +102,8 @@ static void countersTellWhatHappened(void) {
   saccade_module_release(other);
   countsAre(1, 3, 3);
   /* A refused program is not kept. */
-  CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_REFUSED);
-  CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_REFUSED);
+  CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_COMPILE_ERROR);
+  CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_COMPILE_ERROR);
   countsAre(1, 5, 3);
   saccade_cache_clear(context);
   countsAre(0, 0, 0);
@@ -134,7 +134,7 @@ static void messagesNameTheFileOfTheirOwn(void) {
     SaccadeModule *module;
     CHECK(saccade_compile(context, text, strlen(text), names[i], NULL, 0, &module) == SACCADE_OK);
     CHECK(saccade_function_call(saccade_module_function(module, "attend"), values, 3) == SACCADE_VALUE_ERROR);
-    CHECK(strstr(saccade_message(), names[i]) != NULL);
+    CHECK(strstr(saccade_last_error(), names[i]) != NULL);
     saccade_module_release(module);
   }
   saccade_cache_clear(context);
@@ -143,15 +143,15 @@ static void messagesNameTheFileOfTheirOwn(void) {
 static void modulesOutliveTheirContext(void) {
   char text[1024];
   SaccadeModule *module;
-  const void *face;
+  const void *wrapper;
   makeProgram(text, sizeof(text), 7);
   module = compiled(context, text);
   saccade_context_destroy(context);
   saccade_module_retain(module);
   saccade_module_release(module);
   callTimes(module, 7);
-  face = saccade_function_tvm_ffi(saccade_module_function(module, "times"));
-  CHECK(face != NULL);
+  wrapper = saccade_function_tvm_ffi(saccade_module_function(module, "times"));
+  CHECK(wrapper != NULL);
   saccade_module_release(module);
   saccade_module_release(NULL);
 }

@@ -29,7 +29,7 @@ static void takesCompactTensorsAndScalars(const SaccadeFunction *scale) {
   for (negate = 0; negate < 2; ++negate) {
     values[1] = scalarValue(0, 2.5);
     values[2] = scalarValue(negate, 0);
-    CHECK(saccade_function_result_sizes(scale, values, 3, sizes) == SACCADE_OK);
+    CHECK(saccade_function_result_shapes(scale, values, 3, sizes) == SACCADE_OK);
     CHECK(sizes[0] == 2 && sizes[1] == 3);
     CHECK(saccade_function_call(scale, values, 4) == SACCADE_OK);
     CHECK_MESSAGE("");
@@ -101,7 +101,7 @@ static void attendsToTheMean(const SaccadeFunction *attend) {
   values[1] = tensorValue(&key);
   values[2] = tensorValue(&value);
   values[3] = tensorValue(&output);
-  CHECK(saccade_function_result_sizes(attend, values, 3, sizes) == SACCADE_OK);
+  CHECK(saccade_function_result_shapes(attend, values, 3, sizes) == SACCADE_OK);
   CHECK(sizes[0] == 1 && sizes[1] == 2 && sizes[2] == 4);
   CHECK(saccade_function_call(attend, values, 4) == SACCADE_OK);
   for (i = 0; i < 8; ++i)
@@ -110,23 +110,23 @@ static void attendsToTheMean(const SaccadeFunction *attend) {
 
 static void hasTheFaceOfTVMFFI(const SaccadeFunction *scale) {
   /* TVM-FFI's values are laid out as the runtime's arguments. */
-  int32_t (*face)(void *self, const SaccadeArgument *args, int32_t count, SaccadeArgument *result);
+  int32_t (*wrapper)(void *self, const SaccadeArgument *args, int32_t count, SaccadeArgument *result);
   void *address = saccade_function_tvm_ffi(scale);
   float in[2] = {1, 2}, out[2] = {0, 0};
   int64_t shape[2] = {1, 2};
   DLTensor x = floats(in, 2, shape, NULL), y = floats(out, 2, shape, NULL);
   SaccadeArgument args[4], result;
-  memcpy(&face, &address, sizeof(face));
+  memcpy(&wrapper, &address, sizeof(wrapper));
   memset(args, 0, sizeof(args));
   args[0].kind = args[3].kind = SaccadeArgumentDLTensor;
   args[0].value.pointer = &x;
-  args[1].kind = SaccadeArgumentReal;
+  args[1].kind = SaccadeArgumentFloat;
   args[1].value.real = 5;
   args[2].kind = SaccadeArgumentBool;
   args[2].value.integer = 1;
   args[3].value.pointer = &y;
   result.kind = -1;
-  CHECK(face(NULL, args, 4, &result) == 0);
+  CHECK(wrapper(NULL, args, 4, &result) == 0);
   CHECK(result.kind == SaccadeArgumentNone);
   CHECK(out[0] == -5 && out[1] == -10);
 }

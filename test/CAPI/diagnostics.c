@@ -47,7 +47,7 @@ int main(void) {
   memset(&seen, 0, sizeof(seen));
   saccade_context_set_diagnostic_handler(context, remember, &seen);
 
-  CHECK(compile(context, broken, 0, &module) == SACCADE_REFUSED && !module);
+  CHECK(compile(context, broken, 0, &module) == SACCADE_COMPILE_ERROR && !module);
   CHECK(seen.calls == 1 && seen.severity == SACCADE_ERROR && pthread_equal(seen.thread, pthread_self()));
   CHECK(strcmp(seen.text,
                "folder/program.mlir:2:3: error: custom op 'retrun' is unknown (tried 'func.retrun' as well)\n"
@@ -55,7 +55,7 @@ int main(void) {
                "  ^") == 0);
   CHECK_MESSAGE(seen.text);
 
-  CHECK(compile(context, heads, 0, &module) == SACCADE_REFUSED && !module);
+  CHECK(compile(context, heads, 0, &module) == SACCADE_COMPILE_ERROR && !module);
   CHECK(seen.calls == 2 && seen.severity == SACCADE_ERROR);
   CHECK(strstr(seen.text, "folder/program.mlir:2:8: error: 'attn.attention' op query has 5 heads, expected a multiple "
                           "of the 2 key heads\n") == seen.text);
@@ -74,9 +74,9 @@ int main(void) {
 
   /* No name, no handler: the message is the same. */
   saccade_context_set_diagnostic_handler(context, NULL, NULL);
-  CHECK(saccade_compile(context, "}", 1, NULL, NULL, 0, &module) == SACCADE_REFUSED);
+  CHECK(saccade_compile(context, "}", 1, NULL, NULL, 0, &module) == SACCADE_COMPILE_ERROR);
   CHECK(seen.calls == 3);
-  CHECK(strstr(saccade_message(), "program:1:1: error: ") == saccade_message());
+  CHECK(strstr(saccade_last_error(), "program:1:1: error: ") == saccade_last_error());
   saccade_context_destroy(context);
   return 0;
 }

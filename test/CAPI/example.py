@@ -15,7 +15,7 @@ shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
 page = (source / "docs" / "c-api.md").read_text()
 (folder / "host.c").write_text(re.search(r"```c\n(.*?)```", page, re.S)[1])
-wanted = re.search(r"It prints\s+`(.*?)`", page, re.S)[1]
+expected = re.search(r"It prints\s+`(.*?)`", page, re.S)[1]
 subprocess.run([*compile_command, "host.c", "-o", "host"], cwd=folder, check=True)
 found = subprocess.run(["./host"], cwd=folder, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-assert found == wanted, f"found {found!r}, wanted {wanted!r}"
+assert found == expected, f"found {found!r}, expected {expected!r}"

@@ -23,7 +23,7 @@ static char *programAt(const char *target, const char *stage) {
   char *text = NULL;
   option.name = "target";
   option.value = target;
-  CHECK(saccade_program_at(context, attendText, strlen(attendText), "test.mlir", &option, 1, stage, &text) ==
+  CHECK(saccade_print_stage(context, attendText, strlen(attendText), "test.mlir", &option, 1, stage, &text) ==
         SACCADE_OK);
   CHECK(text != NULL);
   return text;
@@ -34,15 +34,15 @@ static void optionsAreFoundByTheirNames(void) {
   CHECK(tryOption("lint", "true") == SACCADE_OK);
   CHECK(tryOption("verify", "false") == SACCADE_OK);
   CHECK(tryOption("insert-after", "transforms:canonicalize,cse") == SACCADE_OK);
-  CHECK(strstr(saccade_option_names(), "target: ") == saccade_option_names());
-  CHECK(strstr(saccade_option_names(), "\ninsert-after: ") != NULL);
+  CHECK(strstr(saccade_option_help(), "target: ") == saccade_option_help());
+  CHECK(strstr(saccade_option_help(), "\ninsert-after: ") != NULL);
 }
 
 static void otherOptionsAreRefused(void) {
   CHECK(tryOption("level", "v3") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no option 'level', wanted one of target, lint, remarks, prepare, verify, insert-after");
+  CHECK_MESSAGE("there is no option 'level', expected one of target, lint, remarks, prepack, verify, insert-after");
   CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'target' has the value 'v9': wanted one of host, portable, v3, v4, v4-bf16");
+  CHECK_MESSAGE("option 'target' has the value 'v9': expected one of host, portable, v3, v4, v4-bf16");
   CHECK(tryOption("lint", "yes") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'lint' has the value 'yes': wanted true or false");
   CHECK(tryOption("insert-after", "cse") == SACCADE_VALUE_ERROR);
@@ -51,7 +51,7 @@ static void otherOptionsAreRefused(void) {
   CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': wanted a stage of import, transforms, schedule, tiling, "
                 "bufferize, codegen, target");
   CHECK(tryOption("insert-after", "tiling:no-such-pass") == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_message(), "no-such-pass") != NULL);
+  CHECK(strstr(saccade_last_error(), "no-such-pass") != NULL);
   CHECK(tryOption(NULL, "v3") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option #0 has no name");
   CHECK(tryOption("target", NULL) == SACCADE_VALUE_ERROR);
@@ -70,11 +70,11 @@ static void missingArgumentsAreRefused(void) {
   CHECK(saccade_compile(context, scaleText, 1, NULL, NULL, 0, NULL) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the place for the module is NULL");
   CHECK(saccade_compile(context, scaleText, (size_t)-1, NULL, NULL, 0, &module) == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_message(), "wanted at most 1073741824") != NULL);
-  CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, NULL, &text) == SACCADE_VALUE_ERROR);
+  CHECK(strstr(saccade_last_error(), "wanted at most 1073741824") != NULL);
+  CHECK(saccade_print_stage(context, scaleText, 1, NULL, NULL, 0, NULL, &text) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the stage is NULL");
-  CHECK(saccade_program_at(context, scaleText, 1, NULL, NULL, 0, "end", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no stage 'end', wanted one of import, transforms, schedule, tiling, bufferize, codegen, target, "
+  CHECK(saccade_print_stage(context, scaleText, 1, NULL, NULL, 0, "end", &text) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("there is no stage 'end', expected one of import, transforms, schedule, tiling, bufferize, codegen, target, "
                 "llvm, asm");
   CHECK(module == NULL && text == NULL);
 }
@@ -92,8 +92,8 @@ static void aProgramIsExplained(void) {
   CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q=-1", &text) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("size 'q=-1' is negative");
   CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("'q' is no size, wanted NAME=NUMBER, as in q=4096");
-  CHECK(saccade_explain(context, "module {", 8, NULL, NULL, 0, NULL, &text) == SACCADE_REFUSED && text == NULL);
+  CHECK_MESSAGE("'q' is no size, expected NAME=NUMBER, as in q=4096");
+  CHECK(saccade_explain(context, "module {", 8, NULL, NULL, 0, NULL, &text) == SACCADE_COMPILE_ERROR && text == NULL);
   CHECK(saccade_explain(context, attendText, 1, NULL, NULL, 0, NULL, NULL) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the place for the text is NULL");
 }

@@ -1,4 +1,4 @@
-/* Calls that do not fit are refused with the entry, the argument, what was found and what was wanted.
+/* Calls that do not fit are refused with the entry, the argument, what was found and what was expected.
  *
  * RUN: %c99 %s -o %t && %t
  */
@@ -36,13 +36,13 @@ static void tensorsThatDoNotFit(const SaccadeFunction *attend) {
   CHECK_MESSAGE("");
   call.shapes[1][2] = 5;
   CHECK(run(attend, &call) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): found extent 5 in dimension 2, wanted 4");
+  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): found extent 5 in dimension 2, expected 4");
   call.shapes[2][1] = 2;
   CHECK(run(attend, &call) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op value has another length than key: found 2, wanted 3");
+  CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op value has another length than key: found 2, expected 3");
   call.shapes[3][0] = 1;
   CHECK(run(attend, &call) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("attend: result 'output' (tensor<?x?x4xf32>): found extent 1 in dimension 0, wanted 2");
+  CHECK_MESSAGE("attend: result 'output' (tensor<?x?x4xf32>): found extent 1 in dimension 0, expected 2");
   call.tensors[3].data = memory;
   CHECK(run(attend, &call) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("attend: result 'output' (tensor<?x?x4xf32>): overlaps with argument 'q'");
@@ -51,13 +51,13 @@ static void tensorsThatDoNotFit(const SaccadeFunction *attend) {
   CHECK_MESSAGE("attend: argument 'q' (tensor<?x?x4xf32>): is NULL: a fake tensor has no data");
   call.tensors[0].ndim = 2;
   CHECK(run(attend, &call) == SACCADE_TYPE_ERROR);
-  CHECK_MESSAGE("attend: argument 'q' (tensor<?x?x4xf32>): found 2 dimensions, wanted 3");
+  CHECK_MESSAGE("attend: argument 'q' (tensor<?x?x4xf32>): found 2 dimensions, expected 3");
   call.tensors[2].dtype.bits = 64;
   CHECK(run(attend, &call) == SACCADE_TYPE_ERROR);
-  CHECK_MESSAGE("attend: argument 'v' (tensor<?x?x4xf32>): found element type f64, wanted f32");
+  CHECK_MESSAGE("attend: argument 'v' (tensor<?x?x4xf32>): found element type f64, expected f32");
   call.tensors[1].device.device_type = kDLCUDA;
   CHECK(run(attend, &call) == SACCADE_TYPE_ERROR);
-  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): on cuda:0, wanted cpu");
+  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): on cuda:0, expected cpu");
   /* The message of a refusal goes with the next good call. */
   CHECK(run(attend, &call) == SACCADE_OK);
   CHECK_MESSAGE("");
@@ -71,29 +71,29 @@ static void valuesThatAreNone(const SaccadeFunction *attend, const SaccadeFuncti
   makeCall(&call);
   call.values[1] = scalarValue(3, 0);
   CHECK(run(attend, &call) == SACCADE_TYPE_ERROR);
-  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): is NULL, wanted a tensor");
+  CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): is NULL, expected a tensor");
   values[0] = tensorValue(&x);
   values[1] = tensorValue(&x);
   values[2] = scalarValue(0, 0);
   values[3] = tensorValue(&y);
   CHECK(saccade_function_call(scale, values, 4) == SACCADE_TYPE_ERROR);
-  CHECK_MESSAGE("scale: argument 'by' (f32): found a tensor, wanted a number");
+  CHECK_MESSAGE("scale: argument 'by' (f32): found a tensor, expected a number");
   values[1] = scalarValue(0, 1);
   values[2] = scalarValue(2, 0);
   CHECK(saccade_function_call(scale, values, 4) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("scale: argument 'negate' (i1): found 2, wanted 0 to 1");
+  CHECK_MESSAGE("scale: argument 'negate' (i1): found 2, expected 0 to 1");
 }
 
 static void wrongNumbersOfValues(const SaccadeFunction *attend) {
   Call call;
   makeCall(&call);
   CHECK(saccade_function_call(attend, call.values, 3) == SACCADE_TYPE_ERROR);
-  CHECK(strstr(saccade_message(), "attend: found 3 ") == saccade_message());
+  CHECK(strstr(saccade_last_error(), "attend: found 3 ") == saccade_last_error());
   /* Nothing beyond the fourth is read. */
   CHECK(saccade_function_call(attend, call.values, (size_t)-1) == SACCADE_TYPE_ERROR);
-  CHECK(strstr(saccade_message(), "attend: found 2147483647 ") == saccade_message());
-  CHECK(saccade_function_result_sizes(attend, call.values, 2, results) == SACCADE_TYPE_ERROR);
-  CHECK(strstr(saccade_message(), "attend: found 2 ") == saccade_message());
+  CHECK(strstr(saccade_last_error(), "attend: found 2147483647 ") == saccade_last_error());
+  CHECK(saccade_function_result_shapes(attend, call.values, 2, results) == SACCADE_TYPE_ERROR);
+  CHECK(strstr(saccade_last_error(), "attend: found 2 ") == saccade_last_error());
 }
 
 static void sizesOfInputsThatDoNotFit(const SaccadeFunction *attend) {
@@ -102,8 +102,8 @@ static void sizesOfInputsThatDoNotFit(const SaccadeFunction *attend) {
   call.shapes[1][0] = 3;
   call.shapes[2][0] = 3;
   results[0] = -1;
-  CHECK(saccade_function_result_sizes(attend, call.values, 3, results) == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_message(), "no multiple of that of key heads: found 2, wanted a multiple of 3") != NULL);
+  CHECK(saccade_function_result_shapes(attend, call.values, 3, results) == SACCADE_VALUE_ERROR);
+  CHECK(strstr(saccade_last_error(), "no multiple of that of key heads: found 2, expected a multiple of 3") != NULL);
   CHECK(results[0] == -1);
 }
 
@@ -112,7 +112,7 @@ static void missingArguments(const SaccadeFunction *attend) {
   CHECK_MESSAGE("the function or its values are NULL");
   CHECK(saccade_function_call(attend, NULL, 4) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the function or its values are NULL");
-  CHECK(saccade_function_result_sizes(attend, NULL, 3, results) == SACCADE_VALUE_ERROR);
+  CHECK(saccade_function_result_shapes(attend, NULL, 3, results) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the function, its inputs or the place for the sizes is NULL");
 }
 

@@ -26,7 +26,7 @@ static void bytecodeIsReadAsText(const char *path) {
   CHECK(saccade_module_num_functions(module) == 2);
   saccade_module_release(module);
   /* Half of it is refused. */
-  CHECK(saccade_compile(context, bytes, size / 2, path, NULL, 0, &module) == SACCADE_REFUSED);
+  CHECK(saccade_compile(context, bytes, size / 2, path, NULL, 0, &module) == SACCADE_COMPILE_ERROR);
 }
 
 static void callOnce(const SaccadeModule *module) {
@@ -66,7 +66,7 @@ static void *compileOnSmallStack(void *ignored) {
   saccade_module_release(module);
   memset(brackets, '[', numBrackets);
   memcpy(brackets, "#deep = ", 8);
-  CHECK(saccade_program_at(context, brackets, numBrackets, NULL, NULL, 0, "llvm", &text) == SACCADE_REFUSED);
+  CHECK(saccade_print_stage(context, brackets, numBrackets, NULL, NULL, 0, "llvm", &text) == SACCADE_COMPILE_ERROR);
   free(deep);
   free(brackets);
   return NULL;

@@ -42,8 +42,8 @@ for batch, sequence in [(1, 196), (3, 17), (2, 1)]:
     half = half + self_attention(norm(half, *first, 1e-6), *attention, heads=12)
     gamma, beta, w1, b1, w2, b2 = second
     hidden = norm(half, gamma, beta, 1e-6) @ w1.T + b1
-    wanted = half + hidden * (1 + erf(hidden / math.sqrt(2))) / 2 @ w2.T + b2
-    assert_close(found, wanted, 5e-6)
+    expected = half + hidden * (1 + erf(hidden / math.sqrt(2))) / 2 @ w2.T + b2
+    assert_close(found, expected, 5e-6)
 
 found = run("vit-base-block.mlir", "vit_base_attention", x, *attention)
 assert_close(found, self_attention(x.astype(float), *attention, heads=12), 5e-6)
@@ -73,6 +73,6 @@ for queries in (1, 50):
     turned = [(x[..., :32] + 1j * x[..., 32:]) * np.exp(1j * angles) for x in (q.astype(float), k.astype(float))]
     scores = np.einsum("hqd,hkd->hqk", turned[0], np.repeat(turned[1], 4, 0).conj()).real / 8
     keep = np.arange(queries) <= np.arange(queries)[:, None]
-    wanted = softmax(np.where(keep, scores, -np.inf)) @ np.repeat(v, 4, 0)
+    expected = softmax(np.where(keep, scores, -np.inf)) @ np.repeat(v, 4, 0)
     tables = (np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32))
-    assert_close(run("rope.mlir", "rope_attention", q, k, v, *tables), wanted, 2e-6)
+    assert_close(run("rope.mlir", "rope_attention", q, k, v, *tables), expected, 2e-6)

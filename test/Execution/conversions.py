@@ -61,7 +61,7 @@ def main():
                 failures += wrong.size
                 if wrong.size:
                     i = wrong[0]
-                    print(f"{target} {type}: {wrong.size} of {x.size}; {x[i]!r} became {got[i]!r}, wanted {wanted[i]!r}")
+                    print(f"{target} {type}: {wrong.size} of {x.size}; {x[i]!r} became {got[i]!r}, expected {wanted[i]!r}")
     return failures != 0
 
 

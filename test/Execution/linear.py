@@ -41,8 +41,8 @@ def both(q, k, v, decay=None, beta=None, past=None, scale=None, element="f32"):
     kind = None if decay is None else "hd" if decay.shape[-1] > 1 else "h"
     rates = None if beta is None else beta.shape[-1] > 1 or key_heads == 1
     text = program(element, heads, key_heads, depth, width, kind, rates, past is not None, scale)
-    packed = [x.reshape(*x.shape[:2], -1) for x in (q, k, v, decay) if x is not None]
-    arguments = packed + [x for x in (beta, past) if x is not None]
+    merged = [x.reshape(*x.shape[:2], -1) for x in (q, k, v, decay) if x is not None]
+    arguments = merged + [x for x in (beta, past) if x is not None]
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "linear.mlir"
         file.write_text(text)
@@ -66,11 +66,11 @@ for shape in ((2, 5, 4, 4, 8, 8), (1, 70, 4, 2, 16, 24), (2, 130, 3, 1, 32, 16),
              "one beta": {"decay": g[..., :1], "beta": beta[..., :1]}}  # fmt: skip
     for rule, factors in rules.items():
         for more in ({}, {"past": past, "scale": 0.3}):
-            found, wanted = both(q, k, v, **factors, **more)
-            for one, other in zip(found, wanted):
+            found, expected = both(q, k, v, **factors, **more)
+            for one, other in zip(found, expected):
                 assert_close(one, other, 2e-5)
-found, wanted = both(q, k, v, decay=g, beta=beta, element="f16")
-assert_close(found[0], wanted[0], 2e-2)
+found, expected = both(q, k, v, decay=g, beta=beta, element="f16")
+assert_close(found[0], expected[0], 2e-2)
 
 # A run is the runs of its parts, each of which begins with the state that the one before left.
 q, k, v, g, beta = draw(1, 150, 2, 2, 16, 16)
@@ -90,7 +90,7 @@ for decay in (g[..., :1], g):
     for strength in (3000.0, np.inf):
         strong = np.where(rng.random(decay.shape) < 0.2, np.float32(-strength), decay).astype(np.float32)
         for rates in (None, beta):
-            found, wanted = both(q, k, v, decay=strong, beta=rates)
-            for one, other in zip(found, wanted):
+            found, expected = both(q, k, v, decay=strong, beta=rates)
+            for one, other in zip(found, expected):
                 assert np.isfinite(one).all()
                 assert_close(one, other, 2e-5)

@@ -26,7 +26,7 @@ assert len(cases) >= 14, sorted(cases)
 for name, case in cases.items():
     (node,) = case.model.graph.node
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
-    (inputs, wanted), = case.data_sets
+    (inputs, expected), = case.data_sets
     given = dict(zip((role for role, used in zip(("q", "k", "v", "past", "decay", "beta"), node.input) if used), inputs))
     heads, key_heads = attributes["q_num_heads"], attributes["kv_num_heads"]
     depth, width = given["q"].shape[-1] // heads, given["v"].shape[-1] // key_heads
@@ -39,6 +39,6 @@ for name, case in cases.items():
         file.write_text(text)
         order = [given[role] for role in ("q", "k", "v", "decay", "beta", "past") if role in given]
         found = run(file, "linear", *((x, element) for x in order), results=2)
-    for one, other in zip(found, wanted):
+    for one, other in zip(found, expected):
         assert_close(one, other.astype(float), 2e-3 if element == "f16" else 2e-6)
     print(name, "agrees")

@@ -76,9 +76,9 @@ def main():
                 worst = int(np.argmax(error))
                 print(f"{target} {name}: {error[worst]:.2f} units at {x[worst]!r}")
                 failures += not error[worst] <= allowed
-                for (value, wanted), got in zip(special, y[x.size :]):
-                    if not np.isclose(got, wanted, rtol=1e-6, atol=1e-44, equal_nan=True):
-                        print(f"  {name}({value}) is {got}, expected {wanted}")
+                for (value, expected), got in zip(special, y[x.size :]):
+                    if not np.isclose(got, expected, rtol=1e-6, atol=1e-44, equal_nan=True):
+                        print(f"  {name}({value}) is {got}, expected {expected}")
                         failures += 1
     return 1 if failures else 0
 

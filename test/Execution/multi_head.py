@@ -38,23 +38,23 @@ for batch, sequence in [(1, 1), (2, 5), (3, 33), (1, 130), (2, 0)]:
     biases = [normal(rng, WIDTH) for _ in range(4)]
     x64, (wq, wk, wv, wo), (bq, bk, bv, bo) = x.astype(float), wide(*weights), wide(*biases)
 
-    wanted = attention(heads(x64 @ wq.T + bq), heads(x64 @ wk.T + bk), heads(x64 @ wv.T + bv)) @ wo.T + bo
+    expected = attention(heads(x64 @ wq.T + bq), heads(x64 @ wk.T + bk), heads(x64 @ wv.T + bv)) @ wo.T + bo
     pairs = [array for pair in zip(weights, biases) for array in pair]
-    assert_close(run("multi-head.mlir", "multi_head_attention", x, *pairs), wanted, 2e-6)
+    assert_close(run("multi-head.mlir", "multi_head_attention", x, *pairs), expected, 2e-6)
 
     # The same weights as one matrix, its rows queries, keys, values.
     fused_weights, fused_biases = np.concatenate(weights[:3]), np.concatenate(biases[:3])
     found = run("multi-head-fused-qkv.mlir", "fused_projection", x, fused_weights, fused_biases, weights[3], biases[3])
-    assert_close(found, wanted, 2e-6)
+    assert_close(found, expected, 2e-6)
 
-    wanted = attention(heads(x64 @ wq.T), heads(x64 @ wk.T), heads(x64 @ wv.T)) @ wo.T
-    assert_close(run("multi-head.mlir", "multi_head_attention_without_bias", x, *weights), wanted, 2e-6)
+    expected = attention(heads(x64 @ wq.T), heads(x64 @ wk.T), heads(x64 @ wv.T)) @ wo.T
+    assert_close(run("multi-head.mlir", "multi_head_attention_without_bias", x, *weights), expected, 2e-6)
 
 # einsum("nqhd,nkhd->nhqk"), divided by √512, then einsum("nhql,nlhd->nqhd").
 q, k, v = (normal(rng, 2, s, H, D) for s in (19, 45, 45))
 energy = np.einsum("nqhd,nkhd->nhqk", *wide(q, k))
-wanted = np.einsum("nhql,nlhd->nqhd", softmax(energy / WIDTH**0.5), v.astype(float))
-assert_close(run("multi-head-fused-qkv.mlir", "einsum_nqhd_nkhd", q, k, v), wanted, 2e-6)
+expected = np.einsum("nhql,nlhd->nqhd", softmax(energy / WIDTH**0.5), v.astype(float))
+assert_close(run("multi-head-fused-qkv.mlir", "einsum_nqhd_nkhd", q, k, v), expected, 2e-6)
 
 # A source of another length and width, padded; the third has no token at all and leaves the output bias.
 for queries, keys in [(1, 1), (7, 50), (64, 9)]:
@@ -64,8 +64,8 @@ for queries, keys in [(1, 1), (7, 50), (64, 9)]:
     biases = [normal(rng, WIDTH) for _ in range(4)]
     x64, s64, (wq, wk, wv, wo), (bq, bk, bv, bo) = x.astype(float), source.astype(float), wide(*weights), wide(*biases)
     keep = (np.arange(keys) < lengths[:, None])[:, None, None]
-    wanted = attention(heads(x64 @ wq.T + bq), heads(s64 @ wk.T + bk), heads(s64 @ wv.T + bv), keep=keep) @ wo.T + bo
+    expected = attention(heads(x64 @ wq.T + bq), heads(s64 @ wk.T + bk), heads(s64 @ wv.T + bv), keep=keep) @ wo.T + bo
     pairs = [array for pair in zip(weights, biases) for array in pair]
     found = run("cross-attention.mlir", "cross_attention", x, source, lengths, *pairs)
-    assert_close(found, wanted, 2e-6)
+    assert_close(found, expected, 2e-6)
     assert (found[2] == biases[3]).all(), "a source of length 0 adds nothing"

@@ -16,9 +16,9 @@ Q, K, V = np.random.rand(4, 8), np.random.rand(4, 8), np.random.rand(4, 8)
 scores = np.dot(Q, K.T) / np.sqrt(8)
 exponentials = np.exp(scores - np.max(scores, axis=1, keepdims=True))
 weights = exponentials / exponentials.sum(axis=1, keepdims=True)
-wanted = np.dot(weights, V)
+expected = np.dot(weights, V)
 
 found = run("scaled-dot-product.mlir", "numpy_example", Q, K, V)
-np.testing.assert_allclose(found, wanted, rtol=1e-13)
+np.testing.assert_allclose(found, expected, rtol=1e-13)
 # What NumPy prints for it, so that a change of its generator would be noticed too.
-np.testing.assert_allclose(wanted[0, :4], [0.49233402, 0.55411178, 0.52243496, 0.33936411], rtol=0, atol=5e-9)
+np.testing.assert_allclose(expected[0, :4], [0.49233402, 0.55411178, 0.52243496, 0.33936411], rtol=0, atol=5e-9)

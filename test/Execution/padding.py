@@ -24,14 +24,14 @@ def attention(q, k, v, keep):
 
 # Keys beyond a length are as if they were not there, whatever they hold.
 inside = np.arange(N) < lengths[:, None, None, None]
-wanted = attention(q, k, v, inside)
+expected = attention(q, k, v, inside)
 for rubbish in (0.0, 1e30, np.inf, np.nan):
     bad_k, bad_v = k.copy(), v.copy()
     for batch, length in enumerate(lengths):
         bad_k[batch, :, length:] = rubbish
         bad_v[batch, :, length:] = rubbish
     found = run("padding.mlir", "padded_keys", q, bad_k, bad_v, lengths)
-    assert_close(found, wanted, 1e-6)
+    assert_close(found, expected, 1e-6)
     assert (found[2] == 0).all(), "a batch without keys must give zeros"
 
 # Queries too: rows from their length on are 0, their log-sum-exp is −inf.
@@ -41,8 +41,8 @@ for batch, length in enumerate(queries):
     bad_q[batch, :, length:] = np.nan
 found, lse = run("padding.mlir", "padded_queries_and_keys", bad_q, k, v, queries, keys, results=2)
 rows = np.arange(M) < queries[:, None]
-wanted = np.where(rows[:, None, :, None], attention(q, k, v, np.arange(N) < keys[:, None, None, None]), 0)
-assert_close(found, wanted, 1e-6)
+expected = np.where(rows[:, None, :, None], attention(q, k, v, np.arange(N) < keys[:, None, None, None]), 0)
+assert_close(found, expected, 1e-6)
 empty = np.broadcast_to(~rows[:, None] | (keys[:, None, None] == 0), lse.shape)
 assert (lse[empty] == -np.inf).all() and np.isfinite(lse[~empty]).all(), "log-sum-exp"
 assert (found[empty] == 0).all(), "padded rows must be exactly 0"

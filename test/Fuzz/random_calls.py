@@ -29,7 +29,7 @@ def compare(what, found, exact, plain):
     """None, or how far `found` is from `exact` beyond what plain evaluation explains."""
     found = torch.as_tensor(found)
     if tuple(found.shape) != tuple(exact.shape):
-        return f"{what} has shape {tuple(found.shape)}, wanted {tuple(exact.shape)}"
+        return f"{what} has shape {tuple(found.shape)}, expected {tuple(exact.shape)}"
     type = found.dtype
     found, finite = found.double(), exact.isfinite()
     if not torch.equal(found[~finite], exact[~finite]) or not found[finite].isfinite().all():

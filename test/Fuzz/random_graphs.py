@@ -3,7 +3,7 @@
 # RUN: %python %s --first-seed 0 --count 300
 """Random attention programs against the float64 reference.
 
-Usage: random_graphs.py [--few-queries] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
+Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
                         [--run "saccade-run ..."] [--allow-refusal WORDS]
 Every program follows from its seed. For a failure the module and its arguments are written to the folder --keep, and
 the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
@@ -83,7 +83,7 @@ def parse_all(graphs, opt):
 
 def main():
     parser = seed_options(__doc__, count=300)
-    parser.add_argument("--few-queries", action="store_true", help="one to nine queries a head")
+    parser.add_argument("--split-kv", action="store_true", help="one to nine queries a head")
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
     parser.add_argument("--run", default="saccade-run --threads=2")
@@ -93,15 +93,15 @@ def main():
 
     seeds = chosen_seeds(args)
     if args.seed is not None:
-        print(Graph(args.seed, args.few_queries).text)
+        print(Graph(args.seed, args.split_kv).text)
     if args.parse_only:
-        graphs = [Graph(seed, args.few_queries) for seed in seeds]
+        graphs = [Graph(seed, args.split_kv) for seed in seeds]
         failures = parse_all(graphs, shlex.split(args.opt))
     else:
         command = shlex.split(args.run)
         with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-            again = "--few-queries " if args.few_queries else ""
-            one = lambda seed: run(Graph(seed, args.few_queries), command, pathlib.Path(folder) / str(seed), args.keep,
+            again = "--split-kv " if args.split_kv else ""
+            one = lambda seed: run(Graph(seed, args.split_kv), command, pathlib.Path(folder) / str(seed), args.keep,
                                    again, args.allow_refusal)
             results = []
             for graph, failure in workers.map(one, seeds):

@@ -26,7 +26,7 @@ FUZZERS = [
     ("onnx_models.py", "--first-seed", 10000, []),
     ("mutate.py", "--seed", 2000, INPUTS),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
-    ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--ran-on-matrix-units"]),
+    ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
     # Always the same: a change that changes nothing would be no failure of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]

@@ -42,7 +42,7 @@ def calls(**options):
 
 compiles(1, lambda: calls())
 compiles(1, lambda: calls(return_lse=True))
-compiles(1, lambda: calls(level="portable"))
+compiles(1, lambda: calls(target="portable"))
 for alignment in ("top_left", "bottom_right"):
     compiles(1, lambda: calls(causal=alignment))
 
@@ -92,7 +92,7 @@ assert saccade.cache_info() == before
 
 # Plans are bounded in number; those in use stay. To forget one costs a look into the compiler's cache, no compilation.
 module = sys.modules["saccade.attention"]
-module._MOST_PLANS = 8
+module._MAX_PLANS = 8
 plans.clear()
 for depth in range(1, 20):
     saccade.attention(*operands(depth=depth, value_depth=1, keys=1))

@@ -47,7 +47,7 @@ def refuse_operands():
         (TypeError, "v has element type float64 | wanted float32 | q", (q, k, v.double())),
         (TypeError, "q has 3 dimensions | (4, 5, 16) | wanted 4 | bhsd", (q[0], k, v)),
         (TypeError, "k has 5 dimensions | wanted 4 | bhsd", (q, k[None], v)),
-        (TypeError, "v has 1 dimension, (16,), wanted 4", (q, k, torch.ones(16))),
+        (TypeError, "v has 1 dimension, (16,), expected 4", (q, k, torch.ones(16))),
         (TypeError, "v has 0 dimensions | wanted 4 | bhsd", (q, k, torch.tensor(1.0))),
         (ValueError, "k has head size 8 | wanted 16 | q", (q, k[..., :8], v)),
         (ValueError, "q has head size 0 | wanted at least 1", (q[..., :0], k[..., :0], v)),
@@ -113,10 +113,10 @@ def refuse_options():
         refuse(ValueError, f"layout is {layout!r} | \"bhsd\"", layout=layout)
     for layout in (4, ["b", "h"]):
         refuse(TypeError, f"layout is {layout!r} | a string", layout=layout)
-    for level in ("v9", ""):
-        refuse(ValueError, f"level is {level!r}: wanted one of | portable", level=level)
-    for level in (3, ["v3"], True):
-        refuse(TypeError, f"level is {level!r} | a string", level=level)
+    for target in ("v9", ""):
+        refuse(ValueError, f"option 'target' has the value {target!r} | expected one of | portable", target=target)
+    for target in (3, ["v3"], True):
+        refuse(TypeError, f"target is {target!r} | a string", target=target)
 
 
 def refuse_results():
@@ -136,8 +136,8 @@ def refuse_results():
     def both(*wrong):
         return {"return_lse": True, "out": wrong}
 
-    refuse(TypeError, "out has 1 array, wanted 2: (output, lse)", **both(out))
-    refuse(TypeError, "out has 3 arrays, wanted 2", **both(out, lse, lse))
+    refuse(TypeError, "out has 1 array, expected 2: (output, lse)", **both(out))
+    refuse(TypeError, "out has 3 arrays, expected 2", **both(out, lse, lse))
     refuse(TypeError, "out[1] is None", **both(out, None))
     refuse(TypeError, "out is a list", return_lse=True, out=[out, lse])
     refuse(ValueError, "out[0] has shape (2, 4, 5) | wanted (2, 4, 5, 8)", **both(lse, out))
@@ -159,8 +159,8 @@ def refuse_results():
 def refuse_functions():
     """Functions that cannot be traced, and what they capture."""
     refuse(TypeError, "score is 'relu' | (s, b, h, i, j)", score="relu")
-    refuse(TypeError, "mask is a torch tensor, wanted a function (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
-    refuse(TypeError, "score is a NumPy array, wanted a function", score=np.ones((5, 7)))
+    refuse(TypeError, "mask is a torch tensor, expected a function (b, h, i, j)", mask=torch.ones(5, 7, dtype=torch.bool))
+    refuse(TypeError, "score is a NumPy array, expected a function", score=np.ones((5, 7)))
     refuse(TypeError, "score is saccade.masks.Mask | give it as mask", score=saccade.masks.causal())
     refuse(TypeError, "mask is saccade.scores.Score | give it as score", mask=saccade.scores.soft_cap(3.0))
     refuse(saccade.TraceError, "score function takes | wanted (s, b, h, i, j)", score=lambda s, i, j: s)

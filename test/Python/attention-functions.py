@@ -25,8 +25,8 @@ q, k, v = torch.randn(2, 4, 13, 16), torch.randn(2, 2, 21, 16), torch.randn(2, 2
 
 def check(**options):
     output, lse = saccade.attention(q, k, v, return_lse=True, **options)
-    wanted, wanted_lse = plain_attention(q, k, v, **options)
-    expect_close(output, wanted, options)
+    expected, wanted_lse = plain_attention(q, k, v, **options)
+    expect_close(output, expected, options)
     expect_close(lse, wanted_lse, options)
 
 
@@ -88,8 +88,8 @@ def added(table):
 
 constant = slopes.numpy().copy()
 constant.flags.writeable = False
-wanted = saccade.attention(q, k, v, score=added(slopes))
-assert torch.equal(saccade.attention(q, k, v, score=added(constant)), wanted)
+expected = saccade.attention(q, k, v, score=added(slopes))
+assert torch.equal(saccade.attention(q, k, v, score=added(constant)), expected)
 
 
 # What cannot be told without tracing is traced at each call, and compiled again only where it gives something else.
@@ -136,7 +136,7 @@ try:
     saccade.attention(q, k, v, score=lambda s, b, h, i, j: s + slope[kinds[j]])
 except ValueError as error:
     assert "'slope', which score reads by an index out of 'kinds'" in str(error), error
-    assert "found 3, wanted at least 4" in str(error), error
+    assert "found 3, expected at least 4" in str(error), error
 else:
     raise AssertionError("a place outside of a table was not refused")
 # Unless no query sees that key.

@@ -38,8 +38,8 @@ def operands(dtype=np.float32, batch=2, heads=4, key_heads=2, queries=5, keys=9,
             normal(batch, key_heads, keys, value_depth))  # fmt: skip
 
 
-def check(found, wanted, tolerance=5e-6):
-    for one, other in zip(found, wanted):
+def check(found, expected, tolerance=5e-6):
+    for one, other in zip(found, expected):
         assert one.shape == other.shape and np.allclose(one, other, tolerance, tolerance), np.abs(one - other).max()
 
 
@@ -70,15 +70,15 @@ for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 5e-6), (np.float16, 2
 
 # Layouts, strides that step back, lists of arrays cut out of others; the caller's memory.
 q, k, v = operands()
-wanted = plain(q, k, v)
-check([saccade.attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)), layout="bshd").transpose(0, 2, 1, 3)], wanted)
-check([saccade.attention(q[0, 0], k[0, 0], v[0, 0], layout="sd")], [wanted[0][0, 0]])
+expected = plain(q, k, v)
+check([saccade.attention(*(x.transpose(0, 2, 1, 3) for x in (q, k, v)), layout="bshd").transpose(0, 2, 1, 3)], expected)
+check([saccade.attention(q[0, 0], k[0, 0], v[0, 0], layout="sd")], [expected[0][0, 0]])
 back = [np.ascontiguousarray(x[:, :, ::-1])[:, :, ::-1] for x in (q, k, v)]
 assert back[0].strides[2] < 0
-check(saccade.attention(*back, return_lse=True), wanted)
+check(saccade.attention(*back, return_lse=True), expected)
 memory = np.full((2, 4, 5, 32), 7, np.float32)
 assert saccade.attention(q, k, v, out=memory[..., ::2]) is not None
-check([memory[..., ::2]], wanted)
+check([memory[..., ::2]], expected)
 assert (memory[..., 1::2] == 7).all()
 
 # Functions of index scalars, and the arrays they read, as they are at each call.

@@ -44,8 +44,8 @@ for thread in threads:
 
 assert saccade.cache_info().compilations == len(options), saccade.cache_info()
 for number in range(2):
-    wanted = [call(number, option) for option in options]
+    expected = [call(number, option) for option in options]
     assert len(results[number]) == 20
     for found in results[number]:
-        assert all(torch.equal(one, other) for one, other in zip(found, wanted))
+        assert all(torch.equal(one, other) for one, other in zip(found, expected))
 assert saccade.cache_info().compilations == len(options)

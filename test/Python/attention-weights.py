@@ -22,10 +22,10 @@ q, k, v = torch.randn(2, 4, 13, 16), torch.randn(2, 2, 21, 16), torch.randn(2, 2
 
 def check(q=q, k=k, v=v, **options):
     output, lse = saccade.attention(q, k, v, return_lse=True, **options)
-    wanted, wanted_lse = plain_attention(q, k, v, **options)
-    expect_close(output, wanted, options)
+    expected, wanted_lse = plain_attention(q, k, v, **options)
+    expect_close(output, expected, options)
     expect_close(lse, wanted_lse, options)
-    expect_close(saccade.attention(q, k, v, **options), wanted, options)
+    expect_close(saccade.attention(q, k, v, **options), expected, options)
 
 
 # Sinks: one a head, in other types, one for all, beside all that masks. −inf is none.
@@ -71,12 +71,12 @@ for options in ({}, {"sink": sinks}, {"causal": -2}, {"score": lambda s, b, h, i
     if "score" in options:
         scores = scores - 0.1 * (j - i).abs()
     scores = scores.masked_fill(~(j <= i + options.get("causal", 21)), -math.inf)
-    wanted = scores.max(-1)
-    expect_close(top, wanted.values.double())
+    expected = scores.max(-1)
+    expect_close(top, expected.values.double())
     assert where.dtype == torch.int64
-    assert torch.equal(where, wanted.indices.masked_fill(wanted.values.isneginf(), -1))
+    assert torch.equal(where, expected.indices.masked_fill(expected.values.isneginf(), -1))
     output, top, where = saccade.attention(q, k, v, return_max=True, **options)
-    expect_close(top, wanted.values.double())
+    expect_close(top, expected.values.double())
 pair = torch.empty_like(q), torch.empty(2, 4, 13)
 found = saccade.attention(q, k, v, return_lse=True, return_max=True, out=pair)
 assert found[0] is pair[0] and found[1] is pair[1] and len(found) == 4
@@ -91,14 +91,14 @@ def expect_error(kind, message, **options):
         raise AssertionError(f"expected {kind.__name__}: {message}")
 
 
-expect_error(ValueError, "sink has 3 numbers, wanted 4: one for each head of q", sink=sinks[:3])
-expect_error(TypeError, "sink has 2 dimensions, wanted 1: a number for each head of q", sink=sinks.reshape(2, 2))
-expect_error(TypeError, "sink has element type float64, wanted float32", sink=sinks.double())
-expect_error(TypeError, "sink is a NumPy array, wanted a torch tensor, as q is", sink=sinks.numpy())
+expect_error(ValueError, "sink has 3 numbers, expected 4: one for each head of q", sink=sinks[:3])
+expect_error(TypeError, "sink has 2 dimensions, expected 1: a number for each head of q", sink=sinks.reshape(2, 2))
+expect_error(TypeError, "sink has element type float64, expected float32", sink=sinks.double())
+expect_error(TypeError, "sink is a NumPy array, expected a torch tensor, as q is", sink=sinks.numpy())
 expect_error(ValueError, "sink requires grad", sink=sinks.clone().requires_grad_())
-expect_error(TypeError, "return_max is 1, wanted True or False", return_max=1)
-expect_error(TypeError, "weight is 0.5, wanted a function (p, b, h, i, j) -> weight", weight=0.5)
-expect_error(saccade.TraceError, "weight function takes (p, j), wanted (p, b, h, i, j)", weight=lambda p, j: p)
+expect_error(TypeError, "return_max is 1, expected True or False", return_max=1)
+expect_error(TypeError, "weight is 0.5, expected a function (p, b, h, i, j) -> weight", weight=0.5)
+expect_error(saccade.TraceError, "weight function takes (p, j), expected (p, b, h, i, j)", weight=lambda p, j: p)
 short = torch.rand(12)
 expect_error(ValueError, "'short', which weight reads by query length, is too small for it",
              weight=lambda p, b, h, i, j: p * short[i])

@@ -31,10 +31,10 @@ def check(q, k, v, **options):
     """The call, without and with the log-sum-exp."""
     output, lse = saccade.attention(q, k, v, return_lse=True, **options)
     assert output.dtype == q.dtype and lse.dtype == (torch.float64 if q.dtype == torch.float64 else torch.float32)
-    wanted, wanted_lse = plain_attention(q, k, v, **{key: value for key, value in options.items() if key != "level"})
-    expect_close(output, wanted, options)
+    expected, wanted_lse = plain_attention(q, k, v, **{key: value for key, value in options.items() if key != "level"})
+    expect_close(output, expected, options)
     expect_close(lse, wanted_lse, options)
-    expect_close(saccade.attention(q, k, v, **options), wanted, options)
+    expect_close(saccade.attention(q, k, v, **options), expected, options)
 
 
 # Every option, and all pairs of them.
@@ -59,7 +59,7 @@ for layout in ["bhsd", "bshd", "sbhd", "dbhs", "hsd", "shd", "bsd", "sbd", "sd",
 for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
     for heads, key_heads in ((1, 1), (6, 6), (6, 3), (6, 1)):
         check(*operands(dtype=dtype, heads=heads, key_heads=key_heads), causal="bottom_right", scale=0.2)
-check(*operands(), level="portable", window=(4, 4))
+check(*operands(), target="portable", window=(4, 4))
 
 # Nothing to read, nothing to write.
 for sizes in (
@@ -73,7 +73,7 @@ assert not output.any() and (lse == -torch.inf).all()
 
 # Any strides: views of transposed, padded, reversed-order, broadcast and every-other-element memory.
 q, k, v = operands()
-wanted = saccade.attention(q, k, v, causal=2)
+expected = saccade.attention(q, k, v, causal=2)
 padded = torch.full((3, 5, 25, 20), torch.nan)
 padded[1:, 1:3, 2:23, 3:19] = k
 spread = torch.full((*v.shape, 2), torch.nan)
@@ -83,7 +83,7 @@ views = [
     (q, padded[1:, 1:3, 2:23, 3:19], spread[..., 0]),
 ]
 for view in views:
-    assert torch.equal(saccade.attention(*view, causal=2), wanted)
+    assert torch.equal(saccade.attention(*view, causal=2), expected)
 check(q[:1, :1].expand_as(q), k[:1, :1, :, :1].expand_as(k), v[:, :1].expand_as(v))
 
 # NaN beyond the length counts for nothing.
@@ -92,11 +92,11 @@ check(q, k, v, kv_len=torch.tensor([9, 4]))
 
 # The caller's own memory, of whatever strides.
 q, k, v = operands(value_depth=24)
-wanted = saccade.attention(q, k, v)
+expected = saccade.attention(q, k, v)
 memory = torch.full((2, 13, 4, 30), 7.0)
 out = memory.transpose(1, 2)[..., 3:27]
 version = out._version
-assert saccade.attention(q, k, v, out=out) is out and torch.equal(out, wanted)
+assert saccade.attention(q, k, v, out=out) is out and torch.equal(out, expected)
 assert out._version > version and (memory[..., :3] == 7).all() and (memory[..., 27:] == 7).all()
 result, lse = saccade.attention(q, k, v, out=out, return_lse=True)
 assert result is out and torch.equal(lse, saccade.attention(q, k, v, return_lse=True)[1])
@@ -107,11 +107,11 @@ assert all(x is y for x, y in zip(results, outs, strict=True)) and all(x._versio
 for found, new in zip(outs, saccade.attention(q, k, v, return_lse=True)):
     assert torch.equal(found, new)
 found, new = saccade.attention(q, k, v, out=out.fill_(0), return_lse=True)  # of the two only the output
-assert found is out and torch.equal(out, wanted) and torch.equal(new, outs[1])
+assert found is out and torch.equal(out, expected) and torch.equal(new, outs[1])
 halves = torch.zeros(2, 4, 13, 32)
 halves[..., :16] = q
-assert torch.equal(saccade.attention(halves[..., :16], k, v[..., :16], out=halves[..., 16:]), wanted[..., :16])
+assert torch.equal(saccade.attention(halves[..., :16], k, v[..., :16], out=halves[..., 16:]), expected[..., :16])
 
 # What has a gradient may pass where none is asked for.
 with torch.no_grad():
-    assert torch.equal(saccade.attention(q.requires_grad_(), k, torch.nn.Parameter(v)), wanted)
+    assert torch.equal(saccade.attention(q.requires_grad_(), k, torch.nn.Parameter(v)), expected)

@@ -34,18 +34,18 @@ def expected(x, w, t, h, u, v, b):
 calls = []
 original = Function._run
 Function._run = lambda self, described: (calls.append(self.name), original(self, described))[1]
-module = saccade.compile(MARKED, prepare=True)
+module = saccade.compile(MARKED, prepack=True)
 bound = module.main.bind(**weights)
-assert calls == ["main__prepare"], calls
+assert calls == ["main__prepack"], calls
 xs = [random.standard_normal((n, 24)).astype(np.float32) for n in (1, 3, 12, 200, 400, 1000)]
 found = [bound(x) for x in xs]
-assert calls == ["main__prepare"] + ["main"] * len(xs), calls
+assert calls == ["main__prepack"] + ["main"] * len(xs), calls
 Function._run = original
 assert [value.name for value in bound.inputs] == ["x"] and "x: tensor<?x24xf32>" in bound.signature
 # ... and by no call: of what is only packed, transposed, cast and joined the function takes the outcome alone.
-prepare, taken = module.main__prepare, {value.name for value in module.main.inputs}
-assert {value.name for value in prepare.inputs} == {"w", "t", "h", "u", "v"}
-assert not taken & {"t", "h", "u", "v"} and {value.name for value in prepare.results} <= taken, taken
+prepack, taken = module.main__prepack, {value.name for value in module.main.inputs}
+assert {value.name for value in prepack.inputs} == {"w", "t", "h", "u", "v"}
+assert not taken & {"t", "h", "u", "v"} and {value.name for value in prepack.results} <= taken, taken
 
 # --- the same to the bit, in all forms
 for x, y in zip(xs, found):
@@ -75,7 +75,7 @@ assert np.array_equal(again(x), wanted)
 other = module.main.bind(**{**weights, "h": -weights["h"]})
 assert np.array_equal(other(x), plain(x, **{**weights, "h": -weights["h"]})) and np.array_equal(bound(x), wanted)
 # Unmarked arguments are only fixed; so are some of them.
-unmarked = saccade.compile(TEXT.replace("{MARK}", ""), prepare=True)
+unmarked = saccade.compile(TEXT.replace("{MARK}", ""), prepack=True)
 assert list(unmarked) == ["main"] and np.array_equal(unmarked.main.bind(**weights)(x), wanted)
 some = module.main.bind(**{name: w for name, w in weights.items() if name != "b"})
 assert [value.name for value in some.inputs] == ["x", "b"] and np.array_equal(some(x, weights["b"]), wanted)
@@ -88,13 +88,13 @@ assert all(np.array_equal(each, wanted) for each in results)
 # --- bad binds say what was found and wanted
 bind, partial = module.main.bind, {name: w for name, w in weights.items() if name not in "th"}
 refused(TypeError, ["main has no argument 'wq'; it has: ", "t"], bind, wq=weights["w"])
-refused(TypeError, ["main has no argument 'w_prepared'"], bind, **weights, w_prepared=weights["w"])
+refused(TypeError, ["main has no argument 'w_prepacked'"], bind, **weights, w_prepacked=weights["w"])
 refused(TypeError, ["main is bound without its constant arguments t, h"], bind, **partial)
 for error, words, name, value in (
-    (ValueError, "w has shape (24, 39), wanted (24, 40)", "w", weights["w"][:, 1:]),
-    (ValueError, "b has shape (47,), wanted (48,)", "b", weights["b"][1:]),
-    (TypeError, "b has 2 dimensions, wanted 1", "b", weights["b"][None]),
-    (TypeError, "h has element type float32, wanted float16", "h", weights["h"].astype(np.float32)),
+    (ValueError, "w has shape (24, 39), expected (24, 40)", "w", weights["w"][:, 1:]),
+    (ValueError, "b has shape (47,), expected (48,)", "b", weights["b"][1:]),
+    (TypeError, "b has 2 dimensions, expected 1", "b", weights["b"][None]),
+    (TypeError, "h has element type float32, expected float16", "h", weights["h"].astype(np.float32)),
     (TypeError, "u is a list", "u", weights["u"].tolist()),
 ):
     refused(error, [words], bind, **{**weights, name: value})
@@ -113,19 +113,19 @@ func.func @main(%w: tensor<?x40xf32> {attn.constant}, %x: tensor<2x4000000xf32>)
   %y = linalg.matmul ins(%x, %part : tensor<2x4000000xf32>, tensor<4000000x40xf32>) outs(%f : tensor<2x40xf32>)
       -> tensor<2x40xf32>
   return %y : tensor<2x40xf32>
-}""", prepare=True)
+}""", prepack=True)
 assert list(short) == ["main"]
-refused(ValueError, ["slice leaves its tensor in dimension 0: found 4000000, wanted 2"],
+refused(ValueError, ["slice leaves its tensor in dimension 0: found 4000000, expected 2"],
         short.main.bind(w=np.ones((2, 40), np.float32)), np.zeros((2, 4000000), np.float32))
 # Names of arguments are free.
 own = saccade.compile("func.func @main(%self: tensor<4xf32>) -> tensor<4xf32> { return %self : tensor<4xf32> }").main
 assert own.bind(self=np.ones(4, np.float32))().sum() == 4 == own(self=np.ones(4, np.float32)).sum()
 assert own.result_shapes(self=np.ones(4, np.float32)) == ((4,),)
-# What is passed by hand must lie as it was prepared.
-made = dict(zip((value.name for value in prepare.results), prepare(**{name: weights[name] for name in "wthuv"})))
+# What is passed by hand must lie as it was prepacked.
+made = dict(zip((value.name for value in prepack.results), prepack(**{name: weights[name] for name in "wthuv"})))
 direct = {**weights, **made}
 direct = {value.name: direct[value.name] for value in module.main.inputs if value.name != "x"}
 assert np.array_equal(module.main(x, **direct), wanted)
-wide = np.repeat(direct["t_prepared"], 2, -1)[..., ::2]
-refused(ValueError, ["argument 't_prepared' does not lie as main__prepare leaves it", "found 64, wanted 32"],
-        module.main, x, **{**direct, "t_prepared": wide})
+wide = np.repeat(direct["t_prepacked"], 2, -1)[..., ::2]
+refused(ValueError, ["argument 't_prepacked' does not lie as main__prepack leaves it", "found 64, expected 32"],
+        module.main, x, **{**direct, "t_prepacked": wide})

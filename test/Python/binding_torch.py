@@ -16,26 +16,26 @@ from weights_program import SHAPES, TEXT
 import saccade
 
 torch.manual_seed(5)
-module = saccade.compile(TEXT.replace("{MARK}", " {attn.constant}"), prepare=True)
+module = saccade.compile(TEXT.replace("{MARK}", " {attn.constant}"), prepack=True)
 weights = {name: torch.randn(shape).to(torch.float16 if name == "h" else torch.float32)
            for name, shape in SHAPES.items()}  # fmt: skip
 bound = module.main.bind(**weights)
 plain = saccade.compile(TEXT.replace("{MARK}", "")).main
 for rows in (1, 7, 300):
     x = torch.randn(rows, 24)
-    wanted, out = plain(x, **weights), torch.full((rows, 48), torch.nan)
+    expected, out = plain(x, **weights), torch.full((rows, 48), torch.nan)
     found = bound(x)
-    assert type(found) is torch.Tensor and torch.equal(found, wanted)
+    assert type(found) is torch.Tensor and torch.equal(found, expected)
     version = out._version
-    assert bound(x, out=out) is out and torch.equal(out, wanted) and out._version > version
+    assert bound(x, out=out) is out and torch.equal(out, expected) and out._version > version
     # NumPy arrays beside torch weights, and the other way round.
-    assert (bound(x.numpy()) == wanted.numpy()).all()
+    assert (bound(x.numpy()) == expected.numpy()).all()
     numpy_bound = module.main.bind(**{name: weight.numpy() for name, weight in weights.items()})
-    assert type(numpy_bound(x)) is torch.Tensor and torch.equal(numpy_bound(x), wanted)
+    assert type(numpy_bound(x)) is torch.Tensor and torch.equal(numpy_bound(x), expected)
 needing = weights["w"].clone().requires_grad_()
 refused(ValueError, ["w requires grad"], module.main.bind, **{**weights, "w": needing})
 with torch.no_grad():
-    assert torch.equal(module.main.bind(**{**weights, "w": needing})(x), wanted)
+    assert torch.equal(module.main.bind(**{**weights, "w": needing})(x), expected)
 refused(ValueError, ["x requires grad"], bound, x.clone().requires_grad_())
 # A parameter may hold other memory afterwards, as Module.to makes it do; the function keeps what was bound.
 add = saccade.compile("""

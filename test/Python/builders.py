@@ -50,9 +50,9 @@ def encode(w, x, layers, heads, gelu, norm_first, lengths=None):
     return x
 
 
-def check(found, wanted, limit=5e-6):
-    assert found.shape == wanted.shape
-    difference = np.abs(found - wanted).max() / np.abs(wanted).max()
+def check(found, expected, limit=5e-6):
+    assert found.shape == expected.shape
+    difference = np.abs(found - expected).max() / np.abs(expected).max()
     assert difference < limit, difference
 
 
@@ -74,8 +74,8 @@ for layers, options in ((1, {}), (2, {"activation": "gelu", "norm_first": True})
     block = make(64, 4, 96, **options)
     w = {name: each + normal(*each.shape) * 0.1 for name, each in block.initial(seed=3).items()}
     more = [np.array([21, 9], np.int32)] if options.get("padding") else []
-    wanted = encode(w, x.astype(float), layers, 4, "activation" in options, "norm_first" in options, *more)
-    check(block(x, *more, **w), wanted)
+    expected = encode(w, x.astype(float), layers, 4, "activation" in options, "norm_first" in options, *more)
+    check(block(x, *more, **w), expected)
 half = builders.encoder_layer(64, 4, 96, element="f16")
 w = half.initial(seed=3)
 found = half(x.astype(np.float16), **{name: each.astype(np.float16) for name, each in w.items()})
@@ -89,8 +89,8 @@ w = block.initial(seed=4)
 assert not np.array_equal(w["0_q"], w["0_k"]) and not np.array_equal(w["0_q"], block.initial(seed=5)["0_q"])
 assert (w["0_q_bias"] == 0).all() and (w["0_norm1_gamma"] == 1).all()
 for call, said in (
-    (lambda: builders.multi_head_attention(64, 5), "width is 64, wanted a multiple of the 5 heads"),
-    (lambda: builders.encoder(1, 64, 4, 96, activation="tanh"), "activation is 'tanh', wanted 'relu' or 'gelu'"),
+    (lambda: builders.multi_head_attention(64, 5), "width is 64, expected a multiple of the 5 heads"),
+    (lambda: builders.encoder(1, 64, 4, 96, activation="tanh"), "activation is 'tanh', expected 'relu' or 'gelu'"),
     (lambda: block(x, **w), "inputs are x, lengths; found 1"),
     (lambda: block(x, lengths), "missing or unknown: 0_k"),
 ):

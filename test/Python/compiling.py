@@ -25,8 +25,8 @@ import saccade
 # --- what a program may come as: text, bytes, a path as a string or not, bytecode
 text = programs.attention()
 q, k, v = np.random.default_rng(1).standard_normal((3, 2, 3, 7, 16)).astype(np.float32)
-wanted = saccade.compile(text).attend(q, k, v)
-assert np.abs(wanted - programs.expected_attention(q, k, v)).max() < 1e-5
+expected = saccade.compile(text).attend(q, k, v)
+assert np.abs(expected - programs.expected_attention(q, k, v)).max() < 1e-5
 
 file = folder / "attend.mlir"
 file.write_text(text)
@@ -36,7 +36,7 @@ assert bytecode.read_bytes()[:4] == b"ML\xefR"
 line = text.replace("\n", " ")
 assert "\n" not in line
 for program in (line, text.encode(), str(file), file, bytecode, bytecode.read_bytes(), bytearray(text.encode())):
-    assert np.array_equal(saccade.compile(program).attend(q, k, v), wanted), program
+    assert np.array_equal(saccade.compile(program).attend(q, k, v), expected), program
 
 refused(FileNotFoundError, ["nowhere.mlir", 'without "func.func" is taken for a path'], saccade.compile, "nowhere.mlir")
 refused(FileNotFoundError, ["func.func"], saccade.compile, pathlib.Path("func.func"))
@@ -67,7 +67,7 @@ assert copy.deepcopy({"f": module.first})["f"] is copy.copy(module.first) is mod
 function = saccade.compile(text).attend
 del module, twin
 saccade.cache_clear()
-assert np.array_equal(function(q, k, v), wanted)
+assert np.array_equal(function(q, k, v), expected)
 
 # --- stages
 module = saccade.compile(text)
@@ -101,7 +101,7 @@ with warnings.catch_warnings(record=True) as said:
     saccade.compile(alone, remarks=True)
 assert len(said) == 1 and reason in str(said[0].message), said
 refused(ValueError, ["size 'q=-1' is negative"], module.explain, q=-1)
-refused(TypeError, ["size q is 'many', wanted an int"], module.explain, q="many")
+refused(TypeError, ["size q is 'many', expected an int"], module.explain, q="many")
 
 # --- options
 renamed = folder / "inserted.mlir"

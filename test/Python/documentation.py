@@ -27,6 +27,6 @@ for page, least in ((source / "docs" / "python.md", 6), (source / "docs" / "mask
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             exec(compile(code, page, "exec"), names)
-        wanted = re.findall(r"print\(.*\)  # (.*)", block[1])
+        expected = re.findall(r"print\(.*\)  # (.*)", block[1])
         found = printed.getvalue().splitlines()
-        assert found == wanted, f"{page}: prints {found}, says {wanted}"
+        assert found == expected, f"{page}: prints {found}, says {expected}"

@@ -1,4 +1,4 @@
-"""What compiled code would read wrongly is an exception that names the argument, what was found and what was wanted.
+"""What compiled code would read wrongly is an exception that names the argument, what was found and what was expected.
 
 REQUIRES: torch
 UNSUPPORTED: asan, tsan
@@ -20,7 +20,7 @@ import saccade
 attend = saccade.compile(programs.attention()).attend
 q, k, v = torch.randn(3, 2, 3, 7, 16)
 array = q.numpy()
-wanted = attend(q, k, v)
+expected = attend(q, k, v)
 
 
 def refuses(exception, words, wrong):
@@ -38,8 +38,8 @@ grown = leaf * 1
 for tensor in (leaf, grown, torch.nn.Parameter(q)):
     refuses(ValueError, ["requires grad", "no backward yet", "torch.no_grad()", ".detach()"], tensor)
     with torch.no_grad():
-        assert torch.equal(attend(tensor, k, v), wanted)
-    assert torch.equal(attend(tensor.detach(), k, v), wanted)
+        assert torch.equal(attend(tensor, k, v), expected)
+    assert torch.equal(attend(tensor.detach(), k, v), expected)
 
 # --- bits that say that memory is not what it seems
 negative = q._neg_view()
@@ -49,14 +49,14 @@ imaginary = torch.randn(2, 3, 7, 16, dtype=torch.complex64).conj().imag
 refuses(ValueError, ["negative bit"], imaginary)
 conjugate = torch.randn(2, 3, 7, 16, dtype=torch.complex64).conj()
 refused(TypeError, ["q has dtype torch.complex64"], attend, conjugate, array, v)
-refused(TypeError, ["argument 'q'", "complex64, wanted f32"], attend, conjugate, k, v)
+refused(TypeError, ["argument 'q'", "complex64, expected f32"], attend, conjugate, k, v)
 
 # --- no memory of one's own
 with FakeTensorMode():
     fake = torch.empty(2, 3, 7, 16)
 refuses(TypeError, ["is a FakeTensor", "it has no memory"], fake)
-refuses(TypeError, ["is on meta, wanted cpu"], torch.empty(2, 3, 7, 16, device="meta"))
-refuses(TypeError, ["is a sparse_coo tensor, wanted a dense one"], q.to_sparse())
+refuses(TypeError, ["is on meta, expected cpu"], torch.empty(2, 3, 7, 16, device="meta"))
+refuses(TypeError, ["is a sparse_coo tensor, expected a dense one"], q.to_sparse())
 refuses(TypeError, ["is a nested tensor"], torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]))
 refuses(TypeError, ["has no memory to read"], torch._efficientzerotensor((2, 3, 7, 16)))
 
@@ -84,7 +84,7 @@ torch.func.grad(inside)(q)
 
 # --- NumPy
 refuses(TypeError, ["has dtype >f4", "other byte order", "wanted native float32"], array.astype(">f4"))
-refuses(TypeError, ["has dtype complex64", "wanted one of float64, float32"], array.astype(np.complex64))
+refuses(TypeError, ["has dtype complex64", "expected one of float64, float32"], array.astype(np.complex64))
 refuses(TypeError, ["has dtype object"], array.astype(object))
 refuses(TypeError, ["has dtype <U"], array.astype(str))
 refuses(TypeError, ["is a masked array"], np.ma.masked_array(array, array > 0))
@@ -99,11 +99,11 @@ crooked = np.lib.stride_tricks.as_strided(np.zeros(4000, np.float32), array.shap
 refused(ValueError, ["aligned"], attend, crooked, k, v)
 
 # --- no arrays
-refuses(TypeError, ["is a list, wanted a torch CPU tensor or a NumPy array"], q.tolist())
-refuses(TypeError, ["is a float, wanted"], 1.5)
-refuses(TypeError, ["is a numpy.float32, wanted"], np.float32(3))
-refused(TypeError, ["k is None, wanted a torch CPU tensor or a NumPy array"], attend, q, None, v)
+refuses(TypeError, ["is a list, expected a torch CPU tensor or a NumPy array"], q.tolist())
+refuses(TypeError, ["is a float, expected"], 1.5)
+refuses(TypeError, ["is a numpy.float32, expected"], np.float32(3))
+refused(TypeError, ["k is None, expected a torch CPU tensor or a NumPy array"], attend, q, None, v)
 
 # The function object of TVM-FFI does not know what only torch knows, but touches no memory that is not there.
 refused(ValueError, ["argument 'k'", "a fake tensor has no data"], attend.tvm_ffi, q, fake, v, torch.empty_like(q))
-assert torch.equal(attend(q, k, v), wanted)
+assert torch.equal(attend(q, k, v), expected)

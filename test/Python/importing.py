@@ -29,7 +29,7 @@ assert run("import saccade; print('libsaccade' in open('/proc/self/maps').read()
 # The modules of the package and of Python alone; the best of five, as other processes may hold the machine.
 timed = "import time; start = time.perf_counter(); import saccade; print(time.perf_counter() - start)"
 seconds = min(float(run(timed)) for _ in range(5))
-assert seconds < 0.3, f"import saccade takes {seconds:.2f} s, wanted 0.3 at most"
+assert seconds < 0.3, f"import saccade takes {seconds:.2f} s, expected 0.3 at most"
 
 # Compiling takes none of them either.
 program = "func.func @nothing() {\\n return }\\n"

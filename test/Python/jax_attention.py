@@ -88,9 +88,9 @@ def check(name, f, args, examples=None, limit=2e-6):
     compiled = saccade.jax.compile(f, *(examples or args))
     count = compiled.module.ir("transforms").count("= attn.attention")
     assert count == 1, f"{name}: {count} attentions\n{compiled.module.explain()}"
-    found, wanted = compiled(*args), f(*[a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a for a in args])
+    found, expected = compiled(*args), f(*[a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a for a in args])
     assert isinstance(found, jax.Array) and found.dtype == args[0].dtype, f"{name}: {type(found)} of {found.dtype}"
-    error = np.linalg.norm(np.float32(found) - np.float32(wanted)) / np.linalg.norm(np.float32(wanted))
+    error = np.linalg.norm(np.float32(found) - np.float32(expected)) / np.linalg.norm(np.float32(expected))
     assert error <= limit, f"{name}: differs by {error:.2g}"
     print(f"{name}: differs by {error:.2g}")
 

@@ -88,8 +88,8 @@ def check(name, f, args, examples=None, limit=2e-6):
     compiled = saccade.jax.compile(f, *(examples or args))
     count = compiled.module.ir("transforms").count("= attn.attention")
     assert count == LAYERS, f"{name}: {count} attentions\n{compiled.module.explain()}"
-    errors = [np.linalg.norm(np.float32(found) - np.float32(wanted)) / np.linalg.norm(np.float32(wanted))
-              for found, wanted in zip(jax.tree.leaves(compiled(*args)), jax.tree.leaves(f(*args)), strict=True)]
+    errors = [np.linalg.norm(np.float32(found) - np.float32(expected)) / np.linalg.norm(np.float32(expected))
+              for found, expected in zip(jax.tree.leaves(compiled(*args)), jax.tree.leaves(f(*args)), strict=True)]
     assert max(errors) <= limit, f"{name}: differs by {max(errors):.2g}"
     print(f"{name}: {count} attentions, differs by {max(errors):.2g}")
 

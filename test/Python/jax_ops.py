@@ -1,5 +1,5 @@
 """Every op that is translated from StableHLO computes what it does in JAX: elementwise ops, shapes, slices, reductions,
-products, look-ups, branches and loops, for extents of 0 and 1 too, and tensors of rank 0.
+products, gathers, branches and loops, for extents of 0 and 1 too, and tensors of rank 0.
 
 REQUIRES: numpy, jax
 RUN: %python %s
@@ -29,16 +29,16 @@ def tolerance(dtype):
     return {"bfloat16": 2e-2, "float16": 4e-3, "float64": 1e-12}.get(np.dtype(dtype).name, 3e-5)
 
 
-def compare(name, found, wanted):
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    assert found.shape == wanted.shape, f"{name}: shape {found.shape}, wanted {wanted.shape}"
-    assert found.dtype == wanted.dtype, f"{name}: {found.dtype}, wanted {wanted.dtype}"
-    if wanted.dtype.kind in "iub":
-        assert (found == wanted).all(), f"{name}: {found}\nwanted {wanted}"
+def compare(name, found, expected):
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert found.shape == expected.shape, f"{name}: shape {found.shape}, expected {expected.shape}"
+    assert found.dtype == expected.dtype, f"{name}: {found.dtype}, expected {expected.dtype}"
+    if expected.dtype.kind in "iub":
+        assert (found == expected).all(), f"{name}: {found}\nwanted {expected}"
         return
-    limit = tolerance(wanted.dtype)
-    found, wanted = found.astype(np.float64), wanted.astype(np.float64)
-    assert np.allclose(found, wanted, rtol=limit, atol=limit, equal_nan=True), f"{name}: {found}\nwanted {wanted}"
+    limit = tolerance(expected.dtype)
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    assert np.allclose(found, expected, rtol=limit, atol=limit, equal_nan=True), f"{name}: {found}\nwanted {expected}"
 
 
 def check(group, functions, *args):
@@ -52,9 +52,9 @@ def check(group, functions, *args):
         found = saccade.jax.compile(whole, *args)(*args)
     except Exception as error:
         raise AssertionError(f"{group}: {error}") from error
-    wanted = jax.jit(whole)(*args)
+    expected = jax.jit(whole)(*args)
     for name in names:
-        jax.tree_util.tree_map(lambda f, w: compare(f"{group}: {name}", f, w), found[name], wanted[name])
+        jax.tree_util.tree_map(lambda f, w: compare(f"{group}: {name}", f, w), found[name], expected[name])
     print(f"{group}: {len(names)} agree")
 
 
@@ -220,8 +220,8 @@ if __name__ == "__main__":
     check("products", DOTS, real(3, 4, 5), real(3, 4, 5))
     check("products of nothing", {name: DOTS[name] for name in ("batched", "outer", "two summed")}, real(2, 3, 0),
           real(2, 3, 0))
-    check("look-ups", LOOKUPS, real(4, 4, 5), jnp.asarray([[1, 3], [0, 2]], jnp.int32))
-    check("look-ups outside", {name: LOOKUPS[name] for name in ("take", "clipped", "index", "dynamic slice", "update")},
+    check("gathers", LOOKUPS, real(4, 4, 5), jnp.asarray([[1, 3], [0, 2]], jnp.int32))
+    check("gathers outside", {name: LOOKUPS[name] for name in ("take", "clipped", "index", "dynamic slice", "update")},
           real(4, 4, 5), jnp.asarray([[-1, 9], [-7, 4]], jnp.int32))
     for flag in (True, False):
         check(f"control {flag}", CONTROL, real(3, 3), jnp.asarray(flag), real(2, 3, 3))

@@ -33,7 +33,7 @@ def refuses(kind, part, call, *args, **named):
     except kind as error:
         assert part in str(error), f"{error}\nwanted '{part}'"
         return
-    raise AssertionError(f"nothing was refused, wanted '{part}'")
+    raise AssertionError(f"nothing was refused, expected '{part}'")
 
 
 # Trees go in and come out; what nobody reads is an argument all the same; numbers of Python have the type they had.
@@ -49,25 +49,25 @@ jax.tree.map(np.testing.assert_array_equal, found, trees(*args))
 assert repr(f).startswith("<saccade.jax.Compiled main("), f
 assert f.program.inputs[0].path == "[0][0]['x']", f.program.inputs[0]
 refuses(TypeError, "wanted PyTreeDef", f, args[0])
-refuses(TypeError, "argument [0][0]['x'] is of int32, wanted float32", f, {"x": X.astype(jnp.int32), "y": X > 3}, X[0],
+refuses(TypeError, "argument [0][0]['x'] is of int32, expected float32", f, {"x": X.astype(jnp.int32), "y": X > 3}, X[0],
         2)
 refuses(ValueError, "", f, {"x": X[:2], "y": X > 3}, X[0], 2)
 refuses(TypeError, "outside of jit", jax.jit(f), *args)
-refuses(TypeError, "found a int, wanted a function", saccade.jax.compile, 3)
+refuses(TypeError, "found a int, expected a function", saccade.jax.compile, 3)
 
 # What jit has made is taken, too, whatever it dropped.
 jitted = saccade.jax.compile(jax.jit(trees), *args)
 jax.tree.map(np.testing.assert_array_equal, jitted(*args), trees(*args))
 refuses(saccade.jax.LoweringError, "JAX dropped 1 of 4 arguments", saccade.jax.read, jax.jit(trees).lower(*args))
-refuses(TypeError, "found a function, wanted jax.jit(f).lower(...)", saccade.jax.read, trees)
+refuses(TypeError, "found a function, expected jax.jit(f).lower(...)", saccade.jax.read, trees)
 
 # Large constants are arrays beside the program.
 table = np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32)
 short = jnp.asarray(table, jnp.bfloat16)
 whole = saccade.jax.compile(lambda i: (jnp.asarray(table)[i], short[i], jnp.arange(3.0) * 2), jnp.asarray([1, 39]))
 assert [c.shape for c in whole.program.constants] == [(40, 4)] * 2 and "attn.constant" in whole.program.text
-for got, wanted in zip(whole(jnp.asarray([1, 39])), (table[[1, 39]], short[jnp.asarray([1, 39])], [0, 2, 4])):
-    np.testing.assert_array_equal(np.float32(got), np.float32(wanted))
+for got, expected in zip(whole(jnp.asarray([1, 39])), (table[[1, 39]], short[jnp.asarray([1, 39])], [0, 2, 4])):
+    np.testing.assert_array_equal(np.float32(got), np.float32(expected))
 
 # Files: an export, its program, its constants; nothing half written.
 n, = export.symbolic_shape("n")
@@ -85,7 +85,7 @@ for name, data in {"empty": b"", "other": b"MLIR" * 9, "cut": exported.serialize
     assert done.returncode == 1 and "no exported function of JAX" in done.stderr, (name, done)
     assert not list(folder.glob("no*")), name
 assert subprocess.run([*command, folder / "none", "-o", folder / "no.mlir"], capture_output=True).returncode == 3
-refuses(saccade.jax.LoweringError, "lowered for tpu, wanted cpu alone", saccade.jax.read,
+refuses(saccade.jax.LoweringError, "lowered for tpu, expected cpu alone", saccade.jax.read,
         export.export(jax.jit(jnp.sin), platforms=["tpu"])(X))
 
 # The page's example runs.

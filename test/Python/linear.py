@@ -28,8 +28,8 @@ def softmax_attention(q, k, v, causal=False):
     return weights / weights.sum(-1, keepdims=True) @ v
 
 
-def error(found, wanted):
-    return np.linalg.norm(found.astype(float) - wanted) / np.linalg.norm(wanted)
+def error(found, expected):
+    return np.linalg.norm(found.astype(float) - expected) / np.linalg.norm(expected)
 
 
 # The op: features and normalization, then the rule with decay and beta, handing a state over.
@@ -37,7 +37,7 @@ q, k, v = (normal(2, 2, 90, 16) for _ in range(3))
 phi = lambda x: np.where(x > 0, x + 1, np.exp(x.astype(float)))
 for causal in (False, True):
     weights = phi(q) @ phi(k).transpose(0, 1, 3, 2) * (np.tri(90) if causal else 1)
-    found = saccade.linear_attention(q, k, v, feature="elu+1", normalize=True, causal=causal)
+    found = saccade.linear_attention(q, k, v, feature_map="elu+1", normalize=True, causal=causal)
     assert error(found, weights / weights.sum(-1, keepdims=True) @ v) < 1e-6
 k /= np.linalg.norm(k, axis=-1, keepdims=True)
 g, beta = -np.abs(normal(2, 2, 90)), rng.random((2, 2, 90), dtype=np.float32)
@@ -73,8 +73,8 @@ found = saccade.performer(q * 30, k * 30, v, projection=saccade.orthogonal_featu
 assert np.isfinite(found).all()
 projection = saccade.orthogonal_features(64, 16)
 half = [x.astype(np.float16) for x in (q, k, v, projection)]
-wanted = saccade.performer(q, k, v, projection=projection).astype(float)
-assert error(saccade.performer(*half[:3], projection=half[3]), wanted) < 2e-2
+expected = saccade.performer(q, k, v, projection=projection).astype(float)
+assert error(saccade.performer(*half[:3], projection=half[3]), expected) < 2e-2
 block = projection[:16].astype(float)
 block /= np.linalg.norm(block, axis=1, keepdims=True)
 assert np.abs(block @ block.T - np.eye(16)).max() < 1e-6, "directions within a block are orthogonal"
@@ -92,11 +92,11 @@ q, k, v = (normal(2, 2, 70, 64) for _ in range(3))
 projection = saccade.orthogonal_features(256, 64)
 example = saccade.compile(EXAMPLES / "performer.mlir")
 for causal, name in ((False, "performer"), (True, "performer_causal")):
-    wanted = saccade.performer(q, k, v, projection=projection, causal=causal)
-    assert error(example[name](q, k, v, projection), wanted.astype(float)) < 1e-6
+    expected = saccade.performer(q, k, v, projection=projection, causal=causal)
+    assert error(example[name](q, k, v, projection), expected.astype(float)) < 1e-6
 e, f = normal(24, 70), normal(24, 70)
-wanted = saccade.linformer(q, k, v, key_projection=e, value_projection=f)
-assert error(saccade.compile(EXAMPLES / "linformer.mlir")["linformer"](q, k, v, e, f), wanted.astype(float)) < 1e-6
+expected = saccade.linformer(q, k, v, key_projection=e, value_projection=f)
+assert error(saccade.compile(EXAMPLES / "linformer.mlir")["linformer"](q, k, v, e, f), expected.astype(float)) < 1e-6
 
 tiny = saccade.linear_attention(q, k, v, scale=1e-5)
 assert error(tiny, saccade.linear_attention(q, k, v).astype(float) * 1e-5) < 1e-6
@@ -107,13 +107,13 @@ any_state = saccade.compile("""func.func @f(%q: tensor<?x8xf32>, %s: tensor<?x?x
   return %o : tensor<?x8xf32>
 }""")
 for call, said in (
-    (lambda: any_state.f(normal(5, 8), normal(8, 7)), "another number of columns than outputs need: found 7, wanted 8"),
-    (lambda: any_state.f(normal(5, 8), normal(9, 8)), "state has another extent of 'd' than key: found 9, wanted 8"),
-    (lambda: saccade.linear_attention(q, k, v, feature="cosine"), "'cosine', wanted one of identity, relu, elu+1"),
+    (lambda: any_state.f(normal(5, 8), normal(8, 7)), "another number of columns than outputs need: found 7, expected 8"),
+    (lambda: any_state.f(normal(5, 8), normal(9, 8)), "state has another extent of 'd' than key: found 9, expected 8"),
+    (lambda: saccade.linear_attention(q, k, v, feature_map="cosine"), "'cosine', expected one of identity, relu, elu+1"),
     (lambda: saccade.linear_attention(q, k[:, :, :9], v[:, :, :9], causal=True), "key has another length than query"),
     (lambda: saccade.linear_attention(q, k, v[:, :, :9]), "value has another length than key"),
     (lambda: saccade.linear_attention(q.astype(np.int32), k, v), "elements of type int32"),
-    (lambda: saccade.linear_attention(q, k, v, scale=math.inf), "scale is inf, wanted a finite number"),
+    (lambda: saccade.linear_attention(q, k, v, scale=math.inf), "scale is inf, expected a finite number"),
 ):
     try:
         call()

@@ -34,9 +34,9 @@ def check(mask, sees, queries=75, keys=75, batch=1, convert=lambda x: x):
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = weights.sum(-1, keepdims=True)
-    wanted = np.einsum("bhij,bhjd->bhid", weights / np.where(total == 0, 1, total), v)
+    expected = np.einsum("bhij,bhjd->bhid", weights / np.where(total == 0, 1, total), v)
     output = saccade.attention(convert(q), convert(k), convert(v), mask=mask)
-    np.testing.assert_allclose(np.asarray(output), wanted, rtol=2e-4, atol=2e-5)
+    np.testing.assert_allclose(np.asarray(output), expected, rtol=2e-4, atol=2e-5)
     # The function itself, called with numbers, says the same.
     places = [(random.integers(queries), random.integers(keys)) for _ in range(20)]
     for i, j in places:
@@ -73,7 +73,7 @@ offsets = [0, 10, 10, 11, 40, 75]
 document = np.searchsorted(offsets, np.arange(75), "right")
 for given in (offsets, np.array(offsets), torch.tensor(offsets)):
     convert = torch.from_numpy if isinstance(given, torch.Tensor) else lambda x: x
-    check(masks.packed(given), np.broadcast_to(document[:, None] == document, (1, HEADS, 75, 75)), convert=convert)
+    check(masks.ragged(given), np.broadcast_to(document[:, None] == document, (1, HEADS, 75, 75)), convert=convert)
 
 
 def sees_shifted(height, width, size, shift):
@@ -164,15 +164,15 @@ def refuse(words, make):
 
 
 # What does not fit the sequence is refused in the words of who made the mask.
-refuse("'ids of masks.documents', which mask reads | found 74, wanted at least 75", lambda: masks.documents([0] * 74))
-refuse("'parents of masks.tree' | found 74, wanted at least 75", lambda: masks.tree([-1] * 74))
-refuse("'offsets of masks.packed' | found 74", lambda: masks.packed([0, 30, 74]) | masks.causal())
-refuse("'layout of masks.bigbird' | found 7, wanted at least 8", lambda: masks.bigbird(70, 10))
-refuse("'layout of masks.block_sparse' | found 9, wanted at least 10", lambda: masks.block_sparse([[1] * 9] * 9, 8))
-refuse("lengths is 7, wanted a tensor with 1", lambda: masks.padding(7))
-refuse("ids has 3 dimensions, wanted 1 or 2", lambda: masks.documents(np.zeros((1, 2, 3), np.int32)))
-refuse("step is 0, wanted an integer of at least 1", lambda: masks.dilated(0, 3))
-refuse("shift is 4, wanted 0 to 3", lambda: masks.swin(8, 8, 4, 4))
+refuse("'ids of masks.documents', which mask reads | found 74, expected at least 75", lambda: masks.documents([0] * 74))
+refuse("'parents of masks.tree' | found 74, expected at least 75", lambda: masks.tree([-1] * 74))
+refuse("'offsets of masks.ragged' | found 74", lambda: masks.ragged([0, 30, 74]) | masks.causal())
+refuse("'layout of masks.bigbird' | found 7, expected at least 8", lambda: masks.bigbird(70, 10))
+refuse("'layout of masks.block_sparse' | found 9, expected at least 10", lambda: masks.block_sparse([[1] * 9] * 9, 8))
+refuse("lengths is 7, expected a tensor with 1", lambda: masks.padding(7))
+refuse("ids has 3 dimensions, expected 1 or 2", lambda: masks.documents(np.zeros((1, 2, 3), np.int32)))
+refuse("step is 0, expected an integer of at least 1", lambda: masks.dilated(0, 3))
+refuse("shift is 4, expected 0 to 3", lambda: masks.swin(8, 8, 4, 4))
 refuse("both the torch tensor 'lengths of masks.padding' and the NumPy array 'ids of masks.documents'",
        lambda: masks.documents([0] * 75) & masks.padding(torch.tensor([5])))
 
@@ -186,14 +186,14 @@ for _ in range(3):
 assert saccade.cache_info().compilations == first, (before, first, saccade.cache_info())
 
 for wrong, words in (
-    (lambda: masks.packed([1, 5]), "ascending integers from 0"),
-    (lambda: masks.packed([0, 5, 3]), "ascending integers from 0"),
+    (lambda: masks.ragged([1, 5]), "ascending integers from 0"),
+    (lambda: masks.ragged([0, 5, 3]), "ascending integers from 0"),
     (lambda: masks.neighborhood((8, 8), 4), "odd numbers"),
     (lambda: masks.neighborhood((2,) * 4, 1), "one, two or three"),
     (lambda: masks.tree([1, 0]), "its own ancestor"),
     (lambda: masks.tree([4]), "wanted -1 to 0"),
     (lambda: masks.window(-1), "left is -1 and right 0: no key is seen"),
-    (lambda: masks.longformer(-3), "reach is -3, wanted an integer of at least 0"),
+    (lambda: masks.longformer(-3), "reach is -3, expected an integer of at least 0"),
     (lambda: masks.global_tokens(-1), "count is -1"),
     (lambda: masks.bigbird(64, 8, random=-1), "random is -1"),
     (lambda: masks.strided(4, -1), "local is -1"),

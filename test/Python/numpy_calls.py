@@ -63,7 +63,7 @@ try:
     import ml_dtypes
 except ImportError:
     arrays = [x.astype(np.float16) for x in (q, k, v)]
-    refused(TypeError, ["argument 'q'", "found element type f16, wanted bf16"], brain, *arrays)
+    refused(TypeError, ["argument 'q'", "found element type f16, expected bf16"], brain, *arrays)
 else:
     arrays = [x.astype(ml_dtypes.bfloat16) for x in (q, k, v)]
     found = brain(*arrays)
@@ -87,11 +87,11 @@ refused(TypeError, ["capped takes 6 arguments", "missing: cap, strict"], capped,
 refused(TypeError, ["capped has no argument 'm'", "q, k, v, n, cap, strict"], capped, q1, k1, v1, 5, 2.5, True, m=3)
 refused(TypeError, ["two values for argument 'q'"], capped, q1, k1, v1, 5, 2.5, q=q1)
 refused(TypeError, ["takes 6 arguments (q, k, v, n, cap, strict), found 7"], capped, q1, k1, v1, 5, 2.5, True, 1)
-refused(TypeError, ["n is 5.0, wanted an integer (index)"], capped, q1, k1, v1, 5.0, 2.5, True)
-refused(TypeError, ["n is array([5]), wanted an integer"], capped, q1, k1, v1, np.array([5]), 2.5, True)
-refused(ValueError, ["n is 9223372036854775808, wanted -9223372036854775808"], capped, q1, k1, v1, 2**63, 2.5, True)
-refused(TypeError, ["cap is '2.5', wanted a number (f32)"], capped, q1, k1, v1, 5, "2.5", True)
-refused(ValueError, ["strict is 2, wanted 0 ... 1 (i1)"], capped, q1, k1, v1, 5, 2.5, 2)
+refused(TypeError, ["n is 5.0, expected an integer (index)"], capped, q1, k1, v1, 5.0, 2.5, True)
+refused(TypeError, ["n is array([5]), expected an integer"], capped, q1, k1, v1, np.array([5]), 2.5, True)
+refused(ValueError, ["n is 9223372036854775808, expected -9223372036854775808"], capped, q1, k1, v1, 2**63, 2.5, True)
+refused(TypeError, ["cap is '2.5', expected a number (f32)"], capped, q1, k1, v1, 5, "2.5", True)
+refused(ValueError, ["strict is 2, expected 0 ... 1 (i1)"], capped, q1, k1, v1, 5, 2.5, 2)
 
 # --- out: memory of the caller's, with any strides
 out = np.full_like(q, np.nan)
@@ -108,16 +108,16 @@ outs[0].fill(np.nan)
 for numbers in ((5, 2, True), (np.int32(5), np.float64(2), 1)):  # an int serves for a float, and not the other way round
     capped.into(q1, k1, v1, *numbers, *outs)
     assert np.array_equal(outs[0], capped(q1, k1, v1, 5, 2.0, True)[0]), numbers
-refused(TypeError, ["n is 5.0, wanted an integer (index)"], capped.into, q1, k1, v1, 5.0, 2.5, True, *outs)
-refused(TypeError, ["found 5 arguments, wanted 6 inputs"], capped.into, q1, k1, v1, 5, 2.5)
-refused(TypeError, ["k is a list, wanted"], attend.into, q, [1.0], v, into)
+refused(TypeError, ["n is 5.0, expected an integer (index)"], capped.into, q1, k1, v1, 5.0, 2.5, True, *outs)
+refused(TypeError, ["found 5 arguments, expected 6 inputs"], capped.into, q1, k1, v1, 5, 2.5)
+refused(TypeError, ["k is a list, expected"], attend.into, q, [1.0], v, into)
 refused(TypeError, ["k has dtype >f4", "other byte order"], attend.into, q, k.astype(">f4"), v, into)
 refused(ValueError, ["output is a read-only NumPy array"], attend.into, q, k, v, frozen[0])
 
-refused(ValueError, ["result 'output'", "found extent 6 in dimension 2, wanted 7"], attend, q, k, v, out=out[:, :, :6])
-refused(TypeError, ["result 'output'", "element type f64, wanted f32"], attend, q, k, v, out=out.astype(float))
-refused(TypeError, ["out has 2 arrays, wanted 1"], attend, q, k, v, out=outs)
-refused(TypeError, ["out has 1 arrays, wanted 2"], capped, q1, k1, v1, 5, 2.5, True, out=outs[0])
+refused(ValueError, ["result 'output'", "found extent 6 in dimension 2, expected 7"], attend, q, k, v, out=out[:, :, :6])
+refused(TypeError, ["result 'output'", "element type f64, expected f32"], attend, q, k, v, out=out.astype(float))
+refused(TypeError, ["out has 2 arrays, expected 1"], attend, q, k, v, out=outs)
+refused(TypeError, ["out has 1 arrays, expected 2"], capped, q1, k1, v1, 5, 2.5, True, out=outs[0])
 refused(TypeError, ["out[1] is a list"], capped, q1, k1, v1, 5, 2.5, True, out=(outs[0], []))
 refused(ValueError, ["out is a read-only NumPy array"], attend, q, k, v, out=frozen[0])
 refused(ValueError, ["overlap"], attend, q, k, v, out=q)
@@ -131,8 +131,8 @@ said = ["filled: result 'result' (tensor<?xf32>)", "negative extent -2"]
 refused(ValueError, said, filled, np.array(-2, np.int32), np.array(1.5, np.float32))
 
 # --- what the code refuses, in the words of the program
-refused(ValueError, ["argument 'q'", "found extent 15 in dimension 3, wanted 16"], attend, q[..., 1:], k, v)
-refused(TypeError, ["argument 'k'", "found 3 dimensions, wanted 4"], attend, q, k[0], v)
-refused(TypeError, ["argument 'v'", "found element type i32, wanted f32"], attend, q, k, v.astype(np.int32))
-refused(ValueError, ["value", "found 6, wanted 7"], attend, q, k, v[:, :, 1:])
-refused(ValueError, ["value", "found 6, wanted 7"], attend.result_shapes, q, k, v[:, :, 1:])
+refused(ValueError, ["argument 'q'", "found extent 15 in dimension 3, expected 16"], attend, q[..., 1:], k, v)
+refused(TypeError, ["argument 'k'", "found 3 dimensions, expected 4"], attend, q, k[0], v)
+refused(TypeError, ["argument 'v'", "found element type i32, expected f32"], attend, q, k, v.astype(np.int32))
+refused(ValueError, ["value", "found 6, expected 7"], attend, q, k, v[:, :, 1:])
+refused(ValueError, ["value", "found 6, expected 7"], attend.result_shapes, q, k, v[:, :, 1:])

@@ -23,9 +23,9 @@ def random(*shape):
     return RAND.standard_normal(shape).astype(np.float32)
 
 
-def near(found, wanted):
-    assert len(found) == len(wanted)
-    for x, y in zip(found, wanted):
+def near(found, expected):
+    assert len(found) == len(expected)
+    for x, y in zip(found, expected):
         assert x.dtype == y.dtype and x.shape == y.shape, (x.dtype, x.shape, y.dtype, y.shape)
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
 

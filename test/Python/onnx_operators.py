@@ -1,5 +1,5 @@
 """Operators that ONNX's own cases do not show here: convolutions of patches, Einsum, powers of integers, scatters,
-loops of known steps, functions with operator sets of their own, look-ups in tables that are empty only when they are
+loops of known steps, functions with operator sets of their own, gathers in tables that are empty only when they are
 called. ONNX's reference evaluator is the oracle.
 
 REQUIRES: onnx
@@ -39,8 +39,8 @@ def model(nodes, inputs, outputs=("y",), weights=(), opset=21, **settings):
 def check(made, *inputs, rtol=1e-5):
     names = [value.name for value in made.graph.input]
     found = backend.run_model(made, list(inputs))
-    wanted = ReferenceEvaluator(made).run(None, dict(zip(names, inputs)))
-    for x, y in zip(found, wanted, strict=True):
+    expected = ReferenceEvaluator(made).run(None, dict(zip(names, inputs)))
+    for x, y in zip(found, expected, strict=True):
         assert x.dtype == y.dtype and x.shape == y.shape, (x.dtype, x.shape, y.dtype, y.shape)
         np.testing.assert_allclose(x, y, rtol=rtol, atol=rtol)
 
@@ -51,7 +51,7 @@ def refused(words, call):
     except (ValueError, saccade.CompileError) as error:
         assert all(word in str(error) for word in words), error
     else:
-        raise AssertionError(f"was not refused, wanted: {words}")
+        raise AssertionError(f"was not refused, expected: {words}")
 
 
 # Patches of images, for any number of images.
@@ -136,11 +136,11 @@ refused(["too small in dimension 0"], lambda: padded.run([data[:0]]))
 elements = backend.prepare(model([node("GatherElements", ["x", "i"], ["y"])], {"x": [3, "n"], "i": [2, "m"]}))
 x, i = random(3, 4), np.array([[0, 1, 2], [2, 0, 1]])
 np.testing.assert_array_equal(elements.run([x, i])[0], np.take_along_axis(x[:, :3], i, 0))
-refused(["GatherElements", "too small in dimension 1: found 4, wanted at least 900"],
+refused(["GatherElements", "too small in dimension 1: found 4, expected at least 900"],
         lambda: elements.run([x, np.zeros((2, 900), np.int64)]))
 batches = backend.prepare(model([node("GatherND", ["x", "i"], ["y"], batch_dims=1)], {"x": ["n", 4], "i": ["m", 1]}))
 np.testing.assert_array_equal(batches.run([x, np.array([[3], [0], [1]])])[0], x[[0, 1, 2], [3, 0, 1]])
-refused(["GatherND", "too small in dimension 0: found 3, wanted at least 7"],
+refused(["GatherND", "too small in dimension 0: found 3, expected at least 7"],
         lambda: batches.run([x, np.zeros((7, 1), np.int64)]))
 
 # What no memory holds, and negative extents, are refused by name.

@@ -128,7 +128,7 @@ recursive = helper.make_function("own", "Loop", ["a"], ["b"], [helper.make_node(
                                  [helper.make_opsetid("own", 1)])
 refused(["too deep"], model([node("Loop", ["x"], ["y"], domain="own")], functions=[recursive]))
 short = TensorProto(name="w", data_type=1, dims=[8, 16], raw_data=b"1234")
-refused(["weight 'w'", "found 4 bytes, wanted 512"], model([node("MatMul", ["x", "w"], ["y"])], weights=[short]))
+refused(["weight 'w'", "found 4 bytes, expected 512"], model([node("MatMul", ["x", "w"], ["y"])], weights=[short]))
 huge = TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40])
 refused(["weight 'w'", "found 0 bytes"], model([node("MatMul", ["x", "w"], ["y"])], weights=[huge]))
 

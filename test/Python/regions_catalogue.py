@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 
 import numpy as np
 import torch
-from region_oracle import SHAPE, Case, differences
+from region_reference import SHAPE, Case, differences
 from torch.nn.attention.flex_attention import and_masks, or_masks
 
 batches, heads, queries, keys = SHAPE

@@ -233,10 +233,10 @@ def refused(role, function, kind, words):
         missing = [word for word in words if word not in said]
         return f"{error!r} does not say {missing}" if missing else None
     except Exception as error:
-        return f"{error!r}, wanted {kind.__name__} with {words}"
+        return f"{error!r}, expected {kind.__name__} with {words}"
     finally:
         assert random.getstate() == before
-    return f"was not refused, wanted {kind.__name__} with {words}"
+    return f"was not refused, expected {kind.__name__} with {words}"
 
 
 wrong = []

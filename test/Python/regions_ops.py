@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import numpy as np
 import torch
 import torch.nn.functional as F
-from region_oracle import Case, differences
+from region_reference import Case, differences
 
 generator = torch.Generator().manual_seed(1)
 table = torch.rand(3, 19, generator=generator) - 0.5

@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 import numpy as np
 import torch
 from random_functions import RandomFunctions
-from region_oracle import DEPTH, SHAPE, Case, inputs, run
+from region_reference import DEPTH, SHAPE, Case, inputs, run
 
 query, key, _ = inputs()
 scaled = torch.tensor(np.einsum("bhid,bhjd->bhij", query, key) / np.sqrt(DEPTH))
@@ -33,7 +33,7 @@ for at in range(0, len(cases), 40):
     for (case, functions), (softmax, lse) in zip(part, run([case for case, _ in part])):
         scores, allowed = functions.on_grid(scaled)
         scores = torch.where(allowed, scores, -torch.inf)
-        wanted = scores.softmax(-1).nan_to_num().numpy()
-        error, limit = np.abs(softmax - wanted).max(), 2e-5 if case.precision == "f32" else 1e-12
+        expected = scores.softmax(-1).nan_to_num().numpy()
+        error, limit = np.abs(softmax - expected).max(), 2e-5 if case.precision == "f32" else 1e-12
         is_near = error < limit and np.allclose(lse, scores.logsumexp(-1), limit, limit)
         assert is_near, f"{case.name}: {error}\n{functions.text}"

@@ -36,7 +36,7 @@ assert np.array_equal(again, output)
 for arguments, code in [([query, key, value], 2), ([query, key[:, :1], value, slope], 1)]:
     try:
         saccade.run(graph, "alibi", arguments)
-    except saccade.Failed as failure:
+    except saccade.ToolError as failure:
         assert failure.code in (1, 2) and str(failure), failure
     else:
         raise AssertionError("a wrong call was not refused")

@@ -19,7 +19,7 @@ HEADS, DEPTH = 3, 16
 SIZES = ((1, 75, 75), (2, 1, 40), (1, 130, 301))  # batch, queries, keys
 
 
-def wanted(q, k, v, change, sees=None):
+def expected(q, k, v, change, sees=None):
     """The softmax over what `change` makes of [batch, heads, queries, keys] scores, in float64."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     places = np.ogrid[tuple(map(slice, (*q.shape[:3], k.shape[2])))]
@@ -44,7 +44,7 @@ def check(make, sizes=SIZES, sees=None, size=1.0, types=True, **options):
         score, change = make(lambda x: x, batch, queries)
         assert fingerprint(getattr(score, "function", score)), "traced at each call"
         output = saccade.attention(q, k, v, score=score, **options)
-        np.testing.assert_allclose(output, wanted(q, k, v, change, sees), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(output, expected(q, k, v, change, sees), rtol=1e-4, atol=1e-5)
         now = saccade.cache_info().compilations
         assert compilations in (None, now), "compiled again for another length"
         compilations = now
@@ -58,7 +58,7 @@ def check(make, sizes=SIZES, sees=None, size=1.0, types=True, **options):
         q, k, v = (torch.from_numpy(x).bfloat16() for x in inputs(batch, queries, keys, size))
         score, change = make(torch.from_numpy, batch, queries)
         output = saccade.attention(q, k, v, score=score, **options).float().numpy()
-        exact = wanted(*(x.float().numpy() for x in (q, k, v)), change, sees)
+        exact = expected(*(x.float().numpy() for x in (q, k, v)), change, sees)
         np.testing.assert_allclose(output, exact, rtol=2e-2, atol=2e-2 * np.abs(exact).max())
 
 
@@ -169,7 +169,7 @@ for moved in (0, shift):
         part = (place >= extent - side).astype(int) + (place >= extent - moved) * (moved > 0)
         label = label * 3 + (part[:, None] if axis == 0 else part)
     label = label.reshape(height // side, side, width // side, side).transpose(0, 2, 1, 3).reshape(-1, side * side)
-    windows = wanted(*cut, lambda s, b, h, i, j: s + spread[i, j, h], lambda b, h, i, j: label[b, i] == label[b, j])
+    windows = expected(*cut, lambda s, b, h, i, j: s + spread[i, j, h], lambda b, h, i, j: label[b, i] == label[b, j])
     windows = windows.reshape(height // side, width // side, HEADS, side, side, DEPTH).transpose(2, 0, 3, 1, 4, 5)
     exact = np.roll(windows.reshape(HEADS, height, width, DEPTH), (moved, moved), (1, 2)).reshape(output.shape)
     np.testing.assert_allclose(output, exact, rtol=1e-4, atol=1e-5)
@@ -191,9 +191,9 @@ for _ in range(3):
 assert saccade.cache_info().compilations == before, (before, saccade.cache_info())
 
 for wrong, words in (
-    (lambda: scores.alibi(table(2, 2)), "slopes has 2 dimensions, wanted 1"),
+    (lambda: scores.alibi(table(2, 2)), "slopes has 2 dimensions, expected 1"),
     (lambda: scores.relative_bias(table(2, 4)), "wanted an odd number"),
-    (lambda: scores.t5_bias(table(32)), "table has 1 dimensions, wanted 2"),
+    (lambda: scores.t5_bias(table(32)), "table has 1 dimensions, expected 2"),
     (lambda: scores.t5_buckets(2, 128, True), "wanted 4 or more"),
     (lambda: scores.swin_bias(table(48, 3), 4), "wanted 49 for a window of 4 × 4"),
     (lambda: scores.shaw_keys(table(1, 2, 3), 1.0), "products has 3 dimensions"),

@@ -22,12 +22,12 @@ def compiled(arguments, results, body):
                            f"  return {', '.join(f'%{name}' for name in results)} : {types}\n}}\n").main
 
 
-def check(name, found, wanted, limit=2e-6):
+def check(name, found, expected, limit=2e-6):
     found = found if isinstance(found, tuple) else (found,)
-    for i, (f, w) in enumerate(zip(found, wanted, strict=True)):
-        assert f.shape == w.shape and f.dtype == w.dtype, f"{name} {i}: {f.dtype} {f.shape}, wanted {w.dtype} {w.shape}"
+    for i, (f, w) in enumerate(zip(found, expected, strict=True)):
+        assert f.shape == w.shape and f.dtype == w.dtype, f"{name} {i}: {f.dtype} {f.shape}, expected {w.dtype} {w.shape}"
         assert np.allclose(f, w, rtol=limit, atol=limit), f"{name} {i}: {f}\nwanted {w}"
-    print(f"{name}: {len(wanted)} agree")
+    print(f"{name}: {len(expected)} agree")
 
 
 def comparisons():
@@ -115,7 +115,7 @@ def look_ups():
         part, whole = X[row:row + 2, column:column + 2], X.copy()
         whole[:2, column:column + 2] = part
         pair = X[np.clip(I[:, 0], 0, 2), np.clip(I[:, 1], 0, 3)]
-        check(f"look-ups {n}", main(X, I, np.array(n, np.int32)), [X[clipped], pair, part, whole])
+        check(f"gathers {n}", main(X, I, np.array(n, np.int32)), [X[clipped], pair, part, whole])
 
 
 def tosa():

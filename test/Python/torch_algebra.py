@@ -64,12 +64,12 @@ inputs = tuple(tensor.clone() for _, *own in CASES.values() for tensor in own)
 module = All()
 compiled = saccade.torch.compile(module, inputs)
 bad = []
-for name, found, wanted in zip(CASES, compiled(*inputs), module(*inputs), strict=True):
-    tolerance = 2e-2 if wanted.dtype == torch.bfloat16 else 2e-5
-    is_same = found.dtype == wanted.dtype and found.shape == wanted.shape and (
-        torch.allclose(found, wanted, rtol=tolerance, atol=tolerance) if wanted.is_floating_point() else
-        torch.equal(found, wanted))
+for name, found, expected in zip(CASES, compiled(*inputs), module(*inputs), strict=True):
+    tolerance = 2e-2 if expected.dtype == torch.bfloat16 else 2e-5
+    is_same = found.dtype == expected.dtype and found.shape == expected.shape and (
+        torch.allclose(found, expected, rtol=tolerance, atol=tolerance) if expected.is_floating_point() else
+        torch.equal(found, expected))
     if not is_same:
-        bad.append(f"{name}: found\n{found}\nwanted\n{wanted}")
+        bad.append(f"{name}: found\n{found}\nwanted\n{expected}")
 assert not bad, "\n".join(bad)
 print(f"{len(CASES)} cases")

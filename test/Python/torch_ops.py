@@ -251,20 +251,20 @@ class All(torch.nn.Module):
         return results
 
 
-def near(name, found, wanted):
-    if isinstance(wanted, (tuple, list)):
-        assert len(found) == len(wanted), name
-        for each in zip(found, wanted):
+def near(name, found, expected):
+    if isinstance(expected, (tuple, list)):
+        assert len(found) == len(expected), name
+        for each in zip(found, expected):
             near(name, *each)
         return
-    for mine, theirs in (found.dtype, wanted.dtype), (found.shape, wanted.shape):
+    for mine, theirs in (found.dtype, expected.dtype), (found.shape, expected.shape):
         assert mine == theirs, (name, mine, theirs)
-    if not wanted.is_floating_point():
-        assert torch.equal(found, wanted), f"{name}: found\n{found}\nwanted\n{wanted}"
+    if not expected.is_floating_point():
+        assert torch.equal(found, expected), f"{name}: found\n{found}\nwanted\n{expected}"
         return
-    tolerance = {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(wanted.dtype, 2e-5)
-    if not torch.allclose(found.double(), wanted.double(), rtol=tolerance, atol=tolerance, equal_nan=True):
-        raise AssertionError(f"{name}: found\n{found}\nwanted\n{wanted}")
+    tolerance = {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(expected.dtype, 2e-5)
+    if not torch.allclose(found.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True):
+        raise AssertionError(f"{name}: found\n{found}\nwanted\n{expected}")
 
 
 for family, cases in {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "products": PRODUCTS,
@@ -274,9 +274,9 @@ for family, cases in {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "pro
     compiled = saccade.torch.compile(module, inputs)
     if family == "attention":
         found = compiled.module.ir("transforms").count("= attn.attention")
-        assert found == len(cases), f"found {found} attentions, wanted {len(cases)}"
-    wanted = module(*inputs)
-    for name, mine, theirs in zip(cases, compiled(*inputs), wanted):
+        assert found == len(cases), f"found {found} attentions, expected {len(cases)}"
+    expected = module(*inputs)
+    for name, mine, theirs in zip(cases, compiled(*inputs), expected):
         near(f"{family}: {name}", mine, theirs)
     print(f"{family}: {len(cases)} cases")
 

@@ -52,7 +52,7 @@ program = read(exported, "small.pt2")
 for part in ("%inner_weight: tensor<16x16xf32> {attn.constant}", "%table: tensor<9x16xbf16> {attn.constant}",
              "dense<[0x3FC00000, 0x80000000, 0x000116C2]> : tensor<3xf32>", "dense<0x3E800000> : tensor<f32>",
              'arguments = ["input", "weight", "bias"]', 'arguments = ["self", "indices", "indices", "indices"]',
-             '"torch.NoValue"()', f'"{os.path.abspath(__file__)}":', "%x: tensor<?x?x16xf32> {attn.extents = ["):
+             '"torch.NoValue"()', f'"{os.path.abspath(__file__)}":', "%x: tensor<?x?x16xf32> {attn.dim_names = ["):
     assert part in program.text, (part, program.text)
 assert [value.name for value in program.inputs] == ["x", "rows"]
 assert sorted(value.name for value, _ in program.weights) == ["inner.bias", "inner.weight", "table"]
@@ -67,7 +67,7 @@ class Named(torch.nn.Module):
 
 any_size = {0: torch.export.Dim("n"), 1: torch.export.Dim("m")}
 text = read(export(Named(), torch.ones(2, 3), torch.ones(2, 3), dynamic_shapes=(any_size, any_size))).text
-names = [line.split("]")[0] for line in text.split("attn.extents = [")[1:]]
+names = [line.split("]")[0] for line in text.split("attn.dim_names = [")[1:]]
 assert len(names) == 2 and names[0] == names[1] and len(set(names[0].split(", "))) == 2, names
 
 # --- nothing is computed ---------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ fixed = saccade.torch.compile(Fixed(), (x,), {"scale": 3, "mask": None})
 given = fixed(x, mask=None, scale=3)
 assert list(given) == ["y", "mask"] and given["mask"] is None and torch.equal(given["y"], x * 3)
 refused(["exported with 3"], lambda: fixed(x, scale=2, mask=None), TypeError)
-refused(["found the arguments scale, wanted scale, mask"], lambda: fixed(x, scale=3), TypeError)
+refused(["found the arguments scale, expected scale, mask"], lambda: fixed(x, scale=3), TypeError)
 refused(["tree"], lambda: fixed((x, x), scale=3, mask=None), TypeError)
 added = saccade.torch.compile(export(Named(), x, x, dynamic_shapes=(any_size, any_size)))
 assert torch.equal(added(torch.ones(4, 5), torch.ones(4, 5)), torch.full((4, 5), 2.0))
@@ -172,7 +172,7 @@ hidden = saccade.torch.compile(Hidden(), (q := torch.randn(2, 3, 5, 8), q, torch
 keys, sees = torch.randn(2, 3, 7, 8), torch.ones(2, 7, dtype=torch.bool)
 # The example was one tensor twice: the arguments are two.
 assert torch.allclose(hidden(keys, keys + 1, sees), Hidden()(keys, keys + 1, sees), atol=1e-5)
-refused(["argument 'sees' has another extent in dimension 1", "found 8, wanted 7"],
+refused(["argument 'sees' has another extent in dimension 1", "found 8, expected 7"],
         lambda: hidden(keys, keys, torch.ones(2, 8, dtype=torch.bool)), ValueError)
 
 # Two modules of one program have their own weights, which may be shared, transposed and of any strides.

@@ -5,9 +5,9 @@
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
 func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {
   // With few queries there is another one, which the run time chooses.
-  // CHECK: attn.attention {{.*}} {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
   %a = attn.attention %long[s,d], %long[s,d], %long[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
-  // CHECK: attn.attention {{.*}} {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
   %b = attn.attention %short[s,d], %short[s,d], %short[s,d] : (tensor<7x64xf32>, tensor<7x64xf32>, tensor<7x64xf32>) -> tensor<7x64xf32>
   return %a, %b : tensor<?x64xf32>, tensor<7x64xf32>
 }

@@ -76,7 +76,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK:         %[[STATUS:.*]] = llvm.call @saccade_entry_call(%[[ENTRY]], %[[PACKED]], %[[COUNT]])
 // CHECK:         llvm.cond_br
 // CHECK:         llvm.mlir.zero
-// CHECK:         %[[MESSAGE:.*]] = llvm.call @saccade_entry_message()
+// CHECK:         %[[MESSAGE:.*]] = llvm.call @saccade_entry_last_error()
 // CHECK-NEXT:    llvm.return %[[MESSAGE]]
 
 // CHECK-LABEL: llvm.func @saccade_scale_by_shapes(
@@ -89,7 +89,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 3, three inputs and one result, level v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
+// Version 3, three inputs and one result, target v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
 // TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr)>
 // TABLE:         constant(3 : i32)

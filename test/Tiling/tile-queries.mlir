@@ -54,7 +54,7 @@ func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?
   // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][%[[B]], %{{.*}}, 0, 0] [1, 4, 1, 64]
   // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[B]], %[[H]], %[[START:.*]], 0]
   // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[B]], %[[H]], %[[START]], 0]
-  // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {in_place, schedule = #attn.schedule<rows = 12, cols = 1024>}
+  // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>}
   // CHECK: %[[FINISHED:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[ZERO:.*]] : index
   // CHECK: scf.for %{{.*}} = %[[ZERO]] to %[[FINISHED]]
   // CHECK: attn.finalize
@@ -66,7 +66,7 @@ func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?
   // CHECK: attn.finalize
   // CHECK-NOT: attn.attention
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
-      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
       : (tensor<?x8x1x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32>
   return %o : tensor<?x8x1x48xf32>
 }
@@ -85,7 +85,7 @@ func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2
   // CHECK: linalg.fill
   // CHECK: attn.accumulate {{.*}} into(%{{.*}}, %[[STATE]]#0, %[[STATE]]#1 :
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] sink(%sink : tensor<8xf32>)
-      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
       : (tensor<1x8x1x64xf32>, tensor<1x2x?x64xf32>, tensor<1x2x?x64xf32>) -> tensor<1x8x1x64xf32>
   return %o : tensor<1x8x1x64xf32>
 }
@@ -109,7 +109,7 @@ func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> t
   // CHECK: attn.merge
   // CHECK: attn.finalize
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d]
-      {few = #attn.few<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
       : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
@@ -128,11 +128,11 @@ func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> t
 // CHECK: scf.forall (%[[TASK:.*]]) in (%{{.*}})
 // CHECK: arith.divui %[[TASK]]
 // CHECK: attn.attention %{{.*}}[s,h,d], %{{.*}}[s,h,d], %{{.*}}[s,h,d] q_len(%{{.*}} : index) kv_len(%{{.*}} : index) at(
-// CHECK-NOT: q_offsets
+// CHECK-NOT: cu_seqlens_q
 // CHECK: tensor.parallel_insert_slice
 func.func @two_packed_sides(%q: tensor<?x4x64xf32>, %k: tensor<?x2x64xf32>, %cu_q: tensor<?xi32>, %cu_k: tensor<?xi32>)
     -> tensor<?x4x64xf32> {
-  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] q_offsets(%cu_q : tensor<?xi32>) kv_offsets(%cu_k : tensor<?xi32>)
+  %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] cu_seqlens_q(%cu_q : tensor<?xi32>) cu_seqlens_k(%cu_k : tensor<?xi32>)
     {schedule = #attn.schedule<rows = 576, cols = 512>}
     : (tensor<?x4x64xf32>, tensor<?x2x64xf32>, tensor<?x2x64xf32>) -> tensor<?x4x64xf32>
   return %o : tensor<?x4x64xf32>

@@ -72,9 +72,9 @@ with open(path("result.npy"), "rb") as file:
 expect(1, "expected a multiple", run, heads, "--arg=7x5x64:f32", "--arg=2x5x64:f32")
 expect(1, "error", run, write("broken.mlir", b"func.func @f(%a: tensor<"))
 expect(1, "error", compile, write("noise.mlir", bytes(range(256)) * 8), "-o", path("x.o"))
-expect(1, "value has another length than key: found 7, wanted 6", run, attention, three[0], three[1], "--arg=2x7x64:f32")
-expect(1, "argument 'q' (tensor<?x?x64xf32>): found extent 63 in dimension 2, wanted 64", run, attention, "--arg=2x5x63:f32", *three[1:])
-expect(1, "argument 'q' (tensor<?x?x64xf32>): found 1 dimension, wanted 3", run, attention, "--arg=5:f32", *three[1:])
+expect(1, "value has another length than key: found 7, expected 6", run, attention, three[0], three[1], "--arg=2x7x64:f32")
+expect(1, "argument 'q' (tensor<?x?x64xf32>): found extent 63 in dimension 2, expected 64", run, attention, "--arg=2x5x63:f32", *three[1:])
+expect(1, "argument 'q' (tensor<?x?x64xf32>): found 1 dimension, expected 3", run, attention, "--arg=5:f32", *three[1:])
 expect(1, "has element type f64, expected f32", run, attention, "--arg=2x5x64:f64", *three[1:])
 expect(1, "append ':f32'", run, two, "--entry=double", f"--arg={wide}")
 many = ["--arg=1000000x1:f32", "--arg=1x1000000:f32", "--arg=1000000x1:f32"]
@@ -85,7 +85,7 @@ grouped = write("heads.mlir", b"""func.func @f(%q: tensor<?x?x8xf32>, %k: tensor
       : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
   return %o : tensor<?x?x8xf32>
 }""")
-expect(1, "key heads: found 3, wanted a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
+expect(1, "key heads: found 3, expected a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
 nested = write("nested.mlir", b"module @inside { func.func @f() { return } }\nfunc.func @g() { return }")
 expect(1, "a module inside a module is not supported", compile, nested, "-o", path("x.o"))
 expect(1, "recursion is not supported", compile, write("loop.mlir", b"func.func @f() { call @f() : () -> () return }"), "-o", path("x.o"))
@@ -127,7 +127,7 @@ check(not os.path.isfile("/dev/full"), "/dev/full is a regular file now")
 for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=double", f"--arg={whole}", "--out"]):
     subprocess.run([*command, path("plain")], check=True)
     with open(path("plain"), "rb") as file:
-        wanted = file.read()
+        expected = file.read()
     for name in ("pipe", "link", "target", "new-link", "new-target"):
         if os.path.lexists(path(name)):
             os.remove(path(name))
@@ -141,7 +141,7 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
         reader.kill()
     reader.wait()
     with open(path("read"), "rb") as file:
-        check(file.read() == wanted, f"{command}: the pipe's reader got something else")
+        check(file.read() == expected, f"{command}: the pipe's reader got something else")
     write("target", b"old")
     os.symlink("target", path("link"))
     os.symlink("new-target", path("new-link"))
@@ -149,7 +149,7 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
         subprocess.run([*command, path(name)], check=True)
         check(os.path.islink(path(name)), f"{command}: {name} is no link any more")
         with open(path(target), "rb") as file:
-            check(file.read() == wanted, f"{command}: {target} holds something else")
+            check(file.read() == expected, f"{command}: {target} holds something else")
     check(not [name for name in os.listdir(scratch) if ".temp-" in name], f"{command}: temporary files are left")
 
 # 4: target not supported

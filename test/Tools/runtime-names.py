@@ -30,5 +30,5 @@ def compile_entry(name):
 assert compile_entry("parallel").returncode == 0
 for symbol in sorted(symbols):
     done = compile_entry(symbol.removeprefix("saccade_"))
-    wanted = f"needs the symbol '{symbol}', which is a function of the runtime"
-    assert done.returncode == 1 and wanted in done.stderr, (symbol, done)
+    expected = f"needs the symbol '{symbol}', which is a function of the runtime"
+    assert done.returncode == 1 and expected in done.stderr, (symbol, done)

@@ -37,7 +37,7 @@ def from_c(compiler):
 def through_ctypes(library):
     """Arrays of any layout, by hand."""
     q, k, v = (rng.standard_normal(shape, np.float32) for shape in [(2, 4, 5, 16), (2, 2, 9, 16), (2, 2, 9, 8)])
-    wanted, lse = attention(q, k, v, 0.3, 7)
+    expected, lse = attention(q, k, v, 0.3, 7)
     layouts = {
         "compact": lambda x: x,
         "transposed": lambda x: np.ascontiguousarray(x.transpose(2, 0, 3, 1)).transpose(1, 3, 0, 2),
@@ -45,12 +45,12 @@ def through_ctypes(library):
         "sliced": lambda x: np.pad(x, 1)[1:-1, 1:-1, 1:-1, 1:-1],
     }
     for name, layout in layouts.items():
-        o, l = np.full(wanted.shape, np.nan, np.float32), np.full(lse.shape, np.nan, np.float32)
+        o, l = np.full(expected.shape, np.nan, np.float32), np.full(lse.shape, np.nan, np.float32)
         if name != "reversed":
             o, l = layout(o), l
         message = plain_call(library, "attend", *map(layout, (q, k, v)), 0.3, 7, o, l)
         expect(message is None, f"{name}: {message}")
-        np.testing.assert_allclose(o, wanted, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(l, lse, rtol=1e-5, atol=1e-6, err_msg=name)
 
     # One row of keys and values for both batches, from one element on.
@@ -58,7 +58,7 @@ def through_ctypes(library):
     shared, strides = tensor(row), (ctypes.c_int64 * 4)(0, 9 * 16, 16, 1)
     shape = (ctypes.c_int64 * 4)(2, 2, 9, 16)
     shared.ndim, shared.shape, shared.strides, shared.byte_offset = 4, shape, strides, 12
-    o, l = np.empty(wanted.shape, np.float32), np.empty(lse.shape, np.float32)
+    o, l = np.empty(expected.shape, np.float32), np.empty(lse.shape, np.float32)
     expect(plain_call(library, "attend", q, shared, v, 0.3, 7, o, l) is None, "a broadcast tensor is taken")
     np.testing.assert_allclose(o, attention(q, np.stack([k[0], k[0]]), v, 0.3, 7)[0], rtol=1e-5, atol=1e-6)
 
@@ -104,26 +104,26 @@ def through_tvm_ffi():
 
     module = tvm_ffi.load_module(str(folder / "artifact.so"))
     q, k, v = (rng.standard_normal(shape, np.float32) for shape in [(1, 2, 30, 16), (1, 1, 40, 16), (1, 1, 40, 8)])
-    wanted, lse = attention(q, k, v, 1, 40)
-    o, l = np.empty(wanted.shape, np.float32), np.empty(lse.shape, np.float32)
+    expected, lse = attention(q, k, v, 1, 40)
+    o, l = np.empty(expected.shape, np.float32), np.empty(lse.shape, np.float32)
     expect(module.attend(q, k, v, 1, 40, o, l) is None, "a call returns None")
-    np.testing.assert_allclose(o, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(l, lse, rtol=1e-5, atol=1e-6)
     o[:] = 0
     every_other = np.repeat(k, 2, axis=2)[:, :, ::2]
     module.attend(q, every_other, v[:, :, :], 1.0, 40, o, l)
-    np.testing.assert_allclose(o, wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-6)
 
-    refused(TypeError, "attend: argument 'k' (tensor<?x?x?x16xf32>): found element type f64, wanted f32",
+    refused(TypeError, "attend: argument 'k' (tensor<?x?x?x16xf32>): found element type f64, expected f32",
             module.attend, q, k.astype(np.float64), v, 1.0, 40, o, l)
-    refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found 3 dimensions, wanted 4",
+    refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found 3 dimensions, expected 4",
             module.attend, q, k, v[0], 1.0, 40, o, l)
     refused(TypeError, "argument 'keys' (index): found a float", module.attend, q, k, v, 1.0, 40.0, o, l)
     refused(TypeError, "argument 'factor' (f32): found None", module.attend, q, k, v, None, 40, o, l)
     refused(TypeError, "wanted 5 inputs and memory for 2 results", module.attend, q, k, v)
-    refused(ValueError, "found extent 8 in dimension 3, wanted 16", module.attend, q, v, v, 1.0, 40, o, l)
+    refused(ValueError, "found extent 8 in dimension 3, expected 16", module.attend, q, v, v, 1.0, 40, o, l)
     refused(ValueError, "attend: ", module.attend, q, k, v[:, :, :-1], 1.0, 40, o, l)
-    refused(ValueError, "result 'lse' (tensor<?x?x?xf32>): found extent 29 in dimension 2, wanted 30",
+    refused(ValueError, "result 'lse' (tensor<?x?x?xf32>): found extent 29 in dimension 2, expected 30",
             module.attend, q, k, v, 1.0, 40, o, l[:, :, 1:])
     refused(ValueError, "overlaps with argument 'q'", module.attend, q, k, v, 1.0, 40, q[:, :, :, :8], l)
     refused(ValueError, "argument 'sizes' (i32): found 4294967296", module.keywords, o[0, 0, :, 0], True, 2**32, 0, l[0, 0])

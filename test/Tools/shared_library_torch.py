@@ -24,11 +24,11 @@ scale, length = 0.25, 45
 
 def check(what, q, k, v, o=None):
     """Calls attend and compares with NumPy's float64."""
-    wanted, lse = (torch.from_numpy(x) for x in attention(q.numpy(), k.numpy(), v.numpy(), scale, length))
-    o = torch.full(wanted.shape, torch.nan) if o is None else o
+    expected, lse = (torch.from_numpy(x) for x in attention(q.numpy(), k.numpy(), v.numpy(), scale, length))
+    o = torch.full(expected.shape, torch.nan) if o is None else o
     l = torch.full(lse.shape, torch.nan)
     module.attend(q, k, v, scale, length, o, l)
-    torch.testing.assert_close(o.double(), wanted, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
+    torch.testing.assert_close(o.double(), expected, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
     torch.testing.assert_close(l.double(), lse, rtol=1e-5, atol=1e-6, msg=lambda text: f"{what}: {text}")
 
 
@@ -71,12 +71,12 @@ refused(ValueError, "result 'output'", lambda: attend(o=fake_mode.from_tensor(o)
 # These TVM-FFI turns away itself.
 refused(Exception, "", attend, q, k.to("meta"))
 refused(Exception, "", attend, q, k.to_sparse())
-refused(TypeError, "argument 'q' (tensor<?x?x?x16xf32>): found element type bf16, wanted f32", attend, q.bfloat16())
-refused(TypeError, "argument 'q' (tensor<?x?x?x16xf32>): found 5 dimensions, wanted 4", attend, q[None])
-refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found an integer, wanted a tensor", lambda: attend(v=3))
-refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found None, wanted a tensor", lambda: attend(v=None))
+refused(TypeError, "argument 'q' (tensor<?x?x?x16xf32>): found element type bf16, expected f32", attend, q.bfloat16())
+refused(TypeError, "argument 'q' (tensor<?x?x?x16xf32>): found 5 dimensions, expected 4", attend, q[None])
+refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found an integer, expected a tensor", lambda: attend(v=3))
+refused(TypeError, "argument 'v' (tensor<?x?x?x8xf32>): found None, expected a tensor", lambda: attend(v=None))
 refused(TypeError, "argument 'keys' (index): found a tensor", lambda: attend(length=torch.tensor(3)))
-refused(ValueError, "argument 'k' (tensor<?x?x?x16xf32>): found extent 15 in dimension 3, wanted 16", attend, q, k[..., 1:])
+refused(ValueError, "argument 'k' (tensor<?x?x?x16xf32>): found extent 15 in dimension 3, expected 16", attend, q, k[..., 1:])
 refused(ValueError, "heads", attend, q[:, :3])
 refused(ValueError, "result 'output' (tensor<?x?x?x8xf32>): found stride 0", lambda: attend(o=o[:, :1].expand(2, 4, 33, 8)))
 refused(ValueError, "result 'lse' (tensor<?x?x?xf32>): overlaps with result 'output'", lambda: attend(l=o.flatten()[:264].view(2, 4, 33)))

@@ -35,7 +35,7 @@ static bool parseSizes(llvm::StringRef text, Options &options) {
 }
 
 /// dir/attend.so -> dir/attend.h; nothing beside a device or a pipe.
-static std::string headerBeside(llvm::StringRef library) {
+static std::string defaultHeaderPath(llvm::StringRef library) {
   if (llvm::sys::fs::exists(library) && !llvm::sys::fs::is_regular_file(library))
     return "";
   llvm::SmallString<128> header(library);
@@ -48,7 +48,7 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   line.positional(options.input);
   line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
   line.value("target", "NAME",
-             "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
+             "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
                  ", several with --emit=so: sm_75,sm_80",
              options.target);
   std::string kind;
@@ -77,10 +77,10 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
              "dynamic, and integer arguments by their names; may be given several times",
              [&](llvm::StringRef text) { return parseSizes(text, options); });
   line.flag("lint", "Warn about likely mistakes: a wrong scale, mask or alignment", options.compile.lint);
-  line.flag("prepare",
+  line.flag("prepack",
             "Make what a function F computes of its constant arguments alone, such as packed weights, a function "
-            "F__prepare, whose results F takes instead; on a CPU",
-            options.compile.prepare);
+            "F__prepack, whose results F takes instead; on a CPU",
+            options.compile.prepack);
   line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
@@ -97,8 +97,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
     if (ExitCode code = chooseTarget(tool, options.target, options.compile))
       return code;
   bool hasKernels = !options.architectures.empty();
-  if (hasKernels && options.compile.prepare)
-    return line.usageError("--prepare does not go with --target=" + options.target);
+  if (hasKernels && options.compile.prepack)
+    return line.usageError("--prepack does not go with --target=" + options.target);
   auto isStage = [](llvm::StringRef name) { return llvm::is_contained(stageNames(), name); };
   std::string stages = llvm::join(stageNames(), ", ");
   if (!options.compile.stopAfter.empty() && !isStage(options.compile.stopAfter))
@@ -135,7 +135,7 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
     if (options.output.empty() || options.output == "-")
       return line.usageError("a shared library needs a file: -o FILE");
     if (options.header.empty())
-      options.header = headerBeside(options.output);
+      options.header = defaultHeaderPath(options.output);
     if (options.header == options.output)
       return line.usageError("library and header cannot both be '" + options.output + "'");
   } else if (!options.header.empty()) {

@@ -83,7 +83,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
   isRefused = failed(runPipeline(program, options.compile));
   if (!isRefused)
     explain(program, options.compile);
-  if (!isRefused && options.compile.prepare && options.compile.stopAfter.empty()) {
+  if (!isRefused && options.compile.prepack && options.compile.stopAfter.empty()) {
     std::optional<LibraryInterface> found = findInterface(program, options);
     isRefused = !found;
     if (found)
@@ -95,7 +95,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
   return produce(program, options, interface.entries, into, isRefused);
 }
 
-static ExitCode explainFile(llvm::StringRef path, llvm::Error error) {
+static ExitCode reportFileError(llvm::StringRef path, llvm::Error error) {
   llvm::errs() << tool << ": error: cannot write '" << path << "': " << llvm::toString(std::move(error)) << '\n';
   return ExitFile;
 }
@@ -108,12 +108,12 @@ static ExitCode write(
     return llvm::Error::success();
   };
   if (llvm::Error error = writeOutput(path, put, last))
-    return explainFile(path, std::move(error));
-  return ExitDone;
+    return reportFileError(path, std::move(error));
+  return ExitSuccess;
 }
 
 /// Writes both or none: the library comes to its place while the header is complete but not yet in its own.
-static ExitCode writeBoth(const Options &options, llvm::StringRef library, llvm::StringRef header) {
+static ExitCode writeLibraryAndHeader(const Options &options, llvm::StringRef library, llvm::StringRef header) {
   if (options.header.empty())
     return write(options.output, library);
   return write(options.header, header, [&] {
@@ -142,7 +142,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
 
   std::optional<LibraryInterface> interface = findInterface(source.module(), options);
   if (!interface)
-    return ExitRefused;
+    return ExitInvalidInput;
   auto functions = source.module().getOps<mlir::func::FuncOp>();
   if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
     llvm::errs() << tool << ": warning: '" << options.input
@@ -154,7 +154,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     bool isRefused = false;
     llvm::Error error = compile(source.module(), options, *interface, output, isRefused);
     if (isRefused)
-      return ExitRefused;
+      return ExitInvalidInput;
     if (error) {
       if (error.isA<llvm::FileError>()) {
         llvm::errs() << tool << ": error: linking needs temporary files: " << llvm::toString(std::move(error)) << '\n';
@@ -164,11 +164,11 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     }
   }
   if (!options.emit)
-    return ExitDone;
+    return ExitSuccess;
   if (options.emit == Emit::Header)
     return write(options.output, interface->header);
   if (options.emit == Emit::SharedLibrary)
-    return writeBoth(options, output, interface->header);
+    return writeLibraryAndHeader(options, output, interface->header);
   return write(options.output, output);
 }
 

@@ -48,7 +48,7 @@ private:
                                    "i64 or index");
     into = *parsed;
     if (into != type.element)
-      return refuse(ExitRefused,
+      return refuse(ExitInvalidInput,
                     "has element type " + elementTypeName(into) + ", expected " + elementTypeName(type.element));
     return std::nullopt;
   }
@@ -59,11 +59,11 @@ private:
     if (std::optional<Refusal> refusal = keep(readNpy(path), into, ExitFile))
       return refusal;
     if (typeName.consume_front(":")) {
-      ElementType wanted;
-      if (std::optional<Refusal> refusal = parseType(typeName, wanted))
+      ElementType expected;
+      if (std::optional<Refusal> refusal = parseType(typeName, expected))
         return refusal;
-      if (into.type() != wanted)
-        return keep(into.convertTo(wanted), into, ExitRefused);
+      if (into.type() != expected)
+        return keep(into.convertTo(expected), into, ExitInvalidInput);
       return std::nullopt;
     }
     // 64-bit integers are what NumPy has for index. 16-bit data is taken for bf16 only where that is said.
@@ -71,7 +71,7 @@ private:
       into.reinterpretAs(ElementType::index);
     if (into.type() == type.element && into.type() != ElementType::bf16)
       return std::nullopt;
-    return refuse(ExitRefused, "'" + path + "' holds " +
+    return refuse(ExitInvalidInput, "'" + path + "' holds " +
                                    (into.type() == ElementType::bf16 ? "16-bit data" : elementTypeName(into.type())) +
                                    "; append ':" + elementTypeName(type.element) + "' to take it as " +
                                    elementTypeName(type.element));
@@ -89,8 +89,8 @@ private:
     if (number.getAsDouble(value) && !isInteger)
       return refuse(ExitUsage, "'" + number + "' is not a number");
     if (!isFloat(type.element) && !isInteger)
-      return refuse(ExitRefused, "'" + number + "' is not an integer");
-    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, {}), into, ExitRefused))
+      return refuse(ExitInvalidInput, "'" + number + "' is not an integer");
+    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, {}), into, ExitInvalidInput))
       return refusal;
     if (elementBytes(type.element) == 8 && !isFloat(type.element))
       std::memcpy(into.data(), &integer, sizeof(integer)); // a double does not hold all of them
@@ -115,7 +115,7 @@ private:
     if (parts.size() > 1)
       if (std::optional<Refusal> refusal = parseType(parts[1], given))
         return refusal;
-    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, shape), into, ExitRefused))
+    if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, shape), into, ExitInvalidInput))
       return refusal;
     StringRef seedText = parts.size() > 2 ? parts[2] : "0";
     if (seedText.consume_front("=")) {
@@ -160,10 +160,10 @@ ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> text
     if (!type.isTensor && tensor.size() != 1) {
       error() << "argument '" << type.name << "' (" << type.str() << "): expected one number, '" << texts[i] << "' holds "
               << tensor.size() << '\n';
-      return ExitRefused;
+      return ExitInvalidInput;
     }
   }
-  return ExitDone;
+  return ExitSuccess;
 }
 
 Buffer run::toBuffer(const ValueType &type, const HostTensor &tensor) {

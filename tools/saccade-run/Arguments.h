@@ -9,7 +9,7 @@
 namespace saccade::run {
 
 /// Makes the arguments of `entry` from the texts of --arg: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] (SHAPE:TYPE:=VALUE for
-/// one value everywhere), or a number for a scalar. Anything but ExitDone has been explained on stderr.
+/// one value everywhere), or a number for a scalar. Anything but ExitSuccess has been explained on stderr.
 ExitCode makeArguments(const Entry &entry, llvm::ArrayRef<std::string> texts, std::vector<HostTensor> &into);
 
 /// A tensor, or a scalar where `type` is one, as a program takes it.

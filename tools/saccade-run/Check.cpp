@@ -32,7 +32,7 @@ namespace {
 
 /// The exact evaluation and those rounded like plain attention, on the same elements.
 struct Oracle {
-  reference::Evaluation exact, forwards, backwards;
+  reference::Evaluation exact, forwards, reversedOrder;
 
   /// Prints a line; false where the result is too far off. Fails where the reference cannot evaluate it.
   FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
@@ -43,15 +43,15 @@ struct Oracle {
         return failure();
       boxes = *sampled;
     }
-    FailureOr<reference::Tensor> wanted = exact.evaluate(index, boxes), plain = forwards.evaluate(index, boxes),
-                                 reversed = backwards.evaluate(index, boxes);
+    FailureOr<reference::Tensor> expected = exact.evaluate(index, boxes), plain = forwards.evaluate(index, boxes),
+                                 reversed = reversedOrder.evaluate(index, boxes);
     FailureOr<std::optional<reference::Magnitude>> magnitude = exact.magnitude(index, boxes);
-    if (failed(wanted) || failed(plain) || failed(reversed) || failed(magnitude))
+    if (failed(expected) || failed(plain) || failed(reversed) || failed(magnitude))
       return failure();
     reference::Comparison comparison =
-        reference::compare(*wanted, {std::move(*plain), std::move(*reversed)}, reference::gather(actual, boxes),
+        reference::compare(*expected, {std::move(*plain), std::move(*reversed)}, reference::gather(actual, boxes),
                            *magnitude ? &**magnitude : nullptr);
-    llvm::outs() << "check result #" << index << ", " << wanted->size() << " of " << actual.size()
+    llvm::outs() << "check result #" << index << ", " << expected->size() << " of " << actual.size()
                  << " elements: " << comparison.describe();
     if (!comparison.agrees() && comparison.worst >= 0) {
       llvm::outs() << " at [";
@@ -73,16 +73,16 @@ ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::Arra
     values.push_back(toReference(type, argument));
   auto exact = reference::Evaluation::begin(function, values, reference::Precision::Exact);
   auto forwards = reference::Evaluation::begin(function, values, reference::Precision::Rounded);
-  auto backwards = reference::Evaluation::begin(function, values, reference::Precision::RoundedBackwards);
-  if (failed(exact) || failed(forwards) || failed(backwards))
+  auto reversedOrder = reference::Evaluation::begin(function, values, reference::Precision::RoundedReversed);
+  if (failed(exact) || failed(forwards) || failed(reversedOrder))
     return ExitUnsupported;
-  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*backwards)};
+  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*reversedOrder)};
   bool agrees = true;
   for (auto [i, result] : llvm::enumerate(results)) {
     FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);
     if (failed(good))
-      return ExitRefused;
+      return ExitInvalidInput;
     agrees &= *good;
   }
-  return agrees ? ExitDone : ExitDifference;
+  return agrees ? ExitSuccess : ExitMismatch;
 }

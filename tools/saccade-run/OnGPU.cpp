@@ -26,8 +26,8 @@ public:
                                      "); --device=ptxsim runs the same kernels without a GPU");
     bool isWhole = bind(library, "cuInit", init) && bind(library, "cuDevicePrimaryCtxRetain", retain) &&
                    bind(library, "cuCtxSetCurrent", setCurrent) && bind(library, "cuMemAlloc_v2", allocate) &&
-                   bind(library, "cuMemFree_v2", free) && bind(library, "cuMemcpyHtoD_v2", copyThere) &&
-                   bind(library, "cuMemcpyDtoH_v2", copyBack) && bind(library, "cuCtxSynchronize", synchronize) &&
+                   bind(library, "cuMemFree_v2", free) && bind(library, "cuMemcpyHtoD_v2", copyToDevice) &&
+                   bind(library, "cuMemcpyDtoH_v2", copyToHost) && bind(library, "cuCtxSynchronize", synchronize) &&
                    bind(library, "cuGetErrorName", errorName);
     if (!isWhole)
       return llvm::createStringError("the NVIDIA driver lacks functions: update it");
@@ -53,8 +53,8 @@ public:
   int32_t (*setCurrent)(Context context);
   int32_t (*allocate)(Address *memory, size_t bytes);
   int32_t (*free)(Address memory);
-  int32_t (*copyThere)(Address to, const void *from, size_t bytes);
-  int32_t (*copyBack)(void *to, Address from, size_t bytes);
+  int32_t (*copyToDevice)(Address to, const void *from, size_t bytes);
+  int32_t (*copyToHost)(void *to, Address from, size_t bytes);
   int32_t (*synchronize)();
   int32_t (*errorName)(int32_t result, const char **name);
 
@@ -93,7 +93,7 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
     if (llvm::Error error = reserve(tensor, buffer))
       return error;
     if (llvm::Error error = driver.check(
-            driver.copyThere(memories.back(), tensor.data(), static_cast<size_t>(tensor.bytes())), "copying arguments"))
+            driver.copyToDevice(memories.back(), tensor.data(), static_cast<size_t>(tensor.bytes())), "copying arguments"))
       return error;
   }
   for (auto [tensor, buffer] : llvm::zip_equal(results, outputs))
@@ -105,7 +105,7 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
     return error;
   for (auto [tensor, buffer] : llvm::zip_equal(results, outputs))
     if (llvm::Error error = driver.check(
-            driver.copyBack(tensor.data(), reinterpret_cast<Driver::Address>(buffer.data), size_t(tensor.bytes())),
+            driver.copyToHost(tensor.data(), reinterpret_cast<Driver::Address>(buffer.data), size_t(tensor.bytes())),
             "copying results"))
       return error;
   return llvm::Error::success();

@@ -28,7 +28,7 @@ int64_t peakMemory();
 bool resetPeak();
 
 /// Compares results with the float64 reference: all rows where `full` or where the work is below 1 GFLOP, else 256
-/// sampled rows. Prints a line a result; ExitDifference where one is too far off.
+/// sampled rows. Prints a line a result; ExitMismatch where one is too far off.
 ExitCode checkResults(mlir::func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
                       llvm::ArrayRef<HostTensor> results, bool full);
 

@@ -28,7 +28,7 @@ public:
     return llvm::Error::success();
   }
 
-  void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> words, int64_t ctas, int64_t sharedBytes) override {
+  void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t sharedBytes) override {
     if (finding || ctas == 0)
       return;
     ptxsim::Launch launch;
@@ -36,7 +36,7 @@ public:
     launch.block = {static_cast<uint32_t>(threadsPerCTA), 1, 1};
     launch.dynamicShared = static_cast<uint32_t>(sharedBytes);
     ptxsim::Parameters parameters;
-    for (int64_t word : words)
+    for (int64_t word : params)
       parameters.add(word);
     launch.parameters = std::move(parameters.bytes);
     launch.async = mode;
@@ -59,7 +59,7 @@ public:
     return pointer(memory.allocate(std::max<uint64_t>(tensor.bytes(), 16), name.str()));
   }
   /// Brings a result back; every byte of it must have been written.
-  llvm::Error bring(void *from, HostTensor &to, llvm::StringRef name) {
+  llvm::Error copyToHost(void *from, HostTensor &to, llvm::StringRef name) {
     auto size = static_cast<uint64_t>(to.bytes());
     if (uint64_t missing = memory.undefinedBytes(address(from), size))
       return llvm::createStringError("kernels left " + llvm::Twine(missing) + " of " + llvm::Twine(size) +
@@ -97,7 +97,7 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
     buffer.data = device.reserve(tensor, type.name);
   {
-    UseRunner use(device);
+    ScopedKernelRunner use(device);
     if (llvm::Error error = call.executable.call(call.entry, arguments, outputs))
       return error;
   }
@@ -105,7 +105,7 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   if (device.finding)
     return llvm::createStringError(device.finding->str());
   for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
-    if (llvm::Error error = device.bring(buffer.data, tensor, type.name))
+    if (llvm::Error error = device.copyToHost(buffer.data, tensor, type.name))
       return error;
   return llvm::Error::success();
 }

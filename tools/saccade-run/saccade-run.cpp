@@ -53,7 +53,7 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
             "Say why a softmax did not become attention and, with --device=ptxsim, which kernels ran",
             options.explain);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
-  line.value("target", "NAME", "ISA level: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
+  line.value("target", "NAME", "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
   line.value("device", "NAME",
              "Where to run: cpu; cuda: the first NVIDIA GPU, with kernels for sm_80 unless --target says another; or "
@@ -122,21 +122,21 @@ static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<H
       return ExitFile;
     }
   }
-  return ExitDone;
+  return ExitSuccess;
 }
 
 /// The kernels to run: those of the program, or of the file that is named.
 static ExitCode getKernels(const Options &options, const Executable &executable, std::string &into) {
   into = executable.ptx().str();
   if (options.kernels.empty())
-    return ExitDone;
+    return ExitSuccess;
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(options.kernels);
   if (!file) {
     llvm::errs() << tool << ": error: cannot read '" << options.kernels << "': " << file.getError().message() << '\n';
     return ExitFile;
   }
   into = (*file)->getBuffer().str();
-  return ExitDone;
+  return ExitSuccess;
 }
 
 /// Leaves `entry`, with what it calls inlined, as all there is: nothing else is compiled.
@@ -167,10 +167,10 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     return code;
   // From here on all is in ops of ours, also what the reference gets.
   if (failed(importProgram(source.module())))
-    return ExitRefused;
+    return ExitInvalidInput;
   llvm::Expected<std::vector<Entry>> entries = getEntries(source.module());
   if (!entries)
-    return report(entries.takeError(), ExitRefused);
+    return report(entries.takeError(), ExitInvalidInput);
   const Entry *chosen = chooseEntry(*entries, options.entry);
   if (!chosen)
     return ExitUsage;
@@ -187,14 +187,14 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   mlir::OwningOpRef<mlir::ModuleOp> original = source.module().clone();
   auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
   if (failed(keepOnly(source.module(), chosen->name)))
-    return ExitRefused;
+    return ExitInvalidInput;
   mlir::OwningOpRef<mlir::ModuleOp> inlined = source.module().clone();
   std::unique_ptr<Executable> executable;
   {
     Progress progress("compiling " + options.input);
     llvm::Expected<std::unique_ptr<Executable>> compiled = Executable::create(source.module(), compile);
     if (!compiled)
-      return report(compiled.takeError(), ExitRefused);
+      return report(compiled.takeError(), ExitInvalidInput);
     executable = std::move(*compiled);
   }
 
@@ -204,14 +204,14 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     call.inputs.push_back(toBuffer(type, argument));
   auto shapes = executable->resultShapes(call.entry, call.inputs);
   if (!shapes)
-    return report(shapes.takeError(), ExitRefused);
+    return report(shapes.takeError(), ExitInvalidInput);
   std::vector<HostTensor> results;
   for (auto [type, shape] : llvm::zip_equal(call.entry.results, *shapes)) {
     llvm::Expected<HostTensor> result = HostTensor::allocate(type.element, shape);
     if (!result)
       return report(llvm::createStringError("result '" + type.name + "' (" + type.str() +
                                             "): " + llvm::toString(result.takeError())),
-                    ExitRefused);
+                    ExitInvalidInput);
     results.push_back(std::move(*result));
     call.outputs.push_back(toBuffer(type, results.back()));
   }
@@ -228,7 +228,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
                         : compile.device           ? runOnGPU(call, arguments, results)
                                                    : executable->call(call.entry, call.inputs, call.outputs);
     if (error)
-      return report(std::move(error), ExitRefused);
+      return report(std::move(error), ExitInvalidInput);
   }
   if (options.explain)
     for (const KernelInfo &kernel : executable->kernels())
@@ -243,7 +243,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
     work = countWork(inlined->lookupSymbol<mlir::func::FuncOp>(chosen->name), arguments);
   if (options.time)
     if (llvm::Error error = reportTime(call, work, memoryOfRun))
-      return report(std::move(error), ExitRefused);
+      return report(std::move(error), ExitInvalidInput);
   if (options.check) {
     constexpr int64_t gigaflop = 1'000'000'000;
     bool full = options.checkFull || !work || work->flops <= gigaflop;
@@ -252,7 +252,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (options.outputs.empty() && !options.time)
     for (auto [i, result] : llvm::enumerate(results))
       printResult(i, result);
-  return ExitDone;
+  return ExitSuccess;
 }
 
 int main(int argc, char **argv) {

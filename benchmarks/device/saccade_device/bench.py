@@ -59,9 +59,9 @@ class Row:
             if row["mask"] == "causal":
                 last = positions + (row["keys"] - row["queries"])
                 scores.masked_fill_(torch.arange(row["keys"], device="cuda")[None] > last[:, None], -math.inf)
-            wanted = scores.softmax(-1) @ v
+            expected = scores.softmax(-1) @ v
             found = self.o[batch, head, positions].double()
-            error = ((found - wanted).norm() / wanted.norm()).item()
+            error = ((found - expected).norm() / expected.norm()).item()
             worst = max(worst, error if math.isfinite(error) else math.inf)
         return worst
 
@@ -91,11 +91,11 @@ class Row:
         return begin.elapsed_time(end) / count
 
 
-def run(torch, folder, rows, rounds, seconds, deadline, say):
+def run(torch, folder, rows, rounds, seconds, deadline, log):
     """Yields one result a row, until the deadline: dictionaries with the row, times, ratios and the error."""
     for number, row in enumerate(rows, 1):
         if time.monotonic() > deadline:
-            say(f"out of time: {len(rows) - number + 1} rows are left out")
+            log(f"out of time: {len(rows) - number + 1} rows are left out")
             return
         start = f"[{number}/{len(rows)}] {row['name']}:"
         try:
@@ -104,14 +104,14 @@ def run(torch, folder, rows, rounds, seconds, deadline, say):
             figures = measured.time(rounds, seconds)
         except RuntimeError as failure:
             words = " ".join(str(failure).split())[:200]
-            say(f"{start} {words}")
+            log(f"{start} {words}")
             yield {"row": row, "failure": words}
             continue
         medians = {name: statistics.median(times) for name, times in figures.items()}
         ratios = {name: statistics.median(other / ours for other, ours in zip(times, figures[OURS]))
                   for name, times in figures.items() if name != OURS}
         shown = ", ".join(f"{name} {flops(row) / each / 1e9:.0f}" for name, each in medians.items())
-        say(f"{start} TFLOP/s {shown}; error {error:.1e}")
+        log(f"{start} TFLOP/s {shown}; error {error:.1e}")
         yield {"row": row, "milliseconds": medians, "ratios": ratios, "missing": measured.missing, "error": error}
         del measured
         torch.cuda.empty_cache()

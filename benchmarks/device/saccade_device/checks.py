@@ -17,18 +17,18 @@ def numbers(dtype, content):
     return array.array({"f32": "f", "f64": "d", "i32": "i"}[dtype], content)
 
 
-def distance(found, wanted):
+def distance(found, expected):
     """The norm of the difference over the norm of what was wanted; infinite where a number is missing."""
-    if len(found) != len(wanted):
+    if len(found) != len(expected):
         return math.inf
     above = below = 0.0
-    for one, other in zip(found, wanted):
+    for one, other in zip(found, expected):
         if one == other:  # infinities too
             continue
         if not math.isfinite(one):
             return math.inf
         above += (one - other) ** 2
-    below = sum(other * other for other in wanted if math.isfinite(other))
+    below = sum(other * other for other in expected if math.isfinite(other))
     return math.sqrt(above / below) if below else math.sqrt(above)
 
 
@@ -60,20 +60,20 @@ class Case:
         """(the largest error of a result over what its type allows, in words)."""
         worst, words = 0.0, []
         for value, content in zip(self.case["outputs"], self.results()):
-            wanted = numbers("f64", (self.folder / value["wanted"]).read_bytes())
-            error = distance(numbers(value["dtype"], content), wanted)
+            expected = numbers("f64", (self.folder / value["wanted"]).read_bytes())
+            error = distance(numbers(value["dtype"], content), expected)
             worst = max(worst, error / value["allowed"])
             words.append(f"{value['name']} {error:.1e} of {value['allowed']:.0e}")
         return worst, ", ".join(words)
 
 
-def run(folder, manifest, memory, torch, say):
+def run(folder, manifest, memory, torch, log):
     """All checks; [(name, passed, words)]."""
     outcomes = []
 
     def note(name, passed, words):
         outcomes.append((name, passed, words))
-        say(f"{'ok  ' if passed else 'FAIL'} {name}: {words}")
+        log(f"{'ok  ' if passed else 'FAIL'} {name}: {words}")
 
     for packed in manifest["checks"]:
         name = packed["name"]
@@ -95,17 +95,17 @@ def run(folder, manifest, memory, torch, say):
     return outcomes
 
 
-def on_stream(case, torch, wanted):
+def on_stream(case, torch, expected):
     stream = torch.cuda.Stream()
     case.poison()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
         case.call()
     stream.synchronize()
-    return case.results() == wanted, "the same bits"
+    return case.results() == expected, "the same bits"
 
 
-def as_graph(case, torch, wanted):
+def as_graph(case, torch, expected):
     """Captured once, with other inputs, then replayed with the right ones."""
     case.poison()
     for address, content in zip(case.inputs, case.contents):
@@ -118,4 +118,4 @@ def as_graph(case, torch, wanted):
         case.memory.write(address, content)
     graph.replay()
     torch.cuda.synchronize()
-    return case.results() == wanted, "the same bits"
+    return case.results() == expected, "the same bits"

@@ -146,10 +146,10 @@ class Scalar:
 
     bytes = 8 * THREADS
 
-    def compare(self, found, wanted, seed):
+    def compare(self, found, expected, seed):
         """(the worst distance, what is allowed, in which unit)."""
         count, size = len(found) // 8, int(self.result[1])
-        both = zip(struct.unpack(f"<{count}Q", found), struct.unpack(f"<{count}Q", wanted))
+        both = zip(struct.unpack(f"<{count}Q", found), struct.unpack(f"<{count}Q", expected))
         worst = max(self._distance(x, y, size) for x, y in both)
         return worst, self.units, "ulp" if self.units else "bits that differ"
 
@@ -190,8 +190,8 @@ class MatrixLoad:
     def operands(self, seed):
         return [inputs(8, seed) + inputs(8, seed + 1)]
 
-    def compare(self, found, wanted, seed):
-        return sum(bin(x ^ y).count("1") for x, y in zip(found, wanted)), 0, "bits that differ"
+    def compare(self, found, expected, seed):
+        return sum(bin(x ^ y).count("1") for x, y in zip(found, expected)), 0, "bits that differ"
 
 
 def group_of(instructions):
@@ -200,14 +200,14 @@ def group_of(instructions):
 
 
 def groups():
-    from .products import PRODUCTS
+    from .mma import MMA
     return {
         "data movement": [Move(text) for text in MOVES] + [MatrixLoad(text) for text in LOADS],
         "integers": [Scalar(*each) for each in INTEGERS],
         "conversions": [Scalar(*each) for each in CONVERSIONS],
         "rounded arithmetic": [Scalar(*each) for each in ROUNDED],
         "approximate functions": [Scalar(text, "f4", "4", *allowed) for text, *allowed in APPROXIMATE],
-        "matrix products": PRODUCTS,
+        "matrix products": MMA,
     }
 
 
@@ -230,16 +230,16 @@ def record(driver, folder):
         (folder / f"instructions-{name.replace(' ', '-')}.bin").write_bytes(b"".join(execute(driver, instructions)))
 
 
-def check(driver, folder, say):
+def check(driver, folder, log):
     """([(group, passed, words)], [(group, instruction, worst, allowed, unit)])."""
     outcomes, rows = [], []
 
     def note(name, passed, words):
         outcomes.append((f"instructions, {name}", passed, words))
-        say(f"{'ok  ' if passed else 'FAIL'} instructions, {name}: {words}")
+        log(f"{'ok  ' if passed else 'FAIL'} instructions, {name}: {words}")
 
     for name, instructions in groups().items():
-        wanted = (folder / f"instructions-{name.replace(' ', '-')}.bin").read_bytes()
+        expected = (folder / f"instructions-{name.replace(' ', '-')}.bin").read_bytes()
         at, failed = 0, []
         try:
             found = execute(driver, instructions)
@@ -248,7 +248,7 @@ def check(driver, folder, say):
             note(name, False, str(error))
             continue
         for i, (each, content) in enumerate(zip(instructions, found)):
-            worst, allowed, unit = each.compare(content, wanted[at:at + each.bytes], i)
+            worst, allowed, unit = each.compare(content, expected[at:at + each.bytes], i)
             at += each.bytes
             rows.append((name, each.name, worst, allowed, unit))
             if not worst <= allowed:

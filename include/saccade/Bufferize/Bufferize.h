@@ -20,17 +20,17 @@ void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &regist
 /// parallel loop is a task of its own that is started by `attn.launch`, tensors are left only in the score and mask
 /// regions of attn ops, nothing is allocated in a loop but the static scratch of a task, and what an entry allocates it
 /// releases after the last use. Neither a result nor an argument is copied as a whole where its strides do not force
-/// it. `forKernels`: nothing is laid out for a CPU's registers, and what is left outside of tasks becomes tasks too, for
-/// the host has no access to the memory. `prepare`: what an entry computes of constant arguments alone becomes an entry of
+/// it. `forGPU`: nothing is laid out for a CPU's registers, and what is left outside of tasks becomes tasks too, for
+/// the host has no access to the memory. `prepack`: what an entry computes of constant arguments alone becomes an entry of
 /// its own, not for kernels.
-void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forKernels = false,
-                            bool prepare = false);
+void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forGPU = false,
+                            bool prepack = false);
 
-/// `@f` takes what the entry `@f__prepare` makes of its weights.
-inline constexpr llvm::StringLiteral prepareSuffix = "__prepare";
+/// `@f` takes what the entry `@f__prepack` makes of its weights.
+inline constexpr llvm::StringLiteral prepackSuffix = "__prepack";
 
-/// On the function of such an entry: how much it prepares, a string: "72 tensors, 40.5 MiB".
-inline constexpr llvm::StringLiteral preparesAttr = "attn.prepares";
+/// On the function of such an entry: how much it prepacks, a string: "72 tensors, 40.5 MiB".
+inline constexpr llvm::StringLiteral prepacksAttr = "attn.prepacks";
 
 } // namespace saccade
 

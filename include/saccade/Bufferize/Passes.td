@@ -41,19 +41,19 @@ def BufferizeTensors : Pass<"attn-bufferize-tensors", "::mlir::ModuleOp"> {
                            "::mlir::memref::MemRefDialect"];
 }
 
-def PackFactors : Pass<"attn-pack-factors", "::mlir::ModuleOp"> {
+def PrepackRHS : Pass<"attn-prepack-rhs", "::mlir::ModuleOp"> {
   let summary = "pack the right sides of products once for all tasks";
   let description = [{
     Where several tasks multiply with the same columns of a matrix (weights), it becomes panels in a loop of its own before
-    them, and the product `attn.multiply`, which also takes over a fill with 0 or a broadcast bias that it started from.
+    them, and the product `attn.packed_matmul`, which also takes over a fill with 0 or a broadcast bias that it started from.
     Whether it pays, and whether strides let the left side be read in place, may be known at run time only; then the
-    loop stays beside it as it was, and no memory is taken where it runs. With `prepare` panels of constant arguments are
+    loop stays beside it as it was, and no memory is taken where it runs. With `prepack` panels of constant arguments are
     made once for all calls, and always pay, but not of fewer columns than a vector has: they would be mostly padding. Where the rows of the left side crowd a set of the cache the
     product is `blocked`, which another choice at run time may have to tell. Panels live as long as the call and are as large as the
     matrix (twice that for 16-bit elements that are not multiplied in pairs).
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">,
-                 Option<"prepare", "prepare", "bool", "false", "Constant arguments are packed once for all calls">];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target to generate code for">,
+                 Option<"prepack", "prepack", "bool", "false", "Constant arguments are packed once for all calls">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
                            "::saccade::attn::AttnDialect"];
@@ -99,16 +99,16 @@ def MergeTasks : Pass<"attn-merge-tasks", "::mlir::ModuleOp"> {
   }];
 }
 
-def PrepareConstants : Pass<"attn-prepare-constants", "::mlir::ModuleOp"> {
+def HoistConstants : Pass<"attn-hoist-constants", "::mlir::ModuleOp"> {
   let summary = "compute what depends on constants alone in a function of its own";
   let description = [{
     Of every entry `@f` the launches and structured ops whose operands come from tensors marked `attn.constant`, of known extents, and
     from numbers of the program become an entry
 
-        @f__prepare(weights...) -> (prepared tensors...)
+        @f__prepack(weights...) -> (prepacked tensors...)
 
     and `@f` takes what that returns as its last inputs. Weights that `@f` itself does not read are its inputs no longer. Only
-    buffers of static size are prepared, and none marked `attn.per_call`. The prepared tensors must be passed as compact as they were returned; the shape
+    buffers of static size are prepacked, and none marked `attn.per_call`. The prepacked tensors must be passed as compact as they were returned; the shape
     function of `@f` checks that. An entry without such work stays as it is, and so does one whose checks always fail.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",

@@ -12,11 +12,11 @@
 namespace saccade {
 
 /// The prefixes of ops that this stage translates, each with its dot.
-llvm::ArrayRef<llvm::StringRef> doorPrefixes();
+llvm::ArrayRef<llvm::StringRef> frontendPrefixes();
 
 struct ImportOptions {};
 
-/// Afterwards no op of a door is left. A program without any is not changed.
+/// Afterwards no op of a frontend is left. A program without any is not changed.
 void buildImportPipeline(mlir::OpPassManager &pm, const ImportOptions &options = {});
 
 } // namespace saccade

@@ -45,7 +45,7 @@ private:
   struct Slot;
 
   /// Takes programs beyond the limit out of the map. To be called with the lock held; what is returned goes after it.
-  std::vector<std::shared_ptr<Slot>> takeOldest();
+  std::vector<std::shared_ptr<Slot>> evictLRU();
 
   const size_t limit;
 

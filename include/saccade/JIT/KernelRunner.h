@@ -16,18 +16,18 @@ public:
 
   /// Runs `ctas` CTAs of the kernel `name`, whose parameters are `words`, with `sharedBytes` of dynamic shared memory.
   /// A failure is remembered by the runner: the host code goes on.
-  virtual void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> words, int64_t ctas, int64_t sharedBytes) = 0;
+  virtual void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t sharedBytes) = 0;
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
 };
 
 /// While it lives, programs that this thread calls run their kernels on `runner`.
-class UseRunner {
+class ScopedKernelRunner {
 public:
-  explicit UseRunner(KernelRunner &runner);
-  ~UseRunner();
-  UseRunner(const UseRunner &) = delete;
-  UseRunner &operator=(const UseRunner &) = delete;
+  explicit ScopedKernelRunner(KernelRunner &runner);
+  ~ScopedKernelRunner();
+  ScopedKernelRunner(const ScopedKernelRunner &) = delete;
+  ScopedKernelRunner &operator=(const ScopedKernelRunner &) = delete;
 
 private:
   KernelRunner *before;

@@ -1,6 +1,6 @@
 //===- CompileOptions.h - What a user may ask of a compilation ---*- C++ -*-===//
 //
-// Options travel one way: driver or front door -> CompileOptions -> pass options.
+// Options travel one way: driver or front frontend -> CompileOptions -> pass options.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_COMPILEOPTIONS_H
@@ -15,7 +15,7 @@
 namespace saccade {
 
 struct CompileOptions {
-  /// The ISA level to generate code for; never null.
+  /// The CPU target to generate code for; never null.
   const CPUTarget *target = lookupCPUTarget("host");
   /// The GPU that runs the tasks; null where the CPU does.
   const GPUTarget *device = nullptr;
@@ -30,7 +30,7 @@ struct CompileOptions {
   /// Whether each softmax that did not become attention says why, in a remark.
   bool remarks = false;
   /// Whether what an entry computes of constant arguments alone becomes an entry of its own, on a CPU.
-  bool prepare = false;
+  bool prepack = false;
   /// Whether the IR is verified after every pass.
   bool verifyEach = true;
 };

@@ -10,7 +10,7 @@ namespace saccade {
 
 /// Parses the main file of `sources`, MLIR text or bytecode; null after a diagnostic. The location of every argument of
 /// a function holds its name in the text as a `mlir::NameLoc`; bytecode has none. Text may have ops in generic form whose
-/// names begin with one of `doorPrefixes`; other ops that nobody registered are refused.
+/// names begin with one of `frontendPrefixes`; other ops that nobody registered are refused.
 mlir::OwningOpRef<mlir::ModuleOp> parseProgram(const llvm::SourceMgr &sources, mlir::MLIRContext *context);
 
 } // namespace saccade

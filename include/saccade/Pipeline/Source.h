@@ -31,7 +31,7 @@ public:
   /// `sink`, which is told of a failure too.
   llvm::LogicalResult parse(std::unique_ptr<llvm::MemoryBuffer> text, DiagnosticSink sink);
 
-  /// Reads and parses the file ("-": standard input), MLIR text or bytecode. Anything but ExitDone has been explained
+  /// Reads and parses the file ("-": standard input), MLIR text or bytecode. Anything but ExitSuccess has been explained
   /// on stderr under the name of `tool`.
   ExitCode load(llvm::StringRef tool, llvm::StringRef path);
 

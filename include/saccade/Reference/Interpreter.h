@@ -22,7 +22,7 @@ enum class Precision {
   /// Attention is plain unfused attention: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.
   Rounded,
   /// The same, every sum from its last term to its first: as plain as `Rounded`, with other rounding errors.
-  RoundedBackwards,
+  RoundedReversed,
 };
 
 /// Evaluates `function` on `arguments` and returns all its results. Where an op is not known, an argument does not fit

@@ -49,7 +49,7 @@ struct Comparison {
 };
 
 /// Compares `actual` with `exact` (Precision::Exact) under the largest error that plain evaluation makes, once for each
-/// order of its sums (Precision::Rounded and RoundedBackwards): one order may err half as much as another by chance.
+/// order of its sums (Precision::Rounded and RoundedReversed): one order may err half as much as another by chance.
 /// All are of one shape; the element type of `actual` is the result type. Integers must be equal. `magnitude`, where
 /// given, adds the second bound.
 Comparison compare(const Tensor &exact, llvm::ArrayRef<Tensor> plain, const Tensor &actual,

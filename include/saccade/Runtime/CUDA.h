@@ -26,7 +26,7 @@ void saccade_cuda_unload(SaccadeKernels *kernels);
 /* Within saccade_cuda_call, by compiled code: starts `ctas` CTAs of the kernel `name`, whose parameters are `count`
  * words, with `shared_bytes` of dynamic shared memory. What goes wrong is remembered: the call ends with it, and starts
  * nothing any more. */
-void saccade_launch(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t shared_bytes);
+void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t shared_bytes);
 
 /* Within saccade_cuda_call, by compiled code: memory of the GPU for what follows on the stream; NULL where there is
  * none. It comes from a pool that the driver keeps, and is free again when the work before its release is done. */

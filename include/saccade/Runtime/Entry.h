@@ -28,22 +28,22 @@ typedef struct SaccadeValueType {
 /* Of the table's layout and meaning; `version` and `name` stay where they are in all of them. */
 #define SACCADE_ENTRY_VERSION 3
 
-/* The x86-64 ISA levels of --target, each with all before it. */
-typedef enum SaccadeLevel {
-  SaccadeLevelPortable = 0,
-  SaccadeLevelV3 = 1,     /* AVX2, FMA, F16C, BMI */
-  SaccadeLevelV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
-  SaccadeLevelV4BF16 = 3, /* AVX512_BF16 */
-} SaccadeLevel;
+/* The x86-64 CPU targets of --target, each with all before it. */
+typedef enum SaccadeCPUTarget {
+  SaccadeCPUTargetPortable = 0,
+  SaccadeCPUTargetV3 = 1,     /* AVX2, FMA, F16C, BMI */
+  SaccadeCPUTargetV4 = 2,     /* AVX-512 F, BW, CD, DQ, VL */
+  SaccadeCPUTargetV4BF16 = 3, /* AVX512_BF16 */
+} SaccadeCPUTarget;
 
 /* How a call ended. */
 typedef enum SaccadeStatus {
-  SaccadeDone = 0,
+  SaccadeSuccess = 0,
   SaccadeTypeError = 1,    /* kind or number of arguments, element type, number of dimensions, device */
   SaccadeValueError = 2,   /* extents, missing data */
   SaccadeOutOfMemory = 3,  /* the results hold anything; what the call allocated is released */
   SaccadeUnsupported = 5,  /* processor, GPU, driver or this runtime is not what the code was compiled for */
-  SaccadeDeviceFailed = 6, /* the GPU's driver reports an error, maybe of earlier work; the results hold anything */
+  SaccadeDeviceError = 6, /* the GPU's driver reports an error, maybe of earlier work; the results hold anything */
 } SaccadeStatus;
 
 typedef struct SaccadeEntry SaccadeEntry;
@@ -55,7 +55,7 @@ typedef struct SaccadeKernels {
   const char *ptx;      /* ends with a 0 */
   const void *cubin;    /* the same, assembled; NULL: none */
   int32_t architecture; /* 80: sm_80 */
-  int32_t is_exact;     /* 1: for this architecture alone, as sm_90a is; else PTX goes for all later ones too */
+  int32_t is_arch_specific;     /* 1: for this architecture alone, as sm_90a is; else PTX goes for all later ones too */
   int32_t cta_threads;  /* of every launch */
   int32_t reserved;
   void *loaded; /* the runtime's; NULL at first */
@@ -64,7 +64,7 @@ typedef struct SaccadeKernels {
 struct SaccadeEntry {
   int32_t version; /* SACCADE_ENTRY_VERSION; calls of any other are refused */
   int32_t num_inputs, num_results;
-  int32_t level;                  /* SaccadeLevel that the processor must have */
+  int32_t target;                  /* SaccadeCPUTarget that the processor must have */
   const char *name;               /* of the function in the program, without '@' */
   const SaccadeValueType *values; /* inputs, then results; results are tensors */
   /* Both take pointers to MLIR's memref descriptors {allocated, aligned, offset, sizes[rank], strides[rank]} or to
@@ -93,7 +93,7 @@ typedef enum SaccadeArgumentKind {
   SaccadeArgumentNone = 0,
   SaccadeArgumentInteger = 1,
   SaccadeArgumentBool = 2,
-  SaccadeArgumentReal = 3,
+  SaccadeArgumentFloat = 3,
   SaccadeArgumentDLTensor = 7,      /* pointer: a DLTensor */
   SaccadeArgumentTensorObject = 70, /* pointer: TVM-FFI's tensor object, whose DLTensor stands at byte 24 */
 } SaccadeArgumentKind;
@@ -108,9 +108,9 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
 SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
                                    int64_t *sizes);
 
-/* The message of this thread's last refusal: names entry and argument, what was found and what was wanted. Valid
+/* The message of this thread's last refusal: names entry and argument, what was found and what was expected. Valid
  * until the thread's next call of these functions. */
-const char *saccade_entry_message(void);
+const char *saccade_entry_last_error(void);
 
 /* saccade_entry_call as TVM-FFI wants it: 0, or -1 with the error raised there (TypeError, ValueError, MemoryError,
  * NotImplementedError, RuntimeError).

@@ -19,7 +19,7 @@ namespace saccade {
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
 /// How attention with few queries is cut, and how many are few.
-attn::FewQueriesAttr scheduleFewQueries(mlir::MLIRContext *context);
+attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context);
 
 /// The tiles of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
@@ -28,10 +28,10 @@ attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
 
 /// How attention with few queries is cut for kernels, and how many are few.
-attn::FewQueriesAttr scheduleFewQueriesOfKernels(mlir::MLIRContext *context);
+attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
 /// The tiles of a matrix product in a kernel.
-attn::ScheduleAttr scheduleProduct(mlir::MLIRContext *context);
+attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);
 
 /// Afterwards every attention and every matrix product carries a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);

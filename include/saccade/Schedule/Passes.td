@@ -14,11 +14,11 @@ def AssignSchedule : Pass<"attn-assign-schedule", "::mlir::func::FuncOp"> {
     %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 384, cols = 512>} : ...
     ```
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level to choose for">];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target to choose for">];
   let dependentDialects = ["::saccade::attn::AttnDialect"];
 }
 
-def AssignKernelSchedule : Pass<"attn-assign-kernel-schedule", "::mlir::func::FuncOp"> {
+def AssignGPUSchedule : Pass<"attn-assign-gpu-schedule", "::mlir::func::FuncOp"> {
   let summary = "gives every attention and contraction the tile sizes of a GPU kernel";
   let description = [{
     A row of queries for each thread of a CTA, and long steps over keys: kernels cut them up themselves. Products are cut

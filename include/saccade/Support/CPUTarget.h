@@ -1,4 +1,4 @@
-//===- CPUTarget.h - The ISA levels code is generated for --------*- C++ -*-===//
+//===- CPUTarget.h - The CPU targets code is generated for --------*- C++ -*-===//
 //
 // What schedule and code generators must know of a processor. One row a level; nothing else
 // in the compiler asks for an ISA by name.
@@ -19,7 +19,7 @@ class Operation;
 
 namespace saccade {
 
-/// An x86-64 ISA level.
+/// An x86-64 CPU target.
 struct CPUTarget {
   llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16"
   llvm::StringRef cpu;      ///< LLVM -mcpu
@@ -35,7 +35,7 @@ struct CPUTarget {
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
   /// How many neighbours along the reduced dimension of a product of such elements one instruction multiplies and sums in
   /// a lane: 2 for bf16 with vdpbf16ps, else 1.
-  unsigned productStep(mlir::Type left, mlir::Type right) const;
+  unsigned packingFactor(mlir::Type left, mlir::Type right) const;
 };
 
 /// The rows that are computed together, and that tasks are cut into multiples of: every register block's row count

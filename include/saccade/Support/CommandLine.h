@@ -19,12 +19,12 @@ namespace saccade {
 
 /// What a tool's process ends with.
 enum ExitCode : int {
-  ExitDone = 0,
-  ExitRefused = 1,     ///< the input was refused, with a diagnostic
+  ExitSuccess = 0,
+  ExitInvalidInput = 1,     ///< the input was refused, with a diagnostic
   ExitUsage = 2,       ///< the command line was not understood
   ExitFile = 3,        ///< a file could not be read or written
   ExitUnsupported = 4, ///< a target or feature that is not supported
-  ExitDifference = 5,  ///< --check found a difference
+  ExitMismatch = 5,  ///< --check found a difference
   ExitInternal = 70,   ///< a bug of ours
 };
 

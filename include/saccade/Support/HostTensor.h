@@ -36,7 +36,7 @@ public:
 
   ElementType type() const { return elementType; }
   llvm::ArrayRef<int64_t> shape() const { return extents; }
-  llvm::ArrayRef<int64_t> strides() const { return steps; } ///< in elements
+  llvm::ArrayRef<int64_t> strides() const { return elementStrides; } ///< in elements
   int64_t size() const { return count; }                    ///< elements
   int64_t bytes() const { return count * elementBytes(elementType); }
   char *data() const { return memory.get(); }
@@ -47,7 +47,7 @@ private:
     void operator()(char *memory) const { std::free(memory); }
   };
   ElementType elementType = ElementType::f32;
-  llvm::SmallVector<int64_t, 4> extents, steps;
+  llvm::SmallVector<int64_t, 4> extents, elementStrides;
   int64_t count = 0;
   std::unique_ptr<char, Free> memory;
 };

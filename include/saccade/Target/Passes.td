@@ -24,7 +24,7 @@ def EmitEntryPoints : Pass<"attn-emit-entry-points", "::mlir::ModuleOp"> {
     renamed where it has a name that is needed. Refused are entries whose symbols meet one another or the runtime's,
     and values of types that cannot cross the border.
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "ISA level that the code needs">];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target that the code needs">];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 

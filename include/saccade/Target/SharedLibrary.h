@@ -21,7 +21,7 @@ struct LibraryInterface {
   std::string header;               ///< a C header that includes nothing of ours
 };
 
-/// Reads the public functions of a program: before it is compiled, or behind, where its weights are prepared. `fileName` is that of the header, for its text only,
+/// Reads the public functions of a program: before it is compiled, or behind, where its weights are prepacked. `fileName` is that of the header, for its text only,
 /// which tells of tensors on a GPU where `hasKernels` says so.
 /// Nothing after a diagnostic where there is none, or where the name of one cannot be part of a C function's name.
 std::optional<LibraryInterface> getLibraryInterface(mlir::ModuleOp program, llvm::StringRef fileName,

@@ -1,6 +1,6 @@
 //===- Target.h - From the LLVM dialect to machine code -----------*- C++ -*-===//
 //
-// The last stage: LLVM IR, assembly and objects for one ISA level.
+// The last stage: LLVM IR, assembly and objects for one CPU target.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TARGET_TARGET_H

@@ -17,16 +17,16 @@ namespace saccade {
 std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 
 /// How many of `queries` queries a task has, all but the last one, where they are cut by `schedule`. For reports.
-int64_t queriesOfTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
+int64_t queriesPerTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
 /// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no weight region, tally or
 /// largest score.
-bool canBeCutAlongKeys(attn::AttentionOp op);
+bool canSplitKV(attn::AttentionOp op);
 
 /// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
-/// Tasks `forKernels` are small, for many of them share a GPU's processor and what they hold is its shared memory; their
+/// Tasks `forGPU` are small, for many of them share a GPU's processor and what they hold is its shared memory; their
 /// code does not ask before each tile of keys whether the mask leaves any of it, for a kernel cuts up its steps itself.
-void buildTilingPipeline(mlir::OpPassManager &pm, bool forKernels = false);
+void buildTilingPipeline(mlir::OpPassManager &pm, bool forGPU = false);
 
 } // namespace saccade
 

@@ -4,7 +4,7 @@
 
 include "mlir/Pass/PassBase.td"
 
-def TabulateDistances : Pass<"attn-tabulate-distances", "::mlir::func::FuncOp"> {
+def TabulateRelativePositions : Pass<"attn-tabulate-relative-positions", "::mlir::func::FuncOp"> {
   let summary = "tabulates what regions say about the distance of query and key";
   let description = [{
     Parts of a score, weight or tally region that depend on batch, head and key − query alone, and that cost more than a

@@ -100,7 +100,7 @@ Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
   return e.target.hasAVX512 ? exp2AVX512(e, x, isF64, error) : exp2Portable(e, x, isF64, error);
 }
 
-Value saccade::cpu::emitRoughLogistic(Emitter &e, Value x) {
+Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
   // Where 2^x cannot become infinite it must not; NaN fails the comparison, and so stays.
   if (!e.target.hasAVX512) {
     Value most = e.splat(126.0);

@@ -19,7 +19,7 @@ enum class Exp2Error {
 mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Unit);
 
 /// 1 / (1 + 2^x) for any x, to an absolute error of 2^-19: enough for scores whose weights are rounded to 16 bits.
-mlir::Value emitRoughLogistic(Emitter &e, mlir::Value x);
+mlir::Value emitApproxLogistic(Emitter &e, mlir::Value x);
 
 } // namespace saccade::cpu
 

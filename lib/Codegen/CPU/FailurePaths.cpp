@@ -26,7 +26,7 @@ static Value lookThroughDescriptors(Value pointer) {
 
 /// Registers for more buffers than this take longer to find than the rest of the program takes to compile: each has a
 /// value of its own on every way to the end.
-static constexpr size_t mostRegisters = 16;
+static constexpr size_t maxRegisterSlots = 16;
 
 namespace {
 
@@ -65,7 +65,7 @@ private:
       else if (call.getCallee() == "saccade_release")
         releases.push_back(call);
     });
-    bool staysInMemory = slots.size() > mostRegisters;
+    bool staysInMemory = slots.size() > maxRegisterSlots;
     auto store = [&](Value value, Value slot) {
       LLVM::StoreOp::create(builder, loc, value, slot, /*alignment=*/0, /*isVolatile=*/staysInMemory);
     };

@@ -141,7 +141,7 @@ void LoopState::prefetchRows(Emitter &e, Value begin, Value end) {
     emitPrefetchRows(e, output, begin, end, /*isWrite=*/true);
 }
 
-void LoopState::takeOver(const Emitter &e, Value query, unsigned rowsOfQuery) {
+void LoopState::removeFinalized(const Emitter &e, Value query, unsigned rowsOfQuery) {
   OpBuilder b(finalize);
   Emitter behind{b, e.loc, e.target, e.type};
   Value hasSteps = behind.isLess(tiles.getLowerBound(), tiles.getUpperBound());

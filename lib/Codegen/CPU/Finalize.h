@@ -32,7 +32,7 @@ public:
   void finalizeRows(Emitter &e, mlir::Value begin, mlir::Value end) { emitFinalizeRows(e, finalize, begin, end); }
   /// Takes away what the steps do themselves now, for all rows of `query`. Behind the loop other rows are left, or all of
   /// them where there was no step.
-  void takeOver(const Emitter &e, mlir::Value query, unsigned rowsOfQuery);
+  void removeFinalized(const Emitter &e, mlir::Value query, unsigned rowsOfQuery);
 
 private:
   LoopState(mlir::scf::ForOp tiles, mlir::linalg::FillOp fill, attn::FinalizeOp finalize)

@@ -64,7 +64,7 @@ unsigned saccade::cpu::widestBits(linalg::LinalgOp op) {
   return bits;
 }
 
-std::optional<int64_t> saccade::cpu::distanceAlong(linalg::LinalgOp op, unsigned operand, unsigned loop) {
+std::optional<int64_t> saccade::cpu::strideAlong(linalg::LinalgOp op, unsigned operand, unsigned loop) {
   constexpr int64_t far = 1 << 20;
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -93,7 +93,7 @@ static std::optional<unsigned> costOf(linalg::LinalgOp op, unsigned loop, unsign
     if (!isa<MemRefType>(op->getOperand(i).getType()))
       continue;
     bool isOutput = i >= op.getNumDpsInputs();
-    std::optional<int64_t> distance = distanceAlong(op, i, loop);
+    std::optional<int64_t> distance = strideAlong(op, i, loop);
     if (!distance || (isOutput && (distance == 0) != isReduction))
       return std::nullopt;
     // A scatter costs more than a gather.

@@ -32,7 +32,7 @@ std::optional<int64_t> stepAlong(mlir::AffineExpr expr, unsigned loop, unsigned 
 
 /// The distance in elements between two iterations of loop `loop` in operand `operand`, a buffer. A run-time inner
 /// stride is taken for 1 and any other for a big one. Nothing where the distance varies.
-std::optional<int64_t> distanceAlong(mlir::linalg::LinalgOp op, unsigned operand, unsigned loop);
+std::optional<int64_t> strideAlong(mlir::linalg::LinalgOp op, unsigned operand, unsigned loop);
 
 /// The loop of `op` to put along `lanes` lanes: the one with the fewest strided accesses, of those the innermost. A
 /// reduction only where all results are plain combinations. Nothing where there is none.

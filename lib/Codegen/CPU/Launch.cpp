@@ -40,7 +40,7 @@ public:
   }
 
   /// The parts of `value`, which is converted.
-  SmallVector<Value> takeApart(OpBuilder &builder, Location loc, Value value) const {
+  SmallVector<Value> unpack(OpBuilder &builder, Location loc, Value value) const {
     if (!buffer)
       return {value};
     MemRefDescriptor descriptor(value);
@@ -57,7 +57,7 @@ public:
   }
 
   /// The converted value of `parts`.
-  Value putTogether(OpBuilder &builder, Location loc, ArrayRef<Value> parts) const {
+  Value pack(OpBuilder &builder, Location loc, ArrayRef<Value> parts) const {
     if (!buffer)
       return parts.front();
     auto descriptor = MemRefDescriptor::poison(builder, loc, converter.convertType(type));
@@ -129,7 +129,7 @@ static void createTaskRunner(attn::LaunchOp launch, const LLVMTypeConverter &con
     for (Type part : capture.getTypes())
       parts.push_back(LLVM::LoadOp::create(builder, loc, part,
                                            getField(builder, loc, contextType, entry->getArgument(0), i++)));
-    operands.push_back(castFromConverted(builder, loc, type, capture.putTogether(builder, loc, parts)));
+    operands.push_back(castFromConverted(builder, loc, type, capture.pack(builder, loc, parts)));
   }
   for (unsigned bound : {1, 2})
     operands.push_back(castFromConverted(builder, loc, builder.getIndexType(), entry->getArgument(bound)));
@@ -179,7 +179,7 @@ struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
     Value context = createContext(op, contextType, rewriter);
     int32_t i = 0;
     for (auto [type, capture] : llvm::zip_equal(op.getCaptures().getTypes(), adaptor.getCaptures()))
-      for (Value part : Capture(*getTypeConverter(), type).takeApart(rewriter, loc, capture))
+      for (Value part : Capture(*getTypeConverter(), type).unpack(rewriter, loc, capture))
         LLVM::StoreOp::create(rewriter, loc, part, getField(rewriter, loc, contextType, context, i++));
     Value runner = LLVM::AddressOfOp::create(rewriter, loc, pointer, getRunnerName(op.getTask()));
     Value bytes = LLVM::ConstantOp::create(rewriter, loc, i64, rewriter.getI64IntegerAttr(op.getScratchBytes()));

@@ -28,9 +28,9 @@ using namespace saccade::cpu;
 namespace {
 
 /// Rewrites one attn.accumulate.
-class Lowering {
+class AccumulateLowering {
 public:
-  Lowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
+  AccumulateLowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
   LogicalResult run();
 
 private:
@@ -46,25 +46,25 @@ private:
   Value query, key, value, scores;
   std::optional<GroupState> state;
   // What the next step reads of an operand, as positions × depth, and how many of its rows a row of this tile asks for.
-  struct Ahead {
+  struct PrefetchStream {
     Value matrix, rows, share;
   };
-  SmallVector<Ahead> ahead;
+  SmallVector<PrefetchStream> prefetchStreams;
   // Whether this is the first and the last step of a state that is the loop's own; else unset.
   std::optional<LoopState> loop;
   Value isFirst, isLast;
 
   LogicalResult check();
-  Value valuesInPlace(Value matrix, function_ref<void()> pack);
-  void pack(int64_t maxQueries, int64_t maxKeys, Value flip);
+  Value unpackedValues(Value matrix, function_ref<void()> pack);
+  void pack(int64_t maxQueries, int64_t maxKeys, Value signMask);
   Exp2Error weightError();
-  void lookAhead();
+  void planPrefetch();
   void prefetch(Value tileRow);
   void computeGroup(ScoreTile &tile, Value row);
   void forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body);
   struct Block;
   void computePanel(const Block &rows, unsigned vectors, Value panel);
-  void keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
+  void storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
   void computeScores(const Block &rows);
   void clearRows(Value row);
   SmallVector<Value> scaledRows(Value row, Value first, RegisterBlock block, Value column);
@@ -72,7 +72,7 @@ private:
   void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach);
 };
 
-LogicalResult Lowering::check() {
+LogicalResult AccumulateLowering::check() {
   auto accType = cast<MemRefType>(op.getAcc().getType());
   if (!op.getScheduleAttr())
     return op.emitOpError() << "has no schedule";
@@ -89,7 +89,7 @@ LogicalResult Lowering::check() {
 
 /// Where weights, or all results, are rounded to 16 bits, weights need no better exponential. Their sum does where
 /// someone looks at it: only a quotient loses the error of most weights.
-Exp2Error Lowering::weightError() {
+Exp2Error AccumulateLowering::weightError() {
   Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
     if (isa<memref::SubViewOp>(user)) // where a sink is put
@@ -105,10 +105,10 @@ Exp2Error Lowering::weightError() {
   return element.isBF16() ? Exp2Error::BF16 : element.isF16() ? Exp2Error::F16 : Exp2Error::Unit;
 }
 
-void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
-  int64_t panel = 2 * e.lanes(), depthWords = llvm::divideCeil(depth, step);
-  query = e.alloc({maxQueries, depthWords});
-  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthWords, panel});
+void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
+  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, step);
+  query = e.alloc({maxQueries, depthKPacks});
+  key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthKPacks, panel});
   value = e.alloc({int64_t(llvm::divideCeil(maxKeys, step)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
@@ -116,13 +116,13 @@ void Lowering::pack(int64_t maxQueries, int64_t maxKeys, Value flip) {
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
-               step, flip);
+               step, signMask);
   emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, step);
-  value = valuesInPlace(values, [&] { emitPackColumns(e, values, value, step); });
+  value = unpackedValues(values, [&] { emitPackColumns(e, values, value, step); });
 }
 
 /// Values as they are where they lie as packing would leave them; what `pack` makes of them elsewhere.
-Value Lowering::valuesInPlace(Value matrix, function_ref<void()> pack) {
+Value AccumulateLowering::unpackedValues(Value matrix, function_ref<void()> pack) {
   auto type = cast<MemRefType>(matrix.getType());
   if (step > 1 || type.getElementType() != e.type || type.getDimSize(1) != columns) {
     pack();
@@ -132,11 +132,11 @@ Value Lowering::valuesInPlace(Value matrix, function_ref<void()> pack) {
   auto is = [&](Value x, int64_t y) {
     return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, x, e.index(y));
   };
-  Value isPacked =
+  Value usesPanels =
       e.b.createOrFold<arith::AndIOp>(e.loc, is(metadata.getStrides()[0], columns), is(metadata.getStrides()[1], 1));
   auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {columns, 1});
   auto common = MemRefType::get({ShapedType::kDynamic, columns}, e.type, layout);
-  auto inPlace = [&]() -> SmallVector<Value> {
+  auto unpacked = [&]() -> SmallVector<Value> {
     SmallVector<OpFoldResult> strides = {e.b.getIndexAttr(columns), e.b.getIndexAttr(1)};
     return {memref::ReinterpretCastOp::create(e.b, e.loc, common, metadata.getBaseBuffer(),
                                               metadata.getConstifiedMixedOffset(), metadata.getConstifiedMixedSizes(),
@@ -146,23 +146,23 @@ Value Lowering::valuesInPlace(Value matrix, function_ref<void()> pack) {
     pack();
     return {memref::CastOp::create(e.b, e.loc, common, value)};
   };
-  return e.choose(isPacked, inPlace, packed)[0];
+  return e.choose(usesPanels, unpacked, packed)[0];
 }
 
 /// Finds what the next step reads: its keys and values, and its queries where they are others.
-void Lowering::lookAhead() {
+void AccumulateLowering::planPrefetch() {
   NextStep next(e, op);
-  auto add = [&](Value operand, DimsAttr dims, Value isWanted) {
+  auto add = [&](Value operand, DimsAttr dims, Value isActive) {
     Value matrix = next.view(operand);
     if (!matrix)
       return;
     matrix = emitPositions(e, matrix, dims);
     if (ShapedType::isDynamic(cast<MemRefType>(matrix.getType()).getDimSize(1)))
       return;
-    Value rows = e.select(isWanted, e.size(matrix, 0), e.index(0));
+    Value rows = e.select(isActive, e.size(matrix, 0), e.index(0));
     Value share =
         e.b.createOrFold<arith::DivUIOp>(e.loc, e.add(e.sub(rows, e.index(1)), queries), e.max(queries, e.index(1)));
-    ahead.push_back({matrix, rows, e.select(isWanted, share, e.index(0))});
+    prefetchStreams.push_back({matrix, rows, e.select(isActive, share, e.index(0))});
   };
   if (!next.exists)
     return;
@@ -172,8 +172,8 @@ void Lowering::lookAhead() {
 }
 
 /// Row `tileRow`'s share of it, and where its result will be.
-void Lowering::prefetch(Value tileRow) {
-  for (const Ahead &each : ahead) {
+void AccumulateLowering::prefetch(Value tileRow) {
+  for (const PrefetchStream &each : prefetchStreams) {
     Value begin = e.b.createOrFold<arith::MulIOp>(e.loc, tileRow, each.share);
     emitPrefetchRows(e, each.matrix, begin, e.min(e.add(begin, each.share), each.rows));
   }
@@ -182,7 +182,7 @@ void Lowering::prefetch(Value tileRow) {
 }
 
 /// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
-void Lowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
+void AccumulateLowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
   Value isFull = e.isLess(e.index(rowGroup - rowTail), rows);
   e.ifElse(
       isFull, [&] { body(e.index(0), rowGroup, /*isTail=*/false); },
@@ -190,7 +190,7 @@ void Lowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t c
 }
 
 /// Rows of a group that are computed together, and what they see.
-struct Lowering::Block {
+struct AccumulateLowering::Block {
   ScoreTile &tile;
   Value row, first; ///< of the tile, where the group begins; of the group
   int64_t count;
@@ -200,7 +200,7 @@ struct Lowering::Block {
 };
 
 /// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
-void Lowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
+void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
   RegisterBlock block = panelBlock(e.target, rows.isTail);
   block.vectors = vectors;
   Value column = e.mul(panel, 2 * e.lanes());
@@ -220,19 +220,19 @@ void Lowering::computePanel(const Block &rows, unsigned vectors, Value panel) {
         e.storeVector(score, scores, {e.add(scratchRow, i), at});
       }
     if (isMasked)
-      keepMaxima(rows, block, scratchRow, column, acc);
+      storeMaxima(rows, block, scratchRow, column, acc);
   }
 }
 
 /// The maxima of scores while they are in registers. Where a row does not see them all, or the score region is long,
 /// they are read again and masked, row by row.
-void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc) {
+void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc) {
   int64_t width = block.vectors * e.lanes();
-  Value isSeen = arith::AndIOp::create(
+  Value isVisible = arith::AndIOp::create(
       e.b, e.loc, arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, rows.common.begin, column),
       arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, e.add(column, width), rows.common.end));
   auto update = [&](Value row, function_ref<Value(Value max)> larger) {
-    e.storeVector(larger(e.loadVector(state->lanesOf, {row, e.index(0)})), state->lanesOf, {row, e.index(0)});
+    e.storeVector(larger(e.loadVector(state->laneValues, {row, e.index(0)})), state->laneValues, {row, e.index(0)});
   };
   bool isScored = rows.tile.isShort();
   auto again = [&](const KeyRange *within) {
@@ -251,7 +251,7 @@ void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, V
       });
   };
   e.ifElse(
-      isSeen, [&] { isScored ? fromRegisters() : again(nullptr); },
+      isVisible, [&] { isScored ? fromRegisters() : again(nullptr); },
       [&] {
         KeyRange hull = rows.reach.hull(e);
         again(&hull);
@@ -259,7 +259,7 @@ void Lowering::keepMaxima(const Block &rows, RegisterBlock block, Value first, V
 }
 
 /// All panels that hold columns of the reach; half a panel at the end where that is enough.
-void Lowering::computeScores(const Block &rows) {
+void AccumulateLowering::computeScores(const Block &rows) {
   int64_t panel = 2 * e.lanes();
   rows.reach.forEach(e, [&](KeyRange run) {
     Value begin = e.div(run.begin, panel), end = e.div(e.add(run.end, e.lanes() - 1), panel);
@@ -269,7 +269,7 @@ void Lowering::computeScores(const Block &rows) {
 }
 
 /// factor · acc for one block of columns from `column` on, and nothing where there is no accumulator yet.
-SmallVector<Value> Lowering::scaledRows(Value row, Value first, RegisterBlock block, Value column) {
+SmallVector<Value> AccumulateLowering::scaledRows(Value row, Value first, RegisterBlock block, Value column) {
   auto load = [&] {
     SmallVector<Value> acc;
     for (unsigned i = 0; i < block.rows; ++i) {
@@ -288,7 +288,7 @@ SmallVector<Value> Lowering::scaledRows(Value row, Value first, RegisterBlock bl
 }
 
 /// The accumulator of a group that sees nothing yet.
-void Lowering::clearRows(Value row) {
+void AccumulateLowering::clearRows(Value row) {
   e.loop(row, e.add(row, rowGroup), 1, [&](Value r) {
     e.loop(e.index(0), e.index(columns), e.lanes(), [&](Value c) { e.storeVector(e.splat(0.0), op.getAcc(), {r, c}); });
   });
@@ -296,7 +296,7 @@ void Lowering::clearRows(Value row) {
 
 /// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either
 /// end of a run may have a key outside of it, whose weight is 0.
-void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach) {
+void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach) {
   SmallVector<Value> acc = scaledRows(row, first, block, column);
   acc = reach.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
     return emitMicrokernel(
@@ -310,7 +310,7 @@ void Lowering::addValueBlock(Value row, Value first, RegisterBlock block, Value 
                     {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
 }
 
-void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach) {
+void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach) {
   int64_t vectors = columns / e.lanes();
   // Full column blocks, then one that takes the rest.
   RegisterBlock block = rowBlock(e.target, isTail, vectors);
@@ -326,13 +326,13 @@ void Lowering::addValues(Value row, Value first, int64_t count, bool isTail, con
 }
 
 /// Folds the whole tile into the rows [row, row + rowGroup) of the state.
-void Lowering::computeGroup(ScoreTile &tile, Value row) {
+void AccumulateLowering::computeGroup(ScoreTile &tile, Value row) {
   Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
   ColumnRuns reach = tile.reach(row, rows);
-  KeyRange common = tile.commonReach(row, rows, reach.hull(e));
+  KeyRange common = tile.fullyVisibleKeys(row, rows, reach.hull(e));
   auto compute = [&] {
     for (int64_t r = 0; r < rowGroup; ++r)
-      e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->lanesOf, {e.index(r), e.index(0)});
+      e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->laneValues, {e.index(r), e.index(0)});
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
       computeScores({tile, row, first, count, isTail, reach, common});
     });
@@ -341,14 +341,14 @@ void Lowering::computeGroup(ScoreTile &tile, Value row) {
     tile.softmaxGroup(*state, row, rows, reach, [&](Value r) { prefetch(e.add(row, r)); });
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
   };
-  Value isReached = reach.isReached(e);
+  Value isNonEmpty = reach.isNonEmpty(e);
   if (!loop)
-    return e.ifElse(isReached, compute);
-  e.ifElse(isReached, compute, [&] { e.ifElse(isFirst, [&] { clearRows(row); }); });
+    return e.ifElse(isNonEmpty, compute);
+  e.ifElse(isNonEmpty, compute, [&] { e.ifElse(isFirst, [&] { clearRows(row); }); });
   e.ifElse(isLast, [&] { loop->finalizeRows(e, row, e.add(row, rows)); });
 }
 
-LogicalResult Lowering::run() {
+LogicalResult AccumulateLowering::run() {
   depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
   if (failed(check()))
     return failure();
@@ -359,10 +359,10 @@ LogicalResult Lowering::run() {
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());
-  step = e.target.productStep(element, element);
-  auto [flip, scale] = emitSplitScale(e, op, step);
-  lookAhead();
-  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, flip);
+  step = e.target.packingFactor(element, element);
+  auto [signMask, scale] = emitSplitScale(e, op, step);
+  planPrefetch();
+  pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
   ScoreTile tile(e, op, scores, scale, step, weightError(), keys);
   loop = LoopState::find(op);
   if (loop) {
@@ -371,8 +371,8 @@ LogicalResult Lowering::run() {
   }
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
   if (loop)
-    loop->takeOver(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  noteFamily(e, op, step, "blocked");
+    loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
+  setKernelFamily(e, op, step, "blocked");
   return failure(tile.failed);
 }
 
@@ -388,7 +388,7 @@ struct LowerAccumulate : saccade::impl::LowerAccumulateBase<LowerAccumulate> {
     for (AccumulateOp op : ops) {
       OpBuilder b(op);
       FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-      if (failed(Lowering({b, op.getLoc(), *cpu, type}, op).run()))
+      if (failed(AccumulateLowering({b, op.getLoc(), *cpu, type}, op).run()))
         return signalPassFailure();
       op.erase();
     }

@@ -7,7 +7,7 @@
 #include "Microkernel.h"
 #include "Pack.h"
 #include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -26,9 +26,9 @@ using namespace saccade::cpu;
 namespace {
 
 /// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] for one loop m, n and k each, inside loops over all others.
-class Lowering {
+class ContractionLowering {
 public:
-  Lowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
+  ContractionLowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
   void run(const linalg::ContractionDimensions &dims);
 
 private:
@@ -46,7 +46,7 @@ private:
 };
 
 /// `operand` as a matrix over two loops, at the values `at` of all others.
-Value Lowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at) {
+Value ContractionLowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at) {
   auto type = cast<MemRefType>(operand->get().getType());
   SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), e.b.getIndexAttr(1));
   SmallVector<int64_t> shape;
@@ -66,14 +66,14 @@ Value Lowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop
   return isTransposed ? emitTransposed(e, view) : view;
 }
 
-Value Lowering::block(Value matrix, Value row, Value rows, Value column, Value columns) {
+Value ContractionLowering::block(Value matrix, Value row, Value rows, Value column, Value columns) {
   SmallVector<OpFoldResult> strides(2, e.b.getIndexAttr(1));
   return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
                                    getAsOpFoldResult(ValueRange{rows, columns}), strides);
 }
 
 /// tile += a · bᵀ for blocks that fit the scratch.
-void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
+void ContractionLowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
   emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, step);
   emitPackPanels(e, b, columns, packedB, step);
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
@@ -92,7 +92,7 @@ void Lowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value 
 }
 
 /// c += a · bᵀ, block by block. A block of c is held in the compute type over the whole reduction and converted once.
-void Lowering::multiply(Value a, Value b, Value c) {
+void ContractionLowering::multiply(Value a, Value b, Value c) {
   Value rows = e.size(c, 0), columns = e.size(c, 1), depth = e.size(a, 1);
   e.loop(e.index(0), columns, maxColumns, [&](Value column) {
     Value columnCount = e.min(e.sub(columns, column), e.index(maxColumns));
@@ -110,17 +110,17 @@ void Lowering::multiply(Value a, Value b, Value c) {
   });
 }
 
-void Lowering::run(const linalg::ContractionDimensions &dims) {
+void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
   unsigned m = dims.m.back(), n = dims.n.back(), k = dims.k.back();
   SmallVector<int64_t> extents = op.getStaticLoopRanges();
   auto atMost = [&](int64_t limit, unsigned loop) {
     return ShapedType::isDynamic(extents[loop]) ? limit : std::clamp<int64_t>(extents[loop], 1, limit);
   };
-  ProductBlock block = getProductBlock(op);
+  MatmulBlock block = getMatmulBlock(op);
   panel = 2 * e.lanes();
   maxRows = atMost(block.rows, m);
   maxColumns = atMost(block.columns, n);
-  step = e.target.productStep(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
+  step = e.target.packingFactor(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
   maxDepth = llvm::alignTo(atMost(block.depth, k), step);
   int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
   packedA = e.alloc({paddedRows, maxDepth / step});
@@ -156,7 +156,7 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
       return signalPassFailure();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (isMatrixProduct(op) && op.hasPureBufferSemantics())
+      if (isMatmul(op) && op.hasPureBufferSemantics())
         ops.push_back(op);
     });
     for (linalg::LinalgOp op : ops) {
@@ -164,7 +164,7 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
       bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
       OpBuilder b(op);
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
-      Lowering({b, op.getLoc(), *cpu, type}, op).run(*linalg::inferContractionDims(op));
+      ContractionLowering({b, op.getLoc(), *cpu, type}, op).run(*linalg::inferContractionDims(op));
       op.erase();
     }
   }

@@ -18,7 +18,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
@@ -105,7 +105,7 @@ private:
       SmallVector<int64_t> strides;
       int64_t offset;
       (void)type.getStridesAndOffset(strides, offset);
-      if (ShapedType::isDynamic(strides.back()) && distanceAlong(op, i, *along) == 1)
+      if (ShapedType::isDynamic(strides.back()) && strideAlong(op, i, *along) == 1)
         unknown.push_back(i);
     }
     return unknown;
@@ -324,7 +324,7 @@ private:
   void loadUniform() {
     uniform.assign(operands.size(), Value());
     for (unsigned i = 0; i < op.getNumDpsInputs(); ++i)
-      if (!op.getBlock()->getArgument(i).use_empty() && (!typeOf(i) || distanceAlong(op, i, *along) == 0))
+      if (!op.getBlock()->getArgument(i).use_empty() && (!typeOf(i) || strideAlong(op, i, *along) == 0))
         uniform[i] = loadScalar(i);
   }
 
@@ -373,7 +373,7 @@ struct LowerLinalg : saccade::impl::LowerLinalgBase<LowerLinalg> {
       return signalPassFailure();
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) {
-      if (op.hasPureBufferSemantics() && !isMatrixProduct(op))
+      if (op.hasPureBufferSemantics() && !isMatmul(op))
         ops.push_back(op);
     });
     for (linalg::LinalgOp op : ops) {

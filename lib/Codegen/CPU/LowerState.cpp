@@ -38,17 +38,17 @@ static void lowerMerge(Emitter &e, MergeOp op) {
     Value ours = e.broadcast(e.load(op.getMax(), r)), theirs = e.broadcast(e.load(op.getOtherMax(), r));
     Value max = e.maxf(ours, theirs);
     Value base = e.zeroIfMinusInfinity(max);
-    Value ourFactor = emitExp2(e, e.subf(ours, base)), theirFactor = emitExp2(e, e.subf(theirs, base));
+    Value stateFactor = emitExp2(e, e.subf(ours, base)), otherFactor = emitExp2(e, e.subf(theirs, base));
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
     };
-    Value ourScalar = scalarOf(ourFactor), theirScalar = scalarOf(theirFactor);
+    Value ourScalar = scalarOf(stateFactor), theirScalar = scalarOf(otherFactor);
     e.store(scalarOf(max), op.getMax(), r);
     e.store(e.addf(e.mulf(e.load(op.getSum(), r), ourScalar), e.mulf(e.load(op.getOtherSum(), r), theirScalar)),
             op.getSum(), r);
     auto vectors = [&](Value c) {
-      Value left = e.mulf(e.loadVector(op.getAcc(), {r, c}), ourFactor);
-      Value right = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), theirFactor);
+      Value left = e.mulf(e.loadVector(op.getAcc(), {r, c}), stateFactor);
+      Value right = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), otherFactor);
       e.storeVector(e.addf(left, right), op.getAcc(), {r, c});
     };
     auto scalars = [&](Value c) {

@@ -37,7 +37,7 @@ Value cpu::multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
   return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
 }
 
-void cpu::noteFamily(Emitter &e, Operation *op, unsigned step, StringRef form) {
+void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned step, StringRef form) {
   auto task = op->getParentOfType<FunctionOpInterface>();
   if (!task)
     return;
@@ -49,7 +49,7 @@ void cpu::noteFamily(Emitter &e, Operation *op, unsigned step, StringRef form) {
 }
 
 /// The products of word k.
-static SmallVector<Value> multiplyWords(Emitter &e, RegisterBlock block, unsigned step, Value k, ArrayRef<Value> acc,
+static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigned step, Value k, ArrayRef<Value> acc,
                                         function_ref<Value(unsigned, Value)> a,
                                         function_ref<Value(Value, unsigned)> b) {
   SmallVector<Value> right, result(acc);
@@ -76,12 +76,12 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);
     for (int64_t u = 0; u < unroll; ++u)
-      sums = multiplyWords(e, block, step, e.add(k, u), sums, a, b);
+      sums = multiplyKPack(e, block, step, e.add(k, u), sums, a, b);
     return sums;
   });
   if (first && last)
     for (int64_t k = *first + (*last - *first) / unroll * unroll; k < *last; ++k)
-      result = multiplyWords(e, block, step, e.index(k), result, a, b);
+      result = multiplyKPack(e, block, step, e.index(k), result, a, b);
   return result;
 }
 

@@ -30,7 +30,7 @@ mlir::Value multiplyAdd(Emitter &e, unsigned step, mlir::Value x, mlir::Value y,
 
 /// Notes at the task around `op` which family its kernel belongs to: `form`, and what its products are made of (`step`: the
 /// elements of a word).
-void noteFamily(Emitter &e, mlir::Operation *op, unsigned step, llvm::StringRef form);
+void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned step, llvm::StringRef form);
 
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts words (see
 /// Pack.h) of `step` elements; `a` gives one, `b` a vector of them. Where both bounds are constants the loop is unrolled

@@ -71,7 +71,7 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
 //===----------------------------------------------------------------------===//
 
 /// The word of one element, or of two bf16: scalars or vectors.
-static Value joinWords(Emitter &e, ValueRange elements) {
+static Value joinKPacks(Emitter &e, ValueRange elements) {
   if (elements.size() == 1)
     return emitToCompute(e, elements[0]);
   if (isa<VectorType>(elements[0].getType())) {
@@ -90,22 +90,22 @@ static Value joinWords(Emitter &e, ValueRange elements) {
 }
 
 /// The word with the bits of `flip` changed; `flip` may be null.
-static Value flipBits(Emitter &e, Value word, Value flip) {
-  if (!flip)
+static Value applySignMask(Emitter &e, Value word, Value signMask) {
+  if (!signMask)
     return word;
-  Type bits = flip.getType();
+  Type bits = signMask.getType();
   if (isa<VectorType>(word.getType())) {
     bits = VectorType::get({e.lanes()}, bits);
-    flip = e.broadcast(flip);
+    signMask = e.broadcast(signMask);
   }
-  Value flipped = arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, word), flip);
+  Value flipped = arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, word), signMask);
   return arith::BitcastOp::create(e.b, e.loc, word.getType(), flipped);
 }
 
 namespace {
 
 /// Which elements of a matrix are a word: `step` of them, in a row or in a column.
-struct WordShape {
+struct KPackShape {
   unsigned step;
   bool isColumn = false;
 
@@ -114,10 +114,10 @@ struct WordShape {
 };
 
 /// Reads words of a matrix (memref<?x?>).
-struct WordReader {
+struct KPackReader {
   Emitter &e;
   Value src;
-  WordShape shape;
+  KPackShape shape;
 
   /// `lanes` words beside each other from element (row, column) on; the inner stride is 1. `isWhole`: they have all
   /// their elements.
@@ -127,27 +127,27 @@ struct WordReader {
       return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
     };
     if (shape.step == 1)
-      return joinWords(e, load(e.lanes(), row));
+      return joinKPacks(e, load(e.lanes(), row));
     if (!shape.isColumn)
       return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
     Value first = load(e.lanes(), row);
     Value second = isWhole ? load(e.lanes(), e.add(row, 1))
                            : Value(arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(first.getType())));
-    return joinWords(e, {first, second});
+    return joinKPacks(e, {first, second});
   }
 
   /// The word whose first element is (row, column).
   Value scalar(Value row, Value column) {
     Value first = e.load(src, {row, column});
     if (shape.step == 1)
-      return joinWords(e, first);
+      return joinKPacks(e, first);
     // Where there is no second one, the first is read twice.
     Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
     Value lastRow = e.sub(e.size(src, 0), e.index(1)), lastColumn = e.sub(e.size(src, 1), e.index(1));
     Value second = e.load(src, {e.min(nextRow, lastRow), e.min(nextColumn, lastColumn)});
     Value isInside = shape.isColumn ? e.isLess(row, lastRow) : e.isLess(column, lastColumn);
     Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(second.getType()));
-    return joinWords(e, {first, e.select(isInside, second, zero)});
+    return joinKPacks(e, {first, e.select(isInside, second, zero)});
   }
 };
 
@@ -159,28 +159,28 @@ struct WordReader {
 
 /// One line of words: those that begin at the elements of row `row`, as far as `src` has columns, in row `to` of `dst`. In
 /// vectors where `unit`, the same matrix with an inner stride of 1, is not null.
-static void packLine(Emitter &e, WordReader src, Value unit, Value row, Value dst, Value to, Value flip,
+static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value dst, Value to, Value signMask,
                      bool isWhole = true) {
   int64_t width = src.shape.columns();
   Value columns = e.size(src.src, 1), begin = e.index(0);
   if (unit) {
     begin = e.roundDown(e.div(columns, width), e.lanes());
-    WordReader reader{e, unit, src.shape};
+    KPackReader reader{e, unit, src.shape};
     e.loop(e.index(0), begin, e.lanes(), [&](Value w) {
-      e.storeVector(flipBits(e, reader.vector(row, e.mul(w, width), isWhole), flip), dst, {to, w});
+      e.storeVector(applySignMask(e, reader.vector(row, e.mul(w, width), isWhole), signMask), dst, {to, w});
     });
   }
   e.loop(begin, e.ceilDiv(columns, width), 1, [&](Value w) {
-    e.store(flipBits(e, src.scalar(row, e.mul(w, width)), flip), dst, {to, w});
+    e.store(applySignMask(e, src.scalar(row, e.mul(w, width)), signMask), dst, {to, w});
   });
 }
 
 void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned step,
-                                Value flip) {
+                                Value signMask) {
   Value lastRow = e.sub(rows, e.index(1));
   auto pack = [&](Value unit) {
     e.loop(e.index(0), paddedRows, 1,
-           [&](Value r) { packLine(e, {e, src, {step}}, unit, e.min(r, lastRow), dst, r, flip); });
+           [&](Value r) { packVector(e, {e, src, {step}}, unit, e.min(r, lastRow), dst, r, signMask); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
@@ -189,7 +189,7 @@ void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned st
   Value rows = e.size(src, 0), whole = e.div(rows, step);
   auto pack = [&](Value unit) {
     auto line = [&](Value row, Value to, bool isWhole) {
-      packLine(e, {e, src, {step, /*isColumn=*/true}}, unit, row, dst, to, /*flip=*/nullptr, isWhole);
+      packVector(e, {e, src, {step, /*isColumn=*/true}}, unit, row, dst, to, /*flip=*/nullptr, isWhole);
       e.loop(e.size(src, 1), e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {to, c}); });
     };
     e.loop(e.index(0), whole, 1, [&](Value w) { line(e.mul(w, step), w, /*isWhole=*/true); });
@@ -244,7 +244,7 @@ static void transpose(Emitter &e, SmallVectorImpl<Value> &lines) {
 }
 
 /// lanes × lanes words: rows [row, row + lanes) from word `w` on, into one lane block of a panel.
-static void transposeBlock(Emitter &e, WordReader src, Value row, Value lastRow, Value w, Value dst, Value panel,
+static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow, Value w, Value dst, Value panel,
                            Value lane) {
   SmallVector<Value> lines;
   for (int64_t i = 0; i < e.lanes(); ++i)
@@ -256,8 +256,8 @@ static void transposeBlock(Emitter &e, WordReader src, Value row, Value lastRow,
 
 void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned step) {
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
-  Value columns = e.size(src, 1), words = e.ceilDiv(columns, step), wholeWords = e.div(columns, step);
-  Value vectorWords = e.roundDown(wholeWords, e.lanes()), lastRow = e.sub(rows, e.index(1));
+  Value columns = e.size(src, 1), words = e.ceilDiv(columns, step), wholeKPacks = e.div(columns, step);
+  Value vectorKPacks = e.roundDown(wholeKPacks, e.lanes()), lastRow = e.sub(rows, e.index(1));
   // One lane block (a panel has several) at a time.
   auto forEachBlock = [&](function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(e.index(0), rows, e.lanes(), [&](Value row) {
@@ -266,7 +266,7 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
     });
   };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
-    WordReader reader{e, src, {step}};
+    KPackReader reader{e, src, {step}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
       e.loop(first, words, 1,
@@ -277,9 +277,9 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
       e, src,
       [&](Value unit) {
         forEachBlock([&](Value row, Value panel, Value lane) {
-          e.loop(e.index(0), vectorWords, e.lanes(),
+          e.loop(e.index(0), vectorKPacks, e.lanes(),
                  [&](Value w) { transposeBlock(e, {e, unit, {step}}, row, lastRow, w, dst, panel, lane); });
-          copyScalars(row, panel, lane, vectorWords);
+          copyScalars(row, panel, lane, vectorKPacks);
         });
       },
       [&] {
@@ -287,7 +287,7 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
         emitByInnerStride(
             e, emitTransposed(e, src),
             [&](Value unit) {
-              WordReader reader{e, unit, {step, /*isColumn=*/true}};
+              KPackReader reader{e, unit, {step, /*isColumn=*/true}};
               forEachBlock([&](Value row, Value panel, Value lane) {
                 auto line = [&](Value w, bool isWhole) {
                   e.storeVector(reader.vector(e.mul(w, step), row, isWhole), dst, {panel, w, lane});
@@ -296,9 +296,9 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
                     e.isLess(lastRow, e.add(row, e.lanes() - 1)),
                     [&] { copyScalars(row, panel, lane, e.index(0)); },
                     [&] {
-                      e.loop(e.index(0), wholeWords, 1, [&](Value w) { line(w, /*isWhole=*/true); });
+                      e.loop(e.index(0), wholeKPacks, 1, [&](Value w) { line(w, /*isWhole=*/true); });
                       if (step > 1)
-                        e.ifElse(e.isLess(wholeWords, words), [&] { line(wholeWords, /*isWhole=*/false); });
+                        e.ifElse(e.isLess(wholeKPacks, words), [&] { line(wholeKPacks, /*isWhole=*/false); });
                     });
               });
             },

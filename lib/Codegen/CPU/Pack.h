@@ -19,7 +19,7 @@ namespace saccade::cpu {
 /// dst[r][w] = word w of row min(r, rows − 1) of `src` (memref<?xD>, any strides, f16, bf16, f32 or f64), for
 /// r < paddedRows. `dst` is memref<RxW>. The bits of `flip` (an integer as wide as a word, or null) change their value.
 void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst, unsigned step,
-                  mlir::Value flip = nullptr);
+                  mlir::Value signMask = nullptr);
 
 /// dst[w][c] = word w of column c of `src`. `dst` is memref<WxC>; what it has more columns becomes 0.
 void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned step);

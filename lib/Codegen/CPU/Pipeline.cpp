@@ -8,11 +8,11 @@ using namespace saccade;
 void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target) {
   std::string level = target.name.str();
   OpPassManager &function = pm.nest<func::FuncOp>();
-  function.addPass(createLowerInPlaceAccumulate({level}));
+  function.addPass(createLowerUnpackedAccumulate({level}));
   function.addPass(createLowerAccumulate({level}));
   function.addPass(createLowerState({level}));
   function.addPass(createLowerContraction({level}));
-  function.addPass(createLowerMultiply({level}));
+  function.addPass(createLowerPackedMatmul({level}));
   // After the contractions: what is left of linalg is elementwise or a reduction.
   function.addPass(createLowerLinalg({level}));
   // Vectors of exponentials and the like would become scalar calls.

@@ -95,7 +95,7 @@ private:
       if (op.getNumRegions() == 0)
         continue;
       // A buffer that an op hands on lives as long as those around the op.
-      if (!handsOnBuffers(&op)) {
+      if (!forwardsBuffers(&op)) {
         nested.push_back(&op);
         continue;
       }
@@ -107,7 +107,7 @@ private:
     return success();
   }
 
-  static bool handsOnBuffers(Operation *op) {
+  static bool forwardsBuffers(Operation *op) {
     return llvm::any_of(op->getResultTypes(), [](Type type) { return isa<BaseMemRefType>(type); });
   }
 

@@ -30,8 +30,8 @@ SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned step) {
   if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
     return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
-  Value flip = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
-  return {flip, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
+  Value signMask = e.select(isNegative, constant(signs), constant(APInt::getZero(bits)));
+  return {signMask, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
 ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error, Value keys)
@@ -59,7 +59,7 @@ void ScoreTile::setOrigin(Value head, Value query) {
   at[2] = op.getAt().empty() ? query : e.add(op.getAt()[2], query);
 }
 
-KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery) {
+KeyRange ScoreTile::visibleKeysAbsolute(Value firstQuery, Value lastQuery) {
   KeyRange all = {at[3], e.add(at[3], keys)};
   if (op.getMask().empty())
     return all;
@@ -73,7 +73,7 @@ KeyRange ScoreTile::reachAbsolute(Value firstQuery, Value lastQuery) {
 
 ColumnRuns ScoreTile::reach(Value firstRow, Value rows) {
   Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
-  KeyRange absolute = reachAbsolute(first, last);
+  KeyRange absolute = visibleKeysAbsolute(first, last);
   // Whatever the positions are, nothing outside of the tile is touched.
   KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
   return panels ? panels->find(e, at[1], first, last, columns) : columns;
@@ -85,7 +85,7 @@ Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value col
   if (score) {
     lanes.bindProduct(args.score, score, regionScale, e.target.hasFMA);
     if (error != Exp2Error::Unit)
-      lanes.setLogistic([&](Value x) { return emitRoughLogistic(e, x); });
+      lanes.setLogistic([&](Value x) { return emitApproxLogistic(e, x); });
   }
   bindRegion(lanes, op, args, at[0], at[1], query, e.add(at[3], column));
   lanes.setActive(active);
@@ -133,7 +133,7 @@ Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value quer
   return max;
 }
 
-Value saccade::cpu::emitReduceLines(Emitter &e, ArrayRef<Value> vectors, function_ref<Value(Value, Value)> combine) {
+Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, function_ref<Value(Value, Value)> combine) {
   SmallVector<Value> lines(vectors);
   int64_t lanes = lines.size();
   // Halves change places between two lines, which are then combined: half the lines, each of two rows. And so on.
@@ -174,18 +174,18 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
   }
 }
 
-KeyRange ScoreTile::reachOfRow(Value tileRow, KeyRange group) {
+KeyRange ScoreTile::visibleKeysOfRow(Value tileRow, KeyRange group) {
   if (op.getMask().empty())
     return group;
   Value query = e.add(at[2], tileRow);
-  KeyRange absolute = reachAbsolute(query, query);
+  KeyRange absolute = visibleKeysAbsolute(query, query);
   return {e.max(group.begin, e.sub(absolute.begin, at[3])), e.min(group.end, e.sub(absolute.end, at[3]))};
 }
 
 bool ScoreTile::isShort() {
   // Functions become polynomials.
-  constexpr unsigned mostOps = 16;
-  return op.getScore().empty() || (llvm::hasNItemsOrLess(op.getScore().front(), mostOps) &&
+  constexpr unsigned maxOps = 16;
+  return op.getScore().empty() || (llvm::hasNItemsOrLess(op.getScore().front(), maxOps) &&
                                    llvm::none_of(op.getScore().front(), [](Operation &each) {
                                      return isa<math::MathDialect>(each.getDialect());
                                    }));
@@ -197,11 +197,11 @@ Value ScoreTile::score(Value products, Value tileRow, Value column) {
              : applyRegion(op.getScore(), products, e.add(at[2], tileRow), column, /*active=*/nullptr);
 }
 
-KeyRange ScoreTile::commonReach(Value firstRow, Value rows, KeyRange group) {
+KeyRange ScoreTile::fullyVisibleKeys(Value firstRow, Value rows, KeyRange group) {
   if (!bounds.isExact())
     return {group.end, group.end};
   // What a row sees is bounded by straight lines, so that the first and the last row decide.
-  return reachOfRow(e.add(firstRow, e.sub(rows, e.index(1))), reachOfRow(firstRow, group));
+  return visibleKeysOfRow(e.add(firstRow, e.sub(rows, e.index(1))), visibleKeysOfRow(firstRow, group));
 }
 
 Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t count, const KeyRange *group,
@@ -209,7 +209,7 @@ Value ScoreTile::maskColumns(Value row, Value tileRow, Value column, int64_t cou
   Value query = e.add(at[2], tileRow);
   if (!group)
     return scoreColumns(row, column, count, query, nullptr, isScored, max);
-  KeyRange own = reachOfRow(tileRow, *group);
+  KeyRange own = visibleKeysOfRow(tileRow, *group);
   return scoreColumns(row, column, count, query, &own, isScored, max);
 }
 
@@ -223,10 +223,10 @@ void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, 
   auto sweep = [&](Value begin, Value end, const KeyRange *within) {
     e.loop(begin, end, e.lanes(), [&](Value column) {
       e.loop(e.index(0), rows, 1, [&](Value row) {
-        Value max = e.loadVector(state.lanesOf, {row, e.index(0)});
+        Value max = e.loadVector(state.laneValues, {row, e.index(0)});
         Value query = e.add(at[2], e.add(firstRow, row));
         max = scoreColumns(row, column, e.lanes(), query, within, /*isScored=*/false, max);
-        e.storeVector(max, state.lanesOf, {row, e.index(0)});
+        e.storeVector(max, state.laneValues, {row, e.index(0)});
       });
     });
   };
@@ -244,7 +244,7 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   Value begin = e.roundDown(group.begin, width), end = e.roundUp(group.end, width);
 
   // What this very row sees; where the constraints are the whole mask, columns inside need no test.
-  KeyRange own = reachOfRow(tileRow, group);
+  KeyRange own = visibleKeysOfRow(tileRow, group);
   Value fullBegin = end, fullEnd = end;
   if (bounds.isExact()) {
     Value first = e.min(e.roundUp(e.max(own.begin, e.index(0)), width), end);
@@ -268,7 +268,7 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   })[0];
 }
 
-ScoreTile::Exponent ScoreTile::joinMax(Value tileMax, Value oldMax) {
+ScoreTile::Exponent ScoreTile::updateMax(Value tileMax, Value oldMax) {
   Value scaledMax = e.mulf(tileMax, e.broadcast(toBase2));
   Value newMax = e.maxf(scaledMax, oldMax);
   // The guard against −∞ − (−∞), unless that is proved not to arise.
@@ -337,7 +337,7 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
 }
 
 /// A larger score than all before changes the row's largest one, and is looked for in `group`.
-void ScoreTile::keepLargest(Value row, Value tileRow, const ColumnRuns &group, Value tileMax) {
+void ScoreTile::updateArgmax(Value row, Value tileRow, const ColumnRuns &group, Value tileMax) {
   auto toNaturalOf = [&](Value score, Value factor) { return toNatural ? e.mulf(score, factor) : score; };
   Value largest = toNaturalOf(tileMax, toNatural);
   Value isLarger =
@@ -353,15 +353,15 @@ void ScoreTile::keepLargest(Value row, Value tileRow, const ColumnRuns &group, V
     auto everywhere = [&](Value number) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, number); };
     Value lane = vector::StepOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getIndexType()));
     lane = arith::IndexCastOp::create(e.b, e.loc, type, lane);
-    Value wanted = e.broadcast(largest), behind = everywhere(integer(keys));
+    Value expected = e.broadcast(largest), behind = everywhere(integer(keys));
     Value factor = toNatural ? e.broadcast(toNatural) : Value();
     Value first = group.forEach(e, behind, [&](KeyRange run, ValueRange nearest) {
       auto [begin, end] = columnsOf(run);
       return e.loop(begin, end, e.lanes(), nearest, [&](Value column, ValueRange carried) {
         Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
-        Value isIt = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, wanted);
+        Value isArgmax = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, expected);
         Value here = arith::AddIOp::create(e.b, e.loc, everywhere(integer(column)), lane);
-        here = e.select(isIt, here, behind);
+        here = e.select(isArgmax, here, behind);
         return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
       });
     })[0];
@@ -375,22 +375,22 @@ void ScoreTile::keepLargest(Value row, Value tileRow, const ColumnRuns &group, V
 //===----------------------------------------------------------------------===//
 
 GroupState::GroupState(Emitter &e, bool keepsMaxima)
-    : lanesOf(e.alloc({rows(e), e.lanes()})), factors(e.alloc({rows(e)})), shifts(e.alloc({rows(e)})),
-      rests(e.alloc({rows(e)})), maxima(keepsMaxima ? e.alloc({rows(e)}) : Value()) {}
+    : laneValues(e.alloc({rows(e), e.lanes()})), factors(e.alloc({rows(e)})), shifts(e.alloc({rows(e)})),
+      offsets(e.alloc({rows(e)})), maxima(keepsMaxima ? e.alloc({rows(e)}) : Value()) {}
 
 int64_t GroupState::rows(const Emitter &e) { return llvm::alignTo(rowGroup, e.lanes()); }
 
 /// Lane r: all lanes of row first + r combined.
-static Value reduceRows(Emitter &e, Value lanesOf, int64_t first, double neutral,
+static Value reduceRows(Emitter &e, Value laneValues, int64_t first, double neutral,
                         function_ref<Value(Value, Value)> combine) {
   SmallVector<Value> lines;
   for (int64_t row = first; row < first + e.lanes(); ++row)
-    lines.push_back(row < rowGroup ? e.loadVector(lanesOf, {e.index(row), e.index(0)}) : e.splat(neutral));
-  return emitReduceLines(e, lines, combine);
+    lines.push_back(row < rowGroup ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
+  return emitReduceVectors(e, lines, combine);
 }
 
 void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
-                             function_ref<void(Value row)> besides) {
+                             function_ref<void(Value row)> onRow) {
   auto load = [&](Value of, int64_t first, Value mask) -> Value {
     return vector::MaskedLoadOp::create(e.b, e.loc, e.vectorType(), of, ValueRange{e.add(firstRow, first)}, mask,
                                         e.splat(0.0));
@@ -404,29 +404,29 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value tileMax = reduceRows(e, state.lanesOf, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
-    Exponent exponent = joinMax(tileMax, load(op.getMax(), first, mask));
+    Value tileMax = reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
+    Exponent exponent = updateMax(tileMax, load(op.getMax(), first, mask));
     store(exponent.max, op.getMax(), first, mask);
     e.storeVector(exponent.factor, state.factors, e.index(first));
     e.storeVector(exponent.shift, state.shifts, e.index(first));
-    e.storeVector(exponent.rest, state.rests, e.index(first));
+    e.storeVector(exponent.rest, state.offsets, e.index(first));
     if (state.maxima)
       e.storeVector(tileMax, state.maxima, e.index(first));
   });
   e.loop(e.index(0), rows, 1, [&](Value row) {
-    besides(row);
+    onRow(row);
     Value tileRow = e.add(firstRow, row);
     if (state.maxima)
-      keepLargest(row, tileRow, group, e.load(state.maxima, row));
+      updateArgmax(row, tileRow, group, e.load(state.maxima, row));
     if (!regions.empty())
       regions.beginRow(at, tileRow, e.load(state.factors, row));
-    Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.rests, row));
-    e.storeVector(weighRow(row, group, shift, rest), state.lanesOf, {row, e.index(0)});
+    Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.offsets, row));
+    e.storeVector(weighRow(row, group, shift, rest), state.laneValues, {row, e.index(0)});
   });
   if (op.getFinal())
     return;
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value total = reduceRows(e, state.lanesOf, first, 0.0, [&](Value x, Value y) { return e.addf(x, y); });
+    Value total = reduceRows(e, state.laneValues, first, 0.0, [&](Value x, Value y) { return e.addf(x, y); });
     Value factor = e.loadVector(state.factors, e.index(first));
     store(e.addf(e.mulf(load(op.getSum(), first, mask), factor), total), op.getSum(), first, mask);
   });

@@ -9,14 +9,14 @@
 
 #include "Emitter.h"
 #include "Exp2.h"
-#include "MaskReach.h"
+#include "VisibleColumns.h"
 #include "WeightRegions.h"
 
 namespace saccade::cpu {
 
 /// Lane r of the result is all lanes of vector r combined; as many vectors as lanes. Every row's lanes are combined in
 /// the same order.
-mlir::Value emitReduceLines(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
+mlir::Value emitReduceVectors(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
                             llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
 /// Scratch memory for what is one number for each row of a group.
@@ -25,16 +25,16 @@ struct GroupState {
   /// A group's rows in whole registers.
   static int64_t rows(const Emitter &e);
 
-  mlir::Value lanesOf; ///< one vector a row, to be reduced: maxima, then sums
+  mlir::Value laneValues; ///< one vector a row, to be reduced: maxima, then sums
   mlir::Value factors; ///< for the rows of the accumulator
-  mlir::Value shifts, rests;
+  mlir::Value shifts, offsets;
   mlir::Value maxima; ///< largest scores of the tile, null where nobody asks
 };
 
 /// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
 /// largest score; its size is multiplied after the sum over the head.
 struct SplitScale {
-  mlir::Value flip; ///< the bits of a word of queries that change their value; null for none
+  mlir::Value signMask; ///< the bits of a word of queries that change their value; null for none
   mlir::Value size;
 };
 SplitScale emitSplitScale(Emitter &e, attn::AccumulateOp op, unsigned step);
@@ -67,34 +67,34 @@ public:
   /// What the score region makes of a register of products; they themselves without one.
   mlir::Value score(mlir::Value products, mlir::Value tileRow, mlir::Value column);
   /// The part of `group` that all of its rows see for certain.
-  attn::KeyRange commonReach(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group);
+  attn::KeyRange fullyVisibleKeys(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group);
   /// Masks `count` columns of a row from `column` on (all are seen without `group`), after the score region where that
   /// is not done yet; returns the running maximum, in lanes.
   mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count,
                           const attn::KeyRange *group, bool isScored, mlir::Value max);
   /// Regions and mask on all columns of a group of rows, where not `isMaskedByColumn`; adds their maxima to
-  /// `state.lanesOf`.
+  /// `state.laneValues`.
   void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group);
   /// The same for one row, whose origin may be its own (`setOrigin`); returns the running maximum, in lanes.
   mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
   /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into
-  /// weights. `state.lanesOf` holds their maxima before. Does `besides` once for each row.
+  /// weights. `state.laneValues` holds their maxima before. Does `besides` once for each row.
   void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
-                    llvm::function_ref<void(mlir::Value row)> besides);
+                    llvm::function_ref<void(mlir::Value row)> onRow);
 
 private:
   /// Of one row (in all lanes) or of many (in a lane each).
   struct Exponent {
     mlir::Value max, factor, shift, rest;
   };
-  Exponent joinMax(mlir::Value tileMax, mlir::Value oldMax);
+  Exponent updateMax(mlir::Value tileMax, mlir::Value oldMax);
   /// Makes the weights of a row and returns their sum, in lanes.
   mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value rest);
   llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
                                               mlir::Value rest, llvm::ArrayRef<mlir::Value> sums);
-  void keepLargest(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
-  attn::KeyRange reachAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
-  attn::KeyRange reachOfRow(mlir::Value tileRow, attn::KeyRange group);
+  void updateArgmax(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
+  attn::KeyRange visibleKeysAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
+  attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);
   /// Those of `run`, rounded to registers.
   attn::KeyRange columnsOf(attn::KeyRange run);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
@@ -110,7 +110,7 @@ private:
   Exp2Error error;
   attn::KeyBounds bounds;
   mlir::Value keys;
-  std::optional<MaskReach> panels; ///< where the bounds are not the whole mask
+  std::optional<VisibleColumns> panels; ///< where the bounds are not the whole mask
   mlir::Value at[4];
   mlir::Value regionScale; ///< scalar; what a score region sees is scaled
   mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2

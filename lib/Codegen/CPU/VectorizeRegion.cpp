@@ -16,7 +16,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/RegionUtils.h"
-#include "saccade/Dialect/Attn/Analysis/DistanceTerms.h"
+#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 #include <numbers>
 
 using namespace mlir;
@@ -27,7 +27,7 @@ using namespace saccade::cpu;
 static bool isPositionType(Type type) { return type.isIndex() || type.isInteger(64); }
 
 /// Distances of lanes from lane 0 stay below this, so that they are compared in i32.
-static constexpr int64_t maximumReach = int64_t(1) << 30;
+static constexpr int64_t maxLaneOffset = int64_t(1) << 30;
 
 /// The predicate that holds for (b, a) where `predicate` holds for (a, b). Signed ones only.
 static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
@@ -291,7 +291,7 @@ bool RegionVectorizer::evaluateComparison(Operation &op) {
     return true;
   }
   // No lane is further than this from lane 0, so a bound outside can as well stand at the edge.
-  constexpr int64_t reach = maximumReach;
+  constexpr int64_t reach = maxLaneOffset;
   if (std::abs(step) >= reach / int64_t(lanes))
     return false;
   Type type = compare.getLhs().getType();
@@ -340,11 +340,11 @@ void RegionVectorizer::restrict(Value &mask, Value condition) {
 void RegionVectorizer::restrictToExtent(Value &mask, Value base, int64_t step, Value extent) {
   auto constant = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
   // All lanes of a base that is further out are outside, and a bound that is further away holds for all.
-  Value tooHigh = arith::AddIOp::create(b, loc, extent, constant(maximumReach));
+  Value tooHigh = arith::AddIOp::create(b, loc, extent, constant(maxLaneOffset));
   Value from = arith::MinSIOp::create(b, loc, base, tooHigh);
-  from = arith::MaxSIOp::create(b, loc, from, constant(-maximumReach));
-  Value low = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, constant(0), from), constant(-maximumReach));
-  Value high = arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, from), constant(maximumReach));
+  from = arith::MaxSIOp::create(b, loc, from, constant(-maxLaneOffset));
+  Value low = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, constant(0), from), constant(-maxLaneOffset));
+  Value high = arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, from), constant(maxLaneOffset));
   Value distances = affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), step, lanes);
   for (auto [predicate, bound] :
        {std::pair(arith::CmpIPredicate::sge, low), std::pair(arith::CmpIPredicate::slt, high)}) {
@@ -354,12 +354,12 @@ void RegionVectorizer::restrictToExtent(Value &mask, Value base, int64_t step, V
   }
 }
 
-Value RegionVectorizer::readScalar(Value memref, ValueRange indices, Value isThere) {
-  if (!isThere)
+Value RegionVectorizer::readScalar(Value memref, ValueRange indices, Value isInBounds) {
+  if (!isInBounds)
     return memref::LoadOp::create(b, loc, memref, indices);
   Type type = cast<MemRefType>(memref.getType()).getElementType();
   auto guarded = scf::IfOp::create(
-      b, loc, isThere,
+      b, loc, isInBounds,
       [&](OpBuilder &b, Location loc) {
         scf::YieldOp::create(b, loc, memref::LoadOp::create(b, loc, memref, indices).getResult());
       },
@@ -389,7 +389,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
   // Nobody promised that a position exists: lanes outside are not read, what clamps is clamped.
   SmallVector<LaneIndex> indices;
   bool isInside = op.hasAttr(attn::inBoundsName);
-  Value mask = isInside ? Value() : active, isThere;
+  Value mask = isInside ? Value() : active, isInBounds;
   auto type = cast<MemRefType>(memref.getType());
   for (auto [dim, index] : llvm::enumerate(op.getOperands().drop_front())) {
     Lanes found = lookup(index);
@@ -400,7 +400,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
     bool isDynamic = type.isDynamicDim(dim);
     Value extent = isDynamic ? memref::DimOp::create(b, loc, memref, dim).getResult()
                              : arith::ConstantIndexOp::create(b, loc, type.getDimSize(dim)).getResult();
-    if (found.step != 0 && found.step != isVector && std::abs(found.step) < maximumReach / int64_t(lanes)) {
+    if (found.step != 0 && found.step != isVector && std::abs(found.step) < maxLaneOffset / int64_t(lanes)) {
       restrictToExtent(mask, found.value, found.step, extent);
       indices.push_back({found.value, found.step, Value()});
       continue;
@@ -409,7 +409,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
       // Where nothing is, no position is right.
       Value exists =
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, extent, arith::ConstantIndexOp::create(b, loc, 0));
-      isThere = isThere ? arith::AndIOp::create(b, loc, isThere, exists).getResult() : exists;
+      isInBounds = isInBounds ? arith::AndIOp::create(b, loc, isInBounds, exists).getResult() : exists;
     }
     if (found.step == 0)
       indices.push_back({clampIndex(found.value, extent), 0, Value()});
@@ -418,11 +418,11 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
   }
   if (llvm::all_of(indices, [](const LaneIndex &index) { return index.isUniform(); })) {
     SmallVector<Value> scalars = llvm::map_to_vector(indices, [](const LaneIndex &index) { return index.base; });
-    bindUniform(op.getResult(0), readScalar(memref, scalars, isThere));
+    bindUniform(op.getResult(0), readScalar(memref, scalars, isInBounds));
     return true;
   }
-  if (isThere)
-    restrict(mask, isThere);
+  if (isInBounds)
+    restrict(mask, isInBounds);
   bindVector(op.getResult(0), loadLanes(b, loc, memref, indices, lanes, mask));
   return true;
 }

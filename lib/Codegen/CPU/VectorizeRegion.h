@@ -93,8 +93,8 @@ private:
   void restrict(mlir::Value &mask, mlir::Value condition);
   /// mask &= the lanes with 0 ≤ base + lane * step < extent.
   void restrictToExtent(mlir::Value &mask, mlir::Value base, int64_t step, mlir::Value extent);
-  /// One element; 0 where `isThere` (may be null) does not hold.
-  mlir::Value readScalar(mlir::Value memref, mlir::ValueRange indices, mlir::Value isThere);
+  /// One element; 0 where `isInBounds` (may be null) does not hold.
+  mlir::Value readScalar(mlir::Value memref, mlir::ValueRange indices, mlir::Value isInBounds);
 
   mlir::OpBuilder &b;
   mlir::Location loc;

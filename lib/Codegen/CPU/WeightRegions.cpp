@@ -93,17 +93,17 @@ Value WeightRegions::weigh(Value scores, Value weights, Value column) {
   };
   // The region is not asked about keys that nobody sees, so that what it says there does not count.
   Value minusInfinity = e.splat(-std::numeric_limits<double>::infinity());
-  Value isSeen = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, scores, minusInfinity);
+  Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, scores, minusInfinity);
   Value result = op.getFinal() ? e.mulf(yielded(e.mulf(weights, inverseSum)), sum) : yielded(weights);
-  return e.select(isSeen, result, e.splat(0.0));
+  return e.select(isVisible, result, e.splat(0.0));
 }
 
 Value WeightRegions::apply(Value scores, Value weights, Value column, MutableArrayRef<Value> sums) {
-  Value zero = e.splat(0.0), seenScores = scores;
+  Value zero = e.splat(0.0), visibleScores = scores;
   if (!tallies.empty() && scale)
-    seenScores = e.mulf(scores, e.broadcast(scale));
+    visibleScores = e.mulf(scores, e.broadcast(scale));
   for (const Tally &tally : tallies) {
-    RegionVectorizer lanes = evaluate(*tally.region, seenScores, column);
+    RegionVectorizer lanes = evaluate(*tally.region, visibleScores, column);
     if (failed)
       return weights;
     auto yield = cast<YieldOp>(tally.region->front().getTerminator());
@@ -169,9 +169,9 @@ void WeightRegions::addToBins(const Tally &tally, RegionVectorizer &lanes, Value
   Value first = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), firstBin);
   Value distances = arith::SubIOp::create(e.b, e.loc, bins, vector::BroadcastOp::create(e.b, e.loc, type, firstBin));
   auto isRun = [&](int64_t step) -> Value {
-    SmallVector<int64_t> wanted =
+    SmallVector<int64_t> expected =
         llvm::map_to_vector(llvm::seq<int64_t>(0, e.lanes()), [&](int64_t lane) { return lane * step; });
-    Value run = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(wanted)));
+    Value run = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(expected)));
     Value isSame = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, distances, run);
     return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::AND, isSame);
   };

@@ -127,7 +127,7 @@ namespace {
 /// Does for one thread's part of a state what `inits` do for the whole.
 class Initializer {
 public:
-  Initializer(const OwnRows &rows, memref::AllocOp sum, const llvm::DenseMap<Operation *, Value> &parts)
+  Initializer(const ThreadRows &rows, memref::AllocOp sum, const llvm::DenseMap<Operation *, Value> &parts)
       : rows(rows), sum(sum), parts(parts) {}
 
   void run(linalg::LinalgOp init) {
@@ -141,14 +141,14 @@ public:
     if (isa<MemRefType>(from.getType()))
       from = parts.lookup(bufferOf(from));
     auto view = init.getDpsInits()[0].getDefiningOp<memref::SubViewOp>();
-    bool isOnce = buffer == sum && rows.isFirst;
+    bool isFirstThreadOnly = buffer == sum && rows.isFirst;
     int64_t count = cast<MemRefType>(to.getType()).getDimSize(0);
     // Bins are memory for good: which one is asked for is not known.
-    if (count > longest && !view && !isOnce && !isa<MemRefType>(from.getType()))
+    if (count > maxUnrolled && !view && !isFirstThreadOnly && !isa<MemRefType>(from.getType()))
       return (void)e.loop(e.index(0), e.index(count), 1, [&](Value i) { e.store(from, to, {i}); });
     for (int64_t i = 0; i < count; ++i) {
       Value value = isa<MemRefType>(from.getType()) ? e.load(from, i) : from;
-      if (isOnce)
+      if (isFirstThreadOnly)
         value = e.select(rows.isFirst(e), value, arith::ConstantOp::create(b, e.loc, b.getZeroAttr(value.getType())));
       if (view) {
         assert(count == rows.count && "only what has one value a row begins in a part of it");
@@ -161,16 +161,16 @@ public:
 
 private:
   /// What is written element by element: the accumulator, which becomes registers, is not longer.
-  static constexpr int64_t longest = 256;
+  static constexpr int64_t maxUnrolled = 256;
 
-  const OwnRows &rows;
+  const ThreadRows &rows;
   memref::AllocOp sum;
   const llvm::DenseMap<Operation *, Value> &parts;
 };
 
 } // namespace
 
-PrivateState AttentionState::privatize(StringRef family, int64_t accElements, const OwnRows &rows) {
+PrivateState AttentionState::privatize(StringRef family, int64_t accElements, const ThreadRows &rows) {
   auto kernel = acc->getParentOfType<func::FuncOp>();
   kernel->setAttr(familyAttr, StringAttr::get(kernel.getContext(), family));
   OpBuilder b = OpBuilder::atBlockBegin(&kernel.getBody().front());
@@ -219,16 +219,16 @@ void AttentionState::erase() {
 }
 
 bool device::hasStateInMemory(func::FuncOp kernel) {
-  bool isInMemory = false, isOwn = false;
+  bool isInMemory = false, isPrivate = false;
   kernel.walk([&](Operation *op) {
     if (auto step = dyn_cast<AccumulateOp>(op))
-      (step.getInPlace() ? isInMemory : isOwn) = true;
+      (step.getUnpacked() ? isInMemory : isPrivate) = true;
     else if (auto end = dyn_cast<FinalizeOp>(op))
       isInMemory |= !end.getAcc().getDefiningOp<memref::AllocOp>();
     else
       isInMemory |= isa<MergeOp>(op);
   });
-  return isInMemory && !isOwn;
+  return isInMemory && !isPrivate;
 }
 
 PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, int64_t accElements, int64_t rows) {
@@ -246,12 +246,12 @@ PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, int64_t 
   return state;
 }
 
-JoinedRow device::joinRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
-  JoinedRow joined;
+MergedRow device::mergeRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
+  MergedRow joined;
   joined.max = e.maxf(max, otherMax);
   Value base = e.zeroIfMinusInfinity(joined.max);
-  joined.ourFactor = exp2(e, e.subf(max, base));
+  joined.stateFactor = exp2(e, e.subf(max, base));
   joined.otherFactor = exp2(e, e.subf(otherMax, base));
-  joined.sum = e.addf(e.mulf(sum, joined.ourFactor), e.mulf(otherSum, joined.otherFactor));
+  joined.sum = e.addf(e.mulf(sum, joined.stateFactor), e.mulf(otherSum, joined.otherFactor));
   return joined;
 }

@@ -7,7 +7,7 @@
 namespace saccade::device {
 
 /// Which rows of a state a thread has.
-struct OwnRows {
+struct ThreadRows {
   int64_t count;                                             ///< of those it has a part of
   llvm::function_ref<mlir::Value(Emitter &, int64_t)> rowAt; ///< the number of each, index
   /// Whether the thread's part of a sum is the one that begins with what the row begins with, i1. Null where no other
@@ -33,7 +33,7 @@ struct AttentionState {
 
   /// Makes the memory of one thread for the state, `accElements` numbers of the accumulator, and initialises it where
   /// `inits` did. The kernel is marked as one of `family`.
-  PrivateState privatize(llvm::StringRef family, int64_t accElements, const OwnRows &rows);
+  PrivateState privatize(llvm::StringRef family, int64_t accElements, const ThreadRows &rows);
   /// Erases the ops, once their work is done otherwise.
   void erase();
 };
@@ -49,12 +49,12 @@ bool hasStateInMemory(mlir::func::FuncOp kernel);
 PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, int64_t accElements, int64_t rows);
 
 /// The state (max, sum) of a row in memory joined with another one over other keys.
-struct JoinedRow {
+struct MergedRow {
   mlir::Value max, sum;
-  mlir::Value ourFactor, otherFactor; ///< of the accumulators
+  mlir::Value stateFactor, otherFactor; ///< of the accumulators
 };
 /// Both are numbers; `max` may be −∞.
-JoinedRow joinRow(Emitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
+MergedRow mergeRow(Emitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
 
 } // namespace saccade::device
 

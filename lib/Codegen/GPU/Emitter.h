@@ -15,7 +15,7 @@
 namespace saccade::device {
 
 /// On a memref.store: the thread that comes to it is meant, not one for all.
-inline constexpr llvm::StringLiteral ownStoreAttr = "attn.own_store";
+inline constexpr llvm::StringLiteral perThreadStoreAttr = "attn.per_thread_store";
 
 /// Address spaces of pointers.
 inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
@@ -45,7 +45,7 @@ struct Emitter : KernelEmitter {
   Value maxf(Value x, Value y) { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
   /// One argument to an f32 instruction of the special function unit: "ex2" (2^x) is within 2 units in the last place,
   /// "lg2" (the logarithm to base 2) to 2^−22; subnormal numbers are 0.
-  Value special(llvm::StringRef name, Value x) {
+  Value approxIntrinsic(llvm::StringRef name, Value x) {
     auto intrinsic = b.getStringAttr("llvm.nvvm." + name + ".approx.ftz.f");
     return mlir::LLVM::CallIntrinsicOp::create(b, loc, type, intrinsic, mlir::ValueRange{x}).getResult(0);
   }
@@ -65,7 +65,7 @@ struct Emitter : KernelEmitter {
 
   /// x (i32), but LLVM does not know: what is computed from it is computed where it is used. LLVM would move all that does
   /// not change in a loop out of it, at the price of a register for each.
-  Value pin(Value x) {
+  Value optimizationBarrier(Value x) {
     return mlir::LLVM::InlineAsmOp::create(b, loc, x.getType(), mlir::ValueRange{x}, /*asm_string=*/"",
                                            /*constraints=*/"=r,0", /*has_side_effects=*/true, /*is_align_stack=*/false,
                                            mlir::LLVM::TailCallKind::None, mlir::LLVM::AsmDialectAttr(),
@@ -77,7 +77,7 @@ struct Emitter : KernelEmitter {
   Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
   /// The value (32 or 64 bits) that the lane whose number differs in the bits of `mask` has; all lanes of the warp take part.
-  Value exchange(Value x, int64_t mask) {
+  Value shuffleXor(Value x, int64_t mask) {
     auto shuffle = [&](Value word) -> Value {
       return mlir::NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word, i32(mask), i32(31),
                                         mlir::NVVM::ShflKind::bfly, mlir::UnitAttr());
@@ -100,7 +100,7 @@ struct Emitter : KernelEmitter {
   /// A store to memory that threads share, of a thread that knows that no other one stores there. (What tasks bring along
   /// is stored by one thread for all.)
   void storeShared(Value value, Value memref, mlir::ValueRange at) {
-    mlir::memref::StoreOp::create(b, loc, value, memref, at)->setAttr(ownStoreAttr, b.getUnitAttr());
+    mlir::memref::StoreOp::create(b, loc, value, memref, at)->setAttr(perThreadStoreAttr, b.getUnitAttr());
   }
   /// `count` elements behind `pointer`.
   Value advance(Value pointer, mlir::Type element, Value count) {

@@ -31,7 +31,7 @@ static Value polynomial(Emitter &e, Value x, ArrayRef<double> coefficients) {
 
 Value device::exp2(Emitter &e, Value x) {
   if (e.type.isF32())
-    return e.special("ex2", x);
+    return e.approxIntrinsic("ex2", x);
   // 2^x = 2^n · e^t with |t| ≤ ln(2) / 2, where 14 terms are enough for the last bit.
   Value n = math::RoundEvenOp::create(e.b, e.loc, x);
   Value t = e.mulf(e.subf(x, n), e.scalar(std::numbers::ln2));
@@ -50,7 +50,7 @@ Value device::exp2(Emitter &e, Value x) {
 
 Value device::log2(Emitter &e, Value x) {
   if (e.type.isF32())
-    return e.special("lg2", x);
+    return e.approxIntrinsic("lg2", x);
   // x = 2^n · m with m in [√½, √2): taking the bits of √½ off the exponent rounds to the nearest power.
   Value bits = bitsOf(e, x), half = i64(e, llvm::bit_cast<int64_t>(std::numbers::sqrt2 / 2));
   Value shifted = e.sub(bits, half);

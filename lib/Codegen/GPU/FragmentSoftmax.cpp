@@ -21,13 +21,13 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   Value head = at(e, 1), first = at(e, 2);
   Value count = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, queries, heads) : queries;
   Value last = e.add(first, e.add(count, -1));
-  if (heads && masksHeadsApart()) {
+  if (heads && masksPerHead()) {
     reach = {e.i32(0), e.toI32(keys)};
     common = {reach.end, reach.begin};
   } else {
-    reach = reachOf(e, head, first, last);
+    reach = visibleKeys(e, head, first, last);
     // What a row sees is bounded by straight lines, so the first and the last query decide what all of them see.
-    KeyRange ofFirst = reachOf(e, head, first, first), ofLast = reachOf(e, head, last, last);
+    KeyRange ofFirst = visibleKeys(e, head, first, first), ofLast = visibleKeys(e, head, last, last);
     common = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
   }
 
@@ -46,7 +46,7 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
 
 Value FragmentSoftmax::at(Emitter &e, unsigned i) { return op.getAt().empty() ? e.index(0) : Value(op.getAt()[i]); }
 
-bool FragmentSoftmax::masksHeadsApart() {
+bool FragmentSoftmax::masksPerHead() {
   return !op.getMask().empty() && !getRegionArguments(op.getMask(), /*isScore=*/false).head.use_empty();
 }
 
@@ -59,7 +59,7 @@ RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {
   return {e.add(at(e, 1), e.toIndex(head)), e.add(at(e, 2), e.toIndex(query))};
 }
 
-KeyRange FragmentSoftmax::reachAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
+KeyRange FragmentSoftmax::visibleKeysAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
   KeyRange all = {at(e, 3), e.add(at(e, 3), keys)};
   if (op.getMask().empty())
     return all;
@@ -71,8 +71,8 @@ KeyRange FragmentSoftmax::reachAbsolute(Emitter &e, Value head, Value firstQuery
   return bounds.reach(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
-KeyRange FragmentSoftmax::reachOf(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
-  KeyRange absolute = reachAbsolute(e, head, firstQuery, lastQuery);
+KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
+  KeyRange absolute = visibleKeysAbsolute(e, head, firstQuery, lastQuery);
   // Whatever the positions are, nothing outside of the op's keys is touched, and those fit into 32 bits.
   auto relative = [&](Value key) {
     return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0)));
@@ -92,17 +92,17 @@ Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) {
   return e.both(e.isAtMost(common.begin, first), e.isAtMost(e.add(first, width), common.end));
 }
 
-SmallVector<Value> FragmentSoftmax::rowsHere(Emitter &e) {
-  Value row = e.pin(fragment.row);
+SmallVector<Value> FragmentSoftmax::emitRows(Emitter &e) {
+  Value row = e.optimizationBarrier(fragment.row);
   return llvm::map_to_vector(fragment.rows, [&](int64_t offset) { return e.toIndex(e.add(row, offset)); });
 }
 
-SmallVector<RowPosition> FragmentSoftmax::positionsHere(Emitter &e) {
-  return llvm::map_to_vector(rowsHere(e), [&](Value row) { return positionOf(e, row); });
+SmallVector<RowPosition> FragmentSoftmax::emitRowPositions(Emitter &e) {
+  return llvm::map_to_vector(emitRows(e), [&](Value row) { return positionOf(e, row); });
 }
 
-SmallVector<Value> FragmentSoftmax::columnsHere(Emitter &e) {
-  Value column = e.pin(fragment.column);
+SmallVector<Value> FragmentSoftmax::emitColumns(Emitter &e) {
+  Value column = e.optimizationBarrier(fragment.column);
   return llvm::map_to_vector(fragment.columns, [&](int64_t offset) { return e.add(column, offset); });
 }
 
@@ -113,8 +113,8 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
   PositionRegion region(op, op.getScore());
   if (region.isEmpty())
     return;
-  SmallVector<RowPosition> rows = positionsHere(e);
-  SmallVector<Value> columns = columnsHere(e);
+  SmallVector<RowPosition> rows = emitRowPositions(e);
+  SmallVector<Value> columns = emitColumns(e);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf))
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
@@ -123,28 +123,28 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
 /// −∞ for what a row does not see.
 SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Value first) {
   PositionRegion region(op, op.getMask());
-  SmallVector<RowPosition> rows = positionsHere(e);
-  SmallVector<Value> columns = columnsHere(e);
+  SmallVector<RowPosition> rows = emitRowPositions(e);
+  SmallVector<Value> columns = emitColumns(e);
   SmallVector<KeyRange> seen;
   for (RowPosition row : rows) {
-    KeyRange own = reachOf(e, row.head, row.query, row.query);
+    KeyRange own = visibleKeys(e, row.head, row.query, row.query);
     seen.push_back({e.sub(own.begin, first), e.sub(own.end, first)});
   }
   Value begin = e.add(at(e, 3), e.toIndex(first));
   SmallVector<Value> masked;
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
-    Value isSeen = e.both(e.isAtMost(seen[r].begin, column), e.isLess(column, seen[r].end));
+    Value isVisible = e.both(e.isAtMost(seen[r].begin, column), e.isLess(column, seen[r].end));
     if (!bounds.isExact()) {
       Value key = e.add(begin, e.toIndex(column));
-      isSeen = e.both(isSeen, region.evaluate(e, /*score=*/nullptr, rows[r], key));
+      isVisible = e.both(isVisible, region.evaluate(e, /*score=*/nullptr, rows[r], key));
     }
-    masked.push_back(e.select(isSeen, score, e.minusInfinity()));
+    masked.push_back(e.select(isVisible, score, e.minusInfinity()));
   }
   return masked;
 }
 
 SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                          const PrivateState &state, Join join) {
+                                          const PrivateState &state, RowReduce join) {
   applyScoreRegion(e, scores, first);
   SmallVector<Type> types(scores.size(), e.type);
   scores = e.choose(
@@ -152,7 +152,7 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
 
   if (op.getFinal())
     return applyFinal(e, scores, first, state, join);
-  updateLargest(e, scores, first, state);
+  updateArgmax(e, scores, first, state);
   SmallVector<Value> tileMax = largestOfRows(e, scores, join), maxima, factors, sums(fragment.rows.size());
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     Value before = e.load(state.max, r);
@@ -175,7 +175,7 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   return factors;
 }
 
-SmallVector<Value> FragmentSoftmax::largestOfRows(Emitter &e, ArrayRef<Value> scores, Join join) {
+SmallVector<Value> FragmentSoftmax::largestOfRows(Emitter &e, ArrayRef<Value> scores, RowReduce join) {
   SmallVector<Value> largest(fragment.rows.size());
   for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
     largest[r] = largest[r] ? e.maxf(largest[r], score) : score;
@@ -217,7 +217,7 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scor
 }
 
 /// The columns of a row come in ascending order, so that the first key of the largest score is found.
-void FragmentSoftmax::updateLargest(Emitter &e, ArrayRef<Value> scores, Value first, const PrivateState &state) {
+void FragmentSoftmax::updateArgmax(Emitter &e, ArrayRef<Value> scores, Value first, const PrivateState &state) {
   if (!state.rowMax)
     return;
   Value none = e.i32(-1);
@@ -254,8 +254,8 @@ void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value we
                                    const PrivateState &state) {
   for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), state.tallies)) {
     unsigned r = fragment.rowOf[i];
-    Value row = e.toIndex(e.add(e.pin(fragment.row), fragment.rows[r]));
-    Value column = e.toIndex(e.add(e.pin(fragment.column), fragment.columns[i]));
+    Value row = e.toIndex(e.add(e.optimizationBarrier(fragment.row), fragment.rows[r]));
+    Value column = e.toIndex(e.add(e.optimizationBarrier(fragment.column), fragment.columns[i]));
     Value key = e.add(e.add(at(e, 3), e.toIndex(first)), column);
     SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(e, score, positionOf(e, row), key);
     Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
@@ -271,10 +271,10 @@ void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value we
 }
 
 SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value> &scores, Value first,
-                                               const PrivateState &state, Join join) {
+                                               const PrivateState &state, RowReduce join) {
   PositionRegion region(op, op.getWeight());
-  SmallVector<RowPosition> rows = positionsHere(e);
-  SmallVector<Value> columns = columnsHere(e), inverses, sums, maxima;
+  SmallVector<RowPosition> rows = emitRowPositions(e);
+  SmallVector<Value> columns = emitColumns(e), inverses, sums, maxima;
   for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
     sums.push_back(join(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
@@ -285,8 +285,8 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
   for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
     Value weight = e.mulf(exp2(e, exponent), inverses[r]);
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
-    Value isSeen = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
-    score = e.select(isSeen, e.mulf(changed, sums[r]), e.scalar(0.0));
+    Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, score, e.minusInfinity());
+    score = e.select(isVisible, e.mulf(changed, sums[r]), e.scalar(0.0));
   }
   return SmallVector<Value>(fragment.rows.size(), e.scalar(1.0));
 }
@@ -297,8 +297,8 @@ void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weig
   PositionRegion region(op, op.getWeight());
   if (region.isEmpty())
     return;
-  SmallVector<RowPosition> rows = positionsHere(e);
-  SmallVector<Value> columns = columnsHere(e);
+  SmallVector<RowPosition> rows = emitRowPositions(e);
+  SmallVector<Value> columns = emitColumns(e);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [weight, column, r] : llvm::zip_equal(weights, columns, fragment.rowOf)) {
     Value changed = region.evaluate(e, weight, rows[r], e.add(begin, e.toIndex(column)));
@@ -308,7 +308,7 @@ void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weig
 }
 
 void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
-  for (auto [r, row] : llvm::enumerate(rowsHere(e))) {
+  for (auto [r, row] : llvm::enumerate(emitRows(e))) {
     Value isRow = e.isLess(row, queries);
     e.store(e.select(isRow, e.load(state.max, r), e.minusInfinity()), state.max, r);
     e.store(e.select(isRow, e.load(state.sum, r), e.scalar(0.0)), state.sum, r);
@@ -319,7 +319,7 @@ void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
   }
 }
 
-RowResult device::finishRow(Emitter &e, Value max, Value sum) {
+RowResult device::finalizeRow(Emitter &e, Value max, Value sum) {
   RowResult result;
   result.isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, sum, e.scalar(0.0));
   result.inverse = arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sum);

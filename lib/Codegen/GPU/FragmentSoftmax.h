@@ -40,7 +40,7 @@ class FragmentSoftmax {
 public:
   using Value = mlir::Value;
   /// Joins a value of a row over the threads that share it, two values at a time.
-  using Join = llvm::function_ref<Value(Value, llvm::function_ref<Value(Value, Value)>)>;
+  using RowReduce = llvm::function_ref<Value(Value, llvm::function_ref<Value(Value, Value)>)>;
 
   /// `queries` and `keys` are the extents of the op's tile: row r is query r, or, where `heads` is given, query r / heads of
   /// head r mod heads.
@@ -57,35 +57,35 @@ public:
   /// Turns the thread's `scores` (query · key) of the tile that begins at key `first` into weights, and updates max and
   /// sum of `state`. Returns the factor for the accumulator of each row.
   llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                 const PrivateState &state, Join join);
+                                 const PrivateState &state, RowReduce join);
 
   /// Empties the state of rows behind the last query, which have been computed along: call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state);
 
 private:
-  attn::KeyRange reachAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery);
+  attn::KeyRange visibleKeysAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery);
   /// The keys that some queries of a head see, relative to key 0 of the op, i32. It may be empty.
-  attn::KeyRange reachOf(Emitter &e, Value head, Value firstQuery, Value lastQuery);
-  bool masksHeadsApart();
+  attn::KeyRange visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery);
+  bool masksPerHead();
   RowPosition positionOf(Emitter &e, Value row);
   /// The rows, what they are, and the columns of the elements (i32), computed where they are used.
-  llvm::SmallVector<Value> rowsHere(Emitter &e);
-  llvm::SmallVector<RowPosition> positionsHere(Emitter &e);
-  llvm::SmallVector<Value> columnsHere(Emitter &e);
+  llvm::SmallVector<Value> emitRows(Emitter &e);
+  llvm::SmallVector<RowPosition> emitRowPositions(Emitter &e);
+  llvm::SmallVector<Value> emitColumns(Emitter &e);
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
   /// The largest score of each row in the tile.
-  llvm::SmallVector<Value> largestOfRows(Emitter &e, llvm::ArrayRef<Value> scores, Join join);
+  llvm::SmallVector<Value> largestOfRows(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce join);
   /// What 2 is raised to for the weight of each score: `tileMax` as scores, `maxima` of the tiles so far to base 2.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
                                        llvm::ArrayRef<Value> maxima);
-  void updateLargest(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
+  void updateArgmax(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
   void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);
   /// The same of a step that is final: all but the weights is known.
   llvm::SmallVector<Value> applyFinal(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first,
-                                      const PrivateState &state, Join join);
+                                      const PrivateState &state, RowReduce join);
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
 
   attn::AccumulateOp op;
@@ -102,7 +102,7 @@ struct RowResult {
   mlir::Value isEmpty, inverse;
   mlir::Value lse;
 };
-RowResult finishRow(Emitter &e, mlir::Value max, mlir::Value sum);
+RowResult finalizeRow(Emitter &e, mlir::Value max, mlir::Value sum);
 
 } // namespace saccade::device
 

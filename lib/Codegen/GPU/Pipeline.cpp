@@ -20,10 +20,10 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   // States that threads hold themselves are finished by now.
   kernel.addPass(createLowerStateSIMT());
   if (target.hasAsyncCopy)
-    kernel.addPass(createLowerProductsSM80());
+    kernel.addPass(createLowerMatmulSM80());
   kernel.addPass(createLowerLinalgSIMT());
   // Every buffer of a kernel is known now.
-  kernel.addPass(createPlanShared({target.name.str()}));
+  kernel.addPass(createPlanSharedMemory({target.name.str()}));
   kernel.addPass(createCanonicalizerPass());
   kernel.addPass(createCSEPass());
   device.addPass(createConvertKernelsToLLVM());

@@ -4,11 +4,11 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 static bool isShort(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
 
-Value door::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keep, TypedAttr start,
+Value frontend::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims, TypedAttr start,
                    ScalarBuilder combine) {
   Type element = start.getType();
   Extents extents = extentsOf(b, tensor), result;
@@ -19,9 +19,9 @@ Value door::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims
     iterators.push_back(isReduced ? utils::IteratorType::reduction : utils::IteratorType::parallel);
     if (!isReduced)
       kept.push_back(b.getAffineDimExpr(i));
-    if (!isReduced || keep)
+    if (!isReduced || keepDims)
       result.push_back(isReduced ? b.getIndexAttr(1) : extent);
-    if (isReduced && keep)
+    if (isReduced && keepDims)
       kept.push_back(b.getAffineConstantExpr(0));
   }
   AffineMap maps[] = {b.getMultiDimIdentityMap(extents.size()),
@@ -39,7 +39,7 @@ Value door::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims
       .getResult(0);
 }
 
-Value door::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMap lhsMap, AffineMap rhsMap,
+Value frontend::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMap lhsMap, AffineMap rhsMap,
                      AffineMap resultMap, ArrayRef<OpFoldResult> extents, Type element) {
   Extents result;
   for (AffineExpr each : resultMap.getResults()) {
@@ -71,7 +71,7 @@ Value door::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMap lh
       .getResult(0);
 }
 
-Value door::matmul(ImplicitLocOpBuilder &b, Value lhs, Value rhs) {
+Value frontend::matmul(ImplicitLocOpBuilder &b, Value lhs, Value rhs) {
   auto lhsType = cast<RankedTensorType>(lhs.getType()), rhsType = cast<RankedTensorType>(rhs.getType());
   bool hasRows = lhsType.getRank() > 1, hasColumns = rhsType.getRank() > 1;
   Extents left = extentsOf(b, lhs), right = extentsOf(b, rhs);
@@ -118,7 +118,7 @@ Value door::matmul(ImplicitLocOpBuilder &b, Value lhs, Value rhs) {
   return castElements(b, sums, element);
 }
 
-Value door::softmax(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
+Value frontend::softmax(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
   Type element = getElementTypeOrSelf(tensor.getType());
   Value wide = isShort(element) ? castElements(b, tensor, b.getF32Type()) : tensor;
   Value empty = tensor::EmptyOp::create(b, extentsOf(b, wide), getElementTypeOrSelf(wide.getType()));

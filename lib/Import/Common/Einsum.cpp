@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 namespace {
 
@@ -32,7 +32,7 @@ struct Written {
 
 } // namespace
 
-static FailureOr<Written> parseLabels(DoorOp &op, StringRef text) {
+static FailureOr<Written> parseLabels(FrontendOp &op, StringRef text) {
   Written written;
   while (!(text = text.ltrim()).empty()) {
     if (text.consume_front("...")) {
@@ -117,35 +117,35 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term &y, cons
     first.push_back(b.getAffineDimExpr(i));
   AffineMap result = AffineMap::get(loops.size(), 0, first, b.getContext());
   Type element = elementOf(x.tensor);
-  Value sums = contract(b, x.tensor, y.tensor, map(x), map(y), result, extents, sumType(element));
+  Value sums = contract(b, x.tensor, y.tensor, map(x), map(y), result, extents, getAccumulatorType(element));
   return {castElements(b, sums, element), kept};
 }
 
 /// Σ x over the labels that are not `kept`, which are in the order of `kept` then.
 static Value sumRest(ImplicitLocOpBuilder &b, const Term &x, const Labels &kept) {
-  SmallVector<int64_t> summed;
+  SmallVector<int64_t> reduced;
   Labels rest;
   for (auto [i, label] : llvm::enumerate(x.labels))
     if (llvm::is_contained(kept, label))
       rest.push_back(label);
     else
-      summed.push_back(i);
+      reduced.push_back(i);
   Value sums = x.tensor;
-  if (!summed.empty())
-    sums = reduceBy(b, {Reduction::Zero, add}, sums, summed, /*keep=*/false);
+  if (!reduced.empty())
+    sums = reduceBy(b, {Reduction::Zero, add}, sums, reduced, /*keep=*/false);
   auto order = llvm::map_to_vector(kept, [&](int label) -> int64_t { return llvm::find(rest, label) - rest.begin(); });
   return transpose(b, sums, order);
 }
 
 /// Refuses labels whose extents differ and do not broadcast, and diagonals unless it is known that they do not differ.
-static LogicalResult verifyExtents(DoorOp &op, ArrayRef<Term> terms) {
+static LogicalResult verifyExtents(FrontendOp &op, ArrayRef<Term> terms) {
   for (const Term &term : terms) {
     Extents extents = extentsOf(op.builder(), term.tensor);
     for (auto [i, label] : llvm::enumerate(term.labels))
       if (size_t first = llvm::find(term.labels, label) - term.labels.begin();
           !isEqualConstantIntOrValue(extents[first], extents[i]))
         return op.error() << "dimensions " << first << " and " << i << " of " << term.tensor.getType()
-                          << " have the same letter, wanted the same extent";
+                          << " have the same letter, expected the same extent";
   }
   llvm::DenseMap<int, int64_t> found;
   for (const Term &term : terms)
@@ -159,7 +159,7 @@ static LogicalResult verifyExtents(DoorOp &op, ArrayRef<Term> terms) {
   return success();
 }
 
-FailureOr<Value> door::einsum(DoorOp &op, StringRef equation, ArrayRef<Value> inputs) {
+FailureOr<Value> frontend::einsum(FrontendOp &op, StringRef equation, ArrayRef<Value> inputs) {
   ImplicitLocOpBuilder &b = op.builder();
   if (inputs.empty() || llvm::is_contained(inputs, Value()))
     return op.error() << "an input is missing";
@@ -167,7 +167,7 @@ FailureOr<Value> door::einsum(DoorOp &op, StringRef equation, ArrayRef<Value> in
   for (Value input : inputs)
     if (elementOf(input) != element || element.isInteger(1))
       return op.error() << "found elements of " << elementOf(input) << " and " << element
-                        << ", wanted numbers of one type";
+                        << ", expected numbers of one type";
   auto [left, right] = equation.split("->");
   bool isExplicit = equation.contains("->");
   SmallVector<StringRef> texts;
@@ -193,21 +193,21 @@ FailureOr<Value> door::einsum(DoorOp &op, StringRef equation, ArrayRef<Value> in
   if (failed(verifyExtents(op, terms)))
     return failure();
 
-  Written wanted;
+  Written expected;
   if (isExplicit) {
     FailureOr<Written> written = parseLabels(op, right);
     if (failed(written))
       return failure();
-    wanted = *written;
+    expected = *written;
   } else {
     // Every letter that comes once, in the order of the alphabet, behind what the ellipsis stands for.
     for (auto [label, count] : counts)
       if (label < firstOfEllipsis && count == 1)
-        wanted.labels.push_back(label);
-    llvm::sort(wanted.labels);
-    wanted.labels.insert(wanted.labels.begin(), firstOfEllipsis);
+        expected.labels.push_back(label);
+    llvm::sort(expected.labels);
+    expected.labels.insert(expected.labels.begin(), firstOfEllipsis);
   }
-  Labels result = expandEllipsis(wanted, stretched);
+  Labels result = expandEllipsis(expected, stretched);
   for (auto [i, label] : llvm::enumerate(result))
     if (!counts.contains(label) || llvm::is_contained(ArrayRef(result).take_front(i), label))
       return op.error() << "the result of the equation has a letter twice, or one that no term has";

@@ -7,7 +7,7 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 Value Captures::inside(Block &block, unsigned own, Value outer) {
   if (!llvm::is_contained(values, outer))

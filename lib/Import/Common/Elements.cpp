@@ -7,9 +7,9 @@
 using namespace mlir;
 using namespace saccade;
 
-std::optional<SmallVector<OpFoldResult>> door::elementsOf(Value tensor) {
+std::optional<SmallVector<OpFoldResult>> frontend::elementsOf(Value tensor) {
   auto type = dyn_cast<RankedTensorType>(tensor.getType());
-  if (!type || !type.hasStaticShape() || type.getNumElements() > maxElements)
+  if (!type || !type.hasStaticShape() || type.getNumElements() > maxFoldedElements)
     return std::nullopt;
   DenseElementsAttr constant;
   SmallVector<OpFoldResult> elements;
@@ -28,13 +28,13 @@ std::optional<SmallVector<OpFoldResult>> door::elementsOf(Value tensor) {
   return std::nullopt;
 }
 
-Value door::toValue(ImplicitLocOpBuilder &b, OpFoldResult element) {
+Value frontend::toValue(ImplicitLocOpBuilder &b, OpFoldResult element) {
   if (auto value = dyn_cast<Value>(element))
     return value;
   return arith::ConstantOp::create(b, cast<TypedAttr>(cast<Attribute>(element)));
 }
 
-Value door::fromElements(ImplicitLocOpBuilder &b, RankedTensorType type, ArrayRef<OpFoldResult> elements) {
+Value frontend::fromElements(ImplicitLocOpBuilder &b, RankedTensorType type, ArrayRef<OpFoldResult> elements) {
   if (llvm::all_of(elements, [](OpFoldResult each) { return isa<Attribute>(each); })) {
     auto values = llvm::map_to_vector(elements, [](OpFoldResult each) { return cast<Attribute>(each); });
     return arith::ConstantOp::create(b, DenseElementsAttr::get(type, values));
@@ -43,7 +43,7 @@ Value door::fromElements(ImplicitLocOpBuilder &b, RankedTensorType type, ArrayRe
   return tensor::FromElementsOp::create(b, type, values);
 }
 
-SmallVector<OpFoldResult> door::toExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> elements) {
+SmallVector<OpFoldResult> frontend::toExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> elements) {
   return llvm::map_to_vector(elements, [&](OpFoldResult each) -> OpFoldResult {
     if (auto attribute = dyn_cast<Attribute>(each))
       return b.getIndexAttr(cast<IntegerAttr>(attribute).getValue().getSExtValue());
@@ -57,7 +57,7 @@ SmallVector<OpFoldResult> door::toExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFo
   });
 }
 
-Value door::fromExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, IntegerType element) {
+Value frontend::fromExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, IntegerType element) {
   auto elements = llvm::map_to_vector(extents, [&](OpFoldResult each) -> OpFoldResult {
     if (auto attribute = dyn_cast<Attribute>(each))
       return b.getIntegerAttr(element, cast<IntegerAttr>(attribute).getInt());
@@ -66,7 +66,7 @@ Value door::fromExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents,
   return fromElements(b, RankedTensorType::get(extents.size(), element), elements);
 }
 
-std::optional<SmallVector<int64_t>> door::constantIntegers(Value tensor) {
+std::optional<SmallVector<int64_t>> frontend::constantIntegers(Value tensor) {
   DenseIntElementsAttr constant;
   if (!tensor || !matchPattern(tensor, m_Constant(&constant)))
     return std::nullopt;

@@ -8,22 +8,22 @@ using namespace mlir;
 using namespace saccade;
 
 static Value number(OpBuilder &b, Location loc, Value like, double value) {
-  return door::makeNumber(b, loc, like.getType(), value);
+  return frontend::makeNumber(b, loc, like.getType(), value);
 }
 
-Value door::negate(OpBuilder &b, Location loc, Value x) {
+Value frontend::negate(OpBuilder &b, Location loc, Value x) {
   if (isa<FloatType>(x.getType()))
     return b.createOrFold<arith::NegFOp>(loc, x);
   return sub(b, loc, number(b, loc, x, 0), x);
 }
 
-Value door::absolute(OpBuilder &b, Location loc, Value x) {
+Value frontend::absolute(OpBuilder &b, Location loc, Value x) {
   if (isa<FloatType>(x.getType()))
     return b.createOrFold<math::AbsFOp>(loc, x);
   return b.createOrFold<math::AbsIOp>(loc, x);
 }
 
-Value door::sign(OpBuilder &b, Location loc, Value x) {
+Value frontend::sign(OpBuilder &b, Location loc, Value x) {
   Value zero = number(b, loc, x, 0);
   Value isLess = compare(b, loc, arith::CmpIPredicate::slt, x, zero);
   Value isMore = compare(b, loc, arith::CmpIPredicate::sgt, x, zero);
@@ -31,48 +31,48 @@ Value door::sign(OpBuilder &b, Location loc, Value x) {
   return select(b, loc, isLess, number(b, loc, x, -1), upper);
 }
 
-Value door::relu(OpBuilder &b, Location loc, Value x) { return maximum(b, loc, x, number(b, loc, x, 0)); }
-Value door::square(OpBuilder &b, Location loc, Value x) { return mul(b, loc, x, x); }
-Value door::reciprocal(OpBuilder &b, Location loc, Value x) { return div(b, loc, number(b, loc, x, 1), x); }
+Value frontend::relu(OpBuilder &b, Location loc, Value x) { return maximum(b, loc, x, number(b, loc, x, 0)); }
+Value frontend::square(OpBuilder &b, Location loc, Value x) { return mul(b, loc, x, x); }
+Value frontend::reciprocal(OpBuilder &b, Location loc, Value x) { return div(b, loc, number(b, loc, x, 1), x); }
 
-Value door::isNaN(OpBuilder &b, Location loc, Value x) {
+Value frontend::isNaN(OpBuilder &b, Location loc, Value x) {
   return b.createOrFold<arith::CmpFOp>(loc, arith::CmpFPredicate::UNO, x, x);
 }
 
-Value door::zeroForNaN(OpBuilder &b, Location loc, Value x) {
+Value frontend::zeroForNaN(OpBuilder &b, Location loc, Value x) {
   return select(b, loc, isNaN(b, loc, x), number(b, loc, x, 0), x);
 }
 
-Value door::logicalNot(OpBuilder &b, Location loc, Value x) {
+Value frontend::logicalNot(OpBuilder &b, Location loc, Value x) {
   return b.createOrFold<arith::XOrIOp>(loc, x, number(b, loc, x, 1));
 }
 
-Value door::whereNegative(OpBuilder &b, Location loc, Value x, Value low) {
+Value frontend::whereNegative(OpBuilder &b, Location loc, Value x, Value low) {
   Value isNegative = compare(b, loc, arith::CmpIPredicate::slt, x, number(b, loc, x, 0));
   return select(b, loc, isNegative, low, x);
 }
 
-Value door::elu(OpBuilder &b, Location loc, Value x, double alpha) {
+Value frontend::elu(OpBuilder &b, Location loc, Value x, double alpha) {
   return whereNegative(b, loc, x, mul(b, loc, number(b, loc, x, alpha), b.createOrFold<math::ExpM1Op>(loc, x)));
 }
 
-Value door::sigmoid(OpBuilder &b, Location loc, Value x) {
+Value frontend::sigmoid(OpBuilder &b, Location loc, Value x) {
   Value exp = b.createOrFold<math::ExpOp>(loc, b.createOrFold<arith::NegFOp>(loc, x));
   Value one = number(b, loc, x, 1);
   return div(b, loc, one, add(b, loc, one, exp));
 }
 
-Value door::swish(OpBuilder &b, Location loc, Value x, double alpha) {
+Value frontend::swish(OpBuilder &b, Location loc, Value x, double alpha) {
   return mul(b, loc, x, sigmoid(b, loc, mul(b, loc, number(b, loc, x, alpha), x)));
 }
 
-Value door::softplus(OpBuilder &b, Location loc, Value x) {
+Value frontend::softplus(OpBuilder &b, Location loc, Value x) {
   Value distance = b.createOrFold<arith::NegFOp>(loc, b.createOrFold<math::AbsFOp>(loc, x));
   Value rest = b.createOrFold<math::Log1pOp>(loc, b.createOrFold<math::ExpOp>(loc, distance));
   return add(b, loc, relu(b, loc, x), rest);
 }
 
-Value door::gelu(OpBuilder &b, Location loc, Value x, bool byTanh) {
+Value frontend::gelu(OpBuilder &b, Location loc, Value x, bool byTanh) {
   Value inner;
   auto times = [&](double factor, Value value) { return mul(b, loc, number(b, loc, x, factor), value); };
   if (byTanh) {
@@ -93,7 +93,7 @@ static Value integerPower(OpBuilder &b, Location loc, Value base, Value exponent
   auto hasBit = [&](unsigned bit) {
     auto place = b.getIntegerAttr(exponent.getType(), APInt::getOneBitSet(bits, bit));
     Value masked = b.createOrFold<arith::AndIOp>(loc, exponent, arith::ConstantOp::create(b, loc, place));
-    return door::compare(b, loc, arith::CmpIPredicate::ne, masked, zero);
+    return frontend::compare(b, loc, arith::CmpIPredicate::ne, masked, zero);
   };
   APInt known;
   bool isKnown = matchPattern(exponent, m_ConstantInt(&known));
@@ -101,20 +101,20 @@ static Value integerPower(OpBuilder &b, Location loc, Value base, Value exponent
   unsigned last = isKnown && !known.isNegative() ? known.getActiveBits() : bits - 1;
   Value result = one, square = base;
   for (unsigned bit = 0; bit < last; ++bit) {
-    square = bit ? door::mul(b, loc, square, square) : base;
-    result = door::select(b, loc, hasBit(bit), door::mul(b, loc, result, square), result);
+    square = bit ? frontend::mul(b, loc, square, square) : base;
+    result = frontend::select(b, loc, hasBit(bit), frontend::mul(b, loc, result, square), result);
   }
   if (isKnown && !known.isNegative())
     return result;
-  Value isOne = door::compare(b, loc, arith::CmpIPredicate::eq, base, one);
-  Value isMinusOne = door::compare(b, loc, arith::CmpIPredicate::eq, base, number(b, loc, base, -1));
-  Value sign = door::select(b, loc, hasBit(0), base, one);
-  Value inverse = door::select(b, loc, isMinusOne, sign, door::select(b, loc, isOne, one, none));
-  Value isNegative = door::compare(b, loc, arith::CmpIPredicate::slt, exponent, zero);
-  return door::select(b, loc, isNegative, inverse, result);
+  Value isOne = frontend::compare(b, loc, arith::CmpIPredicate::eq, base, one);
+  Value isMinusOne = frontend::compare(b, loc, arith::CmpIPredicate::eq, base, number(b, loc, base, -1));
+  Value sign = frontend::select(b, loc, hasBit(0), base, one);
+  Value inverse = frontend::select(b, loc, isMinusOne, sign, frontend::select(b, loc, isOne, one, none));
+  Value isNegative = frontend::compare(b, loc, arith::CmpIPredicate::slt, exponent, zero);
+  return frontend::select(b, loc, isNegative, inverse, result);
 }
 
-Value door::power(OpBuilder &b, Location loc, Value base, Value exponent, std::optional<double> known) {
+Value frontend::power(OpBuilder &b, Location loc, Value base, Value exponent, std::optional<double> known) {
   Type type = base.getType();
   if (isa<IntegerType>(type) && isa<IntegerType>(exponent.getType())) {
     if (known)

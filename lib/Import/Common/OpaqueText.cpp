@@ -4,7 +4,7 @@
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 namespace {
 
@@ -54,7 +54,7 @@ static bool scanList(Scanner &scanner, SmallVectorImpl<StringRef> &words) {
   return scanner.take("]");
 }
 
-std::optional<OpaqueText> saccade::door::parseOpaque(Attribute attribute) {
+std::optional<OpaqueText> saccade::frontend::parseOpaque(Attribute attribute) {
   auto opaque = dyn_cast_or_null<OpaqueAttr>(attribute);
   if (!opaque)
     return std::nullopt;

@@ -6,7 +6,7 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 static Value exponential(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::ExpOp>(loc, x); }
 static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::LogOp>(loc, x); }
@@ -14,7 +14,7 @@ static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrF
 static const Reduction largestOf{Reduction::Least, maximum};
 static const Reduction meanOf{Reduction::Zero, add, nullptr, nullptr, /*isMean=*/true};
 
-Type door::sumType(Type element) {
+Type frontend::getAccumulatorType(Type element) {
   return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
 }
 
@@ -26,14 +26,14 @@ static Value countOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> di
   return convert(b, b.getLoc(), count, type);
 }
 
-Value door::reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
-                     bool keep) {
+Value frontend::reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
+                     bool keepDims) {
   Type element = getElementTypeOrSelf(tensor.getType());
   bool isExtreme = reduction.start >= Reduction::Least;
-  Type type = isExtreme ? element : sumType(element);
+  Type type = isExtreme ? element : getAccumulatorType(element);
   TypedAttr start = isExtreme ? extremeAttr(type, reduction.start == Reduction::Largest)
                               : numberAttr(type, reduction.start == Reduction::One);
-  Value sum = reduce(b, tensor, dims, keep, start, [&](OpBuilder &nested, Location loc, ValueRange x) {
+  Value sum = reduce(b, tensor, dims, keepDims, start, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value value = reduction.before ? reduction.before(nested, loc, x[0]) : x[0];
     return reduction.combine(nested, loc, value, x[1]);
   });
@@ -53,8 +53,8 @@ static Value subtract(ImplicitLocOpBuilder &b, Value x, Value y, Type element) {
   });
 }
 
-Value door::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keep) {
-  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+Value frontend::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
   auto finiteMaximum = [&](bool keeps) {
     Value largest = reduceBy(b, largestOf, wide, dims, keeps);
@@ -64,17 +64,17 @@ Value door::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> d
     });
   };
   Value shifted = subtract(b, wide, finiteMaximum(true), type);
-  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, dims, keep);
-  return elementwise(b, {sum, finiteMaximum(keep)}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, dims, keepDims);
+  return elementwise(b, {sum, finiteMaximum(keepDims)}, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
     return convert(nested, loc, add(nested, loc, x[0], x[1]), element);
   });
 }
 
-Value door::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keep, double correction) {
-  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+Value frontend::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims, double correction) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
   Value centred = subtract(b, wide, reduceBy(b, meanOf, wide, dims, /*keep=*/true), type);
-  Value sum = reduceBy(b, {Reduction::Zero, add, square}, centred, dims, keep);
+  Value sum = reduceBy(b, {Reduction::Zero, add, square}, centred, dims, keepDims);
   Value count = countOf(b, tensor, dims, type);
   return elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value divisor = sub(nested, loc, count, makeNumber(nested, loc, type, correction));
@@ -83,18 +83,18 @@ Value door::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> di
   });
 }
 
-Value door::logSoftmax(ImplicitLocOpBuilder &b, Value tensor, int64_t axis) {
-  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+Value frontend::logSoftmax(ImplicitLocOpBuilder &b, Value tensor, int64_t axis) {
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
   Value shifted = subtract(b, wide, reduceBy(b, largestOf, wide, axis, /*keep=*/true), type);
   Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, axis, /*keep=*/true);
   return subtract(b, shifted, sum, element);
 }
 
-Value door::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, bool isExclusive, bool isReversed) {
+Value frontend::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, bool isExclusive, bool isReversed) {
   Extents extents = extentsOf(b, tensor);
   int64_t rank = extents.size();
-  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   // Loops over the result, then over what is summed.
   SmallVector<AffineExpr> from, to;
   for (int64_t i = 0; i < rank; ++i) {
@@ -124,12 +124,12 @@ Value door::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, b
   return castElements(b, sums, element);
 }
 
-Norm door::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool centres, double epsilon,
+Norm frontend::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool subtractsMean, double epsilon,
                      Value scale, Value bias) {
-  Type element = getElementTypeOrSelf(tensor.getType()), type = sumType(element);
+  Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
-  Value centre = centres ? reduceBy(b, meanOf, wide, dims, /*keep=*/true) : nullptr;
-  Value centred = centres ? subtract(b, wide, centre, type) : wide;
+  Value centre = subtractsMean ? reduceBy(b, meanOf, wide, dims, /*keep=*/true) : nullptr;
+  Value centred = subtractsMean ? subtract(b, wide, centre, type) : wide;
   Value spread = reduceBy(b, {Reduction::Zero, add, square, nullptr, /*isMean=*/true}, centred, dims, /*keep=*/true);
   Value inverse = elementwise(b, spread, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value sum = add(nested, loc, x[0], makeNumber(nested, loc, type, epsilon));

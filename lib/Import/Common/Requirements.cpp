@@ -1,21 +1,21 @@
-//===- Requirements.cpp - What translators of all doors ask of operands -------===//
+//===- Requirements.cpp - What translators of all frontends ask of operands -------===//
 #include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Structured.h"
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
-int64_t door::rankOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getRank(); }
-Type door::elementOf(Value tensor) { return getElementTypeOrSelf(tensor.getType()); }
+int64_t frontend::rankOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getRank(); }
+Type frontend::elementOf(Value tensor) { return getElementTypeOrSelf(tensor.getType()); }
 
-FailureOr<int64_t> door::resolveAxis(DoorOp &op, int64_t axis, int64_t rank) {
+FailureOr<int64_t> frontend::resolveAxis(FrontendOp &op, int64_t axis, int64_t rank) {
   if (axis < -rank || axis >= rank)
     return op.error() << "axis " << axis << " is outside of a tensor with " << rank << " dimensions";
   return axis < 0 ? axis + rank : axis;
 }
 
-FailureOr<SmallVector<int64_t>> door::resolveAxes(DoorOp &op, ArrayRef<int64_t> axes, int64_t rank) {
+FailureOr<SmallVector<int64_t>> frontend::resolveAxes(FrontendOp &op, ArrayRef<int64_t> axes, int64_t rank) {
   SmallVector<int64_t> resolved;
   for (int64_t axis : axes) {
     FailureOr<int64_t> own = resolveAxis(op, axis, rank);
@@ -28,7 +28,7 @@ FailureOr<SmallVector<int64_t>> door::resolveAxes(DoorOp &op, ArrayRef<int64_t> 
   return resolved;
 }
 
-LogicalResult door::requireBroadcast(DoorOp &op, ValueRange tensors) {
+LogicalResult frontend::requireBroadcast(FrontendOp &op, ValueRange tensors) {
   SmallVector<Extents> shapes;
   for (Value tensor : tensors)
     shapes.push_back(extentsOf(op.builder(), tensor));
@@ -40,26 +40,26 @@ LogicalResult door::requireBroadcast(DoorOp &op, ValueRange tensors) {
   return error << " do not broadcast to one another";
 }
 
-LogicalResult door::requireStretch(DoorOp &op, Value tensor, Type to) {
-  auto own = cast<RankedTensorType>(tensor.getType()), wanted = cast<RankedTensorType>(to);
-  int64_t added = wanted.getRank() - own.getRank();
+LogicalResult frontend::requireBroadcastTo(FrontendOp &op, Value tensor, Type to) {
+  auto own = cast<RankedTensorType>(tensor.getType()), expected = cast<RankedTensorType>(to);
+  int64_t added = expected.getRank() - own.getRank();
   bool fits = added >= 0;
   for (int64_t i = 0; fits && i < own.getRank(); ++i) {
-    int64_t extent = own.getDimSize(i), target = wanted.getDimSize(added + i);
+    int64_t extent = own.getDimSize(i), target = expected.getDimSize(added + i);
     fits = extent == 1 || extent == target || ShapedType::isDynamic(extent) || ShapedType::isDynamic(target);
   }
   if (fits)
     return success();
-  return op.error() << own << " does not broadcast to the shape of " << wanted;
+  return op.error() << own << " does not broadcast to the shape of " << expected;
 }
 
-LogicalResult door::requireEqual(DoorOp &op, int64_t found, int64_t wanted, StringRef what) {
-  if (found == wanted || ShapedType::isDynamic(found) || ShapedType::isDynamic(wanted))
+LogicalResult frontend::requireEqual(FrontendOp &op, int64_t found, int64_t expected, StringRef what) {
+  if (found == expected || ShapedType::isDynamic(found) || ShapedType::isDynamic(expected))
     return success();
-  return op.error() << what << ": found " << found << ", wanted " << wanted;
+  return op.error() << what << ": found " << found << ", expected " << expected;
 }
 
-LogicalResult door::requireJoinable(DoorOp &op, ValueRange tensors, int64_t axis) {
+LogicalResult frontend::requireConcatenable(FrontendOp &op, ValueRange tensors, int64_t axis) {
   auto first = cast<RankedTensorType>(tensors.front().getType());
   int64_t rank = first.getRank();
   for (Value tensor : tensors) {

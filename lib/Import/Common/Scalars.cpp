@@ -6,13 +6,13 @@
 using namespace mlir;
 using namespace saccade;
 
-TypedAttr door::numberAttr(Type type, double value) {
+TypedAttr frontend::numberAttr(Type type, double value) {
   if (auto real = dyn_cast<FloatType>(type))
     return FloatAttr::get(real, value);
   return IntegerAttr::get(type, static_cast<int64_t>(value));
 }
 
-TypedAttr door::extremeAttr(Type type, bool largest) {
+TypedAttr frontend::extremeAttr(Type type, bool largest) {
   if (auto real = dyn_cast<FloatType>(type))
     return FloatAttr::get(real, APFloat::getInf(real.getFloatSemantics(), /*Negative=*/!largest));
   unsigned width = type.getIntOrFloatBitWidth();
@@ -21,7 +21,7 @@ TypedAttr door::extremeAttr(Type type, bool largest) {
   return IntegerAttr::get(type, largest ? APInt::getSignedMaxValue(width) : APInt::getSignedMinValue(width));
 }
 
-Value door::makeNumber(OpBuilder &b, Location loc, Type type, double value) {
+Value frontend::makeNumber(OpBuilder &b, Location loc, Type type, double value) {
   return arith::ConstantOp::create(b, loc, numberAttr(type, value));
 }
 
@@ -32,13 +32,13 @@ template <typename Real, typename Integer> static Value choose(OpBuilder &b, Loc
   return b.createOrFold<Integer>(loc, x, y);
 }
 
-Value door::add(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::add(OpBuilder &b, Location loc, Value x, Value y) {
   return choose<arith::AddFOp, arith::AddIOp>(b, loc, x, y);
 }
-Value door::sub(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::sub(OpBuilder &b, Location loc, Value x, Value y) {
   return choose<arith::SubFOp, arith::SubIOp>(b, loc, x, y);
 }
-Value door::mul(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::mul(OpBuilder &b, Location loc, Value x, Value y) {
   return choose<arith::MulFOp, arith::MulIOp>(b, loc, x, y);
 }
 /// A divisor that the processor can divide by, and whether it stands for −1, by which it cannot divide the least
@@ -47,14 +47,14 @@ static std::pair<Value, Value> makeDivisible(OpBuilder &b, Location loc, Value y
   APInt constant;
   if (matchPattern(y, m_ConstantInt(&constant)) && !constant.isZero() && !constant.isAllOnes())
     return {y, nullptr};
-  Value one = door::makeNumber(b, loc, y.getType(), 1);
-  Value isZero = door::compare(b, loc, arith::CmpIPredicate::eq, y, door::makeNumber(b, loc, y.getType(), 0));
-  Value isMinusOne = door::compare(b, loc, arith::CmpIPredicate::eq, y, door::makeNumber(b, loc, y.getType(), -1));
+  Value one = frontend::makeNumber(b, loc, y.getType(), 1);
+  Value isZero = frontend::compare(b, loc, arith::CmpIPredicate::eq, y, frontend::makeNumber(b, loc, y.getType(), 0));
+  Value isMinusOne = frontend::compare(b, loc, arith::CmpIPredicate::eq, y, frontend::makeNumber(b, loc, y.getType(), -1));
   Value either = b.createOrFold<arith::OrIOp>(loc, isZero, isMinusOne);
-  return {door::select(b, loc, either, one, y), isMinusOne};
+  return {frontend::select(b, loc, either, one, y), isMinusOne};
 }
 
-Value door::div(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::div(OpBuilder &b, Location loc, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
     return b.createOrFold<arith::DivFOp>(loc, x, y);
   auto [divisor, isMinusOne] = makeDivisible(b, loc, y);
@@ -63,18 +63,18 @@ Value door::div(OpBuilder &b, Location loc, Value x, Value y) {
     return quotient;
   return select(b, loc, isMinusOne, sub(b, loc, makeNumber(b, loc, x.getType(), 0), x), quotient);
 }
-Value door::maximum(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::maximum(OpBuilder &b, Location loc, Value x, Value y) {
   if (x.getType().isInteger(1))
     return b.createOrFold<arith::OrIOp>(loc, x, y);
   return choose<arith::MaximumFOp, arith::MaxSIOp>(b, loc, x, y);
 }
-Value door::minimum(OpBuilder &b, Location loc, Value x, Value y) {
+Value frontend::minimum(OpBuilder &b, Location loc, Value x, Value y) {
   if (x.getType().isInteger(1))
     return b.createOrFold<arith::AndIOp>(loc, x, y);
   return choose<arith::MinimumFOp, arith::MinSIOp>(b, loc, x, y);
 }
 
-Value door::mod(OpBuilder &b, Location loc, Value x, Value y, bool truncated) {
+Value frontend::mod(OpBuilder &b, Location loc, Value x, Value y, bool truncated) {
   // The remainder by 1 is 0, as that by −1.
   if (!isa<FloatType>(x.getType()))
     y = makeDivisible(b, loc, y).first;
@@ -90,7 +90,7 @@ Value door::mod(OpBuilder &b, Location loc, Value x, Value y, bool truncated) {
   return select(b, loc, shifts, add(b, loc, rest, y), rest);
 }
 
-Value door::compare(OpBuilder &b, Location loc, arith::CmpIPredicate predicate, Value x, Value y) {
+Value frontend::compare(OpBuilder &b, Location loc, arith::CmpIPredicate predicate, Value x, Value y) {
   using Integer = arith::CmpIPredicate;
   using Real = arith::CmpFPredicate;
   if (!isa<FloatType>(x.getType()))
@@ -119,11 +119,11 @@ Value door::compare(OpBuilder &b, Location loc, arith::CmpIPredicate predicate, 
   return b.createOrFold<arith::CmpFOp>(loc, real, x, y);
 }
 
-Value door::select(OpBuilder &b, Location loc, Value condition, Value x, Value y) {
+Value frontend::select(OpBuilder &b, Location loc, Value condition, Value x, Value y) {
   return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
 }
 
-Value door::convert(OpBuilder &b, Location loc, Value x, Type type) {
+Value frontend::convert(OpBuilder &b, Location loc, Value x, Type type) {
   Type from = x.getType();
   if (from == type)
     return x;

@@ -7,23 +7,23 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 //===- Arithmetic on extents ----------------------------------------------===//
 
-OpFoldResult door::addExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+OpFoldResult frontend::addExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
   AffineExpr s0, s1;
   bindSymbols(b.getContext(), s0, s1);
   return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 + s1, {x, y});
 }
 
-OpFoldResult door::subtractExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+OpFoldResult frontend::subtractExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
   AffineExpr s0, s1;
   bindSymbols(b.getContext(), s0, s1);
   return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0 - s1, {x, y});
 }
 
-OpFoldResult door::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> factors) {
+OpFoldResult frontend::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> factors) {
   OpFoldResult product = b.getIndexAttr(1);
   AffineExpr s0, s1;
   bindSymbols(b.getContext(), s0, s1);
@@ -32,7 +32,7 @@ OpFoldResult door::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResul
   return product;
 }
 
-OpFoldResult door::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
+OpFoldResult frontend::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
   // Of no elements any number of parts is right: what is made of them is checked where it is used.
   if (isConstantIntValue(y, 0))
     y = b.getIndexAttr(1);
@@ -43,7 +43,7 @@ OpFoldResult door::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFold
   return affine::makeComposedFoldedAffineApply(b, b.getLoc(), s0.floorDiv(s1), {x, y});
 }
 
-std::optional<int64_t> door::countElements(ArrayRef<OpFoldResult> extents) {
+std::optional<int64_t> frontend::countElements(ArrayRef<OpFoldResult> extents) {
   int64_t count = 1;
   for (OpFoldResult each : extents) {
     std::optional<int64_t> extent = getConstantIntValue(each);
@@ -106,7 +106,7 @@ private:
 };
 } // namespace
 
-OpFoldResult door::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> numerator,
+OpFoldResult frontend::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> numerator,
                                   ArrayRef<OpFoldResult> denominator) {
   Factors over(numerator), under(denominator);
   if (over.overflows || under.overflows || under.constant == 0)
@@ -128,7 +128,7 @@ OpFoldResult door::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult
 }
 
 /// Whether two groups of dimensions have as many elements as far as one can tell: the same factors.
-static bool holdAsMany(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) { return Factors(from) == Factors(to); }
+static bool haveSameElementCount(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) { return Factors(from) == Factors(to); }
 
 namespace {
 /// Dimensions of a tensor and those of its reshape that hold the same elements.
@@ -151,7 +151,7 @@ static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<
         n = sum - m;
         if (n > to.size() - j)
           continue;
-        found = holdAsMany(from.slice(i, m), to.slice(j, n));
+        found = haveSameElementCount(from.slice(i, m), to.slice(j, n));
         if (found)
           break;
       }
@@ -176,16 +176,16 @@ static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<
   return groups;
 }
 
-Value door::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
+Value frontend::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  RankedTensorType wanted = typeOf(extents, type.getElementType());
-  if (type == wanted && type.hasStaticShape())
+  RankedTensorType expected = typeOf(extents, type.getElementType());
+  if (type == expected && type.hasStaticShape())
     return tensor;
-  if (wanted.hasStaticShape())
+  if (expected.hasStaticShape())
     if (std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor))
-      return fromElements(b, wanted, *elements);
+      return fromElements(b, expected, *elements);
   if (type.getRank() == 0)
-    return tensor::ExpandShapeOp::create(b, wanted, tensor, ArrayRef<ReassociationIndices>(), extents);
+    return tensor::ExpandShapeOp::create(b, expected, tensor, ArrayRef<ReassociationIndices>(), extents);
   if (extents.empty())
     return tensor::CollapseShapeOp::create(b, tensor, ArrayRef<ReassociationIndices>());
   // Each group is joined, then cut.
@@ -206,10 +206,10 @@ Value door::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult
     joined = tensor::CastOp::create(b, refined, joined);
   if (expanded.size() == extents.size())
     return joined;
-  return tensor::ExpandShapeOp::create(b, wanted, joined, expanded, extents);
+  return tensor::ExpandShapeOp::create(b, expected, joined, expanded, extents);
 }
 
-Value door::squeeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
+Value frontend::squeeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
   Extents extents;
   for (auto [i, extent] : llvm::enumerate(extentsOf(b, tensor)))
     if (!llvm::is_contained(dims, static_cast<int64_t>(i)))
@@ -217,7 +217,7 @@ Value door::squeeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dim
   return reshape(b, tensor, extents);
 }
 
-Value door::unsqueeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
+Value frontend::unsqueeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims) {
   Extents extents = extentsOf(b, tensor);
   for (int64_t dim : dims)
     extents.insert(extents.begin() + dim, b.getIndexAttr(1));
@@ -226,7 +226,7 @@ Value door::unsqueeze(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> d
 
 //===- Permuted and partial tensors -----------------------------------------===//
 
-Value door::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> permutation) {
+Value frontend::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> permutation) {
   if (llvm::equal(permutation, llvm::seq<int64_t>(0, permutation.size())))
     return tensor;
   Extents extents = extentsOf(b, tensor);
@@ -235,7 +235,7 @@ Value door::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> p
   return linalg::TransposeOp::create(b, tensor, empty, permutation).getResult()[0];
 }
 
-Value door::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
+Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
                   ArrayRef<int64_t> steps) {
   auto type = cast<RankedTensorType>(tensor.getType());
   // All of it.
@@ -245,21 +245,21 @@ Value door::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> 
   auto areStatic = [](ArrayRef<OpFoldResult> values) {
     return llvm::all_of(values, [](OpFoldResult each) { return getConstantIntValue(each).has_value(); });
   };
-  RankedTensorType wanted = typeOf(sizes, type.getElementType());
+  RankedTensorType expected = typeOf(sizes, type.getElementType());
   std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor);
   if (elements && areStatic(offsets) && areStatic(sizes)) {
     SmallVector<OpFoldResult> chosen;
-    SmallVector<int64_t> strides = computeStrides(wanted.getShape()), from = computeStrides(type.getShape());
-    for (int64_t i = 0; i < wanted.getNumElements(); ++i) {
+    SmallVector<int64_t> strides = computeStrides(expected.getShape()), from = computeStrides(type.getShape());
+    for (int64_t i = 0; i < expected.getNumElements(); ++i) {
       SmallVector<int64_t> position = delinearize(i, strides);
       for (auto [each, offset, step] : llvm::zip(position, offsets, steps))
         each = *getConstantIntValue(offset) + each * step;
       chosen.push_back((*elements)[linearize(position, from)]);
     }
-    return fromElements(b, wanted, chosen);
+    return fromElements(b, expected, chosen);
   }
   // Nothing begins behind the end.
-  if (llvm::is_contained(wanted.getShape(), 0))
+  if (llvm::is_contained(expected.getShape(), 0))
     return tensor::EmptyOp::create(b, sizes, type.getElementType());
   if (llvm::all_of(steps, [](int64_t step) { return step > 0; })) {
     auto strides = llvm::map_to_vector(steps, [&](int64_t step) -> OpFoldResult { return b.getIndexAttr(step); });
@@ -277,7 +277,7 @@ Value door::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> 
   });
 }
 
-Value door::pick(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, int64_t index) {
+Value frontend::selectIndex(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, int64_t index) {
   Extents sizes = extentsOf(b, tensor);
   SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
   offsets[axis] = b.getIndexAttr(index);
@@ -286,7 +286,7 @@ Value door::pick(ImplicitLocOpBuilder &b, Value tensor, int64_t axis, int64_t in
   return squeeze(b, slice(b, tensor, offsets, sizes, steps), axis);
 }
 
-Value door::concat(ImplicitLocOpBuilder &b, ValueRange tensors, int64_t dim) {
+Value frontend::concat(ImplicitLocOpBuilder &b, ValueRange tensors, int64_t dim) {
   SmallVector<Value> parts = llvm::filter_to_vector(
       tensors, [&](Value each) { return cast<RankedTensorType>(each.getType()).getDimSize(dim) != 0; });
   if (parts.empty())
@@ -303,17 +303,17 @@ Value door::concat(ImplicitLocOpBuilder &b, ValueRange tensors, int64_t dim) {
     return true;
   });
   Type element = getElementTypeOrSelf(parts.front().getType());
-  if (isKnown && static_cast<int64_t>(all.size()) <= maxElements)
+  if (isKnown && static_cast<int64_t>(all.size()) <= maxFoldedElements)
     return fromElements(b, RankedTensorType::get(all.size(), element), all);
   return tensor::ConcatOp::create(b, dim, parts);
 }
 
-Value door::broadcastTo(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
-  RankedTensorType wanted = typeOf(extents, getElementTypeOrSelf(tensor.getType()));
-  if (tensor.getType() == wanted && wanted.hasStaticShape())
+Value frontend::broadcastTo(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents) {
+  RankedTensorType expected = typeOf(extents, getElementTypeOrSelf(tensor.getType()));
+  if (tensor.getType() == expected && expected.hasStaticShape())
     return tensor;
   SmallVector<Value> inputs = {tensor};
-  return generate(b, extents, inputs, wanted.getElementType(),
+  return generate(b, extents, inputs, expected.getElementType(),
                   [](OpBuilder &, Location, ValueRange arguments) { return arguments.back(); });
 }
 
@@ -336,21 +336,21 @@ static Value dropPlacedDims(Value tensor, SmallVectorImpl<int64_t> &dims) {
   return tensor;
 }
 
-Value door::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents,
+Value frontend::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents,
                            ArrayRef<int64_t> dims) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  RankedTensorType wanted = typeOf(extents, type.getElementType());
+  RankedTensorType expected = typeOf(extents, type.getElementType());
   std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor);
-  if (elements && wanted.hasStaticShape() && wanted.getNumElements() <= maxElements) {
+  if (elements && expected.hasStaticShape() && expected.getNumElements() <= maxFoldedElements) {
     SmallVector<OpFoldResult> repeated;
-    SmallVector<int64_t> strides = computeStrides(wanted.getShape()), from = computeStrides(type.getShape());
-    for (int64_t i = 0; i < wanted.getNumElements(); ++i) {
+    SmallVector<int64_t> strides = computeStrides(expected.getShape()), from = computeStrides(type.getShape());
+    for (int64_t i = 0; i < expected.getNumElements(); ++i) {
       SmallVector<int64_t> position = delinearize(i, strides), own;
       for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
         own.push_back(extent == 1 ? 0 : position[dim]);
       repeated.push_back((*elements)[linearize(own, from)]);
     }
-    return fromElements(b, wanted, repeated);
+    return fromElements(b, expected, repeated);
   }
   if (elements && elements->size() == 1)
     return splat(b, extents, toValue(b, elements->front()));
@@ -382,7 +382,7 @@ Value door::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFol
       .getResult(0);
 }
 
-Value door::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> behind,
+Value frontend::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> behind,
                 Value value) {
   Extents extents = extentsOf(b, tensor), result;
   for (auto [extent, low, high] : llvm::zip(extents, before, behind))

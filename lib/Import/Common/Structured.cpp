@@ -1,4 +1,4 @@
-//===- Structured.cpp - Elementwise ops, broadcasting, look-ups ---------------===//
+//===- Structured.cpp - Elementwise ops, broadcasting, gathers ---------------===//
 #include "saccade/Import/Common/Structured.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -6,14 +6,14 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
 /// The first argument of the function, and its dimension, that has the same extent in all calls: a reader has named it.
 /// They are one value here.
 static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim) {
   auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   auto nameOf = [&](unsigned i, int64_t d) {
-    auto names = function.getArgAttrOfType<ArrayAttr>(i, attn::extentNamesAttr);
+    auto names = function.getArgAttrOfType<ArrayAttr>(i, attn::dimNamesAttr);
     auto name = names && d < static_cast<int64_t>(names.size()) ? dyn_cast<StringAttr>(names[d]) : StringAttr();
     return name && !name.empty() ? name : StringAttr();
   };
@@ -65,12 +65,12 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
   return tensor::DimOp::create(b, tensor, dim).getResult();
 }
 
-Extents door::extentsOf(ImplicitLocOpBuilder &b, Value tensor) {
+Extents frontend::extentsOf(ImplicitLocOpBuilder &b, Value tensor) {
   int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
   return llvm::map_to_vector(llvm::seq<int64_t>(0, rank), [&](int64_t dim) { return extentOf(b, tensor, dim); });
 }
 
-RankedTensorType door::typeOf(ArrayRef<OpFoldResult> extents, Type element) {
+RankedTensorType frontend::typeOf(ArrayRef<OpFoldResult> extents, Type element) {
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamic;
   dispatchIndexOpFoldResults(extents, dynamic, shape);
@@ -81,12 +81,12 @@ static Value makeEmpty(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, 
   return tensor::EmptyOp::create(b, extents, element);
 }
 
-Value door::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Value value) {
+Value frontend::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Value value) {
   Value empty = makeEmpty(b, extents, value.getType());
   return linalg::FillOp::create(b, value, empty).getResult(0);
 }
 
-Value door::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Type element, double value) {
+Value frontend::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Type element, double value) {
   return splat(b, extents, makeNumber(b, b.getLoc(), element, value));
 }
 
@@ -94,22 +94,22 @@ Value door::splat(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, Type 
 
 static bool isOne(OpFoldResult extent) { return isConstantIntValue(extent, 1); }
 
-FailureOr<Extents> door::broadcastExtents(ImplicitLocOpBuilder &b, ArrayRef<Extents> shapes) {
+FailureOr<Extents> frontend::broadcastExtents(ImplicitLocOpBuilder &b, ArrayRef<Extents> shapes) {
   size_t rank = 0;
   for (const Extents &shape : shapes)
     rank = std::max(rank, shape.size());
   Extents result(rank, b.getIndexAttr(1));
   for (const Extents &shape : shapes)
     for (auto [i, extent] : llvm::enumerate(shape)) {
-      OpFoldResult &wanted = result[rank - shape.size() + i];
+      OpFoldResult &expected = result[rank - shape.size() + i];
       if (isOne(extent))
         continue;
-      std::optional<int64_t> one = getConstantIntValue(wanted), other = getConstantIntValue(extent);
+      std::optional<int64_t> one = getConstantIntValue(expected), other = getConstantIntValue(extent);
       if (one && other && *one != 1 && *one != *other)
         return failure();
       // What is static says more than what is not.
-      if (isOne(wanted) || (!one && other))
-        wanted = extent;
+      if (isOne(expected) || (!one && other))
+        expected = extent;
     }
   return result;
 }
@@ -129,7 +129,7 @@ static AffineMap broadcastMap(OpBuilder &b, RankedTensorType input, ArrayRef<OpF
 static Value evaluateElements(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
                               bool withPositions, ScalarBuilder body) {
   RankedTensorType type = typeOf(extents, element);
-  if (!type.hasStaticShape() || type.getNumElements() > maxElements)
+  if (!type.hasStaticShape() || type.getNumElements() > maxFoldedElements)
     return nullptr;
   SmallVector<SmallVector<OpFoldResult>> known;
   for (Value input : inputs) {
@@ -178,7 +178,7 @@ static Value loopOver(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, V
       .getResult(0);
 }
 
-Value door::elementwise(ImplicitLocOpBuilder &b, ValueRange inputs, Type element, ScalarBuilder body) {
+Value frontend::elementwise(ImplicitLocOpBuilder &b, ValueRange inputs, Type element, ScalarBuilder body) {
   SmallVector<Extents> shapes;
   for (Value input : inputs)
     shapes.push_back(extentsOf(b, input));
@@ -187,12 +187,12 @@ Value door::elementwise(ImplicitLocOpBuilder &b, ValueRange inputs, Type element
   return loopOver(b, *extents, inputs, element, /*withPositions=*/false, body);
 }
 
-Value door::generate(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
+Value frontend::generate(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
                      ScalarBuilder body) {
   return loopOver(b, extents, inputs, element, /*withPositions=*/true, body);
 }
 
-Value door::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
+Value frontend::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
   if (getElementTypeOrSelf(tensor.getType()) == element)
     return tensor;
   return elementwise(b, tensor, element, [&](OpBuilder &nested, Location loc, ValueRange inputs) {
@@ -200,20 +200,20 @@ Value door::castElements(ImplicitLocOpBuilder &b, Value tensor, Type element) {
   });
 }
 
-Value door::fromFront(OpBuilder &b, Location loc, Value index, Value extent) {
+Value frontend::normalizeIndex(OpBuilder &b, Location loc, Value index, Value extent) {
   index = convert(b, loc, index, b.getIndexType());
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value isNegative = compare(b, loc, arith::CmpIPredicate::slt, index, zero);
   return select(b, loc, isNegative, add(b, loc, index, extent), index);
 }
 
-Value door::toPosition(OpBuilder &b, Location loc, Value index, Value extent) {
+Value frontend::clampIndexToExtent(OpBuilder &b, Location loc, Value index, Value extent) {
   Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
-  index = fromFront(b, loc, index, extent);
+  index = normalizeIndex(b, loc, index, extent);
   return maximum(b, loc, zero, minimum(b, loc, sub(b, loc, extent, one), index));
 }
 
-Value door::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t axis) {
+Value frontend::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t axis) {
   auto type = cast<RankedTensorType>(table.getType());
   Extents extents = extentsOf(b, table), from = extentsOf(b, indices);
   int64_t depth = from.size();
@@ -230,7 +230,7 @@ Value door::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int64_t 
   SmallVector<utils::IteratorType> iterators(result.size(), utils::IteratorType::parallel);
   Value empty = makeEmpty(b, result, type.getElementType());
   auto body = [&](OpBuilder &nested, Location loc, ValueRange arguments) {
-    Value index = toPosition(nested, loc, arguments[0], size);
+    Value index = clampIndexToExtent(nested, loc, arguments[0], size);
     SmallVector<Value> position;
     for (int64_t i = 0; i < type.getRank(); ++i) {
       if (i == axis)

@@ -5,9 +5,9 @@
 
 using namespace mlir;
 using namespace saccade;
-using namespace saccade::door;
+using namespace saccade::frontend;
 
-FailureOr<Value> door::reshapeOpen(DoorOp &op, Value tensor, Extents to) {
+FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents to) {
   ImplicitLocOpBuilder &b = op.builder();
   Extents from = extentsOf(b, tensor);
   std::optional<size_t> open;
@@ -32,9 +32,9 @@ FailureOr<Value> door::reshapeOpen(DoorOp &op, Value tensor, Extents to) {
                         << *rest;
     to[*open] = divideProducts(b, from, denominator);
   }
-  std::optional<int64_t> found = countElements(from), wanted = countElements(to);
-  if (found && wanted && *found != *wanted)
-    return op.error() << "cannot reshape " << tensor.getType() << " to a shape of " << *wanted << " elements";
+  std::optional<int64_t> found = countElements(from), expected = countElements(to);
+  if (found && expected && *found != *expected)
+    return op.error() << "cannot reshape " << tensor.getType() << " to a shape of " << *expected << " elements";
   return reshape(b, tensor, to);
 }
 
@@ -61,10 +61,10 @@ static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, O
   return getAsOpFoldResult(value);
 }
 
-FailureOr<Part> door::partBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
+FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
-  Part part{Extents(type.getRank(), b.getIndexAttr(0)), extentsOf(b, tensor), SmallVector<int64_t>(type.getRank(), 1)};
+  Slice part{Extents(type.getRank(), b.getIndexAttr(0)), extentsOf(b, tensor), SmallVector<int64_t>(type.getRank(), 1)};
   auto &[offsets, sizes, steps] = part;
   for (const auto &[axis, start, end, step] : bounds) {
     if (step == 0)
@@ -93,14 +93,14 @@ FailureOr<Part> door::partBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds
   return part;
 }
 
-FailureOr<Value> door::sliceBetween(DoorOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
-  FailureOr<Part> part = partBetween(op, tensor, bounds);
+FailureOr<Value> frontend::sliceBetween(FrontendOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
+  FailureOr<Slice> part = computeSlice(op, tensor, bounds);
   if (failed(part))
     return failure();
   return slice(op.builder(), tensor, part->offsets, part->sizes, part->steps);
 }
 
-LogicalResult door::splitInto(DoorOp &op, Value tensor, int64_t axis, ArrayRef<int64_t> sizes,
+LogicalResult frontend::splitInto(FrontendOp &op, Value tensor, int64_t axis, ArrayRef<int64_t> sizes,
                               SmallVectorImpl<Value> &results) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
@@ -124,7 +124,7 @@ LogicalResult door::splitInto(DoorOp &op, Value tensor, int64_t axis, ArrayRef<i
   return success();
 }
 
-FailureOr<Value> door::makeRange(DoorOp &op, OpFoldResult start, OpFoldResult end, OpFoldResult step, Type element) {
+FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldResult end, OpFoldResult step, Type element) {
   ImplicitLocOpBuilder &b = op.builder();
   std::optional<int64_t> first = getConstantIntValue(start), limit = getConstantIntValue(end);
   std::optional<int64_t> delta = getConstantIntValue(step);
@@ -150,18 +150,18 @@ FailureOr<Value> door::makeRange(DoorOp &op, OpFoldResult start, OpFoldResult en
   });
 }
 
-Value door::filled(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, TypedAttr value) {
+Value frontend::filled(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, TypedAttr value) {
   std::optional<int64_t> count = countElements(extents);
-  if (count && *count <= maxElements)
+  if (count && *count <= maxFoldedElements)
     return fromElements(b, typeOf(extents, value.getType()), SmallVector<OpFoldResult>(*count, value));
   return splat(b, extents, arith::ConstantOp::create(b, value));
 }
 
-FailureOr<Value> door::keepTriangle(DoorOp &op, Value tensor, OpFoldResult diagonal, bool keepsUpper) {
+FailureOr<Value> frontend::keepTriangle(FrontendOp &op, Value tensor, OpFoldResult diagonal, bool keepsUpper) {
   ImplicitLocOpBuilder &b = op.builder();
   int64_t rank = rankOf(tensor);
   if (rank < 2)
-    return op.error() << "found " << tensor.getType() << ", wanted matrices";
+    return op.error() << "found " << tensor.getType() << ", expected matrices";
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value distance = sub(nested, loc, x[rank - 1], x[rank - 2]);
     Value k = getValueOrCreateConstantIndexOp(nested, loc, diagonal);

@@ -15,13 +15,13 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
-using door::Extents;
+using frontend::Extents;
 
 namespace {
 
 /// What the op is made of, checked.
 struct Parts {
-  Headed query, key, value;
+  AttentionOperand query, key, value;
   double scale;
   AttentionScores scores;
   bool isFlat; // inputs of three dimensions, and so the output
@@ -30,31 +30,31 @@ struct Parts {
 } // namespace
 
 /// `past` along positions in front of `operand`, as [b,h,s,d].
-static FailureOr<Headed> putBehind(DoorOp &op, Value past, const Headed &operand, StringRef role) {
+static FailureOr<AttentionOperand> appendToCache(FrontendOp &op, Value past, const AttentionOperand &operand, StringRef role) {
   ImplicitLocOpBuilder &b = op.builder();
   if (!past)
     return operand;
-  Headed fresh = toHeadsFirst(b, operand);
+  AttentionOperand fresh = toBHSD(b, operand);
   auto type = cast<RankedTensorType>(past.getType()), own = cast<RankedTensorType>(fresh.tensor.getType());
   bool fits = type.getRank() == 4 && type.getElementType() == own.getElementType();
   for (unsigned i : {0u, 1u, 3u})
     fits = fits && (type.isDynamicDim(i) || own.isDynamicDim(i) || type.getDimSize(i) == own.getDimSize(i));
   if (!fits)
     return op.error() << "past " << role << " is " << type << ", new " << role << "s are " << own;
-  Value joined = door::concat(b, {past, fresh.tensor}, 2);
-  return Headed{joined, fresh.dims, door::extentsOf(b, joined)};
+  Value joined = frontend::concat(b, {past, fresh.tensor}, 2);
+  return AttentionOperand{joined, fresh.dims, frontend::extentsOf(b, joined)};
 }
 
-static FailureOr<Parts> readParts(DoorOp &op) {
+static FailureOr<Parts> readParts(FrontendOp &op) {
   ImplicitLocOpBuilder &b = op.builder();
   int64_t heads = op.integer("q_num_heads", 0), keyHeads = op.integer("kv_num_heads", 0);
   if (failed(requireOperands(op, 3, opsetOf(op) >= 24 ? 7 : 6)))
     return failure();
   if (bool(op.operand(4)) != bool(op.operand(5)))
     return op.error() << "past_key and past_value must come together";
-  FailureOr<Headed> query = cutIntoHeads(op, op.operand(0), heads, "the query");
-  FailureOr<Headed> key = cutIntoHeads(op, op.operand(1), keyHeads, "the key");
-  FailureOr<Headed> value = cutIntoHeads(op, op.operand(2), keyHeads, "the value");
+  FailureOr<AttentionOperand> query = splitHeads(op, op.operand(0), heads, "the query");
+  FailureOr<AttentionOperand> key = splitHeads(op, op.operand(1), keyHeads, "the key");
+  FailureOr<AttentionOperand> value = splitHeads(op, op.operand(2), keyHeads, "the value");
   if (failed(query) || failed(key) || failed(value))
     return failure();
   bool isFlat = rankOf(op.operand(0)) == 3;
@@ -63,11 +63,11 @@ static FailureOr<Parts> readParts(DoorOp &op) {
       return op.error() << "query, key and value must have as many dimensions";
   OpFoldResult past = b.getIndexAttr(0);
   if (op.operand(4) && rankOf(op.operand(4)) == 4)
-    past = door::extentsOf(b, op.operand(4))[2];
-  key = putBehind(op, op.operand(4), *key, "key");
+    past = frontend::extentsOf(b, op.operand(4))[2];
+  key = appendToCache(op, op.operand(4), *key, "key");
   if (failed(key))
     return failure();
-  value = putBehind(op, op.operand(5), *value, "value");
+  value = appendToCache(op, op.operand(5), *value, "value");
   if (failed(value) || failed(requireFit(op, *query, *key, *value)))
     return failure();
   Parts parts{*query, *key, *value, 0, {}, isFlat};
@@ -91,28 +91,28 @@ static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> t
   attn::YieldOp::create(nested, b.getLoc(), result);
 }
 
-static attn::AttentionOp buildAttention(DoorOp &op, const Parts &parts, bool wantsLse) {
+static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool wantsLse) {
   ImplicitLocOpBuilder &b = op.builder();
   const AttentionScores &scores = parts.scores;
   Type element = elementOf(parts.query.tensor), type = attn::getScoreType(element), index = b.getIndexType();
   Extents extents(parts.query.extents);
   extents.back() = parts.value.extent(Dim::Depth);
-  Type output = door::typeOf(extents, element), lse;
+  Type output = frontend::typeOf(extents, element), lse;
   if (wantsLse)
-    lse = door::typeOf({parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)},
+    lse = frontend::typeOf({parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)},
                        type);
-  Value value = door::castElements(b, parts.value.tensor, element);
+  Value value = frontend::castElements(b, parts.value.tensor, element);
   auto made = attn::AttentionOp::create(b, output, lse, Type(), Type(), TypeRange(), parts.query.tensor,
                                         parts.key.tensor, value, scores.getCaptures(), Value(), op.operand(6), Value(),
                                         Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
                                         parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale),
-                                        attn::ScheduleAttr(), attn::FewQueriesAttr(), 0);
+                                        attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
   if (scores.changesScores())
     fillRegion(b, made.getScore(), {type, index, index, index, index}, scores.getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {
                  auto inputs = block.getArguments();
-                 Value capped = scores.capped(nested, loc, inputs[0]);
-                 return scores.biased(nested, loc, capped, inputs.slice(1, 4), inputs.drop_front(5));
+                 Value softcapped = scores.softcapped(nested, loc, inputs[0]);
+                 return scores.biased(nested, loc, softcapped, inputs.slice(1, 4), inputs.drop_front(5));
                });
   if (scores.hasMask())
     fillRegion(b, made.getMask(), {index, index, index, index}, scores.getCaptures(),
@@ -124,20 +124,20 @@ static attn::AttentionOp buildAttention(DoorOp &op, const Parts &parts, bool wan
 }
 
 /// Scores as a result: 0 as they are, 1 with the soft-cap, 2 with the mask (−∞ where it hides), 3 as weights.
-static Value buildScores(DoorOp &op, const Parts &parts, int64_t mode, Value lse) {
+static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode, Value lse) {
   ImplicitLocOpBuilder &b = op.builder();
-  Value raw = multiplyHeads(b, parts.query, parts.key, parts.scale);
+  Value raw = emitScores(b, parts.query, parts.key, parts.scale);
   Type element = elementOf(parts.query.tensor), type = elementOf(raw);
   SmallVector<Value> inputs = {raw};
   if (mode == 3)
-    inputs.push_back(door::unsqueeze(b, lse, {3}));
+    inputs.push_back(frontend::unsqueeze(b, lse, {3}));
   Value lengths = op.operand(6);
-  return door::generate(
-      b, door::extentsOf(b, raw), inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
+  return frontend::generate(
+      b, frontend::extentsOf(b, raw), inputs, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
         ValueRange at = x.take_front(4), captures = parts.scores.getCaptures();
         Value score = x[4];
         if (mode >= 1)
-          score = parts.scores.capped(nested, loc, score);
+          score = parts.scores.softcapped(nested, loc, score);
         if (mode >= 2) {
           score = parts.scores.biased(nested, loc, score, at, captures);
           Value visible = parts.scores.isVisible(nested, loc, at, captures);
@@ -145,40 +145,40 @@ static Value buildScores(DoorOp &op, const Parts &parts, int64_t mode, Value lse
             Value length = tensor::ExtractOp::create(nested, loc, lengths, at[0]);
             length = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), length);
             visible = nested.createOrFold<arith::AndIOp>(
-                loc, visible, door::compare(nested, loc, arith::CmpIPredicate::slt, at[3], length));
+                loc, visible, frontend::compare(nested, loc, arith::CmpIPredicate::slt, at[3], length));
           }
-          Value hidden = arith::ConstantOp::create(nested, loc, door::extremeAttr(type, /*largest=*/false));
+          Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
           if (mode == 3) {
-            score = math::ExpOp::create(nested, loc, door::sub(nested, loc, score, x[5]));
-            hidden = door::makeNumber(nested, loc, type, 0);
+            score = math::ExpOp::create(nested, loc, frontend::sub(nested, loc, score, x[5]));
+            hidden = frontend::makeNumber(nested, loc, type, 0);
           }
-          score = door::select(nested, loc, visible, score, hidden);
+          score = frontend::select(nested, loc, visible, score, hidden);
         }
-        return door::convert(nested, loc, score, element);
+        return frontend::convert(nested, loc, score, element);
       });
 }
 
-static LogicalResult translateAttention(DoorOp &op, Values &results) {
+static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   FailureOr<Parts> parts = readParts(op);
   if (failed(parts))
     return failure();
   int64_t mode = op.integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3)
-    return op.error() << "qk_matmul_output_mode is " << mode << ", wanted 0 to 3";
+    return op.error() << "qk_matmul_output_mode is " << mode << ", expected 0 to 3";
   bool wantsScores = op.isUsed(3);
   attn::AttentionOp made = buildAttention(op, *parts, /*wantsLse=*/wantsScores && mode == 3);
   Value output = made.getOutput();
   if (parts->isFlat) {
-    Extents extents = door::extentsOf(b, output);
-    OpFoldResult width = door::multiplyExtents(b, {extents[2], extents[3]});
-    output = door::reshape(b, output, {extents[0], extents[1], width});
+    Extents extents = frontend::extentsOf(b, output);
+    OpFoldResult width = frontend::multiplyExtents(b, {extents[2], extents[3]});
+    output = frontend::reshape(b, output, {extents[0], extents[1], width});
   }
   results.push_back(output);
-  results.push_back(op.isUsed(1) ? toHeadsFirst(b, parts->key).tensor : Value());
-  results.push_back(op.isUsed(2) ? toHeadsFirst(b, parts->value).tensor : Value());
+  results.push_back(op.isUsed(1) ? toBHSD(b, parts->key).tensor : Value());
+  results.push_back(op.isUsed(2) ? toBHSD(b, parts->value).tensor : Value());
   results.push_back(wantsScores ? buildScores(op, *parts, mode, made.getLse()) : Value());
   return success();
 }
 
-void onnx::addAttention(door::Door &door) { door.translators["Attention"] = translateAttention; }
+void onnx::addAttention(frontend::Frontend &frontend) { frontend.translators["Attention"] = translateAttention; }

@@ -5,48 +5,48 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
-using door::Extents;
+using frontend::Extents;
 
-attn::DimsAttr onnx::headsFirst(MLIRContext *context) {
+attn::DimsAttr onnx::bhsdDims(MLIRContext *context) {
   return attn::DimsAttr::get(context, {Dim::Batch, Dim::Head, Dim::Seq, Dim::Depth});
 }
-attn::DimsAttr onnx::headsSecond(MLIRContext *context) {
+attn::DimsAttr onnx::bshdDims(MLIRContext *context) {
   return attn::DimsAttr::get(context, {Dim::Batch, Dim::Seq, Dim::Head, Dim::Depth});
 }
 
-FailureOr<Headed> onnx::cutIntoHeads(DoorOp &op, Value tensor, int64_t heads, StringRef role) {
+FailureOr<AttentionOperand> onnx::splitHeads(FrontendOp &op, Value tensor, int64_t heads, StringRef role) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!isa<FloatType>(type.getElementType()))
-    return op.error() << role << " is " << type << ", wanted floating point";
+    return op.error() << role << " is " << type << ", expected floating point";
   if (type.getRank() == 4)
-    return Headed{tensor, headsFirst(b.getContext()), door::extentsOf(b, tensor)};
+    return AttentionOperand{tensor, bhsdDims(b.getContext()), frontend::extentsOf(b, tensor)};
   if (type.getRank() != 3)
-    return op.error() << role << " is " << type << ", wanted 3 or 4 dimensions";
+    return op.error() << role << " is " << type << ", expected 3 or 4 dimensions";
   int64_t width = type.getDimSize(2);
   if (heads <= 0)
     return op.error() << role << " is " << type << ", and the number of its heads is not given";
   if (ShapedType::isDynamic(width) || width % heads != 0)
-    return op.error() << role << " is " << type << ", wanted a last dimension that " << heads << " heads divide";
-  Extents extents = door::extentsOf(b, tensor);
+    return op.error() << role << " is " << type << ", expected a last dimension that " << heads << " heads divide";
+  Extents extents = frontend::extentsOf(b, tensor);
   extents.back() = b.getIndexAttr(width / heads);
   extents.insert(extents.begin() + 2, b.getIndexAttr(heads));
-  return Headed{door::reshape(b, tensor, extents), headsSecond(b.getContext()), extents};
+  return AttentionOperand{frontend::reshape(b, tensor, extents), bshdDims(b.getContext()), extents};
 }
 
-Headed onnx::toHeadsFirst(ImplicitLocOpBuilder &b, const Headed &operand) {
-  if (operand.dims == headsFirst(b.getContext()))
+AttentionOperand onnx::toBHSD(ImplicitLocOpBuilder &b, const AttentionOperand &operand) {
+  if (operand.dims == bhsdDims(b.getContext()))
     return operand;
-  Value tensor = door::transpose(b, operand.tensor, {0, 2, 1, 3});
-  return {tensor, headsFirst(b.getContext()), door::extentsOf(b, tensor)};
+  Value tensor = frontend::transpose(b, operand.tensor, {0, 2, 1, 3});
+  return {tensor, bhsdDims(b.getContext()), frontend::extentsOf(b, tensor)};
 }
 
-LogicalResult onnx::requireFit(DoorOp &op, const Headed &query, const Headed &key, const Headed &value) {
-  auto requireEqual = [&](const Headed &x, const Headed &y, Dim dim, const Twine &what) -> LogicalResult {
-    std::optional<int64_t> found = getConstantIntValue(x.extent(dim)), wanted = getConstantIntValue(y.extent(dim));
-    if (!found || !wanted || *found == *wanted)
+LogicalResult onnx::requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key, const AttentionOperand &value) {
+  auto requireEqual = [&](const AttentionOperand &x, const AttentionOperand &y, Dim dim, const Twine &what) -> LogicalResult {
+    std::optional<int64_t> found = getConstantIntValue(x.extent(dim)), expected = getConstantIntValue(y.extent(dim));
+    if (!found || !expected || *found == *expected)
       return success();
-    return op.error() << what << ": found " << *found << ", wanted " << *wanted;
+    return op.error() << what << ": found " << *found << ", expected " << *expected;
   };
   if (failed(requireEqual(key, query, Dim::Batch, "batches of the key")) ||
       failed(requireEqual(value, query, Dim::Batch, "batches of the value")) ||
@@ -54,27 +54,27 @@ LogicalResult onnx::requireFit(DoorOp &op, const Headed &query, const Headed &ke
       failed(requireEqual(value, key, Dim::Head, "heads of the value")) ||
       failed(requireEqual(value, key, Dim::Seq, "positions of the value")))
     return failure();
-  for (const Headed *each : {&query, &value})
+  for (const AttentionOperand *each : {&query, &value})
     if (std::optional<int64_t> depth = getConstantIntValue(each->extent(Dim::Depth)); !depth || *depth == 0)
       return op.error() << "the head size of " << each->tensor.getType() << " must be static and not 0";
   std::optional<int64_t> heads = getConstantIntValue(query.extent(Dim::Head));
   std::optional<int64_t> keyHeads = getConstantIntValue(key.extent(Dim::Head));
   if (heads && keyHeads && (*keyHeads == 0 || *heads % *keyHeads != 0))
-    return op.error() << "found " << *heads << " query heads, wanted a multiple of the " << *keyHeads << " key heads";
+    return op.error() << "found " << *heads << " query heads, expected a multiple of the " << *keyHeads << " key heads";
   if (elementOf(key.tensor) != elementOf(query.tensor))
     return op.error() << "the key is " << key.tensor.getType() << ", the query " << query.tensor.getType();
   return success();
 }
 
-Value onnx::multiplyHeads(ImplicitLocOpBuilder &b, const Headed &query, const Headed &key, double scale) {
+Value onnx::emitScores(ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key, double scale) {
   Type type = attn::getScoreType(elementOf(query.tensor));
-  OpFoldResult group = door::divideExtents(b, query.extent(Dim::Head), key.extent(Dim::Head));
+  OpFoldResult group = frontend::divideExtents(b, query.extent(Dim::Head), key.extent(Dim::Head));
   // Query heads [kv, group] are cut, so that the product's maps say which key head each reads.
   unsigned at = *query.dims.position(Dim::Head);
   Extents cut(query.extents);
   cut[at] = key.extent(Dim::Head);
   cut.insert(cut.begin() + at + 1, group);
-  Value grouped = door::reshape(b, query.tensor, cut);
+  Value grouped = frontend::reshape(b, query.tensor, cut);
   AffineExpr batch, head, member, i, j, d;
   bindDims(b.getContext(), batch, head, member, i, j, d);
   auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(6, 0, dims, b.getContext()); };
@@ -82,11 +82,11 @@ Value onnx::multiplyHeads(ImplicitLocOpBuilder &b, const Headed &query, const He
   AffineMap queryMap = queryFirst ? map({batch, head, member, i, d}) : map({batch, i, head, member, d});
   AffineMap keyMap = keyFirst ? map({batch, head, j, d}) : map({batch, j, head, d});
   OpFoldResult queries = query.extent(Dim::Seq), keys = key.extent(Dim::Seq);
-  Value product = door::contract(
+  Value product = frontend::contract(
       b, grouped, key.tensor, queryMap, keyMap, map({batch, head, member, i, j}),
       {query.extent(Dim::Batch), key.extent(Dim::Head), group, queries, keys, query.extent(Dim::Depth)}, type);
-  Value scores = door::reshape(b, product, {query.extent(Dim::Batch), query.extent(Dim::Head), queries, keys});
-  return door::elementwise(b, scores, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-    return door::mul(nested, loc, x[0], door::makeNumber(nested, loc, type, scale));
+  Value scores = frontend::reshape(b, product, {query.extent(Dim::Batch), query.extent(Dim::Head), queries, keys});
+  return frontend::elementwise(b, scores, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+    return frontend::mul(nested, loc, x[0], frontend::makeNumber(nested, loc, type, scale));
   });
 }

@@ -8,28 +8,28 @@
 namespace saccade::onnx {
 
 /// One operand with its dimensions named.
-struct Headed {
+struct AttentionOperand {
   mlir::Value tensor;    // of four dimensions
   attn::DimsAttr dims;   // [b,h,s,d] or [b,s,h,d]
-  door::Extents extents; // as the tensor has them
+  frontend::Extents extents; // as the tensor has them
 
   mlir::OpFoldResult extent(attn::Dim dim) const { return extents[*dims.position(dim)]; }
 };
 
-attn::DimsAttr headsFirst(mlir::MLIRContext *context);  // [b,h,s,d]
-attn::DimsAttr headsSecond(mlir::MLIRContext *context); // [b,s,h,d]
+attn::DimsAttr bhsdDims(mlir::MLIRContext *context);  // [b,h,s,d]
+attn::DimsAttr bshdDims(mlir::MLIRContext *context); // [b,s,h,d]
 
 /// A tensor [b,h,s,d] as it is, or [b,s,h·d] cut into `heads`. Refuses others, naming `role`.
-mlir::FailureOr<Headed> cutIntoHeads(DoorOp &op, mlir::Value tensor, int64_t heads, llvm::StringRef role);
+mlir::FailureOr<AttentionOperand> splitHeads(FrontendOp &op, mlir::Value tensor, int64_t heads, llvm::StringRef role);
 
 /// The same as [b,h,s,d].
-Headed toHeadsFirst(mlir::ImplicitLocOpBuilder &b, const Headed &operand);
+AttentionOperand toBHSD(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &operand);
 
 /// Refuses operands that attn.attention would.
-mlir::LogicalResult requireFit(DoorOp &op, const Headed &query, const Headed &key, const Headed &value);
+mlir::LogicalResult requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key, const AttentionOperand &value);
 
 /// scale · Q Kᵀ as [b,h,q,k] in the type of scores; key heads are shared by as many query heads as there are more.
-mlir::Value multiplyHeads(mlir::ImplicitLocOpBuilder &b, const Headed &query, const Headed &key, double scale);
+mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key, double scale);
 
 } // namespace saccade::onnx
 

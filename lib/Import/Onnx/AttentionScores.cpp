@@ -12,7 +12,7 @@ void AttentionScores::capture(OpFoldResult size) {
     captures.push_back(value);
 }
 
-LogicalResult AttentionScores::init(DoorOp &op, OpFoldResult queries, OpFoldResult past) {
+LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFoldResult past) {
   queryLength = queries;
   pastLength = past;
   isCausal = op.integer("is_causal", 0) != 0;
@@ -22,23 +22,23 @@ LogicalResult AttentionScores::init(DoorOp &op, OpFoldResult queries, OpFoldResu
     right = op.integer("right_window_size", -1);
   }
   if (left < -1 || right < -1)
-    return op.error() << "a window of " << left << " keys before and " << right << " behind, wanted -1 or more";
+    return op.error() << "a window of " << left << " keys before and " << right << " behind, expected -1 or more";
   if (Value given = op.operand(3)) {
     auto type = cast<RankedTensorType>(given.getType());
     if (type.getRank() < 1 || type.getRank() > 4)
-      return op.error() << "the mask is " << type << ", wanted 1 to 4 dimensions";
+      return op.error() << "the mask is " << type << ", expected 1 to 4 dimensions";
     isBias = isa<FloatType>(type.getElementType());
     if (!isBias && !type.getElementType().isInteger(1))
-      return op.error() << "the mask has elements of " << type.getElementType() << ", wanted bool or floating point";
+      return op.error() << "the mask has elements of " << type.getElementType() << ", expected bool or floating point";
     mask = captures.size();
     captures.push_back(given);
-    maskLength = door::extentsOf(op.builder(), given).back();
+    maskLength = frontend::extentsOf(op.builder(), given).back();
     capture(maskLength);
   }
   if (Value given = op.operand(6)) {
     auto type = cast<RankedTensorType>(given.getType());
     if (type.getRank() != 1 || !type.getElementType().isInteger(64))
-      return op.error() << "nonpad_kv_seqlen is " << type << ", wanted one i64 a batch";
+      return op.error() << "nonpad_kv_seqlen is " << type << ", expected one i64 a batch";
     if (op.operand(4))
       return op.error() << "nonpad_kv_seqlen and past_key exclude each other";
     lengths = captures.size();
@@ -67,8 +67,8 @@ Value AttentionScores::element(OpBuilder &b, Location loc, ValueRange at, ValueR
     if (type.getDimSize(i) == 1)
       position[i] = arith::ConstantIndexOp::create(b, loc, 0);
   if (type.getShape().back() != 1) {
-    Value last = door::sub(b, loc, extent(b, loc, maskLength, inside), arith::ConstantIndexOp::create(b, loc, 1));
-    position.back() = door::minimum(b, loc, position.back(), last);
+    Value last = frontend::sub(b, loc, extent(b, loc, maskLength, inside), arith::ConstantIndexOp::create(b, loc, 1));
+    position.back() = frontend::minimum(b, loc, position.back(), last);
   }
   return tensor::ExtractOp::create(b, loc, inside[mask], position);
 }
@@ -78,7 +78,7 @@ Value AttentionScores::offset(OpBuilder &b, Location loc, ValueRange at, ValueRa
     return extent(b, loc, pastLength, inside);
   Value length = tensor::ExtractOp::create(b, loc, inside[lengths], at[0]);
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  return door::sub(b, loc, length, extent(b, loc, queryLength, inside));
+  return frontend::sub(b, loc, length, extent(b, loc, queryLength, inside));
 }
 
 Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
@@ -88,42 +88,42 @@ Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, Valu
     visible = visible ? b.createOrFold<arith::AndIOp>(loc, visible, condition) : condition;
   };
   if (isCausal || left >= 0 || right >= 0) {
-    Value own = door::add(b, loc, at[2], offset(b, loc, at, inside));
+    Value own = frontend::add(b, loc, at[2], offset(b, loc, at, inside));
     if (isCausal)
-      require(door::compare(b, loc, Predicate::sle, at[3], own));
+      require(frontend::compare(b, loc, Predicate::sle, at[3], own));
     if (left >= 0) {
-      Value first = door::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, left));
-      require(door::compare(b, loc, Predicate::sge, at[3], first));
+      Value first = frontend::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, left));
+      require(frontend::compare(b, loc, Predicate::sge, at[3], first));
     }
     if (right >= 0) {
-      Value last = door::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, right));
-      require(door::compare(b, loc, Predicate::sle, at[3], last));
+      Value last = frontend::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, right));
+      require(frontend::compare(b, loc, Predicate::sle, at[3], last));
     }
   }
   if (mask >= 0) {
     // A mask that is too short hides the rest; one of a single column is for all keys.
     if (!isConstantIntValue(maskLength, 1))
-      require(door::compare(b, loc, Predicate::slt, at[3], extent(b, loc, maskLength, inside)));
+      require(frontend::compare(b, loc, Predicate::slt, at[3], extent(b, loc, maskLength, inside)));
     Value given = element(b, loc, at, inside);
     if (isBias) {
-      Value hidden = arith::ConstantOp::create(b, loc, door::extremeAttr(given.getType(), /*largest=*/false));
-      given = door::compare(b, loc, Predicate::ne, given, hidden);
+      Value hidden = arith::ConstantOp::create(b, loc, frontend::extremeAttr(given.getType(), /*largest=*/false));
+      given = frontend::compare(b, loc, Predicate::ne, given, hidden);
     }
     require(given);
   }
   return visible ? visible : arith::ConstantIntOp::create(b, loc, 1, 1);
 }
 
-Value AttentionScores::capped(OpBuilder &b, Location loc, Value score) const {
+Value AttentionScores::softcapped(OpBuilder &b, Location loc, Value score) const {
   if (softcap <= 0)
     return score;
-  Value cap = door::makeNumber(b, loc, score.getType(), softcap);
-  Value ratio = door::div(b, loc, score, cap);
-  return door::mul(b, loc, math::TanhOp::create(b, loc, ratio), cap);
+  Value cap = frontend::makeNumber(b, loc, score.getType(), softcap);
+  Value ratio = frontend::div(b, loc, score, cap);
+  return frontend::mul(b, loc, math::TanhOp::create(b, loc, ratio), cap);
 }
 
 Value AttentionScores::biased(OpBuilder &b, Location loc, Value score, ValueRange at, ValueRange inside) const {
   if (!isBias)
     return score;
-  return door::add(b, loc, score, door::convert(b, loc, element(b, loc, at, inside), score.getType()));
+  return frontend::add(b, loc, score, frontend::convert(b, loc, element(b, loc, at, inside), score.getType()));
 }

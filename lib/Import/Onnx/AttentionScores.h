@@ -12,7 +12,7 @@ namespace saccade::onnx {
 class AttentionScores {
 public:
   /// Reads the inputs and attributes of `op`. `queryLength` is the extent of queries, `pastLength` that of past keys.
-  mlir::LogicalResult init(DoorOp &op, mlir::OpFoldResult queryLength, mlir::OpFoldResult pastLength);
+  mlir::LogicalResult init(FrontendOp &op, mlir::OpFoldResult queryLength, mlir::OpFoldResult pastLength);
 
   mlir::ValueRange getCaptures() const { return captures; }
   bool hasMask() const { return mask >= 0 || isCausal || left >= 0 || right >= 0; }
@@ -20,7 +20,7 @@ public:
 
   /// Whether query q sees key k. Lengths are not asked.
   mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
-  mlir::Value capped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score) const;
+  mlir::Value softcapped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score) const;
   /// The bias of the mask added, where it is one of numbers.
   mlir::Value biased(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, mlir::ValueRange at,
                      mlir::ValueRange captures) const;

@@ -9,28 +9,28 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
+using frontend::Extents;
 
 /// More steps would make a program that takes too long to compile.
 static constexpr int64_t maxSteps = 64;
 
-static LogicalResult translateIf(DoorOp &op, Values &results) {
+static LogicalResult translateIf(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
-  std::optional<SmallVector<int64_t>> condition = door::constantIntegers(op.operand(0));
+  std::optional<SmallVector<int64_t>> condition = frontend::constantIntegers(op.operand(0));
   if (!condition || condition->size() != 1)
     return op.error() << "the condition must be constant: branches over tensors are not supported";
-  StringRef wanted = condition->front() ? "then_branch" : "else_branch";
+  StringRef expected = condition->front() ? "then_branch" : "else_branch";
   auto names = op.getOperation()->getAttrOfType<ArrayAttr>("regions");
   for (auto [i, region] : llvm::enumerate(op.getOperation()->getRegions()))
-    if (names && i < names.size() && names[i] == StringAttr::get(names.getContext(), wanted))
+    if (names && i < names.size() && names[i] == StringAttr::get(names.getContext(), expected))
       return op.inlineRegion(region, {}, results);
-  return op.error() << "there is no " << wanted;
+  return op.error() << "there is no " << expected;
 }
 
 /// States, then tensors of which each step gets one element along an axis; states, then one element each of further
 /// results.
-static LogicalResult translateScan(DoorOp &op, Values &results) {
+static LogicalResult translateScan(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   int64_t scanned = op.integer("num_scan_inputs", 0), inputs = op.numOperands(), states = inputs - scanned;
   if (op.getOperation()->getNumRegions() != 1 || scanned < 1 || states < 0 ||
@@ -53,7 +53,7 @@ static LogicalResult translateScan(DoorOp &op, Values &results) {
     axes[i] = *axis;
     int64_t extent = type.getDimSize(*axis);
     if (ShapedType::isDynamic(extent) || extent < 1 || extent > maxSteps || (steps >= 0 && extent != steps))
-      return op.error() << "dimension " << *axis << " of " << type << " is scanned, wanted one static extent of 1 to "
+      return op.error() << "dimension " << *axis << " of " << type << " is scanned, expected one static extent of 1 to "
                         << maxSteps;
     steps = extent;
   }
@@ -64,12 +64,12 @@ static LogicalResult translateScan(DoorOp &op, Values &results) {
   for (int64_t step = 0; step < steps; ++step) {
     SmallVector<Value> arguments = state, given;
     for (int64_t i = 0; i < scanned; ++i)
-      arguments.push_back(door::pick(b, op.operand(states + i), axes[i], backwards[i] ? steps - 1 - step : step));
+      arguments.push_back(frontend::selectIndex(b, op.operand(states + i), axes[i], backwards[i] ? steps - 1 - step : step));
     if (failed(op.inlineRegion(op.getOperation()->getRegion(0), arguments, given)))
       return failure();
     if (given.size() != states + made.size() ||
         !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
-      return op.error() << "the subgraph gives " << given.size() << " results, wanted " << states + made.size();
+      return op.error() << "the subgraph gives " << given.size() << " results, expected " << states + made.size();
     state.assign(given.begin(), given.begin() + states);
     for (auto [all, each] : llvm::zip(made, ArrayRef(given).drop_front(states)))
       all.push_back(each);
@@ -83,17 +83,17 @@ static LogicalResult translateScan(DoorOp &op, Values &results) {
       return failure();
     SmallVector<Value> parts;
     for (Value each : all)
-      parts.push_back(door::unsqueeze(b, each, {*axis}));
+      parts.push_back(frontend::unsqueeze(b, each, {*axis}));
     if (isReversed)
       std::reverse(parts.begin(), parts.end());
-    results.push_back(door::concat(b, parts, *axis));
+    results.push_back(frontend::concat(b, parts, *axis));
   }
   return success();
 }
 
 /// The one flag that a tensor of one element is known to hold.
 static std::optional<bool> knownFlag(Value tensor) {
-  std::optional<SmallVector<int64_t>> known = door::constantIntegers(tensor);
+  std::optional<SmallVector<int64_t>> known = frontend::constantIntegers(tensor);
   if (!known || known->size() != 1)
     return std::nullopt;
   return known->front() != 0;
@@ -101,9 +101,9 @@ static std::optional<bool> knownFlag(Value tensor) {
 
 /// A loop whose steps are known: how many at most, and after each whether it goes on. States, then a row a step of
 /// further results.
-static LogicalResult translateLoop(DoorOp &op, Values &results) {
+static LogicalResult translateLoop(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
-  std::optional<SmallVector<int64_t>> most = door::constantIntegers(op.operand(0));
+  std::optional<SmallVector<int64_t>> most = frontend::constantIntegers(op.operand(0));
   std::optional<bool> goesOn = op.operand(1) ? knownFlag(op.operand(1)) : true;
   if (op.getOperation()->getNumRegions() != 1 || !most || most->size() != 1 || most->front() < 0 ||
       most->front() > maxSteps || !goesOn)
@@ -118,7 +118,7 @@ static LogicalResult translateLoop(DoorOp &op, Values &results) {
   SmallVector<SmallVector<Value>> made(std::max<int64_t>(0, op.getOperation()->getNumResults() - states));
   for (int64_t step = 0; step < most->front() && *goesOn; ++step) {
     auto scalar = [&](Type type, int64_t value) {
-      return door::fromElements(b, RankedTensorType::get({}, type), {b.getIntegerAttr(type, value)});
+      return frontend::fromElements(b, RankedTensorType::get({}, type), {b.getIntegerAttr(type, value)});
     };
     SmallVector<Value> arguments = {scalar(b.getI64Type(), step), scalar(b.getI1Type(), 1)}, given;
     llvm::append_range(arguments, state);
@@ -126,7 +126,7 @@ static LogicalResult translateLoop(DoorOp &op, Values &results) {
       return failure();
     if (given.size() != 1 + states + made.size() ||
         !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
-      return op.error() << "the subgraph gives " << given.size() << " results, wanted " << 1 + states + made.size();
+      return op.error() << "the subgraph gives " << given.size() << " results, expected " << 1 + states + made.size();
     goesOn = knownFlag(given.front());
     if (!goesOn)
       return op.error() << "whether the loop goes on must be constant: loops over tensors are not supported";
@@ -138,17 +138,17 @@ static LogicalResult translateLoop(DoorOp &op, Values &results) {
   for (ArrayRef<Value> all : made) {
     SmallVector<Value> rows;
     for (Value each : all)
-      rows.push_back(door::unsqueeze(b, each, {0}));
+      rows.push_back(frontend::unsqueeze(b, each, {0}));
     bool isOne = llvm::all_of(rows, [&](Value row) { return row.getType() == rows.front().getType(); });
     if (rows.empty() || !isOne)
       return op.error() << "rows of a result must be of one type, and there must be one";
-    results.push_back(door::concat(b, rows, 0));
+    results.push_back(frontend::concat(b, rows, 0));
   }
   return success();
 }
 
-void onnx::addControl(door::Door &door) {
-  door.translators["If"] = translateIf;
-  door.translators["Loop"] = translateLoop;
-  door.translators["Scan"] = translateScan;
+void onnx::addControl(frontend::Frontend &frontend) {
+  frontend.translators["If"] = translateIf;
+  frontend.translators["Loop"] = translateLoop;
+  frontend.translators["Scan"] = translateScan;
 }

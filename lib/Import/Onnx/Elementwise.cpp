@@ -12,7 +12,7 @@ using namespace saccade::onnx;
 namespace {
 
 /// What an operator makes of the elements of its inputs.
-using OnElements = Value (*)(DoorOp &op, OpBuilder &b, Location loc, ValueRange x);
+using OnElements = Value (*)(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x);
 
 struct Elementwise {
   unsigned least, most;
@@ -23,60 +23,60 @@ struct Elementwise {
 } // namespace
 
 static Value number(OpBuilder &b, Location loc, Value like, double value) {
-  return door::makeNumber(b, loc, like.getType(), value);
+  return frontend::makeNumber(b, loc, like.getType(), value);
 }
 
 /// `RealOp` of a floating-point number.
-template <typename RealOp> static Value real(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+template <typename RealOp> static Value real(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<RealOp>(loc, x[0]);
 }
 
-template <arith::CmpIPredicate predicate> static Value compare(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return door::compare(b, loc, predicate, x[0], x[1]);
+template <arith::CmpIPredicate predicate> static Value compare(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::compare(b, loc, predicate, x[0], x[1]);
 }
 
 /// Two numbers at a time, from the left.
 template <Value (*combine)(OpBuilder &, Location, Value, Value)>
-static Value fold(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+static Value fold(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   Value result = x[0];
   for (Value each : x.drop_front())
     result = combine(b, loc, result, each);
   return result;
 }
 
-template <typename BitOp> static Value bits(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+template <typename BitOp> static Value bits(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<BitOp>(loc, x[0], x[1]);
 }
 
 /// A function of one number that needs nothing of the op.
 template <Value (*function)(OpBuilder &, Location, Value)>
-static Value plain(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
+static Value plain(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   return function(b, loc, x[0]);
 }
 
-static Value swish(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  return door::swish(b, loc, x[0], op.number("alpha", 1));
+static Value swish(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::swish(b, loc, x[0], op.number("alpha", 1));
 }
 
-static Value leakyRelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
+static Value leakyRelu(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
   Value slope = number(b, loc, x[0], op.number("alpha", 0.01));
-  return door::whereNegative(b, loc, x[0], door::mul(b, loc, x[0], slope));
+  return frontend::whereNegative(b, loc, x[0], frontend::mul(b, loc, x[0], slope));
 }
 
-static Value elu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  return door::elu(b, loc, x[0], op.number("alpha", 1));
+static Value elu(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::elu(b, loc, x[0], op.number("alpha", 1));
 }
 
-static Value gelu(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  return door::gelu(b, loc, x[0], /*byTanh=*/op.text("approximate", "none") == "tanh");
+static Value gelu(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::gelu(b, loc, x[0], /*byTanh=*/op.text("approximate", "none") == "tanh");
 }
 
-static Value remainder(DoorOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  return door::mod(b, loc, x[0], x[1], /*truncated=*/op.integer("fmod", 0) != 0);
+static Value remainder(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::mod(b, loc, x[0], x[1], /*truncated=*/op.integer("fmod", 0) != 0);
 }
 
-static Value where(DoorOp &, OpBuilder &b, Location loc, ValueRange x) {
-  return door::select(b, loc, x[0], x[1], x[2]);
+static Value where(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
+  return frontend::select(b, loc, x[0], x[1], x[2]);
 }
 
 //===- The operators ------------------------------------------------------===//
@@ -85,15 +85,15 @@ static const llvm::StringMap<Elementwise> &getTable() {
   using Predicate = arith::CmpIPredicate;
   constexpr unsigned any = ~0u;
   static const llvm::StringMap<Elementwise> table = {
-      {"Abs", {1, 1, false, plain<door::absolute>}},
-      {"Add", {2, 2, false, fold<door::add>}},
+      {"Abs", {1, 1, false, plain<frontend::absolute>}},
+      {"Add", {2, 2, false, fold<frontend::add>}},
       {"And", {2, 2, false, bits<arith::AndIOp>}},
       {"BitwiseAnd", {2, 2, false, bits<arith::AndIOp>}},
       {"BitwiseOr", {2, 2, false, bits<arith::OrIOp>}},
       {"BitwiseXor", {2, 2, false, bits<arith::XOrIOp>}},
       {"Ceil", {1, 1, false, real<math::CeilOp>}},
       {"Cos", {1, 1, false, real<math::CosOp>}},
-      {"Div", {2, 2, false, fold<door::div>}},
+      {"Div", {2, 2, false, fold<frontend::div>}},
       {"Elu", {1, 1, false, elu}},
       {"Equal", {2, 2, true, compare<Predicate::eq>}},
       {"Erf", {1, 1, false, real<math::ErfOp>}},
@@ -102,28 +102,28 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"Gelu", {1, 1, false, gelu}},
       {"Greater", {2, 2, true, compare<Predicate::sgt>}},
       {"GreaterOrEqual", {2, 2, true, compare<Predicate::sge>}},
-      {"IsNaN", {1, 1, true, plain<door::isNaN>}},
+      {"IsNaN", {1, 1, true, plain<frontend::isNaN>}},
       {"LeakyRelu", {1, 1, false, leakyRelu}},
       {"Less", {2, 2, true, compare<Predicate::slt>}},
       {"LessOrEqual", {2, 2, true, compare<Predicate::sle>}},
       {"Log", {1, 1, false, real<math::LogOp>}},
-      {"Max", {1, any, false, fold<door::maximum>}},
-      {"Min", {1, any, false, fold<door::minimum>}},
+      {"Max", {1, any, false, fold<frontend::maximum>}},
+      {"Min", {1, any, false, fold<frontend::minimum>}},
       {"Mod", {2, 2, false, remainder}},
-      {"Mul", {2, 2, false, fold<door::mul>}},
-      {"Neg", {1, 1, false, plain<door::negate>}},
-      {"Not", {1, 1, false, plain<door::logicalNot>}},
+      {"Mul", {2, 2, false, fold<frontend::mul>}},
+      {"Neg", {1, 1, false, plain<frontend::negate>}},
+      {"Not", {1, 1, false, plain<frontend::logicalNot>}},
       {"Or", {2, 2, false, bits<arith::OrIOp>}},
-      {"Reciprocal", {1, 1, false, plain<door::reciprocal>}},
-      {"Relu", {1, 1, false, plain<door::relu>}},
+      {"Reciprocal", {1, 1, false, plain<frontend::reciprocal>}},
+      {"Relu", {1, 1, false, plain<frontend::relu>}},
       {"Round", {1, 1, false, real<math::RoundEvenOp>}},
-      {"Sigmoid", {1, 1, false, plain<door::sigmoid>}},
-      {"Sign", {1, 1, false, plain<door::sign>}},
+      {"Sigmoid", {1, 1, false, plain<frontend::sigmoid>}},
+      {"Sign", {1, 1, false, plain<frontend::sign>}},
       {"Sin", {1, 1, false, real<math::SinOp>}},
-      {"Softplus", {1, 1, false, plain<door::softplus>}},
+      {"Softplus", {1, 1, false, plain<frontend::softplus>}},
       {"Sqrt", {1, 1, false, real<math::SqrtOp>}},
-      {"Sub", {2, 2, false, fold<door::sub>}},
-      {"Sum", {1, any, false, fold<door::add>}},
+      {"Sub", {2, 2, false, fold<frontend::sub>}},
+      {"Sum", {1, any, false, fold<frontend::add>}},
       {"Swish", {1, 1, false, swish}},
       {"Tanh", {1, 1, false, real<math::TanhOp>}},
       {"Where", {3, 3, false, where}},
@@ -133,7 +133,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
 }
 
 /// Refuses elements that the operator does not have: it may work on numbers, on conditions or on both.
-static LogicalResult verifyElements(DoorOp &op, const Elementwise &wanted) {
+static LogicalResult verifyElements(FrontendOp &op, const Elementwise &expected) {
   static const llvm::StringSet<> real = {"Ceil",    "Cos",   "Elu",       "Erf",  "Exp",        "Floor",
                                          "Gelu",    "IsNaN", "LeakyRelu", "Log",  "Reciprocal", "Round",
                                          "Sigmoid", "Sin",   "Softplus",  "Sqrt", "Swish",      "Tanh"};
@@ -149,17 +149,17 @@ static LogicalResult verifyElements(DoorOp &op, const Elementwise &wanted) {
   Type element = elementOf(inputs[0]);
   bool isFlag = element.isInteger(1);
   if (name == "Where" || logical.contains(name))
-    return isFlag ? success() : op.error() << "found elements of " << element << ", wanted bool";
+    return isFlag ? success() : op.error() << "found elements of " << element << ", expected bool";
   if (real.contains(name) && !isa<FloatType>(element))
-    return op.error() << "found elements of " << element << ", wanted floating point";
+    return op.error() << "found elements of " << element << ", expected floating point";
   if (isFlag && name != "Equal")
-    return op.error() << "found elements of bool, wanted numbers";
+    return op.error() << "found elements of bool, expected numbers";
   if (name.starts_with("Bitwise") && isa<FloatType>(element))
-    return op.error() << "found elements of " << element << ", wanted integers";
+    return op.error() << "found elements of " << element << ", expected integers";
   return success();
 }
 
-static LogicalResult translateElementwise(DoorOp &op, Values &results) {
+static LogicalResult translateElementwise(FrontendOp &op, Values &results) {
   const Elementwise &entry = getTable().find(op.getName())->second;
   if (failed(requireOperands(op, entry.least, entry.most)))
     return failure();
@@ -169,7 +169,7 @@ static LogicalResult translateElementwise(DoorOp &op, Values &results) {
   if (failed(verifyElements(op, entry)) || failed(requireBroadcast(op, inputs)))
     return failure();
   Type element = entry.isCondition ? op.builder().getI1Type() : elementOf(inputs[op.getName() == "Where" ? 1 : 0]);
-  results.push_back(door::elementwise(op.builder(), inputs, element, [&](OpBuilder &b, Location loc, ValueRange x) {
+  results.push_back(frontend::elementwise(op.builder(), inputs, element, [&](OpBuilder &b, Location loc, ValueRange x) {
     return entry.compute(op, b, loc, x);
   }));
   return success();
@@ -190,16 +190,16 @@ static std::optional<double> constantNumber(Value tensor) {
   return value.convertToDouble();
 }
 
-static LogicalResult translatePow(DoorOp &op, Values &results) {
+static LogicalResult translatePow(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)) || failed(requireBroadcast(op, op.operands())))
     return failure();
   std::optional<double> exponent = constantNumber(op.operand(1));
-  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) { return door::power(b, loc, x[0], x[1], exponent); };
-  results.push_back(door::elementwise(op.builder(), op.operands(), elementOf(op.operand(0)), compute));
+  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) { return frontend::power(b, loc, x[0], x[1], exponent); };
+  results.push_back(frontend::elementwise(op.builder(), op.operands(), elementOf(op.operand(0)), compute));
   return success();
 }
 
-static LogicalResult translateCast(DoorOp &op, Values &results) {
+static LogicalResult translateCast(FrontendOp &op, Values &results) {
   bool isLike = op.getName() == "CastLike";
   if (failed(requireOperands(op, isLike ? 2 : 1, isLike ? 2 : 1)))
     return failure();
@@ -207,12 +207,12 @@ static LogicalResult translateCast(DoorOp &op, Values &results) {
   Type element = isLike ? elementOf(op.operand(1)) : elementType(op.builder().getContext(), to);
   if (!element)
     return op.error() << "a cast to ONNX's data type " << to << " is not supported";
-  results.push_back(door::castElements(op.builder(), op.operand(0), element));
+  results.push_back(frontend::castElements(op.builder(), op.operand(0), element));
   return success();
 }
 
 /// A bound that is missing does not bind.
-static LogicalResult translateClip(DoorOp &op, Values &results) {
+static LogicalResult translateClip(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 3)))
     return failure();
   Type element = elementOf(op.operand(0));
@@ -221,26 +221,26 @@ static LogicalResult translateClip(DoorOp &op, Values &results) {
     Value bound = op.operand(i);
     auto attribute = op.getOperation()->getAttrOfType<FloatAttr>(i == 1 ? "min" : "max");
     if (!bound && attribute)
-      bound = door::splat(op.builder(), {}, element, attribute.getValueAsDouble());
+      bound = frontend::splat(op.builder(), {}, element, attribute.getValueAsDouble());
     if (!bound)
-      bound = door::fromElements(op.builder(), RankedTensorType::get({}, element),
-                                 {door::extremeAttr(element, /*largest=*/i == 2)});
+      bound = frontend::fromElements(op.builder(), RankedTensorType::get({}, element),
+                                 {frontend::extremeAttr(element, /*largest=*/i == 2)});
     if (elementOf(bound) != element || rankOf(bound) != 0)
       return op.error() << "bound " << bound.getType() << " is no single " << element;
     inputs.push_back(bound);
   }
-  results.push_back(door::elementwise(op.builder(), inputs, element, [](OpBuilder &b, Location loc, ValueRange x) {
-    return door::minimum(b, loc, x[2], door::maximum(b, loc, x[1], x[0]));
+  results.push_back(frontend::elementwise(op.builder(), inputs, element, [](OpBuilder &b, Location loc, ValueRange x) {
+    return frontend::minimum(b, loc, x[2], frontend::maximum(b, loc, x[1], x[0]));
   }));
   return success();
 }
 
 /// What a node passes on unchanged. Dropout drops nothing where a model is only run.
-static LogicalResult translateIdentity(DoorOp &op, Values &results) {
+static LogicalResult translateIdentity(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 3)))
     return failure();
   if (Value training = op.operand(2)) {
-    std::optional<SmallVector<int64_t>> mode = door::constantIntegers(training);
+    std::optional<SmallVector<int64_t>> mode = frontend::constantIntegers(training);
     if (!mode || mode->size() != 1 || mode->front() != 0)
       return op.error() << "dropout in training is not supported";
   }
@@ -248,15 +248,15 @@ static LogicalResult translateIdentity(DoorOp &op, Values &results) {
   // Dropout's second result says what was kept.
   if (op.isUsed(1))
     results.push_back(
-        door::splat(op.builder(), door::extentsOf(op.builder(), op.operand(0)), op.builder().getI1Type(), 1));
+        frontend::splat(op.builder(), frontend::extentsOf(op.builder(), op.operand(0)), op.builder().getI1Type(), 1));
   return success();
 }
 
-void onnx::addElementwise(door::Door &door) {
+void onnx::addElementwise(frontend::Frontend &frontend) {
   for (const auto &entry : getTable())
-    door.translators[entry.getKey()] = translateElementwise;
-  door.translators["Cast"] = door.translators["CastLike"] = translateCast;
-  door.translators["Clip"] = translateClip;
-  door.translators["Identity"] = door.translators["Dropout"] = translateIdentity;
-  door.translators["Pow"] = translatePow;
+    frontend.translators[entry.getKey()] = translateElementwise;
+  frontend.translators["Cast"] = frontend.translators["CastLike"] = translateCast;
+  frontend.translators["Clip"] = translateClip;
+  frontend.translators["Identity"] = frontend.translators["Dropout"] = translateIdentity;
+  frontend.translators["Pow"] = translatePow;
 }

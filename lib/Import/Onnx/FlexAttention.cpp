@@ -14,12 +14,12 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 using attn::Dim;
-using door::Extents;
+using frontend::Extents;
 
 namespace {
 
 struct Flex {
-  Headed query, key, value;
+  AttentionOperand query, key, value;
   double scale;
   Type modified; // the element type of what the subgraphs work on
   Region *score = nullptr, *weight = nullptr;
@@ -31,15 +31,15 @@ struct Flex {
 
 } // namespace
 
-static FailureOr<Flex> readFlex(DoorOp &op) {
+static FailureOr<Flex> readFlex(FrontendOp &op) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();
   for (unsigned i = 0; i < 3; ++i)
     if (rankOf(op.operand(i)) != 4)
-      return op.error() << "input " << i << " is " << op.operand(i).getType() << ", wanted 4 dimensions";
-  FailureOr<Headed> query = cutIntoHeads(op, op.operand(0), 0, "the query");
-  FailureOr<Headed> key = cutIntoHeads(op, op.operand(1), 0, "the key");
-  FailureOr<Headed> value = cutIntoHeads(op, op.operand(2), 0, "the value");
+      return op.error() << "input " << i << " is " << op.operand(i).getType() << ", expected 4 dimensions";
+  FailureOr<AttentionOperand> query = splitHeads(op, op.operand(0), 0, "the query");
+  FailureOr<AttentionOperand> key = splitHeads(op, op.operand(1), 0, "the key");
+  FailureOr<AttentionOperand> value = splitHeads(op, op.operand(2), 0, "the value");
   if (failed(query) || failed(key) || failed(value) || failed(requireFit(op, *query, *key, *value)))
     return failure();
   Flex flex{*query, *key, *value, 0, attn::getScoreType(elementOf(query->tensor))};
@@ -56,13 +56,13 @@ static FailureOr<Flex> readFlex(DoorOp &op) {
     else if (name && name.getValue() == "prob_mod")
       flex.weight = &region;
     else
-      return op.error() << "subgraph " << i << " is not known, wanted score_mod and prob_mod";
+      return op.error() << "subgraph " << i << " is not known, expected score_mod and prob_mod";
   }
   return flex;
 }
 
 /// What a subgraph makes of a tensor, of its shape and element type.
-static FailureOr<Value> apply(DoorOp &op, Region *region, Value tensor) {
+static FailureOr<Value> apply(FrontendOp &op, Region *region, Value tensor) {
   if (!region)
     return tensor;
   SmallVector<Value> results;
@@ -82,7 +82,7 @@ static FailureOr<Value> apply(DoorOp &op, Region *region, Value tensor) {
 
 /// A block for a region of attn.attention that computes the element of `modified` from that of `whole`; false where
 /// it needs others.
-static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, door::Captures &captures, Value whole, Value modified,
+static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, frontend::Captures &captures, Value whole, Value modified,
                       Type type) {
   Type index = b.getIndexType();
   for (Type each : {type, index, index, index, index})
@@ -91,21 +91,21 @@ static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, door::Captures &cap
   // The block has no region yet.
   OpBuilder nested(b.getContext());
   nested.setInsertionPointToEnd(&block);
-  Value element = door::convert(nested, b.getLoc(), block.getArgument(0), elementOf(whole));
+  Value element = frontend::convert(nested, b.getLoc(), block.getArgument(0), elementOf(whole));
   SmallVector<Value> at(position);
-  Value result = door::ElementReader(block, 5, captures, whole, at, element).read(modified, at);
+  Value result = frontend::ElementReader(block, 5, captures, whole, at, element).read(modified, at);
   if (!result)
     return false;
   nested.setInsertionPointToEnd(&block);
-  attn::YieldOp::create(nested, b.getLoc(), door::convert(nested, b.getLoc(), result, type));
+  attn::YieldOp::create(nested, b.getLoc(), frontend::convert(nested, b.getLoc(), result, type));
   return true;
 }
 
 /// One attn.attention; null where a subgraph needs other elements than its own.
-static FailureOr<Value> buildFused(DoorOp &op, const Flex &flex) {
+static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   ImplicitLocOpBuilder &b = op.builder();
   Type element = elementOf(flex.query.tensor), type = attn::getScoreType(element);
-  door::Captures captures;
+  frontend::Captures captures;
   std::unique_ptr<Block> blocks[2];
   Region *regions[] = {flex.score, flex.weight};
   for (auto [block, region] : llvm::zip(blocks, regions)) {
@@ -127,12 +127,12 @@ static FailureOr<Value> buildFused(DoorOp &op, const Flex &flex) {
   }
   Extents extents(flex.query.extents);
   extents.back() = flex.value.extent(Dim::Depth);
-  Value value = door::castElements(b, flex.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, door::typeOf(extents, element), Type(), Type(), Type(), TypeRange(),
+  Value value = frontend::castElements(b, flex.value.tensor, element);
+  auto made = attn::AttentionOp::create(b, frontend::typeOf(extents, element), Type(), Type(), Type(), TypeRange(),
                                         flex.query.tensor, flex.key.tensor, value, captures.values, Value(), Value(),
                                         Value(), Value(), Value(), ValueRange(), Value(), flex.query.dims,
                                         flex.key.dims, flex.value.dims, flex.query.dims, b.getF64FloatAttr(flex.scale),
-                                        attn::ScheduleAttr(), attn::FewQueriesAttr(), 0);
+                                        attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
   Region *targets[] = {&made.getScore(), &made.getWeight()};
   for (auto [block, target] : llvm::zip(blocks, targets))
     if (block) {
@@ -143,32 +143,32 @@ static FailureOr<Value> buildFused(DoorOp &op, const Flex &flex) {
 }
 
 /// Scores, weights and the weighted sum of values as tensors.
-static FailureOr<Value> buildWhole(DoorOp &op, const Flex &flex) {
+static FailureOr<Value> buildWhole(FrontendOp &op, const Flex &flex) {
   ImplicitLocOpBuilder &b = op.builder();
-  Value scores = door::castElements(b, multiplyHeads(b, flex.query, flex.key, flex.scale), flex.modified);
+  Value scores = frontend::castElements(b, emitScores(b, flex.query, flex.key, flex.scale), flex.modified);
   FailureOr<Value> modified = apply(op, flex.score, scores);
   if (failed(modified))
     return failure();
-  FailureOr<Value> weights = apply(op, flex.weight, door::softmax(b, *modified, 3));
+  FailureOr<Value> weights = apply(op, flex.weight, frontend::softmax(b, *modified, 3));
   if (failed(weights))
     return failure();
   // Query heads [kv, group] share the values of a key head.
   Extents extents = flex.pairs();
-  OpFoldResult heads = flex.key.extent(Dim::Head), group = door::divideExtents(b, extents[1], heads);
-  Value grouped = door::reshape(b, *weights, {extents[0], heads, group, extents[2], extents[3]});
+  OpFoldResult heads = flex.key.extent(Dim::Head), group = frontend::divideExtents(b, extents[1], heads);
+  Value grouped = frontend::reshape(b, *weights, {extents[0], heads, group, extents[2], extents[3]});
   AffineExpr batch, head, member, i, d, j;
   bindDims(b.getContext(), batch, head, member, i, d, j);
   auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(6, 0, dims, b.getContext()); };
   OpFoldResult depth = flex.value.extent(Dim::Depth);
   Value sum =
-      door::contract(b, grouped, flex.value.tensor, map({batch, head, member, i, j}), map({batch, head, j, d}),
+      frontend::contract(b, grouped, flex.value.tensor, map({batch, head, member, i, j}), map({batch, head, j, d}),
                      map({batch, head, member, i, d}), {extents[0], heads, group, extents[2], depth, extents[3]},
                      attn::getScoreType(elementOf(flex.query.tensor)));
-  Value joined = door::reshape(b, sum, {extents[0], extents[1], extents[2], depth});
-  return door::castElements(b, joined, elementOf(flex.query.tensor));
+  Value joined = frontend::reshape(b, sum, {extents[0], extents[1], extents[2], depth});
+  return frontend::castElements(b, joined, elementOf(flex.query.tensor));
 }
 
-static LogicalResult translateFlexAttention(DoorOp &op, Values &results) {
+static LogicalResult translateFlexAttention(FrontendOp &op, Values &results) {
   FailureOr<Flex> flex = readFlex(op);
   if (failed(flex))
     return failure();
@@ -181,4 +181,4 @@ static LogicalResult translateFlexAttention(DoorOp &op, Values &results) {
   return success();
 }
 
-void onnx::addFlexAttention(door::Door &door) { door.translators["preview.FlexAttention"] = translateFlexAttention; }
+void onnx::addFlexAttention(frontend::Frontend &frontend) { frontend.translators["preview.FlexAttention"] = translateFlexAttention; }

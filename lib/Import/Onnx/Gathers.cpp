@@ -1,33 +1,33 @@
 //===- Gathers.cpp - ONNX's operators that look elements up -------------------===//
 #include "Onnx.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Import/Common/LookUps.h"
+#include "saccade/Import/Common/Gather.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
+using frontend::Extents;
 
-static LogicalResult translateGather(DoorOp &op, Values &results) {
+static LogicalResult translateGather(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
   if (failed(axis))
     return failure();
-  FailureOr<Value> result = door::lookUp(op, op.operand(0), op.operand(1), *axis);
+  FailureOr<Value> result = frontend::gatherSlices(op, op.operand(0), op.operand(1), *axis);
   if (failed(result))
     return failure();
   results.push_back(*result);
   return success();
 }
 
-static LogicalResult translateGatherElements(DoorOp &op, Values &results) {
+static LogicalResult translateGatherElements(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 0), rankOf(op.operand(0)));
   if (failed(axis))
     return failure();
-  FailureOr<Value> result = door::lookUpElements(op, op.operand(0), op.operand(1), *axis);
+  FailureOr<Value> result = frontend::gatherElements(op, op.operand(0), op.operand(1), *axis);
   if (failed(result))
     return failure();
   results.push_back(*result);
@@ -35,7 +35,7 @@ static LogicalResult translateGatherElements(DoorOp &op, Values &results) {
 }
 
 /// The last dimension of the indices is a position in the table's dimensions behind `batch_dims`, which both have.
-static LogicalResult translateGatherND(DoorOp &op, Values &results) {
+static LogicalResult translateGatherND(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -44,34 +44,34 @@ static LogicalResult translateGatherND(DoorOp &op, Values &results) {
   int64_t count = depth ? cast<RankedTensorType>(indices.getType()).getDimSize(depth - 1) : 0;
   if (depth < 1 || ShapedType::isDynamic(count) || batches < 0 || batches >= std::min(rank, depth) || count < 1 ||
       batches + count > rank)
-    return op.error() << "indices are " << indices.getType() << ", wanted a static last dimension of 1 to "
+    return op.error() << "indices are " << indices.getType() << ", expected a static last dimension of 1 to "
                       << rank - batches << " for " << table.getType();
-  if (failed(door::requireIndices(op, table, indices, llvm::to_vector(llvm::seq(batches, batches + count)))))
+  if (failed(frontend::requireIndices(op, table, indices, llvm::to_vector(llvm::seq(batches, batches + count)))))
     return failure();
-  Extents from = door::extentsOf(b, table), result = door::extentsOf(b, indices);
+  Extents from = frontend::extentsOf(b, table), result = frontend::extentsOf(b, indices);
   result.pop_back();
   int64_t outer = result.size(), inner = rank - batches - count;
   result.append(from.end() - inner, from.end());
   // One input for each looked-up dimension, stretched along those of the table that stay.
   SmallVector<Value> inputs, extents;
   for (int64_t i = 0; i < count; ++i) {
-    Value one = door::pick(b, indices, depth - 1, i);
-    inputs.push_back(inner ? door::unsqueeze(b, one, llvm::to_vector(llvm::seq(outer, outer + inner))) : one);
+    Value one = frontend::selectIndex(b, indices, depth - 1, i);
+    inputs.push_back(inner ? frontend::unsqueeze(b, one, llvm::to_vector(llvm::seq(outer, outer + inner))) : one);
     extents.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), from[batches + i]));
   }
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
     SmallVector<Value> position(x.take_front(batches));
     for (auto [index, extent] : llvm::zip(x.take_back(count), extents))
-      position.push_back(door::toPosition(nested, loc, index, extent));
+      position.push_back(frontend::clampIndexToExtent(nested, loc, index, extent));
     llvm::append_range(position, x.slice(outer, inner));
     return tensor::ExtractOp::create(nested, loc, table, position);
   };
-  results.push_back(door::generate(b, result, inputs, elementOf(table), body));
+  results.push_back(frontend::generate(b, result, inputs, elementOf(table), body));
   return success();
 }
 
-void onnx::addGathers(door::Door &door) {
-  door.translators["Gather"] = translateGather;
-  door.translators["GatherElements"] = translateGatherElements;
-  door.translators["GatherND"] = translateGatherND;
+void onnx::addGathers(frontend::Frontend &frontend) {
+  frontend.translators["Gather"] = translateGather;
+  frontend.translators["GatherElements"] = translateGatherElements;
+  frontend.translators["GatherND"] = translateGatherND;
 }

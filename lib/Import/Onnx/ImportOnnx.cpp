@@ -1,6 +1,6 @@
 //===- ImportOnnx.cpp - Translate ops of ONNX ---------------------------------===//
 //
-// Gathers the translators of all operators into one door and leads every function through it. It stands in front of
+// Gathers the translators of all operators into one frontend and leads every function through it. It stands in front of
 // everything else: no other pass knows these ops.
 //
 //===----------------------------------------------------------------------===//
@@ -15,16 +15,16 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-static const door::Door &getDoor() {
-  static const door::Door door = [] {
-    door::Door made{"onnx.", {}};
+static const frontend::Frontend &getFrontend() {
+  static const frontend::Frontend frontend = [] {
+    frontend::Frontend made{"onnx.", {}};
     onnx::addAttention(made);
     onnx::addControl(made);
     onnx::addElementwise(made);
     onnx::addFlexAttention(made);
     onnx::addGathers(made);
     onnx::addLinearAttention(made);
-    onnx::addProducts(made);
+    onnx::addMatmuls(made);
     onnx::addReductions(made);
     onnx::addRotaryEmbedding(made);
     onnx::addScatters(made);
@@ -32,7 +32,7 @@ static const door::Door &getDoor() {
     onnx::addSlices(made);
     return made;
   }();
-  return door;
+  return frontend;
 }
 
 namespace {
@@ -41,7 +41,7 @@ struct ImportOnnx : saccade::impl::ImportOnnxBase<ImportOnnx> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (auto function : module.getOps<func::FuncOp>())
-      if (failed(door::translate(function, getDoor())))
+      if (failed(frontend::translate(function, getFrontend())))
         return signalPassFailure();
     for (NamedAttribute attribute : llvm::to_vector(module->getDiscardableAttrs()))
       if (attribute.getName().strref().starts_with("onnx."))

@@ -7,8 +7,8 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
-using door::Reduction;
+using frontend::Extents;
+using frontend::Reduction;
 
 static Value exponential(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::ExpOp>(loc, x); }
 static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::LogOp>(loc, x); }
@@ -16,21 +16,21 @@ static Value squareRoot(OpBuilder &b, Location loc, Value x) { return b.createOr
 
 static const llvm::StringMap<Reduction> &getTable() {
   static const llvm::StringMap<Reduction> table = {
-      {"ReduceL1", {Reduction::Zero, door::add, door::absolute}},
-      {"ReduceL2", {Reduction::Zero, door::add, door::square, squareRoot}},
-      {"ReduceLogSum", {Reduction::Zero, door::add, nullptr, logarithm}},
-      {"ReduceLogSumExp", {Reduction::Zero, door::add, exponential, logarithm}},
-      {"ReduceMax", {Reduction::Least, door::maximum}},
-      {"ReduceMean", {Reduction::Zero, door::add, nullptr, nullptr, /*isMean=*/true}},
-      {"ReduceMin", {Reduction::Largest, door::minimum}},
-      {"ReduceProd", {Reduction::One, door::mul}},
-      {"ReduceSum", {Reduction::Zero, door::add}},
-      {"ReduceSumSquare", {Reduction::Zero, door::add, door::square}},
+      {"ReduceL1", {Reduction::Zero, frontend::add, frontend::absolute}},
+      {"ReduceL2", {Reduction::Zero, frontend::add, frontend::square, squareRoot}},
+      {"ReduceLogSum", {Reduction::Zero, frontend::add, nullptr, logarithm}},
+      {"ReduceLogSumExp", {Reduction::Zero, frontend::add, exponential, logarithm}},
+      {"ReduceMax", {Reduction::Least, frontend::maximum}},
+      {"ReduceMean", {Reduction::Zero, frontend::add, nullptr, nullptr, /*isMean=*/true}},
+      {"ReduceMin", {Reduction::Largest, frontend::minimum}},
+      {"ReduceProd", {Reduction::One, frontend::mul}},
+      {"ReduceSum", {Reduction::Zero, frontend::add}},
+      {"ReduceSumSquare", {Reduction::Zero, frontend::add, frontend::square}},
   };
   return table;
 }
 
-static LogicalResult translateReduction(DoorOp &op, Values &results) {
+static LogicalResult translateReduction(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
   const Reduction &reduction = getTable().find(op.getName())->second;
@@ -38,9 +38,9 @@ static LogicalResult translateReduction(DoorOp &op, Values &results) {
   int64_t rank = rankOf(tensor);
   Type element = elementOf(tensor);
   if (!isa<FloatType>(element) && reduction.after)
-    return op.error() << "found elements of " << element << ", wanted floating point";
+    return op.error() << "found elements of " << element << ", expected floating point";
   if (element.isInteger(1) && reduction.start < Reduction::Least)
-    return op.error() << "found elements of bool, wanted numbers";
+    return op.error() << "found elements of bool, expected numbers";
   auto given = integersOf(op, 1, "axes");
   if (failed(given))
     return failure();
@@ -52,35 +52,35 @@ static LogicalResult translateReduction(DoorOp &op, Values &results) {
   FailureOr<SmallVector<int64_t>> dims = resolveAxes(op, *given && !(*given)->empty() ? **given : all, rank);
   if (failed(dims))
     return failure();
-  bool keep = op.integer("keepdims", 1) != 0;
-  results.push_back(op.getName() == "ReduceLogSumExp" ? door::logSumExp(op.builder(), tensor, *dims, keep)
-                                                      : door::reduceBy(op.builder(), reduction, tensor, *dims, keep));
+  bool keepDims = op.integer("keepdims", 1) != 0;
+  results.push_back(op.getName() == "ReduceLogSumExp" ? frontend::logSumExp(op.builder(), tensor, *dims, keepDims)
+                                                      : frontend::reduceBy(op.builder(), reduction, tensor, *dims, keepDims));
   return success();
 }
 
-static LogicalResult translateSoftmax(DoorOp &op, Values &results) {
+static LogicalResult translateSoftmax(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
   bool isOld = opsetOf(op) < 13;
   if (!isa<FloatType>(elementOf(tensor)))
-    return op.error() << "found elements of " << elementOf(tensor) << ", wanted floating point";
+    return op.error() << "found elements of " << elementOf(tensor) << ", expected floating point";
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", isOld ? 1 : -1), rankOf(tensor));
   if (failed(axis))
     return failure();
   if (!isOld || *axis == rankOf(tensor) - 1) {
-    results.push_back(door::softmax(b, tensor, *axis));
+    results.push_back(frontend::softmax(b, tensor, *axis));
     return success();
   }
   // Before version 13 all dimensions from the axis on were one.
-  Extents extents = door::extentsOf(b, tensor), joined(ArrayRef(extents).take_front(*axis));
-  joined.push_back(door::multiplyExtents(b, ArrayRef(extents).drop_front(*axis)));
-  results.push_back(door::reshape(b, door::softmax(b, door::reshape(b, tensor, joined), *axis), extents));
+  Extents extents = frontend::extentsOf(b, tensor), joined(ArrayRef(extents).take_front(*axis));
+  joined.push_back(frontend::multiplyExtents(b, ArrayRef(extents).drop_front(*axis)));
+  results.push_back(frontend::reshape(b, frontend::softmax(b, frontend::reshape(b, tensor, joined), *axis), extents));
   return success();
 }
 
-static LogicalResult translateLogSoftmax(DoorOp &op, Values &results) {
+static LogicalResult translateLogSoftmax(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -88,27 +88,27 @@ static LogicalResult translateLogSoftmax(DoorOp &op, Values &results) {
   Type element = elementOf(tensor);
   if (!isa<FloatType>(element) || opsetOf(op) < 13)
     return op.error() << "found elements of " << element << " in version " << opsetOf(op)
-                      << ", wanted floating point in version 13 or later";
+                      << ", expected floating point in version 13 or later";
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", -1), rankOf(tensor));
   if (failed(axis))
     return failure();
-  results.push_back(door::logSoftmax(b, tensor, *axis));
+  results.push_back(frontend::logSoftmax(b, tensor, *axis));
   return success();
 }
 
-static LogicalResult translateCumSum(DoorOp &op, Values &results) {
+static LogicalResult translateCumSum(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
-  std::optional<SmallVector<int64_t>> given = door::constantIntegers(op.operand(1));
+  std::optional<SmallVector<int64_t>> given = frontend::constantIntegers(op.operand(1));
   if (!given || given->size() != 1 || elementOf(tensor).isInteger(1))
     return op.error() << "the axis must be one constant, and elements numbers";
   FailureOr<int64_t> axis = resolveAxis(op, given->front(), rankOf(tensor));
   if (failed(axis))
     return failure();
   bool isExclusive = op.integer("exclusive", 0) != 0, isReversed = op.integer("reverse", 0) != 0;
-  results.push_back(door::cumulativeSum(b, tensor, *axis, isExclusive, isReversed));
+  results.push_back(frontend::cumulativeSum(b, tensor, *axis, isExclusive, isReversed));
   return success();
 }
 
@@ -116,15 +116,15 @@ static LogicalResult translateCumSum(DoorOp &op, Values &results) {
 
 /// (x − mean) / √(variance + ε) · scale + bias over the dimensions from an axis on, or x / √(mean of squares + ε) ·
 /// scale, in f32 at least. Further results, as LayerNormalization has them: the mean and 1 / √(variance + ε).
-static LogicalResult translateNorm(DoorOp &op, Values &results) {
+static LogicalResult translateNorm(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0), scale = op.operand(1), bias = op.operand(2);
-  bool centres = op.getName() == "LayerNormalization";
+  bool subtractsMean = op.getName() == "LayerNormalization";
   Type element = elementOf(tensor);
   if (!isa<FloatType>(element))
-    return op.error() << "found elements of " << element << ", wanted floating point";
+    return op.error() << "found elements of " << element << ", expected floating point";
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", -1), rankOf(tensor));
   if (failed(axis) || failed(requireBroadcast(op, op.operands())))
     return failure();
@@ -135,24 +135,24 @@ static LogicalResult translateNorm(DoorOp &op, Values &results) {
     auto from = cast<RankedTensorType>(factor.getType()).getShape(),
          to = cast<RankedTensorType>(tensor.getType()).getShape();
     bool isLarger = from.size() > to.size();
-    for (auto [extent, wanted] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
-      isLarger |= wanted == 1 && extent != 1;
+    for (auto [extent, expected] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
+      isLarger |= expected == 1 && extent != 1;
     if (isLarger)
-      return op.error() << "found a scale or bias of " << factor.getType() << ", wanted one that is broadcast to "
+      return op.error() << "found a scale or bias of " << factor.getType() << ", expected one that is broadcast to "
                         << tensor.getType();
   }
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rankOf(tensor)));
-  door::Norm norm = door::normalize(b, tensor, dims, centres, op.number("epsilon", 1e-5), scale, bias);
+  frontend::Norm norm = frontend::normalize(b, tensor, dims, subtractsMean, op.number("epsilon", 1e-5), scale, bias);
   results.append({norm.result, norm.mean, norm.inverse});
   return success();
 }
 
-void onnx::addReductions(door::Door &door) {
+void onnx::addReductions(frontend::Frontend &frontend) {
   for (const auto &entry : getTable())
-    door.translators[entry.getKey()] = translateReduction;
-  door.translators["LayerNormalization"] = translateNorm;
-  door.translators["RMSNormalization"] = door.translators["SimplifiedLayerNormalization"] = translateNorm;
-  door.translators["CumSum"] = translateCumSum;
-  door.translators["LogSoftmax"] = translateLogSoftmax;
-  door.translators["Softmax"] = translateSoftmax;
+    frontend.translators[entry.getKey()] = translateReduction;
+  frontend.translators["LayerNormalization"] = translateNorm;
+  frontend.translators["RMSNormalization"] = frontend.translators["SimplifiedLayerNormalization"] = translateNorm;
+  frontend.translators["CumSum"] = translateCumSum;
+  frontend.translators["LogSoftmax"] = translateLogSoftmax;
+  frontend.translators["Softmax"] = translateSoftmax;
 }

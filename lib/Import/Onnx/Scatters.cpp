@@ -11,22 +11,22 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
+using frontend::Extents;
 
 static Value sizeOf(ImplicitLocOpBuilder &b, OpFoldResult extent) {
   return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
 }
 
 /// Refuses what reduces, and operands that do not belong together.
-static LogicalResult verifyScatter(DoorOp &op) {
+static LogicalResult verifyScatter(FrontendOp &op) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();
   if (StringRef reduction = op.text("reduction", "none"); reduction != "none")
     return op.error() << "the reduction '" << reduction << "' is not supported";
   if (!isa<IntegerType>(elementOf(op.operand(1))))
-    return op.error() << "indices are " << op.operand(1).getType() << ", wanted integers";
+    return op.error() << "indices are " << op.operand(1).getType() << ", expected integers";
   if (elementOf(op.operand(0)) != elementOf(op.operand(2)))
-    return op.error() << "updates are " << op.operand(2).getType() << ", wanted elements of "
+    return op.error() << "updates are " << op.operand(2).getType() << ", expected elements of "
                       << elementOf(op.operand(0));
   return success();
 }
@@ -36,7 +36,7 @@ static LogicalResult verifyScatter(DoorOp &op) {
 static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, ArrayRef<OpFoldResult> extents) {
   int64_t rank = extents.size();
   SmallVector<Value> sizes = llvm::map_to_vector(extents, [&](OpFoldResult each) { return sizeOf(b, each); });
-  Value init = door::splat(b, extents, b.getI64Type(), -1);
+  Value init = frontend::splat(b, extents, b.getI64Type(), -1);
   SmallVector<AffineMap> maps(columns.size(), AffineMap::get(rank + 1, 0, b.getAffineDimExpr(rank)));
   maps.push_back(b.getMultiDimIdentityMap(rank + 1).getMajorSubMap(rank));
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
@@ -44,14 +44,14 @@ static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, Array
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value isHere;
     for (int64_t i = 0; i < rank; ++i) {
-      Value at = linalg::IndexOp::create(nested, loc, i), wanted = door::fromFront(nested, loc, x[i], sizes[i]);
-      Value same = door::compare(nested, loc, arith::CmpIPredicate::eq, wanted, at);
+      Value at = linalg::IndexOp::create(nested, loc, i), expected = frontend::normalizeIndex(nested, loc, x[i], sizes[i]);
+      Value same = frontend::compare(nested, loc, arith::CmpIPredicate::eq, expected, at);
       isHere = isHere ? nested.createOrFold<arith::AndIOp>(loc, isHere, same) : same;
     }
-    Value number = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), nested.getI64Type());
-    Value none = door::makeNumber(nested, loc, nested.getI64Type(), -1);
-    Value own = door::select(nested, loc, isHere, number, none);
-    linalg::YieldOp::create(nested, loc, door::maximum(nested, loc, x.back(), own));
+    Value number = frontend::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), nested.getI64Type());
+    Value none = frontend::makeNumber(nested, loc, nested.getI64Type(), -1);
+    Value own = frontend::select(nested, loc, isHere, number, none);
+    linalg::YieldOp::create(nested, loc, frontend::maximum(nested, loc, x.back(), own));
   };
   return linalg::GenericOp::create(b, TypeRange{init.getType()}, columns, ValueRange{init}, maps, iterators, body)
       .getResult(0);
@@ -59,7 +59,7 @@ static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, Array
 
 /// The last dimension of the indices is a position in the first dimensions of the tensor: there go the updates, which
 /// have the tensor's other dimensions behind those of the indices.
-static LogicalResult translateScatterND(DoorOp &op, Values &results) {
+static LogicalResult translateScatterND(FrontendOp &op, Values &results) {
   if (failed(verifyScatter(op)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -67,8 +67,8 @@ static LogicalResult translateScatterND(DoorOp &op, Values &results) {
   int64_t rank = rankOf(tensor), depth = rankOf(indices);
   int64_t count = depth ? cast<RankedTensorType>(indices.getType()).getShape().back() : 0;
   if (depth < 1 || ShapedType::isDynamic(count) || count < 1 || count > rank)
-    return op.error() << "indices are " << indices.getType() << ", wanted a static last dimension of 1 to " << rank;
-  Extents extents = door::extentsOf(b, tensor), from = door::extentsOf(b, indices);
+    return op.error() << "indices are " << indices.getType() << ", expected a static last dimension of 1 to " << rank;
+  Extents extents = frontend::extentsOf(b, tensor), from = frontend::extentsOf(b, indices);
   auto type = cast<RankedTensorType>(updates.getType());
   Extents fitting(from.begin(), from.end() - 1);
   fitting.append(extents.begin() + count, extents.end());
@@ -76,37 +76,37 @@ static LogicalResult translateScatterND(DoorOp &op, Values &results) {
   for (int64_t i = 0; fits && i < type.getRank(); ++i)
     fits = type.isDynamicDim(i) || getConstantIntValue(fitting[i]).value_or(type.getDimSize(i)) == type.getDimSize(i);
   if (!fits)
-    return op.error() << "updates are " << type << ", wanted those of " << indices.getType() << " into "
+    return op.error() << "updates are " << type << ", expected those of " << indices.getType() << " into "
                       << tensor.getType();
   // Updates behind each other.
-  OpFoldResult number = door::multiplyExtents(b, ArrayRef(from).drop_back());
+  OpFoldResult number = frontend::multiplyExtents(b, ArrayRef(from).drop_back());
   if (isConstantIntValue(number, 0)) {
     results.push_back(tensor);
     return success();
   }
   Extents rows = {number};
   rows.append(extents.begin() + count, extents.end());
-  Value listed = door::reshape(b, updates, rows), table = door::reshape(b, indices, {number, b.getIndexAttr(count)});
+  Value listed = frontend::reshape(b, updates, rows), table = frontend::reshape(b, indices, {number, b.getIndexAttr(count)});
   SmallVector<Value> columns;
   for (int64_t i = 0; i < count; ++i)
-    columns.push_back(door::pick(b, table, 1, i));
+    columns.push_back(frontend::selectIndex(b, table, 1, i));
   Value writers = findWriters(b, columns, ArrayRef(extents).take_front(count));
   if (count < rank)
-    writers = door::unsqueeze(b, writers, llvm::to_vector(llvm::seq(count, rank)));
+    writers = frontend::unsqueeze(b, writers, llvm::to_vector(llvm::seq(count, rank)));
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
-    Value zero = door::makeNumber(nested, loc, nested.getI64Type(), 0);
-    Value isWritten = door::compare(nested, loc, arith::CmpIPredicate::sge, x[rank + 1], zero);
-    Value first = door::maximum(nested, loc, x[rank + 1], zero);
-    SmallVector<Value> position = {door::convert(nested, loc, first, nested.getIndexType())};
+    Value zero = frontend::makeNumber(nested, loc, nested.getI64Type(), 0);
+    Value isWritten = frontend::compare(nested, loc, arith::CmpIPredicate::sge, x[rank + 1], zero);
+    Value first = frontend::maximum(nested, loc, x[rank + 1], zero);
+    SmallVector<Value> position = {frontend::convert(nested, loc, first, nested.getIndexType())};
     llvm::append_range(position, x.slice(count, rank - count));
-    return door::select(nested, loc, isWritten, tensor::ExtractOp::create(nested, loc, listed, position), x[rank]);
+    return frontend::select(nested, loc, isWritten, tensor::ExtractOp::create(nested, loc, listed, position), x[rank]);
   };
-  results.push_back(door::generate(b, extents, {tensor, writers}, elementOf(tensor), body));
+  results.push_back(frontend::generate(b, extents, {tensor, writers}, elementOf(tensor), body));
   return success();
 }
 
 /// Element by element: each update goes to its own position, but for `axis`, which the indices say.
-static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
+static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
   if (failed(verifyScatter(op)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -124,17 +124,17 @@ static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
            (own == other || found.isDynamicDim(i) || given.isDynamicDim(i));
   }
   if (!fits)
-    return op.error() << "indices are " << found << " and updates " << given << ", wanted one shape, no larger than "
+    return op.error() << "indices are " << found << " and updates " << given << ", expected one shape, no larger than "
                       << type << " beside axis " << *axis;
   if (llvm::is_contained(found.getShape(), 0) || llvm::is_contained(given.getShape(), 0)) {
     results.push_back(tensor);
     return success();
   }
-  Extents extents = door::extentsOf(b, tensor), from = door::extentsOf(b, indices);
+  Extents extents = frontend::extentsOf(b, tensor), from = frontend::extentsOf(b, indices);
   // Of each position that has indices beside the axis, the place along it of the last update that goes there, or −1.
   Extents places = from;
   places[*axis] = extents[*axis];
-  Value size = sizeOf(b, extents[*axis]), init = door::splat(b, places, b.getI64Type(), -1);
+  Value size = sizeOf(b, extents[*axis]), init = frontend::splat(b, places, b.getI64Type(), -1);
   SmallVector<AffineExpr> along;
   for (int64_t i = 0; i < rank; ++i)
     along.push_back(b.getAffineDimExpr(i == *axis ? rank : i));
@@ -144,11 +144,11 @@ static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
   iterators.push_back(utils::IteratorType::reduction);
   auto find = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Type wide = nested.getI64Type();
-    Value at = linalg::IndexOp::create(nested, loc, *axis), wanted = door::fromFront(nested, loc, x[0], size);
-    Value place = door::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), wide);
-    Value isHere = door::compare(nested, loc, arith::CmpIPredicate::eq, wanted, at);
-    Value own = door::select(nested, loc, isHere, place, door::makeNumber(nested, loc, wide, -1));
-    linalg::YieldOp::create(nested, loc, door::maximum(nested, loc, x[1], own));
+    Value at = linalg::IndexOp::create(nested, loc, *axis), expected = frontend::normalizeIndex(nested, loc, x[0], size);
+    Value place = frontend::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), wide);
+    Value isHere = frontend::compare(nested, loc, arith::CmpIPredicate::eq, expected, at);
+    Value own = frontend::select(nested, loc, isHere, place, frontend::makeNumber(nested, loc, wide, -1));
+    linalg::YieldOp::create(nested, loc, frontend::maximum(nested, loc, x[1], own));
   };
   Value writers = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{indices}, ValueRange{init}, maps,
                                             iterators, find)
@@ -160,22 +160,22 @@ static LogicalResult translateScatterElements(DoorOp &op, Values &results) {
           one = arith::ConstantIndexOp::create(nested, loc, 1);
     SmallVector<Value> position;
     for (auto [i, limit] : llvm::enumerate(limits)) {
-      Value isIn = door::compare(nested, loc, arith::CmpIPredicate::slt, x[i], limit);
+      Value isIn = frontend::compare(nested, loc, arith::CmpIPredicate::slt, x[i], limit);
       isThere = nested.createOrFold<arith::AndIOp>(loc, isThere, isIn);
-      position.push_back(door::minimum(nested, loc, x[i], door::sub(nested, loc, limit, one)));
+      position.push_back(frontend::minimum(nested, loc, x[i], frontend::sub(nested, loc, limit, one)));
     }
     Value writer = tensor::ExtractOp::create(nested, loc, writers, position);
-    Value zero = door::makeNumber(nested, loc, writer.getType(), 0);
-    Value isWritten = door::compare(nested, loc, arith::CmpIPredicate::sge, writer, zero);
+    Value zero = frontend::makeNumber(nested, loc, writer.getType(), 0);
+    Value isWritten = frontend::compare(nested, loc, arith::CmpIPredicate::sge, writer, zero);
     isThere = nested.createOrFold<arith::AndIOp>(loc, isThere, isWritten);
-    position[*axis] = door::convert(nested, loc, door::maximum(nested, loc, writer, zero), nested.getIndexType());
-    return door::select(nested, loc, isThere, tensor::ExtractOp::create(nested, loc, updates, position), x[rank]);
+    position[*axis] = frontend::convert(nested, loc, frontend::maximum(nested, loc, writer, zero), nested.getIndexType());
+    return frontend::select(nested, loc, isThere, tensor::ExtractOp::create(nested, loc, updates, position), x[rank]);
   };
-  results.push_back(door::generate(b, extents, tensor, elementOf(tensor), body));
+  results.push_back(frontend::generate(b, extents, tensor, elementOf(tensor), body));
   return success();
 }
 
-void onnx::addScatters(door::Door &door) {
-  door.translators["ScatterND"] = translateScatterND;
-  door.translators["ScatterElements"] = door.translators["Scatter"] = translateScatterElements;
+void onnx::addScatters(frontend::Frontend &frontend) {
+  frontend.translators["ScatterND"] = translateScatterND;
+  frontend.translators["ScatterElements"] = frontend.translators["Scatter"] = translateScatterElements;
 }

@@ -5,40 +5,40 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
+using frontend::Extents;
 
-static LogicalResult translateShape(DoorOp &op, Values &results) {
+static LogicalResult translateShape(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   int64_t rank = rankOf(op.operand(0));
-  auto bound = [&](StringRef name, int64_t otherwise) {
-    int64_t value = op.integer(name, otherwise);
+  auto bound = [&](StringRef name, int64_t defaultValue) {
+    int64_t value = op.integer(name, defaultValue);
     return std::clamp<int64_t>(value < 0 ? value + rank : value, 0, rank);
   };
   int64_t start = bound("start", 0), end = std::max(bound("end", rank), start);
-  Extents extents = door::extentsOf(op.builder(), op.operand(0));
+  Extents extents = frontend::extentsOf(op.builder(), op.operand(0));
   results.push_back(
-      door::fromExtents(op.builder(), ArrayRef(extents).slice(start, end - start), op.builder().getI64Type()));
+      frontend::fromExtents(op.builder(), ArrayRef(extents).slice(start, end - start), op.builder().getI64Type()));
   return success();
 }
 
-static LogicalResult translateSize(DoorOp &op, Values &results) {
+static LogicalResult translateSize(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  OpFoldResult size = door::multiplyExtents(b, door::extentsOf(b, op.operand(0)));
-  results.push_back(door::reshape(b, door::fromExtents(b, {size}, b.getI64Type()), {}));
+  OpFoldResult size = frontend::multiplyExtents(b, frontend::extentsOf(b, op.operand(0)));
+  results.push_back(frontend::reshape(b, frontend::fromExtents(b, {size}, b.getI64Type()), {}));
   return success();
 }
 
-static LogicalResult translateReshape(DoorOp &op, Values &results) {
+static LogicalResult translateReshape(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   FailureOr<Extents> given = requireExtents(op, 1, "the shape");
   if (failed(given))
     return failure();
-  Extents from = door::extentsOf(b, op.operand(0)), to = *given;
+  Extents from = frontend::extentsOf(b, op.operand(0)), to = *given;
   bool keepsZero = op.integer("allowzero", 0) != 0;
   for (auto [i, extent] : llvm::enumerate(to)) {
     if (keepsZero || !isConstantIntValue(extent, 0))
@@ -48,29 +48,29 @@ static LogicalResult translateReshape(DoorOp &op, Values &results) {
                         << op.operand(0).getType();
     extent = from[i];
   }
-  FailureOr<Value> result = door::reshapeOpen(op, op.operand(0), to);
+  FailureOr<Value> result = frontend::reshapeInferred(op, op.operand(0), to);
   if (failed(result))
     return failure();
   results.push_back(*result);
   return success();
 }
 
-static LogicalResult translateFlatten(DoorOp &op, Values &results) {
+static LogicalResult translateFlatten(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   int64_t rank = rankOf(op.operand(0)), axis = op.integer("axis", 1);
   if (axis < -rank || axis > rank)
     return op.error() << "axis " << axis << " is outside of " << op.operand(0).getType();
-  Extents extents = door::extentsOf(b, op.operand(0));
+  Extents extents = frontend::extentsOf(b, op.operand(0));
   size_t cut = axis < 0 ? axis + rank : axis;
-  results.push_back(door::reshape(b, op.operand(0),
-                                  {door::multiplyExtents(b, ArrayRef(extents).take_front(cut)),
-                                   door::multiplyExtents(b, ArrayRef(extents).drop_front(cut))}));
+  results.push_back(frontend::reshape(b, op.operand(0),
+                                  {frontend::multiplyExtents(b, ArrayRef(extents).take_front(cut)),
+                                   frontend::multiplyExtents(b, ArrayRef(extents).drop_front(cut))}));
   return success();
 }
 
-static LogicalResult translateSqueeze(DoorOp &op, Values &results) {
+static LogicalResult translateSqueeze(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
   auto type = cast<RankedTensorType>(op.operand(0).getType());
@@ -90,12 +90,12 @@ static LogicalResult translateSqueeze(DoorOp &op, Values &results) {
   }
   for (int64_t dim : dims)
     if (!type.isDynamicDim(dim) && type.getDimSize(dim) != 1)
-      return op.error() << "dimension " << dim << " of " << type << " has " << type.getDimSize(dim) << ", wanted 1";
-  results.push_back(door::squeeze(op.builder(), op.operand(0), dims));
+      return op.error() << "dimension " << dim << " of " << type << " has " << type.getDimSize(dim) << ", expected 1";
+  results.push_back(frontend::squeeze(op.builder(), op.operand(0), dims));
   return success();
 }
 
-static LogicalResult translateUnsqueeze(DoorOp &op, Values &results) {
+static LogicalResult translateUnsqueeze(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
   FailureOr<std::optional<SmallVector<int64_t>>> given = integersOf(op, 1, "axes");
@@ -107,11 +107,11 @@ static LogicalResult translateUnsqueeze(DoorOp &op, Values &results) {
   if (failed(dims))
     return failure();
   llvm::sort(*dims);
-  results.push_back(door::unsqueeze(op.builder(), op.operand(0), *dims));
+  results.push_back(frontend::unsqueeze(op.builder(), op.operand(0), *dims));
   return success();
 }
 
-static LogicalResult translateTranspose(DoorOp &op, Values &results) {
+static LogicalResult translateTranspose(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   int64_t rank = rankOf(op.operand(0));
@@ -119,27 +119,27 @@ static LogicalResult translateTranspose(DoorOp &op, Values &results) {
       op.integers("perm").value_or(llvm::to_vector(llvm::reverse(llvm::seq<int64_t>(0, rank))));
   if (static_cast<int64_t>(permutation.size()) != rank || !isPermutationVector(permutation))
     return op.error() << "perm does not permute the dimensions of " << op.operand(0).getType();
-  results.push_back(door::transpose(op.builder(), op.operand(0), permutation));
+  results.push_back(frontend::transpose(op.builder(), op.operand(0), permutation));
   return success();
 }
 
 /// Broadcasts both ways: where the shape says 1 the input's extent stays.
-static LogicalResult translateExpand(DoorOp &op, Values &results) {
+static LogicalResult translateExpand(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   FailureOr<Extents> shape = requireShape(op, 1, "the shape");
   if (failed(shape))
     return failure();
-  Extents shapes[] = {door::extentsOf(b, op.operand(0)), *shape};
-  FailureOr<Extents> extents = door::broadcastExtents(b, shapes);
+  Extents shapes[] = {frontend::extentsOf(b, op.operand(0)), *shape};
+  FailureOr<Extents> extents = frontend::broadcastExtents(b, shapes);
   if (failed(extents))
     return op.error() << op.operand(0).getType() << " does not broadcast to the shape";
-  results.push_back(door::broadcastTo(b, op.operand(0), *extents));
+  results.push_back(frontend::broadcastTo(b, op.operand(0), *extents));
   return success();
 }
 
-static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
+static LogicalResult translateConstantOfShape(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -149,20 +149,20 @@ static LogicalResult translateConstantOfShape(DoorOp &op, Values &results) {
   TypedAttr value = b.getF32FloatAttr(0);
   if (auto given = dyn_cast_or_null<DenseElementsAttr>(op.attribute("value"))) {
     if (given.getNumElements() != 1)
-      return op.error() << "value has " << given.getNumElements() << " elements, wanted 1";
+      return op.error() << "value has " << given.getNumElements() << " elements, expected 1";
     value = cast<TypedAttr>(*given.getValues<Attribute>().begin());
   }
-  results.push_back(door::filled(b, *extents, value));
+  results.push_back(frontend::filled(b, *extents, value));
   return success();
 }
 
 /// start, start + delta, ... before limit. How many there are must be known from shapes.
-static LogicalResult translateRange(DoorOp &op, Values &results) {
+static LogicalResult translateRange(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();
   Type element = elementOf(op.operand(0));
   if (!isa<IntegerType>(element))
-    return op.error() << "a range of " << element << " is not supported, wanted integers";
+    return op.error() << "a range of " << element << " is not supported, expected integers";
   SmallVector<OpFoldResult> bounds;
   for (auto [i, role] : llvm::enumerate(ArrayRef<StringRef>{"start", "limit", "delta"})) {
     FailureOr<OpFoldResult> bound = requireExtent(op, i, role);
@@ -170,22 +170,22 @@ static LogicalResult translateRange(DoorOp &op, Values &results) {
       return failure();
     bounds.push_back(*bound);
   }
-  FailureOr<Value> result = door::makeRange(op, bounds[0], bounds[1], bounds[2], element);
+  FailureOr<Value> result = frontend::makeRange(op, bounds[0], bounds[1], bounds[2], element);
   if (failed(result))
     return failure();
   results.push_back(*result);
   return success();
 }
 
-void onnx::addShapes(door::Door &door) {
-  door.translators["ConstantOfShape"] = translateConstantOfShape;
-  door.translators["Expand"] = translateExpand;
-  door.translators["Flatten"] = translateFlatten;
-  door.translators["Range"] = translateRange;
-  door.translators["Reshape"] = translateReshape;
-  door.translators["Shape"] = translateShape;
-  door.translators["Size"] = translateSize;
-  door.translators["Squeeze"] = translateSqueeze;
-  door.translators["Transpose"] = translateTranspose;
-  door.translators["Unsqueeze"] = translateUnsqueeze;
+void onnx::addShapes(frontend::Frontend &frontend) {
+  frontend.translators["ConstantOfShape"] = translateConstantOfShape;
+  frontend.translators["Expand"] = translateExpand;
+  frontend.translators["Flatten"] = translateFlatten;
+  frontend.translators["Range"] = translateRange;
+  frontend.translators["Reshape"] = translateReshape;
+  frontend.translators["Shape"] = translateShape;
+  frontend.translators["Size"] = translateSize;
+  frontend.translators["Squeeze"] = translateSqueeze;
+  frontend.translators["Transpose"] = translateTranspose;
+  frontend.translators["Unsqueeze"] = translateUnsqueeze;
 }

@@ -6,9 +6,9 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
-using door::Extents;
+using frontend::Extents;
 
-static LogicalResult translateSlice(DoorOp &op, Values &results) {
+static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 5)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -36,19 +36,19 @@ static LogicalResult translateSlice(DoorOp &op, Values &results) {
   SmallVector<int64_t> given = givenSteps->value_or(SmallVector<int64_t>(axes->size(), 1));
   if (starts->size() != axes->size() || ends->size() != axes->size() || given.size() != axes->size())
     return op.error() << "found " << starts->size() << " starts, " << ends->size() << " ends, " << axes->size()
-                      << " axes and " << given.size() << " steps, wanted as many of each";
+                      << " axes and " << given.size() << " steps, expected as many of each";
 
-  SmallVector<door::SliceBounds> all;
+  SmallVector<frontend::SliceBounds> all;
   for (auto [axis, start, end, step] : llvm::zip(*axes, *starts, *ends, given))
     all.push_back({axis, start, end, step});
-  FailureOr<Value> result = door::sliceBetween(op, op.operand(0), all);
+  FailureOr<Value> result = frontend::sliceBetween(op, op.operand(0), all);
   if (failed(result))
     return failure();
   results.push_back(*result);
   return success();
 }
 
-static LogicalResult translateConcat(DoorOp &op, Values &results) {
+static LogicalResult translateConcat(FrontendOp &op, Values &results) {
   SmallVector<Value> inputs = op.operands();
   if (inputs.empty() || llvm::is_contained(inputs, Value()))
     return op.error() << "an input is missing";
@@ -56,13 +56,13 @@ static LogicalResult translateConcat(DoorOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", 1), rank);
   if (failed(axis))
     return failure();
-  if (failed(door::requireJoinable(op, inputs, *axis)))
+  if (failed(frontend::requireConcatenable(op, inputs, *axis)))
     return failure();
-  results.push_back(door::concat(op.builder(), inputs, *axis));
+  results.push_back(frontend::concat(op.builder(), inputs, *axis));
   return success();
 }
 
-static LogicalResult translateSplit(DoorOp &op, Values &results) {
+static LogicalResult translateSplit(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
   auto type = cast<RankedTensorType>(op.operand(0).getType());
@@ -79,10 +79,10 @@ static LogicalResult translateSplit(DoorOp &op, Values &results) {
     for (int64_t i = 0; i < parts; ++i)
       sizes.push_back(std::clamp<int64_t>(extent - i * chunk, 0, chunk));
   }
-  return door::splitInto(op, op.operand(0), *axis, sizes, results);
+  return frontend::splitInto(op, op.operand(0), *axis, sizes, results);
 }
 
-static LogicalResult translatePad(DoorOp &op, Values &results) {
+static LogicalResult translatePad(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 4)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -107,7 +107,7 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
   if (failed(axes))
     return failure();
   if (pads.size() != 2 * axes->size())
-    return op.error() << "found " << pads.size() << " pads, wanted " << 2 * axes->size();
+    return op.error() << "found " << pads.size() << " pads, expected " << 2 * axes->size();
   SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), behind(before);
   for (auto [i, axis] : llvm::enumerate(*axes)) {
     before[axis] = pads[i];
@@ -115,22 +115,22 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
     int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(axis);
     std::optional<int64_t> low = getConstantIntValue(pads[i]), high = getConstantIntValue(behind[axis]);
     for (std::optional<int64_t> pad : {low, high})
-      if (pad && (*pad > door::mostElements || *pad < -door::mostElements))
+      if (pad && (*pad > frontend::maxTensorElements || *pad < -frontend::maxTensorElements))
         return op.error() << "a pad is " << *pad << ", which no memory holds";
     if (low && high && !ShapedType::isDynamic(extent) && *low + *high + extent < 0)
       return op.error() << "the pads take more than all of dimension " << axis << " of " << tensor.getType();
   }
   Type element = elementOf(tensor);
-  Value value = op.operand(2) ? Value(tensor::ExtractOp::create(b, door::reshape(b, op.operand(2), {}), ValueRange()))
-                              : door::makeNumber(b, b.getLoc(), element, op.number("value", 0));
+  Value value = op.operand(2) ? Value(tensor::ExtractOp::create(b, frontend::reshape(b, op.operand(2), {}), ValueRange()))
+                              : frontend::makeNumber(b, b.getLoc(), element, op.number("value", 0));
   if (value.getType() != element)
-    return op.error() << "the value is " << value.getType() << ", wanted " << element;
-  results.push_back(door::pad(b, tensor, before, behind, value));
+    return op.error() << "the value is " << value.getType() << ", expected " << element;
+  results.push_back(frontend::pad(b, tensor, before, behind, value));
   return success();
 }
 
 /// Elements on one side of a diagonal, 0 on the other.
-static LogicalResult translateTrilu(DoorOp &op, Values &results) {
+static LogicalResult translateTrilu(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -142,17 +142,17 @@ static LogicalResult translateTrilu(DoorOp &op, Values &results) {
       return failure();
     diagonal = *extent;
   }
-  FailureOr<Value> result = door::keepTriangle(op, tensor, diagonal, op.integer("upper", 1) != 0);
+  FailureOr<Value> result = frontend::keepTriangle(op, tensor, diagonal, op.integer("upper", 1) != 0);
   if (failed(result))
     return failure();
   results.push_back(*result);
   return success();
 }
 
-void onnx::addSlices(door::Door &door) {
-  door.translators["Concat"] = translateConcat;
-  door.translators["Pad"] = translatePad;
-  door.translators["Slice"] = translateSlice;
-  door.translators["Split"] = translateSplit;
-  door.translators["Trilu"] = translateTrilu;
+void onnx::addSlices(frontend::Frontend &frontend) {
+  frontend.translators["Concat"] = translateConcat;
+  frontend.translators["Pad"] = translatePad;
+  frontend.translators["Slice"] = translateSlice;
+  frontend.translators["Split"] = translateSplit;
+  frontend.translators["Trilu"] = translateTrilu;
 }

@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::onnx;
 
-int64_t onnx::opsetOf(DoorOp &op) {
+int64_t onnx::opsetOf(FrontendOp &op) {
   if (auto own = op.getOperation()->getAttrOfType<IntegerAttr>("onnx.opset"))
     return own.getInt();
   auto module = op.getOperation()->getParentOfType<ModuleOp>();
@@ -13,11 +13,11 @@ int64_t onnx::opsetOf(DoorOp &op) {
   return version ? version.getInt() : newestOpset;
 }
 
-LogicalResult onnx::requireOperands(DoorOp &op, unsigned least, unsigned most) {
+LogicalResult onnx::requireOperands(FrontendOp &op, unsigned least, unsigned most) {
   unsigned found = op.operands().size();
   if (found < least || found > most) {
     InFlightDiagnostic error = op.error();
-    error << "found " << found << " inputs, wanted " << least;
+    error << "found " << found << " inputs, expected " << least;
     if (most != least)
       error << " to " << most;
     return error;
@@ -29,34 +29,34 @@ LogicalResult onnx::requireOperands(DoorOp &op, unsigned least, unsigned most) {
 }
 
 /// The elements of operand `i`, as they are.
-static FailureOr<SmallVector<OpFoldResult>> requireElements(DoorOp &op, unsigned i, StringRef role) {
+static FailureOr<SmallVector<OpFoldResult>> requireElements(FrontendOp &op, unsigned i, StringRef role) {
   Value tensor = op.operand(i);
   if (!tensor || !isa<IntegerType, IndexType>(elementOf(tensor)))
     return op.error() << role << " is missing or not of integers";
-  if (std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(tensor))
+  if (std::optional<SmallVector<OpFoldResult>> elements = frontend::elementsOf(tensor))
     return *elements;
   return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
                     << " that only the run time knows";
 }
 
-FailureOr<door::Extents> onnx::requireExtents(DoorOp &op, unsigned i, StringRef role) {
+FailureOr<frontend::Extents> onnx::requireExtents(FrontendOp &op, unsigned i, StringRef role) {
   FailureOr<SmallVector<OpFoldResult>> elements = requireElements(op, i, role);
   if (failed(elements))
     return failure();
-  return door::toExtents(op.builder(), *elements);
+  return frontend::toExtents(op.builder(), *elements);
 }
 
-FailureOr<OpFoldResult> onnx::requireExtent(DoorOp &op, unsigned i, StringRef role) {
-  FailureOr<door::Extents> extents = requireExtents(op, i, role);
+FailureOr<OpFoldResult> onnx::requireExtent(FrontendOp &op, unsigned i, StringRef role) {
+  FailureOr<frontend::Extents> extents = requireExtents(op, i, role);
   if (failed(extents))
     return failure();
   if (extents->size() != 1)
-    return op.error() << role << " has " << extents->size() << " elements, wanted 1";
+    return op.error() << role << " has " << extents->size() << " elements, expected 1";
   return extents->front();
 }
 
-FailureOr<door::Extents> onnx::requireShape(DoorOp &op, unsigned i, StringRef role) {
-  FailureOr<door::Extents> extents = requireExtents(op, i, role);
+FailureOr<frontend::Extents> onnx::requireShape(FrontendOp &op, unsigned i, StringRef role) {
+  FailureOr<frontend::Extents> extents = requireExtents(op, i, role);
   if (failed(extents))
     return failure();
   int64_t count = 1;
@@ -64,13 +64,13 @@ FailureOr<door::Extents> onnx::requireShape(DoorOp &op, unsigned i, StringRef ro
     int64_t size = getConstantIntValue(extent).value_or(1);
     if (size < 0)
       return op.error() << "extent " << dim << " of " << role << " is " << size;
-    if (size > 0 && (llvm::MulOverflow(count, size, count) || count > door::mostElements))
+    if (size > 0 && (llvm::MulOverflow(count, size, count) || count > frontend::maxTensorElements))
       return op.error() << role << " has more elements than any memory holds";
   }
   return extents;
 }
 
-FailureOr<std::optional<SmallVector<int64_t>>> onnx::integersOf(DoorOp &op, unsigned i, StringRef name) {
+FailureOr<std::optional<SmallVector<int64_t>>> onnx::integersOf(FrontendOp &op, unsigned i, StringRef name) {
   using Found = std::optional<SmallVector<int64_t>>;
   if (!op.operand(i))
     return Found(op.integers(name));

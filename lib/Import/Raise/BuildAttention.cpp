@@ -117,7 +117,7 @@ attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, co
       attn::AttentionOp::create(b, RankedTensorType::get(shape, element), Type(), Type(), Type(), TypeRange(), query,
                                 key, value, parts.captures, Value(), Value(), Value(), Value(), Value(), ValueRange(),
                                 Value(), queryDims, keyDims, valueDims, attn::DimsAttr::get(b.getContext(), dims),
-                                b.getF64FloatAttr(parts.scale), attn::ScheduleAttr(), attn::FewQueriesAttr(), 0u);
+                                b.getF64FloatAttr(parts.scale), attn::ScheduleAttr(), attn::SplitKVAttr(), 0u);
   for (auto [region, block] : {std::pair(&op.getScore(), &parts.score), std::pair(&op.getMask(), &parts.mask),
                                std::pair(&op.getWeight(), &parts.weight)})
     if (*block)

@@ -59,7 +59,7 @@ struct Expr {
   bool isReal() const { return llvm::isa<mlir::FloatType>(type); }
   bool dependsOn(unsigned loop) const { return loops >> loop & 1; }
   bool is(llvm::StringRef op) const { return kind == Apply && name == op; }
-  bool isNumber(double wanted) const { return kind == Number && number == wanted; }
+  bool isNumber(double expected) const { return kind == Number && number == expected; }
   Node operator[](unsigned i) const { return operands[i]; }
 };
 

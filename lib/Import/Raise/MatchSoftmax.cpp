@@ -210,7 +210,7 @@ std::optional<SoftmaxMatch> saccade::raise::findSoftmax(Graph &graph, Tracer &tr
 }
 
 /// Whether `condition` holds where no score of the row is above −∞: all are −∞, or not any is more.
-static bool saysNoKey(Graph &graph, Tracer &tracer, Node condition, Node score, unsigned key) {
+static bool testsForEmptyRow(Graph &graph, Tracer &tracer, Node condition, Node score, unsigned key) {
   bool isNegated = condition->is("arith.xori") && (*condition)[1]->kind == Expr::Integer;
   Node leaf = isNegated ? (*condition)[0] : condition;
   Node each = tracer.reduced(leaf, {isNegated ? StringRef("arith.ori") : StringRef("arith.andi")}, key);
@@ -243,7 +243,7 @@ Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, Softm
     Node guard = nullptr;
     forEachNode(weight, [&](Node node) {
       if (node->is("arith.select") && (*node)[1]->isNumber(0) && (*node)[2] == softmax &&
-          (isNaN((*node)[0]) || saysNoKey(graph, tracer, (*node)[0], match.score, key)))
+          (isNaN((*node)[0]) || testsForEmptyRow(graph, tracer, (*node)[0], match.score, key)))
         guard = node;
     });
     if (!guard)

@@ -151,11 +151,11 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
       return loop != sequence && (query.has(loop) || graph.getExtent(loop) != 1);
     });
     // Heads are the repeated loop, or a loop that keys share with the groups behind it, or the last that they share.
-    SmallVector<std::optional<unsigned>> majors = {std::nullopt};
+    SmallVector<std::optional<unsigned>> outerLoops = {std::nullopt};
     if (grouped.empty() && (shared.size() > 1 || !groups.empty()))
       for (unsigned loop : shared)
-        majors.push_back(loop);
-    for (std::optional<unsigned> major : llvm::reverse(majors)) {
+        outerLoops.push_back(loop);
+    for (std::optional<unsigned> major : llvm::reverse(outerLoops)) {
       NamedLoops names{{}, grouped, {}, loops.key};
       if (major)
         names.head.push_back(*major);

@@ -1,7 +1,7 @@
 //===- RaiseAttention.cpp - softmax(Q Kᵀ) V becomes attention -------------------===//
 //
 // Finds contractions whose left or right side is a softmax of another contraction, whatever stands between, and
-// replaces each by one attn.attention. It stands behind the doors, which all end in linalg on tensors, and in front of
+// replaces each by one attn.attention. It stands behind the frontends, which all end in linalg on tensors, and in front of
 // everything that looks at attention.
 //
 //===----------------------------------------------------------------------===//
@@ -58,7 +58,7 @@ private:
   }
 
   bool findLoops(unsigned side);
-  SmallVector<Product> findProducts(Node score);
+  SmallVector<Product> findMatmuls(Node score);
   bool chooseOperands(const Product &product, Operands &operands);
   bool replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked);
   Node readScale(Node score, Node product, double &scale);
@@ -132,7 +132,7 @@ bool Raising::run(Reasons &reasons) {
 }
 
 /// The contractions in `score`, those with most loops of the weights first.
-SmallVector<Product> Raising::findProducts(Node score) {
+SmallVector<Product> Raising::findMatmuls(Node score) {
   SmallVector<Product> products;
   forEachNode(score, [&](Node node) {
     if (node->kind != Expr::Element || !node->dependsOn(loops.key))
@@ -168,7 +168,7 @@ SmallVector<Product> Raising::findProducts(Node score) {
 }
 
 /// Takes factors that are the same for all elements out of `node`.
-static Node takeFactors(Graph &graph, Node node, Node &factor) {
+static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
   while (true) {
     Node taken = nullptr;
     if (node->is("arith.mulf"))
@@ -189,8 +189,8 @@ static Node takeFactors(Graph &graph, Node node, Node &factor) {
 
 bool Raising::chooseOperands(const Product &product, Operands &operands) {
   operands.scoreFactor = graph.number(1);
-  Node query = takeFactors(graph, product.left, operands.scoreFactor);
-  Node key = takeFactors(graph, product.right, operands.scoreFactor);
+  Node query = hoistScaleFactors(graph, product.left, operands.scoreFactor);
+  Node key = hoistScaleFactors(graph, product.right, operands.scoreFactor);
   OpOperand *valueOperand = values.getDpsInputOperand(1 - weightSide);
   Node value = tracer.element(valueOperand->get(), values.getMatchingIndexingMap(valueOperand).getResults());
   SmallVector<Labelled> queries = findLabelled(query, graph), keys = findLabelled(key, graph),
@@ -243,7 +243,7 @@ Node Raising::readScale(Node score, Node product, double &scale) {
 bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked) {
   if (!isZero(values.getDpsInits()[0]))
     return fail("the product with values starts from a tensor that is not 0");
-  SmallVector<Product> products = findProducts(masked.score);
+  SmallVector<Product> products = findMatmuls(masked.score);
   if (products.empty())
     return fail("its scores are made from no product of queries and keys");
   Operands operands;

@@ -34,7 +34,7 @@ private:
   }
   Node hide(Node condition, Node sentinel, Node rest);
   Node readAddend(Node node);
-  Node isSeen(Node factor, double sentinel);
+  Node isVisible(Node factor, double sentinel);
 
   Graph &graph;
   MaskedScore &result;
@@ -72,7 +72,7 @@ Node Splitter::split(Node node) {
 }
 
 /// What `factor` times a sentinel leaves to be seen: a factor of 0, where 1 hides. Null where it may hide in part.
-Node Splitter::isSeen(Node factor, double sentinel) {
+Node Splitter::isVisible(Node factor, double sentinel) {
   Type i1 = IntegerType::get(graph.getContext(), 1);
   if (isTruthNumber(factor))
     return graph.negated((*factor)[0]);
@@ -106,7 +106,7 @@ Node Splitter::readAddend(Node node) {
   if (node->is("arith.select") && isSentinel((*node)[1]))
     return hide(graph.negated((*node)[0]), (*node)[1], (*node)[2]);
   if (node->is("arith.mulf") && isSentinel((*node)[1]) && std::isfinite((*node)[1]->number))
-    if (Node condition = isSeen((*node)[0], (*node)[1]->number))
+    if (Node condition = isVisible((*node)[0], (*node)[1]->number))
       return hide(condition, (*node)[1], graph.number(0));
   return node;
 }

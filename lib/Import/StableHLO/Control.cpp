@@ -15,20 +15,20 @@ using namespace saccade::stablehlo;
 static constexpr int64_t maxSteps = 64;
 
 /// Translates a region and holds its results against `types`, where these are tensors.
-static LogicalResult runRegion(DoorOp &op, Region &region, ValueRange arguments, TypeRange types, Values &results) {
+static LogicalResult runRegion(FrontendOp &op, Region &region, ValueRange arguments, TypeRange types, Values &results) {
   if (failed(op.inlineRegion(region, arguments, results)))
     return failure();
   if (results.size() != types.size())
-    return op.error() << "a region gives " << results.size() << " results, wanted " << types.size();
+    return op.error() << "a region gives " << results.size() << " results, expected " << types.size();
   for (auto [value, type] : llvm::zip(results, types)) {
-    auto found = dyn_cast<RankedTensorType>(value.getType()), wanted = dyn_cast<RankedTensorType>(type);
-    if (!found || !wanted || found.getElementType() != wanted.getElementType() || found.getRank() != wanted.getRank())
-      return op.error() << "a region gives " << value.getType() << ", wanted " << type;
+    auto found = dyn_cast<RankedTensorType>(value.getType()), expected = dyn_cast<RankedTensorType>(type);
+    if (!found || !expected || found.getElementType() != expected.getElementType() || found.getRank() != expected.getRank())
+      return op.error() << "a region gives " << value.getType() << ", expected " << type;
   }
   return success();
 }
 
-static LogicalResult translateWhile(DoorOp &op, Values &results) {
+static LogicalResult translateWhile(FrontendOp &op, Values &results) {
   Operation *loop = op.getOperation();
   if (loop->getNumRegions() != 2 || op.operands().size() != loop->getNumResults())
     return op.error() << "wanted a condition, a body and as many results as operands";
@@ -38,7 +38,7 @@ static LogicalResult translateWhile(DoorOp &op, Values &results) {
     SmallVector<Value> condition;
     if (failed(runRegion(op, loop->getRegion(0), state, flag, condition)))
       return failure();
-    std::optional<SmallVector<int64_t>> goesOn = door::constantIntegers(condition.front());
+    std::optional<SmallVector<int64_t>> goesOn = frontend::constantIntegers(condition.front());
     if (!goesOn)
       return op.error() << "the number of steps must be known: loops over tensors are not supported";
     if (goesOn->front() == 0)
@@ -55,7 +55,7 @@ static LogicalResult translateWhile(DoorOp &op, Values &results) {
 }
 
 /// A branch for true and one for false, or one for each index; an index outside means the last.
-static LogicalResult translateBranch(DoorOp &op, Values &results) {
+static LogicalResult translateBranch(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   Operation *branch = op.getOperation();
   bool isIf = op.getName() == "if";
@@ -64,7 +64,7 @@ static LogicalResult translateBranch(DoorOp &op, Values &results) {
       (isIf ? !typeOf(op.operand(0)).getElementType().isInteger(1)
             : !isa<IntegerType>(typeOf(op.operand(0)).getElementType())))
     return op.error() << "wanted one scalar and its branches";
-  if (std::optional<SmallVector<int64_t>> known = door::constantIntegers(op.operand(0))) {
+  if (std::optional<SmallVector<int64_t>> known = frontend::constantIntegers(op.operand(0))) {
     int64_t index = isIf ? known->front() == 0 : known->front();
     index = index < 0 || index >= count ? count - 1 : index;
     return runRegion(op, branch->getRegion(index), {}, branch->getResultTypes(), results);
@@ -82,12 +82,12 @@ static LogicalResult translateBranch(DoorOp &op, Values &results) {
       auto choose = [&](OpBuilder &nested, Location loc, ValueRange x) {
         Value isThis = x[0];
         if (!isIf) {
-          Value own = door::makeNumber(nested, loc, x[0].getType(), i);
-          isThis = door::compare(nested, loc, arith::CmpIPredicate::eq, x[0], own);
+          Value own = frontend::makeNumber(nested, loc, x[0].getType(), i);
+          isThis = frontend::compare(nested, loc, arith::CmpIPredicate::eq, x[0], own);
         }
-        return door::select(nested, loc, isThis, x[1], x[2]);
+        return frontend::select(nested, loc, isThis, x[1], x[2]);
       };
-      result = door::elementwise(b, inputs, typeOf(value).getElementType(), choose);
+      result = frontend::elementwise(b, inputs, typeOf(value).getElementType(), choose);
     }
   }
   return success();
@@ -95,7 +95,7 @@ static LogicalResult translateBranch(DoorOp &op, Values &results) {
 
 /// Assertions about shapes hold of the shapes that the program checks itself; what only says where a tensor lies says
 /// nothing here.
-static LogicalResult translateCustomCall(DoorOp &op, Values &results) {
+static LogicalResult translateCustomCall(FrontendOp &op, Values &results) {
   StringRef target = op.text("call_target_name", "");
   if (target == "shape_assertion")
     return success();
@@ -106,8 +106,8 @@ static LogicalResult translateCustomCall(DoorOp &op, Values &results) {
   return op.error() << "the custom call of '" << target << "' is not supported";
 }
 
-void stablehlo::addControl(door::Door &door) {
-  door.translators["case"] = door.translators["if"] = translateBranch;
-  door.translators["custom_call"] = translateCustomCall;
-  door.translators["while"] = translateWhile;
+void stablehlo::addControl(frontend::Frontend &frontend) {
+  frontend.translators["case"] = frontend.translators["if"] = translateBranch;
+  frontend.translators["custom_call"] = translateCustomCall;
+  frontend.translators["while"] = translateWhile;
 }

@@ -31,7 +31,7 @@ struct Elementwise {
 } // namespace
 
 static Value number(OpBuilder &b, Location loc, Value like, double value) {
-  return door::makeNumber(b, loc, like.getType(), value);
+  return frontend::makeNumber(b, loc, like.getType(), value);
 }
 
 /// `Op` of a floating-point number.
@@ -42,7 +42,7 @@ template <typename Op> static Value binary(Operation *, OpBuilder &b, Location l
   return b.createOrFold<Op>(loc, x[0], x[1]);
 }
 
-/// A function that all doors have.
+/// A function that all frontends have.
 template <Value (*compute)(OpBuilder &, Location, Value)>
 static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
   return compute(b, loc, x[0]);
@@ -54,26 +54,26 @@ static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type)
 
 /// Sums and products of flags are "or" and "and".
 static Value add(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
-  return type.isInteger(1) ? door::maximum(b, loc, x[0], x[1]) : door::add(b, loc, x[0], x[1]);
+  return type.isInteger(1) ? frontend::maximum(b, loc, x[0], x[1]) : frontend::add(b, loc, x[0], x[1]);
 }
 static Value multiply(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
-  return type.isInteger(1) ? door::minimum(b, loc, x[0], x[1]) : door::mul(b, loc, x[0], x[1]);
+  return type.isInteger(1) ? frontend::minimum(b, loc, x[0], x[1]) : frontend::mul(b, loc, x[0], x[1]);
 }
 
 /// `value`, or `byZero` where integers are divided by 0.
-static Value unlessByZero(OpBuilder &b, Location loc, Value divisor, Value byZero, Value value) {
-  Value isZero = door::compare(b, loc, arith::CmpIPredicate::eq, divisor, number(b, loc, divisor, 0));
-  return door::select(b, loc, isZero, byZero, value);
+static Value guardDivisionByZero(OpBuilder &b, Location loc, Value divisor, Value byZero, Value value) {
+  Value isZero = frontend::compare(b, loc, arith::CmpIPredicate::eq, divisor, number(b, loc, divisor, 0));
+  return frontend::select(b, loc, isZero, byZero, value);
 }
 
 /// Integers by 0 are −1, and the remainder is the number itself.
 static Value divide(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
-  Value quotient = door::div(b, loc, x[0], x[1]);
-  return isa<FloatType>(type) ? quotient : unlessByZero(b, loc, x[1], number(b, loc, x[0], -1), quotient);
+  Value quotient = frontend::div(b, loc, x[0], x[1]);
+  return isa<FloatType>(type) ? quotient : guardDivisionByZero(b, loc, x[1], number(b, loc, x[0], -1), quotient);
 }
 static Value remainder(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
-  Value rest = door::mod(b, loc, x[0], x[1], /*truncated=*/true);
-  return isa<FloatType>(type) ? rest : unlessByZero(b, loc, x[1], x[0], rest);
+  Value rest = frontend::mod(b, loc, x[0], x[1], /*truncated=*/true);
+  return isa<FloatType>(type) ? rest : guardDivisionByZero(b, loc, x[1], x[0], rest);
 }
 
 /// Shifts by the width or more, of which LLVM says nothing, leave 0, or the sign. The number of places is unsigned.
@@ -81,26 +81,26 @@ template <typename Op> static Value shift(Operation *, OpBuilder &b, Location lo
   unsigned width = type.getIntOrFloatBitWidth();
   if constexpr (std::is_same_v<Op, arith::ShRSIOp>)
     return b.createOrFold<Op>(loc, x[0], b.createOrFold<arith::MinUIOp>(loc, x[1], number(b, loc, x[1], width - 1)));
-  Value isFar = door::compare(b, loc, arith::CmpIPredicate::uge, x[1], number(b, loc, x[1], width));
-  return door::select(b, loc, isFar, number(b, loc, x[0], 0), b.createOrFold<Op>(loc, x[0], x[1]));
+  Value isFar = frontend::compare(b, loc, arith::CmpIPredicate::uge, x[1], number(b, loc, x[1], width));
+  return frontend::select(b, loc, isFar, number(b, loc, x[0], 0), b.createOrFold<Op>(loc, x[0], x[1]));
 }
 
 /// Of what an integer cannot hold it becomes the nearest number, and 0 of NaN.
 static Value convertTo(Operation *, OpBuilder &b, Location loc, ValueRange x, Type element) {
   Value value = x[0];
   if (!isa<FloatType>(value.getType()) || isa<FloatType>(element) || element.isInteger(1))
-    return door::convert(b, loc, value, element);
+    return frontend::convert(b, loc, value, element);
   // f16 does not reach the limits of integers.
   if (value.getType().getIntOrFloatBitWidth() < 32)
-    value = door::convert(b, loc, value, b.getF32Type());
+    value = frontend::convert(b, loc, value, b.getF32Type());
   double limit = std::ldexp(1.0, element.getIntOrFloatBitWidth() - 1);
-  Value isLow = door::compare(b, loc, arith::CmpIPredicate::slt, value, number(b, loc, value, -limit));
-  Value isHigh = door::compare(b, loc, arith::CmpIPredicate::sge, value, number(b, loc, value, limit));
+  Value isLow = frontend::compare(b, loc, arith::CmpIPredicate::slt, value, number(b, loc, value, -limit));
+  Value isHigh = frontend::compare(b, loc, arith::CmpIPredicate::sge, value, number(b, loc, value, limit));
   Value isOutside = b.createOrFold<arith::OrIOp>(loc, isLow, isHigh);
-  isOutside = b.createOrFold<arith::OrIOp>(loc, isOutside, door::isNaN(b, loc, value));
-  Value inside = door::convert(b, loc, door::select(b, loc, isOutside, number(b, loc, value, 0), value), element);
-  auto extreme = [&](bool largest) { return arith::ConstantOp::create(b, loc, door::extremeAttr(element, largest)); };
-  return door::select(b, loc, isLow, extreme(false), door::select(b, loc, isHigh, extreme(true), inside));
+  isOutside = b.createOrFold<arith::OrIOp>(loc, isOutside, frontend::isNaN(b, loc, value));
+  Value inside = frontend::convert(b, loc, frontend::select(b, loc, isOutside, number(b, loc, value, 0), value), element);
+  auto extreme = [&](bool largest) { return arith::ConstantOp::create(b, loc, frontend::extremeAttr(element, largest)); };
+  return frontend::select(b, loc, isLow, extreme(false), frontend::select(b, loc, isHigh, extreme(true), inside));
 }
 
 static Value identity(Operation *, OpBuilder &, Location, ValueRange x, Type) { return x[0]; }
@@ -114,22 +114,22 @@ static Value isFinite(Operation *, OpBuilder &b, Location loc, ValueRange x, Typ
 }
 
 static Value power(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
-  return door::power(b, loc, x[0], x[1]);
+  return frontend::power(b, loc, x[0], x[1]);
 }
 
 static Value clamp(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
-  return door::minimum(b, loc, x[2], door::maximum(b, loc, x[0], x[1]));
+  return frontend::minimum(b, loc, x[2], frontend::maximum(b, loc, x[0], x[1]));
 }
 
 static Value choose(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
-  return door::select(b, loc, x[0], x[1], x[2]);
+  return frontend::select(b, loc, x[0], x[1], x[2]);
 }
 
 //===- Comparisons ----------------------------------------------------------===//
 
 /// The one word of an attribute like #stablehlo<comparison_direction GE>; empty where it is missing.
 static StringRef wordOf(Operation *op, StringRef attribute) {
-  std::optional<door::OpaqueText> text = door::parseOpaque(op->getAttr(attribute));
+  std::optional<frontend::OpaqueText> text = frontend::parseOpaque(op->getAttr(attribute));
   return text && text->items.size() == 1 && text->items[0].words.size() == 1 ? text->items[0].words[0] : StringRef();
 }
 
@@ -150,15 +150,15 @@ static Value compare(Operation *op, OpBuilder &b, Location loc, ValueRange x, Ty
   // A flag that is set is more than one that is not: as a signed number of one bit it would be less.
   if (x[0].getType().isInteger(1))
     for (Value &side : sides)
-      side = door::convert(b, loc, side, b.getI8Type());
-  return door::compare(b, loc, *predicateOf(op), sides[0], sides[1]);
+      side = frontend::convert(b, loc, side, b.getI8Type());
+  return frontend::compare(b, loc, *predicateOf(op), sides[0], sides[1]);
 }
 
 //===- The ops --------------------------------------------------------------===//
 
 static const llvm::StringMap<Elementwise> &getTable() {
   static const llvm::StringMap<Elementwise> table = {
-      {"abs", {1, Numbers, shared<door::absolute>}},
+      {"abs", {1, Numbers, shared<frontend::absolute>}},
       {"add", {2, Any, add}},
       {"and", {2, Bits, binary<arith::AndIOp>}},
       {"atan2", {2, Reals, binary<math::Atan2Op>}},
@@ -177,11 +177,11 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"is_finite", {1, Reals, isFinite}},
       {"log", {1, Reals, unary<math::LogOp>}},
       {"log_plus_one", {1, Reals, unary<math::Log1pOp>}},
-      {"logistic", {1, Reals, shared<door::sigmoid>}},
-      {"maximum", {2, Any, shared<door::maximum>}},
-      {"minimum", {2, Any, shared<door::minimum>}},
+      {"logistic", {1, Reals, shared<frontend::sigmoid>}},
+      {"maximum", {2, Any, shared<frontend::maximum>}},
+      {"minimum", {2, Any, shared<frontend::minimum>}},
       {"multiply", {2, Any, multiply}},
-      {"negate", {1, Numbers, shared<door::negate>}},
+      {"negate", {1, Numbers, shared<frontend::negate>}},
       {"not", {1, Bits, logicalNot}},
       {"optimization_barrier", {1, Any, identity}},
       {"or", {2, Bits, binary<arith::OrIOp>}},
@@ -194,11 +194,11 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"shift_left", {2, Bits, shift<arith::ShLIOp>}},
       {"shift_right_arithmetic", {2, Bits, shift<arith::ShRSIOp>}},
       {"shift_right_logical", {2, Bits, shift<arith::ShRUIOp>}},
-      {"sign", {1, Numbers, shared<door::sign>}},
+      {"sign", {1, Numbers, shared<frontend::sign>}},
       {"sine", {1, Reals, unary<math::SinOp>}},
       {"sqrt", {1, Reals, unary<math::SqrtOp>}},
-      {"square", {1, Numbers, shared<door::square>}},
-      {"subtract", {2, Numbers, shared<door::sub>}},
+      {"square", {1, Numbers, shared<frontend::square>}},
+      {"subtract", {2, Numbers, shared<frontend::sub>}},
       {"tan", {1, Reals, unary<math::TanOp>}},
       {"tanh", {1, Reals, unary<math::TanhOp>}},
       {"xor", {2, Bits, binary<arith::XOrIOp>}},
@@ -212,17 +212,17 @@ static LogicalResult verifyElements(StringRef name, const Elementwise &entry, Op
                                     llvm::function_ref<InFlightDiagnostic()> error) {
   bool isSelect = name == "select", isCompare = name == "compare";
   if (isSelect && !elements[0].isInteger(1))
-    return error() << "the predicate has elements of " << elements[0] << ", wanted i1";
-  ArrayRef<Type> alike = isSelect ? elements.drop_front() : elements;
-  for (Type each : alike)
-    if (each != alike[0])
-      return error() << "found elements of " << each << " and of " << alike[0];
-  Type element = alike[0];
+    return error() << "the predicate has elements of " << elements[0] << ", expected i1";
+  ArrayRef<Type> sameTyped = isSelect ? elements.drop_front() : elements;
+  for (Type each : sameTyped)
+    if (each != sameTyped[0])
+      return error() << "found elements of " << each << " and of " << sameTyped[0];
+  Type element = sameTyped[0];
   bool isReal = isa<FloatType>(element), isFlag = element.isInteger(1);
   if (entry.domain == Reals && !isReal)
-    return error() << "found elements of " << element << ", wanted floating point";
+    return error() << "found elements of " << element << ", expected floating point";
   if ((entry.domain == Bits && isReal) || (entry.domain == Numbers && isFlag))
-    return error() << "found elements of " << element << ", wanted " << (isReal ? "integers" : "numbers");
+    return error() << "found elements of " << element << ", expected " << (isReal ? "integers" : "numbers");
   auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : nullptr;
   if (!result)
     return error() << "wanted one result that is a ranked tensor";
@@ -250,7 +250,7 @@ static std::optional<double> constantNumber(Value tensor) {
   return value.convertToDouble();
 }
 
-static LogicalResult translateElementwise(DoorOp &op, Values &results) {
+static LogicalResult translateElementwise(FrontendOp &op, Values &results) {
   const Elementwise &entry = getTable().find(op.getName())->second;
   if (failed(requireOperands(op, entry.operands)) || failed(requireSameShape(op, op.operands())))
     return failure();
@@ -262,19 +262,19 @@ static LogicalResult translateElementwise(DoorOp &op, Values &results) {
   Type element = declaredElement(op);
   auto body = [&](OpBuilder &b, Location loc, ValueRange x) -> Value {
     if (exponent)
-      return door::power(b, loc, x[0], x[1], exponent);
+      return frontend::power(b, loc, x[0], x[1], exponent);
     return entry.compute(op.getOperation(), b, loc, x, element);
   };
-  results.push_back(door::elementwise(op.builder(), inputs, element, body));
+  results.push_back(frontend::elementwise(op.builder(), inputs, element, body));
   return success();
 }
 
 /// Casts that only take away precision: to a type and back.
-static LogicalResult translateReducePrecision(DoorOp &op, Values &results) {
+static LogicalResult translateReducePrecision(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
   if (!isa<FloatType>(typeOf(op.operand(0)).getElementType()))
-    return op.error() << "found " << op.operand(0).getType() << ", wanted floating point";
+    return op.error() << "found " << op.operand(0).getType() << ", expected floating point";
   ImplicitLocOpBuilder &b = op.builder();
   int64_t exponent = op.integer("exponent_bits", 0), mantissa = op.integer("mantissa_bits", 0);
   Type types[] = {b.getBF16Type(), b.getF16Type(), b.getF32Type(), b.getF64Type()};
@@ -285,17 +285,17 @@ static LogicalResult translateReducePrecision(DoorOp &op, Values &results) {
       continue;
     Type own = typeOf(op.operand(0)).getElementType();
     bool isWider = cast<FloatType>(type).getWidth() >= own.getIntOrFloatBitWidth();
-    Value cut = isWider ? op.operand(0) : door::castElements(b, op.operand(0), type);
-    results.push_back(door::castElements(b, cut, own));
+    Value cut = isWider ? op.operand(0) : frontend::castElements(b, op.operand(0), type);
+    results.push_back(frontend::castElements(b, cut, own));
     return success();
   }
   return op.error() << "a precision of " << exponent << " and " << mantissa << " bits is not supported";
 }
 
-void stablehlo::addElementwise(door::Door &door) {
+void stablehlo::addElementwise(frontend::Frontend &frontend) {
   for (const auto &entry : getTable())
-    door.translators[entry.getKey()] = translateElementwise;
-  door.translators["reduce_precision"] = translateReducePrecision;
+    frontend.translators[entry.getKey()] = translateElementwise;
+  frontend.translators["reduce_precision"] = translateReducePrecision;
 }
 
 //===- Regions on elements ----------------------------------------------------===//
@@ -305,7 +305,7 @@ static auto withoutLast(Block &block) { return llvm::make_range(block.begin(), s
 
 static StringRef nameIn(Operation &op) { return op.getName().getStringRef().split('.').second; }
 
-LogicalResult stablehlo::requireScalarRegion(DoorOp &op, Region &region, unsigned arguments, unsigned results) {
+LogicalResult stablehlo::requireScalarRegion(FrontendOp &op, Region &region, unsigned arguments, unsigned results) {
   if (!region.hasOneBlock() || region.front().empty() || region.getNumArguments() != arguments ||
       region.front().back().getNumOperands() != results)
     return op.error() << "the region must have one block with " << arguments << " arguments and " << results
@@ -319,7 +319,7 @@ LogicalResult stablehlo::requireScalarRegion(DoorOp &op, Region &region, unsigne
   };
   for (Value argument : region.getArguments())
     if (!elementOf(argument.getType()))
-      return op.error() << "the region is given " << argument.getType() << ", wanted tensors of rank 0";
+      return op.error() << "the region is given " << argument.getType() << ", expected tensors of rank 0";
   for (Operation &each : withoutLast(region.front())) {
     auto error = [&] { return op.error() << "its region has " << each.getName() << ": "; };
     auto elements = llvm::map_to_vector(each.getOperandTypes(), elementOf);

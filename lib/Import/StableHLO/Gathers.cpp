@@ -1,16 +1,16 @@
-//===- Gathers.cpp - StableHLO's look-ups -------------------------------------===//
+//===- Gathers.cpp - StableHLO's gathers -------------------------------------===//
 #include "StableHLO.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::stablehlo;
-using door::Extents;
+using frontend::Extents;
 
 namespace {
 
 /// What #stablehlo.gather<...> says, and the sizes of slices.
-struct Numbers {
+struct GatherDims {
   SmallVector<int64_t> offsets, collapsed, batches, indexBatches, starts;
   Extents sizes;
   int64_t vector;
@@ -18,12 +18,12 @@ struct Numbers {
 
 } // namespace
 
-static FailureOr<Numbers> readNumbers(DoorOp &op) {
+static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
   auto text = requireOpaque(op, "dimension_numbers", "gather");
   if (failed(text))
     return failure();
   int64_t rank = typeOf(op.operand(0)).getRank(), depth = typeOf(op.operand(1)).getRank();
-  Numbers numbers;
+  GatherDims numbers;
   SmallVector<int64_t> vector;
   for (auto [name, list] : {std::pair("offset_dims", &numbers.offsets),
                             {"collapsed_slice_dims", &numbers.collapsed},
@@ -80,33 +80,33 @@ static FailureOr<Numbers> readNumbers(DoorOp &op) {
 }
 
 /// A look-up of one slice whose place is known; null for any other.
-static Value takeSlice(DoorOp &op, const Numbers &numbers) {
+static Value takeSlice(FrontendOp &op, const GatherDims &numbers) {
   ImplicitLocOpBuilder &b = op.builder();
   Value table = op.operand(0), indices = op.operand(1);
-  std::optional<SmallVector<int64_t>> known = door::constantIntegers(indices);
+  std::optional<SmallVector<int64_t>> known = frontend::constantIntegers(indices);
   if (!known || typeOf(indices).getRank() > 1 || numbers.vector != 0 || !numbers.batches.empty())
     return nullptr;
-  Extents extents = door::extentsOf(b, table), offsets(extents.size(), b.getIndexAttr(0));
+  Extents extents = frontend::extentsOf(b, table), offsets(extents.size(), b.getIndexAttr(0));
   for (auto [dim, start] : llvm::zip(numbers.starts, *known)) {
     std::optional<int64_t> extent = getConstantIntValue(extents[dim]), size = getConstantIntValue(numbers.sizes[dim]);
     if (start > 0 && (!extent || !size))
       return nullptr;
     offsets[dim] = b.getIndexAttr(start > 0 ? std::min(start, *extent - *size) : 0);
   }
-  Value slice = door::slice(b, table, offsets, numbers.sizes, SmallVector<int64_t>(extents.size(), 1));
-  return door::squeeze(b, slice, numbers.collapsed);
+  Value slice = frontend::slice(b, table, offsets, numbers.sizes, SmallVector<int64_t>(extents.size(), 1));
+  return frontend::squeeze(b, slice, numbers.collapsed);
 }
 
 /// Element by element: positions of the result are those in the indices and in the slices. What the indices say is
 /// moved so far that slices lie inside.
-static LogicalResult translateGather(DoorOp &op, Values &results) {
+static LogicalResult translateGather(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, op.getName() == "gather" ? 2 : 3)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value table = op.operand(0), indices = op.operand(1);
   if (!isa<IntegerType>(typeOf(indices).getElementType()))
-    return op.error() << "indices are " << indices.getType() << ", wanted integers";
-  FailureOr<Numbers> numbers = readNumbers(op);
+    return op.error() << "indices are " << indices.getType() << ", expected integers";
+  FailureOr<GatherDims> numbers = readGatherDims(op);
   if (failed(numbers))
     return failure();
   if (Value slice = takeSlice(op, *numbers)) {
@@ -114,7 +114,7 @@ static LogicalResult translateGather(DoorOp &op, Values &results) {
     return success();
   }
   int64_t rank = typeOf(table).getRank(), depth = typeOf(indices).getRank();
-  Extents from = door::extentsOf(b, table), all = door::extentsOf(b, indices), result;
+  Extents from = frontend::extentsOf(b, table), all = frontend::extentsOf(b, indices), result;
 
   // The dimensions of the result: of slices at offset_dims, of the indices elsewhere.
   SmallVector<int64_t> outer, inner, places;
@@ -138,9 +138,9 @@ static LogicalResult translateGather(DoorOp &op, Values &results) {
   // One input for each dimension that is looked up, repeated along the slices.
   SmallVector<Value> inputs, most;
   for (auto [i, dim] : llvm::enumerate(numbers->starts)) {
-    Value one = numbers->vector < depth ? door::pick(b, indices, numbers->vector, i) : indices;
-    inputs.push_back(offsets.empty() ? one : door::unsqueeze(b, one, offsets));
-    OpFoldResult last = door::subtractExtents(b, from[dim], numbers->sizes[dim]);
+    Value one = numbers->vector < depth ? frontend::selectIndex(b, indices, numbers->vector, i) : indices;
+    inputs.push_back(offsets.empty() ? one : frontend::unsqueeze(b, one, offsets));
+    OpFoldResult last = frontend::subtractExtents(b, from[dim], numbers->sizes[dim]);
     most.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), last));
   }
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
@@ -151,18 +151,18 @@ static LogicalResult translateGather(DoorOp &op, Values &results) {
       position[dim] = x[places[llvm::find(outer, batch) - outer.begin()]];
     Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
     for (auto [dim, start, last] : llvm::zip(numbers->starts, x.take_back(inputs.size()), most)) {
-      Value at = door::convert(nested, loc, start, nested.getIndexType());
-      at = door::maximum(nested, loc, zero, door::minimum(nested, loc, at, last));
-      position[dim] = position[dim] ? door::add(nested, loc, at, position[dim]) : at;
+      Value at = frontend::convert(nested, loc, start, nested.getIndexType());
+      at = frontend::maximum(nested, loc, zero, frontend::minimum(nested, loc, at, last));
+      position[dim] = position[dim] ? frontend::add(nested, loc, at, position[dim]) : at;
     }
     for (Value &each : position)
       each = each ? each : zero;
     return tensor::ExtractOp::create(nested, loc, table, position);
   };
-  results.push_back(door::generate(b, result, inputs, typeOf(table).getElementType(), body));
+  results.push_back(frontend::generate(b, result, inputs, typeOf(table).getElementType(), body));
   return success();
 }
 
-void stablehlo::addGathers(door::Door &door) {
-  door.translators["gather"] = door.translators["dynamic_gather"] = translateGather;
+void stablehlo::addGathers(frontend::Frontend &frontend) {
+  frontend.translators["gather"] = frontend.translators["dynamic_gather"] = translateGather;
 }

@@ -1,6 +1,6 @@
 //===- ImportStablehlo.cpp - Translate ops of StableHLO -----------------------===//
 //
-// Puts functions in place of their calls and leads every function that is left through the door of StableHLO. It stands
+// Puts functions in place of their calls and leads every function that is left through the frontend of StableHLO. It stands
 // in front of everything else: no other pass knows these ops.
 //
 //===----------------------------------------------------------------------===//
@@ -16,19 +16,19 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-static const door::Door &getDoor() {
-  static const door::Door door = [] {
-    door::Door made{"stablehlo.", {}, {"chlo."}};
+static const frontend::Frontend &getFrontend() {
+  static const frontend::Frontend frontend = [] {
+    frontend::Frontend made{"stablehlo.", {}, {"chlo."}};
     stablehlo::addControl(made);
     stablehlo::addElementwise(made);
     stablehlo::addGathers(made);
-    stablehlo::addProducts(made);
+    stablehlo::addMatmuls(made);
     stablehlo::addReductions(made);
     stablehlo::addShapes(made);
     stablehlo::addSlices(made);
     return made;
   }();
-  return door;
+  return frontend;
 }
 
 /// Takes away what the frontend says of modules, functions and arguments, and nobody here reads.
@@ -60,7 +60,7 @@ struct ImportStablehlo : saccade::impl::ImportStablehloBase<ImportStablehlo> {
   void runOnOperation() override {
     ModuleOp module = getOperation();
     WalkResult found = module.walk(
-        [](Operation *op) { return getDoor().nameOf(op) ? WalkResult::interrupt() : WalkResult::advance(); });
+        [](Operation *op) { return getFrontend().nameOf(op) ? WalkResult::interrupt() : WalkResult::advance(); });
     if (!found.wasInterrupted())
       return;
     SymbolTable symbols(module);
@@ -72,12 +72,12 @@ struct ImportStablehlo : saccade::impl::ImportStablehloBase<ImportStablehlo> {
       if (function.isPrivate() && !function.isExternal())
         symbols.erase(function);
     WalkResult typed =
-        module.walk([](Operation *op) { return WalkResult(getDoor().nameOf(op) ? door::verifyTypes(op) : success()); });
+        module.walk([](Operation *op) { return WalkResult(getFrontend().nameOf(op) ? frontend::verifyTypes(op) : success()); });
     if (typed.wasInterrupted())
       return signalPassFailure();
     dropForeignAttributes(module);
     for (auto function : module.getOps<func::FuncOp>()) {
-      if (failed(door::translate(function, getDoor())))
+      if (failed(frontend::translate(function, getFrontend())))
         return signalPassFailure();
       dropForeignAttributes(function);
     }

@@ -6,7 +6,7 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::stablehlo;
-using door::Extents;
+using frontend::Extents;
 
 /// The name of the one op that a region has, on its two arguments; empty for any other region.
 static StringRef onlyOp(Region &region) {
@@ -22,12 +22,12 @@ static StringRef onlyOp(Region &region) {
 
 /// Refuses tensors and first values that do not belong together. The first half of the operands are tensors of one
 /// shape.
-static LogicalResult verifyOperands(DoorOp &op, unsigned count) {
+static LogicalResult verifyOperands(FrontendOp &op, unsigned count) {
   Operation *operation = op.getOperation();
   if (count == 0 || op.operands().size() != 2 * count || operation->getNumResults() != count ||
       operation->getNumRegions() != 1)
     return op.error() << "found " << op.numOperands() << " operands, " << operation->getNumResults() << " results and "
-                      << operation->getNumRegions() << " regions, wanted a first value and a result for each tensor";
+                      << operation->getNumRegions() << " regions, expected a first value and a result for each tensor";
   for (unsigned i = 0; i < count; ++i) {
     RankedTensorType type = typeOf(op.operand(i)), first = typeOf(op.operand(count + i));
     if (type.getRank() != typeOf(op.operand(0)).getRank() || first.getRank() != 0 ||
@@ -48,7 +48,7 @@ static LogicalResult verifyOperands(DoorOp &op, unsigned count) {
 }
 
 /// A loop over all elements with the region as its body. Sums of 16-bit numbers are in f32.
-static LogicalResult translateReduce(DoorOp &op, Values &results) {
+static LogicalResult translateReduce(FrontendOp &op, Values &results) {
   unsigned count = op.numOperands() / 2;
   if (failed(verifyOperands(op, count)))
     return failure();
@@ -59,7 +59,7 @@ static LogicalResult translateReduce(DoorOp &op, Values &results) {
   if (failed(dims) || failed(requireDims(op, *dims, rank, "dimensions")))
     return failure();
   bool isSum = onlyOp(region) == "stablehlo.add";
-  Extents extents = door::extentsOf(b, op.operand(0)), kept;
+  Extents extents = frontend::extentsOf(b, op.operand(0)), kept;
   SmallVector<AffineExpr> to;
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::reduction);
   for (int64_t i = 0; i < rank; ++i) {
@@ -76,26 +76,26 @@ static LogicalResult translateReduce(DoorOp &op, Values &results) {
     inputs.push_back(op.operand(i));
     Type element = typeOf(inputs[i]).getElementType();
     Value first = op.operand(count + i);
-    std::optional<SmallVector<OpFoldResult>> known = door::elementsOf(first);
-    first = known ? door::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, first, ValueRange()));
-    first = door::convert(b, b.getLoc(), first, isSum ? door::sumType(element) : element);
-    inits.push_back(door::splat(b, kept, first));
+    std::optional<SmallVector<OpFoldResult>> known = frontend::elementsOf(first);
+    first = known ? frontend::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, first, ValueRange()));
+    first = frontend::convert(b, b.getLoc(), first, isSum ? frontend::getAccumulatorType(element) : element);
+    inits.push_back(frontend::splat(b, kept, first));
   }
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
     SmallVector<Value> arguments(x.drop_front(count));
     for (unsigned i = 0; i < count; ++i)
-      arguments.push_back(door::convert(nested, loc, x[i], arguments[i].getType()));
+      arguments.push_back(frontend::convert(nested, loc, x[i], arguments[i].getType()));
     linalg::YieldOp::create(nested, loc, computeRegion(region, nested, loc, arguments));
   };
   auto loop =
       linalg::GenericOp::create(b, TypeRange(ValueRange(inits).getTypes()), inputs, inits, maps, iterators, body);
   for (auto [result, input] : llvm::zip(loop.getResults(), inputs))
-    results.push_back(door::castElements(b, result, typeOf(input).getElementType()));
+    results.push_back(frontend::castElements(b, result, typeOf(input).getElementType()));
   return success();
 }
 
 /// Of windows only those that make sums of all elements up to each one, or from it on.
-static LogicalResult translateReduceWindow(DoorOp &op, Values &results) {
+static LogicalResult translateReduceWindow(FrontendOp &op, Values &results) {
   if (op.numOperands() != 2)
     return op.error() << "windows over several tensors are not supported";
   if (failed(verifyOperands(op, 1)))
@@ -106,7 +106,7 @@ static LogicalResult translateReduceWindow(DoorOp &op, Values &results) {
   if (failed(window) || failed(padding))
     return failure();
   SmallVector<int64_t> ones(rank, 1);
-  std::optional<SmallVector<OpFoldResult>> first = door::elementsOf(op.operand(1));
+  std::optional<SmallVector<OpFoldResult>> first = frontend::elementsOf(op.operand(1));
   auto isZero = [](OpFoldResult value) {
     auto attribute = dyn_cast<Attribute>(value);
     auto real = dyn_cast_or_null<FloatAttr>(attribute);
@@ -133,12 +133,12 @@ static LogicalResult translateReduceWindow(DoorOp &op, Values &results) {
     results.push_back(op.operand(0));
     return success();
   }
-  results.push_back(door::cumulativeSum(op.builder(), op.operand(0), axis, /*isExclusive=*/false,
+  results.push_back(frontend::cumulativeSum(op.builder(), op.operand(0), axis, /*isExclusive=*/false,
                                         /*isReversed=*/(*padding)[2 * axis] == 0));
   return success();
 }
 
-void stablehlo::addReductions(door::Door &door) {
-  door.translators["reduce"] = translateReduce;
-  door.translators["reduce_window"] = translateReduceWindow;
+void stablehlo::addReductions(frontend::Frontend &frontend) {
+  frontend.translators["reduce"] = translateReduce;
+  frontend.translators["reduce_window"] = translateReduceWindow;
 }

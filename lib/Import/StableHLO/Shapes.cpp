@@ -5,19 +5,19 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::stablehlo;
-using door::Extents;
+using frontend::Extents;
 
-static LogicalResult translateConstant(DoorOp &op, Values &results) {
+static LogicalResult translateConstant(FrontendOp &op, Values &results) {
   auto value = op.getOperation()->getAttrOfType<ElementsAttr>("value");
   auto dense = dyn_cast_or_null<DenseElementsAttr>(value);
   auto type = dense ? dyn_cast<RankedTensorType>(dense.getType()) : nullptr;
   if (failed(requireOperands(op, 0)) || !type || op.getOperation()->getResult(0).getType() != type)
     return op.error() << "the attribute 'value' is missing or no constant of the result's type";
   ImplicitLocOpBuilder &b = op.builder();
-  if (dense.isSplat() && type.getNumElements() > door::maxElements) {
+  if (dense.isSplat() && type.getNumElements() > frontend::maxFoldedElements) {
     Extents extents = getAsIndexOpFoldResult(b.getContext(), type.getShape());
     Value number = arith::ConstantOp::create(b, cast<TypedAttr>(dense.getSplatValue<Attribute>()));
-    results.push_back(door::splat(b, extents, number));
+    results.push_back(frontend::splat(b, extents, number));
     return success();
   }
   results.push_back(arith::ConstantOp::create(b, dense));
@@ -25,7 +25,7 @@ static LogicalResult translateConstant(DoorOp &op, Values &results) {
 }
 
 /// The extents of the declared result, which must be static.
-static FailureOr<Extents> requireDeclared(DoorOp &op) {
+static FailureOr<Extents> requireDeclared(FrontendOp &op) {
   auto type = op.getOperation()->getNumResults() == 1
                   ? dyn_cast<RankedTensorType>(op.getOperation()->getResult(0).getType())
                   : nullptr;
@@ -35,7 +35,7 @@ static FailureOr<Extents> requireDeclared(DoorOp &op) {
 }
 
 /// The extents of the result: declared, or of an op that computes them the elements of operand `i`.
-static FailureOr<Extents> resultExtents(DoorOp &op, unsigned i) {
+static FailureOr<Extents> resultExtents(FrontendOp &op, unsigned i) {
   if (!op.getName().starts_with("dynamic_"))
     return requireDeclared(op);
   FailureOr<Extents> extents = requireExtents(op, i, "the shape");
@@ -54,7 +54,7 @@ static FailureOr<Extents> resultExtents(DoorOp &op, unsigned i) {
   return extents;
 }
 
-static LogicalResult translateIota(DoorOp &op, Values &results) {
+static LogicalResult translateIota(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, op.getName() == "iota" ? 0 : 1)))
     return failure();
   FailureOr<Extents> extents = resultExtents(op, 0);
@@ -65,28 +65,28 @@ static LogicalResult translateIota(DoorOp &op, Values &results) {
     return failure();
   Type element = declaredElement(op);
   auto body = [&](OpBuilder &nested, Location loc, ValueRange at) {
-    return door::convert(nested, loc, at[dim], element);
+    return frontend::convert(nested, loc, at[dim], element);
   };
-  results.push_back(door::generate(op.builder(), *extents, {}, element, body));
+  results.push_back(frontend::generate(op.builder(), *extents, {}, element, body));
   return success();
 }
 
-static LogicalResult translateReshape(DoorOp &op, Values &results) {
+static LogicalResult translateReshape(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, op.getName() == "reshape" ? 1 : 2)))
     return failure();
   FailureOr<Extents> extents = resultExtents(op, 1);
   if (failed(extents))
     return failure();
-  RankedTensorType from = typeOf(op.operand(0)), to = door::typeOf(*extents, from.getElementType());
+  RankedTensorType from = typeOf(op.operand(0)), to = frontend::typeOf(*extents, from.getElementType());
   bool fits = !from.hasStaticShape() || !to.hasStaticShape() || from.getNumElements() == to.getNumElements();
   if (!fits || (from.getRank() == 0 && !llvm::all_of(to.getShape(), [](int64_t extent) { return extent == 1; })) ||
       (to.getRank() == 0 && !llvm::all_of(from.getShape(), [](int64_t extent) { return extent == 1; })))
     return op.error() << "cannot reshape " << from << " to " << to;
-  results.push_back(door::reshape(op.builder(), op.operand(0), *extents));
+  results.push_back(frontend::reshape(op.builder(), op.operand(0), *extents));
   return success();
 }
 
-static LogicalResult translateBroadcast(DoorOp &op, Values &results) {
+static LogicalResult translateBroadcast(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, op.getName() == "broadcast_in_dim" ? 1 : 2)))
     return failure();
   FailureOr<Extents> extents = resultExtents(op, 1);
@@ -97,26 +97,26 @@ static LogicalResult translateBroadcast(DoorOp &op, Values &results) {
   if (failed(dims) || failed(requireDims(op, *dims, extents->size(), "broadcast_dimensions")))
     return failure();
   for (auto [dim, own] : llvm::zip(*dims, type.getShape())) {
-    std::optional<int64_t> wanted = getConstantIntValue((*extents)[dim]);
-    if (own != 1 && wanted && !ShapedType::isDynamic(own) && own != *wanted)
-      return op.error() << type << " cannot be broadcast: found " << own << " for the extent " << *wanted;
+    std::optional<int64_t> expected = getConstantIntValue((*extents)[dim]);
+    if (own != 1 && expected && !ShapedType::isDynamic(own) && own != *expected)
+      return op.error() << type << " cannot be broadcast: found " << own << " for the extent " << *expected;
   }
-  results.push_back(door::broadcastAlong(op.builder(), op.operand(0), *extents, *dims));
+  results.push_back(frontend::broadcastAlong(op.builder(), op.operand(0), *extents, *dims));
   return success();
 }
 
-static LogicalResult translateTranspose(DoorOp &op, Values &results) {
+static LogicalResult translateTranspose(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
   int64_t rank = typeOf(op.operand(0)).getRank();
   auto permutation = requireIntegers(op, "permutation", rank);
   if (failed(permutation) || failed(requireDims(op, *permutation, rank, "permutation")))
     return failure();
-  results.push_back(door::transpose(op.builder(), op.operand(0), *permutation));
+  results.push_back(frontend::transpose(op.builder(), op.operand(0), *permutation));
   return success();
 }
 
-static LogicalResult translateDimensionSize(DoorOp &op, Values &results) {
+static LogicalResult translateDimensionSize(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -126,16 +126,16 @@ static LogicalResult translateDimensionSize(DoorOp &op, Values &results) {
     return failure();
   if (!element)
     return op.error() << "wanted a result of integers";
-  Value list = door::fromExtents(b, door::extentsOf(b, op.operand(0))[dim], element);
-  results.push_back(door::reshape(b, list, {}));
+  Value list = frontend::fromExtents(b, frontend::extentsOf(b, op.operand(0))[dim], element);
+  results.push_back(frontend::reshape(b, list, {}));
   return success();
 }
 
-void stablehlo::addShapes(door::Door &door) {
-  door.translators["constant"] = translateConstant;
-  door.translators["iota"] = door.translators["dynamic_iota"] = translateIota;
-  door.translators["reshape"] = door.translators["dynamic_reshape"] = translateReshape;
-  door.translators["broadcast_in_dim"] = door.translators["dynamic_broadcast_in_dim"] = translateBroadcast;
-  door.translators["transpose"] = translateTranspose;
-  door.translators["get_dimension_size"] = translateDimensionSize;
+void stablehlo::addShapes(frontend::Frontend &frontend) {
+  frontend.translators["constant"] = translateConstant;
+  frontend.translators["iota"] = frontend.translators["dynamic_iota"] = translateIota;
+  frontend.translators["reshape"] = frontend.translators["dynamic_reshape"] = translateReshape;
+  frontend.translators["broadcast_in_dim"] = frontend.translators["dynamic_broadcast_in_dim"] = translateBroadcast;
+  frontend.translators["transpose"] = translateTranspose;
+  frontend.translators["get_dimension_size"] = translateDimensionSize;
 }

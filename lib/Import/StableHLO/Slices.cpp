@@ -6,10 +6,10 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::stablehlo;
-using door::Extents;
+using frontend::Extents;
 
 /// Limits as attributes, which must lie inside.
-static LogicalResult translateSlice(DoorOp &op, Values &results) {
+static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -26,12 +26,12 @@ static LogicalResult translateSlice(DoorOp &op, Values &results) {
     offsets.push_back(b.getIndexAttr(start));
     sizes.push_back(b.getIndexAttr(llvm::divideCeil(limit - start, stride)));
   }
-  results.push_back(door::slice(b, op.operand(0), offsets, sizes, *strides));
+  results.push_back(frontend::slice(b, op.operand(0), offsets, sizes, *strides));
   return success();
 }
 
 /// Limits as operands that are computed from shapes.
-static LogicalResult translateRealDynamicSlice(DoorOp &op, Values &results) {
+static LogicalResult translateRealDynamicSlice(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 4)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -48,19 +48,19 @@ static LogicalResult translateRealDynamicSlice(DoorOp &op, Values &results) {
   for (auto [start, limit, stride] : llvm::zip(*starts, *limits, *strides)) {
     if (!isConstantIntValue(stride, 1))
       return op.error() << "only strides of 1 are supported";
-    sizes.push_back(door::subtractExtents(b, limit, start));
+    sizes.push_back(frontend::subtractExtents(b, limit, start));
   }
   for (auto [extent, start, size] : llvm::zip(type.getShape(), *starts, sizes)) {
     std::optional<int64_t> first = getConstantIntValue(start), count = getConstantIntValue(size);
     if ((count && *count < 0) || (first && count && !ShapedType::isDynamic(extent) && *first + *count > extent))
       return op.error() << *count << " elements are no slice of " << type;
   }
-  results.push_back(door::slice(b, op.operand(0), *starts, sizes, SmallVector<int64_t>(rank, 1)));
+  results.push_back(frontend::slice(b, op.operand(0), *starts, sizes, SmallVector<int64_t>(rank, 1)));
   return success();
 }
 
 /// Refuses an op that has not `first` operands and a start for each dimension of the first.
-static LogicalResult requireStarts(DoorOp &op, unsigned first) {
+static LogicalResult requireStarts(FrontendOp &op, unsigned first) {
   if (!op.operand(0))
     return op.error() << "found no operand";
   return requireOperands(op, first + typeOf(op.operand(0)).getRank());
@@ -78,18 +78,18 @@ struct Starts {
 } // namespace
 
 /// Starts that operand `first` and those behind it say, for a slice of these sizes.
-static FailureOr<Starts> readStarts(DoorOp &op, unsigned first, ArrayRef<OpFoldResult> sizes) {
+static FailureOr<Starts> readStarts(FrontendOp &op, unsigned first, ArrayRef<OpFoldResult> sizes) {
   ImplicitLocOpBuilder &b = op.builder();
   Starts starts;
-  for (auto [i, extent, size] : llvm::enumerate(door::extentsOf(b, op.operand(0)), sizes)) {
+  for (auto [i, extent, size] : llvm::enumerate(frontend::extentsOf(b, op.operand(0)), sizes)) {
     Value start = op.operand(first + i);
     std::optional<int64_t> whole = getConstantIntValue(extent), part = getConstantIntValue(size);
     if (typeOf(start).getRank() != 0 || !isa<IntegerType>(typeOf(start).getElementType()))
-      return op.error() << "start " << i << " is " << start.getType() << ", wanted one integer";
+      return op.error() << "start " << i << " is " << start.getType() << ", expected one integer";
     if (whole && part && *part > *whole)
       return op.error() << "a slice of " << *part << " elements is larger than the extent " << *whole;
     starts.tensors.push_back(start);
-    std::optional<SmallVector<int64_t>> constant = door::constantIntegers(start);
+    std::optional<SmallVector<int64_t>> constant = frontend::constantIntegers(start);
     if (whole && whole == part)
       starts.known.push_back(b.getIndexAttr(0));
     else if (constant && whole && part)
@@ -106,44 +106,44 @@ static SmallVector<Value> clampStarts(OpBuilder &b, Location loc, ValueRange sta
   SmallVector<Value> clamped;
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   for (auto [start, extent, size] : llvm::zip(starts, extents, sizes)) {
-    Value most = door::sub(b, loc, getValueOrCreateConstantIndexOp(b, loc, extent),
+    Value most = frontend::sub(b, loc, getValueOrCreateConstantIndexOp(b, loc, extent),
                            getValueOrCreateConstantIndexOp(b, loc, size));
-    Value at = door::convert(b, loc, start, b.getIndexType());
-    clamped.push_back(door::maximum(b, loc, door::minimum(b, loc, at, most), zero));
+    Value at = frontend::convert(b, loc, start, b.getIndexType());
+    clamped.push_back(frontend::maximum(b, loc, frontend::minimum(b, loc, at, most), zero));
   }
   return clamped;
 }
 
-static LogicalResult translateDynamicSlice(DoorOp &op, Values &results) {
+static LogicalResult translateDynamicSlice(FrontendOp &op, Values &results) {
   if (failed(requireStarts(op, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
   int64_t rank = typeOf(tensor).getRank();
-  auto wanted = requireIntegers(op, "slice_sizes", rank);
-  if (failed(wanted))
+  auto expected = requireIntegers(op, "slice_sizes", rank);
+  if (failed(expected))
     return failure();
-  if (llvm::any_of(*wanted, [](int64_t size) { return size < 0; }))
+  if (llvm::any_of(*expected, [](int64_t size) { return size < 0; }))
     return op.error() << "a size is negative";
-  Extents sizes = getAsIndexOpFoldResult(b.getContext(), *wanted), extents = door::extentsOf(b, tensor);
+  Extents sizes = getAsIndexOpFoldResult(b.getContext(), *expected), extents = frontend::extentsOf(b, tensor);
   FailureOr<Starts> starts = readStarts(op, 1, sizes);
   if (failed(starts))
     return failure();
   if (starts->areKnown) {
-    results.push_back(door::slice(b, tensor, starts->known, sizes, SmallVector<int64_t>(rank, 1)));
+    results.push_back(frontend::slice(b, tensor, starts->known, sizes, SmallVector<int64_t>(rank, 1)));
     return success();
   }
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
     SmallVector<Value> position = clampStarts(nested, loc, x.drop_front(rank), extents, sizes);
     for (auto [each, i] : llvm::zip(position, x.take_front(rank)))
-      each = door::add(nested, loc, each, i);
+      each = frontend::add(nested, loc, each, i);
     return tensor::ExtractOp::create(nested, loc, tensor, position);
   };
-  results.push_back(door::generate(b, sizes, starts->tensors, typeOf(tensor).getElementType(), body));
+  results.push_back(frontend::generate(b, sizes, starts->tensors, typeOf(tensor).getElementType(), body));
   return success();
 }
 
-static LogicalResult translateUpdate(DoorOp &op, Values &results) {
+static LogicalResult translateUpdate(FrontendOp &op, Values &results) {
   if (failed(requireStarts(op, 2)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -152,7 +152,7 @@ static LogicalResult translateUpdate(DoorOp &op, Values &results) {
   int64_t rank = type.getRank();
   if (updateType.getRank() != rank || updateType.getElementType() != type.getElementType())
     return op.error() << "cannot put " << updateType << " into " << type;
-  Extents sizes = door::extentsOf(b, update), extents = door::extentsOf(b, tensor);
+  Extents sizes = frontend::extentsOf(b, update), extents = frontend::extentsOf(b, tensor);
   FailureOr<Starts> starts = readStarts(op, 2, sizes);
   if (failed(starts))
     return failure();
@@ -174,34 +174,34 @@ static LogicalResult translateUpdate(DoorOp &op, Values &results) {
     Value isInside = arith::ConstantIntOp::create(nested, loc, 1, 1);
     Value zero = arith::ConstantIndexOp::create(nested, loc, 0), one = arith::ConstantIndexOp::create(nested, loc, 1);
     for (auto [i, start, extent] : llvm::zip(x.take_front(rank), first, sizes)) {
-      Value own = door::sub(nested, loc, i, start), size = getValueOrCreateConstantIndexOp(nested, loc, extent);
-      Value isIn = nested.createOrFold<arith::AndIOp>(loc, door::compare(nested, loc, Predicate::sge, own, zero),
-                                                      door::compare(nested, loc, Predicate::slt, own, size));
+      Value own = frontend::sub(nested, loc, i, start), size = getValueOrCreateConstantIndexOp(nested, loc, extent);
+      Value isIn = nested.createOrFold<arith::AndIOp>(loc, frontend::compare(nested, loc, Predicate::sge, own, zero),
+                                                      frontend::compare(nested, loc, Predicate::slt, own, size));
       isInside = nested.createOrFold<arith::AndIOp>(loc, isInside, isIn);
-      Value last = door::sub(nested, loc, size, one);
-      position.push_back(door::maximum(nested, loc, zero, door::minimum(nested, loc, own, last)));
+      Value last = frontend::sub(nested, loc, size, one);
+      position.push_back(frontend::maximum(nested, loc, zero, frontend::minimum(nested, loc, own, last)));
     }
     Value element = tensor::ExtractOp::create(nested, loc, update, position);
-    return door::select(nested, loc, isInside, element, x.back());
+    return frontend::select(nested, loc, isInside, element, x.back());
   };
-  results.push_back(door::generate(b, extents, inputs, type.getElementType(), body));
+  results.push_back(frontend::generate(b, extents, inputs, type.getElementType(), body));
   return success();
 }
 
-static LogicalResult translateConcatenate(DoorOp &op, Values &results) {
+static LogicalResult translateConcatenate(FrontendOp &op, Values &results) {
   SmallVector<Value> inputs = op.operands();
   if (inputs.empty() || llvm::is_contained(inputs, Value()) || op.getOperation()->getNumResults() != 1)
     return op.error() << "wanted at least one tensor";
   int64_t dim = op.integer("dimension", -1);
   if (failed(requireDims(op, dim, typeOf(inputs[0]).getRank(), "dimension")))
     return failure();
-  if (failed(door::requireJoinable(op, inputs, dim)))
+  if (failed(frontend::requireConcatenable(op, inputs, dim)))
     return failure();
-  results.push_back(door::concat(op.builder(), inputs, dim));
+  results.push_back(frontend::concat(op.builder(), inputs, dim));
   return success();
 }
 
-static LogicalResult translatePad(DoorOp &op, Values &results) {
+static LogicalResult translatePad(FrontendOp &op, Values &results) {
   bool isDynamic = op.getName() == "dynamic_pad";
   if (failed(requireOperands(op, isDynamic ? 5 : 2)))
     return failure();
@@ -210,7 +210,7 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
   RankedTensorType type = typeOf(tensor);
   size_t rank = type.getRank();
   if (typeOf(value).getRank() != 0 || typeOf(value).getElementType() != type.getElementType())
-    return op.error() << "the value is " << value.getType() << ", wanted one " << type.getElementType();
+    return op.error() << "the value is " << value.getType() << ", expected one " << type.getElementType();
   Extents pads[3];
   static const StringRef names[] = {"edge_padding_low", "edge_padding_high", "interior_padding"};
   for (auto [i, name] : llvm::enumerate(names)) {
@@ -226,7 +226,7 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
       pads[i] = getAsIndexOpFoldResult(b.getContext(), *found);
     }
     if (pads[i].size() != rank)
-      return op.error() << name << " has " << pads[i].size() << " numbers, wanted " << rank;
+      return op.error() << name << " has " << pads[i].size() << " numbers, expected " << rank;
   }
   if (!llvm::all_of(pads[2], [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
     return op.error() << "padding between elements is not supported";
@@ -234,13 +234,13 @@ static LogicalResult translatePad(DoorOp &op, Values &results) {
     if (!ShapedType::isDynamic(extent) && getConstantIntValue(low) && getConstantIntValue(high) &&
         extent + *getConstantIntValue(low) + *getConstantIntValue(high) < 0)
       return op.error() << "the padding takes more than all of " << type;
-  std::optional<SmallVector<OpFoldResult>> known = door::elementsOf(value);
-  Value scalar = known ? door::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, value, ValueRange()));
-  results.push_back(door::pad(b, tensor, pads[0], pads[1], scalar));
+  std::optional<SmallVector<OpFoldResult>> known = frontend::elementsOf(value);
+  Value scalar = known ? frontend::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, value, ValueRange()));
+  results.push_back(frontend::pad(b, tensor, pads[0], pads[1], scalar));
   return success();
 }
 
-static LogicalResult translateReverse(DoorOp &op, Values &results) {
+static LogicalResult translateReverse(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
@@ -248,22 +248,22 @@ static LogicalResult translateReverse(DoorOp &op, Values &results) {
   auto dims = requireIntegers(op, "dimensions");
   if (failed(dims) || failed(requireDims(op, *dims, rank, "dimensions")))
     return failure();
-  Extents sizes = door::extentsOf(b, op.operand(0)), offsets(rank, b.getIndexAttr(0));
+  Extents sizes = frontend::extentsOf(b, op.operand(0)), offsets(rank, b.getIndexAttr(0));
   SmallVector<int64_t> steps(rank, 1);
   for (int64_t dim : *dims) {
-    offsets[dim] = door::subtractExtents(b, sizes[dim], b.getIndexAttr(1));
+    offsets[dim] = frontend::subtractExtents(b, sizes[dim], b.getIndexAttr(1));
     steps[dim] = -1;
   }
-  results.push_back(dims->empty() ? op.operand(0) : door::slice(b, op.operand(0), offsets, sizes, steps));
+  results.push_back(dims->empty() ? op.operand(0) : frontend::slice(b, op.operand(0), offsets, sizes, steps));
   return success();
 }
 
-void stablehlo::addSlices(door::Door &door) {
-  door.translators["concatenate"] = translateConcatenate;
-  door.translators["dynamic_slice"] = translateDynamicSlice;
-  door.translators["dynamic_update_slice"] = translateUpdate;
-  door.translators["pad"] = door.translators["dynamic_pad"] = translatePad;
-  door.translators["real_dynamic_slice"] = translateRealDynamicSlice;
-  door.translators["reverse"] = translateReverse;
-  door.translators["slice"] = translateSlice;
+void stablehlo::addSlices(frontend::Frontend &frontend) {
+  frontend.translators["concatenate"] = translateConcatenate;
+  frontend.translators["dynamic_slice"] = translateDynamicSlice;
+  frontend.translators["dynamic_update_slice"] = translateUpdate;
+  frontend.translators["pad"] = frontend.translators["dynamic_pad"] = translatePad;
+  frontend.translators["real_dynamic_slice"] = translateRealDynamicSlice;
+  frontend.translators["reverse"] = translateReverse;
+  frontend.translators["slice"] = translateSlice;
 }

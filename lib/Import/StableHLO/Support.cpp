@@ -7,30 +7,30 @@ using namespace saccade::stablehlo;
 
 RankedTensorType stablehlo::typeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()); }
 
-Type stablehlo::declaredElement(DoorOp &op, unsigned i) {
+Type stablehlo::declaredElement(FrontendOp &op, unsigned i) {
   Operation *operation = op.getOperation();
   auto type = i < operation->getNumResults() ? dyn_cast<RankedTensorType>(operation->getResult(i).getType()) : nullptr;
   return type ? type.getElementType() : nullptr;
 }
 
-LogicalResult stablehlo::requireOperands(DoorOp &op, unsigned count) {
+LogicalResult stablehlo::requireOperands(FrontendOp &op, unsigned count) {
   if (op.numOperands() == count && op.operands().size() == count && op.getOperation()->getNumResults() >= 1)
     return success();
   return op.error() << "found " << op.numOperands() << " operands and " << op.getOperation()->getNumResults()
-                    << " results, wanted " << count << " and 1";
+                    << " results, expected " << count << " and 1";
 }
 
-FailureOr<SmallVector<int64_t>> stablehlo::requireIntegers(DoorOp &op, StringRef attribute,
+FailureOr<SmallVector<int64_t>> stablehlo::requireIntegers(FrontendOp &op, StringRef attribute,
                                                            std::optional<size_t> count) {
   std::optional<SmallVector<int64_t>> found = op.integers(attribute);
   if (!found)
     return op.error() << "the attribute '" << attribute << "' is missing or no list of integers";
   if (count && found->size() != *count)
-    return op.error() << "the attribute '" << attribute << "' has " << found->size() << " integers, wanted " << *count;
+    return op.error() << "the attribute '" << attribute << "' has " << found->size() << " integers, expected " << *count;
   return *found;
 }
 
-LogicalResult stablehlo::requireDims(DoorOp &op, ArrayRef<int64_t> dims, int64_t rank, StringRef what) {
+LogicalResult stablehlo::requireDims(FrontendOp &op, ArrayRef<int64_t> dims, int64_t rank, StringRef what) {
   for (auto [i, dim] : llvm::enumerate(dims)) {
     if (dim < 0 || dim >= rank)
       return op.error() << what << ": dimension " << dim << " is outside of a tensor with " << rank << " dimensions";
@@ -40,30 +40,30 @@ LogicalResult stablehlo::requireDims(DoorOp &op, ArrayRef<int64_t> dims, int64_t
   return success();
 }
 
-FailureOr<door::OpaqueText> stablehlo::requireOpaque(DoorOp &op, StringRef attribute, StringRef kind) {
-  std::optional<door::OpaqueText> text = door::parseOpaque(op.attribute(attribute));
+FailureOr<frontend::OpaqueText> stablehlo::requireOpaque(FrontendOp &op, StringRef attribute, StringRef kind) {
+  std::optional<frontend::OpaqueText> text = frontend::parseOpaque(op.attribute(attribute));
   if (!text || text->kind != kind)
     return op.error() << "the attribute '" << attribute << "' is missing or not of the form #stablehlo." << kind
                       << "<...>";
   return *text;
 }
 
-FailureOr<door::Extents> stablehlo::requireExtents(DoorOp &op, unsigned i, StringRef role) {
+FailureOr<frontend::Extents> stablehlo::requireExtents(FrontendOp &op, unsigned i, StringRef role) {
   Value tensor = op.operand(i);
   if (!isa<IntegerType, IndexType>(typeOf(tensor).getElementType()) || typeOf(tensor).getRank() != 1)
-    return op.error() << role << " is " << tensor.getType() << ", wanted a list of integers";
-  std::optional<SmallVector<OpFoldResult>> elements = door::elementsOf(tensor);
+    return op.error() << role << " is " << tensor.getType() << ", expected a list of integers";
+  std::optional<SmallVector<OpFoldResult>> elements = frontend::elementsOf(tensor);
   if (!elements)
     return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
                       << " that only the run time knows";
-  door::Extents extents = door::toExtents(op.builder(), *elements);
+  frontend::Extents extents = frontend::toExtents(op.builder(), *elements);
   for (OpFoldResult each : extents)
     if (std::optional<int64_t> extent = getConstantIntValue(each); extent && *extent < 0)
       return op.error() << role << " has the negative number " << *extent;
   return extents;
 }
 
-LogicalResult stablehlo::requireSameShape(DoorOp &op, ValueRange tensors) {
+LogicalResult stablehlo::requireSameShape(FrontendOp &op, ValueRange tensors) {
   SmallVector<int64_t> shape;
   for (Value tensor : tensors) {
     RankedTensorType type = typeOf(tensor);

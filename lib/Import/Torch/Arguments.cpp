@@ -6,7 +6,7 @@ using namespace saccade;
 using namespace saccade::torch;
 
 /// The names of operands, in order.
-static ArrayRef<Attribute> namesOf(const DoorOp &op) {
+static ArrayRef<Attribute> namesOf(const FrontendOp &op) {
   auto names = dyn_cast_or_null<ArrayAttr>(op.attribute("arguments"));
   return names ? names.getValue() : ArrayRef<Attribute>();
 }
@@ -14,12 +14,12 @@ static ArrayRef<Attribute> namesOf(const DoorOp &op) {
 LogicalResult Arguments::verify() {
   ArrayRef<Attribute> names = namesOf(op);
   if (names.size() != op.numOperands() || !llvm::all_of(names, llvm::IsaPred<StringAttr>))
-    return op.error() << "found " << names.size() << " names of arguments, wanted one for each of " << op.numOperands()
+    return op.error() << "found " << names.size() << " names of arguments, expected one for each of " << op.numOperands()
                       << " operands";
-  return door::verifyTypes(op.getOperation());
+  return frontend::verifyTypes(op.getOperation());
 }
 
-void Arguments::refuse(StringRef name, Attribute found, StringRef wanted) const {
+void Arguments::refuse(StringRef name, Attribute found, StringRef expected) const {
   if (refused)
     return;
   refused = true;
@@ -28,15 +28,15 @@ void Arguments::refuse(StringRef name, Attribute found, StringRef wanted) const 
     error << found;
   else
     error << "computed or a list";
-  error << ", wanted " << wanted;
+  error << ", expected " << expected;
 }
 
-LogicalResult Arguments::verifyAllAsked() {
+LogicalResult Arguments::verifyAllConsumed() {
   if (ignoresRest)
     return success();
   auto verify = [&](StringRef name, bool isOperand) -> LogicalResult {
-    const StringSet<> &asked = isOperand ? askedOperands : askedAttributes;
-    const StringSet<> &askedOtherwise = isOperand ? askedAttributes : askedOperands;
+    const StringSet<> &asked = isOperand ? consumedOperands : consumedAttributes;
+    const StringSet<> &askedOtherwise = isOperand ? consumedAttributes : consumedOperands;
     if (asked.contains(name))
       return success();
     if (!askedOtherwise.contains(name))
@@ -53,28 +53,28 @@ LogicalResult Arguments::verifyAllAsked() {
 }
 
 Attribute Arguments::attribute(StringRef name) const {
-  askedAttributes.insert(name);
+  consumedAttributes.insert(name);
   return op.attribute(name);
 }
 
-int64_t Arguments::integer(StringRef name, int64_t otherwise) const {
+int64_t Arguments::integer(StringRef name, int64_t defaultValue) const {
   Attribute given = attribute(name);
   auto integer = dyn_cast_or_null<IntegerAttr>(given);
   if (!integer && given)
     refuse(name, given, "a constant integer");
   if (!integer || integer.getValue().getSignificantBits() > 64)
-    return otherwise;
+    return defaultValue;
   return integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
 }
 
-StringRef Arguments::text(StringRef name, StringRef otherwise) const {
+StringRef Arguments::text(StringRef name, StringRef defaultValue) const {
   if (Attribute given = attribute(name); given && !isa<StringAttr>(given))
     refuse(name, given, "a word");
-  return op.text(name, otherwise);
+  return op.text(name, defaultValue);
 }
 
 SmallVector<Value> Arguments::list(StringRef name) const {
-  askedOperands.insert(name);
+  consumedOperands.insert(name);
   SmallVector<Value> found;
   for (auto [i, each] : llvm::enumerate(namesOf(op)))
     if (cast<StringAttr>(each).getValue() == name)
@@ -112,12 +112,12 @@ FailureOr<std::optional<Extents>> Arguments::sizes(StringRef name) const {
       continue;
     }
     if (!isa<UnitAttr>(each) || next == open.end() || !*next)
-      return op.error() << "'" << name << "' has " << each << ", wanted integers";
-    auto elements = door::elementsOf(*next++);
+      return op.error() << "'" << name << "' has " << each << ", expected integers";
+    auto elements = frontend::elementsOf(*next++);
     if (!elements || elements->size() != 1 || !isa<IntegerType>(elementOf(*std::prev(next))))
       return op.error() << "'" << name << "' must be constant or computed from shapes, found "
                         << (*std::prev(next)).getType() << " that only the run time knows";
-    result.push_back(door::toExtents(op.builder(), *elements).front());
+    result.push_back(frontend::toExtents(op.builder(), *elements).front());
   }
   return Found(std::move(result));
 }
@@ -137,19 +137,19 @@ FailureOr<Extents> Arguments::shape(const Extents &sizes) const {
     int64_t size = getConstantIntValue(extent).value_or(1);
     if (size < 0)
       return op.error() << "extent " << i << " of the shape is " << size;
-    if (size != 0 && (llvm::MulOverflow(count, size, count) || count > door::mostElements))
+    if (size != 0 && (llvm::MulOverflow(count, size, count) || count > frontend::maxTensorElements))
       return op.error() << "the shape has more elements than any memory holds";
   }
   return sizes;
 }
 
-FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t otherwise) const {
+FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t defaultValue) const {
   FailureOr<std::optional<Extents>> found = sizes(name);
   if (failed(found))
     return failure();
   if (*found && (*found)->size() != 1)
-    return op.error() << "'" << name << "' has " << (*found)->size() << " numbers, wanted one";
-  return *found ? (*found)->front() : OpFoldResult(op.builder().getIndexAttr(otherwise));
+    return op.error() << "'" << name << "' has " << (*found)->size() << " numbers, expected one";
+  return *found ? (*found)->front() : OpFoldResult(op.builder().getIndexAttr(defaultValue));
 }
 
 std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
@@ -158,28 +158,28 @@ std::optional<SmallVector<int64_t>> Arguments::integers(StringRef name) const {
   return op.integers(name);
 }
 
-double Arguments::number(StringRef name, double otherwise) const {
+double Arguments::number(StringRef name, double defaultValue) const {
   if (auto integer = dyn_cast_or_null<IntegerAttr>(attribute(name)))
     return this->integer(name, 0);
   Attribute given = attribute(name);
   if (given && !isa<FloatAttr>(given))
     refuse(name, given, "a constant number");
-  return op.number(name, otherwise);
+  return op.number(name, defaultValue);
 }
 
-Type Arguments::type(StringRef name, Type otherwise) const {
+Type Arguments::type(StringRef name, Type defaultValue) const {
   auto type = dyn_cast_or_null<TypeAttr>(attribute(name));
   if (!type)
-    return otherwise;
-  if (!door::isElementType(type.getValue())) {
+    return defaultValue;
+  if (!frontend::isElementType(type.getValue())) {
     refuse(name, type, "a type of elements");
-    return otherwise ? otherwise : Float32Type::get(type.getContext());
+    return defaultValue ? defaultValue : Float32Type::get(type.getContext());
   }
   return type.getValue();
 }
 
-FailureOr<int64_t> Arguments::axis(StringRef name, int64_t otherwise, int64_t rank) const {
-  return door::resolveAxis(op, integer(name, otherwise), rank);
+FailureOr<int64_t> Arguments::axis(StringRef name, int64_t defaultValue, int64_t rank) const {
+  return frontend::resolveAxis(op, integer(name, defaultValue), rank);
 }
 
 FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) const {
@@ -190,11 +190,11 @@ FailureOr<SmallVector<int64_t>> Arguments::axes(StringRef name, int64_t rank) co
     return llvm::to_vector(llvm::seq<int64_t>(0, rank));
   if (rank == 0 && llvm::all_of(*given, [](int64_t axis) { return axis == 0 || axis == -1; }))
     return SmallVector<int64_t>();
-  return door::resolveAxes(op, *given, rank);
+  return frontend::resolveAxes(op, *given, rank);
 }
 
-void torch::add(door::Door &door, StringRef name, ByArguments translate) {
-  door.translators[name] = [translate](DoorOp &op, Values &results) -> LogicalResult {
+void torch::add(frontend::Frontend &frontend, StringRef name, ArgumentTranslator translate) {
+  frontend.translators[name] = [translate](FrontendOp &op, Values &results) -> LogicalResult {
     Arguments arguments(op);
     if (failed(arguments.verify()))
       return failure();
@@ -206,7 +206,7 @@ void torch::add(door::Door &door, StringRef name, ByArguments translate) {
     bool isEmpty = !results.empty() && results[0] &&
                    cast<RankedTensorType>(results[0].getType()).getNumDynamicDims() == 0 &&
                    cast<RankedTensorType>(results[0].getType()).getNumElements() == 0;
-    return isEmpty ? success() : arguments.verifyAllAsked();
+    return isEmpty ? success() : arguments.verifyAllConsumed();
   };
 }
 

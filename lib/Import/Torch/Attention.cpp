@@ -30,16 +30,16 @@ static FailureOr<Operands> readOperands(Arguments &a) {
   FailureOr<Value> query = a.required("query"), key = a.required("key"), value = a.required("value");
   if (failed(query) || failed(key) || failed(value))
     return failure();
-  Operands all{*query, *key, *value, door::extentsOf(b, *query), door::extentsOf(b, *key), door::extentsOf(b, *value)};
+  Operands all{*query, *key, *value, frontend::extentsOf(b, *query), frontend::extentsOf(b, *key), frontend::extentsOf(b, *value)};
   auto type = cast<RankedTensorType>(query->getType());
   int64_t rank = type.getRank();
   auto fits = [&](Value tensor) { return rankOf(tensor) == rank && elementOf(tensor) == type.getElementType(); };
   if (rank < 2 || !isa<FloatType>(type.getElementType()) || !fits(all.key) || !fits(all.value))
     return a.op.error() << "found " << type << ", " << all.key.getType() << " and " << all.value.getType()
-                        << ", wanted floating point in as many dimensions, 2 at least";
+                        << ", expected floating point in as many dimensions, 2 at least";
   auto requireEqual = [&](const Extents &x, const Extents &y, int64_t dim, StringRef what) -> LogicalResult {
-    std::optional<int64_t> found = getConstantIntValue(x[dim]), wanted = getConstantIntValue(y[dim]);
-    return found && wanted ? door::requireEqual(a.op, *found, *wanted, what) : success();
+    std::optional<int64_t> found = getConstantIntValue(x[dim]), expected = getConstantIntValue(y[dim]);
+    return found && expected ? frontend::requireEqual(a.op, *found, *expected, what) : success();
   };
   if (failed(requireEqual(all.keyExtents, all.queryExtents, rank - 1, "the depth of the key")) ||
       failed(requireEqual(all.valueExtents, all.keyExtents, rank - 2, "positions of the value")))
@@ -49,7 +49,7 @@ static FailureOr<Operands> readOperands(Arguments &a) {
             keyHeads = cast<RankedTensorType>(all.key.getType()).getDimSize(rank - 3);
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) || keyHeads == 0 || heads % keyHeads != 0)
       return a.op.error() << "found the query " << type << " and the key " << all.key.getType()
-                          << ", wanted static heads, those of the query a multiple of those of the key";
+                          << ", expected static heads, those of the query a multiple of those of the key";
     all.group = heads / keyHeads;
   }
   for (int64_t dim = 0; dim < rank - 2; ++dim) {
@@ -72,7 +72,7 @@ static Value multiplyScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
   if (all.group > 1) {
     all.queryExtents[rank - 3] = all.keyExtents[rank - 3];
     all.queryExtents.insert(all.queryExtents.begin() + rank - 2, b.getIndexAttr(all.group));
-    all.query = door::reshape(b, all.query, all.queryExtents);
+    all.query = frontend::reshape(b, all.query, all.queryExtents);
     outer.push_back(b.getAffineDimExpr(loops.size()));
     loops.push_back(b.getIndexAttr(all.group));
   }
@@ -86,7 +86,7 @@ static Value multiplyScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
     whole.append({x, y});
     return AffineMap::get(loops.size(), 0, whole, b.getContext());
   };
-  return door::contract(b, all.query, all.key, map(outer, i, d), map(keyOuter, j, d), map(outer, i, j), loops, type);
+  return frontend::contract(b, all.query, all.key, map(outer, i, d), map(keyOuter, j, d), map(outer, i, j), loops, type);
 }
 
 /// The mask, to be broadcast to scores: with a dimension of its own for the group of heads where there is one.
@@ -94,12 +94,12 @@ static Value alignMask(ImplicitLocOpBuilder &b, Value mask, int64_t group, int64
   int64_t own = rankOf(mask);
   if (group == 1 || own < 3)
     return mask;
-  Extents extents = door::extentsOf(b, mask);
+  Extents extents = frontend::extentsOf(b, mask);
   bool isShared = isConstantIntValue(extents[own - 3], 1);
   if (!isShared)
-    extents[own - 3] = door::divideExtents(b, extents[own - 3], b.getIndexAttr(group));
+    extents[own - 3] = frontend::divideExtents(b, extents[own - 3], b.getIndexAttr(group));
   extents.insert(extents.begin() + own - 2, b.getIndexAttr(isShared ? 1 : group));
-  return door::reshape(b, mask, extents);
+  return frontend::reshape(b, mask, extents);
 }
 
 /// Scores with scale and mask: hidden where a key comes behind the query's own, or where a condition says so.
@@ -110,24 +110,24 @@ static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &a
   SmallVector<Value> inputs = {scores};
   if (Value mask = a.tensor("attn_mask")) {
     if (!isa<FloatType>(elementOf(mask)) && !elementOf(mask).isInteger(1))
-      return a.op.error() << "the mask is " << mask.getType() << ", wanted bool or floating point";
+      return a.op.error() << "the mask is " << mask.getType() << ", expected bool or floating point";
     inputs.push_back(alignMask(b, mask, all.group, rankOf(all.key)));
-    if (failed(door::requireStretch(a.op, inputs.back(), scores.getType())))
+    if (failed(frontend::requireBroadcastTo(a.op, inputs.back(), scores.getType())))
       return failure();
   }
   int64_t rank = rankOf(scores);
-  return door::generate(
-      b, door::extentsOf(b, scores), inputs, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-        Value score = door::mul(nested, loc, x[rank], door::makeNumber(nested, loc, type, scale));
-        Value hidden = arith::ConstantOp::create(nested, loc, door::extremeAttr(type, /*largest=*/false));
+  return frontend::generate(
+      b, frontend::extentsOf(b, scores), inputs, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        Value score = frontend::mul(nested, loc, x[rank], frontend::makeNumber(nested, loc, type, scale));
+        Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
         if (inputs.size() > 1) {
           Value given = x[rank + 1];
-          score = given.getType().isInteger(1) ? door::select(nested, loc, given, score, hidden)
-                                               : door::add(nested, loc, score, door::convert(nested, loc, given, type));
+          score = given.getType().isInteger(1) ? frontend::select(nested, loc, given, score, hidden)
+                                               : frontend::add(nested, loc, score, frontend::convert(nested, loc, given, type));
         }
         if (isCausal) {
-          Value isBefore = door::compare(nested, loc, arith::CmpIPredicate::sle, x[rank - 1], x[rank - 2]);
-          score = door::select(nested, loc, isBefore, score, hidden);
+          Value isBefore = frontend::compare(nested, loc, arith::CmpIPredicate::sle, x[rank - 1], x[rank - 2]);
+          score = frontend::select(nested, loc, isBefore, score, hidden);
         }
         return score;
       });
@@ -140,7 +140,7 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
     return failure();
   if (a.number("dropout_p", 0) != 0)
     return a.op.error() << "dropout is not supported: call eval() on the module";
-  Type element = elementOf(all->query), type = door::sumType(element);
+  Type element = elementOf(all->query), type = frontend::getAccumulatorType(element);
   std::optional<int64_t> depth = getConstantIntValue(all->queryExtents.back());
   if (!depth || *depth == 0)
     return a.op.error() << "the depth of " << all->query.getType() << " must be static and not 0";
@@ -152,11 +152,11 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
   if (failed(masked))
     return failure();
   int64_t rank = rankOf(scores);
-  Value weights = door::softmax(b, *masked, rank - 1);
+  Value weights = frontend::softmax(b, *masked, rank - 1);
   // A query that sees no key gives 0.
   if (a.tensor("attn_mask"))
-    weights = door::elementwise(b, weights, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-      return door::zeroForNaN(nested, loc, x[0]);
+    weights = frontend::elementwise(b, weights, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+      return frontend::zeroForNaN(nested, loc, x[0]);
     });
   // Σ over keys of weights · V, V shared by its group of heads.
   SmallVector<AffineExpr> dims, valueDims;
@@ -168,13 +168,13 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
   valueDims.append({dims.back(), wide});
   SmallVector<AffineExpr> outputDims(ArrayRef(dims).drop_back());
   outputDims.push_back(wide);
-  Extents loops = door::extentsOf(b, weights);
+  Extents loops = frontend::extentsOf(b, weights);
   loops.push_back(all->valueExtents.back());
   auto map = [&](ArrayRef<AffineExpr> own) { return AffineMap::get(rank + 1, 0, own, b.getContext()); };
-  Value output = door::contract(b, weights, all->value, map(dims), map(valueDims), map(outputDims), loops, type);
-  output = door::castElements(b, output, element);
-  results.push_back(all->group > 1 ? door::reshape(b, output, result) : output);
+  Value output = frontend::contract(b, weights, all->value, map(dims), map(valueDims), map(outputDims), loops, type);
+  output = frontend::castElements(b, output, element);
+  results.push_back(all->group > 1 ? frontend::reshape(b, output, result) : output);
   return success();
 }
 
-void torch::addAttention(door::Door &door) { add(door, "aten.scaled_dot_product_attention", translateAttention); }
+void torch::addAttention(frontend::Frontend &frontend) { add(frontend, "aten.scaled_dot_product_attention", translateAttention); }

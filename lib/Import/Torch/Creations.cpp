@@ -8,10 +8,10 @@ using namespace saccade;
 using namespace saccade::torch;
 
 /// The type of a new tensor: as asked for, else that of a tensor it is to be like, else `otherwise`.
-static Type newType(const Arguments &a, Type otherwise) {
+static Type newType(const Arguments &a, Type defaultValue) {
   if (Value like = a.tensor("self"))
-    otherwise = elementOf(like);
-  return a.type("dtype", otherwise);
+    defaultValue = elementOf(like);
+  return a.type("dtype", defaultValue);
 }
 
 /// The shape that is given, or that of the tensor which the new one is to be like.
@@ -24,7 +24,7 @@ static FailureOr<Extents> newShape(const Arguments &a) {
   FailureOr<Value> like = a.required("self");
   if (failed(like))
     return failure();
-  return door::extentsOf(a.op.builder(), *like);
+  return frontend::extentsOf(a.op.builder(), *like);
 }
 
 /// What a tensor is filled with where the operator's name says it: zeros, ones_like, new_zeros.
@@ -34,15 +34,15 @@ static LogicalResult translateConstant(Arguments &a, Values &results) {
   if (failed(shape))
     return failure();
   double value = a.op.getName().contains("ones") ? 1 : 0;
-  results.push_back(door::filled(b, *shape, door::numberAttr(newType(a, b.getF32Type()), value)));
+  results.push_back(frontend::filled(b, *shape, frontend::numberAttr(newType(a, b.getF32Type()), value)));
   return success();
 }
 
 static LogicalResult translateFull(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
-  Number value;
+  TensorOrScalar value;
   for (StringRef name : {"fill_value", "value", "s"})
-    value = value.isNull() ? numberOf(a, name) : value;
+    value = value.isNull() ? tensorOrScalar(a, name) : value;
   if (value.isNull())
     return a.op.error() << "the argument 'fill_value' is missing";
   Extents shape;
@@ -55,11 +55,11 @@ static LogicalResult translateFull(Arguments &a, Values &results) {
   Type type = newType(a, promote(b.getContext(), {value}));
   if (auto tensor = dyn_cast<Value>(value)) {
     if (rankOf(tensor) != 0)
-      return a.op.error() << "'fill_value' is " << tensor.getType() << ", wanted one number";
-    results.push_back(door::broadcastTo(b, door::castElements(b, tensor, type), shape));
+      return a.op.error() << "'fill_value' is " << tensor.getType() << ", expected one number";
+    results.push_back(frontend::broadcastTo(b, frontend::castElements(b, tensor, type), shape));
     return success();
   }
-  results.push_back(door::filled(b, shape, elementAttr(cast<Attribute>(value), type)));
+  results.push_back(frontend::filled(b, shape, elementAttr(cast<Attribute>(value), type)));
   return success();
 }
 
@@ -74,22 +74,22 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
     double length = std::ceil((end - start) / step);
     if (!a.attribute("end") || step == 0 || !std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
       return a.op.error() << "a range of floating point must have constant, finite bounds and a step other than 0";
-    if (length > static_cast<double>(door::mostElements))
+    if (length > static_cast<double>(frontend::maxTensorElements))
       return a.op.error() << "from " << start << " to " << end << " are more numbers than any memory holds";
     OpFoldResult count = b.getIndexAttr(length > 0 ? static_cast<int64_t>(length) : 0);
-    results.push_back(door::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
+    results.push_back(frontend::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
       Type wide = nested.getF64Type();
-      Value i = door::convert(nested, loc, at[0], wide);
-      Value distance = door::mul(nested, loc, i, door::makeNumber(nested, loc, wide, step));
-      Value value = door::add(nested, loc, door::makeNumber(nested, loc, wide, start), distance);
-      return door::convert(nested, loc, value, type);
+      Value i = frontend::convert(nested, loc, at[0], wide);
+      Value distance = frontend::mul(nested, loc, i, frontend::makeNumber(nested, loc, wide, step));
+      Value value = frontend::add(nested, loc, frontend::makeNumber(nested, loc, wide, start), distance);
+      return frontend::convert(nested, loc, value, type);
     }));
     return success();
   }
   FailureOr<OpFoldResult> start = a.size("start", 0), end = a.size("end", 0), step = a.size("step", 1);
   if (failed(start) || failed(end) || failed(step))
     return failure();
-  return append(door::makeRange(a.op, *start, *end, *step, type), results);
+  return append(frontend::makeRange(a.op, *start, *end, *step, type), results);
 }
 
 /// A tensor in another type, or in its own where none is asked for.
@@ -100,7 +100,7 @@ static LogicalResult translateConvert(Arguments &a, Values &results) {
   Type type = elementOf(*tensor);
   if (Value other = a.tensor("other"))
     type = elementOf(other);
-  results.push_back(door::castElements(a.op.builder(), *tensor, a.type("dtype", type)));
+  results.push_back(frontend::castElements(a.op.builder(), *tensor, a.type("dtype", type)));
   return success();
 }
 
@@ -121,36 +121,36 @@ static LogicalResult translateCopy(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), source = a.required("src");
   if (failed(tensor) || failed(source))
     return failure();
-  if (failed(door::requireStretch(a.op, *source, tensor->getType())))
+  if (failed(frontend::requireBroadcastTo(a.op, *source, tensor->getType())))
     return failure();
-  Value converted = door::castElements(b, *source, elementOf(*tensor));
+  Value converted = frontend::castElements(b, *source, elementOf(*tensor));
   results.push_back(converted.getType() == tensor->getType()
                         ? converted
-                        : door::broadcastTo(b, converted, door::extentsOf(b, *tensor)));
+                        : frontend::broadcastTo(b, converted, frontend::extentsOf(b, *tensor)));
   return success();
 }
 
 /// What is checked of data, sizes and types while a model runs.
-static LogicalResult translateNothing(Arguments &a, Values &) {
+static LogicalResult dropAssertion(Arguments &a, Values &) {
   a.ignoreRest();
   return success();
 }
 
-void torch::addCreations(door::Door &door) {
-  add(door, "aten.arange", translateArange);
-  add(door, "aten.copy", translateCopy);
+void torch::addCreations(frontend::Frontend &frontend) {
+  add(frontend, "aten.arange", translateArange);
+  add(frontend, "aten.copy", translateCopy);
   for (StringRef name : {"aten.fill", "aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"})
-    add(door, name, translateFull);
+    add(frontend, name, translateFull);
   // What is empty may be anything.
   for (StringRef name : {"aten.empty", "aten.empty_like", "aten.new_empty", "aten.new_ones", "aten.new_zeros",
                          "aten.ones", "aten.ones_like", "aten.zero", "aten.zeros", "aten.zeros_like"})
-    add(door, name, translateConstant);
+    add(frontend, name, translateConstant);
   for (StringRef name : {"aten._to_copy", "aten.to", "aten.type_as"})
-    add(door, name, translateConvert);
+    add(frontend, name, translateConvert);
   for (StringRef name : {"aten.alias", "aten.clone", "aten.contiguous", "aten.detach", "aten.dropout",
                          "aten.lift_fresh_copy", "aten.native_dropout"})
-    add(door, name, translateIdentity);
+    add(frontend, name, translateIdentity);
   for (StringRef name : {"aten._assert_async", "aten._assert_scalar", "aten._assert_tensor_metadata",
                          "aten.sym_constrain_range", "aten.sym_constrain_range_for_size"})
-    add(door, name, translateNothing);
+    add(frontend, name, dropAssertion);
 }

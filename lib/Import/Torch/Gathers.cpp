@@ -1,7 +1,7 @@
 //===- Gathers.cpp - PyTorch's operators that look elements up ----------------===//
 #include "Torch.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Import/Common/LookUps.h"
+#include "saccade/Import/Common/Gather.h"
 #include "saccade/Import/Common/Structured.h"
 
 using namespace mlir;
@@ -13,8 +13,8 @@ static LogicalResult translateEmbedding(Arguments &a, Values &results) {
   if (failed(weight) || failed(indices))
     return failure();
   if (rankOf(*weight) != 2)
-    return a.op.error() << "the weight is " << weight->getType() << ", wanted a matrix";
-  return append(door::lookUp(a.op, *weight, *indices, 0), results);
+    return a.op.error() << "the weight is " << weight->getType() << ", expected a matrix";
+  return append(frontend::gatherSlices(a.op, *weight, *indices, 0), results);
 }
 
 static LogicalResult translateIndexSelect(Arguments &a, Values &results) {
@@ -22,7 +22,7 @@ static LogicalResult translateIndexSelect(Arguments &a, Values &results) {
   if (failed(tensor) || failed(index))
     return failure();
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  return failed(dim) ? failure() : append(door::lookUp(a.op, *tensor, *index, *dim), results);
+  return failed(dim) ? failure() : append(frontend::gatherSlices(a.op, *tensor, *index, *dim), results);
 }
 
 static LogicalResult translateGather(Arguments &a, Values &results) {
@@ -30,7 +30,7 @@ static LogicalResult translateGather(Arguments &a, Values &results) {
   if (failed(tensor) || failed(index))
     return failure();
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
-  return failed(dim) ? failure() : append(door::lookUpElements(a.op, *tensor, *index, *dim), results);
+  return failed(dim) ? failure() : append(frontend::gatherElements(a.op, *tensor, *index, *dim), results);
 }
 
 /// tensor[i, j, :, ...] with tensors of indices that broadcast to one another, None where a dimension stays. Their
@@ -55,18 +55,18 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
   }
   if (static_cast<int64_t>(given.size()) > rank || dims.empty())
     return a.op.error() << "found " << given.size() << " indices for " << tensor->getType();
-  if (failed(door::requireBroadcast(a.op, inputs)))
+  if (failed(frontend::requireBroadcast(a.op, inputs)))
     return failure();
   for (Value index : inputs)
-    if (failed(door::requireIndices(a.op, *tensor, index, dims)))
+    if (failed(frontend::requireIndices(a.op, *tensor, index, dims)))
       return failure();
   if (dims.size() == 1)
-    return append(door::lookUp(a.op, *tensor, inputs[0], dims[0]), results);
+    return append(frontend::gatherSlices(a.op, *tensor, inputs[0], dims[0]), results);
 
   SmallVector<Extents> shapes;
   for (Value index : inputs)
-    shapes.push_back(door::extentsOf(b, index));
-  Extents from = door::extentsOf(b, *tensor), looked = *door::broadcastExtents(b, shapes), result;
+    shapes.push_back(frontend::extentsOf(b, index));
+  Extents from = frontend::extentsOf(b, *tensor), looked = *frontend::broadcastExtents(b, shapes), result;
   bool isTogether = dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
   int64_t at = isTogether ? dims.front() : 0, depth = looked.size();
   // Where each dimension of the tensor that stays is in the result.
@@ -82,7 +82,7 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
   int64_t behind = result.size() - at - depth;
   for (Value &index : inputs)
     if (behind > 0)
-      index = door::unsqueeze(b, index, llvm::to_vector(llvm::seq(rankOf(index), rankOf(index) + behind)));
+      index = frontend::unsqueeze(b, index, llvm::to_vector(llvm::seq(rankOf(index), rankOf(index) + behind)));
   SmallVector<Value> extents;
   for (int64_t dim : dims)
     extents.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), from[dim]));
@@ -93,10 +93,10 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
       if (places[dim] >= 0)
         position[dim] = x[places[dim]];
     for (auto [dim, index, extent] : llvm::zip(dims, x.take_back(dims.size()), extents))
-      position[dim] = door::toPosition(nested, loc, index, extent);
+      position[dim] = frontend::clampIndexToExtent(nested, loc, index, extent);
     return tensor::ExtractOp::create(nested, loc, table, position);
   };
-  results.push_back(door::generate(b, result, inputs, elementOf(table), body));
+  results.push_back(frontend::generate(b, result, inputs, elementOf(table), body));
   return success();
 }
 
@@ -112,26 +112,26 @@ static LogicalResult translateIndexPut(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   int64_t rank = rankOf(indices[0]);
   Value mask = indices[0];
-  for (auto [found, wanted] : llvm::zip(cast<RankedTensorType>(mask.getType()).getShape(),
+  for (auto [found, expected] : llvm::zip(cast<RankedTensorType>(mask.getType()).getShape(),
                                         cast<RankedTensorType>(tensor->getType()).getShape()))
-    if (failed(door::requireEqual(a.op, found, wanted, "an extent of the mask")))
+    if (failed(frontend::requireEqual(a.op, found, expected, "an extent of the mask")))
       return failure();
   if (rank < rankOf(*tensor))
-    mask = door::unsqueeze(b, mask, llvm::to_vector(llvm::seq(rank, rankOf(*tensor))));
-  if (failed(door::requireBroadcast(a.op, {mask, *tensor, *values})))
+    mask = frontend::unsqueeze(b, mask, llvm::to_vector(llvm::seq(rank, rankOf(*tensor))));
+  if (failed(frontend::requireBroadcast(a.op, {mask, *tensor, *values})))
     return failure();
   Type type = elementOf(*tensor);
   results.push_back(
-      door::elementwise(b, {mask, *tensor, *values}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-        return door::select(nested, loc, x[0], door::convert(nested, loc, x[2], type), x[1]);
+      frontend::elementwise(b, {mask, *tensor, *values}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        return frontend::select(nested, loc, x[0], frontend::convert(nested, loc, x[2], type), x[1]);
       }));
   return success();
 }
 
-void torch::addGathers(door::Door &door) {
-  add(door, "aten.embedding", translateEmbedding);
-  add(door, "aten.gather", translateGather);
-  add(door, "aten.index", translateIndex);
-  add(door, "aten.index_put", translateIndexPut);
-  add(door, "aten.index_select", translateIndexSelect);
+void torch::addGathers(frontend::Frontend &frontend) {
+  add(frontend, "aten.embedding", translateEmbedding);
+  add(frontend, "aten.gather", translateGather);
+  add(frontend, "aten.index", translateIndex);
+  add(frontend, "aten.index_put", translateIndexPut);
+  add(frontend, "aten.index_select", translateIndexSelect);
 }

@@ -1,6 +1,6 @@
 //===- ImportTorch.cpp - Translate ops of PyTorch -----------------------------===//
 //
-// Gathers the translators of all operators into one door and leads every function through it. It stands in front of
+// Gathers the translators of all operators into one frontend and leads every function through it. It stands in front of
 // everything else: no other pass knows these ops.
 //
 //===----------------------------------------------------------------------===//
@@ -16,23 +16,23 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-static const door::Door &getDoor() {
-  static const door::Door door = [] {
-    door::Door made{"torch.", {}};
+static const frontend::Frontend &getFrontend() {
+  static const frontend::Frontend frontend = [] {
+    frontend::Frontend made{"torch.", {}};
     torch::addAttention(made);
     torch::addCreations(made);
     torch::addElementwise(made);
     torch::addGathers(made);
-    torch::addJoins(made);
-    torch::addParts(made);
-    torch::addProducts(made);
+    torch::addConcats(made);
+    torch::addSlices(made);
+    torch::addMatmuls(made);
     torch::addReductions(made);
     torch::addShapes(made);
     torch::addSizes(made);
     torch::addStrides(made);
     return made;
   }();
-  return door;
+  return frontend;
 }
 
 namespace {
@@ -40,7 +40,7 @@ namespace {
 struct ImportTorch : saccade::impl::ImportTorchBase<ImportTorch> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(door::translate(function, getDoor())))
+      if (failed(frontend::translate(function, getFrontend())))
         return signalPassFailure();
   }
 };

@@ -5,7 +5,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-Number torch::numberOf(const Arguments &arguments, StringRef name) {
+TensorOrScalar torch::tensorOrScalar(const Arguments &arguments, StringRef name) {
   if (Value tensor = arguments.tensor(name))
     return tensor;
   Attribute number = arguments.attribute(name);
@@ -38,9 +38,9 @@ static Type combine(Type higher, Type lower) {
   return higher.isInteger(1) || isa<FloatType>(lower) ? promote(higher, lower) : higher;
 }
 
-Type torch::promote(MLIRContext *context, ArrayRef<Number> numbers) {
+Type torch::promote(MLIRContext *context, ArrayRef<TensorOrScalar> numbers) {
   Type dimensioned, single, plain;
-  for (Number each : numbers) {
+  for (TensorOrScalar each : numbers) {
     if (each.isNull())
       continue;
     if (auto tensor = dyn_cast<Value>(each)) {
@@ -61,7 +61,7 @@ Type torch::promote(MLIRContext *context, ArrayRef<Number> numbers) {
 TypedAttr torch::elementAttr(Attribute number, Type type) {
   auto integer = dyn_cast<IntegerAttr>(number);
   if (!integer)
-    return door::numberAttr(type, cast<FloatAttr>(number).getValueAsDouble());
+    return frontend::numberAttr(type, cast<FloatAttr>(number).getValueAsDouble());
   int64_t value =
       integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
   if (type.isInteger(1))
@@ -69,5 +69,5 @@ TypedAttr torch::elementAttr(Attribute number, Type type) {
   if (isa<IntegerType>(type))
     return IntegerAttr::get(type,
                             APInt(type.getIntOrFloatBitWidth(), value, /*isSigned=*/true, /*implicitTrunc=*/true));
-  return door::numberAttr(type, value);
+  return frontend::numberAttr(type, value);
 }

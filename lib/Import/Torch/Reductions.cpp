@@ -7,45 +7,45 @@
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
-using door::Reduction;
+using frontend::Reduction;
 
 static Value squareRoot(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::SqrtOp>(loc, x); }
 
 static const llvm::StringMap<Reduction> &getTable() {
   static const llvm::StringMap<Reduction> table = {
-      {"aten.all", {Reduction::Largest, door::minimum}},
-      {"aten.amax", {Reduction::Least, door::maximum}},
-      {"aten.amin", {Reduction::Largest, door::minimum}},
-      {"aten.any", {Reduction::Least, door::maximum}},
-      {"aten.linalg_vector_norm", {Reduction::Zero, door::add, door::square, squareRoot}},
-      {"aten.max", {Reduction::Least, door::maximum}},
-      {"aten.mean", {Reduction::Zero, door::add, nullptr, nullptr, /*isMean=*/true}},
-      {"aten.min", {Reduction::Largest, door::minimum}},
-      {"aten.prod", {Reduction::One, door::mul}},
-      {"aten.sum", {Reduction::Zero, door::add}},
+      {"aten.all", {Reduction::Largest, frontend::minimum}},
+      {"aten.amax", {Reduction::Least, frontend::maximum}},
+      {"aten.amin", {Reduction::Largest, frontend::minimum}},
+      {"aten.any", {Reduction::Least, frontend::maximum}},
+      {"aten.linalg_vector_norm", {Reduction::Zero, frontend::add, frontend::square, squareRoot}},
+      {"aten.max", {Reduction::Least, frontend::maximum}},
+      {"aten.mean", {Reduction::Zero, frontend::add, nullptr, nullptr, /*isMean=*/true}},
+      {"aten.min", {Reduction::Largest, frontend::minimum}},
+      {"aten.prod", {Reduction::One, frontend::mul}},
+      {"aten.sum", {Reduction::Zero, frontend::add}},
   };
   return table;
 }
 
 static LogicalResult requireReal(Arguments &a, Type element) {
   return isa<FloatType>(element) ? success()
-                                 : a.op.error() << "found elements of " << element << ", wanted floating point";
+                                 : a.op.error() << "found elements of " << element << ", expected floating point";
 }
 
 /// Where along `axis` the extreme lies: the first of all positions that have it.
-static Value positionOf(ImplicitLocOpBuilder &b, Value tensor, Value extreme, int64_t axis, bool keep) {
+static Value positionOf(ImplicitLocOpBuilder &b, Value tensor, Value extreme, int64_t axis, bool keepDims) {
   Type type = b.getI64Type();
-  Value none = arith::ConstantOp::create(b, door::extremeAttr(type, /*largest=*/true));
-  Value positions = door::generate(
-      b, door::extentsOf(b, tensor), {tensor, extreme}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
-        Value is = door::compare(nested, loc, arith::CmpIPredicate::eq, x[x.size() - 2], x.back());
+  Value none = arith::ConstantOp::create(b, frontend::extremeAttr(type, /*largest=*/true));
+  Value positions = frontend::generate(
+      b, frontend::extentsOf(b, tensor), {tensor, extreme}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+        Value is = frontend::compare(nested, loc, arith::CmpIPredicate::eq, x[x.size() - 2], x.back());
         // NaN is equal to nothing, and the largest of all.
         if (isa<FloatType>(x.back().getType()))
-          is = nested.createOrFold<arith::OrIOp>(loc, is, door::isNaN(nested, loc, x[x.size() - 2]));
-        Value at = door::convert(nested, loc, x[axis], type);
-        return door::select(nested, loc, is, at, none);
+          is = nested.createOrFold<arith::OrIOp>(loc, is, frontend::isNaN(nested, loc, x[x.size() - 2]));
+        Value at = frontend::convert(nested, loc, x[axis], type);
+        return frontend::select(nested, loc, is, at, none);
       });
-  return door::reduceBy(b, {Reduction::Largest, door::minimum}, positions, axis, keep);
+  return frontend::reduceBy(b, {Reduction::Largest, frontend::minimum}, positions, axis, keepDims);
 }
 
 /// max and min along one dimension also say where; argmax and argmin say nothing else.
@@ -55,17 +55,17 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
   StringRef name = a.op.getName();
-  bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keep = a.flag("keepdim");
+  bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keepDims = a.flag("keepdim");
   if (onlyPosition && !a.attribute("dim"))
-    tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
+    tensor = frontend::reshape(b, *tensor, {frontend::multiplyExtents(b, frontend::extentsOf(b, *tensor))});
   FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
   if (failed(axis))
     return failure();
-  Reduction reduction{isLargest ? Reduction::Least : Reduction::Largest, isLargest ? door::maximum : door::minimum};
-  Value kept = door::reduceBy(b, reduction, *tensor, *axis, /*keep=*/true);
+  Reduction reduction{isLargest ? Reduction::Least : Reduction::Largest, isLargest ? frontend::maximum : frontend::minimum};
+  Value kept = frontend::reduceBy(b, reduction, *tensor, *axis, /*keep=*/true);
   if (!onlyPosition)
-    results.push_back(keep ? kept : door::squeeze(b, kept, *axis));
-  results.push_back(onlyPosition || a.op.isUsed(1) ? positionOf(b, *tensor, kept, *axis, keep) : Value());
+    results.push_back(keepDims ? kept : frontend::squeeze(b, kept, *axis));
+  results.push_back(onlyPosition || a.op.isUsed(1) ? positionOf(b, *tensor, kept, *axis, keepDims) : Value());
   return success();
 }
 
@@ -96,15 +96,15 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   type = a.type("dtype", type);
   if (dims->empty() && rankOf(*tensor) > 0) {
     (void)a.flag("keepdim");
-    results.push_back(door::castElements(b, *tensor, type));
+    results.push_back(frontend::castElements(b, *tensor, type));
     return success();
   }
   if ((reduction.isMean || reduction.after) && failed(requireReal(a, type)))
     return failure();
   if (name == "aten.linalg_vector_norm" && a.number("ord", 2) != 2)
-    return a.op.error() << "the norm of order " << a.number("ord", 2) << " is not supported, wanted 2";
-  Value converted = door::castElements(b, *tensor, type);
-  results.push_back(door::reduceBy(b, reduction, converted, *dims, a.flag("keepdim")));
+    return a.op.error() << "the norm of order " << a.number("ord", 2) << " is not supported, expected 2";
+  Value converted = frontend::castElements(b, *tensor, type);
+  results.push_back(frontend::reduceBy(b, reduction, converted, *dims, a.flag("keepdim")));
   return success();
 }
 
@@ -118,15 +118,15 @@ static LogicalResult translateVariance(Arguments &a, Values &results) {
   bool isUnbiased = !a.attribute("unbiased") || a.flag("unbiased");
   double correction = a.number("correction", isUnbiased ? 1 : 0);
   ImplicitLocOpBuilder &b = a.op.builder();
-  Value result = door::variance(b, *tensor, *dims, a.flag("keepdim"), correction);
+  Value result = frontend::variance(b, *tensor, *dims, a.flag("keepdim"), correction);
   StringRef name = a.op.getName();
   if (name.starts_with("aten.std"))
-    result = door::elementwise(b, result, elementOf(result), [](OpBuilder &nested, Location loc, ValueRange x) {
+    result = frontend::elementwise(b, result, elementOf(result), [](OpBuilder &nested, Location loc, ValueRange x) {
       return squareRoot(nested, loc, x[0]);
     });
   results.push_back(result);
   if (name.ends_with("_mean"))
-    results.push_back(door::reduceBy(b, getTable().find("aten.mean")->second, *tensor, *dims, a.flag("keepdim")));
+    results.push_back(frontend::reduceBy(b, getTable().find("aten.mean")->second, *tensor, *dims, a.flag("keepdim")));
   return success();
 }
 
@@ -137,7 +137,7 @@ static LogicalResult translateLogSumExp(Arguments &a, Values &results) {
   FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
   if (failed(dims))
     return failure();
-  results.push_back(door::logSumExp(a.op.builder(), *tensor, *dims, a.flag("keepdim")));
+  results.push_back(frontend::logSumExp(a.op.builder(), *tensor, *dims, a.flag("keepdim")));
   return success();
 }
 
@@ -151,9 +151,9 @@ static LogicalResult translateCumulativeSum(Arguments &a, Values &results) {
   FailureOr<int64_t> axis = a.axis("dim", 0, std::max<int64_t>(rankOf(*tensor), 1));
   if (failed(axis))
     return failure();
-  Value converted = door::castElements(b, *tensor, type);
+  Value converted = frontend::castElements(b, *tensor, type);
   results.push_back(rankOf(converted) == 0 ? converted
-                                           : door::cumulativeSum(b, converted, *axis, /*isExclusive=*/false,
+                                           : frontend::cumulativeSum(b, converted, *axis, /*isExclusive=*/false,
                                                                  /*isReversed=*/false));
   return success();
 }
@@ -169,16 +169,16 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
   FailureOr<int64_t> axis = a.axis("dim", -1, rankOf(*tensor));
   if (failed(axis) || failed(requireReal(a, type)))
     return failure();
-  Value converted = door::castElements(b, *tensor, type);
+  Value converted = frontend::castElements(b, *tensor, type);
   if (a.op.getName().contains("log_softmax")) {
-    results.push_back(door::logSoftmax(b, converted, *axis));
+    results.push_back(frontend::logSoftmax(b, converted, *axis));
     return success();
   }
-  Value weights = door::softmax(b, converted, *axis);
+  Value weights = frontend::softmax(b, converted, *axis);
   // The safe one gives 0 where all scores are −∞.
   if (a.op.getName() == "aten._safe_softmax")
-    weights = door::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
-      return door::zeroForNaN(nested, loc, x[0]);
+    weights = frontend::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
+      return frontend::zeroForNaN(nested, loc, x[0]);
     });
   results.push_back(weights);
   return success();
@@ -194,13 +194,13 @@ static FailureOr<SmallVector<int64_t>> normalizedDims(Arguments &a, Value tensor
   if (!shape || shape->empty() || static_cast<int64_t>(shape->size()) > type.getRank())
     return a.op.error() << "'normalized_shape' must be constants, as many as " << type << " has dimensions at most";
   int64_t first = type.getRank() - shape->size();
-  for (auto [found, wanted] : llvm::zip(type.getShape().drop_front(first), *shape))
-    if (failed(door::requireEqual(a.op, found, wanted, "a normalized extent")))
+  for (auto [found, expected] : llvm::zip(type.getShape().drop_front(first), *shape))
+    if (failed(frontend::requireEqual(a.op, found, expected, "a normalized extent")))
       return failure();
   for (StringRef name : {"weight", "bias"})
     if (Value factor = a.tensor(name);
         factor && cast<RankedTensorType>(factor.getType()).getShape() != ArrayRef<int64_t>(*shape))
-      return a.op.error() << "'" << name << "' is " << factor.getType() << ", wanted the extents that are normalized";
+      return a.op.error() << "'" << name << "' is " << factor.getType() << ", expected the extents that are normalized";
   return llvm::to_vector(llvm::seq<int64_t>(first, type.getRank()));
 }
 
@@ -211,14 +211,14 @@ static LogicalResult translateNorm(Arguments &a, Values &results) {
   FailureOr<SmallVector<int64_t>> dims = normalizedDims(a, *tensor);
   if (failed(dims))
     return failure();
-  bool centres = a.op.getName() != "aten.rms_norm";
+  bool subtractsMean = a.op.getName() != "aten.rms_norm";
   // RMS norm's ε is what the type that it is computed in tells apart from 1, where it is not given.
   double epsilon = 1e-5;
-  if (!centres) {
-    auto type = cast<FloatType>(door::sumType(elementOf(*tensor)));
+  if (!subtractsMean) {
+    auto type = cast<FloatType>(frontend::getAccumulatorType(elementOf(*tensor)));
     epsilon = std::ldexp(1.0, 1 - static_cast<int>(APFloat::semanticsPrecision(type.getFloatSemantics())));
   }
-  door::Norm norm = door::normalize(a.op.builder(), *tensor, *dims, centres, a.number("eps", epsilon),
+  frontend::Norm norm = frontend::normalize(a.op.builder(), *tensor, *dims, subtractsMean, a.number("eps", epsilon),
                                     a.tensor("weight"), a.tensor("bias"));
   results.append({norm.result, norm.mean, norm.inverse});
   return success();
@@ -234,24 +234,24 @@ static LogicalResult translatePool(Arguments &a, Values &results) {
   if (!size || !llvm::all_of(*size, [](int64_t each) { return each == 1; }) || rank < pooled)
     return a.op.error() << "only pools with an output of one element are supported";
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq(rank - pooled, rank));
-  results.push_back(door::reduceBy(a.op.builder(), getTable().find("aten.mean")->second, *tensor, dims, /*keep=*/true));
+  results.push_back(frontend::reduceBy(a.op.builder(), getTable().find("aten.mean")->second, *tensor, dims, /*keep=*/true));
   return success();
 }
 
-void torch::addReductions(door::Door &door) {
+void torch::addReductions(frontend::Frontend &frontend) {
   for (const auto &entry : getTable())
-    add(door, entry.getKey(), translateReduction);
+    add(frontend, entry.getKey(), translateReduction);
   for (StringRef name : {"aten.argmax", "aten.argmin"})
-    add(door, name, translateExtreme);
+    add(frontend, name, translateExtreme);
   for (StringRef name : {"aten.std", "aten.std_mean", "aten.var", "aten.var_mean"})
-    add(door, name, translateVariance);
+    add(frontend, name, translateVariance);
   for (StringRef name :
        {"aten._log_softmax", "aten._safe_softmax", "aten._softmax", "aten.log_softmax", "aten.softmax"})
-    add(door, name, translateSoftmax);
+    add(frontend, name, translateSoftmax);
   for (StringRef name : {"aten.layer_norm", "aten.native_layer_norm", "aten.rms_norm"})
-    add(door, name, translateNorm);
+    add(frontend, name, translateNorm);
   for (StringRef name : {"aten.adaptive_avg_pool1d", "aten.adaptive_avg_pool2d"})
-    add(door, name, translatePool);
-  add(door, "aten.cumsum", translateCumulativeSum);
-  add(door, "aten.logsumexp", translateLogSumExp);
+    add(frontend, name, translatePool);
+  add(frontend, "aten.cumsum", translateCumulativeSum);
+  add(frontend, "aten.logsumexp", translateLogSumExp);
 }

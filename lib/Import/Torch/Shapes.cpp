@@ -15,14 +15,14 @@ static LogicalResult translateReshape(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents shape;
   if (Value other = a.tensor("other")) {
-    shape = door::extentsOf(b, other);
+    shape = frontend::extentsOf(b, other);
   } else {
     FailureOr<Extents> given = a.requiredSizes(a.has("shape") ? "shape" : "size");
     if (failed(given))
       return failure();
     shape = *given;
   }
-  return append(door::reshapeOpen(a.op, *tensor, shape), results);
+  return append(frontend::reshapeInferred(a.op, *tensor, shape), results);
 }
 
 static LogicalResult translateFlatten(Arguments &a, Values &results) {
@@ -37,10 +37,10 @@ static LogicalResult translateFlatten(Arguments &a, Values &results) {
     return failure();
   if (*first > *last)
     return a.op.error() << "start_dim " << *first << " is behind end_dim " << *last;
-  Extents extents = door::extentsOf(b, *tensor), shape(extents.begin(), extents.begin() + std::min(*first, rank));
-  shape.push_back(door::multiplyExtents(b, rank ? ArrayRef(extents).slice(*first, *last - *first + 1) : extents));
+  Extents extents = frontend::extentsOf(b, *tensor), shape(extents.begin(), extents.begin() + std::min(*first, rank));
+  shape.push_back(frontend::multiplyExtents(b, rank ? ArrayRef(extents).slice(*first, *last - *first + 1) : extents));
   shape.append(extents.begin() + std::min(*last + 1, rank), extents.end());
-  results.push_back(door::reshape(b, *tensor, shape));
+  results.push_back(frontend::reshape(b, *tensor, shape));
   return success();
 }
 
@@ -53,18 +53,18 @@ static LogicalResult translateUnflatten(Arguments &a, Values &results) {
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
-  Extents extents = door::extentsOf(b, *tensor), parts = *sizes;
+  Extents extents = frontend::extentsOf(b, *tensor), parts = *sizes;
   // An open part is what the other ones leave of the dimension.
   auto *open = llvm::find_if(parts, [](OpFoldResult each) { return isConstantIntValue(each, -1); });
   if (open != parts.end()) {
     *open = b.getIndexAttr(1);
     if (llvm::any_of(parts, [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
       return a.op.error() << "the open extent of an empty shape can be any";
-    *open = door::divideExtents(b, extents[*dim], door::multiplyExtents(b, parts));
+    *open = frontend::divideExtents(b, extents[*dim], frontend::multiplyExtents(b, parts));
   }
   extents.erase(extents.begin() + *dim);
   extents.insert(extents.begin() + *dim, parts.begin(), parts.end());
-  return append(door::reshapeOpen(a.op, *tensor, extents), results);
+  return append(frontend::reshapeInferred(a.op, *tensor, extents), results);
 }
 
 /// Drops the dimensions given that have one element, or all of those.
@@ -80,7 +80,7 @@ static LogicalResult translateSqueeze(Arguments &a, Values &results) {
   if (auto given = a.integers("dim"); given && given->empty())
     axes->clear();
   llvm::erase_if(*axes, [&](int64_t axis) { return type.getDimSize(axis) != 1; });
-  results.push_back(door::squeeze(a.op.builder(), *tensor, *axes));
+  results.push_back(frontend::squeeze(a.op.builder(), *tensor, *axes));
   return success();
 }
 
@@ -91,7 +91,7 @@ static LogicalResult translateUnsqueeze(Arguments &a, Values &results) {
   FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor) + 1);
   if (failed(axis))
     return failure();
-  results.push_back(door::unsqueeze(a.op.builder(), *tensor, *axis));
+  results.push_back(frontend::unsqueeze(a.op.builder(), *tensor, *axis));
   return success();
 }
 
@@ -104,7 +104,7 @@ static LogicalResult translatePermute(Arguments &a, Values &results) {
     return failure();
   if (static_cast<int64_t>(dims->size()) != rankOf(*tensor))
     return a.op.error() << "'dims' does not permute the dimensions of " << tensor->getType();
-  results.push_back(door::transpose(a.op.builder(), *tensor, *dims));
+  results.push_back(frontend::transpose(a.op.builder(), *tensor, *dims));
   return success();
 }
 
@@ -124,14 +124,14 @@ static LogicalResult translateTranspose(Arguments &a, Values &results) {
     return failure();
   SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   std::swap(permutation[*first], permutation[*second]);
-  results.push_back(door::transpose(a.op.builder(), *tensor, permutation));
+  results.push_back(frontend::transpose(a.op.builder(), *tensor, permutation));
   return success();
 }
 
 /// Broadcasts to a shape where −1 keeps the tensor's extent. Nothing is copied where nothing is stretched.
 static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
   ImplicitLocOpBuilder &b = a.op.builder();
-  Extents own = door::extentsOf(b, tensor);
+  Extents own = frontend::extentsOf(b, tensor);
   if (own.size() > shape.size())
     return a.op.error() << tensor.getType() << " has more dimensions than the " << shape.size() << " of the shape";
   size_t added = shape.size() - own.size();
@@ -147,18 +147,18 @@ static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
     OpFoldResult found = own[i - added];
     // What is dynamic is more than one element, and stays.
     if (isKept || !isConstantIntValue(found, 1)) {
-      std::optional<int64_t> wanted = getConstantIntValue(extent), size = getConstantIntValue(found);
-      if (!isKept && wanted && size && *wanted != *size)
-        return a.op.error() << tensor.getType() << " does not broadcast to " << *wanted << " elements in dimension "
+      std::optional<int64_t> expected = getConstantIntValue(extent), size = getConstantIntValue(found);
+      if (!isKept && expected && size && *expected != *size)
+        return a.op.error() << tensor.getType() << " does not broadcast to " << *expected << " elements in dimension "
                             << i;
-      extent = size || isKept || !wanted ? found : extent;
+      extent = size || isKept || !expected ? found : extent;
     } else {
       stretches |= !isConstantIntValue(extent, 1);
     }
   }
   if (failed(a.shape(shape)))
     return failure();
-  return stretches ? door::broadcastTo(b, tensor, shape) : door::reshape(b, tensor, shape);
+  return stretches ? frontend::broadcastTo(b, tensor, shape) : frontend::reshape(b, tensor, shape);
 }
 
 static LogicalResult translateExpand(Arguments &a, Values &results) {
@@ -166,7 +166,7 @@ static LogicalResult translateExpand(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   if (Value other = a.tensor("other"))
-    return append(expandTo(a, *tensor, door::extentsOf(a.op.builder(), other)), results);
+    return append(expandTo(a, *tensor, frontend::extentsOf(a.op.builder(), other)), results);
   FailureOr<Extents> size = a.requiredSizes("size");
   if (failed(size))
     return failure();
@@ -180,21 +180,21 @@ static LogicalResult translateRepeat(Arguments &a, Values &results) {
   if (failed(tensor) || failed(repeats))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  Extents own = door::extentsOf(b, *tensor), apart, stretched, joined;
+  Extents own = frontend::extentsOf(b, *tensor), apart, stretched, joined;
   if (a.has("dims") && own.size() > repeats->size())
     repeats->insert(repeats->begin(), own.size() - repeats->size(), b.getIndexAttr(1));
   if (own.size() > repeats->size())
-    return a.op.error() << "found " << repeats->size() << " numbers of copies, wanted one for each of " << own.size()
+    return a.op.error() << "found " << repeats->size() << " numbers of copies, expected one for each of " << own.size()
                         << " dimensions";
   own.insert(own.begin(), repeats->size() - own.size(), b.getIndexAttr(1));
   for (auto [extent, count] : llvm::zip(own, *repeats)) {
     apart.append({b.getIndexAttr(1), extent});
     stretched.append({count, extent});
-    joined.push_back(door::multiplyExtents(b, {count, extent}));
+    joined.push_back(frontend::multiplyExtents(b, {count, extent}));
   }
   if (failed(a.shape(stretched)))
     return failure();
-  results.push_back(door::reshape(b, door::broadcastTo(b, door::reshape(b, *tensor, apart), stretched), joined));
+  results.push_back(frontend::reshape(b, frontend::broadcastTo(b, frontend::reshape(b, *tensor, apart), stretched), joined));
   return success();
 }
 
@@ -207,33 +207,33 @@ static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   (void)a.attribute("output_size"); // is known
   if (!a.attribute("dim"))
-    tensor = door::reshape(b, *tensor, {door::multiplyExtents(b, door::extentsOf(b, *tensor))});
+    tensor = frontend::reshape(b, *tensor, {frontend::multiplyExtents(b, frontend::extentsOf(b, *tensor))});
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
-  Extents stretched = door::extentsOf(b, *tensor), joined = stretched;
+  Extents stretched = frontend::extentsOf(b, *tensor), joined = stretched;
   stretched.insert(stretched.begin() + *dim + 1, *repeats);
-  joined[*dim] = door::multiplyExtents(b, {joined[*dim], *repeats});
+  joined[*dim] = frontend::multiplyExtents(b, {joined[*dim], *repeats});
   if (failed(a.shape(stretched)))
     return failure();
-  Value apart = door::unsqueeze(b, *tensor, *dim + 1);
-  results.push_back(door::reshape(b, door::broadcastTo(b, apart, stretched), joined));
+  Value apart = frontend::unsqueeze(b, *tensor, *dim + 1);
+  results.push_back(frontend::reshape(b, frontend::broadcastTo(b, apart, stretched), joined));
   return success();
 }
 
-void torch::addShapes(door::Door &door) {
+void torch::addShapes(frontend::Frontend &frontend) {
   for (StringRef name : {"aten._unsafe_view", "aten.reshape", "aten.reshape_as", "aten.view", "aten.view_as"})
-    add(door, name, translateReshape);
+    add(frontend, name, translateReshape);
   for (StringRef name : {"aten.expand", "aten.expand_as"})
-    add(door, name, translateExpand);
+    add(frontend, name, translateExpand);
   for (StringRef name : {"aten.mT", "aten.t", "aten.transpose"})
-    add(door, name, translateTranspose);
-  add(door, "aten.flatten", translateFlatten);
-  add(door, "aten.permute", translatePermute);
+    add(frontend, name, translateTranspose);
+  add(frontend, "aten.flatten", translateFlatten);
+  add(frontend, "aten.permute", translatePermute);
   for (StringRef name : {"aten.repeat", "aten.tile"})
-    add(door, name, translateRepeat);
-  add(door, "aten.repeat_interleave", translateRepeatInterleave);
-  add(door, "aten.squeeze", translateSqueeze);
-  add(door, "aten.unflatten", translateUnflatten);
-  add(door, "aten.unsqueeze", translateUnsqueeze);
+    add(frontend, name, translateRepeat);
+  add(frontend, "aten.repeat_interleave", translateRepeatInterleave);
+  add(frontend, "aten.squeeze", translateSqueeze);
+  add(frontend, "aten.unflatten", translateUnflatten);
+  add(frontend, "aten.unsqueeze", translateUnsqueeze);
 }

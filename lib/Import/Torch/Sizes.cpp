@@ -11,7 +11,7 @@ using namespace saccade::torch;
 
 /// An extent as a tensor.
 static Value fromExtent(ImplicitLocOpBuilder &b, OpFoldResult extent) {
-  return door::reshape(b, door::fromExtents(b, {extent}, b.getI64Type()), {});
+  return frontend::reshape(b, frontend::fromExtents(b, {extent}, b.getI64Type()), {});
 }
 
 static LogicalResult translateSymSize(Arguments &a, Values &results) {
@@ -21,7 +21,7 @@ static LogicalResult translateSymSize(Arguments &a, Values &results) {
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
-  results.push_back(fromExtent(a.op.builder(), door::extentsOf(a.op.builder(), *tensor)[*dim]));
+  results.push_back(fromExtent(a.op.builder(), frontend::extentsOf(a.op.builder(), *tensor)[*dim]));
   return success();
 }
 
@@ -30,7 +30,7 @@ static LogicalResult translateSymNumel(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  results.push_back(fromExtent(b, door::multiplyExtents(b, door::extentsOf(b, *tensor))));
+  results.push_back(fromExtent(b, frontend::multiplyExtents(b, frontend::extentsOf(b, *tensor))));
   return success();
 }
 
@@ -46,7 +46,7 @@ template <OnExtents compute> static LogicalResult translateArithmetic(Arguments 
   // Of an extent that is 0 only the run time knows.
   bool divides = a.op.getName() == "sym.floordiv" || a.op.getName() == "sym.mod";
   if (std::optional<int64_t> divisor = getConstantIntValue(y->front()); divides && divisor && *divisor <= 0)
-    return a.op.error() << "the divisor is " << *divisor << ", wanted 1 at least";
+    return a.op.error() << "the divisor is " << *divisor << ", expected 1 at least";
   results.push_back(fromExtent(a.op.builder(), compute(a.op.builder(), x->front(), y->front())));
   return success();
 }
@@ -56,12 +56,12 @@ static OpFoldResult onValues(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResu
   Value left = getValueOrCreateConstantIndexOp(b, b.getLoc(), x);
   return getAsOpFoldResult(compute(b, b.getLoc(), left, getValueOrCreateConstantIndexOp(b, b.getLoc(), y)));
 }
-static Value remainder(OpBuilder &b, Location loc, Value x, Value y) { return door::mod(b, loc, x, y, false); }
+static Value remainder(OpBuilder &b, Location loc, Value x, Value y) { return frontend::mod(b, loc, x, y, false); }
 static OpFoldResult multiply(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  return door::multiplyExtents(b, {x, y});
+  return frontend::multiplyExtents(b, {x, y});
 }
 static OpFoldResult negate(ImplicitLocOpBuilder &b, OpFoldResult x) {
-  return door::subtractExtents(b, b.getIndexAttr(0), x);
+  return frontend::subtractExtents(b, b.getIndexAttr(0), x);
 }
 
 static LogicalResult translateNegate(Arguments &a, Values &results) {
@@ -74,15 +74,15 @@ static LogicalResult translateNegate(Arguments &a, Values &results) {
   return success();
 }
 
-void torch::addSizes(door::Door &door) {
-  add(door, "aten.sym_numel", translateSymNumel);
-  add(door, "aten.sym_size", translateSymSize);
-  add(door, "sym.add", translateArithmetic<door::addExtents>);
-  add(door, "sym.floordiv", translateArithmetic<door::divideExtents>);
-  add(door, "sym.max", translateArithmetic<onValues<door::maximum>>);
-  add(door, "sym.min", translateArithmetic<onValues<door::minimum>>);
-  add(door, "sym.mod", translateArithmetic<onValues<remainder>>);
-  add(door, "sym.mul", translateArithmetic<multiply>);
-  add(door, "sym.neg", translateNegate);
-  add(door, "sym.sub", translateArithmetic<door::subtractExtents>);
+void torch::addSizes(frontend::Frontend &frontend) {
+  add(frontend, "aten.sym_numel", translateSymNumel);
+  add(frontend, "aten.sym_size", translateSymSize);
+  add(frontend, "sym.add", translateArithmetic<frontend::addExtents>);
+  add(frontend, "sym.floordiv", translateArithmetic<frontend::divideExtents>);
+  add(frontend, "sym.max", translateArithmetic<onValues<frontend::maximum>>);
+  add(frontend, "sym.min", translateArithmetic<onValues<frontend::minimum>>);
+  add(frontend, "sym.mod", translateArithmetic<onValues<remainder>>);
+  add(frontend, "sym.mul", translateArithmetic<multiply>);
+  add(frontend, "sym.neg", translateNegate);
+  add(frontend, "sym.sub", translateArithmetic<frontend::subtractExtents>);
 }

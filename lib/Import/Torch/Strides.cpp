@@ -22,16 +22,16 @@ static FailureOr<Value> inMemoryOrder(Arguments &a, Value tensor) {
   llvm::sort(order, [&](int64_t x, int64_t y) {
     return std::tuple((*strides)[x], type.getDimSize(x), y) > std::tuple((*strides)[y], type.getDimSize(y), x);
   });
-  int64_t wanted = 1;
+  int64_t expected = 1;
   for (int64_t dim : llvm::reverse(order)) {
     if (type.getDimSize(dim) == 1)
       continue;
-    if ((*strides)[dim] != wanted)
+    if ((*strides)[dim] != expected)
       return a.op.error() << "a tensor that does not lie densely in memory is not supported";
-    wanted *= type.getDimSize(dim);
+    expected *= type.getDimSize(dim);
   }
   ImplicitLocOpBuilder &b = a.op.builder();
-  return door::reshape(b, door::transpose(b, tensor, order), {b.getIndexAttr(type.getNumElements())});
+  return frontend::reshape(b, frontend::transpose(b, tensor, order), {b.getIndexAttr(type.getNumElements())});
 }
 
 static LogicalResult translateAsStrided(Arguments &a, Values &results) {
@@ -54,15 +54,15 @@ static LogicalResult translateAsStrided(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents extents = getAsIndexOpFoldResult(b.getContext(), *size);
   results.push_back(
-      door::generate(b, extents, {}, elementOf(*tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
+      frontend::generate(b, extents, {}, elementOf(*tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
         Value place = arith::ConstantIndexOp::create(nested, loc, offset);
         for (auto [i, stride] : llvm::zip(at, *strides)) {
-          Value distance = door::mul(nested, loc, i, arith::ConstantIndexOp::create(nested, loc, stride));
-          place = door::add(nested, loc, place, distance);
+          Value distance = frontend::mul(nested, loc, i, arith::ConstantIndexOp::create(nested, loc, stride));
+          place = frontend::add(nested, loc, place, distance);
         }
         return tensor::ExtractOp::create(nested, loc, *flat, place);
       }));
   return success();
 }
 
-void torch::addStrides(door::Door &door) { add(door, "aten.as_strided", translateAsStrided); }
+void torch::addStrides(frontend::Frontend &frontend) { add(frontend, "aten.as_strided", translateAsStrided); }

@@ -31,15 +31,15 @@ static constexpr StringLiteral ownMark = "attn.own";
 /// Where extents are open, upstream asks at run time whether one is 1 and copies the tensor if so. Here two that meet
 /// are equal, which is checked when the program is called: the tensor stays as it is, and either extent is the
 /// result's. What the program itself asks stays.
-static void takeExtentsAsEqual(ModuleOp module) {
+static void assumeEqualDims(ModuleOp module) {
   SmallVector<scf::IfOp> stretches;
   SmallVector<arith::MaxUIOp> larger;
   module.walk([&](Operation *op) {
     if (op->removeDiscardableAttr(ownMark))
       return;
     if (auto branch = dyn_cast<scf::IfOp>(op)) {
-      auto asks = branch.getCondition().getDefiningOp<arith::CmpIOp>();
-      auto extent = asks ? asks.getLhs().getDefiningOp<tensor::DimOp>() : nullptr;
+      auto compare = branch.getCondition().getDefiningOp<arith::CmpIOp>();
+      auto extent = compare ? compare.getLhs().getDefiningOp<tensor::DimOp>() : nullptr;
       if (extent && branch.getNumResults() == 1 && branch.elseBlock() &&
           branch.elseYield().getResults().front() == extent.getSource())
         stretches.push_back(branch);
@@ -80,7 +80,7 @@ struct ImportTosa : saccade::impl::ImportTosaBase<ImportTosa> {
     function.addPass(createTosaToTensorPass());
     if (failed(runPipeline(pipeline, getOperation())))
       return signalPassFailure();
-    takeExtentsAsEqual(getOperation());
+    assumeEqualDims(getOperation());
     // Shapes that ops were given stay behind.
     WalkResult left = getOperation().walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
       if (!isTosa(op))

@@ -15,15 +15,15 @@ constexpr int64_t alignment = 64;
 constexpr int64_t limit = int64_t(1) << 40;     // beyond it a size is a mistake, and sanitizers abort rather than fail
 // From so many large pages on a block is asked for in them: a fault for every 4 KiB of packed weights costs more than
 // packing them.
-constexpr int64_t largePage = int64_t(1) << 21, fewestLargePages = 4;
-constexpr int64_t keptLimit = (int64_t(1) << 27) + largePage; // of what a thread keeps in all: 128 MiB, rounded up
+constexpr int64_t largePage = int64_t(1) << 21, minLargePages = 4;
+constexpr int64_t cacheLimit = (int64_t(1) << 27) + largePage; // of what a thread keeps in all: 128 MiB, rounded up
 
 /// Stands before every block.
 struct alignas(alignment) Header {
   int64_t bytes;
 };
 
-struct Kept {
+struct ThreadCache {
   static constexpr unsigned places = 24;
   Header *blocks[places];
   unsigned turn; ///< the place that is given up next
@@ -31,34 +31,34 @@ struct Kept {
 };
 } // namespace
 
-static thread_local Kept kept;
+static thread_local ThreadCache threadCache;
 static pthread_key_t key;
 static bool haveKey;
 
 static void releaseKept(void *memory) {
-  auto *kept = static_cast<Kept *>(memory);
-  for (Header *&block : kept->blocks) {
+  auto *threadCache = static_cast<ThreadCache *>(memory);
+  for (Header *&block : threadCache->blocks) {
     std::free(block);
     block = nullptr;
   }
-  kept->willBeReleased = false;
+  threadCache->willBeReleased = false;
 }
 
 /// Where the process is out of keys, nothing is kept: it would leak.
 static bool isReleasedAtThreadEnd() {
-  if (kept.willBeReleased)
+  if (threadCache.willBeReleased)
     return true;
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, [] { haveKey = pthread_key_create(&key, releaseKept) == 0; });
-  kept.willBeReleased = haveKey && pthread_setspecific(key, &kept) == 0;
-  return kept.willBeReleased;
+  threadCache.willBeReleased = haveKey && pthread_setspecific(key, &threadCache) == 0;
+  return threadCache.willBeReleased;
 }
 
 void *saccade_allocate(int64_t bytes) {
   if (bytes < 0 || bytes > limit)
     return nullptr;
   // A kept block may be larger, but a small one must not take the place of a large one.
-  for (Header *&place : kept.blocks) {
+  for (Header *&place : threadCache.blocks) {
     Header *block = place;
     if (!block || block->bytes < bytes || block->bytes > 2 * bytes + 4096)
       continue;
@@ -66,7 +66,7 @@ void *saccade_allocate(int64_t bytes) {
     return block + 1;
   }
   // aligned_alloc wants a multiple of the alignment.
-  int64_t unit = bytes < fewestLargePages * largePage ? alignment : largePage, header = sizeof(Header);
+  int64_t unit = bytes < minLargePages * largePage ? alignment : largePage, header = sizeof(Header);
   int64_t rounded = (header + bytes + unit - 1) / unit * unit - header;
   auto size = static_cast<size_t>(header + rounded);
   auto *block = static_cast<Header *>(std::aligned_alloc(static_cast<size_t>(unit), size));
@@ -85,17 +85,17 @@ void saccade_release(void *memory) {
   Header *block = static_cast<Header *>(memory) - 1;
   Header **place = nullptr;
   int64_t bytes = block->bytes;
-  for (Header *&other : kept.blocks) {
+  for (Header *&other : threadCache.blocks) {
     if (other)
       bytes += other->bytes;
     else
       place = &other;
   }
-  if (bytes > keptLimit || !isReleasedAtThreadEnd())
+  if (bytes > cacheLimit || !isReleasedAtThreadEnd())
     return std::free(block);
   // Sizes that nobody asks for any more must not fill all places.
   if (!place)
-    place = &kept.blocks[kept.turn++ % Kept::places];
+    place = &threadCache.blocks[threadCache.turn++ % ThreadCache::places];
   std::free(*place);
   *place = block;
 }

@@ -4,7 +4,7 @@
 // One item, one thread, a call from inside a task and a pool in use by another host thread all run inline.
 //
 //===----------------------------------------------------------------------===//
-#include "Hook.h"
+#include "RuntimeTable.h"
 #include "Scratch.h"
 #include "ThreadPool.h"
 #include "TorchPool.h"
@@ -73,8 +73,8 @@ static int32_t threadsWith(const TorchPool *torch) {
   int32_t requested = requestedThreads.load(std::memory_order_relaxed);
   if (!torch)
     return requested ? requested : machineThreads();
-  int32_t lent = std::min(torch->threads(), ThreadPool::maxThreads);
-  return requested ? std::min(requested, lent) : lent;
+  int32_t available = std::min(torch->threads(), ThreadPool::maxThreads);
+  return requested ? std::min(requested, available) : available;
 }
 
 /// False, with nothing done, where there is one thread only.
@@ -125,4 +125,4 @@ static void setParallelFor(saccade_host_parallel_for run, void *user) {
   hostParallelFor.store(run, std::memory_order_release);
 }
 
-const Hook saccade::runtime::ownHook = {sizeof(Hook), parallelFor, setThreads, threads, setParallelFor};
+const RuntimeTable saccade::runtime::ownTable = {sizeof(RuntimeTable), parallelFor, setThreads, threads, setParallelFor};

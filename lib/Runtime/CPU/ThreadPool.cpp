@@ -85,8 +85,8 @@ ThreadPool *ThreadPool::get() {
   return known;
 }
 
-void ThreadPool::startWorkers(int wanted) {
-  if (workers >= wanted)
+void ThreadPool::startWorkers(int expected) {
+  if (workers >= expected)
     return;
   // The host's signal handlers run on the host's threads; faults stay where they happen.
   sigset_t blocked, before;
@@ -94,7 +94,7 @@ void ThreadPool::startWorkers(int wanted) {
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
     sigdelset(&blocked, fault);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  for (; workers < wanted; ++workers) {
+  for (; workers < expected; ++workers) {
     pthread_t thread;
     auto body = [](void *pool) -> void * {
       static_cast<ThreadPool *>(pool)->workerLoop();

@@ -26,7 +26,7 @@ public:
 
 private:
   explicit ThreadPool(pid_t process) : process(process) {}
-  void startWorkers(int wanted);
+  void startWorkers(int expected);
   void workerLoop();
   bool tryJoin(uint32_t &seen);
   void leave();

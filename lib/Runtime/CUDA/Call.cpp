@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "../Call/Message.h"
-#include "Loaded.h"
+#include "LoadedModule.h"
 #include "saccade/Runtime/CUDA.h"
 #include <dlfcn.h>
 
@@ -42,7 +42,7 @@ public:
       result = enterPrimary(current);
     if (result == Success)
       result = driver.contextGetId(current, &id);
-    return result == Success ? SaccadeDone : refuseResult(entry, driver, result, "entering a context of the GPU");
+    return result == Success ? SaccadeSuccess : refuseResult(entry, driver, result, "entering a context of the GPU");
   }
 
   uint64_t id = 0;
@@ -73,9 +73,9 @@ private:
 struct Session {
   const SaccadeEntry &entry;
   const Driver &driver;
-  Loaded &loaded;
+  LoadedModule &loaded;
   Stream stream;
-  SaccadeStatus status = SaccadeDone; ///< of the first thing that went wrong, whose message stands
+  SaccadeStatus status = SaccadeSuccess; ///< of the first thing that went wrong, whose message stands
 };
 
 constinit thread_local Session *session = nullptr;
@@ -112,7 +112,7 @@ Result requirePool(const Driver &driver, Device device, Pool &pool) {
   Lock lock;
   if ((pool = pools[device].load(std::memory_order_relaxed)))
     return Success;
-  BesideCapture beside(driver);
+  RelaxedCaptureScope relaxed(driver);
   PoolProperties properties;
   properties.location = device;
   uint64_t everything = UINT64_MAX;
@@ -125,8 +125,8 @@ Result requirePool(const Driver &driver, Device device, Pool &pool) {
 }
 
 /// Gives empty tensors an address: kernels read all that a row of theirs may need, before they know that there is none.
-SaccadeStatus giveAddresses(const Driver &driver, const SaccadeEntry &entry, Loaded &loaded, void **args) {
-  SaccadeStatus status = SaccadeDone;
+SaccadeStatus assignPlaceholders(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, void **args) {
+  SaccadeStatus status = SaccadeSuccess;
   for (int32_t i = 0; i < entry.num_inputs + entry.num_results; ++i) {
     // {allocated, aligned, offset, sizes[rank], strides[rank]}
     auto *descriptor = static_cast<int64_t *>(args[i]);
@@ -135,28 +135,28 @@ SaccadeStatus giveAddresses(const Driver &driver, const SaccadeEntry &entry, Loa
       isEmpty |= descriptor[3 + j] == 0;
     if (!isEmpty)
       continue;
-    Address spare = requireSpare(driver, entry, loaded, status);
-    if (!spare)
+    Address placeholder = requirePlaceholder(driver, entry, loaded, status);
+    if (!placeholder)
       return status;
-    descriptor[0] = descriptor[1] = static_cast<int64_t>(spare);
+    descriptor[0] = descriptor[1] = static_cast<int64_t>(placeholder);
   }
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 } // namespace
 
 SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void **args, const char **message) {
-  SaccadeStatus status = SaccadeDone;
+  SaccadeStatus status = SaccadeSuccess;
   const Driver *driver = requireDriver(*entry, status);
   if (!driver)
     return status;
   CurrentContext context(*driver);
   if ((status = context.enter(*entry, device)))
     return status;
-  Loaded *loaded = require(*driver, entry, context.id, context.device, status);
+  LoadedModule *loaded = require(*driver, entry, context.id, context.device, status);
   if (!loaded)
     return status;
-  if ((status = giveAddresses(*driver, *entry, *loaded, args)))
+  if ((status = assignPlaceholders(*driver, *entry, *loaded, args)))
     return status;
   Session here{*entry, *driver, *loaded, streamFor(device)};
   session = &here;
@@ -165,7 +165,7 @@ SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void 
   return here.status;
 }
 
-void saccade_launch(const char *name, const int64_t *words, int64_t count, int64_t ctas, int64_t sharedBytes) {
+void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes) {
   if (session->status || ctas <= 0)
     return;
   const Driver &driver = session->driver;
@@ -182,7 +182,7 @@ void saccade_launch(const char *name, const int64_t *words, int64_t count, int64
     return;
   // All parameters are words, one behind the other.
   size_t bytes = static_cast<size_t>(count) * sizeof(int64_t);
-  void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(words), // CU_LAUNCH_PARAM_BUFFER_POINTER
+  void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(params), // CU_LAUNCH_PARAM_BUFFER_POINTER
                    reinterpret_cast<void *>(2), &bytes,                       // CU_LAUNCH_PARAM_BUFFER_SIZE
                    nullptr};                                                  // CU_LAUNCH_PARAM_END
   Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,

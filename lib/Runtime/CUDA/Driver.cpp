@@ -64,7 +64,7 @@ static SaccadeStatus load(const SaccadeEntry &entry, Driver &driver) {
                   version % 1000 / 10, missing, wantedDriver);
   Result result = driver.init(0);
   if (result == Success)
-    return SaccadeDone;
+    return SaccadeSuccess;
   ErrorText text(driver, result);
   return refuse(SaccadeUnsupported, entry, "%s (%s: %s); see whether nvidia-smi lists one, and CUDA_VISIBLE_DEVICES",
                 result == NoDevice ? "the NVIDIA driver finds no GPU" : "the NVIDIA driver does not start", text.name,
@@ -88,7 +88,7 @@ const Driver *cuda::requireDriver(const SaccadeEntry &entry, SaccadeStatus &stat
 SaccadeStatus cuda::refuseResult(const SaccadeEntry &entry, const Driver &driver, Result result, const char *doing,
                                  const char *object) {
   ErrorText text(driver, result);
-  SaccadeStatus status = result == OutOfMemory ? SaccadeOutOfMemory : SaccadeDeviceFailed;
+  SaccadeStatus status = result == OutOfMemory ? SaccadeOutOfMemory : SaccadeDeviceError;
   if (object)
     return refuse(status, entry, "%s '%s': the NVIDIA driver reports %s: %s", doing, object, text.name, text.meaning);
   return refuse(status, entry, "%s: the NVIDIA driver reports %s: %s", doing, text.name, text.meaning);

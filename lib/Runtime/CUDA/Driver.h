@@ -115,12 +115,12 @@ public:
 };
 
 /// While it lives this thread may do what the capture of a stream in global mode would forbid.
-class BesideCapture {
+class RelaxedCaptureScope {
 public:
-  explicit BesideCapture(const Driver &driver) : driver(driver) { driver.exchangeCaptureMode(&mode); }
-  ~BesideCapture() { driver.exchangeCaptureMode(&mode); }
-  BesideCapture(const BesideCapture &) = delete;
-  BesideCapture &operator=(const BesideCapture &) = delete;
+  explicit RelaxedCaptureScope(const Driver &driver) : driver(driver) { driver.exchangeCaptureMode(&mode); }
+  ~RelaxedCaptureScope() { driver.exchangeCaptureMode(&mode); }
+  RelaxedCaptureScope(const RelaxedCaptureScope &) = delete;
+  RelaxedCaptureScope &operator=(const RelaxedCaptureScope &) = delete;
 
 private:
   const Driver &driver;

@@ -14,7 +14,7 @@ using namespace saccade::runtime;
 namespace {
 
 /// A value of an entry while it is looked at.
-struct Place {
+struct ValueContext {
   const SaccadeEntry &entry;
   int32_t index;
   DLDevice device = {};
@@ -47,10 +47,10 @@ static bool isOn(DLDevice device, int32_t type) { return static_cast<int32_t>(de
 
 #define REFUSE(STATUS, ...) return refuseValue(STATUS, place.entry, place.index, __VA_ARGS__)
 
-static SaccadeStatus convertInteger(Place place, const SaccadeArgument &argument, int64_t *word) {
+static SaccadeStatus convertInteger(ValueContext place, const SaccadeArgument &argument, int64_t *word) {
   const SaccadeValueType &type = place.type();
   if (argument.kind != SaccadeArgumentInteger && argument.kind != SaccadeArgumentBool)
-    REFUSE(SaccadeTypeError, "found %s, wanted an integer", describeKind(argument.kind));
+    REFUSE(SaccadeTypeError, "found %s, expected an integer", describeKind(argument.kind));
   int64_t value = argument.value.integer;
   // A narrow integer has no sign of its own: -1 and 255 are both an i8.
   int64_t low = 0, high = 1;
@@ -59,20 +59,20 @@ static SaccadeStatus convertInteger(Place place, const SaccadeArgument &argument
     high = (int64_t(1) << type.bits) - 1;
   }
   if (type.bits < 64 && (value < low || value > high))
-    REFUSE(SaccadeValueError, "found %lld, wanted %lld to %lld", static_cast<long long>(value),
+    REFUSE(SaccadeValueError, "found %lld, expected %lld to %lld", static_cast<long long>(value),
            static_cast<long long>(low), static_cast<long long>(high));
   *word = value;
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
-static SaccadeStatus convertReal(Place place, const SaccadeArgument &argument, int64_t *word) {
+static SaccadeStatus convertFloat(ValueContext place, const SaccadeArgument &argument, int64_t *word) {
   double value;
-  if (argument.kind == SaccadeArgumentReal)
+  if (argument.kind == SaccadeArgumentFloat)
     value = argument.value.real;
   else if (argument.kind == SaccadeArgumentInteger || argument.kind == SaccadeArgumentBool)
     value = static_cast<double>(argument.value.integer);
   else
-    REFUSE(SaccadeTypeError, "found %s, wanted a number", describeKind(argument.kind));
+    REFUSE(SaccadeTypeError, "found %s, expected a number", describeKind(argument.kind));
   auto store = [&](auto narrow) { memcpy(word, &narrow, sizeof(narrow)); };
   const SaccadeValueType &type = place.type();
   if (type.bits == 64)
@@ -83,26 +83,26 @@ static SaccadeStatus convertReal(Place place, const SaccadeArgument &argument, i
     store(__truncdfbf2(value));
   else
     store(__truncdfhf2(value));
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 /// Type, device and rank: what does not depend on how large the tensor is.
-static SaccadeStatus checkKind(Place place, const DLTensor &tensor) {
+static SaccadeStatus checkKind(ValueContext place, const DLTensor &tensor) {
   const SaccadeValueType &type = place.type();
-  int32_t wanted = static_cast<int32_t>(place.device.device_type);
-  if (!isOn(tensor.device, wanted) || (wanted != kDLCPU && tensor.device.device_id != place.device.device_id))
-    REFUSE(SaccadeTypeError, "on %s, wanted %s", describe(tensor.device).text, describe(place.device).text);
+  int32_t expected = static_cast<int32_t>(place.device.device_type);
+  if (!isOn(tensor.device, expected) || (expected != kDLCPU && tensor.device.device_id != place.device.device_id))
+    REFUSE(SaccadeTypeError, "on %s, expected %s", describe(tensor.device).text, describe(place.device).text);
   DLDataType found = tensor.dtype;
   // Integers are without sign here: the program's ops say how they read them.
   bool sameCode = found.code == type.code || (type.code == kDLInt && found.code == kDLUInt);
   if (!sameCode || found.bits != type.bits || found.lanes != 1)
-    REFUSE(SaccadeTypeError, "found element type %s, wanted %s", describe(found).text,
+    REFUSE(SaccadeTypeError, "found element type %s, expected %s", describe(found).text,
            describe(DLDataType{type.code, type.bits, 1}).text);
   if (tensor.ndim != type.rank)
-    REFUSE(SaccadeTypeError, "found %d dimension%s, wanted %d", tensor.ndim, tensor.ndim == 1 ? "" : "s", type.rank);
+    REFUSE(SaccadeTypeError, "found %d dimension%s, expected %d", tensor.ndim, tensor.ndim == 1 ? "" : "s", type.rank);
   if (type.rank > 0 && !tensor.shape)
     REFUSE(SaccadeTypeError, "its shape is NULL");
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 /// Writes the strides; those that no element depends on become what they are in a compact tensor.
@@ -144,12 +144,12 @@ static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64
   return true;
 }
 
-static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument, int64_t *words, Span &span) {
+static SaccadeStatus convertTensor(ValueContext place, const SaccadeArgument &argument, int64_t *words, Span &span) {
   const SaccadeValueType &type = place.type();
   if (argument.kind != SaccadeArgumentTensorObject && argument.kind != SaccadeArgumentDLTensor)
-    REFUSE(SaccadeTypeError, "found %s, wanted a tensor", describeKind(argument.kind));
+    REFUSE(SaccadeTypeError, "found %s, expected a tensor", describeKind(argument.kind));
   if (!argument.value.pointer)
-    REFUSE(SaccadeTypeError, "is NULL, wanted a tensor");
+    REFUSE(SaccadeTypeError, "is NULL, expected a tensor");
   const DLTensor &tensor = *asTensor(argument);
   if (SaccadeStatus status = checkKind(place, tensor))
     return status;
@@ -161,7 +161,7 @@ static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument,
     if (extent < 0)
       REFUSE(SaccadeValueError, "found extent %lld in dimension %d", static_cast<long long>(extent), i);
     if (type.extents[i] >= 0 && extent != type.extents[i])
-      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, wanted %lld", static_cast<long long>(extent), i,
+      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, expected %lld", static_cast<long long>(extent), i,
              static_cast<long long>(type.extents[i]));
     isEmpty |= extent == 0;
     sizes[i] = extent;
@@ -180,7 +180,7 @@ static SaccadeStatus convertTensor(Place place, const SaccadeArgument &argument,
   }
   words[0] = words[1] = static_cast<int64_t>(origin);
   words[2] = 0;
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 DLDevice saccade::runtime::findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count) {
@@ -195,43 +195,43 @@ DLDevice saccade::runtime::findDevice(const SaccadeEntry &entry, const SaccadeAr
 SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32_t index,
                                                 const SaccadeArgument &argument, DLDevice device, int64_t *words,
                                                 Span &span) {
-  Place place{entry, index, device};
+  ValueContext place{entry, index, device};
   const SaccadeValueType &type = place.type();
   if (type.rank >= 0)
     return convertTensor(place, argument, words, span);
   bool isReal = type.code == kDLFloat || type.code == kDLBfloat;
-  return isReal ? convertReal(place, argument, words) : convertInteger(place, argument, words);
+  return isReal ? convertFloat(place, argument, words) : convertInteger(place, argument, words);
 }
 
 SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words,
                                             const int64_t *extents, const Span &span) {
-  Place place{entry, index};
+  ValueContext place{entry, index};
   int32_t rank = place.type().rank;
   const int64_t *sizes = words + 3, *strides = sizes + rank;
   for (int32_t i = 0; i < rank; ++i)
     if (sizes[i] != extents[i])
-      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, wanted %lld", static_cast<long long>(sizes[i]), i,
+      REFUSE(SaccadeValueError, "found extent %lld in dimension %d, expected %lld", static_cast<long long>(sizes[i]), i,
              static_cast<long long>(extents[i]));
   if (span.isEmpty)
-    return SaccadeDone;
+    return SaccadeSuccess;
   for (int32_t i = 0; i < rank; ++i)
     if (sizes[i] != 1 && strides[i] <= 0)
-      REFUSE(SaccadeValueError, "found stride %lld in dimension %d, wanted a positive one",
+      REFUSE(SaccadeValueError, "found stride %lld in dimension %d, expected a positive one",
              static_cast<long long>(strides[i]), i);
   Strides layout{rank, sizes, strides};
   if (layout.areNested())
-    return SaccadeDone;
+    return SaccadeSuccess;
   int32_t left, right;
-  if (layout.findMeeting(left, right))
+  if (layout.findOverlappingDims(left, right))
     REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d put two elements in one place",
            static_cast<long long>(strides[left]), static_cast<long long>(strides[right]), left, right);
-  switch (layout.elementsMeet()) {
+  switch (layout.elementsOverlap()) {
   case Strides::No:
-    return SaccadeDone;
+    return SaccadeSuccess;
   case Strides::Yes:
     REFUSE(SaccadeValueError, "its strides put two elements in one place");
   case Strides::TooLarge:
     REFUSE(SaccadeValueError, "its strides are too entangled to see that every element has a place of its own");
   }
-  return SaccadeDone;
+  return SaccadeSuccess;
 }

@@ -30,7 +30,7 @@ private:
 };
 
 /// MLIR's memref descriptor is made of words of eight bytes: {allocated, aligned, offset, sizes[rank], strides[rank]}.
-constexpr int64_t wordsOf(const SaccadeValueType &type) { return type.rank < 0 ? 1 : 3 + 2 * type.rank; }
+constexpr int64_t descriptorWords(const SaccadeValueType &type) { return type.rank < 0 ? 1 : 3 + 2 * type.rank; }
 
 /// The device that all tensors of a call must be on: for a GPU's program that of the first tensor on one.
 DLDevice findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count);

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Entry.h"
 #include "Arguments.h"
-#include "Level.h"
+#include "CPUTarget.h"
 #include "saccade/Runtime/Runtime.h"
 #include <cstddef>
 #include <cstring>
@@ -32,7 +32,7 @@ public:
     int32_t count = entry.num_inputs + entry.num_results;
     int64_t wordCount = 0, extentCount = 0;
     for (int32_t i = 0; i < count; ++i) {
-      wordCount += wordsOf(entry.values[i]);
+      wordCount += descriptorWords(entry.values[i]);
       if (i >= entry.num_inputs)
         extentCount += entry.values[i].rank;
     }
@@ -80,10 +80,10 @@ static SaccadeStatus checkTable(const SaccadeEntry &entry) {
   if (entry.version != SACCADE_ENTRY_VERSION)
     return refuse(SaccadeUnsupported, entry, "compiled for version %d of the runtime, this is version %d",
                   entry.version, SACCADE_ENTRY_VERSION);
-  if (entry.level <= machineLevel())
-    return SaccadeDone;
+  if (entry.target <= hostCPUTarget())
+    return SaccadeSuccess;
   return refuse(SaccadeUnsupported, entry, "compiled for target %s, this processor has %s",
-                nameOf(static_cast<SaccadeLevel>(entry.level)), nameOf(machineLevel()));
+                cpuTargetName(static_cast<SaccadeCPUTarget>(entry.target)), cpuTargetName(hostCPUTarget()));
 }
 
 /// Converts values [begin, end) of the entry into the frame; `begin` is 0 or the frame holds what is before it.
@@ -94,9 +94,9 @@ static SaccadeStatus convert(const SaccadeEntry &entry, const SaccadeArgument *a
     frame.pointers[i] = words;
     if (SaccadeStatus status = convertArgument(entry, i, args[i], frame.device, words, frame.spans[i]))
       return status;
-    words += wordsOf(entry.values[i]);
+    words += descriptorWords(entry.values[i]);
   }
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 /// Converts the inputs and asks the program whether they fit together.
@@ -105,7 +105,7 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
     return status;
   if (const char *message = entry.shapes(frame.pointers, frame.extents)) {
     const char *relation = message + strlen(message) + 1;
-    return refuse(SaccadeValueError, entry, "%s: found %lld, wanted %s%lld", message,
+    return refuse(SaccadeValueError, entry, "%s: found %lld, expected %s%lld", message,
                   static_cast<long long>(frame.extents[0]), relation, static_cast<long long>(frame.extents[1]));
   }
   const int64_t *extent = frame.extents;
@@ -114,14 +114,14 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
       if (*extent < 0) // a scalar said so
         return refuseValue(SaccadeValueError, entry, i, "dimension %d has the negative extent %lld", j,
                            static_cast<long long>(*extent));
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 /// Converts the results; each must be a place of its own.
 static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgument *args, Frame &frame) {
   int64_t *words = frame.words;
   for (int32_t i = 0; i < entry.num_inputs; ++i)
-    words += wordsOf(entry.values[i]);
+    words += descriptorWords(entry.values[i]);
   int32_t count = entry.num_inputs + entry.num_results;
   if (SaccadeStatus status = convert(entry, args, entry.num_inputs, count, words, frame))
     return status;
@@ -136,7 +136,7 @@ static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgumen
         return refuseValue(SaccadeValueError, entry, i, "overlaps with %s '%s'",
                            j < entry.num_inputs ? "argument" : "result", entry.values[j].name);
   }
-  return SaccadeDone;
+  return SaccadeSuccess;
 }
 
 SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count) {
@@ -152,7 +152,7 @@ SaccadeStatus saccade_entry_call(const SaccadeEntry *entry, const SaccadeArgumen
   if (SaccadeStatus status = takeResults(*entry, args, frame))
     return status;
   const char *message = nullptr;
-  SaccadeStatus status = SaccadeDone;
+  SaccadeStatus status = SaccadeSuccess;
   if (SaccadeKernels *kernels = entry->kernels)
     status = kernels->call(entry, frame.device.device_id, frame.pointers, &message);
   else
@@ -175,5 +175,5 @@ SaccadeStatus saccade_entry_shapes(const SaccadeEntry *entry, const SaccadeArgum
   for (int32_t i = 0; i < entry->num_results; ++i)
     for (int32_t j = 0; j < entry->values[entry->num_inputs + i].rank; ++j, ++number)
       sizes[number] = frame.extents[number];
-  return SaccadeDone;
+  return SaccadeSuccess;
 }

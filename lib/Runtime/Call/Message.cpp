@@ -51,12 +51,12 @@ const char *find(const Name *names, int32_t number) {
 
 } // namespace
 
-const char *saccade_entry_message(void) { return message.get(); }
+const char *saccade_entry_last_error(void) { return message.get(); }
 
-Words saccade::runtime::describe(DLDataType type) {
+ShortText saccade::runtime::describe(DLDataType type) {
   static constexpr Name letters[] = {{kDLInt, "i"},  {kDLUInt, "u"},    {kDLFloat, "f"}, {kDLBfloat, "bf"},
                                      {5, "complex"}, {kDLBool, "bool"}, {0, nullptr}};
-  Words words;
+  ShortText words;
   const char *letter = find(letters, type.code);
   int length;
   if (type.code == kDLBool && type.bits == 8)
@@ -70,12 +70,12 @@ Words saccade::runtime::describe(DLDataType type) {
   return words;
 }
 
-Words saccade::runtime::describe(DLDevice device) {
+ShortText saccade::runtime::describe(DLDevice device) {
   static constexpr Name names[] = {{1, "cpu"},        {2, "cuda"},          {3, "cuda_host"}, {4, "opencl"},
                                    {7, "vulkan"},     {8, "metal"},         {9, "vpi"},       {10, "rocm"},
                                    {11, "rocm_host"}, {13, "cuda_managed"}, {14, "oneapi"},   {15, "webgpu"},
                                    {16, "hexagon"},   {0, nullptr}};
-  Words words;
+  ShortText words;
   auto type = static_cast<int32_t>(device.device_type);
   const char *name = find(names, type);
   if (type == kDLCPU)
@@ -92,7 +92,7 @@ const char *saccade::runtime::describeKind(int32_t kind) {
   static constexpr Name names[] = {{SaccadeArgumentNone, "None"},
                                    {SaccadeArgumentInteger, "an integer"},
                                    {SaccadeArgumentBool, "a bool"},
-                                   {SaccadeArgumentReal, "a float"},
+                                   {SaccadeArgumentFloat, "a float"},
                                    {SaccadeArgumentDLTensor, "a tensor"},
                                    {SaccadeArgumentTensorObject, "a tensor"},
                                    {5, "a data type"},
@@ -141,7 +141,7 @@ SaccadeStatus saccade::runtime::refuse(SaccadeStatus status, const SaccadeEntry 
 SaccadeStatus saccade::runtime::refuseCount(const SaccadeEntry &entry, int32_t count, bool needsResults) {
   auto plural = [](int32_t number) { return number == 1 ? "" : "s"; };
   message.clear();
-  message.add("%s: found %d argument%s, wanted %d input%s", entry.name, count, plural(count), entry.num_inputs,
+  message.add("%s: found %d argument%s, expected %d input%s", entry.name, count, plural(count), entry.num_inputs,
               plural(entry.num_inputs));
   if (needsResults)
     message.add(" and memory for %d result%s", entry.num_results, plural(entry.num_results));

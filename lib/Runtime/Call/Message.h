@@ -12,14 +12,14 @@
 namespace saccade::runtime {
 
 /// A few words made on the spot.
-struct Words {
+struct ShortText {
   char text[64];
 };
 
 /// "f32", "bool", "complex64"; lanes and unknown codes are shown too.
-Words describe(DLDataType type);
+ShortText describe(DLDataType type);
 /// "cpu", "cuda:1".
-Words describe(DLDevice device);
+ShortText describe(DLDevice device);
 /// "an int", "a string".
 const char *describeKind(int32_t kind);
 

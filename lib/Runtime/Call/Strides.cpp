@@ -22,7 +22,7 @@ bool Strides::areNested() const {
 }
 
 /// Whether a steps along one dimension are as long as b along the other.
-static bool stepsMeet(int64_t leftExtent, int64_t left, int64_t rightExtent, int64_t right) {
+static bool stridesCollide(int64_t leftExtent, int64_t left, int64_t rightExtent, int64_t right) {
   int64_t a = left, b = right;
   while (b) {
     int64_t rest = a % b;
@@ -32,10 +32,10 @@ static bool stepsMeet(int64_t leftExtent, int64_t left, int64_t rightExtent, int
   return right / a < leftExtent && left / a < rightExtent;
 }
 
-bool Strides::findMeeting(int32_t &left, int32_t &right) const {
+bool Strides::findOverlappingDims(int32_t &left, int32_t &right) const {
   for (right = 1; right < rank; ++right)
     for (left = 0; left < right; ++left)
-      if (sizes[left] > 1 && sizes[right] > 1 && stepsMeet(sizes[left], strides[left], sizes[right], strides[right]))
+      if (sizes[left] > 1 && sizes[right] > 1 && stridesCollide(sizes[left], strides[left], sizes[right], strides[right]))
         return true;
   return false;
 }
@@ -91,7 +91,7 @@ private:
 
 } // namespace
 
-Strides::Answer Strides::elementsMeet() const {
+Strides::Answer Strides::elementsOverlap() const {
   int64_t reach = 0;
   for (int32_t i = 0; i < rank; ++i)
     reach += sizes[i] > 1 ? (sizes[i] - 1) * strides[i] : 0;

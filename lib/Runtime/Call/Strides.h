@@ -17,12 +17,12 @@ struct Strides {
   bool areNested() const;
 
   /// Two dimensions along which steps lead to one element.
-  bool findMeeting(int32_t &left, int32_t &right) const;
+  bool findOverlappingDims(int32_t &left, int32_t &right) const;
 
   enum Answer { No, Yes, TooLarge };
   /// Whether any two elements share a place, steps along all dimensions counted. The problem is that of subset sums, so
   /// the search has a limit.
-  Answer elementsMeet() const;
+  Answer elementsOverlap() const;
 };
 
 } // namespace saccade::runtime

@@ -26,7 +26,7 @@ int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, 
   if (result)
     memset(result, 0, sizeof(SaccadeArgument)); // None
   SaccadeStatus status = saccade_entry_call(entry, static_cast<const SaccadeArgument *>(args), count);
-  if (status == SaccadeDone)
+  if (status == SaccadeSuccess)
     return 0;
   if (SetRaised setRaised = findSetRaised())
     setRaised(status == SaccadeTypeError     ? "TypeError"
@@ -34,8 +34,8 @@ int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, 
               : status == SaccadeOutOfMemory ? "MemoryError"
               : status == SaccadeUnsupported ? "NotImplementedError"
                                              : "RuntimeError",
-              saccade_entry_message());
+              saccade_entry_last_error());
   else // Whoever calls like TVM-FFI without it gets the number and has to look here for the reason.
-    fprintf(stderr, "%s\n", saccade_entry_message());
+    fprintf(stderr, "%s\n", saccade_entry_last_error());
   return -1;
 }

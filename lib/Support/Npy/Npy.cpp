@@ -167,16 +167,16 @@ llvm::Expected<HostTensor> saccade::parseNpy(StringRef bytes) {
   if (header->shape.size() > 32)
     return malformed("it has " + llvm::Twine(header->shape.size()) + " dimensions");
   // Counted here, for a damaged shape must not ask for memory that the file cannot fill.
-  int64_t wanted = elementBytes(*type);
+  int64_t expected = elementBytes(*type);
   for (int64_t extent : header->shape)
-    if (llvm::MulOverflow(wanted, extent, wanted))
+    if (llvm::MulOverflow(expected, extent, expected))
       return malformed("its shape is too large");
-  if (int64_t(bytes.size()) < wanted)
+  if (int64_t(bytes.size()) < expected)
     return malformed("it is truncated: " + llvm::Twine(bytes.size()) + " bytes of data, expected " +
-                     llvm::Twine(wanted));
+                     llvm::Twine(expected));
   llvm::Expected<HostTensor> tensor = HostTensor::allocate(*type, header->shape, header->columnMajor);
-  if (tensor && wanted)
-    std::memcpy(tensor->data(), bytes.data(), wanted);
+  if (tensor && expected)
+    std::memcpy(tensor->data(), bytes.data(), expected);
   return tensor;
 }
 

@@ -1,7 +1,7 @@
 /*===- LibmStub.c - The names of libm.so.6 that an artifact may need ------------===
  *
  * As LibcStub.c for libm.so.6, which an artifact names only where its program needs it: f64 math, angles beyond the
- * polynomials' reach, and single instructions that the portable level lacks (fused multiply-add, rounding).
+ * polynomials' reach, and single instructions that the portable target lacks (fused multiply-add, rounding).
  *
  *===----------------------------------------------------------------------===*/
 #define ONE(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");

@@ -34,7 +34,7 @@ def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
         Whatever JAX raises as it traces the function.
     """
     if not callable(fn):
-        raise TypeError(f"found a {type(fn).__name__}, wanted a function")
+        raise TypeError(f"found a {type(fn).__name__}, expected a function")
     jitted = fn if hasattr(fn, "lower") else jax.jit(fn, keep_unused=True)
     leaves = jax.tree_util.tree_leaves(example_args)
     is_symbolic = any(not isinstance(extent, int) for leaf in leaves for extent in np.shape(leaf))
@@ -53,7 +53,7 @@ class Compiled:
         self.program = program
         fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
         # What depends on constants alone is computed now.
-        self.module = saccade.compile(program.text, **{"prepare": bool(fixed), **options})
+        self.module = saccade.compile(program.text, **{"prepack": bool(fixed), **options})
         self._checked: set[tuple[tuple[int, ...], ...]] = set()
         self._main = self.module.main.bind(**fixed) if fixed else self.module.main
 
@@ -63,7 +63,7 @@ class Compiled:
         program = self.program
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if tree != program.in_tree:
-            raise TypeError(f"found arguments in the tree {tree}, wanted {program.in_tree}")
+            raise TypeError(f"found arguments in the tree {tree}, expected {program.in_tree}")
         shapes = tuple(np.shape(leaf) for leaf in leaves)
         if shapes not in self._checked:
             program.check_extents(shapes)
@@ -77,12 +77,12 @@ class Compiled:
         return f"<saccade.jax.Compiled {self._main.signature}>"
 
 
-def _array(leaf: Any, wanted: Value) -> np.ndarray:
+def _array(leaf: Any, expected: Value) -> np.ndarray:
     """A leaf as NumPy sees it: of JAX's arrays in this processor's memory no copy is made."""
     if isinstance(leaf, jax.core.Tracer):
-        raise TypeError(f"argument {wanted.path} is traced by JAX: call a compiled function outside of jit and grad")
+        raise TypeError(f"argument {expected.path} is traced by JAX: call a compiled function outside of jit and grad")
     # Numbers of Python take the type that the function was lowered for.
-    array = np.asarray(leaf, dtype=wanted.dtype) if isinstance(leaf, (bool, int, float)) else np.asarray(leaf)
-    if array.dtype != wanted.dtype:
-        raise TypeError(f"argument {wanted.path} is of {array.dtype}, wanted {wanted.dtype}")
+    array = np.asarray(leaf, dtype=expected.dtype) if isinstance(leaf, (bool, int, float)) else np.asarray(leaf)
+    if array.dtype != expected.dtype:
+        raise TypeError(f"argument {expected.path} is of {array.dtype}, expected {expected.dtype}")
     return array

@@ -26,7 +26,7 @@ def read(lowered: Any, name: str = "jax") -> Program:
     if isinstance(lowered, export.Exported):
         return _read_exported(lowered, name)
     if not isinstance(lowered, jax.stages.Lowered):
-        raise TypeError(f"found a {type(lowered).__name__}, wanted jax.jit(f).lower(...) or jax.export.export(...)")
+        raise TypeError(f"found a {type(lowered).__name__}, expected jax.jit(f).lower(...) or jax.export.export(...)")
     inputs = _values(lowered.args_info)
     return _program(lowered.compiler_ir("stablehlo"), lowered.in_tree, lowered.out_tree, inputs, None,
                     _values(lowered.out_info), name)
@@ -47,9 +47,9 @@ def read_file(path: str | os.PathLike[str]) -> Program:
 
 def _read_exported(exported: Any, name: str) -> Program:
     if "cpu" not in exported.platforms or len(exported.platforms) != 1:
-        raise LoweringError(f"{name}: lowered for {', '.join(exported.platforms)}, wanted cpu alone")
+        raise LoweringError(f"{name}: lowered for {', '.join(exported.platforms)}, expected cpu alone")
     if exported.nr_devices != 1:
-        raise LoweringError(f"{name}: lowered for {exported.nr_devices} devices, wanted one")
+        raise LoweringError(f"{name}: lowered for {exported.nr_devices} devices, expected one")
     if exported.ordered_effects or exported.unordered_effects:
         raise LoweringError(f"{name}: the function does more than compute: {exported.unordered_effects}")
     inputs = _values(jax.tree_util.tree_unflatten(exported.in_tree, exported.in_avals))
@@ -85,7 +85,7 @@ def _program(module: Any, in_tree: Any, out_tree: Any, inputs: list[Value], kept
                                     "function does not read; lower jax.jit(f, keep_unused=True)")
             kept = list(range(count))
         if count != len(kept):
-            raise LoweringError(f"{name}: @main takes {count} arguments, wanted {len(kept)}")
+            raise LoweringError(f"{name}: @main takes {count} arguments, expected {len(kept)}")
         constants = take_constants(module, main)
         # Locations say which line of Python an op comes from.
         text = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
@@ -93,5 +93,5 @@ def _program(module: Any, in_tree: Any, out_tree: Any, inputs: list[Value], kept
     head = re.search(r'sym_name = "main".*?\^bb0\((.*?)\):\n', text, re.S)
     arguments = re.findall(r"%(\w+): tensor<", head[1]) if head else []
     if len(arguments) != len(kept) + len(constants):
-        raise LoweringError(f"{name}: @main takes {len(arguments)} tensors, wanted {len(kept) + len(constants)}")
+        raise LoweringError(f"{name}: @main takes {len(arguments)} tensors, expected {len(kept) + len(constants)}")
     return Program(text, in_tree, out_tree, inputs, kept, outputs, constants, arguments)

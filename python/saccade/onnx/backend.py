@@ -28,7 +28,7 @@ class Model(BackendRep):
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.module = saccade.compile(program.text, **{"prepare": True, **options})
+        self.module = saccade.compile(program.text, **{"prepack": True, **options})
         main = self.module.main
         self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 
@@ -36,18 +36,18 @@ class Model(BackendRep):
         """The outputs for inputs in the model's order, or by name; one array may stand alone. Raises TypeError and
         ValueError
         for inputs that the model does not take."""
-        wanted = self.program.inputs
+        expected = self.program.inputs
         if isinstance(inputs, Mapping):
-            if unknown := sorted(set(inputs) - {value.name for value in wanted}):
-                names = ", ".join(each.name for each in wanted)
+            if unknown := sorted(set(inputs) - {value.name for value in expected}):
+                names = ", ".join(each.name for each in expected)
                 raise TypeError(f"the model has no input {unknown[0]!r}; it has: {names}")
-            if missing := [value.name for value in wanted if value.name not in inputs]:
+            if missing := [value.name for value in expected if value.name not in inputs]:
                 raise TypeError(f"the input {missing[0]!r} is missing")
-            inputs = [inputs[value.name] for value in wanted]
+            inputs = [inputs[value.name] for value in expected]
         elif isinstance(inputs, np.ndarray):
             inputs = [inputs]
-        if len(inputs) != len(wanted):
-            raise TypeError(f"found {len(inputs)} inputs, wanted {len(wanted)}")
+        if len(inputs) != len(expected):
+            raise TypeError(f"found {len(inputs)} inputs, expected {len(expected)}")
         results = self.main(*(np.asarray(each) for each in inputs))
         return results if isinstance(results, tuple) else (results,)
 
@@ -55,7 +55,7 @@ class Model(BackendRep):
 def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU", **options: Any) -> Model:
     """Compiles a model, or a model file. Raises saccade.onnx.ModelError and saccade.CompileError."""
     if not supports_device(device):
-        raise NotImplementedError(f"the device {device!r} is not supported, wanted 'CPU'")
+        raise NotImplementedError(f"the device {device!r} is not supported, expected 'CPU'")
     return Model(read_model(model) if isinstance(model, onnx.ModelProto) else read(model), **options)
 
 

@@ -40,7 +40,7 @@ _SHAPES = {"ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "If": (0,), 
            "Unsqueeze": (1,)}
 """Which inputs must be known when a model is compiled; of reductions it is the second."""
 
-SHARE = 0.9
+MIN_RAISED_SHARE = 0.9
 """The share of cases in plain ops that must become one attention."""
 
 
@@ -171,7 +171,7 @@ def _raise(case: Any) -> Raising:
     try:
         source = read_model(case.model, case.name).text.encode()
         options = (("target", "host"), ("remarks", "true"))
-        text, said = make_text(library().saccade_program_at, source, case.name, options, "transforms")
+        text, said = make_text(library().saccade_print_stage, source, case.name, options, "transforms")
     except (ModelError, saccade.CompileError) as error:
         return Raising(case.name, 0, [str(error).splitlines()[0]])
     return Raising(case.name, text.count("attn.attention "),
@@ -236,7 +236,7 @@ def _print_raised(cases: list[Raising]) -> int:
             print(f"  {remark}")
     count, alone = sum(each.is_raised for each in cases), sum(each.is_raised and not each.remarks for each in cases)
     print(f"{count} of {len(cases)} raised to one attention, {alone} with no softmax left")
-    return 0 if cases and count >= SHARE * len(cases) else 1
+    return 0 if cases and count >= MIN_RAISED_SHARE * len(cases) else 1
 
 
 if __name__ == "__main__":

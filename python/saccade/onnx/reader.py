@@ -125,7 +125,7 @@ class _Reader:
             first, last = OPSETS.get(domain, (entry.version, entry.version))
             if not first <= entry.version <= last:
                 raise self.error(f"version {entry.version} of the operator set '{domain or 'ai.onnx'}' is not "
-                                 f"supported, wanted {first} to {last}")
+                                 f"supported, expected {first} to {last}")
             versions[domain] = entry.version
         if not versions:
             raise self.error("the model does not say which operator set it is written in")
@@ -145,7 +145,7 @@ class _Reader:
         kind = value.type.WhichOneof("value")
         what = "input" if must_have_rank else "output"
         if kind not in ("tensor_type", None) or (kind is None and must_have_rank):
-            raise self.error(f"{what} '{value.name}' is a {kind or 'value without a type'}, wanted a tensor")
+            raise self.error(f"{what} '{value.name}' is a {kind or 'value without a type'}, expected a tensor")
         tensor = value.type.tensor_type
         if tensor.elem_type not in TYPES and (must_have_rank or tensor.elem_type):
             raise self.error(f"{what} '{value.name}': the type {type_name(tensor.elem_type)} is not supported")
@@ -155,7 +155,7 @@ class _Reader:
             if any(extent is not None and extent < 0 for extent in shape):
                 raise self.error(f"{what} '{value.name}' has the shape {list(shape)}")
         elif must_have_rank:
-            raise self.error(f"{what} '{value.name}' has no shape, wanted its number of dimensions at least")
+            raise self.error(f"{what} '{value.name}' has no shape, expected its number of dimensions at least")
         return Value(value.name, names.unique(value.name), TYPES.get(tensor.elem_type, ""), shape)
 
     def _type_of(self, name: str) -> str:
@@ -228,7 +228,7 @@ class _Reader:
         """The value of a node Constant: in the program, or an argument where it is large."""
         if len(node.attribute) != 1 or len(node.output) != 1:
             raise self.error(f"found {len(node.attribute)} attributes and {len(node.output)} outputs, "
-                             "wanted one of each")
+                             "expected one of each")
         attribute = node.attribute[0]
         name = attribute.name
         attribute = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute

@@ -32,7 +32,7 @@ def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
     else:
         data = _typed(proto, where)
     if len(data) != size:
-        raise ModelError(f"{where}: found {len(data)} bytes, wanted {size} for the shape {list(shape)}")
+        raise ModelError(f"{where}: found {len(data)} bytes, expected {size} for the shape {list(shape)}")
     return Tensor(TYPES[proto.data_type], shape, data)
 
 
@@ -83,7 +83,7 @@ def _external(proto: Any, folder: str | None, size: int, where: str) -> bytes:
     if os.path.commonpath([root, path]) != root:
         raise ModelError(f"{where}: the file '{location}' is not beside the model")
     if length != size or not 0 <= offset < 1 << 62:
-        raise ModelError(f"{where}: found {length} bytes at {offset} in '{location}', wanted {size}")
+        raise ModelError(f"{where}: found {length} bytes at {offset} in '{location}', expected {size}")
     try:
         with open(path, "rb") as file:
             file.seek(offset)

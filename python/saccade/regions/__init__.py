@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence
 from saccade.regions.emit import lines, live
 from saccade.regions.expression import Node
 from saccade.regions.fingerprint import Fingerprint, fingerprint
-from saccade.regions.subject import PARAMETERS, Subject, TraceError, variables
+from saccade.regions.traced_function import PARAMETERS, Subject, TraceError, variables
 from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
@@ -81,7 +81,7 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     else that is no tensor become part of the result.
     """
     if role not in PARAMETERS or precision not in ("f32", "f64"):
-        raise ValueError(f"got role {role!r} and precision {precision!r}, wanted one of {', '.join(PARAMETERS)}, "
+        raise ValueError(f"got role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
                          "'f32' or 'f64'")
     subject = Subject(function, role)
     subject.check_arity()
@@ -126,7 +126,7 @@ def _type_of(array: Any) -> str:
 
 def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
     """What the function returned, as the value that its region yields."""
-    wanted = "a boolean or an integer" if subject.role == "mask" else "a number"
+    expected = "a boolean or an integer" if subject.role == "mask" else "a number"
     builder = tracer.builder
     if isinstance(result, Node):
         node = result
@@ -135,14 +135,14 @@ def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
         node = builder.number(result, dtype)
     else:
         found = "None" if result is None else f"a {type(result).__name__}"
-        raise subject.error_of_all(f"returns {found}, wanted {wanted}")
+        raise subject.function_error(f"returns {found}, expected {expected}")
     if subject.role == "mask":
         if node.kind == FLOAT:
             hint = "what is added to scores is a score"
-            raise subject.error_of_all(f"returns a {node.dtype}, wanted {wanted}: {hint}")
+            raise subject.function_error(f"returns a {node.dtype}, expected {expected}: {hint}")
         return builder.convert(node, "bool")
     if node.kind == BOOL:
-        raise subject.error_of_all(f"returns a boolean, wanted {wanted}: what hides keys is a mask")
+        raise subject.function_error(f"returns a boolean, expected {expected}: what hides keys is a mask")
     return builder.convert(node, precision)
 
 
@@ -164,7 +164,7 @@ def _takes_torch(subject: Subject) -> bool:
             named.add((getattr(value, "__module__", None) or type(value).__module__).partition(".")[0])
     if len(found) == 2:
         raise TraceError(f"{subject.title} captures both the torch tensor '{found['torch']}' and the NumPy array "
-                         f"'{found['numpy']}', wanted one kind")
+                         f"'{found['numpy']}', expected one kind")
     if found:
         return "torch" in found
     return "torch" in named or "numpy" not in named

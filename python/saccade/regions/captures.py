@@ -8,7 +8,7 @@ from typing import Any
 
 from saccade import _arrays
 from saccade.regions.expression import Builder, Node
-from saccade.regions.subject import Subject
+from saccade.regions.traced_function import Subject
 from saccade.regions.dtypes import KIND, dtype_name
 
 
@@ -38,7 +38,7 @@ class Captures:
         dtype = dtype_name(array)
         if dtype not in KIND:
             known = ", ".join(KIND)
-            raise self.subject.error(f"reads {self.subject.name_of(array)} of type {dtype}, wanted one of {known}")
+            raise self.subject.error(f"reads {self.subject.name_of(array)} of type {dtype}, expected one of {known}")
         self.checked.append(array)
 
     def load(self, array: Any, indices: list[Node], is_made: bool = False, is_stale: bool = False) -> Node:

@@ -35,7 +35,7 @@ class Node:
 Operand = Union[Node, bool, int, float]
 """A node, or a Python number: that takes the type of what it meets, as long as it is of no higher kind."""
 
-Wording = Callable[[str], Exception]
+ErrorFactory = Callable[[str], Exception]
 """Makes the exception for what a function must not do, with the function's name and line."""
 
 # The largest float of each precision that an integer type still holds.
@@ -49,7 +49,7 @@ class Builder:
     """Makes the nodes of one function. `precision` is "float32" or "float64": the type of the score, and that in which
     integers meet a Python float. torch has a global default for the latter; a float64 kernel shall not lose digits."""
 
-    def __init__(self, precision: str, error: Wording):
+    def __init__(self, precision: str, error: ErrorFactory):
         self.precision, self.error = precision, error
         self._known: dict[tuple, Node] = {}
 

@@ -17,7 +17,7 @@ import types
 from typing import Any, Callable, Hashable
 
 from saccade import _arrays
-from saccade.regions.subject import is_library, names_in
+from saccade.regions.traced_function import is_library, names_in
 
 
 class Fingerprint:
@@ -98,13 +98,13 @@ def _is_random(module: str) -> bool:
 
 
 _codes: dict[int, _Code] = {}
-_MOST_CODES = 4096
+_MAX_CODES = 4096
 
 
 def _code_of(code: types.CodeType) -> _Code:
     known = _codes.get(id(code))
     if known is None:
-        if len(_codes) >= _MOST_CODES:
+        if len(_codes) >= _MAX_CODES:
             _codes.clear()  # keys with the old ones are not found again, and that is all
         known = _codes[id(code)] = _Code(code)
     return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable
 
-from saccade.regions import composed, operations as op
+from saccade.regions import composite, operations as op
 from saccade.regions.divisions import divide, floor_divide, remainder, truncated_remainder
 from saccade.regions.expression import Node
 
@@ -28,14 +28,14 @@ _SHARED: dict[str, Operation] = {
     "logical_and": op.logical_and, "logical_not": op.logical_not,
     "logical_or": op.logical_or,
     "logical_xor": partial(op.logical, "arith.xori"),
-    "fmin": partial(composed.without_nan, "min"), "fmax": partial(composed.without_nan, "max"),
-    "hypot": composed.hypot, "logaddexp": composed.logaddexp, "copysign": partial(op.math_function2, "math.copysign"),
+    "fmin": partial(composite.without_nan, "min"), "fmax": partial(composite.without_nan, "max"),
+    "hypot": composite.hypot, "logaddexp": composite.logaddexp, "copysign": partial(op.math_function2, "math.copysign"),
     "isnan": op.isnan, "isinf": op.isinf, "isfinite": op.isfinite,
 }  # fmt: skip
 
 _COMPOSED = {function.__name__: function for function in (
-    composed.addcdiv, composed.addcmul, composed.elu, composed.frac, composed.gelu, composed.leaky_relu, composed.lerp,
-    composed.masked_fill, composed.nan_to_num, composed.relu, composed.sigmoid, composed.silu, composed.softplus)
+    composite.addcdiv, composite.addcmul, composite.elu, composite.frac, composite.gelu, composite.leaky_relu, composite.lerp,
+    composite.masked_fill, composite.nan_to_num, composite.relu, composite.sigmoid, composite.silu, composite.softplus)
 }  # fmt: skip
 
 ATEN: dict[str, Operation] = {
@@ -45,7 +45,7 @@ ATEN: dict[str, Operation] = {
     "clamp": op.clamp, "clamp_min": lambda b, x, min: op.clamp(b, x, min),
     "clamp_max": lambda b, x, max: op.clamp(b, x, None, max),
     "hardtanh": lambda b, x, min=-1, max=1: op.clamp(b, x, min, max),
-    "celu": lambda b, x, alpha=1: composed.elu(b, x, alpha, 1, divide(b, 1.0, alpha)),
+    "celu": lambda b, x, alpha=1: composite.elu(b, x, alpha, 1, divide(b, 1.0, alpha)),
     "pow": op.power, "sign": op.sign, "sgn": op.sign, "round": partial(op.rounding, "math.roundeven"),
     "atan2": partial(op.math_function2, "math.atan2"), "rsqrt": op.rsqrt, "where": op.where,
     "bitwise_not": op.bitwise_not,

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from saccade._arrays import dimensions
-from saccade.regions import composed, names, operations
+from saccade.regions import composite, names, operations
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.rebuild import rebuild
-from saccade.regions.subject import PARAMETERS, Subject, TraceError
+from saccade.regions.traced_function import PARAMETERS, Subject, TraceError
 from saccade.regions.dtypes import KIND
 
 
@@ -56,7 +56,7 @@ class Tracer:
             return x.item()
         if isinstance(x, (bool, int, float)):
             return x
-        raise self.subject.error(f"computes with {_describe(x)}, wanted numbers")
+        raise self.subject.error(f"computes with {_describe(x)}, expected numbers")
 
     def apply(self, name: str, inputs: Iterable[Any]) -> Value:
         """A function of NumPy on scalars."""
@@ -90,7 +90,7 @@ class Traced(NDArrayOperatorsMixin):
             return _computed(tracer, getattr(ufunc, method)(*_real(inputs), **_real(options)))
         if method != "__call__" or options:
             extra = ", ".join(options) or method
-            raise tracer.subject.error(f"calls np.{ufunc.__name__} with {extra}, wanted scalars only")
+            raise tracer.subject.error(f"calls np.{ufunc.__name__} with {extra}, expected scalars only")
         return tracer.apply(ufunc.__name__, inputs)
 
     def __array_function__(self, function, types, args, kwargs):
@@ -122,7 +122,7 @@ _SCALAR_FUNCTIONS: dict[Any, Any] = {
     np.full_like: lambda b, dtype, like, fill_value: b.to(fill_value, dtype),
     np.zeros_like: lambda b, dtype, like: b.number(0, dtype),
     np.ones_like: lambda b, dtype, like: b.number(1, dtype),
-    np.nan_to_num: lambda b, dtype, x, copy=True, nan=0.0, posinf=None, neginf=None: composed.nan_to_num(
+    np.nan_to_num: lambda b, dtype, x, copy=True, nan=0.0, posinf=None, neginf=None: composite.nan_to_num(
         b, x, nan, posinf, neginf),
 }
 
@@ -142,7 +142,7 @@ class Value(Traced):
     def astype(self, dtype: Any, **options: Any) -> Value:
         name = np.dtype(dtype).name
         if name not in KIND:
-            raise self._tracer.subject.error(f"converts to {name}, wanted one of {', '.join(KIND)}")
+            raise self._tracer.subject.error(f"converts to {name}, expected one of {', '.join(KIND)}")
         return Value(self._tracer, self._tracer.builder.convert(self._node, name, rounds=True))
 
     def clip(self, min: Any = None, max: Any = None) -> Value:
@@ -159,7 +159,7 @@ class Value(Traced):
 
     def __round__(self, digits: int | None = None) -> Value:
         if digits:
-            raise self._tracer.subject.error("rounds to digits, wanted whole numbers")
+            raise self._tracer.subject.error("rounds to digits, expected whole numbers")
         return np.rint(self).astype(np.int64)
 
     def __getitem__(self, index: Any) -> NoReturn:
@@ -222,7 +222,7 @@ class Table(Traced):
         if isinstance(item, (Value, Table)):
             item = self._tracer.operand(item)
             if isinstance(item, Node) and (item.dtype == "bool" or item.dtype.startswith(("float", "bfloat"))):
-                raise subject.error(f"indexes {subject.name_of(self._array)} with a {item.dtype}, wanted an integer")
+                raise subject.error(f"indexes {subject.name_of(self._array)} with a {item.dtype}, expected an integer")
             return item
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             return int(item)

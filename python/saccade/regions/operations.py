@@ -1,7 +1,7 @@
 """What the operations of torch and NumPy are in terms of expressions.
 
 Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's
-do. composed.py has what is made of them, names.py their names.
+do. composite.py has what is made of them, names.py their names.
 """
 
 from __future__ import annotations

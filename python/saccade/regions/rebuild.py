@@ -6,7 +6,7 @@ import functools
 import types
 from typing import Any, Callable
 
-from saccade.regions.subject import is_library, names_in
+from saccade.regions.traced_function import is_library, names_in
 
 
 def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Callable:

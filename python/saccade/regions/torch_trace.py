@@ -18,7 +18,7 @@ from saccade._arrays import dimensions
 from saccade.regions import names
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node
-from saccade.regions.subject import PARAMETERS, Subject, TraceError
+from saccade.regions.traced_function import PARAMETERS, Subject, TraceError
 from saccade.regions.dtypes import KIND, dtype_name
 
 try:  # Not promised to stay where it is.
@@ -59,18 +59,18 @@ class Tracer:
             arguments = []
             for number, name in enumerate(PARAMETERS[self.subject.role]):
                 dtype = self.builder.precision if name in "sp" else "int64"
-                arguments.append(self.stand_in(self.builder.argument(number, dtype)))
+                arguments.append(self.proxy(self.builder.argument(number, dtype)))
             with _Functions(self), _Ops(self):
                 result = self.subject.function(*arguments)
             if not isinstance(result, torch.Tensor):
                 return result
             if result.dim() != 0 and id(result) not in self.rows:
-                raise self.subject.error_of_all(f"returns a tensor of {dimensions(result.dim())}, wanted a number")
+                raise self.subject.function_error(f"returns a tensor of {dimensions(result.dim())}, expected a number")
             return self.scalar(result)
 
     # --- tensors and nodes ----------------------------------------------------------------------------------------
 
-    def stand_in(self, node: Node) -> torch.Tensor:
+    def proxy(self, node: Node) -> torch.Tensor:
         """A tensor for the function to hold. Its memory is never read."""
         tensor = torch.empty((), dtype=getattr(torch, node.dtype))
         self.nodes[id(tensor)] = (tensor, node)
@@ -127,8 +127,8 @@ class Tracer:
             return row
         nodes = [self.builder.number(item, "int64") if isinstance(item, int) else item for item in indices]
         if id(source) in self.made:
-            return self.stand_in(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
-        return self.stand_in(self.captures.load(source, nodes))
+            return self.proxy(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
+        return self.proxy(self.captures.load(source, nodes))
 
     def _read(self, op: Any, args: tuple) -> torch.Tensor | None:
         """A read in other words, of a row or of an element; None for any other op."""
@@ -146,7 +146,7 @@ class Tracer:
             node = self.scalar(item)
             if node.dtype in ("int8", "int16", "int32", "int64"):
                 return node
-            raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, wanted an integer")
+            raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, expected an integer")
         found = f"a tensor of {dimensions(item.dim())}" if isinstance(item, torch.Tensor) else repr(item)
         raise self.captures.index_error(table, "a slice" if isinstance(item, slice) else found)
 
@@ -168,7 +168,7 @@ class Tracer:
         if self.is_busy:
             return function(*args, **kwargs)
         if function is torch.Tensor.__getitem__:
-            with self.aside():
+            with self.suspended():
                 read = self.index(*args)
             if read is not None:
                 return read
@@ -193,7 +193,7 @@ class Tracer:
         """An aten op."""
         if self.is_busy:
             return op(*args, **kwargs)
-        with self.aside():
+        with self.suspended():
             tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
             if (read := self._read(op, args)) is not None:
                 return read
@@ -215,7 +215,7 @@ class Tracer:
                 self._check_place(args[0])
             node = self._record(op, args, kwargs)
             if not op._schema.is_mutable:
-                return self.stand_in(node)
+                return self.proxy(node)
             self.nodes[id(args[0])] = (args[0], self.builder.convert(node, dtype_name(args[0])))
             return args[0]
 
@@ -230,11 +230,11 @@ class Tracer:
     def _check_place(self, x: torch.Tensor) -> None:
         """Refuses to write what depends on positions into elements of a tensor: only a number can become a node."""
         if x.dim() or id(x) in self.views:
-            raise self.subject.error("writes a position or a score into an element of a tensor, wanted numbers only: "
+            raise self.subject.error("writes a position or a score into an element of a tensor, expected numbers only: "
                                      "choose with torch.where")
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def suspended(self) -> Iterator[None]:
         """While we ask tensors things ourselves."""
         self.is_busy = True
         try:
@@ -305,7 +305,7 @@ class Tracer:
 
     def _check_type(self, dtype: str) -> None:
         if dtype not in KIND:
-            raise self.subject.error(f"converts to {dtype}, wanted one of {', '.join(KIND)}")
+            raise self.subject.error(f"converts to {dtype}, expected one of {', '.join(KIND)}")
 
     def _unknown(self, op: Any) -> Exception:
         return self.subject.error(
@@ -316,7 +316,7 @@ class Tracer:
         found = "a torch tensor" if id(x) in self.made else f"{self.subject.name_of(x)}, a torch tensor,"
         if id(x) in self.nodes or id(x) in self.rows:
             found = self._text_of(x)
-        return self.subject.error(f"hands {found} to NumPy, wanted functions of torch: torch.tanh instead of np.tanh")
+        return self.subject.error(f"hands {found} to NumPy, expected functions of torch: torch.tanh instead of np.tanh")
 
     def _value_error(self) -> Exception:
         return self.subject.error(

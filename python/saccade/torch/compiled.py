@@ -40,7 +40,7 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
             raise TypeError("an exported program has its arguments already: give none")
         return Compiled(read(module), **options)
     if not isinstance(module, torch.nn.Module):
-        raise TypeError(f"found a {type(module).__name__}, wanted a torch.nn.Module or an ExportedProgram")
+        raise TypeError(f"found a {type(module).__name__}, expected a torch.nn.Module or an ExportedProgram")
     # PyTorch takes arguments that are one tensor for one argument.
     args, kwargs = _apart((args or (), kwargs))
     with torch.no_grad():
@@ -65,7 +65,7 @@ class Compiled:
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
-        self.module = saccade.compile(program.text, **{"prepare": True, **options})
+        self.module = saccade.compile(program.text, **{"prepack": True, **options})
         self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -76,10 +76,10 @@ class Compiled:
             kwargs = self._in_order(kwargs)
         leaves, tree = pytree.tree_flatten((args, kwargs))
         if tree != program.in_spec:
-            raise TypeError(f"found arguments in the tree {tree}, wanted {program.in_spec}")
-        for i, wanted in program.fixed_inputs.items():
-            if leaves[i] is not wanted and leaves[i] != wanted:
-                raise TypeError(f"argument {i} is {leaves[i]!r:.60}, and the module was exported with {wanted!r:.60}")
+            raise TypeError(f"found arguments in the tree {tree}, expected {program.in_spec}")
+        for i, expected in program.fixed_inputs.items():
+            if leaves[i] is not expected and leaves[i] != expected:
+                raise TypeError(f"argument {i} is {leaves[i]!r:.60}, and the module was exported with {expected!r:.60}")
         if program.fixed_inputs:
             leaves = [leaf for i, leaf in enumerate(leaves) if i not in program.fixed_inputs]
         results = self.main(*leaves)
@@ -90,11 +90,11 @@ class Compiled:
 
     def _in_order(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments by name in the order that the module was exported with."""
-        wanted = self.program.in_spec.child(1).context if hasattr(self.program.in_spec, "child") else \
+        expected = self.program.in_spec.child(1).context if hasattr(self.program.in_spec, "child") else \
             self.program.in_spec.children_specs[1].context
-        if set(wanted) != set(kwargs):
-            raise TypeError(f"found the arguments {', '.join(kwargs)}, wanted {', '.join(wanted)}")
-        return {name: kwargs[name] for name in wanted}
+        if set(expected) != set(kwargs):
+            raise TypeError(f"found the arguments {', '.join(kwargs)}, expected {', '.join(expected)}")
+        return {name: kwargs[name] for name in expected}
 
     def __repr__(self) -> str:
         return f"<saccade.torch.Compiled {self.module.main.signature}>"

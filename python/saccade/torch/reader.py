@@ -50,7 +50,7 @@ def read(exported: ExportedProgram, name: str = "exported program") -> Program:
     Python. Ops that write to their operands, graphs in one another, and operators that the compiler does not know are
     decomposed by PyTorch first, which runs no op on data. Raises ExportError."""
     if not isinstance(exported, ExportedProgram):
-        raise TypeError(f"found a {type(exported).__name__}, wanted a torch.export.ExportedProgram")
+        raise TypeError(f"found a {type(exported).__name__}, expected a torch.export.ExportedProgram")
     if not _is_functional(exported):
         exported = exported.run_decompositions({})
     if not all(is_known(node.target) for node in exported.graph.nodes if node.op == "call_function"):
@@ -101,7 +101,7 @@ class _Reader:
                 returned.append(given.arg.value)
                 continue
             if not isinstance(given.arg, TensorArgument):
-                raise self.error(f"the module returns a {type(given.arg).__name__}, wanted tensors", node)
+                raise self.error(f"the module returns a {type(given.arg).__name__}, expected tensors", node)
             element, shape = self._meta(node)
             returned.append(Result(len(results)))
             # A value has one type in all places; here it is the one that the export saw.
@@ -145,7 +145,7 @@ class _Reader:
             self.values[node] = (size, _SIZE)
             return
         if not isinstance(argument, TensorArgument):
-            raise self.error(f"an input is a {type(argument).__name__}, wanted a tensor", node)
+            raise self.error(f"an input is a {type(argument).__name__}, expected a tensor", node)
         element, shape = self._meta(node)
         self.inputs.append(Value(node.name, name, element, shape))
         type_ = tensor_type(element, shape)
@@ -159,7 +159,7 @@ class _Reader:
             tensor = self.exported.constants.get(given.target)
         if not isinstance(tensor, torch.Tensor) or tensor.device.type != "cpu" or tensor.layout != torch.strided:
             place = getattr(tensor, "device", None)
-            raise self.error(f"the weight '{given.target}' is on {place}, wanted a dense tensor on cpu")
+            raise self.error(f"the weight '{given.target}' is on {place}, expected a dense tensor on cpu")
         if tensor.dtype not in ELEMENTS:
             raise self.error(f"the weight '{given.target}': the type {tensor.dtype} is not supported")
         weight = Weight(tensor.detach() if tensor.requires_grad else tensor)

@@ -11,16 +11,16 @@
 #define CHECK(condition)                                                                                               \
   do {                                                                                                                 \
     if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: not so: %s\n  last message: %s\n", __FILE__, __LINE__, #condition, saccade_message());   \
+      fprintf(stderr, "%s:%d: not so: %s\n  last message: %s\n", __FILE__, __LINE__, #condition, saccade_last_error());   \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)
 
 /* Ends the test where the last message is another one. */
-#define CHECK_MESSAGE(wanted)                                                                                          \
+#define CHECK_MESSAGE(expected)                                                                                          \
   do {                                                                                                                 \
-    if (strcmp(saccade_message(), wanted) != 0) {                                                                      \
-      fprintf(stderr, "%s:%d:\n  found  %s\n  wanted %s\n", __FILE__, __LINE__, saccade_message(), wanted);            \
+    if (strcmp(saccade_last_error(), expected) != 0) {                                                                      \
+      fprintf(stderr, "%s:%d:\n  found  %s\n  wanted %s\n", __FILE__, __LINE__, saccade_last_error(), expected);            \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)

@@ -43,7 +43,7 @@ def assembly(source, type, target):
     return subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
-def problems(text, level, wanted, is_dot, slack=1.0):
+def problems(text, level, expected, is_dot, slack=1.0):
     """What is wrong with the loops of an assembly text that has to have some of `wanted` products."""
     instruction = "vdpbf16ps" if is_dot else level.instruction
     found = {}
@@ -61,9 +61,9 @@ def problems(text, level, wanted, is_dot, slack=1.0):
             yield f"{where} has {loop.spills} vectors in the stack"
         if loop.reloads > LOADS_OF_ADDRESSES:
             yield f"{where} accesses the stack {loop.reloads} times"
-        if products in wanted and len(loop.body) > slack * level.cost * products:
+        if products in expected and len(loop.body) > slack * level.cost * products:
             yield f"{where} takes {len(loop.body)} instructions"
-    for count in wanted:
+    for count in expected:
         if count not in found:
             yield f"no loop has {count} {instruction}, but {sorted(found)}"
     for name in calls(text):
@@ -77,12 +77,12 @@ def main():
         for type in ["f32", "bf16", "f16"]:
             is_dot = name == "v4-bf16" and type == "bf16"
             attention = {level.scores, level.values}
-            sources = [("attention-f32.mlir", attention), ("product-bf16.mlir", {level.product})]
+            sources = [("attention-f32.mlir", attention), ("matmul-bf16.mlir", {level.product})]
             if type == "f32":
                 sources.append(("attention-bias-f32.mlir", attention))
-            for source, wanted in sources:
+            for source, expected in sources:
                 slack = WITH_REGION if "bias" in source else 1.0
-                for problem in problems(assembly(source, type, name), level, wanted, is_dot, slack):
+                for problem in problems(assembly(source, type, name), level, expected, is_dot, slack):
                     print(f"{name}, {type}, {source}: {problem}")
                     failures += 1
     return failures != 0

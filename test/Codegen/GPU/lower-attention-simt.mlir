@@ -1,4 +1,4 @@
-// A thread takes a query; 16 keys and values are shared as f32. The portable form knows no matrix units.
+// A thread takes a query; 16 keys and values are shared as f32. The portable form knows no tensor cores.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-simt)))' | FileCheck %s
 
 gpu.module @saccade_device {

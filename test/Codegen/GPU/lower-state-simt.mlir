@@ -6,11 +6,11 @@ gpu.module @saccade_device {
   // CHECK-SAME: attn.family = "simt, states joined"
   // CHECK: nvvm.barrier0
   // CHECK: scf.for
-  // CHECK:   memref.store %{{.*}}, %arg3[%{{.*}}, %{{.*}}] {attn.own_store}
+  // CHECK:   memref.store %{{.*}}, %arg3[%{{.*}}, %{{.*}}] {attn.per_thread_store}
   // CHECK: nvvm.barrier0
   // CHECK: scf.for
-  // CHECK:   memref.store %{{.*}}, %arg4[%{{.*}}] {attn.own_store}
-  // CHECK:   memref.store %{{.*}}, %arg5[%{{.*}}] {attn.own_store}
+  // CHECK:   memref.store %{{.*}}, %arg4[%{{.*}}] {attn.per_thread_store}
+  // CHECK:   memref.store %{{.*}}, %arg5[%{{.*}}] {attn.per_thread_store}
   // CHECK: nvvm.barrier0
   func.func @joins(%acc: memref<?x64xf32>, %max: memref<?xf32>, %sum: memref<?xf32>, %acc0: memref<?x64xf32>,
                    %max0: memref<?xf32>, %sum0: memref<?xf32>) attributes {attn.kernel} {

@@ -465,8 +465,8 @@ func.func @weight_of_another_type(%q: tensor<4x8xf64>) {
 // -----
 
 func.func @batches_of_packed_queries(%q: tensor<2x9x8xf32>, %k: tensor<9x8xf32>, %cu: tensor<3xi32>) {
-  // expected-error @+1 {{query names dimension 'b', but is packed by q_offsets: its sequences lie behind each other along 's'}}
-  %o = attn.attention %q[b,s,d], %k[s,d], %k[s,d] q_offsets(%cu : tensor<3xi32>) kv_offsets(%cu : tensor<3xi32>)
+  // expected-error @+1 {{query names dimension 'b', but is packed by cu_seqlens_q: its sequences lie behind each other along 's'}}
+  %o = attn.attention %q[b,s,d], %k[s,d], %k[s,d] cu_seqlens_q(%cu : tensor<3xi32>) cu_seqlens_k(%cu : tensor<3xi32>)
     : (tensor<2x9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<2x9x8xf32>
   return
 }
@@ -474,8 +474,8 @@ func.func @batches_of_packed_queries(%q: tensor<2x9x8xf32>, %k: tensor<9x8xf32>,
 // -----
 
 func.func @batches_of_packed_values(%q: tensor<9x8xf32>, %v: tensor<2x9x8xf32>, %cu: tensor<3xi32>) {
-  // expected-error @+1 {{value names dimension 'b', but is packed by kv_offsets}}
-  %o = attn.attention %q[s,d], %q[s,d], %v[b,s,d] q_offsets(%cu : tensor<3xi32>) kv_offsets(%cu : tensor<3xi32>)
+  // expected-error @+1 {{value names dimension 'b', but is packed by cu_seqlens_k}}
+  %o = attn.attention %q[s,d], %q[s,d], %v[b,s,d] cu_seqlens_q(%cu : tensor<3xi32>) cu_seqlens_k(%cu : tensor<3xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<2x9x8xf32>) -> tensor<9x8xf32>
   return
 }
@@ -484,7 +484,7 @@ func.func @batches_of_packed_values(%q: tensor<9x8xf32>, %v: tensor<2x9x8xf32>, 
 
 func.func @number_of_sequences(%q: tensor<9x8xf32>, %cu_q: tensor<3xi32>, %cu_k: tensor<4xi32>) {
   // expected-error @+1 {{key has batch size 3, but query has 2}}
-  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu_q : tensor<3xi32>) kv_offsets(%cu_k : tensor<4xi32>)
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu_q : tensor<3xi32>) cu_seqlens_k(%cu_k : tensor<4xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }
@@ -493,7 +493,7 @@ func.func @number_of_sequences(%q: tensor<9x8xf32>, %cu_q: tensor<3xi32>, %cu_k:
 
 func.func @packed_queries_and_one_batch_of_keys(%q: tensor<9x8xf32>, %cu: tensor<3xi32>) {
   // expected-error @+1 {{key has batch size 1, but query has 2}}
-  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<3xi32>)
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu : tensor<3xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }
@@ -502,8 +502,8 @@ func.func @packed_queries_and_one_batch_of_keys(%q: tensor<9x8xf32>, %cu: tensor
 
 func.func @lengths_of_packed(%q: tensor<9x8xf32>, %cu: tensor<3xi32>, %n: tensor<3xi32>) {
   // expected-error @+1 {{kv_len has batch size 3, but query has 2}}
-  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] kv_len(%n : tensor<3xi32>) q_offsets(%cu : tensor<3xi32>)
-      kv_offsets(%cu : tensor<3xi32>)
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] kv_len(%n : tensor<3xi32>) cu_seqlens_q(%cu : tensor<3xi32>)
+      cu_seqlens_k(%cu : tensor<3xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }
@@ -511,8 +511,8 @@ func.func @lengths_of_packed(%q: tensor<9x8xf32>, %cu: tensor<3xi32>, %n: tensor
 // -----
 
 func.func @no_offset(%q: tensor<9x8xf32>, %cu: tensor<0xi32>) {
-  // expected-error @+1 {{q_offsets has no element, expected one more than there are sequences}}
-  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<0xi32>) kv_offsets(%cu : tensor<0xi32>)
+  // expected-error @+1 {{cu_seqlens_q has no element, expected one more than there are sequences}}
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu : tensor<0xi32>) cu_seqlens_k(%cu : tensor<0xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }
@@ -521,7 +521,7 @@ func.func @no_offset(%q: tensor<9x8xf32>, %cu: tensor<0xi32>) {
 
 func.func @type_of_offsets(%q: tensor<9x8xf32>, %cu: tensor<3xf32>) {
   // expected-error @+1 {{must be 1D tensor of 32-bit signless integer or 64-bit signless integer or index values}}
-  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] q_offsets(%cu : tensor<3xf32>) kv_offsets(%cu : tensor<3xf32>)
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] cu_seqlens_q(%cu : tensor<3xf32>) cu_seqlens_k(%cu : tensor<3xf32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<9x8xf32>
   return
 }

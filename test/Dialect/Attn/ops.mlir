@@ -234,9 +234,9 @@ func.func @tiles_with_tallies(%x: tensor<4x8xf32>, %m: tensor<4xf32>, %t: tensor
 }
 
 // CHECK-LABEL: func.func @packed_sequences
-// CHECK: attn.attention %{{.*}}[s,h,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d] kv_len(%{{.*}} : tensor<?xi32>) q_offsets(%{{.*}} : tensor<?xi64>) lse :
+// CHECK: attn.attention %{{.*}}[s,h,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d] kv_len(%{{.*}} : tensor<?xi32>) cu_seqlens_q(%{{.*}} : tensor<?xi64>) lse :
 func.func @packed_sequences(%q: tensor<?x8x64xf32>, %k: tensor<?x2x?x64xf32>, %cu: tensor<?xi64>, %n: tensor<?xi32>) {
-  %o, %l = attn.attention %q[s,h,d], %k[b,h,s,d], %k[b,h,s,d] q_offsets(%cu : tensor<?xi64>) kv_len(%n : tensor<?xi32>) lse
+  %o, %l = attn.attention %q[s,h,d], %k[b,h,s,d], %k[b,h,s,d] cu_seqlens_q(%cu : tensor<?xi64>) kv_len(%n : tensor<?xi32>) lse
     : (tensor<?x8x64xf32>, tensor<?x2x?x64xf32>, tensor<?x2x?x64xf32>) -> (tensor<?x8x64xf32>, tensor<8x?xf32>)
   return
 }

@@ -13,7 +13,7 @@ func.func @tile_of_three_dimensions(%q: tensor<1x4x8xf32>, %k: tensor<4x8xf32>, 
 func.func @tile_with_batches(%q: tensor<1x2x4x8xf32>, %k: tensor<4x8xf32>, %acc: tensor<8x8xf32>, %m: tensor<8xf32>) {
   // expected-error @+1 {{query tile names 4 dimensions, expected h, s and d}}
   %r:3 = attn.accumulate %q[b,h,s,d], %k[s,d], %k[s,d] into(%acc, %m, %m : tensor<8x8xf32>, tensor<8xf32>, tensor<8xf32>)
-    {in_place} : (tensor<1x2x4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+    {unpacked} : (tensor<1x2x4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return
 }
 
@@ -22,7 +22,7 @@ func.func @tile_with_batches(%q: tensor<1x2x4x8xf32>, %k: tensor<4x8xf32>, %acc:
 func.func @rows_of_all_heads(%q: tensor<3x4x8xf32>, %k: tensor<4x8xf32>, %acc: tensor<8x8xf32>, %m: tensor<8xf32>) {
   // expected-error @+1 {{query has 12 rows, but accumulator has 8}}
   %r:3 = attn.accumulate %q[h,s,d], %k[s,d], %k[s,d] into(%acc, %m, %m : tensor<8x8xf32>, tensor<8xf32>, tensor<8xf32>)
-    {in_place} : (tensor<3x4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
+    {unpacked} : (tensor<3x4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
   return
 }
 

@@ -100,7 +100,7 @@ def run(call):
     line = ["saccade-run", str(EXAMPLES / file), "--device=ptxsim", "--check", "--explain", f"--entry={entry}"]
     result = subprocess.run([*line, *(f"--arg={argument}" for argument in arguments)], capture_output=True, text=True)
     output = result.stdout + result.stderr
-    # Products and attention of f32 have the portable form only; those of 16 bits have the matrix units.
+    # Products and attention of f32 have the portable form only; those of 16 bits have the tensor cores.
     family = "sm_80" if entry in ("grouped_queries", "half_precision") else "simt"
     if result.returncode or not re.search(f"kernel family {family}(, keys split)?, ran", output):
         return f"{file} @{entry}: exit code {result.returncode}\n{output}"

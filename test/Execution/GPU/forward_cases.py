@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-# RUN: %python %s --first-seed 0 --count 60 --ran-on-matrix-units
+# RUN: %python %s --first-seed 0 --count 60 --expect-tensor-cores
 """Forward attention in kernels for a GPU, executed by PtxSim, against the float64 oracle.
 
-Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--ran-on-matrix-units]
+Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--expect-tensor-cores]
 A case is drawn from its seed: element types, head sizes, masks, grouped heads, odd lengths, score and weight regions,
 layouts, results, architectures. saccade-run makes every call twice, with asynchronous copies as late and as early as is
-legal. With --ran-on-matrix-units the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the keys
+legal. With --expect-tensor-cores the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the keys
 of few queries must have been cut into tasks.
 """
 
@@ -227,7 +227,7 @@ def run(case, folder, keep, wants_family):
 
 def main():
     parser = seed_options(__doc__, count=320)
-    parser.add_argument("--ran-on-matrix-units", action="store_true")
+    parser.add_argument("--expect-tensor-cores", action="store_true")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-cases")
     args = parser.parse_args()
     seeds = chosen_seeds(args)
@@ -236,7 +236,7 @@ def main():
     cases = [Case(seed) for seed in seeds]
     failures = 0
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as workers:
-        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.ran_on_matrix_units)
+        one = lambda case: run(case, pathlib.Path(folder), args.keep, args.expect_tensor_cores)
         for failure in workers.map(one, cases):
             if failure:
                 failures += 1

@@ -1,5 +1,5 @@
 // Scores beyond 2^24, whose base is rounded by more than a factor of two: the largest ones of a row share its weight, on the
-// matrix units and without, over parts of the keys that are joined, in tallies, and where a weight is asked for with its sum.
+// tensor cores and without, over parts of the keys that are joined, in tallies, and where a weight is asked for with its sum.
 // RUN: saccade-run %s --device=ptxsim --check --explain --entry=steps --arg=70x64:f16:=3.0 --arg=330x64:f16:=5.0 --arg=330x64:f16:1 | FileCheck %s --check-prefix=UNITS
 // RUN: saccade-run %s --device=ptxsim --check --explain --entry=steps --arg=2x64:f16:=3.0 --arg=700x64:f16:=5.0 --arg=700x64:f16:1 | FileCheck %s --check-prefix=SPLIT
 // RUN: saccade-run %s --device=ptxsim --target=sm_75 --check --entry=steps --arg=20x64:f16:=3.0 --arg=330x64:f16:=5.0 --arg=330x64:f16:1

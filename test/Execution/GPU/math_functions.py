@@ -53,11 +53,11 @@ def program(dtype):
             f"  return {', '.join(results)} : {', '.join([tensor] * len(results))}\n}}\n")
 
 
-def errors(found, wanted):
+def errors(found, expected):
     """Distances in units in the last place of the type; wrong infinities and NaNs are endless."""
-    unit = np.spacing(np.abs(wanted).astype(found.dtype)).astype(np.float64)
+    unit = np.spacing(np.abs(expected).astype(found.dtype)).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        return np.where(np.isfinite(wanted), np.abs(found.astype(np.float64) - wanted) / unit, np.inf)
+        return np.where(np.isfinite(expected), np.abs(found.astype(np.float64) - expected) / unit, np.inf)
 
 
 def main():
@@ -83,8 +83,8 @@ def main():
                            check=True)
             for (function, row), operands, out in zip((FUNCTIONS | PAIRS).items(), inputs, outputs):
                 exact = EXACT.get(function) or getattr(math, function)
-                wanted = np.array([exact(*map(float, values)) for values in zip(*operands)])
-                worst = errors(np.load(out), wanted).max()
+                expected = np.array([exact(*map(float, values)) for values in zip(*operands)])
+                worst = errors(np.load(out), expected).max()
                 if not worst <= row[column]:
                     failures += 1
                     print(f"{function} of {name}: {worst:.2f} units in the last place, {row[column]} allowed")

@@ -6,16 +6,16 @@ def program(element, heads, key_heads, depth, width, decay, beta, past, scale):
     or "hd"; beta: None, whether it is one a head, or one for all; past: whether there is a state before."""
     lines, arguments = [], []
 
-    def packed(name, count, size):
+    def tensor_3d(name, count, size):
         kind, split = f"tensor<?x?x{count * size}x{element}>", f"tensor<?x?x{count}x{size}x{element}>"
         arguments.append((name, kind))
         lines.append(f"  %{name}4 = tensor.expand_shape %{name} [[0], [1], [2, 3]] output_shape [%B, %T, {count}, {size}] : {kind} into {split}")
         return split
 
-    types = [packed("q", heads, depth), packed("k", key_heads, depth), packed("v", key_heads, width)]
+    types = [tensor_3d("q", heads, depth), tensor_3d("k", key_heads, depth), tensor_3d("v", key_heads, width)]
     clauses = [f"causal scale({scale or depth**-0.5:.17f})"]
     if decay == "hd":
-        clauses.append(f"decay(%g4[b,s,h,d] : {packed('g', key_heads, depth)})")
+        clauses.append(f"decay(%g4[b,s,h,d] : {tensor_3d('g', key_heads, depth)})")
     elif decay:
         arguments.append(("g", f"tensor<?x?x{key_heads}x{element}>"))
         clauses.append(f"decay(%g[b,s,h] : {arguments[-1][1]})")

@@ -47,9 +47,9 @@ def normal(rng, *shape):
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def assert_close(found, wanted, tolerance):
+def assert_close(found, expected, tolerance):
     """Within `tolerance` of the largest element that is wanted."""
-    assert found.shape == wanted.shape, f"shape {found.shape}, expected {wanted.shape}"
-    error = np.max(np.abs(found - wanted), initial=0)
-    limit = tolerance * np.max(np.abs(wanted), initial=1e-30)
+    assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
+    error = np.max(np.abs(found - expected), initial=0)
+    limit = tolerance * np.max(np.abs(expected), initial=1e-30)
     assert error <= limit, f"error {error:.3e}, expected at most {limit:.3e}"

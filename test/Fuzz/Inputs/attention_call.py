@@ -56,7 +56,7 @@ class Call:
         if self.other_sizes:
             self.queries, self.keys = 2 * self.queries + 3, self.keys + self.values.randint(1, 70)
             batch, key_heads = (batch + 1 if "b" in self.layout else 1), (key_heads + 1 if "h" in self.layout else 1)
-        self.draw_packing()
+        self.draw_ragged()
         self.depth = rng.choice([1, 5, 16, 16, 32, 40, 64, 64])
         self.value_depth = rng.choice([self.depth] * 3 + [3, 24, 48])
         batch = len(self.lengths[0]) if self.lengths else batch
@@ -78,7 +78,7 @@ class Call:
         self.arguments = [self.present(tensor, rng) for tensor in self.canonical]
         self.features += [self.type, self.layout, "numpy" if self.numpy else "torch", f"group {group}"]
 
-    def draw_packing(self):
+    def draw_ragged(self):
         """Whether the sequences of the batch are packed, and then their lengths, of queries and of keys: `queries` and `keys`
         are those of the longest ones. Packed tensors have no b; here they have it, and rows that are left out."""
         packing = random.Random(f"{self.seed} packed")
@@ -92,7 +92,7 @@ class Call:
                             (self.queries, self.keys))]
         self.features.append("packed")
 
-    def packed(self, tensor, side):
+    def ragged(self, tensor, side):
         """A batch × head × position (× depth) tensor as one × head × the positions of all sequences (× depth)."""
         return torch.cat([tensor[i, :, :n] for i, n in enumerate(self.lengths[side])], 1)[None]
 
@@ -126,7 +126,7 @@ class Call:
     def present(self, tensor, rng):
         """A canonical batch × head × position × depth tensor as the call gets it."""
         if self.lengths:
-            tensor = self.packed(tensor, 0 if tensor is self.canonical[0] else 1)
+            tensor = self.ragged(tensor, 0 if tensor is self.canonical[0] else 1)
         tensor = self.laid_out(tensor, self.layout)
         view = rng.choice(VIEWS)
         self.features.append(view)

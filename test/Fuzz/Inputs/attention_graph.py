@@ -27,10 +27,10 @@ def tensor_type(shape, element, dynamic=()):
 
 
 class Graph:
-    def __init__(self, seed, few_queries=False):
-        """`few_queries`: as many as are read in place, or one more, with chunks of keys of any size."""
+    def __init__(self, seed, split_kv=False):
+        """`split_kv`: as many as are read in place, or one more, with chunks of keys of any size."""
         self.seed = seed
-        self.few_queries = few_queries
+        self.split_kv = split_kv
         self.rng = random.Random(seed)
         # Streams of their own, so that what was drawn before these came stays.
         self.more = random.Random(f"{seed} weights")
@@ -75,7 +75,7 @@ class Graph:
             self.note("several hundred keys")
         self.schedule = (rng.choice([12, 24]), 64) if rng.random() < 0.4 else None
         self.few = None
-        if self.few_queries:
+        if self.split_kv:
             self.queries = rng.randint(1, 9)
             self.keys = self.queries if rng.random() < 0.1 else self.keys
             self.few = (rng.randint(8, 12), rng.choice([5, 16, 37, 64, 256])) if rng.random() < 0.8 else None
@@ -106,7 +106,7 @@ class Graph:
         """Whether queries, keys or both are packed: `self.packed` has the lengths of their sequences, which are batches,
         `self.rows` how many positions the tensors have."""
         rng = random.Random(f"{self.seed} packed")
-        self.packed, self.rows = {}, {"q": self.queries, "kv": self.keys}
+        self.ragged, self.rows = {}, {"q": self.queries, "kv": self.keys}
         if rng.random() >= 0.15:
             return
         most = int(6e6 // max(self.heads * self.queries * self.keys * (self.depth + self.value_depth), 1))
@@ -114,12 +114,12 @@ class Graph:
         for role in rng.choice([["q", "kv"]] * 3 + [["q"], ["kv"]]):
             longest = self.rows[role]
             lengths = [rng.choice([0, 1, longest, rng.randint(0, longest)]) for _ in range(self.batches)]
-            self.packed[role] = [min(length, longest) for length in lengths]
-            self.rows[role] = sum(self.packed[role]) + rng.choice([0, 0, 0, 5])
-            self.note("rows of no sequence", self.rows[role] > sum(self.packed[role]))
-            self.note("a sequence of 0", 0 in self.packed[role])
-            self.note("a sequence of 1", 1 in self.packed[role])
-        self.note("packed " + " and ".join(self.packed))
+            self.ragged[role] = [min(length, longest) for length in lengths]
+            self.rows[role] = sum(self.ragged[role]) + rng.choice([0, 0, 0, 5])
+            self.note("rows of no sequence", self.rows[role] > sum(self.ragged[role]))
+            self.note("a sequence of 0", 0 in self.ragged[role])
+            self.note("a sequence of 1", 1 in self.ragged[role])
+        self.note("packed " + " and ".join(self.ragged))
         self.note("no sequence", self.batches == 0)
 
     def note(self, feature, holds=True):
@@ -167,9 +167,9 @@ class Graph:
                 self.note("a length of 0", 0 in ends)
             self.note("a length beyond the extent", any(end > extent for end in ends))
             self.note("a negative length", any(end + start < 0 for end in ends))
-            lengths = self.packed.get(role, [extent] * len(ends))
+            lengths = self.ragged.get(role, [extent] * len(ends))
             self.ends[role] = [min(max(end, 0), length) for end, length in zip(ends, lengths)]
-            if role in self.packed:
+            if role in self.ragged:
                 offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
                 element = self.rng.choice(["i32", "i64", "index"])
                 name = self.add_tensor(f"{role}_offsets", offsets, element, (0,) if self.rng.random() < 0.5 else ())
@@ -204,9 +204,9 @@ class Graph:
         # What lies beyond a length must not matter, whatever it is.
         side = "q" if role == "query" else "kv"
         ends = self.ends[side]
-        if side in self.packed:
+        if side in self.ragged:
             rows, start = np.moveaxis(values, s, 0), 0
-            for end, length in zip(ends, self.packed[side]):
+            for end, length in zip(ends, self.ragged[side]):
                 rows[start + end : start + length] = self.rng.choice([np.nan, np.inf, 1e30])
                 start += length
             rows[start:] = self.rng.choice([np.nan, np.inf, 1e30])
@@ -221,7 +221,7 @@ class Graph:
 
     def draw_operand(self, role, sizes):
         """Makes the argument and, where it is strided, its slice. Returns name, dims and type."""
-        dims = self.draw_dims(sizes, ("q" if role == "query" else "kv") in self.packed)
+        dims = self.draw_dims(sizes, ("q" if role == "query" else "kv") in self.ragged)
         values = self.draw_values(role, dims, sizes)
         if self.rng.random() < 0.22 and values.size:
             return self.draw_slice(role, dims, values)
@@ -354,7 +354,7 @@ class Graph:
         self.note("argmax", has_argmax)
 
         sizes = {"b": self.batches, "h": self.heads, "s": self.rows["q"], "d": self.value_depth}
-        dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes, "q" in self.packed)
+        dims = self.query[1] if rng.random() < 0.6 else self.draw_dims(sizes, "q" in self.ragged)
         self.note("output in another layout", dims != self.query[1])
         if dims != self.query[1]:
             clauses.append(f"out[{','.join(dims)}]")
@@ -390,7 +390,7 @@ class Graph:
         lines += [f"    {clause}" for clause in clauses + regions]
         attributes = []
         if self.few:
-            attributes.append(f"few = #attn.few<queries = 8, rows = {self.few[0]}, cols = {self.few[1]}>")
+            attributes.append(f"split_kv = #attn.split_kv<queries = 8, rows = {self.few[0]}, cols = {self.few[1]}>")
         if self.schedule:
             attributes.append(f"schedule = #attn.schedule<rows = {self.schedule[0]}, cols = {self.schedule[1]}>")
         if attributes:

@@ -1,4 +1,4 @@
-// What becomes attention, what does not, and what each softmax that is left says. forms.py has all the forms.
+// What becomes attention, what does not, and what each softmax that is left says. attention_patterns.py has all the attention_patterns.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention{remarks=true}))' 2>&1 | FileCheck %s
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention))' 2>&1 | FileCheck %s --check-prefix=SILENT
 // SILENT-NOT: remark

@@ -49,7 +49,7 @@ func.func @dimensions_missing(%x: tensor<3x4xf32>) -> tensor<3x3xf32> {
 // -----
 
 func.func @depths_differ(%x: tensor<3x4xf32>, %y: tensor<5x6xf32>) -> tensor<3x6xf32> {
-  // expected-error @+1 {{stablehlo.dot_general: summed dimensions: found 5, wanted 4}}
+  // expected-error @+1 {{stablehlo.dot_general: summed dimensions: found 5, expected 4}}
   %z = "stablehlo.dot_general"(%x, %y) <{dot_dimension_numbers = #stablehlo.dot<lhs_contracting_dimensions = [1], rhs_contracting_dimensions = [0]>}> : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
   return %z : tensor<3x6xf32>
 }

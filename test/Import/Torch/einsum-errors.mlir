@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --split-input-file --verify-diagnostics
 
-// Equations of one text for all doors: what does not fit the operands is refused, none is read outside of its extents.
+// Equations of one text for all frontends: what does not fit the operands is refused, none is read outside of its extents.
 
 func.func @extents_differ(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) -> tensor<3x6xf32> {
   // expected-error @+1 {{torch.aten.einsum: one dimension of the equation has the extents 4 and 5}}
@@ -12,7 +12,7 @@ func.func @extents_differ(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) -> tensor<3x
 // -----
 
 func.func @diagonal_of_a_column(%a: tensor<4x1xf32>) -> tensor<4xf32> {
-  // expected-error @+1 {{torch.aten.einsum: dimensions 0 and 1 of 'tensor<4x1xf32>' have the same letter, wanted the same extent}}
+  // expected-error @+1 {{torch.aten.einsum: dimensions 0 and 1 of 'tensor<4x1xf32>' have the same letter, expected the same extent}}
   %r = "torch.aten.einsum"(%a) {equation = "ii->i", arguments = ["tensors"]} : (tensor<4x1xf32>) -> tensor<4xf32>
   return %r : tensor<4xf32>
 }
@@ -20,7 +20,7 @@ func.func @diagonal_of_a_column(%a: tensor<4x1xf32>) -> tensor<4xf32> {
 // -----
 
 func.func @diagonal_of_what_may_differ(%a: tensor<?x?xf32>) -> tensor<?xf32> {
-  // expected-error @+1 {{torch.aten.einsum: dimensions 0 and 1 of 'tensor<?x?xf32>' have the same letter, wanted the same extent}}
+  // expected-error @+1 {{torch.aten.einsum: dimensions 0 and 1 of 'tensor<?x?xf32>' have the same letter, expected the same extent}}
   %r = "torch.aten.einsum"(%a) {equation = "ii->i", arguments = ["tensors"]} : (tensor<?x?xf32>) -> tensor<?xf32>
   return %r : tensor<?xf32>
 }
@@ -46,7 +46,7 @@ func.func @operand_missing(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // -----
 
 func.func @types_differ(%a: tensor<3x4xf32>, %b: tensor<4x6xf64>) -> tensor<3x6xf32> {
-  // expected-error @+1 {{torch.aten.einsum: found elements of 'f64' and 'f32', wanted numbers of one type}}
+  // expected-error @+1 {{torch.aten.einsum: found elements of 'f64' and 'f32', expected numbers of one type}}
   %r = "torch.aten.einsum"(%a, %b) {equation = "ij,jk", arguments = ["tensors", "tensors"]}
     : (tensor<3x4xf32>, tensor<4x6xf64>) -> tensor<3x6xf32>
   return %r : tensor<3x6xf32>

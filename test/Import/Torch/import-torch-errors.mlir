@@ -9,7 +9,7 @@ func.func @unknown_op(%x: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 
 func.func @nameless_operand(%x: tensor<3xf32>) -> tensor<3xf32> {
-  // expected-error @+1 {{torch.aten.neg: found 0 names of arguments, wanted one for each of 1 operands}}
+  // expected-error @+1 {{torch.aten.neg: found 0 names of arguments, expected one for each of 1 operands}}
   %y = "torch.aten.neg"(%x) : (tensor<3xf32>) -> tensor<3xf32>
   return %y : tensor<3xf32>
 }
@@ -49,7 +49,7 @@ func.func @elements_that_only_data_choose(%x: tensor<6xf32>, %m: tensor<6xi1>) -
 // -----
 
 func.func @key_of_other_depth(%q: tensor<2x4x8xf32>, %k: tensor<2x4x6xf32>) -> tensor<2x4x6xf32> {
-  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: the depth of the key: found 6, wanted 8}}
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: the depth of the key: found 6, expected 8}}
   %y = "torch.aten.scaled_dot_product_attention"(%q, %k, %k) {arguments = ["query", "key", "value"]}
     : (tensor<2x4x8xf32>, tensor<2x4x6xf32>, tensor<2x4x6xf32>) -> tensor<2x4x6xf32>
   return %y : tensor<2x4x6xf32>
@@ -58,7 +58,7 @@ func.func @key_of_other_depth(%q: tensor<2x4x8xf32>, %k: tensor<2x4x6xf32>) -> t
 // -----
 
 func.func @mask_of_numbers(%q: tensor<2x4x8xf32>, %m: tensor<4x4xi64>) -> tensor<2x4x8xf32> {
-  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: the mask is 'tensor<4x4xi64>', wanted bool or floating point}}
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: the mask is 'tensor<4x4xi64>', expected bool or floating point}}
   %y = "torch.aten.scaled_dot_product_attention"(%q, %q, %q, %m) {arguments = ["query", "key", "value", "attn_mask"]}
     : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<4x4xi64>) -> tensor<2x4x8xf32>
   return %y : tensor<2x4x8xf32>
@@ -117,7 +117,7 @@ func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
 // -----
 
 func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.add: 'other' is "x", wanted one number or tensor}}
+  // expected-error @+1 {{torch.aten.add: 'other' is "x", expected one number or tensor}}
   %r = "torch.aten.add"(%x) {arguments = ["self"], other = "x"} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -125,7 +125,7 @@ func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", wanted one number or tensor}}
+  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", expected one number or tensor}}
   %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"], alpha = "x"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -133,7 +133,7 @@ func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @fill_with_a_list(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.full_like: 'fill_value' is [1, 2], wanted one number or tensor}}
+  // expected-error @+1 {{torch.aten.full_like: 'fill_value' is [1, 2], expected one number or tensor}}
   %r = "torch.aten.full_like"(%x) {arguments = ["self"], fill_value = [1, 2]} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -141,7 +141,7 @@ func.func @fill_with_a_list(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @pad_with_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.pad: 'value' is unit, wanted one number or tensor}}
+  // expected-error @+1 {{torch.aten.pad: 'value' is unit, expected one number or tensor}}
   %r = "torch.aten.pad"(%x) {arguments = ["self"], pad = [1, 0], value} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -149,7 +149,7 @@ func.func @pad_with_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @type_of_a_tensor(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten._to_copy: 'dtype' is tensor<4xf32>, wanted a type of elements}}
+  // expected-error @+1 {{torch.aten._to_copy: 'dtype' is tensor<4xf32>, expected a type of elements}}
   %r = "torch.aten._to_copy"(%x) {arguments = ["self"], dtype = tensor<4xf32>} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -213,7 +213,7 @@ func.func @cat_without_dimensions(%x: tensor<f32>) -> !torch.value {
 // -----
 
 func.func @table_without_rows(%x: tensor<f32>, %i: tensor<3xi64>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.embedding: the weight is 'tensor<f32>', wanted a matrix}}
+  // expected-error @+1 {{torch.aten.embedding: the weight is 'tensor<f32>', expected a matrix}}
   %r = "torch.aten.embedding"(%x, %i) {arguments = ["weight", "indices"]} : (tensor<f32>, tensor<3xi64>) -> !torch.value
   return %r : !torch.value
 }
@@ -221,7 +221,7 @@ func.func @table_without_rows(%x: tensor<f32>, %i: tensor<3xi64>) -> !torch.valu
 // -----
 
 func.func @row_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<f32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.select_scatter: the source is 'tensor<f32>', wanted one dimension less than 'tensor<8x4xf32>'}}
+  // expected-error @+1 {{torch.aten.select_scatter: the source is 'tensor<f32>', expected one dimension less than 'tensor<8x4xf32>'}}
   %r = "torch.aten.select_scatter"(%x, %y) {arguments = ["self", "src"], dim = 1 : i64, index = 1 : i64} : (tensor<8x4xf32>, tensor<f32>) -> !torch.value
   return %r : !torch.value
 }
@@ -229,7 +229,7 @@ func.func @row_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<f32>) -> !torch.val
 // -----
 
 func.func @row_of_other_length(%x: tensor<8x4xf32>, %y: tensor<9xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.select_scatter: an extent of the source: found 9, wanted 4}}
+  // expected-error @+1 {{torch.aten.select_scatter: an extent of the source: found 9, expected 4}}
   %r = "torch.aten.select_scatter"(%x, %y) {arguments = ["self", "src"], index = 1 : i64} : (tensor<8x4xf32>, tensor<9xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -245,7 +245,7 @@ func.func @whole_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<2xf32>) -> !torch
 // -----
 
 func.func @roll_by_nothing(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.roll: found 0 shifts for all dimensions together, wanted one}}
+  // expected-error @+1 {{torch.aten.roll: found 0 shifts for all dimensions together, expected one}}
   %r = "torch.aten.roll"(%x) {arguments = ["self"], shifts = []} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -286,7 +286,7 @@ func.func @range_without_end() -> !torch.value {
 
 func.func @half_of_nothing(%x: tensor<?x4xf32>) -> !torch.value {
   %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x4xf32>) -> tensor<i64>
-  // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, wanted 1 at least}}
+  // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, expected 1 at least}}
   %r = "torch.sym.floordiv"(%n) {arguments = ["self"], other = 0 : i64} : (tensor<i64>) -> !torch.value
   return %r : !torch.value
 }
@@ -302,7 +302,7 @@ func.func @part_behind_the_end(%x: tensor<8xf32>) -> !torch.value {
 // -----
 
 func.func @mask_larger_than_tensor(%x: tensor<1x4xf32>, %m: tensor<3x4xi1>, %v: tensor<f32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.index_put: an extent of the mask: found 3, wanted 1}}
+  // expected-error @+1 {{torch.aten.index_put: an extent of the mask: found 3, expected 1}}
   %r = "torch.aten.index_put"(%x, %m, %v) {arguments = ["self", "indices", "values"]} : (tensor<1x4xf32>, tensor<3x4xi1>, tensor<f32>) -> !torch.value
   return %r : !torch.value
 }
@@ -318,7 +318,7 @@ func.func @copy_of_more_dimensions(%x: tensor<4xf32>, %y: tensor<4x4xf32>) -> !t
 // -----
 
 func.func @minus_true(%x: tensor<4xi1>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.neg: found elements of i1, wanted numbers}}
+  // expected-error @+1 {{torch.aten.neg: found elements of i1, expected numbers}}
   %r = "torch.aten.neg"(%x) {arguments = ["self"]} : (tensor<4xi1>) -> !torch.value
   return %r : !torch.value
 }
@@ -326,7 +326,7 @@ func.func @minus_true(%x: tensor<4xi1>) -> !torch.value {
 // -----
 
 func.func @gelu_of_integers(%x: tensor<4xi32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.gelu: found elements of 'i32', wanted floating point}}
+  // expected-error @+1 {{torch.aten.gelu: found elements of 'i32', expected floating point}}
   %r = "torch.aten.gelu"(%x) {arguments = ["self"]} : (tensor<4xi32>) -> !torch.value
   return %r : !torch.value
 }
@@ -358,7 +358,7 @@ func.func @elements_complex(%x: tensor<4xcomplex<f32>>) -> !torch.value {
 // -----
 
 func.func @open_heads(%q: tensor<2x?x4x8xf32>, %k: tensor<2x2x4x8xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: found the query 'tensor<2x?x4x8xf32>' and the key 'tensor<2x2x4x8xf32>', wanted static heads}}
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: found the query 'tensor<2x?x4x8xf32>' and the key 'tensor<2x2x4x8xf32>', expected static heads}}
   %r = "torch.aten.scaled_dot_product_attention"(%q, %k, %k) {arguments = ["query", "key", "value"], enable_gqa = true} : (tensor<2x?x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>) -> !torch.value
   return %r : !torch.value
 }

@@ -44,9 +44,9 @@ func.func @computed_size(%x: tensor<?x?x12xf32>) -> tensor<?x3x4xf32> {
 
 // Extents of one name are one value: the second tensor is not asked for its own.
 // CHECK-LABEL: func.func @equal_extents
-// CHECK-SAME: (%[[X:[^ :]*]]: tensor<?x4xf32> {attn.extents = ["n", ""]}, %[[Y:[^ :]*]]: tensor<?x4xf32> {attn.extents = ["n", ""]})
+// CHECK-SAME: (%[[X:[^ :]*]]: tensor<?x4xf32> {attn.dim_names = ["n", ""]}, %[[Y:[^ :]*]]: tensor<?x4xf32> {attn.dim_names = ["n", ""]})
 // CHECK-NOT: tensor.dim %[[Y]]
-func.func @equal_extents(%x: tensor<?x4xf32> {attn.extents = ["n", ""]}, %y: tensor<?x4xf32> {attn.extents = ["n", ""]})
+func.func @equal_extents(%x: tensor<?x4xf32> {attn.dim_names = ["n", ""]}, %y: tensor<?x4xf32> {attn.dim_names = ["n", ""]})
     -> tensor<?x4xf32> {
   %z = "torch.aten.cat"(%y, %y) {arguments = ["tensors", "tensors"], dim = 1 : i64} : (tensor<?x4xf32>, tensor<?x4xf32>) -> !torch.value
   %s = "torch.aten.slice"(%z) {arguments = ["self"], dim = 1 : i64, start = 2 : i64, end = 6 : i64} : (!torch.value) -> !torch.value

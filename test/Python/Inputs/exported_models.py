@@ -41,7 +41,7 @@ def check(name, attention, dynamic, wanted):
         program = read(path)
     compiled = backend.Model(program)
     found = saccade.compile(program.text).ir("transforms").count("= attn.attention")
-    assert found == wanted, f"{name}: found {found} attentions, wanted {wanted}"
+    assert found == wanted, f"{name}: found {found} attentions, expected {wanted}"
     for batch, length in ((2, 12), (3, 29)) if dynamic else ((2, 12),):
         given = tuple(inputs_of(name, batch, length).values())
         with torch.no_grad():

@@ -62,10 +62,10 @@ def canonical(x, layout):
     return x
 
 
-def expect_close(found, wanted, what=""):
+def expect_close(found, expected, what=""):
     """AssertionError where a result is not what the formula gives, in shape and element by element, NaN and infinity
     included."""
-    assert found.shape == wanted.shape, (what, found.shape, wanted.shape)
+    assert found.shape == expected.shape, (what, found.shape, expected.shape)
     found, tolerance = found.double(), TOLERANCES[found.dtype]
-    torch.testing.assert_close(found, wanted, rtol=tolerance, atol=tolerance, equal_nan=True,
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance, equal_nan=True,
                                msg=lambda text: f"{what}: {text}")  # fmt: skip

@@ -23,7 +23,7 @@ def check(name, attention, wanted, dynamic=False, length=12, type=torch.float32,
     compiled = saccade.torch.compile(model, (), given, dynamic_shapes=shapes if dynamic else None)
     text = compiled.module.ir("transforms")
     found = text.count("= attn.attention")
-    assert found == wanted, f"{name}: found {found} attentions, wanted {wanted}"
+    assert found == wanted, f"{name}: found {found} attentions, expected {wanted}"
     assert compiled.module.explain().count("not raised to attention: ") == left, compiled.module.explain()
     worst = 0
     for size in ((2, length), (3, 29)) if dynamic else ((2, length),):

@@ -1,4 +1,4 @@
-"""A program with weights of all kinds that are prepared: as they are, transposed, of another type, two that become one; and a
+"""A program with weights of all kinds that are prepacked: as they are, transposed, of another type, two that become one; and a
 bias. {MARK} stands where the mark of constant arguments does."""
 
 TEXT = """

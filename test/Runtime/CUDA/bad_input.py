@@ -44,7 +44,7 @@ def drivers(artifact):
     double = Double(sys.argv[3])
     library, problem = load(artifact, folder, "drivers"), Problem(double)
     double.set(version=11040)
-    says(problem.attend(library), "attend: the NVIDIA driver is for CUDA 11.4, wanted one for CUDA 12.0 or newer",
+    says(problem.attend(library), "attend: the NVIDIA driver is for CUDA 11.4, expected one for CUDA 12.0 or newer",
          "update")
     double.set(version=13000, cuInit=100)
     says(problem.attend(library), "the NVIDIA driver finds no GPU (CUDA_ERROR_NO_DEVICE", "nvidia-smi")
@@ -63,16 +63,16 @@ def tensors(double, artifact):
         return plain_call(library, "attend", *arguments)
 
     on_cpu = changed(k, device_type=1)
-    says(call(q, on_cpu, v, problem.output, problem.lse), "attend: argument 'k'", "on cpu, wanted cuda:0")
+    says(call(q, on_cpu, v, problem.output, problem.lse), "attend: argument 'k'", "on cpu, expected cuda:0")
     everything = [changed(tensor, device_type=1) for tensor in (q, k, v, problem.output, problem.lse)]
-    says(call(*everything), "attend: argument 'q'", "on cpu, wanted cuda:0")
+    says(call(*everything), "attend: argument 'q'", "on cpu, expected cuda:0")
     elsewhere = changed(problem.lse, device_id=1)
-    says(call(q, k, v, problem.output, elsewhere), "attend: result", "on cuda:1, wanted cuda:0")
+    says(call(q, k, v, problem.output, elsewhere), "attend: result", "on cuda:1, expected cuda:0")
     for tensor in everything:
         tensor.device_type, tensor.device_id = 2, 1
     says(call(*everything), "a tensor is on cuda:1, and the NVIDIA driver sees 1 GPU")
     host = changed(k, device_type=3)
-    says(call(q, host, v, problem.output, problem.lse), "on cuda_host:0, wanted cuda:0")
+    says(call(q, host, v, problem.output, problem.lse), "on cuda_host:0, expected cuda:0")
 
     odd = changed(k, data=k.data + 1)
     says(call(q, odd, v, problem.output, problem.lse), "begins at an address that is no multiple of the 2 bytes")

@@ -121,19 +121,19 @@ def architectures():
     artifact = folder / "several.so"
     compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_75,sm_80")
     problem = Problem(double)
-    for capability, wanted in ((75, "sm_75"), (80, "sm_80"), (86, "sm_80"), (120, "sm_80")):
+    for capability, expected in ((75, "sm_75"), (80, "sm_80"), (86, "sm_80"), (120, "sm_80")):
         library = load(artifact, folder, f"on-{capability}")
         double.set(capability=capability)
         double.log()
         message, log = problem.attend(library), double.log()
         expect(message is None, message)
-        expect(double.called(LOAD, log)[-1] == f"ptx {wanted}", f"on sm_{capability} {wanted}, found {log}")
+        expect(double.called(LOAD, log)[-1] == f"ptx {expected}", f"on sm_{capability} {expected}, found {log}")
         problem.check(f"on sm_{capability}")
     library = load(artifact, folder, "on-70")
     double.set(capability=70)
     message = problem.attend(library)
-    wanted = "attend: compiled for sm_75, sm_80, cuda:0 is sm_70: compile with --target=sm_70"
-    expect(message == wanted, f"an older GPU: {message}")
+    expected = "attend: compiled for sm_75, sm_80, cuda:0 is sm_70: compile with --target=sm_70"
+    expect(message == expected, f"an older GPU: {message}")
     double.set(capability=80)
 
 

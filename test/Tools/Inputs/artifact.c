@@ -92,7 +92,7 @@ int main(void) {
   fill(&v[0][0][0][0], sizeof(v) / sizeof(float), 3);
 
   message = saccade_attend_shapes(&tq, &tk, &tv, 0.5, KEYS, sizes);
-  expect(!message && !memcmp(sizes, wanted, sizeof(wanted)), "saccade_attend_shapes gives the extents of both results");
+  expect(!message && !memcmp(sizes, expected, sizeof(wanted)), "saccade_attend_shapes gives the extents of both results");
   message = saccade_attend(&tq, &tk, &tv, 0.5, KEYS, &to, &tl);
   expect(!message && difference(0.5, KEYS) < 1e-5, "the results are those of attention in double");
   message = saccade_attend(&tq, &tk, &tv, 0.25, KEYS - 2, &to, &tl);
@@ -111,7 +111,7 @@ int main(void) {
   refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "attend: argument 'k'");
   bad = tk;
   bad.ndim = 3;
-  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "found 3 dimensions, wanted 4");
+  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "found 3 dimensions, expected 4");
   bad = tk;
   bad.data = NULL;
   refused(saccade_attend_shapes(&tq, &bad, &tv, 0.5, KEYS, sizes), "argument 'k'");

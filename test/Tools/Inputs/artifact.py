@@ -32,7 +32,7 @@ def refused(kind, words, function, *arguments):
     try:
         function(*arguments)
     except kind as error:
-        expect(words in str(error), f"found '{error}', wanted '{words}'")
+        expect(words in str(error), f"found '{error}', expected '{words}'")
     else:
         expect(False, f"a call that is not accepted: {words}")
 

@@ -96,7 +96,7 @@ func.func @gather(%i: index, %b: i1, %n: i8, %h: f16, %t: bf16, %d: f64) -> tens
   for (int i = 0; i < 3; ++i) {
     args[i].kind = SaccadeArgumentInteger;
     args[i].value.integer = integers[i];
-    args[3 + i].kind = SaccadeArgumentReal;
+    args[3 + i].kind = SaccadeArgumentFloat;
     args[3 + i].value.real = reals[i];
   }
   double result[6] = {};
@@ -109,7 +109,7 @@ func.func @gather(%i: index, %b: i1, %n: i8, %h: f16, %t: bf16, %d: f64) -> tens
   tensor.shape = &extent;
   args[6].kind = SaccadeArgumentDLTensor;
   args[6].value.pointer = &tensor;
-  ASSERT_EQ(SaccadeDone, saccade_entry_call(entry, args.data(), 7)) << saccade_entry_message();
+  ASSERT_EQ(SaccadeSuccess, saccade_entry_call(entry, args.data(), 7)) << saccade_entry_last_error();
   EXPECT_EQ((std::vector<double>{-7, 1, -128, -1.5, 0.25, 0.1}), std::vector<double>(result, result + 6));
   // TVM-FFI's face takes the same arguments.
   result[0] = 0;
@@ -161,13 +161,13 @@ TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
                                    {Buffer::compact(any, q)}));
   };
   EXPECT_NE(std::string::npos,
-            attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, wanted 9"));
+            attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, expected 9"));
   EXPECT_NE(std::string::npos,
             attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8})
-                .find("query heads is no multiple of that of key heads: found 4, wanted a multiple of 3"));
-  EXPECT_EQ("attend: argument 'k' (tensor<?x?x8xf32>): found extent 6 in dimension 2, wanted 8",
+                .find("query heads is no multiple of that of key heads: found 4, expected a multiple of 3"));
+  EXPECT_EQ("attend: argument 'k' (tensor<?x?x8xf32>): found extent 6 in dimension 2, expected 8",
             attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}));
-  EXPECT_EQ("attend: argument 'q' (tensor<?x?x8xf32>): found 2 dimensions, wanted 3",
+  EXPECT_EQ("attend: argument 'q' (tensor<?x?x8xf32>): found 2 dimensions, expected 3",
             attend({4, 7}, {2, 9, 8}, {2, 9, 8}));
   EXPECT_EQ("attend: argument 'v' (tensor<?x?x8xf32>): is NULL: a fake tensor has no data",
             errorOf(compiled().call(
@@ -175,14 +175,14 @@ TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
                 {Buffer::compact(any, {1, 1, 8}), Buffer::compact(any, {1, 1, 8}), Buffer::compact(nullptr, {1, 1, 8})},
                 {Buffer::compact(any, {1, 1, 8})})));
   EXPECT_NE(std::string::npos, errorOf(compiled().call(*compiled().lookup("attend"), {}, {}))
-                                   .find("found 0 arguments, wanted 3 inputs and memory for 1 result"));
+                                   .find("found 0 arguments, expected 3 inputs and memory for 1 result"));
 }
 
 TEST(Executable, ResultsOfTheWrongShapeAreRefused) {
   float any[100];
   Buffer input = Buffer::compact(any, {3, 5});
   const Entry &entry = *compiled().lookup("sum_of_two");
-  EXPECT_EQ("sum_of_two: result 'result' (tensor<?x?xf32>): found extent 4 in dimension 1, wanted 5",
+  EXPECT_EQ("sum_of_two: result 'result' (tensor<?x?xf32>): found extent 4 in dimension 1, expected 5",
             errorOf(compiled().call(entry, {input, input}, {Buffer::compact(any + 15, {3, 4})})));
   EXPECT_EQ("sum_of_two: result 'result' (tensor<?x?xf32>): overlaps with argument 'a'",
             errorOf(compiled().call(entry, {input, input}, {input})));
@@ -191,7 +191,7 @@ TEST(Executable, ResultsOfTheWrongShapeAreRefused) {
 
 TEST(Executable, SeveralHostThreadsMayCallAtOnce) {
   constexpr int64_t heads = 4, rows = 33, depth = 8, size = heads * rows * depth;
-  std::vector<float> input(size), wanted(size);
+  std::vector<float> input(size), expected(size);
   for (int64_t i = 0; i < size; ++i)
     input[i] = std::sin(0.37f * static_cast<float>(i));
   auto attend = [&](float *result) {
@@ -199,15 +199,15 @@ TEST(Executable, SeveralHostThreadsMayCallAtOnce) {
     return errorOf(
         compiled().call(*compiled().lookup("attend"), {in, in, in}, {Buffer::compact(result, {heads, rows, depth})}));
   };
-  ASSERT_EQ("", attend(wanted.data()));
-  EXPECT_TRUE(std::isfinite(wanted[0]));
+  ASSERT_EQ("", attend(expected.data()));
+  EXPECT_TRUE(std::isfinite(expected[0]));
   std::vector<std::thread> hosts;
   for (int host = 0; host < 4; ++host)
     hosts.emplace_back([&] {
       for (int round = 0; round < 50; ++round) {
         std::vector<float> result(size);
         ASSERT_EQ("", attend(result.data()));
-        ASSERT_EQ(wanted, result); // bit for bit, whoever computed what
+        ASSERT_EQ(expected, result); // bit for bit, whoever computed what
       }
     });
   for (std::thread &host : hosts)

@@ -64,14 +64,14 @@ TEST(Copy, WritingTheDestinationIsARaceToo) {
 }
 
 TEST(Copy, ShortSourcesAreFilledWithZeros) {
-  for (auto [size, wanted] : {std::pair(0u, 0u), {4u, 0u}, {8u, 1001u}, {6u, 1001u}}) {
+  for (auto [size, expected] : {std::pair(0u, 0u), {4u, 0u}, {8u, 1001u}, {6u, 1001u}}) {
     std::vector<uint64_t> results;
     Report report = run(place + "mov.u32 %y, " + std::to_string(size) +
                             ";\ncp.async.cg.shared.global [%x], [%lx], 16, %y;\n"
                             "cp.async.wait_all;\nld.shared.b32 %d, [%x+4];",
                         AsyncMode::Late, &results);
     ASSERT_TRUE(report) << report.finding->str();
-    EXPECT_EQ(results[0], wanted) << size;
+    EXPECT_EQ(results[0], expected) << size;
   }
   // A source of which nothing is read may lie anywhere.
   EXPECT_TRUE(run(

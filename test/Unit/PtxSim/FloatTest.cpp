@@ -20,12 +20,12 @@ TEST(Float, RoundsToNearestEven) {
 
 TEST(Float, DirectedRounding) {
   // 1 + 2^-30.
-  for (auto [mode, wanted] :
+  for (auto [mode, expected] :
        {std::pair("rn", 0x3f800000u), {"rz", 0x3f800000u}, {"rm", 0x3f800000u}, {"rp", 0x3f800001u}})
-    EXPECT_EQ(evaluate32(std::string("add.") + mode + ".f32 %d, %a, %b;", {0x3f800000, 0x30800000}), wanted) << mode;
-  for (auto [mode, wanted] :
+    EXPECT_EQ(evaluate32(std::string("add.") + mode + ".f32 %d, %a, %b;", {0x3f800000, 0x30800000}), expected) << mode;
+  for (auto [mode, expected] :
        {std::pair("rn", 0xbf800000u), {"rz", 0xbf800000u}, {"rm", 0xbf800001u}, {"rp", 0xbf800000u}})
-    EXPECT_EQ(evaluate32(std::string("sub.") + mode + ".f32 %d, %a, %b;", {0xbf800000, 0x30800000}), wanted) << mode;
+    EXPECT_EQ(evaluate32(std::string("sub.") + mode + ".f32 %d, %a, %b;", {0xbf800000, 0x30800000}), expected) << mode;
   // 1 / 3 = 0x3eaaaaaa.aaa...
   EXPECT_EQ(evaluate32("div.rz.f32 %d, %a, %b;", {0x3f800000, 0x40400000}), 0x3eaaaaaau);
   EXPECT_EQ(evaluate32("div.rp.f32 %d, %a, %b;", {0x3f800000, 0x40400000}), 0x3eaaaaabu);

@@ -63,10 +63,10 @@ Verdict test::runSum(const std::string &text, const Launch &how) {
         launch.parameters = Parameters().add(in).add(result).add(n).bytes;
       },
       [&](Device &device) {
-        float wanted = 0;
+        float expected = 0;
         for (float value : a)
-          wanted += value;
-        return read<float>(device, result, 1)[0] == wanted;
+          expected += value;
+        return read<float>(device, result, 1)[0] == expected;
       });
 }
 
@@ -86,10 +86,10 @@ Verdict test::runMatmul(const std::string &text, const Launch &how) {
         auto c = read<float>(device, result, m * n);
         for (int row = 0; row < m; ++row)
           for (int column = 0; column < n; ++column) {
-            float wanted = 0;
+            float expected = 0;
             for (int i = 0; i < k; ++i)
-              wanted += a[row * k + i] * b[i * n + column];
-            if (c[row * n + column] != wanted)
+              expected += a[row * k + i] * b[i * n + column];
+            if (c[row * n + column] != expected)
               return false;
           }
         return true;
@@ -110,7 +110,7 @@ Verdict test::runHistogram(const std::string &text, const Launch &how) {
         launch.parameters = Parameters().add(in).add(result).add(int(values.size())).bytes;
       },
       [&](Device &device) {
-        std::vector<uint32_t> wanted(8);
+        std::vector<uint32_t> expected(8);
         for (int value : values) {
           unsigned bin = 0;
           switch (value & 7) {
@@ -130,9 +130,9 @@ Verdict test::runHistogram(const std::string &text, const Launch &how) {
             bin = __builtin_popcount(value) & 7;
             break;
           }
-          ++wanted[bin];
+          ++expected[bin];
         }
-        return read<uint32_t>(device, result, 8) == wanted;
+        return read<uint32_t>(device, result, 8) == expected;
       });
 }
 
@@ -157,10 +157,10 @@ Verdict test::runGemm(const std::string &text, const Launch &how, uint32_t m, ui
         auto c = read<float>(device, result, m * n);
         for (uint32_t row = 0; row < m; ++row)
           for (uint32_t column = 0; column < n; ++column) {
-            float wanted = 0;
+            float expected = 0;
             for (uint32_t i = 0; i < k; ++i)
-              wanted += element(row * k + i, 9) * element(column * k + i, 5);
-            if (c[row * n + column] != wanted)
+              expected += element(row * k + i, 9) * element(column * k + i, 5);
+            if (c[row * n + column] != expected)
               return false;
           }
         return true;

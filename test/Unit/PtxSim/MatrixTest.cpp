@@ -15,20 +15,20 @@ static const std::string fill =
 static const std::string declare = ".reg .b32 %at32, %up, %r0, %r1, %r2, %r3;\n";
 
 /// Rows of 8 elements one after another: matrix m, row r, column c is 64m + 8r + c.
-static std::vector<uint64_t> loadMatrix(const std::string &instruction, const std::string &wanted) {
+static std::vector<uint64_t> loadMatrix(const std::string &instruction, const std::string &expected) {
   Outcome outcome = runWarp(declare + fill + "mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 16, %x;\n" + instruction +
-                                "\nmov.u32 %d, " + wanted + ";",
+                                "\nmov.u32 %d, " + expected + ";",
                             4, {});
   EXPECT_TRUE(outcome.report) << outcome.report.finding->str();
   return outcome.results[0];
 }
 
 TEST(Matrix, LdmatrixGivesEveryLaneTwoOfARow) {
-  for (auto [instruction, wanted, matrix] :
+  for (auto [instruction, expected, matrix] :
        {std::tuple("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%x];", "%r0", 0u),
         {"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0, %r1}, [%x];", "%r1", 1u},
         {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r0, %r1, %r2, %r3}, [%x];", "%r3", 3u}}) {
-    auto values = loadMatrix(instruction, wanted);
+    auto values = loadMatrix(instruction, expected);
     for (unsigned lane = 0; lane < 32; ++lane) {
       unsigned first = 64 * matrix + 8 * (lane / 4) + 2 * (lane % 4);
       EXPECT_EQ(values[lane], (first + 1) << 16 | first) << instruction << lane;
@@ -238,14 +238,14 @@ TEST(Matrix, ProductsEqualThePlainOne) {
       for (unsigned lane = 0; lane < 32; ++lane)
         for (unsigned i = 0; i < 4; ++i) {
           unsigned row = lane / 4 + (i < 2 ? 0 : 8), column = lane % 4 * 2 + (i & 1);
-          int wanted = valueC(row, column);
+          int expected = valueC(row, column);
           for (unsigned k = 0; k < shape.k; ++k)
-            wanted += valueA(row, k) * valueB(k, column);
+            expected += valueA(row, k) * valueB(k, column);
           if (shape.halfResult)
-            EXPECT_EQ(d[i / 2][lane] >> (16 * (i & 1)) & 0xffff, asHalf(wanted))
+            EXPECT_EQ(d[i / 2][lane] >> (16 * (i & 1)) & 0xffff, asHalf(expected))
                 << shape.types << shape.name << lane << i;
           else
-            EXPECT_EQ(d[i][lane], shape.integers ? uint32_t(wanted) : asSingle(wanted))
+            EXPECT_EQ(d[i][lane], shape.integers ? uint32_t(expected) : asSingle(expected))
                 << shape.types << shape.name << lane << i;
         }
     }

@@ -109,7 +109,7 @@ TEST(Memory, ParametersCanBeRead) {
 TEST(Atomic, ReturnsTheOldValue) {
   std::string begin = own + "st.shared.b32 [%x], %a;\n";
   EXPECT_EQ(evaluate32(begin + "atom.shared.add.u32 %d, [%x], %b;", {5, 3}), 5u);
-  for (auto [operation, wanted] : {std::pair("add.u32", 0xffffffffu),
+  for (auto [operation, expected] : {std::pair("add.u32", 0xffffffffu),
                                    {"min.s32", 0xfffffffcu},
                                    {"min.u32", 3u},
                                    {"max.s32", 3u},
@@ -121,7 +121,7 @@ TEST(Atomic, ReturnsTheOldValue) {
                                    {"dec.u32", 3u}})
     EXPECT_EQ(
         evaluate32(begin + "atom.shared." + operation + " %y, [%x], %b;\nld.shared.b32 %d, [%x];", {0xfffffffc, 3}),
-        wanted)
+        expected)
         << operation;
   EXPECT_EQ(evaluate32(begin + "atom.shared.cas.b32 %y, [%x], %b, %c;\nld.shared.b32 %d, [%x];", {5, 5, 9}), 9u);
   EXPECT_EQ(evaluate32(begin + "atom.shared.cas.b32 %y, [%x], %b, %c;\nld.shared.b32 %d, [%x];", {5, 6, 9}), 5u);

@@ -61,7 +61,7 @@ TEST_F(Linalg, ContractionsAgreeWithTheirBody) {
       return %r : tensor<5x33xf32>
     })";
   Tensor a = random({5, 40}), b = random({40, 33}), c = random({5, 33});
-  for (Precision precision : {Precision::Exact, Precision::Rounded, Precision::RoundedBackwards})
+  for (Precision precision : {Precision::Exact, Precision::Rounded, Precision::RoundedReversed})
     EXPECT_EQ(realsOf(run(direct, {a, b, c}, precision)[0]), realsOf(run(body, {a, b, c}, precision)[0]));
   EXPECT_NE(realsOf(run(direct, {a, b, c})[0]), realsOf(run(direct, {a, b, c}, Precision::Rounded)[0]));
 }

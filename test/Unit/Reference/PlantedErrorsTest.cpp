@@ -70,7 +70,7 @@ protected:
     exact = *evaluation->evaluate(0, all);
     magnitude = *evaluation->magnitude(0, all);
     plain.clear();
-    for (Precision precision : {Precision::Rounded, Precision::RoundedBackwards})
+    for (Precision precision : {Precision::Rounded, Precision::RoundedReversed})
       plain.push_back(*Evaluation::begin(function, {q, k, v}, precision)->evaluate(0, all));
   }
 

@@ -47,7 +47,7 @@ inline SaccadeArgument integer(int64_t value, int32_t kind = SaccadeArgumentInte
 }
 inline SaccadeArgument real(double value) {
   SaccadeArgument argument = {};
-  argument.kind = SaccadeArgumentReal;
+  argument.kind = SaccadeArgumentFloat;
   argument.value.real = value;
   return argument;
 }

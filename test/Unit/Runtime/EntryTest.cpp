@@ -38,18 +38,18 @@ class Call : public testing::Test {
 protected:
   std::string run() {
     status = saccade_entry_call(&add, args.data(), static_cast<int32_t>(args.size()));
-    return status == SaccadeDone ? "" : saccade_entry_message();
+    return status == SaccadeSuccess ? "" : saccade_entry_last_error();
   }
   std::string shapesOf(int32_t count) {
     status = saccade_entry_shapes(&add, args.data(), count, sizes);
-    return status == SaccadeDone ? "" : saccade_entry_message();
+    return status == SaccadeSuccess ? "" : saccade_entry_last_error();
   }
   void TearDown() override { outcome = nullptr; }
 
   Matrix a{3}, b{3}, sum{3};
   std::vector<SaccadeArgument> args = {wrap(a.tensor), wrap(b.tensor), wrap(sum.tensor)};
   int64_t sizes[2] = {};
-  SaccadeStatus status = SaccadeDone;
+  SaccadeStatus status = SaccadeSuccess;
 };
 
 TEST_F(Call, CodeGetsDescriptorsOfWhatTheHostHas) {
@@ -98,11 +98,11 @@ TEST_F(Call, TensorObjectsOfTVMFFIHoldTheirTensorBehindAHeader) {
 
 TEST_F(Call, TheNumberOfArgumentsIsAnsweredWithTheSignature) {
   args.pop_back();
-  EXPECT_EQ("add: found 2 arguments, wanted 2 inputs and memory for 1 result: "
+  EXPECT_EQ("add: found 2 arguments, expected 2 inputs and memory for 1 result: "
             "add(a: tensor<?x4xf32>, b: tensor<?x4xf32>) -> (sum: tensor<?x4xf32>)",
             run());
   EXPECT_EQ(SaccadeTypeError, status);
-  EXPECT_EQ("add: found 1 argument, wanted 2 inputs: "
+  EXPECT_EQ("add: found 1 argument, expected 2 inputs: "
             "add(a: tensor<?x4xf32>, b: tensor<?x4xf32>) -> (sum: tensor<?x4xf32>)",
             shapesOf(1));
 }
@@ -117,18 +117,18 @@ TEST_F(Call, OtherKindsAreNamed) {
                                                     {99, "an object of another kind"}};
   for (auto [kind, words] : kinds) {
     args[1] = integer(0, kind);
-    EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): found " + std::string(words) + ", wanted a tensor", run());
+    EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): found " + std::string(words) + ", expected a tensor", run());
     EXPECT_EQ(SaccadeTypeError, status);
   }
   args[1] = integer(0, SaccadeArgumentDLTensor);
-  EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): is NULL, wanted a tensor", run());
+  EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): is NULL, expected a tensor", run());
 }
 
 TEST_F(Call, OtherDevicesAreNamed) {
   const std::pair<int32_t, const char *> devices[] = {{2, "cuda:1"}, {8, "metal:1"}, {77, "DLPack device 77:1"}};
   for (auto [device, words] : devices) {
     b.tensor.device = {decltype(b.tensor.device.device_type)(device), 1};
-    EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): on " + std::string(words) + ", wanted cpu", run());
+    EXPECT_EQ("add: argument 'b' (tensor<?x4xf32>): on " + std::string(words) + ", expected cpu", run());
     EXPECT_EQ(SaccadeTypeError, status);
   }
 }
@@ -144,18 +144,18 @@ TEST_F(Call, OtherElementTypesAreNamed) {
                                                        {{10, 8, 1}, "DLPack type 10 of 8 bits"}};
   for (auto [type, words] : types) {
     sum.tensor.dtype = type;
-    EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", wanted f32", run());
+    EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", expected f32", run());
     EXPECT_EQ(SaccadeTypeError, status);
   }
 }
 
 TEST_F(Call, RankAndExtentsMustBeThoseOfTheType) {
   a.tensor.ndim = 1;
-  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): found 1 dimension, wanted 2", run());
+  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): found 1 dimension, expected 2", run());
   EXPECT_EQ(SaccadeTypeError, status);
   a.tensor.ndim = 2;
   a.shape[1] = 5;
-  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): found extent 5 in dimension 1, wanted 4", run());
+  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): found extent 5 in dimension 1, expected 4", run());
   EXPECT_EQ(SaccadeValueError, status);
   a.shape[1] = 4;
   a.shape[0] = -3;
@@ -167,12 +167,12 @@ TEST_F(Call, RankAndExtentsMustBeThoseOfTheType) {
 
 TEST_F(Call, TheShapeFunctionKeepsItsWords) {
   b.shape[0] = 2;
-  EXPECT_EQ("add: here: b has other rows than a: found 2, wanted 3", run());
+  EXPECT_EQ("add: here: b has other rows than a: found 2, expected 3", run());
   EXPECT_EQ(SaccadeValueError, status);
   b.shape[0] = 100;
-  EXPECT_EQ("add: here: the number of heads: found 100, wanted a multiple of 3", shapesOf(2));
+  EXPECT_EQ("add: here: the number of heads: found 100, expected a multiple of 3", shapesOf(2));
   b.shape[0] = 101;
-  EXPECT_EQ("add: here: the table: found 101, wanted at least 3", shapesOf(2));
+  EXPECT_EQ("add: here: the table: found 101, expected at least 3", shapesOf(2));
 }
 
 TEST_F(Call, ResultsThatWouldBeNegativeAreRefused) {
@@ -207,7 +207,7 @@ TEST_F(Call, StridesThatLeaveTheAddressSpaceAreRefused) {
 
 TEST_F(Call, ResultsHaveTheExtentsThatFollowFromTheInputs) {
   sum.shape[0] = 7;
-  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found extent 7 in dimension 0, wanted 3", run());
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found extent 7 in dimension 0, expected 3", run());
   EXPECT_EQ(SaccadeValueError, status);
 }
 
@@ -216,10 +216,10 @@ TEST_F(Call, EveryElementOfAResultHasAPlaceOfItsOwn) {
     sum.strides[0] = outer, sum.strides[1] = inner;
     return run();
   };
-  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride 0 in dimension 0, wanted a positive one",
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride 0 in dimension 0, expected a positive one",
             withStrides(0, 1));
   EXPECT_EQ(SaccadeValueError, status);
-  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride -1 in dimension 1, wanted a positive one",
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride -1 in dimension 1, expected a positive one",
             withStrides(4, -1));
   EXPECT_EQ(
       "add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 put two elements in one place",

@@ -41,21 +41,21 @@ TEST(Results, EachHasItsExtentsAndItsMemory) {
     args.push_back(wrap(tensors[i]));
   }
   auto run = [&]() -> std::string {
-    return saccade_entry_call(&entry, args.data(), 3) == SaccadeDone ? "" : saccade_entry_message();
+    return saccade_entry_call(&entry, args.data(), 3) == SaccadeSuccess ? "" : saccade_entry_last_error();
   };
   EXPECT_EQ("", run());
   tensors[0].dtype.code = kDLUInt; // integers are without sign
   EXPECT_EQ("", run());
   tensors[0].dtype.code = kDLBool;
-  EXPECT_EQ("split: argument 'x' (tensor<?xi8>): found element type bool, wanted i8", run());
+  EXPECT_EQ("split: argument 'x' (tensor<?xi8>): found element type bool, expected i8", run());
   tensors[0].dtype.code = kDLInt;
   shapes[2][1] = 5;
-  EXPECT_EQ("split: result 'z' (tensor<?x?xi8>): found extent 5 in dimension 1, wanted 4", run());
+  EXPECT_EQ("split: result 'z' (tensor<?x?xi8>): found extent 5 in dimension 1, expected 4", run());
   shapes[2][1] = 4;
   tensors[2].data = memory + 21;
   EXPECT_EQ("split: result 'z' (tensor<?x?xi8>): overlaps with result 'y'", run());
   int64_t sizes[3] = {};
-  EXPECT_EQ(SaccadeDone, saccade_entry_shapes(&entry, args.data(), 1, sizes));
+  EXPECT_EQ(SaccadeSuccess, saccade_entry_shapes(&entry, args.data(), 1, sizes));
   EXPECT_EQ((Words{2, 3, 4}), Words(sizes, sizes + 3));
 }
 
@@ -81,7 +81,7 @@ template <uint8_t code, uint8_t bits> std::string pass(const char *text, Saccade
                               nullptr,
                               nullptr};
   scalarWords.clear();
-  return saccade_entry_call(&entry, &argument, 1) == SaccadeDone ? "" : saccade_entry_message();
+  return saccade_entry_call(&entry, &argument, 1) == SaccadeSuccess ? "" : saccade_entry_last_error();
 }
 
 TEST(Scalars, IntegersMustFitIntoTheirType) {
@@ -90,13 +90,13 @@ TEST(Scalars, IntegersMustFitIntoTheirType) {
   EXPECT_EQ(0x80u, scalarWords.at(0));
   EXPECT_EQ("", narrow(255));
   EXPECT_EQ(0xffu, scalarWords.at(0));
-  EXPECT_EQ("take: argument 'x' (i8): found 256, wanted -128 to 255", narrow(256));
-  EXPECT_EQ("take: argument 'x' (i8): found -129, wanted -128 to 255", narrow(-129));
+  EXPECT_EQ("take: argument 'x' (i8): found 256, expected -128 to 255", narrow(256));
+  EXPECT_EQ("take: argument 'x' (i8): found -129, expected -128 to 255", narrow(-129));
   EXPECT_EQ("", (pass<kDLInt, 64>("index", integer(INT64_MIN))));
   EXPECT_EQ(uint64_t(1) << 63, scalarWords.at(0));
   EXPECT_EQ("", (pass<kDLBool, 8>("i1", integer(1, SaccadeArgumentBool))));
-  EXPECT_EQ("take: argument 'x' (i1): found 2, wanted 0 to 1", (pass<kDLBool, 8>("i1", integer(2))));
-  EXPECT_EQ("take: argument 'x' (index): found a float, wanted an integer", (pass<kDLInt, 64>("index", real(1))));
+  EXPECT_EQ("take: argument 'x' (i1): found 2, expected 0 to 1", (pass<kDLBool, 8>("i1", integer(2))));
+  EXPECT_EQ("take: argument 'x' (index): found a float, expected an integer", (pass<kDLInt, 64>("index", real(1))));
 }
 
 TEST(Scalars, FloatsAreRoundedToTheirTypeAndTakeIntegers) {
@@ -108,7 +108,7 @@ TEST(Scalars, FloatsAreRoundedToTheirTypeAndTakeIntegers) {
   EXPECT_EQ(0x3c00u, scalarWords.at(0));
   EXPECT_EQ("", (pass<kDLBfloat, 16>("bf16", real(-1))));
   EXPECT_EQ(0xbf80u, scalarWords.at(0));
-  EXPECT_EQ("take: argument 'x' (f32): found None, wanted a number", (pass<kDLFloat, 32>("f32", integer(0, 0))));
+  EXPECT_EQ("take: argument 'x' (f32): found None, expected a number", (pass<kDLFloat, 32>("f32", integer(0, 0))));
 }
 
 // --- size and TVM-FFI --------------------------------------------------------
@@ -135,7 +135,7 @@ TEST(Entry, MoreArgumentsThanTheStackHoldsAreTaken) {
                         [](void **, int64_t *) -> const char * { return nullptr; },
                         nullptr,
                         nullptr};
-  EXPECT_EQ(SaccadeDone, saccade_entry_call(&entry, args.data(), count));
+  EXPECT_EQ(SaccadeSuccess, saccade_entry_call(&entry, args.data(), count));
   EXPECT_EQ(std::vector<int64_t>(count, matrix.address()), addresses);
 }
 
@@ -145,7 +145,7 @@ TEST(Entry, MessagesThatAreTooLongAreCutOff) {
   SaccadeEntry entry = {SACCADE_ENTRY_VERSION, 1, 0, 0, "long", &type, nullptr, nullptr, nullptr, nullptr};
   SaccadeArgument argument = real(1);
   EXPECT_EQ(SaccadeTypeError, saccade_entry_call(&entry, &argument, 1));
-  EXPECT_EQ(2047u, strlen(saccade_entry_message()));
+  EXPECT_EQ(2047u, strlen(saccade_entry_last_error()));
 }
 
 TEST(Entry, WithoutTVMFFITheReasonGoesToStandardError) {
@@ -163,7 +163,7 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
   SaccadeEntry entry = {SACCADE_ENTRY_VERSION,
                         0,
                         0,
-                        SaccadeLevelV4BF16 + 1,
+                        SaccadeCPUTargetV4BF16 + 1,
                         "future",
                         nullptr,
                         [](void **) -> const char * { abort(); },
@@ -172,8 +172,8 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
                         nullptr};
   EXPECT_EQ(saccade_entry_call(&entry, nullptr, 0), SaccadeUnsupported);
   EXPECT_TRUE(
-      std::string(saccade_entry_message()).starts_with("future: compiled for target a newer one, this processor has "))
-      << saccade_entry_message();
+      std::string(saccade_entry_last_error()).starts_with("future: compiled for target a newer one, this processor has "))
+      << saccade_entry_last_error();
   EXPECT_EQ(saccade_entry_shapes(&entry, nullptr, 0, nullptr), SaccadeUnsupported);
 }
 
@@ -182,30 +182,30 @@ TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
   for (int32_t version : {SACCADE_ENTRY_VERSION - 1, SACCADE_ENTRY_VERSION + 1}) {
     SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other",
                           nullptr, nullptr,       nullptr,       nullptr,   nullptr};
-    std::string wanted = "other: compiled for version " + std::to_string(version) +
+    std::string expected = "other: compiled for version " + std::to_string(version) +
                          " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
     EXPECT_EQ(SaccadeUnsupported, saccade_entry_call(&entry, nullptr, INT32_MAX / 2 * 2));
-    EXPECT_EQ(wanted, saccade_entry_message());
+    EXPECT_EQ(expected, saccade_entry_last_error());
     EXPECT_EQ(SaccadeUnsupported, saccade_entry_shapes(&entry, nullptr, INT32_MAX / 2, nullptr));
-    EXPECT_EQ(wanted, saccade_entry_message());
+    EXPECT_EQ(expected, saccade_entry_last_error());
   }
 }
 
 TEST(Entry, LevelOfThisProcessorIsWhatTheCompilerSees) {
-  // The compiler asks LLVM; a table of the level that it calls "host" must run here, and none above.
+  // The compiler asks LLVM; a table of the target that it calls "host" must run here, and none above.
   std::string words;
-  for (int32_t level = SaccadeLevelPortable; level <= SaccadeLevelV4BF16; ++level) {
+  for (int32_t target = SaccadeCPUTargetPortable; target <= SaccadeCPUTargetV4BF16; ++target) {
     SaccadeEntry entry = {SACCADE_ENTRY_VERSION,
                           0,
                           0,
-                          level,
+                          target,
                           "at",
                           nullptr,
                           [](void **) -> const char * { return nullptr; },
                           [](void **, int64_t *) -> const char * { return nullptr; },
                           nullptr,
                           nullptr};
-    words += saccade_entry_call(&entry, nullptr, 0) == SaccadeDone ? '1' : '0';
+    words += saccade_entry_call(&entry, nullptr, 0) == SaccadeSuccess ? '1' : '0';
   }
   bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");

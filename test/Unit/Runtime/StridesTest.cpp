@@ -36,9 +36,9 @@ std::string check(Words shape, Words strides) {
   tensor.strides = strides.data();
   SaccadeArgument argument = wrap(tensor);
   std::string prefix = "make: result 'y' (tensor): ";
-  if (saccade_entry_call(&entry, &argument, 1) == SaccadeDone)
+  if (saccade_entry_call(&entry, &argument, 1) == SaccadeSuccess)
     return "";
-  std::string message = saccade_entry_message();
+  std::string message = saccade_entry_last_error();
   EXPECT_TRUE(message.starts_with(prefix)) << message;
   return message.substr(prefix.size());
 }

@@ -4,12 +4,12 @@
 
 include "mlir/Pass/PassBase.td"
 
-def TargetOption : Option<"target", "target", "std::string", "\"host\"", "ISA level to generate code for">;
+def TargetOption : Option<"target", "target", "std::string", "\"host\"", "CPU target to generate code for">;
 // What vector code is made of.
 defvar vectorDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                          "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
                          "::mlir::vector::VectorDialect"];
-defvar productDialects = vectorDialects # ["::mlir::x86vector::X86VectorDialect"];
+defvar matmulDialects = vectorDialects # ["::mlir::x86vector::X86VectorDialect"];
 
 def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
   let summary = "turns attn.accumulate on buffers into register-blocked vector code";
@@ -19,19 +19,19 @@ def LowerAccumulate : Pass<"attn-lower-accumulate", "::mlir::func::FuncOp"> {
     softmax over the rows in the first-level cache, and weighted values by a second product.
   }];
   let options = [TargetOption];
-  let dependentDialects = productDialects;
+  let dependentDialects = matmulDialects;
 }
 
-def LowerInPlaceAccumulate : Pass<"attn-lower-in-place-accumulate", "::mlir::func::FuncOp"> {
+def LowerUnpackedAccumulate : Pass<"attn-lower-unpacked-accumulate", "::mlir::func::FuncOp"> {
   let summary = "turns attn.accumulate with few rows into vector code that reads keys and values in place";
   let description = [{
-    For the ops marked `in_place`, which memory bounds. Scores are dot products along the head, as many keys × rows at a
+    For the ops marked `unpacked`, which memory bounds. Scores are dot products along the head, as many keys × rows at a
     time as a register has lanes, so that their sums over lanes fill one; weighted values are sums of whole rows of values.
     All rows of the tile work on a row of keys or values while it is in the first-level cache, and rows ahead are asked
     for. Where elements of a row are not neighbours, the tile is copied first.
   }];
   let options = [TargetOption];
-  let dependentDialects = productDialects;
+  let dependentDialects = matmulDialects;
 }
 
 def LowerState : Pass<"attn-lower-state", "::mlir::func::FuncOp"> {
@@ -51,18 +51,18 @@ def LowerContraction : Pass<"attn-lower-contraction", "::mlir::func::FuncOp"> {
     stretch of the reduction at a time, and the same register-blocked product as in attention does the rest.
   }];
   let options = [TargetOption];
-  let dependentDialects = productDialects;
+  let dependentDialects = matmulDialects;
 }
 
-def LowerMultiply : Pass<"attn-lower-multiply", "::mlir::func::FuncOp"> {
-  let summary = "turns attn.pack and attn.multiply into register-blocked vector code";
+def LowerPackedMatmul : Pass<"attn-lower-packed-matmul", "::mlir::func::FuncOp"> {
+  let summary = "turns attn.pack and attn.packed_matmul into register-blocked vector code";
   let description = [{
     The whole reduction in one pass over blocks of rows that fit the second-level cache, panel by panel, the rows read
     where they are. Results go from registers to where they are wanted. A `blocked` product takes blocks of the reduction, and
     copies of rows.
   }];
   let options = [TargetOption];
-  let dependentDialects = productDialects;
+  let dependentDialects = matmulDialects;
 }
 
 def LowerLinalg : Pass<"attn-lower-linalg", "::mlir::func::FuncOp"> {

@@ -30,7 +30,7 @@ def LowerAttentionSIMT : Pass<"attn-lower-attention-simt", "::mlir::func::FuncOp
 }
 
 def LowerAttentionSM80 : Pass<"attn-lower-attention-sm80", "::mlir::func::FuncOp"> {
-  let summary = "turns attention in kernels into products of the matrix units of sm_80";
+  let summary = "turns attention in kernels into products of the tensor cores of sm_80";
   let description = [{
     For f16 and bf16 with an accumulator that fits into registers: keys and values come asynchronously into shared memory
     (cp.async; the values of a step while its scores are computed, the next keys while values are summed), fragments by
@@ -50,8 +50,8 @@ def LowerStateSIMT : Pass<"attn-lower-state-simt", "::mlir::func::FuncOp"> {
   let dependentDialects = deviceDialects;
 }
 
-def LowerProductsSM80 : Pass<"attn-lower-products-sm80", "::mlir::func::FuncOp"> {
-  let summary = "turns matrix products in kernels into products of the matrix units of sm_80";
+def LowerMatmulSM80 : Pass<"attn-lower-matmul-sm80", "::mlir::func::FuncOp"> {
+  let summary = "turns matrix products in kernels into products of the tensor cores of sm_80";
   let description = [{
     Products of f16 or bf16 in memory of the caller's, summed in f32: blocks of 64 × 64, 64 steps of both sides in shared
     memory while the next ones come (cp.async), fragments by ldmatrix, products by mma.sync m16n8k16. Other products, and those
@@ -70,7 +70,7 @@ def LowerLinalgSIMT : Pass<"attn-lower-linalg-simt", "::mlir::func::FuncOp"> {
   let dependentDialects = deviceDialects # ["::mlir::affine::AffineDialect"];
 }
 
-def PlanShared : Pass<"attn-plan-shared", "::mlir::func::FuncOp"> {
+def PlanSharedMemory : Pass<"attn-plan-shared-memory", "::mlir::func::FuncOp"> {
   let summary = "gives the buffers of a kernel their place in shared memory";
   let description = [{
     Every `memref.alloc` of a kernel becomes a view of its dynamic shared memory. Buffers that are not needed at the same

@@ -11,7 +11,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/IRMapping.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// What several regions of one op capture: their last block arguments, in this order.
 struct Captures {
@@ -52,6 +52,6 @@ private:
   llvm::DenseMap<mlir::Value, llvm::SmallVector<std::pair<llvm::SmallVector<mlir::Value>, mlir::Value>>> known;
 };
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_ELEMENTREADER_H

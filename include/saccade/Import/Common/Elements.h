@@ -10,10 +10,10 @@
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// Tensors of more elements than this are data.
-inline constexpr int64_t maxElements = 64;
+inline constexpr int64_t maxFoldedElements = 64;
 
 /// The elements of `tensor`, row by row, each a constant of its element type or a scalar of it; nothing where it is too
 /// large, or comes from elsewhere. A tensor of 0 elements has them all.
@@ -37,6 +37,6 @@ mlir::Value fromExtents(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFo
 /// The elements of a constant tensor of integers; nothing for one that is not.
 std::optional<llvm::SmallVector<int64_t>> constantIntegers(mlir::Value tensor);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_ELEMENTS_H

@@ -8,7 +8,7 @@
 
 #include "saccade/Import/Common/Scalars.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// Of integers, too.
 mlir::Value negate(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
@@ -43,6 +43,6 @@ mlir::Value gelu(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, bool byT
 mlir::Value power(mlir::OpBuilder &b, mlir::Location loc, mlir::Value base, mlir::Value exponent,
                   std::optional<double> known = std::nullopt);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_FUNCTIONS_H

@@ -12,7 +12,7 @@
 #include "llvm/ADT/StringRef.h"
 #include <optional>
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// `kind<name = [word, ...], name = word, [word, ...]x[...]->[...]>`, or `kind word` where the dialect prints it so.
 /// The words are parts of the attribute's text, which its context owns.
@@ -32,6 +32,6 @@ struct OpaqueText {
 /// Nothing for an attribute that is not opaque, or whose text is of another form.
 std::optional<OpaqueText> parseOpaque(mlir::Attribute attribute);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_OPAQUETEXT_H

@@ -8,7 +8,7 @@
 
 #include "saccade/Import/Common/Structured.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// Σ of what `before` makes of elements, or their maximum and so on; then `after`.
 struct Reduction {
@@ -20,17 +20,17 @@ struct Reduction {
 };
 
 /// The type that sums of `element` are made in.
-mlir::Type sumType(mlir::Type element);
+mlir::Type getAccumulatorType(mlir::Type element);
 
 /// Reduces `dims`, which stay with extent 1 where `keep`; the elements have the tensor's type.
 mlir::Value reduceBy(mlir::ImplicitLocOpBuilder &b, const Reduction &reduction, mlir::Value tensor,
-                     llvm::ArrayRef<int64_t> dims, bool keep);
+                     llvm::ArrayRef<int64_t> dims, bool keepDims);
 
 /// log Σ e^x as m + log Σ e^(x − m) with the maximum m, or 0 where that is infinite.
-mlir::Value logSumExp(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keep);
+mlir::Value logSumExp(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keepDims);
 
 /// Σ (x − mean)² / (n − correction) over `dims`.
-mlir::Value variance(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keep,
+mlir::Value variance(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keepDims,
                      double correction);
 
 /// x − max − log Σ e^(x − max)
@@ -48,9 +48,9 @@ struct Norm {
 
 /// (x − mean) / √(variance + ε) · scale + bias over `dims`, or without `centres` x / √(mean of squares + ε) · scale, in
 /// f32 at least. Scale and bias may be null, and are broadcast to the tensor. The inverse is 1 / √(variance + ε).
-Norm normalize(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool centres,
+Norm normalize(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool subtractsMean,
                double epsilon, mlir::Value scale, mlir::Value bias);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_REDUCTIONS_H

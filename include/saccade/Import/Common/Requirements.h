@@ -1,28 +1,28 @@
-//===- Requirements.h - What translators of all doors ask of operands -*- C++ -*-===//
+//===- Requirements.h - What translators of all frontends ask of operands -*- C++ -*-===//
 #ifndef SACCADE_IMPORT_COMMON_REQUIREMENTS_H
 #define SACCADE_IMPORT_COMMON_REQUIREMENTS_H
 
-#include "saccade/Import/Common/Door.h"
+#include "saccade/Import/Common/Frontend.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// The rank of a tensor, which a value of the common form always has.
 int64_t rankOf(mlir::Value tensor);
 mlir::Type elementOf(mlir::Value tensor);
 
 /// `axis` counted from the front; refuses one outside of −rank ... rank − 1.
-mlir::FailureOr<int64_t> resolveAxis(DoorOp &op, int64_t axis, int64_t rank);
+mlir::FailureOr<int64_t> resolveAxis(FrontendOp &op, int64_t axis, int64_t rank);
 /// All of them, each once.
-mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(DoorOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
+mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(FrontendOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
 /// Refuses tensors that do not broadcast to one another.
-mlir::LogicalResult requireBroadcast(DoorOp &op, mlir::ValueRange tensors);
+mlir::LogicalResult requireBroadcast(FrontendOp &op, mlir::ValueRange tensors);
 /// Refuses a tensor that does not broadcast to the shape of `to` as it is.
-mlir::LogicalResult requireStretch(DoorOp &op, mlir::Value tensor, mlir::Type to);
+mlir::LogicalResult requireBroadcastTo(FrontendOp &op, mlir::Value tensor, mlir::Type to);
 /// Refuses two extents that cannot be equal.
-mlir::LogicalResult requireEqual(DoorOp &op, int64_t found, int64_t wanted, llvm::StringRef what);
+mlir::LogicalResult requireEqual(FrontendOp &op, int64_t found, int64_t expected, llvm::StringRef what);
 /// Refuses tensors that differ in more than the extent along `axis`.
-mlir::LogicalResult requireJoinable(DoorOp &op, mlir::ValueRange tensors, int64_t axis);
+mlir::LogicalResult requireConcatenable(FrontendOp &op, mlir::ValueRange tensors, int64_t axis);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_REQUIREMENTS_H

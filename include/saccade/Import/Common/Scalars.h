@@ -1,6 +1,6 @@
 //===- Scalars.h - Arithmetic on scalars of any type --------------*- C++ -*-===//
 //
-// What doors say of elements without their type, an addition of numbers or of integers, in `arith` and `math`.
+// What frontends say of elements without their type, an addition of numbers or of integers, in `arith` and `math`.
 // Constants fold as they are made. Integers are signed, but for those that an argument says are not.
 //
 //===----------------------------------------------------------------------===//
@@ -10,7 +10,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 using ScalarBuilder = llvm::function_ref<mlir::Value(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange inputs)>;
 
@@ -39,6 +39,6 @@ mlir::Value select(mlir::OpBuilder &b, mlir::Location loc, mlir::Value condition
 /// The number as one of `type`: i1 is 0 or 1, and to i1 all but 0 is true; floating point is cut off towards 0.
 mlir::Value convert(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x, mlir::Type type);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_SCALARS_H

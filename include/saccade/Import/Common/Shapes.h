@@ -9,7 +9,7 @@
 
 #include "saccade/Import/Common/Structured.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// The tensor with other extents, its elements in the same order. Dimensions that can be told to stay are kept apart,
 /// the rest are joined and cut anew.
@@ -28,7 +28,7 @@ mlir::Value slice(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::Array
                   llvm::ArrayRef<mlir::OpFoldResult> sizes, llvm::ArrayRef<int64_t> steps);
 
 /// Element `index` along `axis`, without that dimension.
-mlir::Value pick(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t axis, int64_t index);
+mlir::Value selectIndex(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t axis, int64_t index);
 
 /// Tensors behind each other along `dim`; they are of one type but for that extent.
 mlir::Value concat(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange tensors, int64_t dim);
@@ -56,6 +56,6 @@ mlir::OpFoldResult divideProducts(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<
 /// The product where all extents are static and 64 bits hold it.
 std::optional<int64_t> countElements(llvm::ArrayRef<mlir::OpFoldResult> extents);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_SHAPES_H

@@ -1,6 +1,6 @@
 //===- Structured.h - Structured ops on tensors, built in the common form -*- C++ -*-===//
 //
-// Elementwise ops, reductions, contractions and look-ups as `linalg` ops. Broadcasting is by indexing maps, never by
+// Elementwise ops, reductions, contractions and gathers as `linalg` ops. Broadcasting is by indexing maps, never by
 // copies. Extents may be dynamic; two dynamic ones that meet are taken to be equal, which the shape function of the
 // entry checks, and one that is 1 only at run time does not broadcast.
 //
@@ -15,7 +15,7 @@
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "saccade/Import/Common/Scalars.h"
 
-namespace saccade::door {
+namespace saccade::frontend {
 
 /// An extent is an index attribute where it is static.
 using Extents = llvm::SmallVector<mlir::OpFoldResult>;
@@ -49,7 +49,7 @@ mlir::Value castElements(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, mlir
 
 /// Reduces `dims` by `combine`, (element, sum so far) -> sum, from `start`. Reduced dimensions are dropped, or stay
 /// with extent 1 where `keep`.
-mlir::Value reduce(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keep,
+mlir::Value reduce(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keepDims,
                    mlir::TypedAttr start, ScalarBuilder combine);
 
 /// Σ lhs · rhs, in `element`, over `extents` of a loop nest. Each map leads from the loops to the dimensions of lhs,
@@ -68,15 +68,15 @@ mlir::Value softmax(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t d
 
 /// An integer as an index from the front of a dimension of `extent`: a negative one counts from the end. What is
 /// outside stays outside.
-mlir::Value fromFront(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
+mlir::Value normalizeIndex(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
 /// Where in a dimension of `extent` an integer points to: a negative one counts from the end, and what is still outside
 /// is the nearest end.
-mlir::Value toPosition(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
+mlir::Value clampIndexToExtent(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
 
 /// table[..., indices[...], ...]: the dimension `axis` of the table is replaced by those of `indices`, see
-/// `toPosition`.
+/// `clampIndexToExtent`.
 mlir::Value gather(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value indices, int64_t axis);
 
-} // namespace saccade::door
+} // namespace saccade::frontend
 
 #endif // SACCADE_IMPORT_COMMON_STRUCTURED_H

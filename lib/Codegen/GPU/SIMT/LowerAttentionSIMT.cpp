@@ -1,6 +1,6 @@
 //===- LowerAttentionSIMT.cpp - Attention on any GPU --------------------------===//
 //
-// A thread takes one query; a CTA shares the keys and values of a step. Whatever a kernel for matrix units has not taken
+// A thread takes one query; a CTA shares the keys and values of a step. Whatever a kernel for tensor cores has not taken
 // ends up here, so it stands after those.
 //
 //===----------------------------------------------------------------------===//
@@ -26,55 +26,55 @@ static constexpr int64_t sharedLimit = 48 * 1024;
 namespace {
 
 /// Threads that share a row of few: neighbours in a warp, each with every so manieth key.
-constexpr int64_t sharers = 8;
+constexpr int64_t lanesPerRow = 8;
 
 /// Rewrites one attn.accumulate for the thread of one row, or of one row and some of its keys.
 class Step {
 public:
   Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
-       int64_t threadsOfRow = 1)
-      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult), threadsOfRow(threadsOfRow),
+       int64_t threadsPerRow = 1)
+      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult), threadsPerRow(threadsPerRow),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {
     // As many keys as fit, but no more scores than a thread likes to hold.
-    width = threadsOfRow == 1 ? 16 : 64;
-    while (width > threadsOfRow && width * (depth + valueDepth) * numberBytes() > sharedLimit)
+    width = threadsPerRow == 1 ? 16 : 64;
+    while (width > threadsPerRow && width * (depth + valueDepth) * numberBytes() > sharedLimit)
       width /= 2;
   }
 
   LogicalResult run() {
     if (width * (depth + valueDepth) * numberBytes() > sharedLimit)
       return op.emitOpError() << "has head sizes " << depth << " and " << valueDepth << ", more than a GPU kernel can hold";
-    row = e.toIndex(e.div(e.thread(), threadsOfRow));
+    row = e.toIndex(e.div(e.thread(), threadsPerRow));
     Value numbers = allocateShared(e, e.type, width * (depth + valueDepth));
     sharedKeys = numbers;
     sharedValues = e.advance(numbers, e.type, static_cast<int32_t>(width * depth));
     loadQuery();
-    part = e.rem(e.thread(), threadsOfRow);
+    part = e.rem(e.thread(), threadsPerRow);
     SmallVector<int64_t> columns;
-    for (int64_t j = 0; j < scoresOfThread(); ++j)
-      columns.push_back(j * threadsOfRow);
+    for (int64_t j = 0; j < scoresPerThread(); ++j)
+      columns.push_back(j * threadsPerRow);
     Fragment fragment{e.toI32(row), part, {0}, columns, SmallVector<unsigned>(columns.size(), 0)};
     FragmentSoftmax softmax(e, op, fragment, query.rows, key.rows, query.heads);
     KeyRange tiles = softmax.getTiles(e, width);
     e.loop(tiles.begin, tiles.end, width, [&](Value first) { computeTile(softmax, first); });
-    if (threadsOfRow == 1)
+    if (threadsPerRow == 1)
       softmax.clearRows(e, state);
     else
-      joinThreads();
+      mergeThreads();
     return success();
   }
 
 private:
-  int64_t scoresOfThread() const { return width / threadsOfRow; }
+  int64_t scoresPerThread() const { return width / threadsPerRow; }
   int64_t numberBytes() const { return getScoreType(query.element).getWidth() / 8; }
 
-  Value element(const GlobalMatrix &matrix, Value isThere, Value row, Value column) {
+  Value element(const GlobalMatrix &matrix, Value isInBounds, Value row, Value column) {
     auto read = [&]() -> SmallVector<Value> {
       Value address = matrix.address(e, row, column);
       return {e.extend(LLVM::LoadOp::create(e.b, e.loc, matrix.element, address))};
     };
-    return e.choose(isThere, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
+    return e.choose(isInBounds, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
   }
 
   void loadQuery() {
@@ -91,8 +91,8 @@ private:
   void share(const GlobalMatrix &matrix, int64_t columns, Value first, Value shared) {
     e.loop(e.toIndex(e.thread()), e.index(width * columns), threadsPerCTA, [&](Value i) {
       Value from = e.add(first, e.div(i, columns));
-      Value isThere = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
-      Value x = element(matrix, isThere, from, e.rem(i, columns));
+      Value isInBounds = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
+      Value x = element(matrix, isInBounds, from, e.rem(i, columns));
       LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, i));
     });
   }
@@ -107,15 +107,15 @@ private:
     if (hasResult)
       share(value, valueDepth, e.toIndex(first), sharedValues);
     e.barrier();
-    SmallVector<Value> scores(scoresOfThread(), e.scalar(0.0));
+    SmallVector<Value> scores(scoresPerThread(), e.scalar(0.0));
     Value own = e.toIndex(part);
     Value firstKey = e.mul(own, depth), firstValue = e.mul(own, valueDepth);
     scores = e.loop(e.index(0), e.index(depth), 1, scores, [&](Value d, ValueRange carried) {
       Value q = e.load(queryRow, {d});
       SmallVector<Value> next;
       Value at = e.add(firstKey, d);
-      for (int64_t j = 0; j < scoresOfThread(); ++j)
-        next.push_back(e.fma(q, loadShared(sharedKeys, e.add(at, j * threadsOfRow * depth)), carried[j]));
+      for (int64_t j = 0; j < scoresPerThread(); ++j)
+        next.push_back(e.fma(q, loadShared(sharedKeys, e.add(at, j * threadsPerRow * depth)), carried[j]));
       return next;
     });
     Value factor = softmax.apply(e, scores, first, softmax.isFull(e, first, width), state,
@@ -125,31 +125,31 @@ private:
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
       Value sum = e.mulf(e.load(state.acc, {c}), factor);
       Value at = e.add(firstValue, c);
-      for (int64_t j = 0; j < scoresOfThread(); ++j)
-        sum = e.fma(scores[j], loadShared(sharedValues, e.add(at, j * threadsOfRow * valueDepth)), sum);
+      for (int64_t j = 0; j < scoresPerThread(); ++j)
+        sum = e.fma(scores[j], loadShared(sharedValues, e.add(at, j * threadsPerRow * valueDepth)), sum);
       e.store(sum, state.acc, {c});
     });
   }
 
   /// What the threads of a row have, joined.
   Value joined(Value x, function_ref<Value(Value, Value)> combine) {
-    for (int64_t mask = 1; mask < threadsOfRow; mask *= 2)
-      x = combine(x, e.exchange(x, mask));
+    for (int64_t mask = 1; mask < threadsPerRow; mask *= 2)
+      x = combine(x, e.shuffleXor(x, mask));
     return x;
   }
 
   /// Joins what the threads of a row have with the state in memory, which one of them writes.
-  void joinThreads() {
+  void mergeThreads() {
     auto total = [&](Value x) { return joined(x, [&](Value x, Value y) { return e.addf(x, y); }); };
     Value max = e.load(state.max, 0), sum = total(e.load(state.sum, 0));
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) { e.store(total(e.load(state.acc, {c})), state.acc, {c}); });
     Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
     e.ifElse(e.both(isFirst, e.isLess(row, query.rows)), [&] {
-      JoinedRow both = joinRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
+      MergedRow both = mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
       e.storeShared(both.max, op.getMax(), {row});
       e.storeShared(both.sum, op.getSum(), {row});
       e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-        Value before = e.mulf(e.load(op.getAcc(), {row, c}), both.ourFactor);
+        Value before = e.mulf(e.load(op.getAcc(), {row, c}), both.stateFactor);
         e.storeShared(e.fma(e.load(state.acc, {c}), both.otherFactor, before), op.getAcc(), {row, c});
       });
     });
@@ -161,7 +161,7 @@ private:
   const PrivateState &state;
   int64_t depth, valueDepth, width;
   bool hasResult;
-  int64_t threadsOfRow;
+  int64_t threadsPerRow;
   GlobalMatrix query, key, value;
   Value part; ///< i32, of the row
   Value row, queryRow, sharedKeys, sharedValues;
@@ -171,7 +171,7 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
   Value row = e.toIndex(e.thread());
   e.ifElse(e.isLess(row, output.rows), [&] {
-    RowResult result = finishRow(e, e.load(state.max, 0), e.load(state.sum, 0));
+    RowResult result = finalizeRow(e, e.load(state.max, 0), e.load(state.sum, 0));
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
       // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
       Value x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(e.load(state.acc, {c}), result.inverse));
@@ -197,7 +197,7 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
 struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttentionSIMT> {
   void runOnOperation() override {
     if (hasStateInMemory(getOperation())) {
-      if (failed(lowerSplitKeys()))
+      if (failed(lowerSplitKV()))
         signalPassFailure();
       return;
     }
@@ -210,22 +210,22 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
         return signalPassFailure();
       }
       auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
-      PrivateState mine = state.privatize("simt", state.valueDepth(), {1, rowAt});
+      PrivateState privateState = state.privatize("simt", state.valueDepth(), {1, rowAt});
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);
         // What a first reading of all keys accumulates nobody asks for.
         bool hasResult = step.getAcc() == state.acc.getResult();
-        if (failed(Step({b, step.getLoc(), state.number()}, step, mine, state.depth(), state.valueDepth(), hasResult).run()))
+        if (failed(Step({b, step.getLoc(), state.number()}, step, privateState, state.depth(), state.valueDepth(), hasResult).run()))
           return signalPassFailure();
       }
       b.setInsertionPoint(state.finalize);
-      finalize({b, state.finalize.getLoc(), state.number()}, state.finalize, mine, state.valueDepth());
+      finalize({b, state.finalize.getLoc(), state.number()}, state.finalize, privateState, state.valueDepth());
       state.erase();
     }
   }
 
-  LogicalResult lowerSplitKeys() {
+  LogicalResult lowerSplitKV() {
     SmallVector<AccumulateOp> steps;
     getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
     for (AccumulateOp op : steps) {
@@ -233,8 +233,8 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       Emitter e{b, op.getLoc(), cast<FloatType>(getElementTypeOrSelf(op.getAcc()))};
       int64_t depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
       int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-      PrivateState mine = emptyPrivateState(e, getOperation(), valueDepth, /*rows=*/1);
-      if (failed(Step(e, op, mine, depth, valueDepth, /*hasResult=*/true, sharers).run()))
+      PrivateState privateState = emptyPrivateState(e, getOperation(), valueDepth, /*rows=*/1);
+      if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
         return failure();
       op.erase();
       getOperation()->setAttr(familyAttr, b.getStringAttr("simt, keys split"));

@@ -4,7 +4,7 @@
 // too.
 //
 //===----------------------------------------------------------------------===//
-#include "ProductLoop.h"
+#include "MatmulSIMT.h"
 #include "mlir/Dialect/Affine/Utils.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -122,7 +122,7 @@ struct LowerLinalgSIMT : saccade::impl::LowerLinalgSIMTBase<LowerLinalgSIMT> {
     getOperation().walk([&](Operation *op) {
       if (auto structured = dyn_cast<linalg::LinalgOp>(op))
         ops.push_back(structured);
-      if (auto store = dyn_cast<memref::StoreOp>(op); store && !store->hasAttr(ownStoreAttr) && isShared(store))
+      if (auto store = dyn_cast<memref::StoreOp>(op); store && !store->hasAttr(perThreadStoreAttr) && isShared(store))
         stores.push_back(store);
     });
     OpBuilder b(&getContext());
@@ -138,7 +138,7 @@ struct LowerLinalgSIMT : saccade::impl::LowerLinalgSIMTBase<LowerLinalgSIMT> {
     for (linalg::LinalgOp op : ops) {
       b.setInsertionPoint(op);
       Emitter e{b, op.getLoc(), b.getF32Type()};
-      if (!lowerProduct(b, op))
+      if (!lowerMatmulSIMT(b, op))
         ElementLoop(e, op).run();
       if (!isa<func::ReturnOp>(op->getNextNode()))
         e.barrier();

@@ -28,20 +28,20 @@ static void forElements(Emitter &e, Value rows, int64_t columns, function_ref<vo
 static void lowerMerge(Emitter &e, MergeOp op) {
   Value rows = e.size(op.getAcc(), 0);
   auto joined = [&](Value row) {
-    return joinRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), e.load(op.getOtherMax(), {row}),
+    return mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), e.load(op.getOtherMax(), {row}),
                    e.load(op.getOtherSum(), {row}));
   };
   e.barrier();
   forElements(e, rows, cast<MemRefType>(op.getAcc().getType()).getDimSize(1), [&](Value row, Value column) {
-    JoinedRow factors = joined(row);
-    Value ours = e.mulf(e.load(op.getAcc(), {row, column}), factors.ourFactor);
+    MergedRow factors = joined(row);
+    Value ours = e.mulf(e.load(op.getAcc(), {row, column}), factors.stateFactor);
     Value others = e.mulf(e.load(op.getOtherAcc(), {row, column}), factors.otherFactor);
     e.storeShared(e.addf(ours, others), op.getAcc(), {row, column});
   });
   // Nobody reads the old maxima any more.
   e.barrier();
   forElements(e, rows, 1, [&](Value row, Value) {
-    JoinedRow both = joined(row);
+    MergedRow both = joined(row);
     e.storeShared(both.max, op.getMax(), {row});
     e.storeShared(both.sum, op.getSum(), {row});
   });
@@ -50,7 +50,7 @@ static void lowerMerge(Emitter &e, MergeOp op) {
 
 static void lowerFinalize(Emitter &e, FinalizeOp op) {
   GlobalMatrix output(e, op.getOutput(), op.getOutputDims());
-  auto resultOf = [&](Value row) { return finishRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row})); };
+  auto resultOf = [&](Value row) { return finalizeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row})); };
   forElements(e, output.rows, output.columns, [&](Value row, Value column) {
     RowResult result = resultOf(row);
     // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.

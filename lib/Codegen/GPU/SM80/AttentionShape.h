@@ -1,6 +1,6 @@
 //===- AttentionShape.h - Who holds what of an attention ----------*- C++ -*-===//
 //
-// The sizes of a kernel on the matrix units, and the place of a thread in its fragments.
+// The sizes of a kernel on the tensor cores, and the place of a thread in its fragments.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSHAPE_H
@@ -24,32 +24,32 @@ struct AttentionShape {
 
   /// Of a step with few rows, which all warps have, each for its part of the keys.
   explicit AttentionShape(attn::AccumulateOp step)
-      : element(mlir::getElementTypeOrSelf(step.getQuery())), rows(16), splitsKeys(true),
+      : element(mlir::getElementTypeOrSelf(step.getQuery())), rows(16), splitsKV(true),
         depth(attn::getStaticDimSize(step.getKey(), step.getKeyDims(), attn::Dim::Depth)),
         valueDepth(attn::getStaticDimSize(step.getValue(), step.getValueDims(), attn::Dim::Depth)) {}
 
   mlir::Type element;
   int64_t rows;
-  bool splitsKeys = false;
+  bool splitsKV = false;
   int64_t depth, valueDepth;
   bool hasTallies = false;
 
-  int64_t bands() const { return splitsKeys ? 1 : rows / (16 * warps); } ///< of 16 rows that a warp has
+  int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< of 16 rows that a warp has
   /// Of a step: 64 where a thread has registers for their scores beside the accumulator. What tallies do to a score is
   /// long code, once for each.
-  int64_t keys() const { return accElements() + 32 * bands() <= 160 && !hasTallies ? 64 : 32; }
-  int64_t keysOfWarp() const { return splitsKeys ? keys() / warps : keys(); }
-  int64_t keyTiles() const { return keysOfWarp() / 8; }
+  int64_t keys() const { return accElements() + 32 * mTiles() <= 160 && !hasTallies ? 64 : 32; }
+  int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
+  int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }
-  int64_t accElements() const { return bands() * valueTiles() * 4; }
-  int64_t rowsOfThread() const { return 2 * bands(); }
+  int64_t accElements() const { return mTiles() * valueTiles() * 4; }
+  int64_t rowsPerThread() const { return 2 * mTiles(); }
   /// Whether the queries' fragments stay in registers beside everything else.
-  bool keepsQueries() const { return bands() * SharedTile::paddedColumns(depth) <= 128; }
+  bool keepsQueries() const { return mTiles() * SharedTile::paddedColumns(depth) <= 128; }
 
   /// A thread has 255 registers; half of them may be the accumulator.
   bool fits() const {
     return (element.isF16() || element.isBF16()) && depth > 0 && valueDepth > 0 && depth <= 256 &&
-           (splitsKeys || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
+           (splitsKV || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
   }
 };
 
@@ -58,8 +58,8 @@ struct Lane {
   Lane(Emitter &e, const AttentionShape &shape) {
     mlir::Value thread = e.thread(), lane = e.rem(thread, 32);
     warp = e.div(thread, 32);
-    firstRow = shape.splitsKeys ? e.i32(0) : e.mul(warp, 16 * shape.bands());
-    firstKey = shape.splitsKeys ? e.mul(warp, shape.keysOfWarp()) : e.i32(0);
+    firstRow = shape.splitsKV ? e.i32(0) : e.mul(warp, 16 * shape.mTiles());
+    firstKey = shape.splitsKV ? e.mul(warp, shape.keysPerWarp()) : e.i32(0);
     group = e.div(lane, 4);
     column = e.mul(e.rem(lane, 4), 2);
   }
@@ -76,10 +76,10 @@ struct Lane {
 };
 
 /// Joins what the four lanes of a row have.
-inline mlir::Value joinLanes(Emitter &e, mlir::Value x,
+inline mlir::Value reduceLanes(Emitter &e, mlir::Value x,
                              llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) {
   for (int64_t mask : {1, 2})
-    x = combine(x, e.exchange(x, mask));
+    x = combine(x, e.shuffleXor(x, mask));
   return x;
 }
 

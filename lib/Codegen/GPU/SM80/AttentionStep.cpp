@@ -1,4 +1,4 @@
-//===- AttentionStep.cpp - A step of attention on the matrix units ------------===//
+//===- AttentionStep.cpp - A step of attention on the tensor cores ------------===//
 //
 // Keys and values come asynchronously while the other ones are worked on; scores, weights and accumulator stay in the
 // registers of a warp from one product to the next (FlashAttention-2; Dao 2023).
@@ -6,7 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionStep.h"
 #include "../SharedMemory.h"
-#include "MatrixUnit.h"
+#include "MMA.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -16,10 +16,10 @@ using namespace saccade::device;
 namespace {
 
 /// Rewrites one attn.accumulate.
-class Step {
+class TensorCoreStep {
 public:
   /// Without `hasResult` nobody asks for what is accumulated.
-  Step(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape, bool hasResult)
+  TensorCoreStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape, bool hasResult)
       : e(e), op(op), state(state), shape(shape), hasResult(hasResult), lane(this->e, shape),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {}
@@ -55,7 +55,7 @@ public:
         SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
         SmallVector<Value> factors =
             softmax.apply(e, scores, first, softmax.isFull(e, first, shape.keys()), state,
-                          [&](Value x, function_ref<Value(Value, Value)> combine) { return joinLanes(e, x, combine); });
+                          [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
         SharedTile::wait(e);
         e.barrier();
         Value next = e.add(first, shape.keys());
@@ -68,7 +68,7 @@ public:
       });
       // Another step first overwrites queries and keys, which nobody has read since the last barrier.
     });
-    if (!shape.splitsKeys)
+    if (!shape.splitsKV)
       softmax.clearRows(e, state);
   }
 
@@ -76,12 +76,12 @@ private:
   /// Scores lie band by band, then tile by tile of eight keys, four for each.
   Fragment fragment() {
     Fragment result{e.add(lane.firstRow, lane.group), e.add(lane.column, lane.firstKey), {}, {}, {}};
-    for (int64_t r = 0; r < shape.rowsOfThread(); ++r)
+    for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
       result.rows.push_back(Lane::offset(r));
-    for (int64_t band = 0; band < shape.bands(); ++band)
+    for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
       for (int64_t tile = 0; tile < shape.keyTiles(); ++tile)
         for (int64_t i = 0; i < 4; ++i) {
-          result.rowOf.push_back(2 * band + i / 2);
+          result.rowOf.push_back(2 * mTile + i / 2);
           result.columns.push_back(8 * tile + i % 2);
         }
     return result;
@@ -90,10 +90,10 @@ private:
   /// All fragments of the queries, by k and then by band.
   SmallVector<SmallVector<Value>> loadQueries(const SharedTile &tile) {
     SmallVector<SmallVector<Value>> all;
-    Value address = tile.leftAddress(e, lane.firstRow);
+    Value address = tile.lhsAddress(e, lane.firstRow);
     for (int64_t k = 0; k < shape.depth; k += 16)
-      for (int64_t band = 0; band < shape.bands(); ++band)
-        all.push_back(tile.left(e, address, 16 * band, k));
+      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
+        all.push_back(tile.left(e, address, 16 * mTile, k));
     return all;
   }
 
@@ -105,19 +105,19 @@ private:
 
   SmallVector<Value> computeScores(const SharedTile &queryTile, const SharedTile &keyTile,
                                    ArrayRef<SmallVector<Value>> kept) {
-    SmallVector<Value> scores(shape.bands() * shape.keyTiles() * 4, e.scalar(0.0));
-    Value keyAddress = keyTile.rightAddress(e, lane.firstKey);
-    Value queryAddress = kept.empty() ? queryTile.leftAddress(e, lane.firstRow) : Value();
+    SmallVector<Value> scores(shape.mTiles() * shape.keyTiles() * 4, e.scalar(0.0));
+    Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
+    Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t k = 0; k < shape.depth; k += 16) {
       SmallVector<SmallVector<Value>> left;
-      for (int64_t band = 0; band < shape.bands(); ++band)
-        left.push_back(kept.empty() ? queryTile.left(e, queryAddress, 16 * band, k)
-                                    : kept[k / 16 * shape.bands() + band]);
+      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
+        left.push_back(kept.empty() ? queryTile.left(e, queryAddress, 16 * mTile, k)
+                                    : kept[k / 16 * shape.mTiles() + mTile]);
       for (int64_t tile = 0; tile < shape.keyTiles(); tile += 2) {
         SmallVector<Value> right = keyTile.right(e, keyAddress, 8 * tile, k);
-        for (int64_t band = 0; band < shape.bands(); ++band)
+        for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
           for (int64_t half : {0, 1})
-            multiplyInto(scores, (band * shape.keyTiles() + tile + half) * 4, left[band],
+            multiplyInto(scores, (mTile * shape.keyTiles() + tile + half) * 4, left[mTile],
                          ArrayRef(right).slice(2 * half, 2));
       }
     }
@@ -131,21 +131,21 @@ private:
       int64_t row = i / (shape.valueTiles() * 4) * 2 + i % 4 / 2;
       acc.push_back(e.mulf(e.load(state.acc, i), factors[row]));
     }
-    Value address = valueTile.rightTransposedAddress(e, lane.firstKey);
-    for (int64_t k = 0; k < shape.keysOfWarp(); k += 16) {
+    Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
+    for (int64_t k = 0; k < shape.keysPerWarp(); k += 16) {
       SmallVector<SmallVector<Value>> left;
-      for (int64_t band = 0; band < shape.bands(); ++band) {
+      for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
         SmallVector<Value> words;
-        const Value *first = &weights[(band * shape.keyTiles() + k / 8) * 4];
+        const Value *first = &weights[(mTile * shape.keyTiles() + k / 8) * 4];
         for (int64_t i = 0; i < 8; i += 2)
           words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
         left.push_back(words);
       }
       for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2) {
-        SmallVector<Value> right = valueTile.rightTransposed(e, address, k, 8 * tile);
-        for (int64_t band = 0; band < shape.bands(); ++band)
+        SmallVector<Value> right = valueTile.loadRhsTransposed(e, address, k, 8 * tile);
+        for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
           for (int64_t half : {0, 1})
-            multiplyInto(acc, (band * shape.valueTiles() + tile + half) * 4, left[band],
+            multiplyInto(acc, (mTile * shape.valueTiles() + tile + half) * 4, left[mTile],
                          ArrayRef(right).slice(2 * half, 2));
       }
     }
@@ -166,5 +166,5 @@ private:
 
 void device::computeStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
                          bool hasResult) {
-  Step(e, op, state, shape, hasResult).run();
+  TensorCoreStep(e, op, state, shape, hasResult).run();
 }

@@ -1,4 +1,4 @@
-//===- AttentionStep.h - A step of attention on the matrix units --*- C++ -*-===//
+//===- AttentionStep.h - A step of attention on the tensor cores --*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSTEP_H
 #define SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSTEP_H
 

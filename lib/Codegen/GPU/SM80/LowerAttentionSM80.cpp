@@ -1,4 +1,4 @@
-//===- LowerAttentionSM80.cpp - Attention on the matrix units of sm_80 --------===//
+//===- LowerAttentionSM80.cpp - Attention on the tensor cores of sm_80 --------===//
 //
 // Four warps share the keys and values of a step; each warp's scores, weights and accumulator stay in registers from one
 // product to the next (FlashAttention-2; Dao 2023). Stands before the portable form, which takes what does not fit here.
@@ -6,8 +6,8 @@
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
 #include "AttentionStep.h"
-#include "FinishRows.h"
-#include "JoinWarps.h"
+#include "FinalizeRows.h"
+#include "MergeWarps.h"
 #include "saccade/Codegen/GPU/Passes.h"
 
 namespace saccade {
@@ -25,7 +25,7 @@ namespace {
 struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttentionSM80> {
   void runOnOperation() override {
     if (hasStateInMemory(getOperation()))
-      return lowerSplitKeys();
+      return lowerSplitKV();
     auto fits = [](const AttentionState &state) { return !state.steps.empty() && AttentionShape(state).fits(); };
     FailureOr<SmallVector<AttentionState>> states = findStates(getOperation(), fits);
     if (failed(states))
@@ -34,21 +34,21 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
       AttentionShape shape(state);
       auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
       auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
-      PrivateState mine = state.privatize("sm_80", shape.accElements(), {shape.rowsOfThread(), rowAt, isFirst});
+      PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);
         // What a first reading of all keys accumulates nobody asks for.
         bool hasResult = step.getAcc() == state.acc.getResult();
-        computeStep({b, step.getLoc(), b.getF32Type()}, step, mine, shape, hasResult);
+        computeStep({b, step.getLoc(), b.getF32Type()}, step, privateState, shape, hasResult);
       }
       b.setInsertionPoint(state.finalize);
-      finishRows({b, state.finalize.getLoc(), b.getF32Type()}, state.finalize, mine, shape);
+      finalizeRows({b, state.finalize.getLoc(), b.getF32Type()}, state.finalize, privateState, shape);
       state.erase();
     }
   }
 
-  void lowerSplitKeys() {
+  void lowerSplitKV() {
     SmallVector<AccumulateOp> steps;
     getOperation().walk([&](AccumulateOp op) { steps.push_back(op); });
     for (AccumulateOp step : steps) {
@@ -57,9 +57,9 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
         continue;
       OpBuilder b(step);
       Emitter e{b, step.getLoc(), b.getF32Type()};
-      PrivateState mine = emptyPrivateState(e, getOperation(), shape.accElements(), shape.rowsOfThread());
-      computeStep(e, step, mine, shape, /*hasResult=*/true);
-      joinWarps(e, step, mine, shape);
+      PrivateState privateState = emptyPrivateState(e, getOperation(), shape.accElements(), shape.rowsPerThread());
+      computeStep(e, step, privateState, shape, /*hasResult=*/true);
+      mergeWarps(e, step, privateState, shape);
       step.erase();
       getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, keys split"));
     }

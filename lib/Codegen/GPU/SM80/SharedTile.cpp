@@ -1,4 +1,4 @@
-//===- SharedTile.cpp - A tile of 16-bit numbers for the matrix units ---------===//
+//===- SharedTile.cpp - A tile of 16-bit numbers for the tensor cores ---------===//
 //
 // cp.async in pieces of 16 bytes, ldmatrix four 8 × 8 matrices at a time.
 //
@@ -11,17 +11,17 @@ using namespace saccade;
 using namespace saccade::device;
 
 /// Elements of a piece.
-static constexpr int64_t piece = 8;
+static constexpr int64_t vectorElements = 8;
 
 SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, int64_t rows, int64_t columns)
     : base(e.advance(shared, e.b.getI8Type(), static_cast<int32_t>(offset))), element(element), rows(rows),
-      columns(columns), padded(paddedColumns(columns)), pitch(padded + piece) {}
+      columns(columns), padded(paddedColumns(columns)), pitch(padded + vectorElements) {}
 
 void SharedTile::commit(Emitter &e) { NVVM::CpAsyncCommitGroupOp::create(e.b, e.loc); }
 void SharedTile::wait(Emitter &e) { NVVM::CpAsyncWaitGroupOp::create(e.b, e.loc, e.b.getI32IntegerAttr(0)); }
 
 void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value first) const {
-  if (columns % piece != 0 || !isAligned)
+  if (columns % vectorElements != 0 || !isAligned)
     return copyElements(e, matrix, first);
   e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
 }
@@ -35,24 +35,24 @@ static std::pair<Value, Value> rowsWithin(Emitter &e, const GlobalMatrix &matrix
 
 /// A thread takes the same piece of every so many rows, so that it adds up one address instead of keeping many.
 void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const {
-  int64_t threadsOfRow = llvm::PowerOf2Ceil(padded / piece), rowsAtOnce = threadsPerCTA / threadsOfRow;
-  Value thread = e.pin(e.thread());
-  Value row = e.div(thread, threadsOfRow), column = e.mul(e.rem(thread, threadsOfRow), piece);
+  int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
+  Value thread = e.optimizationBarrier(e.thread());
+  Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
   Value source = e.advance(matrix.base, element,
                            e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
-  Value target = pinnedAddress(e, row, column);
+  Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
-  auto bringAll = [&] {
+  auto copyRows = [&] {
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(row, offset);
-      Value isThere = e.both(e.isAtMost(begin, current), e.isLess(current, end));
+      Value isInBounds = e.both(e.isAtMost(begin, current), e.isLess(current, end));
       if (padded != columns)
-        isThere = e.both(isThere, e.isLess(column, e.i32(columns)));
-      Value bytes = e.select(isThere, e.i32(2 * piece), e.i32(0));
+        isInBounds = e.both(isInBounds, e.isLess(column, e.i32(columns)));
+      Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
       auto bring = [&] {
         NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source,
-                                2 * piece, NVVM::LoadCacheModifierKind::CG, bytes);
+                                2 * vectorElements, NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
         bring();
@@ -61,54 +61,54 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
       source = e.advance(source, element, step);
     }
   };
-  if (threadsOfRow * piece == padded)
-    bringAll();
+  if (threadsPerRow * vectorElements == padded)
+    copyRows();
   else
-    e.ifElse(e.isLess(column, e.i32(padded)), bringAll);
+    e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
 }
 
 /// Whatever the strides are, an element at a time.
 void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const {
   Value end = e.index(rows * padded);
-  e.loop(e.toIndex(e.pin(e.thread())), end, threadsPerCTA, [&](Value i) {
+  e.loop(e.toIndex(e.optimizationBarrier(e.thread())), end, threadsPerCTA, [&](Value i) {
     Value row = e.div(i, padded), column = e.rem(i, padded), from = e.add(first, row);
-    Value isThere = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
+    Value isInBounds = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
     if (padded != columns)
-      isThere = e.both(isThere, e.isLess(column, e.index(columns)));
+      isInBounds = e.both(isInBounds, e.isLess(column, e.index(columns)));
     auto read = [&]() -> SmallVector<Value> {
       return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, from, column))};
     };
     auto zero = [&]() -> SmallVector<Value> {
       return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
     };
-    Value x = e.choose(isThere, element, read, zero)[0];
+    Value x = e.choose(isInBounds, element, read, zero)[0];
     LLVM::StoreOp::create(e.b, e.loc, x, e.advance(base, element, e.add(e.mul(row, pitch), column)));
   });
 }
 
 void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
                           Value firstColumn, Value endColumn) const {
-  assert(rows * padded % (threadsPerCTA * piece) == 0 && "every thread brings as much as every other one");
-  int64_t pieces = padded / piece, rowsAtOnce = threadsPerCTA / pieces;
-  Value row = e.div(e.thread(), pieces), column = e.mul(e.rem(e.thread(), pieces), piece);
+  assert(rows * padded % (threadsPerCTA * vectorElements) == 0 && "every thread brings as much as every other one");
+  int64_t pieces = padded / vectorElements, rowsAtOnce = threadsPerCTA / pieces;
+  Value row = e.div(e.thread(), pieces), column = e.mul(e.rem(e.thread(), pieces), vectorElements);
   Value fromRow = e.add(firstRow, e.toIndex(row)), fromColumn = e.add(firstColumn, e.toIndex(column));
-  Value target = pinnedAddress(e, row, column);
+  Value target = opaqueAddress(e, row, column);
   // How many elements of a piece there are: the rest of it is 0.
-  Value left = e.max(e.min(e.sub(endColumn, fromColumn), e.index(piece)), e.index(0));
-  auto bringPieces = [&] {
+  Value left = e.max(e.min(e.sub(endColumn, fromColumn), e.index(vectorElements)), e.index(0));
+  auto copyVectors = [&] {
     Value bytes = e.toI32(e.mul(left, 2)), none = e.i32(0);
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(fromRow, offset);
       NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), matrix.address(e, current, fromColumn),
-                              2 * piece, NVVM::LoadCacheModifierKind::CG,
+                              2 * vectorElements, NVVM::LoadCacheModifierKind::CG,
                               e.select(e.isLess(current, endRow), bytes, none));
     }
   };
-  auto bringElements = [&] {
+  auto copyScalars = [&] {
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(fromRow, offset), isRow = e.isLess(current, endRow);
       Value address = toPointer(e, target, offset * pitch);
-      e.loop(e.index(0), e.index(piece), 1, [&](Value i) {
+      e.loop(e.index(0), e.index(vectorElements), 1, [&](Value i) {
         auto read = [&]() -> SmallVector<Value> {
           return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, current, e.add(fromColumn, i)))};
         };
@@ -120,12 +120,12 @@ void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligne
       });
     }
   };
-  e.ifElse(isAligned, bringPieces, bringElements);
+  e.ifElse(isAligned, copyVectors, copyScalars);
 }
 
-Value SharedTile::pinnedAddress(Emitter &e, Value row, Value column) const {
+Value SharedTile::opaqueAddress(Emitter &e, Value row, Value column) const {
   Value start = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), base);
-  return e.pin(e.add(start, e.mul(e.add(e.mul(row, pitch), column), 2)));
+  return e.optimizationBarrier(e.add(start, e.mul(e.add(e.mul(row, pitch), column), 2)));
 }
 
 Value SharedTile::toPointer(Emitter &e, Value address, int64_t elements) const {
@@ -139,14 +139,14 @@ Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned c
   Value ownColumn = e.mul(bit(columnBit), 8);
   if (column)
     ownColumn = e.add(column, ownColumn);
-  return pinnedAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), ownColumn);
+  return opaqueAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), ownColumn);
 }
 
 // The lanes' bits 3 and 4 choose the matrix. Left: rows 0 and 8 of the first eight columns, then of the others. Right: the
 // first and the second eight columns (k) of rows 0, then of rows 8; transposed it is the other way round.
-Value SharedTile::leftAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
-Value SharedTile::rightAddress(Emitter &e, Value row) const { return laneAddress(e, row, 4, 3); }
-Value SharedTile::rightTransposedAddress(Emitter &e, Value row, Value column) const {
+Value SharedTile::lhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
+Value SharedTile::rhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 4, 3); }
+Value SharedTile::rhsTransposedAddress(Emitter &e, Value row, Value column) const {
   return laneAddress(e, row, 3, 4, column);
 }
 
@@ -173,6 +173,6 @@ SmallVector<Value> SharedTile::right(Emitter &e, Value address, int64_t n, int64
   return loadMatrices(e, address, n, k, /*isTransposed=*/false);
 }
 
-SmallVector<Value> SharedTile::rightTransposed(Emitter &e, Value address, int64_t k, int64_t n) const {
+SmallVector<Value> SharedTile::loadRhsTransposed(Emitter &e, Value address, int64_t k, int64_t n) const {
   return loadMatrices(e, address, k, n, /*isTransposed=*/true);
 }

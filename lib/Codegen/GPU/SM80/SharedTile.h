@@ -1,4 +1,4 @@
-//===- SharedTile.h - A tile of 16-bit numbers for the matrix units -*- C++ -*-===//
+//===- SharedTile.h - A tile of 16-bit numbers for the tensor cores -*- C++ -*-===//
 //
 // Rows of a matrix in shared memory, brought there without passing through registers, and read as the fragments that
 // mma.sync wants.
@@ -18,7 +18,7 @@ class SharedTile {
 public:
   using Value = mlir::Value;
 
-  /// The columns of a tile for `columns` elements: the matrix units take 16 at a time, the rest is 0.
+  /// The columns of a tile for `columns` elements: the tensor cores take 16 at a time, the rest is 0.
   static int64_t paddedColumns(int64_t columns) { return llvm::alignTo(columns, 16); }
   static int64_t bytes(int64_t rows, int64_t columns) { return rows * (paddedColumns(columns) + 8) * 2; }
 
@@ -39,25 +39,25 @@ public:
 
   //===--- Fragments of 16 × 16 elements, as four registers (i32) ---===//
   // Where a lane looks (i32, pinned) is asked for once before many fragments, which differ by constants from it.
-  /// For `left`, `right` and `rightTransposed`, from row `row` (i32, the same for all lanes) on, and for the last one from
+  /// For `left`, `right` and `loadRhsTransposed`, from row `row` (i32, the same for all lanes) on, and for the last one from
   /// column `column` (likewise) on.
-  Value leftAddress(Emitter &e, Value row) const;
-  Value rightAddress(Emitter &e, Value row) const;
-  Value rightTransposedAddress(Emitter &e, Value row, Value column = {}) const;
+  Value lhsAddress(Emitter &e, Value row) const;
+  Value rhsAddress(Emitter &e, Value row) const;
+  Value rhsTransposedAddress(Emitter &e, Value row, Value column = {}) const;
   /// The left side of a product: rows `row` and column `k` on.
   llvm::SmallVector<Value> left(Emitter &e, Value address, int64_t row, int64_t k) const;
   /// The right sides of two products, (k, n) with n along the rows of the tile: {k0, k8} of the first eight n, then of
   /// the others.
   llvm::SmallVector<Value> right(Emitter &e, Value address, int64_t n, int64_t k) const;
   /// The same with k along the rows.
-  llvm::SmallVector<Value> rightTransposed(Emitter &e, Value address, int64_t k, int64_t n) const;
+  llvm::SmallVector<Value> loadRhsTransposed(Emitter &e, Value address, int64_t k, int64_t n) const;
 
 private:
   llvm::SmallVector<Value> loadMatrices(Emitter &e, Value address, int64_t row, int64_t column, bool isTransposed) const;
   /// The address of what a lane looks at: rows (lane mod 8) + 8 · bit `rowBit` of the lane, columns 8 · bit `columnBit`.
   Value laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit, Value column = {}) const;
   /// The address of an element, i32 and pinned.
-  Value pinnedAddress(Emitter &e, Value row, Value column) const;
+  Value opaqueAddress(Emitter &e, Value row, Value column) const;
   Value toPointer(Emitter &e, Value address, int64_t elements) const;
   void copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const;
   void copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const;

@@ -17,14 +17,14 @@ bool AffineSpace::isFactor(int64_t number) {
   return -limit <= number && number <= limit;
 }
 
-Number AffineSpace::isWithin(Number number, unsigned bits) {
+StagedInt AffineSpace::isWithin(StagedInt number, unsigned bits) {
   if (number.getBits() <= bits)
     return 1;
   int64_t limit = int64_t(1) << bits;
   return b.both(b.isAtMost(number, limit), b.isAtMost(-limit, number));
 }
 
-AffineForm AffineSpace::atom(Interval bounds, int64_t modulus, Number residue) {
+AffineForm AffineSpace::atom(Interval bounds, int64_t modulus, StagedInt residue) {
   if (bounds.isPoint())
     return {bounds.low, {}};
   Atom fresh{bounds, b.both(isWithin(bounds.low, atomBits), isWithin(bounds.high, atomBits)), modulus, residue, {}, {}};
@@ -69,10 +69,10 @@ AffineValue AffineSpace::combine(const AffineValue &x, int64_t left, const Affin
     if (!isFactor(factor) || !addTerms(result.form, value->form, factor))
       return AffineValue::unknown();
     // Of 2^59 at most, so that the sum has room.
-    Number constant = value->form.constant;
+    StagedInt constant = value->form.constant;
     unsigned bits = constantBits - 1 - llvm::Log2_64_Ceil(std::max<uint64_t>(std::abs(factor), 1));
     result.isValid = b.both(result.isValid, isWithin(constant, bits));
-    Number scaled = b.mul(constant.withBits(bits), factor).withBits(constantBits - 1);
+    StagedInt scaled = b.mul(constant.withBits(bits), factor).withBits(constantBits - 1);
     result.form.constant = b.add(result.form.constant, scaled).withBits(constantBits);
     for (auto [atom, coefficient] : value->form.terms)
       result.isValid = b.both(result.isValid, atoms[atom].isSmall);
@@ -83,11 +83,11 @@ AffineValue AffineSpace::combine(const AffineValue &x, int64_t left, const Affin
   return result;
 }
 
-bool AffineSpace::cancelQuotient(AffineForm &form, Number &isValid) {
+bool AffineSpace::cancelQuotient(AffineForm &form, StagedInt &isValid) {
   for (auto [atom, coefficient] : form.terms) {
     if (!atoms[atom].divisor)
       continue;
-    Number divisor = *atoms[atom].divisor;
+    StagedInt divisor = *atoms[atom].divisor;
     AffineForm dividend = atoms[atom].dividend;
     std::optional<int64_t> step = divisor.getConstant();
     if (!step || dividend.terms.empty() || coefficient % *step != 0)
@@ -112,9 +112,9 @@ bool AffineSpace::cancelQuotient(AffineForm &form, Number &isValid) {
   return false;
 }
 
-std::pair<int64_t, Number> AffineSpace::congruence(const AffineForm &form) {
+std::pair<int64_t, StagedInt> AffineSpace::congruence(const AffineForm &form) {
   int64_t modulus = 0;
-  Number residue = form.constant;
+  StagedInt residue = form.constant;
   for (auto [index, coefficient] : form.terms) {
     const Atom &atom = atoms[index];
     modulus = std::gcd(modulus, coefficient * atom.modulus);
@@ -124,7 +124,7 @@ std::pair<int64_t, Number> AffineSpace::congruence(const AffineForm &form) {
   return {modulus, residue};
 }
 
-AffineForm AffineSpace::quotient(const AffineForm &form, Number divisor) {
+AffineForm AffineSpace::quotient(const AffineForm &form, StagedInt divisor) {
   for (const Division &known : quotients)
     if (known.dividend == form && known.divisor == divisor)
       return known.result;
@@ -138,16 +138,16 @@ AffineForm AffineSpace::quotient(const AffineForm &form, Number divisor) {
   return result;
 }
 
-AffineForm AffineSpace::remainder(const AffineForm &form, Number divisor) {
+AffineForm AffineSpace::remainder(const AffineForm &form, StagedInt divisor) {
   for (const Division &known : remainders)
     if (known.dividend == form && known.divisor == divisor)
       return known.result;
   // Where all have one quotient it is a difference, else anything below the divisor.
   Interval of = bounds(form);
-  Number first = b.floorDiv(of.low, divisor), last = b.floorDiv(of.high, divisor);
-  Number isOne = b.isEqual(first, last), start = b.mul(first, divisor);
-  Number low = b.select(isOne, b.sub(of.low, start), 0);
-  Number high = b.select(isOne, b.sub(of.high, start), b.sub(divisor, 1));
+  StagedInt first = b.floorDiv(of.low, divisor), last = b.floorDiv(of.high, divisor);
+  StagedInt isOne = b.isEqual(first, last), start = b.mul(first, divisor);
+  StagedInt low = b.select(isOne, b.sub(of.low, start), 0);
+  StagedInt high = b.select(isOne, b.sub(of.high, start), b.sub(divisor, 1));
   auto [modulus, residue] = congruence(form);
   std::optional<int64_t> step = divisor.getConstant();
   modulus = step ? std::gcd(modulus, *step) : 1;

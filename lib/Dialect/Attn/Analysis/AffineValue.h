@@ -6,14 +6,14 @@
 #ifndef SACCADE_LIB_DIALECT_ATTN_ANALYSIS_AFFINEVALUE_H
 #define SACCADE_LIB_DIALECT_ATTN_ANALYSIS_AFFINEVALUE_H
 
-#include "saccade/Dialect/Attn/Analysis/Number.h"
+#include "saccade/Dialect/Attn/Analysis/StagedInt.h"
 #include "llvm/ADT/SmallVector.h"
 
 namespace saccade::attn {
 
 /// constant + Σ coefficient · atom.
 struct AffineForm {
-  Number constant;
+  StagedInt constant;
   llvm::SmallVector<std::pair<unsigned, int64_t>, 4> terms; ///< by atom, ascending; no coefficient is 0
 
   bool operator==(const AffineForm &other) const { return constant == other.constant && terms == other.terms; }
@@ -23,7 +23,7 @@ struct AffineForm {
 /// An integer of a region: equal to `form` where `isValid`, else anything that its type can hold.
 struct AffineValue {
   AffineForm form;
-  Number isValid = 1;
+  StagedInt isValid = 1;
 
   static AffineValue unknown() { return {{}, 0}; }
 };
@@ -31,25 +31,25 @@ struct AffineValue {
 /// A number that forms are made of; two uses of one atom have the same value for the same pair of positions.
 struct Atom {
   Interval bounds;
-  Number isSmall;      ///< whether both bounds fit into `atomBits`, so that sums of products stay in 64 bits
+  StagedInt isSmall;      ///< whether both bounds fit into `atomBits`, so that sums of products stay in 64 bits
   int64_t modulus = 1; ///< the atom is `residue` modulo this
-  Number residue = 0;
+  StagedInt residue = 0;
   /// Of quotients: ⌊dividend / divisor⌋.
   AffineForm dividend;
-  std::optional<Number> divisor;
+  std::optional<StagedInt> divisor;
 };
 
 /// The atoms of one box, and arithmetic on forms over them.
 class AffineSpace {
 public:
-  explicit AffineSpace(NumberBuilder &b) : b(b) {}
+  explicit AffineSpace(StagedIntBuilder &b) : b(b) {}
 
   /// A new atom with these bounds; a number where they meet.
-  AffineForm atom(Interval bounds, int64_t modulus = 1, Number residue = 0);
+  AffineForm atom(Interval bounds, int64_t modulus = 1, StagedInt residue = 0);
   /// ⌊form / divisor⌋ and form − ⌊form / divisor⌋ · divisor for a divisor that is positive, as far as they are known:
   /// the same for equal operands.
-  AffineForm quotient(const AffineForm &form, Number divisor);
-  AffineForm remainder(const AffineForm &form, Number divisor);
+  AffineForm quotient(const AffineForm &form, StagedInt divisor);
+  AffineForm remainder(const AffineForm &form, StagedInt divisor);
 
   /// Whether forms may be multiplied by it.
   static bool isFactor(int64_t number);
@@ -60,19 +60,19 @@ public:
   /// Whether both have an atom in common.
   static bool areRelated(const AffineForm &x, const AffineForm &y);
   /// Every value of the form is form.residue modulo this, 0 for a point.
-  std::pair<int64_t, Number> congruence(const AffineForm &form);
+  std::pair<int64_t, StagedInt> congruence(const AffineForm &form);
 
   /// −2^bits ≤ number ≤ 2^bits.
-  Number isWithin(Number number, unsigned bits);
+  StagedInt isWithin(StagedInt number, unsigned bits);
 
 private:
-  bool cancelQuotient(AffineForm &form, Number &isValid);
+  bool cancelQuotient(AffineForm &form, StagedInt &isValid);
 
-  NumberBuilder &b;
+  StagedIntBuilder &b;
   llvm::SmallVector<Atom, 8> atoms;
   struct Division {
     AffineForm dividend;
-    Number divisor;
+    StagedInt divisor;
     AffineForm result;
   };
   llvm::SmallVector<Division, 4> quotients, remainders;

@@ -9,7 +9,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
@@ -26,7 +26,7 @@ public:
   void add(Operation *op) {
     if (auto attention = dyn_cast<AttentionOp>(op))
       addAttention(attention);
-    else if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && saccade::isMatrixProduct(structured))
+    else if (auto structured = dyn_cast<linalg::LinalgOp>(op); structured && saccade::isMatmul(structured))
       addContraction(structured);
   }
 
@@ -95,7 +95,7 @@ std::optional<Work> saccade::attn::countWork(func::FuncOp function, ArrayRef<Wor
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return std::nullopt;
   // How much is in packed sequences no extent says.
-  if (llvm::any_of(function.getOps<AttentionOp>(), [](AttentionOp op) { return op.isPacked(); }))
+  if (llvm::any_of(function.getOps<AttentionOp>(), [](AttentionOp op) { return op.isRagged(); }))
     return std::nullopt;
   OwningOpRef<func::FuncOp> copy = function.clone();
   Operation *terminator = copy->getBody().front().getTerminator();

@@ -37,11 +37,11 @@ AffineValue MaskEvaluator::fitted(AffineValue value, Type type) {
   if (widthOf(type) >= 64 || value.isValid.isConstant(0))
     return value;
   Interval all = rangeOf(type), known = space.bounds(value.form);
-  Number fits = both(b.isAtMost(all.low, known.low), b.isAtMost(known.high, all.high));
+  StagedInt fits = both(b.isAtMost(all.low, known.low), b.isAtMost(known.high, all.high));
   return {value.form, both(value.isValid, fits)};
 }
 
-AffineValue MaskEvaluator::bounded(Interval bounds, Type type, Number isKnown) {
+AffineValue MaskEvaluator::bounded(Interval bounds, Type type, StagedInt isKnown) {
   Interval all = rangeOf(type);
   if (isKnown.isConstant(0))
     return {space.atom(all), 1};
@@ -119,8 +119,8 @@ AffineValue MaskEvaluator::computeOp(Operation *op) {
       .Case<arith::ExtUIOp, arith::IndexCastUIOp>([&](auto) { return nonNegative(); })
       .Case<math::AbsIOp>([&](auto) {
         Interval x = range(op->getOperand(0));
-        Number isSafe = b.isLess(rangeOf(type).low, x.low);
-        Number low = b.max(0, b.max(x.low, b.sub(0, x.high)));
+        StagedInt isSafe = b.isLess(rangeOf(type).low, x.low);
+        StagedInt low = b.max(0, b.max(x.low, b.sub(0, x.high)));
         return bounded({low, b.max(x.high, b.sub(0, x.low))}, type, isSafe);
       })
       .Case<LengthOp>([&](LengthOp length) { return AffineValue{{inputs.length(b, length.getRole()), {}}, 1}; })
@@ -225,7 +225,7 @@ Coverage MaskEvaluator::compare(arith::CmpIOp op) {
     bool isBoundLeft = predicate == Predicate::ugt || predicate == Predicate::uge;
     if (isBoundLeft) // x > y is not x ≤ y
       predicate = predicate == Predicate::ugt ? Predicate::ule : Predicate::ult;
-    Number isNatural = isAtLeast(y.low, 0);
+    StagedInt isNatural = isAtLeast(y.low, 0);
     Interval difference = {b.isAtMost(0, x.high), b.isLess(x.low, 0)};
     Coverage below = predicate == Predicate::ult ? Coverage{b.isLess(x.low, y.high), b.isAtMost(y.low, x.high)}
                                                  : Coverage{b.isAtMost(x.low, y.high), b.isLess(y.low, x.high)};
@@ -251,14 +251,14 @@ Coverage MaskEvaluator::compare(arith::CmpIOp op) {
   equal = {both(b.isAtMost(x.low, y.high), b.isAtMost(y.low, x.high)), differ(less, more)};
   if (!difference.isValid.isConstant(0)) {
     Interval d = space.bounds(difference.form);
-    Number isUnknown = b.negate(difference.isValid);
-    auto refine = [&](Coverage &coverage, Number mayHold, Number mayFail) {
+    StagedInt isUnknown = b.negate(difference.isValid);
+    auto refine = [&](Coverage &coverage, StagedInt mayHold, StagedInt mayFail) {
       coverage.mayHold = both(coverage.mayHold, b.either(isUnknown, mayHold));
       coverage.mayFail = both(coverage.mayFail, b.either(isUnknown, mayFail));
     };
     refine(less, b.isLess(d.low, 0), b.isAtMost(0, d.high));
     refine(more, b.isLess(0, d.high), b.isAtMost(d.low, 0));
-    Number meets = both(b.isAtMost(d.low, 0), b.isAtMost(0, d.high));
+    StagedInt meets = both(b.isAtMost(d.low, 0), b.isAtMost(0, d.high));
     auto [modulus, residue] = space.congruence(difference.form);
     if (std::abs(modulus) > 1)
       meets = both(meets, b.isEqual(b.mod(residue, std::abs(modulus)), 0));
@@ -283,7 +283,7 @@ Coverage MaskEvaluator::compare(arith::CmpIOp op) {
   }
 }
 
-Coverage saccade::attn::analyzeMask(Region &mask, const MaskBox &box, MaskInputs &inputs, NumberBuilder &b) {
+Coverage saccade::attn::analyzeMask(Region &mask, const MaskBox &box, MaskInputs &inputs, StagedIntBuilder &b) {
   if (mask.empty())
     return {1, 0};
   MaskEvaluator evaluator(mask, box, inputs, b);

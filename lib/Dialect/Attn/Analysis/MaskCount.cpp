@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-Number KnownInputs::scalar(NumberBuilder &, unsigned capture) {
+StagedInt StaticMaskInputs::scalar(StagedIntBuilder &, unsigned capture) {
   auto known = scalars.find(capture);
   if (known != scalars.end())
     return known->second;
@@ -19,7 +19,7 @@ Number KnownInputs::scalar(NumberBuilder &, unsigned capture) {
   return 0;
 }
 
-Number KnownInputs::extent(NumberBuilder &, unsigned capture, unsigned dim) {
+StagedInt StaticMaskInputs::extent(StagedIntBuilder &, unsigned capture, unsigned dim) {
   auto known = extents.find({capture, dim});
   if (known != extents.end())
     return known->second;
@@ -27,28 +27,28 @@ Number KnownInputs::extent(NumberBuilder &, unsigned capture, unsigned dim) {
   return 0;
 }
 
-std::optional<Interval> KnownInputs::elements(NumberBuilder &, unsigned capture, ArrayRef<Interval>) {
+std::optional<Interval> StaticMaskInputs::elements(StagedIntBuilder &, unsigned capture, ArrayRef<Interval>) {
   tables.insert(capture);
   return std::nullopt;
 }
 
 MaskCount &MaskCount::operator+=(const MaskCount &other) {
   empty += other.empty, full += other.full, partial += other.partial, open += other.open;
-  worked += other.worked, visible += other.visible;
+  computed += other.computed, visible += other.visible;
   isExact &= other.isExact;
   return *this;
 }
 
-MaskKind saccade::attn::classifyMask(Region &mask, const MaskPlane &plane, KnownInputs &inputs) {
+MaskKind saccade::attn::classifyMask(Region &mask, const MaskPlane &plane, StaticMaskInputs &inputs) {
   if (mask.empty())
     return MaskKind::Full;
-  MaskBox box{Number(plane.batch),
-              Number(plane.head),
+  MaskBox box{StagedInt(plane.batch),
+              StagedInt(plane.head),
               {plane.firstQuery, plane.firstQuery + plane.queries - 1},
               {plane.firstKey, plane.firstKey + plane.keys - 1}};
   llvm::SmallSetVector<unsigned, 4> before;
   std::swap(before, inputs.tables);
-  NumberBuilder numbers;
+  StagedIntBuilder numbers;
   Coverage coverage = analyzeMask(mask, box, inputs, numbers);
   bool readsElements = !inputs.tables.empty();
   inputs.tables.insert_range(before);
@@ -56,14 +56,14 @@ MaskKind saccade::attn::classifyMask(Region &mask, const MaskPlane &plane, Known
     return MaskKind::Empty;
   if (coverage.mayFail.isConstant(0))
     return MaskKind::Full;
-  return readsElements ? MaskKind::Open : MaskKind::Partial;
+  return readsElements ? MaskKind::DataDependent : MaskKind::Partial;
 }
 
 namespace {
 
 class Counter {
 public:
-  Counter(Region &mask, const MaskPlane &plane, const MaskTiling &tiling, KnownInputs &inputs, int64_t &budget)
+  Counter(Region &mask, const MaskPlane &plane, const MaskTiling &tiling, StaticMaskInputs &inputs, int64_t &budget)
       : mask(mask), plane(plane), tiling(tiling), inputs(inputs), budget(budget) {}
 
   std::optional<MaskCount> count();
@@ -77,20 +77,20 @@ private:
     return {plane.batch, plane.head, query, queries, key, keys};
   }
   void countTile(const MaskPlane &tile);
-  int64_t reachOfGroup(const MaskPlane &group);
+  int64_t computedKeysOfGroup(const MaskPlane &group);
   void countVisible(const MaskPlane &box, MaskKind kind);
 
   Region &mask;
   MaskPlane plane;
   MaskTiling tiling;
-  KnownInputs &inputs;
+  StaticMaskInputs &inputs;
   int64_t &budget;
   MaskCount total;
 };
 
 /// The keys of a group that are worked on: all panels but those in which none is seen, or, without holes, those from the
 /// first to the last one that is seen; the last one without its end.
-int64_t Counter::reachOfGroup(const MaskPlane &group) {
+int64_t Counter::computedKeysOfGroup(const MaskPlane &group) {
   auto isEmpty = [&](int64_t first, int64_t last) {
     return budget > 0 &&
            classify(box(group.firstQuery, group.queries, group.firstKey + first, last - first)) == MaskKind::Empty;
@@ -124,7 +124,7 @@ void Counter::countVisible(const MaskPlane &whole, MaskKind kind) {
     if (kind == MaskKind::Empty)
       continue;
     int64_t pairs = current.queries * current.keys;
-    bool isSmall = kind == MaskKind::Open ? pairs <= tiling.group * tiling.panel : pairs == 1;
+    bool isSmall = kind == MaskKind::DataDependent ? pairs <= tiling.group * tiling.panel : pairs == 1;
     if (kind == MaskKind::Full || isSmall || budget <= 0) {
       total.visible += pairs;
       total.isExact &= kind == MaskKind::Full;
@@ -147,18 +147,18 @@ void Counter::countTile(const MaskPlane &tile) {
   MaskKind kind = classify(tile);
   int64_t &tiles = kind == MaskKind::Empty   ? total.empty
                    : kind == MaskKind::Full  ? total.full
-                   : kind == MaskKind::Open  ? total.open
+                   : kind == MaskKind::DataDependent  ? total.open
                                              : total.partial;
   ++tiles;
   countVisible(tile, kind);
   if (kind == MaskKind::Full)
-    total.worked += tile.queries * tile.keys;
+    total.computed += tile.queries * tile.keys;
   if (kind == MaskKind::Empty || kind == MaskKind::Full)
     return;
   for (int64_t row = 0; row < tile.queries; row += tiling.group) {
     MaskPlane group = tile;
     group.firstQuery += row, group.queries = std::min(tiling.group, tile.queries - row);
-    total.worked += group.queries * reachOfGroup(group);
+    total.computed += group.queries * computedKeysOfGroup(group);
   }
 }
 
@@ -179,12 +179,12 @@ std::optional<MaskCount> Counter::count() {
 } // namespace
 
 std::optional<MaskCount> saccade::attn::countMask(Region &mask, const MaskPlane &plane, const MaskTiling &tiling,
-                                                  KnownInputs &inputs, int64_t &budget) {
+                                                  StaticMaskInputs &inputs, int64_t &budget) {
   return Counter(mask, plane, tiling, inputs, budget).count();
 }
 
 SmallVector<std::string> saccade::attn::drawMask(Region &mask, const MaskPlane &plane, int64_t width, int64_t height,
-                                                 KnownInputs &inputs) {
+                                                 StaticMaskInputs &inputs) {
   width = std::min(width, plane.keys), height = std::min(height, plane.queries);
   SmallVector<std::string> lines;
   auto edge = [](int64_t cell, int64_t cells, int64_t extent) { return cell * extent / cells; };
@@ -194,7 +194,7 @@ SmallVector<std::string> saccade::attn::drawMask(Region &mask, const MaskPlane &
       int64_t query = edge(line, height, plane.queries), key = edge(cell, width, plane.keys);
       MaskKind kind = classifyMask(mask, {plane.batch, plane.head, plane.firstQuery + query, edge(line + 1, height, plane.queries) - query,
                                           plane.firstKey + key, edge(cell + 1, width, plane.keys) - key}, inputs);
-      text += kind == MaskKind::Empty ? '.' : kind == MaskKind::Full ? '#' : kind == MaskKind::Open ? '?' : '+';
+      text += kind == MaskKind::Empty ? '.' : kind == MaskKind::Full ? '#' : kind == MaskKind::DataDependent ? '?' : '+';
     }
   }
   return lines;

@@ -17,7 +17,7 @@ namespace saccade::attn {
 /// Evaluates the values of one region over one box, each once.
 class MaskEvaluator {
 public:
-  MaskEvaluator(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, NumberBuilder &b)
+  MaskEvaluator(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, StagedIntBuilder &b)
       : args(getRegionArguments(mask, /*isScore=*/false)), inputs(inputs), b(b), space(b) {
     for (auto [value, interval] : {std::pair(args.batch, box.batch), std::pair(args.head, box.head),
                                    std::pair(args.query, box.query), std::pair(args.key, box.key)})
@@ -42,7 +42,7 @@ private:
   /// The form, valid only where it does not leave the type.
   AffineValue fitted(AffineValue value, mlir::Type type);
   /// A value of which no more is known than its bounds, which hold where `isKnown`.
-  AffineValue bounded(Interval bounds, mlir::Type type, Number isKnown = 1);
+  AffineValue bounded(Interval bounds, mlir::Type type, StagedInt isKnown = 1);
 
   //===--- Transfer functions ---===//
   AffineValue multiply(mlir::arith::MulIOp op);
@@ -50,7 +50,7 @@ private:
   enum class Rounding { Down, Up, ToZero };
   AffineValue divide(mlir::Value dividend, mlir::Value divisor, mlir::Type type, Rounding rounding, bool isUnsigned);
   AffineValue remainder(mlir::Value dividend, mlir::Value divisor, mlir::Type type, bool isUnsigned);
-  AffineValue remainder(const AffineValue &x, Number divisor, mlir::Type type);
+  AffineValue remainder(const AffineValue &x, StagedInt divisor, mlir::Type type);
   std::optional<AffineValue> writtenRemainder(mlir::arith::SubIOp op);
   AffineValue extremum(mlir::Operation *op, bool isMax, bool isUnsigned);
   AffineValue bitwise(mlir::Operation *op);
@@ -58,17 +58,17 @@ private:
   AffineValue choose(mlir::arith::SelectOp op);
   AffineValue element(mlir::tensor::ExtractOp op);
 
-  Number isAtLeast(Number number, int64_t least) { return b.isAtMost(least, number); }
-  Number both(Number x, Number y) { return b.both(x, y); }
-  Coverage decided(Number holds) { return {holds, b.negate(holds)}; }
-  Coverage unless(Number isKnown, Coverage known) {
-    Number isUnknown = b.negate(isKnown);
+  StagedInt isAtLeast(StagedInt number, int64_t least) { return b.isAtMost(least, number); }
+  StagedInt both(StagedInt x, StagedInt y) { return b.both(x, y); }
+  Coverage decided(StagedInt holds) { return {holds, b.negate(holds)}; }
+  Coverage unless(StagedInt isKnown, Coverage known) {
+    StagedInt isUnknown = b.negate(isKnown);
     return {b.either(isUnknown, known.mayHold), b.either(isUnknown, known.mayFail)};
   }
 
   RegionArguments args;
   MaskInputs &inputs;
-  NumberBuilder &b;
+  StagedIntBuilder &b;
   AffineSpace space;
   llvm::DenseMap<mlir::Value, AffineValue> integers;
   llvm::DenseMap<mlir::Value, Coverage> conditions;

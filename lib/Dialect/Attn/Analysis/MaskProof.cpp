@@ -19,20 +19,20 @@ public:
   explicit UnknownInputs(ScoringOpInterface op) : op(op) {}
 
   /// A number that is not negative and fits `bits` bits.
-  Number unknown(unsigned bits) { return Number(block.addArgument(IndexType::get(op->getContext()), op->getLoc()), bits); }
+  StagedInt unknown(unsigned bits) { return StagedInt(block.addArgument(IndexType::get(op->getContext()), op->getLoc()), bits); }
 
-  Number length(NumberBuilder &, Role role) override {
-    std::optional<Number> &known = lengths[unsigned(role)];
+  StagedInt length(StagedIntBuilder &, Role role) override {
+    std::optional<StagedInt> &known = lengths[unsigned(role)];
     if (!known)
       known = unknown(48);
     return *known;
   }
-  Number scalar(NumberBuilder &, unsigned capture) override { return numberOf({capture, -1}, 63); }
-  Number extent(NumberBuilder &, unsigned capture, unsigned dim) override {
+  StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return numberOf({capture, -1}, 63); }
+  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override {
     auto type = cast<ShapedType>(op.getCaptures()[capture].getType());
-    return type.isDynamicDim(dim) ? numberOf({capture, int(dim)}, 48) : Number(type.getDimSize(dim));
+    return type.isDynamicDim(dim) ? numberOf({capture, int(dim)}, 48) : StagedInt(type.getDimSize(dim));
   }
-  std::optional<Interval> elements(NumberBuilder &, unsigned capture, ArrayRef<Interval>) override {
+  std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, ArrayRef<Interval>) override {
     tables.insert(capture);
     return Interval(unknown(63), unknown(63));
   }
@@ -41,14 +41,14 @@ public:
   llvm::SmallSetVector<unsigned, 4> tables;
 
 private:
-  Number numberOf(std::pair<unsigned, int> key, unsigned bits) {
+  StagedInt numberOf(std::pair<unsigned, int> key, unsigned bits) {
     auto known = numbers.find(key);
     return known != numbers.end() ? known->second : numbers.emplace(key, unknown(bits)).first->second;
   }
 
   ScoringOpInterface op;
-  std::optional<Number> lengths[2];
-  std::map<std::pair<unsigned, int>, Number> numbers;
+  std::optional<StagedInt> lengths[2];
+  std::map<std::pair<unsigned, int>, StagedInt> numbers;
 };
 
 } // namespace
@@ -66,7 +66,7 @@ MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
   OpBuilder b(op->getContext());
   b.setInsertionPointToEnd(&inputs.block);
   auto analyze = [&](Interval query, Interval key) {
-    NumberBuilder numbers(b, op->getLoc());
+    StagedIntBuilder numbers(b, op->getLoc());
     MaskBox box{inputs.unknown(48), inputs.unknown(48), query, key};
     return analyzeMask(op.getMask(), box, inputs, numbers);
   };
@@ -76,6 +76,6 @@ MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
   proof.tables = llvm::to_vector(inputs.tables);
   // With `at` the first key may be any, and so may the first query. There are fewer than 2^40 queries.
   if (op.getAt().empty())
-    proof.seesFirstKey = analyze({0, inputs.unknown(40)}, Number(0)).mayFail.isConstant(0);
+    proof.seesFirstKey = analyze({0, inputs.unknown(40)}, StagedInt(0)).mayFail.isConstant(0);
   return proof;
 }

@@ -24,28 +24,28 @@ AffineValue MaskEvaluator::multiply(arith::MulIOp op) {
 
 AffineValue MaskEvaluator::product(Interval x, Interval y, Type type) {
   constexpr unsigned bits = 30;
-  Number isSmall = 1;
-  for (Number number : {x.low, x.high, y.low, y.high})
+  StagedInt isSmall = 1;
+  for (StagedInt number : {x.low, x.high, y.low, y.high})
     isSmall = both(isSmall, space.isWithin(number, bits));
   if (isSmall.isConstant(0))
     return bounded({}, type, 0);
-  Number low, high;
+  StagedInt low, high;
   bool isFirst = true;
-  for (Number left : {x.low, x.high})
-    for (Number right : {y.low, y.high}) {
-      Number corner = b.mul(left.withBits(bits), right.withBits(bits));
+  for (StagedInt left : {x.low, x.high})
+    for (StagedInt right : {y.low, y.high}) {
+      StagedInt corner = b.mul(left.withBits(bits), right.withBits(bits));
       low = isFirst ? corner : b.min(low, corner);
       high = isFirst ? corner : b.max(high, corner);
       isFirst = false;
     }
   Interval all = rangeOf(type);
-  Number fits = both(b.isAtMost(all.low, low), b.isAtMost(high, all.high));
+  StagedInt fits = both(b.isAtMost(all.low, low), b.isAtMost(high, all.high));
   return bounded({low, high}, type, both(isSmall, fits));
 }
 
 AffineValue MaskEvaluator::divide(Value dividend, Value divisor, Type type, Rounding rounding, bool isUnsigned) {
   Interval x = range(dividend), y = range(divisor);
-  Number isKnown = isAtLeast(y.low, 1);
+  StagedInt isKnown = isAtLeast(y.low, 1);
   if (isUnsigned)
     isKnown = both(isKnown, isAtLeast(x.low, 0));
   if (isKnown.isConstant(0))
@@ -53,7 +53,7 @@ AffineValue MaskEvaluator::divide(Value dividend, Value divisor, Type type, Roun
   AffineValue of = integer(dividend);
   if (y.isPoint() && rounding == Rounding::Down && !of.isValid.isConstant(0))
     return {space.quotient(of.form, y.low), both(of.isValid, isKnown)};
-  auto divided = [&](Number number, Number by) {
+  auto divided = [&](StagedInt number, StagedInt by) {
     if (rounding == Rounding::ToZero)
       return b.truncDiv(number, by);
     if (rounding == Rounding::Down)
@@ -64,14 +64,14 @@ AffineValue MaskEvaluator::divide(Value dividend, Value divisor, Type type, Roun
   if (rounding == Rounding::Up)
     isKnown = both(isKnown, b.isLess(INT64_MIN, x.low));
   // Negative dividends are largest by the largest divisor.
-  Number low = b.min(divided(x.low, y.low), divided(x.low, y.high));
-  Number high = b.max(divided(x.high, y.low), divided(x.high, y.high));
+  StagedInt low = b.min(divided(x.low, y.low), divided(x.low, y.high));
+  StagedInt high = b.max(divided(x.high, y.low), divided(x.high, y.high));
   return bounded({low, high}, type, isKnown);
 }
 
 /// x − ⌊x / divisor⌋ · divisor. However x came about, it is less than a positive divisor.
-AffineValue MaskEvaluator::remainder(const AffineValue &x, Number divisor, Type type) {
-  Number isKnown = isAtLeast(divisor, 1);
+AffineValue MaskEvaluator::remainder(const AffineValue &x, StagedInt divisor, Type type) {
+  StagedInt isKnown = isAtLeast(divisor, 1);
   if (x.isValid.isConstant(0) || isKnown.isConstant(0))
     return bounded({0, b.sub(divisor, 1)}, type, isKnown);
   return {space.remainder(x.form, divisor), both(x.isValid, isKnown)};
@@ -79,11 +79,11 @@ AffineValue MaskEvaluator::remainder(const AffineValue &x, Number divisor, Type 
 
 AffineValue MaskEvaluator::remainder(Value dividend, Value divisor, Type type, bool isUnsigned) {
   Interval x = range(dividend), y = range(divisor);
-  Number isPositive = isAtLeast(y.low, 1), isNatural = isAtLeast(x.low, 0);
+  StagedInt isPositive = isAtLeast(y.low, 1), isNatural = isAtLeast(x.low, 0);
   if (y.isPoint() && isNatural.isConstant(1))
     return remainder(integer(dividend), y.low, type);
   // With the sign of the dividend, and smaller than the divisor and not larger than the dividend.
-  Number most = b.sub(y.high, 1);
+  StagedInt most = b.sub(y.high, 1);
   Interval bounds = {b.max(b.min(x.low, 0), b.sub(0, most)), b.min(b.max(x.high, 0), most)};
   if (y.isPoint() && !isNatural.isConstant(0)) {
     AffineValue natural = remainder(integer(dividend), y.low, type);
@@ -113,10 +113,10 @@ std::optional<AffineValue> MaskEvaluator::writtenRemainder(arith::SubIOp op) {
 AffineValue MaskEvaluator::extremum(Operation *op, bool isMax, bool isUnsigned) {
   Type type = op->getResult(0).getType();
   Interval x = range(op->getOperand(0)), y = range(op->getOperand(1));
-  Number isKnown = 1;
+  StagedInt isKnown = 1;
   if (isUnsigned)
     isKnown = both(isAtLeast(x.low, 0), isAtLeast(y.low, 0));
-  auto pick = [&](Number left, Number right) { return isMax ? b.max(left, right) : b.min(left, right); };
+  auto pick = [&](StagedInt left, StagedInt right) { return isMax ? b.max(left, right) : b.min(left, right); };
   Interval bounds = {pick(x.low, y.low), pick(x.high, y.high)};
   // max(x, −x) is how an absolute value is traced.
   AffineValue left = integer(op->getOperand(0)), right = integer(op->getOperand(1));
@@ -138,13 +138,13 @@ AffineValue MaskEvaluator::bitwise(Operation *op) {
         return remainder(integer(value), *ones + 1, type);
     }
   Interval left = range(x), right = range(y);
-  Number areNatural = both(isAtLeast(left.low, 0), isAtLeast(right.low, 0));
+  StagedInt areNatural = both(isAtLeast(left.low, 0), isAtLeast(right.low, 0));
   if (isa<arith::AndIOp>(op))
     return bounded({0, b.min(left.high, right.high)}, type, areNatural);
   // Neither has a bit that its operands have not: at most their sum.
-  Number isSmall = both(space.isWithin(left.high, 60), space.isWithin(right.high, 60));
-  Number low = isa<arith::OrIOp>(op) ? b.max(left.low, right.low) : Number(0);
-  Number high = b.min(b.add(left.high, right.high), rangeOf(type).high);
+  StagedInt isSmall = both(space.isWithin(left.high, 60), space.isWithin(right.high, 60));
+  StagedInt low = isa<arith::OrIOp>(op) ? b.max(left.low, right.low) : StagedInt(0);
+  StagedInt high = b.min(b.add(left.high, right.high), rangeOf(type).high);
   return bounded({low, high}, type, both(areNatural, isSmall));
 }
 
@@ -159,7 +159,7 @@ AffineValue MaskEvaluator::shift(Operation *op) {
   AffineValue x = integer(op->getOperand(0));
   if (isa<arith::ShLIOp>(op))
     return fitted(space.combine(x, power, {}, 0), type);
-  Number isKnown = 1;
+  StagedInt isKnown = 1;
   if (isa<arith::ShRUIOp>(op))
     isKnown = isAtLeast(range(op->getOperand(0)).low, 0);
   if (x.isValid.isConstant(0))
@@ -174,8 +174,8 @@ AffineValue MaskEvaluator::choose(arith::SelectOp op) {
   if (truth.mayHold.isConstant(0))
     return integer(op.getFalseValue());
   Interval x = range(op.getTrueValue()), y = range(op.getFalseValue());
-  Number low = b.select(truth.mayHold, b.select(truth.mayFail, b.min(x.low, y.low), x.low), y.low);
-  Number high = b.select(truth.mayHold, b.select(truth.mayFail, b.max(x.high, y.high), x.high), y.high);
+  StagedInt low = b.select(truth.mayHold, b.select(truth.mayFail, b.min(x.low, y.low), x.low), y.low);
+  StagedInt high = b.select(truth.mayHold, b.select(truth.mayFail, b.max(x.high, y.high), x.high), y.high);
   return bounded({low, high}, op.getType());
 }
 

@@ -26,7 +26,7 @@ SmallVector<Signature> saccade::attn::getSignatures(ModuleOp program) {
   return signatures;
 }
 
-void saccade::attn::keepSignatures(ModuleOp program) {
+void saccade::attn::recordSignatures(ModuleOp program) {
   SmallVector<Attribute> entries;
   for (auto function : program.getOps<func::FuncOp>())
     if (Attribute entry = function->getAttr("attn.entry"))

@@ -73,14 +73,14 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
       parser.resolveOperand(clauses.key, types[1], result.operands) ||
       parser.resolveOperand(clauses.value, types[2], result.operands) ||
       resolve(clauses.captures, ArrayRef<Type>(clauses.captureTypes)) || resolveOptional(clauses.queryLength) ||
-      resolveOptional(clauses.keyLength) || resolveOptional(clauses.queryOffsets) ||
-      resolveOptional(clauses.keyOffsets) || resolveOptional(clauses.scaleValue) ||
+      resolveOptional(clauses.keyLength) || resolveOptional(clauses.cuSeqlensQ) ||
+      resolveOptional(clauses.cuSeqlensK) || resolveOptional(clauses.scaleValue) ||
       resolve(clauses.at, ArrayRef<Type>(atTypes)) || resolveOptional(clauses.sink))
     return failure();
 
   Properties &properties = result.getOrAddProperties<Properties>();
   llvm::copy(ArrayRef<int32_t>({1, 1, 1, int32_t(clauses.captures.size()), clauses.queryLength ? 1 : 0,
-                                clauses.keyLength ? 1 : 0, clauses.queryOffsets ? 1 : 0, clauses.keyOffsets ? 1 : 0,
+                                clauses.keyLength ? 1 : 0, clauses.cuSeqlensQ ? 1 : 0, clauses.cuSeqlensK ? 1 : 0,
                                 clauses.scaleValue ? 1 : 0, int32_t(clauses.at.size()), clauses.sink ? 1 : 0}),
              properties.operandSegmentSizes.begin());
   llvm::copy(resultSizes, properties.resultSegmentSizes.begin());
@@ -97,7 +97,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
 void AttentionOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this, getQLen(), getKvLen());
   for (auto [clause, operand] :
-       {std::pair("q_offsets", Value(getQOffsets())), std::pair("kv_offsets", Value(getKvOffsets())),
+       {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())), std::pair("cu_seqlens_k", Value(getCuSeqlensK())),
         std::pair("sink", getSink())})
     if (operand)
       printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
@@ -162,7 +162,7 @@ SmallVector<Dim> AttentionOp::getResultDims(Value result) {
 }
 
 int64_t AttentionOp::getStaticBatches(Role role) {
-  if (Value offsets = getOffsets(role)) {
+  if (Value offsets = getCuSeqlens(role)) {
     int64_t size = cast<RankedTensorType>(offsets.getType()).getDimSize(0);
     return ShapedType::isDynamic(size) ? size : std::max<int64_t>(size - 1, 0);
   }
@@ -172,7 +172,7 @@ int64_t AttentionOp::getStaticBatches(Role role) {
 
 OpFoldResult AttentionOp::getBatches(OpBuilder &b, Role role) {
   bool isQuery = role == Role::Query;
-  Value offsets = getOffsets(role);
+  Value offsets = getCuSeqlens(role);
   if (!offsets)
     return getDimSize(b, getLoc(), isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(), Dim::Batch);
   AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
@@ -232,11 +232,11 @@ static LogicalResult verifySink(AttentionOp op) {
 }
 
 /// Packed operands have no batches but their sequences.
-static LogicalResult verifyOffsets(AttentionOp op) {
+static LogicalResult verifyCuSeqlens(AttentionOp op) {
   for (auto [role, dims, clause, offsets] :
-       {std::tuple("query", op.getQueryDims(), "q_offsets", op.getQOffsets()),
-        std::tuple("key", op.getKeyDims(), "kv_offsets", op.getKvOffsets()),
-        std::tuple("value", op.getValueDims(), "kv_offsets", op.getKvOffsets())}) {
+       {std::tuple("query", op.getQueryDims(), "cu_seqlens_q", op.getCuSeqlensQ()),
+        std::tuple("key", op.getKeyDims(), "cu_seqlens_k", op.getCuSeqlensK()),
+        std::tuple("value", op.getValueDims(), "cu_seqlens_k", op.getCuSeqlensK())}) {
     if (!offsets)
       continue;
     if (dims.position(Dim::Batch))
@@ -249,7 +249,7 @@ static LogicalResult verifyOffsets(AttentionOp op) {
 }
 
 LogicalResult AttentionOp::verify() {
-  if (failed(verifyOffsets(*this)) || failed(verifyOperands(*this)) || failed(verifyOutput(*this)) ||
+  if (failed(verifyCuSeqlens(*this)) || failed(verifyOperands(*this)) || failed(verifyOutput(*this)) ||
       failed(verifyRowResults(*this)) || failed(verifySink(*this)))
     return failure();
   for (auto [role, length] : {std::pair("q_len", getQLen()), std::pair("kv_len", getKvLen())}) {

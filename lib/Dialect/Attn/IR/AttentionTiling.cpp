@@ -101,7 +101,7 @@ SmallVector<Range> AttentionOp::getIterationDomain(OpBuilder &b) {
 FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult> offsets,
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
-  if (isPacked())
+  if (isRagged())
     return emitOpError() << "is packed; attn-tile-queries cuts it into its sequences first";
   TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop], offsets[HeadLoop],
                       sizes[HeadLoop],    offsets[QueryLoop], sizes[QueryLoop]};
@@ -142,10 +142,10 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
   auto tiled = AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getRowMax()),
                                    typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
-                                   valueTile, getCaptures(), queryLength, keyLength, /*q_offsets=*/Value(),
-                                   /*kv_offsets=*/Value(), getScaleValue(), at, sink,
+                                   valueTile, getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
+                                   /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink,
                                    getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
-                                   getScaleAttr(), getScheduleAttr(), getFewAttr(), getTallyRegions().size());
+                                   getScaleAttr(), getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
   tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;

@@ -61,10 +61,10 @@ std::optional<unsigned> DimsAttr::position(Dim dim) const {
 }
 
 LogicalResult DimsAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayRef<Dim> dims) {
-  for (Dim wanted : {Dim::Seq, Dim::Depth})
-    if (!llvm::is_contained(dims, wanted))
-      return emitError() << "dimensions must name '" << stringifyDim(wanted) << "' ("
-                         << (wanted == Dim::Seq ? "sequence" : "depth") << ")";
+  for (Dim expected : {Dim::Seq, Dim::Depth})
+    if (!llvm::is_contained(dims, expected))
+      return emitError() << "dimensions must name '" << stringifyDim(expected) << "' ("
+                         << (expected == Dim::Seq ? "sequence" : "depth") << ")";
   for (auto [i, dim] : llvm::enumerate(dims))
     if (llvm::is_contained(dims.drop_front(i + 1), dim))
       return emitError() << "dimension '" << stringifyDim(dim) << "' is named twice";
@@ -124,10 +124,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-LogicalResult FewQueriesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t queries, int64_t rows,
+LogicalResult SplitKVAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t queries, int64_t rows,
                                      int64_t cols) {
   if (queries <= 0 || rows < queries || cols <= 0)
-    return emitError() << "few has queries " << queries << ", rows " << rows << ", cols " << cols
+    return emitError() << "split_kv has queries " << queries << ", rows " << rows << ", cols " << cols
                        << ", expected positive tiles and rows for all queries of a head";
   return success();
 }

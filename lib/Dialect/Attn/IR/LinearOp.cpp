@@ -86,8 +86,8 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
     else if (clause == "out")
       parsed = parseDims(parser, properties.output_dims);
     else {
-      std::optional<Factor> &factor = clause == "decay" ? decay : clause == "beta" ? beta : state;
-      parsed = factor.emplace().parse(parser, /*hasAxes=*/clause != "state");
+      std::optional<Factor> &gate = clause == "decay" ? decay : clause == "beta" ? beta : state;
+      parsed = gate.emplace().parse(parser, /*hasAxes=*/clause != "state");
     }
     if (failed(parsed))
       return failure();
@@ -106,8 +106,8 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
   for (unsigned i = 0; i < 3; ++i)
     if (parser.resolveOperand(tensors[i], types[i], result.operands))
       return failure();
-  for (std::optional<Factor> *factor : {&decay, &beta, &state})
-    if (*factor && parser.resolveOperand((*factor)->operand, (*factor)->type, result.operands))
+  for (std::optional<Factor> *gate : {&decay, &beta, &state})
+    if (*gate && parser.resolveOperand((*gate)->operand, (*gate)->type, result.operands))
       return failure();
   if (decay)
     properties.decay_axes = decay->axes;
@@ -135,15 +135,15 @@ void LinearOp::print(OpAsmPrinter &printer) {
     printer.printAttributeWithoutType(scale);
     printer << ')';
   }
-  for (auto [clause, factor, axes] :
+  for (auto [clause, gate, axes] :
        {std::tuple("decay", getDecay(), getDecayAxesAttr()), std::tuple("beta", getBeta(), getBetaAxesAttr()),
         std::tuple("state", getState(), AxesAttr())}) {
-    if (!factor)
+    if (!gate)
       continue;
-    printer << ' ' << clause << '(' << factor;
+    printer << ' ' << clause << '(' << gate;
     if (axes)
       printDims(printer, axes.getDims());
-    printer << " : " << factor.getType() << ')';
+    printer << " : " << gate.getType() << ')';
   }
   if (getOutputDims() != getQueryDims()) {
     printer << " out";
@@ -208,7 +208,7 @@ static StringRef describe(Dim dim) {
 }
 
 /// Decay or beta: one number for all that it does not name.
-static LogicalResult verifyFactor(LinearOp op, StringRef role, Value value, AxesAttr axes) {
+static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAttr axes) {
   if (bool(value) != bool(axes))
     return op.emitOpError() << role << (value ? " names no dimensions" : " is missing");
   if (!value)
@@ -280,8 +280,8 @@ LogicalResult LinearOp::verify() {
   if (getCausal() &&
       failed(verifySameExtent(*this, "length", "query", query.size(Dim::Seq), "key", key.size(Dim::Seq))))
     return failure();
-  if (failed(verifyFactor(*this, "decay", getDecay(), getDecayAxesAttr())) ||
-      failed(verifyFactor(*this, "beta", getBeta(), getBetaAxesAttr())) ||
+  if (failed(verifyGate(*this, "decay", getDecay(), getDecayAxesAttr())) ||
+      failed(verifyGate(*this, "beta", getBeta(), getBetaAxesAttr())) ||
       failed(verifyState(*this, "state", getState())) || failed(verifyState(*this, "final state", getFinalState())))
     return failure();
   if (getNormalize() && getBeta())

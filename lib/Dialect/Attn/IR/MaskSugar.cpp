@@ -70,8 +70,8 @@ void conjoin(Region &mask, Region &piece) {
   Block &into = mask.front(), &from = piece.front();
   auto firstYield = cast<YieldOp>(into.getTerminator());
   auto secondYield = cast<YieldOp>(from.getTerminator());
-  for (auto [ours, theirs] : llvm::zip_equal(into.getArguments(), from.getArguments()))
-    theirs.replaceAllUsesWith(ours);
+  for (auto [ours, otherArg] : llvm::zip_equal(into.getArguments(), from.getArguments()))
+    otherArg.replaceAllUsesWith(ours);
   into.getOperations().splice(firstYield->getIterator(), from.getOperations(), from.begin(),
                               secondYield->getIterator());
   OpBuilder b(firstYield);
@@ -84,9 +84,9 @@ ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> capturedTypes, R
   SMLoc loc = parser.getCurrentLocation();
   if (parser.parseArgumentList(args, AsmParser::Delimiter::Paren))
     return failure();
-  unsigned wanted = 4 + capturedTypes.size();
-  if (args.size() != wanted)
-    return parser.emitError(loc, "mask region has ") << args.size() << " arguments, expected " << wanted
+  unsigned expected = 4 + capturedTypes.size();
+  if (args.size() != expected)
+    return parser.emitError(loc, "mask region has ") << args.size() << " arguments, expected " << expected
                                                      << ": (b, h, q, k"
                                                      << (capturedTypes.empty() ? "" : ", captures...") << ")";
   for (OpAsmParser::Argument &arg : MutableArrayRef(args).take_front(4))

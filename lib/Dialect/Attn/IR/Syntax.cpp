@@ -82,9 +82,9 @@ ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef fi
   };
   if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Paren, parseOne))
     return failure();
-  unsigned wanted = 5 + clauses.capturedTypes.size();
-  if (args.size() != wanted)
-    return parser.emitError(loc, name) << " region has " << args.size() << " arguments, expected " << wanted << ": ("
+  unsigned expected = 5 + clauses.capturedTypes.size();
+  if (args.size() != expected)
+    return parser.emitError(loc, name) << " region has " << args.size() << " arguments, expected " << expected << ": ("
                                        << first << ", b, h, q, k"
                                        << (clauses.capturedTypes.empty() ? "" : ", captures...") << ")";
   if (!args[0].type)
@@ -128,7 +128,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
   while (succeeded(
-      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "q_offsets", "kv_offsets", "scale", "at", "sink",
+      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale", "at", "sink",
                                             "into", "mask", "score", "weight", "tally", "lse", "max", "argmax", "out"}))) {
     bool isRegion = clause == "mask" || clause == "score" || clause == "weight" || clause == "tally";
     if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
@@ -142,10 +142,10 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
       result = parseTyped(parser, clauses.queryLength);
     else if (clause == "kv_len")
       result = parseTyped(parser, clauses.keyLength);
-    else if (clause == "q_offsets")
-      result = parseTyped(parser, clauses.queryOffsets);
-    else if (clause == "kv_offsets")
-      result = parseTyped(parser, clauses.keyOffsets);
+    else if (clause == "cu_seqlens_q")
+      result = parseTyped(parser, clauses.cuSeqlensQ);
+    else if (clause == "cu_seqlens_k")
+      result = parseTyped(parser, clauses.cuSeqlensK);
     else if (clause == "scale")
       result = parseScale(parser, clauses);
     else if (clause == "at")

@@ -26,7 +26,7 @@ struct Clauses {
   llvm::SmallVector<mlir::Type> captureTypes;
   /// As region arguments: see `getCapturedType`.
   llvm::SmallVector<mlir::Type> capturedTypes;
-  std::optional<Typed> queryLength, keyLength, queryOffsets, keyOffsets, scaleValue, sink;
+  std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink;
   mlir::FloatAttr scale;
   llvm::SmallVector<Operand> at;
   /// Destinations of `into(...)`, on tile ops.
@@ -86,12 +86,12 @@ mlir::LogicalResult verifyOperands(ScoringOpInterface op);
 /// Signatures and bodies of all regions.
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
 /// That `value` has the wanted element type, or emits an error.
-mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type wanted);
+mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type expected);
 /// That acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
 /// Emits an error where two static extents differ.
-mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef leftRole,
-                                     int64_t left, llvm::StringRef rightRole, int64_t right);
+mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef lhsRole,
+                                     int64_t left, llvm::StringRef rhsRole, int64_t right);
 
 /// Suggests `s, b, h, q, k` as the names of region arguments.
 void nameRegionArguments(ScoringOpInterface op, mlir::Region &region, mlir::OpAsmSetValueNameFn setName);

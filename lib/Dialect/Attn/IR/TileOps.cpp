@@ -65,8 +65,8 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.wantsLse || clauses.wantsMax || clauses.wantsArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
                                  "makes the results");
-  if (clauses.queryOffsets || clauses.keyOffsets)
-    return parser.emitError(loc, "'q_offsets' and 'kv_offsets' belong to attn.attention; a tile is of one sequence");
+  if (clauses.cuSeqlensQ || clauses.cuSeqlensK)
+    return parser.emitError(loc, "'cu_seqlens_q' and 'cu_seqlens_k' belong to attn.attention; a tile is of one sequence");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
@@ -142,12 +142,12 @@ static LogicalResult verifyOthers(AccumulateOp op) {
 LogicalResult AccumulateOp::verify() {
   if (failed(verifyOperands(*this)) || failed(verifyState(*this, getAcc(), getMax(), getSum())))
     return failure();
-  bool hasHeads = getInPlace() && getQueryDims().position(Dim::Head);
-  for (auto [role, dims, wanted] : {std::tuple("query", getQueryDims(), hasHeads ? 3u : 2u),
+  bool hasHeads = getUnpacked() && getQueryDims().position(Dim::Head);
+  for (auto [role, dims, expected] : {std::tuple("query", getQueryDims(), hasHeads ? 3u : 2u),
                                     std::tuple("key", getKeyDims(), 2u), std::tuple("value", getValueDims(), 2u)})
-    if (dims.size() != wanted)
+    if (dims.size() != expected)
       return emitOpError() << role << " tile names " << dims.size() << " dimensions, expected "
-                           << (wanted == 3 ? "h, s and d" : "s and d");
+                           << (expected == 3 ? "h, s and d" : "s and d");
   if (getElementTypeOrSelf(getAcc()) != getScoreType())
     return emitOpError() << "accumulator has element type " << getElementTypeOrSelf(getAcc()) << ", expected "
                          << getScoreType();
@@ -226,13 +226,13 @@ LogicalResult MergeOp::verify() {
   if (failed(verifyState(*this, getAcc(), getMax(), getSum())) ||
       failed(verifyState(*this, getOtherAcc(), getOtherMax(), getOtherSum())))
     return failure();
-  auto ours = cast<ShapedType>(getAcc().getType()), theirs = cast<ShapedType>(getOtherAcc().getType());
-  if (ours.getElementType() != theirs.getElementType())
-    return emitOpError() << "other state has element type " << theirs.getElementType() << ", but state has "
+  auto ours = cast<ShapedType>(getAcc().getType()), otherArg = cast<ShapedType>(getOtherAcc().getType());
+  if (ours.getElementType() != otherArg.getElementType())
+    return emitOpError() << "other state has element type " << otherArg.getElementType() << ", but state has "
                          << ours.getElementType();
-  if (failed(verifySameExtent(*this, "rows", "state", ours.getDimSize(0), "other state", theirs.getDimSize(0))))
+  if (failed(verifySameExtent(*this, "rows", "state", ours.getDimSize(0), "other state", otherArg.getDimSize(0))))
     return failure();
-  return verifySameExtent(*this, "head size", "state", ours.getDimSize(1), "other state", theirs.getDimSize(1));
+  return verifySameExtent(*this, "head size", "state", ours.getDimSize(1), "other state", otherArg.getDimSize(1));
 }
 
 void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {

@@ -1,7 +1,7 @@
 //===- Verify.cpp - What makes an attention op well formed --------------------===//
 //
 // The checks that whole and tiled attention share. Every message names the role at fault (query,
-// key, value, ...), what was found and what was wanted.
+// key, value, ...), what was found and what was expected.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -20,11 +20,11 @@ Type syntax::getCapturedType(Type operandType) {
   return buffer ? RankedTensorType::get(buffer.getShape(), buffer.getElementType()) : operandType;
 }
 
-LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef leftRole, int64_t left,
-                                       StringRef rightRole, int64_t right) {
+LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef lhsRole, int64_t left,
+                                       StringRef rhsRole, int64_t right) {
   if (ShapedType::isDynamic(left) || ShapedType::isDynamic(right) || left == right)
     return success();
-  return op->emitOpError() << rightRole << " has " << what << ' ' << right << ", but " << leftRole << " has " << left;
+  return op->emitOpError() << rhsRole << " has " << what << ' ' << right << ", but " << lhsRole << " has " << left;
 }
 
 namespace {
@@ -73,20 +73,20 @@ bool isAllowedInRegion(Operation &op) {
 
 LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   auto [name, region] = named;
-  SmallVector<Type> wanted;
+  SmallVector<Type> expected;
   if (!named.isMask())
-    wanted.push_back(op.getScoreType());
-  wanted.append(4, IndexType::get(op->getContext()));
-  llvm::append_range(wanted, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
+    expected.push_back(op.getScoreType());
+  expected.append(4, IndexType::get(op->getContext()));
+  llvm::append_range(expected, llvm::map_range(op.getCaptures().getTypes(), getCapturedType));
   Block &block = region->front();
-  if (block.getNumArguments() != wanted.size())
+  if (block.getNumArguments() != expected.size())
     return op->emitOpError() << name << " region has " << block.getNumArguments() << " arguments, expected "
-                             << wanted.size() << ": ("
+                             << expected.size() << ": ("
                              << (named.isMask()     ? ""
                                  : name == "weight" ? "p, "
                                                     : "s, ")
                              << "b, h, q, k, captures...)";
-  for (auto [arg, type] : llvm::zip_equal(block.getArguments(), wanted)) {
+  for (auto [arg, type] : llvm::zip_equal(block.getArguments(), expected)) {
     if (arg.getType() != type)
       return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
                                << arg.getType() << ", expected " << type;
@@ -171,7 +171,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   std::array<int64_t, 3> batches = {query.size(Dim::Batch), key.size(Dim::Batch), value.size(Dim::Batch)};
   if (auto whole = dyn_cast<AttentionOp>(op.getOperation())) {
     batches[0] = whole.getStaticBatches(Role::Query), batches[1] = whole.getStaticBatches(Role::Key);
-    batches[2] = whole.getKvOffsets() ? batches[1] : batches[2];
+    batches[2] = whole.getCuSeqlensK() ? batches[1] : batches[2];
   }
   if (failed(verifyExtents(op, query, key, value, batches)))
     return failure();
@@ -190,10 +190,10 @@ LogicalResult syntax::verifyRegions(ScoringOpInterface op) {
                               [&](const NamedRegion &region) { return succeeded(verifyRegion(op, region)); }));
 }
 
-LogicalResult syntax::verifyElement(Operation *op, StringRef role, Value value, Type wanted) {
-  if (getElementTypeOrSelf(value) == wanted)
+LogicalResult syntax::verifyElement(Operation *op, StringRef role, Value value, Type expected) {
+  if (getElementTypeOrSelf(value) == expected)
     return success();
-  return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(value) << ", expected " << wanted;
+  return op->emitOpError() << role << " has element type " << getElementTypeOrSelf(value) << ", expected " << expected;
 }
 
 LogicalResult syntax::verifyState(Operation *op, Value acc, Value max, Value sum) {

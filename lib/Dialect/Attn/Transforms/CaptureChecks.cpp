@@ -7,7 +7,7 @@
 // position must be within the tensor wherever it is read, behind a select too (ShapeChecks).
 //
 //===----------------------------------------------------------------------===//
-#include "PairValues.h"
+#include "ScalarRegionEmitter.h"
 #include "ShapeChecks.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace saccade::attn;
 
 /// More ops than this are not computed ahead of a call.
-static constexpr unsigned mostOps = 64;
+static constexpr unsigned maxOps = 64;
 
 using Ops = llvm::SetVector<Operation *>;
 
@@ -26,7 +26,7 @@ static bool dependsOn(const Ops &ops, Value value, Value position) {
 }
 
 /// Whether a scalar of the program is known from extents and other scalars, without any element of a tensor.
-static bool isKnownAhead(Value value) {
+static bool isKnownBeforeCall(Value value) {
   if (isa<RankedTensorType>(value.getType()))
     return false;
   Ops ops;
@@ -65,7 +65,7 @@ private:
   }
   void findPositions();
   bool extend(std::array<Value, 4> at, Value &low, Value &high);
-  bool extendAll(const std::array<Value, 4> &walked, Value &low, Value &high);
+  bool extendAll(const std::array<Value, 4> &enumerated, Value &low, Value &high);
 
   Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
   Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
@@ -84,7 +84,7 @@ private:
   RegionArguments ours, theirs; ///< of the region, of the mask
   Ops ofIndex, ofCondition, ofResult;
   Value begins[4], ends[4], lengths[2], exists;
-  SmallVector<unsigned> walked, varying; ///< positions taken one by one; those taken at their ends
+  SmallVector<unsigned> enumerated, varying; ///< positions taken one by one; those taken at their ends
   llvm::SmallSetVector<Value, 4> *tables = nullptr; ///< what is read meanwhile
 };
 
@@ -103,14 +103,14 @@ IndexCheck::IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::Extra
 }
 
 bool IndexCheck::isKnown(bool mayReadElements) {
-  bool isShort = ofIndex.size() + ofCondition.size() <= mostOps && ofResult.size() <= 2 * mostOps;
-  auto isKnownOrNone = [](Value length) { return !length || isKnownAhead(length); };
+  bool isShort = ofIndex.size() + ofCondition.size() <= maxOps && ofResult.size() <= 2 * maxOps;
+  auto isKnownOrNone = [](Value length) { return !length || isKnownBeforeCall(length); };
   auto areReadable = [&](const Ops &ops, const RegionArguments &arguments) {
     return llvm::all_of(tablesOf(ops, arguments), [&](unsigned table) {
-      return mayReadElements && isReadableAhead(op.getCaptures()[table]);
+      return mayReadElements && isReadableBeforeCall(op.getCaptures()[table]);
     });
   };
-  return isShort && llvm::all_of(op.getAt(), isKnownAhead) && isKnownOrNone(op.getQLen()) &&
+  return isShort && llvm::all_of(op.getAt(), isKnownBeforeCall) && isKnownOrNone(op.getQLen()) &&
          isKnownOrNone(op.getKvLen()) && areReadable(ofIndex, ours) && areReadable(ofCondition, theirs);
 }
 
@@ -140,7 +140,7 @@ void IndexCheck::findPositions() {
     exists = both(exists, isLess(begins[i], ends[i]));
     bool isOfIndex = dependsOn(ofIndex, indexValue, positions[i]);
     if (isOfIndex && isLookedUp && !usesBoth)
-      walked.push_back(i);
+      enumerated.push_back(i);
     else if (isOfIndex || dependsOn(ofResult, {}, positions[i]) || (hasCondition && dependsOn(ofCondition, {}, ofMask[i])))
       varying.push_back(i);
   }
@@ -153,23 +153,23 @@ bool IndexCheck::extend(std::array<Value, 4> at, Value &low, Value &high) {
     const Value positions[] = {arguments->batch, arguments->head, arguments->query, arguments->key};
     values.map(positions, at);
     for (auto [argument, value] : llvm::zip_equal(arguments->captures, op.getCaptures()))
-      if (isa<RankedTensorType>(value.getType()) || isKnownAhead(value))
+      if (isa<RankedTensorType>(value.getType()) || isKnownBeforeCall(value))
         values.map(argument, value);
   }
-  PairValues here(b, loc, values, lengths[0], lengths[1], tables);
+  ScalarRegionEmitter here(b, loc, values, lengths[0], lengths[1], tables);
   Value found = here.emit(read.getIndices()[dim]), isSeen = exists;
   Value condition = hasCondition ? here.emit(op.getMask().front().getTerminator()->getOperand(0)) : exists;
   if (!found || !condition)
     return false;
   isSeen = both(isSeen, condition);
-  Value matters = arith::ConstantIntOp::create(b, loc, 0, 1);
+  Value affectsResult = arith::ConstantIntOp::create(b, loc, 0, 1);
   for (Value yielded : region.front().getTerminator()->getOperands()) {
-    Value one = here.matters(yielded, read);
+    Value one = here.affectsResult(yielded, read);
     if (!one)
       return false;
-    matters = b.createOrFold<arith::OrIOp>(loc, matters, one);
+    affectsResult = b.createOrFold<arith::OrIOp>(loc, affectsResult, one);
   }
-  isSeen = both(isSeen, matters);
+  isSeen = both(isSeen, affectsResult);
   low = select(both(isSeen, isLess(found, low)), found, low);
   high = select(both(isSeen, isLess(high, found)), found, high);
   return true;
@@ -177,7 +177,7 @@ bool IndexCheck::extend(std::array<Value, 4> at, Value &low, Value &high) {
 
 /// The same for all corners of the positions that are not walked along.
 bool IndexCheck::extendAll(const std::array<Value, 4> &at, Value &low, Value &high) {
-  bool walksRows = llvm::any_of(walked, [](unsigned i) { return i >= 2; });
+  bool enumeratesRows = llvm::any_of(enumerated, [](unsigned i) { return i >= 2; });
   // Beside a query that is walked, the key of its own number, for masks that see neither end.
   for (unsigned corner = 0; corner < 1u << varying.size(); ++corner) {
     std::array<Value, 4> place = at;
@@ -186,7 +186,7 @@ bool IndexCheck::extendAll(const std::array<Value, 4> &at, Value &low, Value &hi
     if (!extend(place, low, high))
       return false;
     unsigned last = varying.empty() ? 0 : varying.back();
-    if (!walksRows || last < 2 || (corner >> (varying.size() - 1)) & 1)
+    if (!enumeratesRows || last < 2 || (corner >> (varying.size() - 1)) & 1)
       continue;
     Value own = b.createOrFold<arith::MinSIOp>(loc, place[5 - last], sub(ends[last], index(1)));
     place[last] = b.createOrFold<arith::MaxSIOp>(loc, own, begins[last]);
@@ -200,7 +200,7 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
   findPositions();
   Value zero = index(0), one = index(1), none = index(-1), low = zero, high = none;
   std::array<Value, 4> at = {begins[0], begins[1], begins[2], begins[3]};
-  if (walked.empty() && extendAll(at, low, high))
+  if (enumerated.empty() && extendAll(at, low, high))
     return std::pair(low, high);
   if (!mayReadElements)
     return std::nullopt;
@@ -214,9 +214,9 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToEnd(item.getParentBlock());
         Value rest = item, least = carried[0], greatest = carried[1];
-        for (unsigned i : llvm::reverse(walked)) {
+        for (unsigned i : llvm::reverse(enumerated)) {
           Value size = sub(ends[i], begins[i]);
-          bool isLast = i == walked.front();
+          bool isLast = i == enumerated.front();
           at[i] = add(begins[i], isLast ? rest : Value(arith::RemUIOp::create(b, loc, rest, size)));
           if (!isLast)
             rest = arith::DivUIOp::create(b, loc, rest, size);
@@ -235,7 +235,7 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
   for (Value table : read)
     for (int64_t i = 0, rank = cast<RankedTensorType>(table.getType()).getRank(); i < rank; ++i)
       isThere = both(isThere, isLess(zero, tensor::DimOp::create(b, loc, table, i)));
-  for (unsigned i : walked)
+  for (unsigned i : enumerated)
     count = b.createOrFold<arith::MulIOp>(loc, count, sub(ends[i], begins[i]));
   loop.setUpperBound(select(isThere, count, zero));
   return std::pair(loop.getResult(0), loop.getResult(1));
@@ -247,7 +247,7 @@ void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Reg
   bool isMask = &region == &op.getMask();
   RegionArguments arguments = getRegionArguments(region, /*isScore=*/!isMask);
   // Positions in packed sequences are not known ahead of the call.
-  if (!isa<BlockArgument>(read.getTensor()) || op.isPacked())
+  if (!isa<BlockArgument>(read.getTensor()) || op.isRagged())
     return;
   unsigned position = captureNumber(read.getTensor(), arguments);
   bool isBounded = op.getQLen() || op.getKvLen() || (!isMask && !op.getMask().empty());

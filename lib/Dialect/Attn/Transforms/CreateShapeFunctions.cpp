@@ -59,9 +59,9 @@ static DictionaryAttr getSignature(func::FuncOp entry) {
 }
 
 /// Once the shape function compares them, names of extents have done their work.
-static void removeExtentNames(func::FuncOp function) {
+static void removeDimNames(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    function.removeArgAttr(i, extentNamesAttr);
+    function.removeArgAttr(i, dimNamesAttr);
 }
 
 /// Makes the shape function of `entry`, behind it.
@@ -77,12 +77,12 @@ static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElement
   builder.setInsertionPoint(terminator);
   ShapeChecks checks(builder, function.getLoc(), mayReadElements);
   checks.addForArguments(function, nameValues(entry));
-  removeExtentNames(function);
+  removeDimNames(function);
   for (Operation &op : llvm::make_early_inc_range(function.getBody().front()))
     checks.addFor(&op);
 
   Location loc = terminator->getLoc();
-  SmallVector<Value> results = {checks.getNumber(), checks.getFound(), checks.getWanted()};
+  SmallVector<Value> results = {checks.getNumber(), checks.getFound(), checks.getExpected()};
   for (Value returned : terminator->getOperands())
     for (int64_t i = 0, e = cast<RankedTensorType>(returned.getType()).getRank(); i < e; ++i)
       results.push_back(tensor::DimOp::create(builder, loc, returned, i));
@@ -118,7 +118,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       function->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
-      removeExtentNames(function);
+      removeDimNames(function);
       // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
       function.setName((function.getName() + ".body").str());
     }

@@ -12,7 +12,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
-#include "saccade/Dialect/Attn/Analysis/MatrixProduct.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 
 namespace saccade::attn {
@@ -26,7 +26,7 @@ using namespace saccade;
 /// The groups of loops of a product that may be one: its rows, its columns, its depth.
 static SmallVector<ReassociationIndices> findGroups(linalg::LinalgOp op) {
   SmallVector<ReassociationIndices> groups;
-  if (!op.hasPureTensorSemantics() || !isMatrixProduct(op))
+  if (!op.hasPureTensorSemantics() || !isMatmul(op))
     return groups;
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
   for (ArrayRef<unsigned> loops : {ArrayRef(dims->m), ArrayRef(dims->n), ArrayRef(dims->k)}) {
@@ -51,7 +51,7 @@ struct FlattenRows : attn::impl::FlattenRowsBase<FlattenRows> {
     linalg::populateFoldReshapeOpsByCollapsingPatterns(patterns, [](OpOperand *operand) {
       auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
       auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());
-      return !(producer && isMatrixProduct(producer)) && !(consumer && isMatrixProduct(consumer));
+      return !(producer && isMatmul(producer)) && !(consumer && isMatmul(consumer));
     });
     linalg::FillOp::getCanonicalizationPatterns(patterns, context);
     tensor::CollapseShapeOp::getCanonicalizationPatterns(patterns, context);

@@ -38,7 +38,7 @@ static std::optional<SmallVector<int64_t>> readPermutation(linalg::LinalgOp op) 
 }
 
 /// The names of dimensions that have been permuted: name i goes to where `permutation` says.
-static DimsAttr spread(DimsAttr dims, ArrayRef<int64_t> permutation) {
+static DimsAttr permuteDims(DimsAttr dims, ArrayRef<int64_t> permutation) {
   SmallVector<attn::Dim> names(dims.getDims());
   for (auto [name, to] : llvm::zip_equal(dims.getDims(), permutation))
     names[to] = name;
@@ -59,7 +59,7 @@ struct FoldOperand : OpRewritePattern<AttentionOp> {
         return false;
       rewriter.modifyOpInPlace(op, [&] {
         operand.set(transpose.getDpsInputs()[0]);
-        setDims(spread(dims, *permutation));
+        setDims(permuteDims(dims, *permutation));
       });
       return true;
     };
@@ -90,11 +90,11 @@ struct FoldOutput : OpRewritePattern<AttentionOp> {
       op.setOutputDimsAttr(DimsAttr::get(op.getContext(), names));
       output.setType(type.clone(applyPermutation(type.getShape(), *permutation)));
     });
-    Value turned = output;
+    Value replacement = output;
     rewriter.setInsertionPointAfter(op);
-    if (Type wanted = transpose->getResult(0).getType(); turned.getType() != wanted)
-      turned = tensor::CastOp::create(rewriter, op.getLoc(), wanted, turned);
-    rewriter.replaceOp(transpose, turned);
+    if (Type expected = transpose->getResult(0).getType(); replacement.getType() != expected)
+      replacement = tensor::CastOp::create(rewriter, op.getLoc(), expected, replacement);
+    rewriter.replaceOp(transpose, replacement);
     return success();
   }
 };

@@ -8,7 +8,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Matchers.h"
-#include "saccade/Dialect/Attn/Analysis/FindWidths.h"
+#include "saccade/Dialect/Attn/Analysis/HeadSizeOrigins.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include <cmath>
@@ -22,14 +22,14 @@ using namespace mlir;
 using namespace saccade::attn;
 
 /// Scales are written with a few digits, and rounded to the type of the scores.
-static bool isNear(double value, double wanted) { return std::abs(value - wanted) <= 1e-3 * wanted; }
+static bool isNear(double value, double expected) { return std::abs(value - expected) <= 1e-3 * expected; }
 
 static int64_t getHeadSize(AttentionOp op) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Depth); }
 
 /// The number of queries or keys, dynamic where positions or lengths are given at run time.
 static int64_t getLength(AttentionOp op, Role role) {
   bool isQuery = role == Role::Query;
-  if (!op.getAt().empty() || op.getOffsets(role) || (isQuery ? op.getQLen() : op.getKvLen()))
+  if (!op.getAt().empty() || op.getCuSeqlens(role) || (isQuery ? op.getQLen() : op.getKvLen()))
     return ShapedType::kDynamic;
   return isQuery ? getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Seq)
                  : getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
@@ -77,7 +77,7 @@ static void checkScale(AttentionOp op) {
   if (heads > 1 && heads <= std::numeric_limits<int64_t>::max() / headSize &&
       warnAbout(heads * headSize, "the width of all " + llvm::Twine(heads) + " heads together"))
     return;
-  for (Width width : findWidths(op.getQuery(), *op.getQueryDims().position(Dim::Depth)))
+  for (HeadSizeOrigin width : findHeadSizeOrigins(op.getQuery(), *op.getQueryDims().position(Dim::Depth)))
     if (warnAbout(width.extent, width.isProjected ? "the width that queries are projected from"
                                                   : "the width that the heads are cut from"))
       return;

@@ -20,7 +20,7 @@ void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions
   if (options.lint)
     pm.addPass(attn::createLint());
   // Shapes are checked in terms of the ops that the user wrote. On the host nobody reads the memory of a GPU.
-  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forKernels}));
+  pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU}));
   OpPassManager &function = pm.nest<func::FuncOp>();
   // Reshapes that undo each other stand between ops that could be fused.
   function.addPass(createCanonicalizerPass());

@@ -17,14 +17,14 @@ using namespace saccade::attn;
 
 ShapeChecks::ShapeChecks(OpBuilder &builder, Location loc, bool mayReadElements)
     : builder(builder), loc(loc), mayReadElements(mayReadElements) {
-  zero = number = found = wanted = arith::ConstantIndexOp::create(builder, loc, 0);
+  zero = number = found = expected = arith::ConstantIndexOp::create(builder, loc, 0);
 }
 
 Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateConstantIndexOp(builder, loc, value); }
 
 OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::getMixedSize(builder, loc, tensor, dim); }
 
-void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const Twine &message, StringRef relation) {
+void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, const Twine &message, StringRef relation) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (current) {
@@ -39,20 +39,20 @@ void ShapeChecks::require(Value fine, Value foundHere, Value wantedHere, const T
   messages.push_back(text);
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, zero);
   Value isTrue = arith::ConstantOp::create(builder, loc, builder.getBoolAttr(true));
-  Value isBad = arith::XOrIOp::create(builder, loc, fine, isTrue);
+  Value isBad = arith::XOrIOp::create(builder, loc, holds, isTrue);
   Value applies = arith::AndIOp::create(builder, loc, isFirst, isBad);
-  Value mine = arith::ConstantIndexOp::create(builder, loc, messages.size());
-  number = arith::SelectOp::create(builder, loc, applies, mine, number);
-  found = arith::SelectOp::create(builder, loc, applies, foundHere, found);
-  wanted = arith::SelectOp::create(builder, loc, applies, wantedHere, wanted);
+  Value messageNumber = arith::ConstantIndexOp::create(builder, loc, messages.size());
+  number = arith::SelectOp::create(builder, loc, applies, messageNumber, number);
+  found = arith::SelectOp::create(builder, loc, applies, foundExtent, found);
+  expected = arith::SelectOp::create(builder, loc, applies, expectedExtent, expected);
 }
 
-void ShapeChecks::requireSame(OpFoldResult foundHere, OpFoldResult wantedHere, const Twine &message) {
-  if (isEqualConstantIntOrValue(foundHere, wantedHere))
+void ShapeChecks::requireSame(OpFoldResult foundExtent, OpFoldResult expectedExtent, const Twine &message) {
+  if (isEqualConstantIntOrValue(foundExtent, expectedExtent))
     return;
-  Value left = materialize(foundHere), right = materialize(wantedHere);
-  Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, left, right);
-  require(fine, left, right, message);
+  Value left = materialize(foundExtent), right = materialize(expectedExtent);
+  Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, left, right);
+  require(holds, left, right, message);
 }
 
 void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> names) {
@@ -60,7 +60,7 @@ void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> n
   llvm::StringMap<std::pair<BlockArgument, int64_t>> firstOfName;
   for (BlockArgument argument : function.getArguments()) {
     unsigned number = argument.getArgNumber();
-    auto extents = function.getArgAttrOfType<ArrayAttr>(number, extentNamesAttr);
+    auto extents = function.getArgAttrOfType<ArrayAttr>(number, dimNamesAttr);
     auto type = dyn_cast<RankedTensorType>(argument.getType());
     if (!extents || !type)
       continue;
@@ -100,11 +100,11 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   auto key = [&](Dim dim) { return size(op.getKey(), op.getKeyDims(), dim); };
   auto value = [&](Dim dim) { return size(op.getValue(), op.getValueDims(), dim); };
   for (Role role : {Role::Query, Role::Key})
-    if (op.getOffsets(role))
-      addForOffsets(op, role);
+    if (op.getCuSeqlens(role))
+      addForCuSeqlens(op, role);
   OpFoldResult batches = op.getBatches(builder, Role::Query);
   requireSame(op.getBatches(builder, Role::Key), batches, "key has another batch size than query");
-  if (!op.getKvOffsets())
+  if (!op.getCuSeqlensK())
     requireSame(value(Dim::Batch), batches, "value has another batch size than query");
   requireSame(value(Dim::Head), key(Dim::Head), "value has another head count than key");
   requireSame(value(Dim::Seq), key(Dim::Seq), "value has another length than key");
@@ -134,8 +134,8 @@ void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) 
   Value rest = arith::RemSIOp::create(builder, loc, heads, divisor);
   Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
   Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
-  Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
-  require(fine, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
+  Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
+  require(holds, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
 }
 
 void ShapeChecks::addForLinear(LinearOp op) {
@@ -170,15 +170,15 @@ void ShapeChecks::addForLinear(LinearOp op) {
 
 /// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at:
 /// what a program computes is not known before it runs, and cut off where it makes no sense.
-void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
-  Value offsets = op.getOffsets(role);
+void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
+  Value offsets = op.getCuSeqlens(role);
   while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
     offsets = cast.getSource();
   auto type = dyn_cast<RankedTensorType>(offsets.getType());
   if (!type || !isa<BlockArgument>(offsets) || !mayReadElements)
     return;
   bool isQuery = role == Role::Query;
-  StringRef clause = isQuery ? "q_offsets" : "kv_offsets", rows = isQuery ? "query" : "key";
+  StringRef clause = isQuery ? "cu_seqlens_q" : "cu_seqlens_k", rows = isQuery ? "query" : "key";
   auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(builder, loc, value); };
   auto compare = [&](arith::CmpIPredicate predicate, Value left, Value right) -> Value {
     return arith::CmpIOp::create(builder, loc, predicate, left, right);
@@ -197,20 +197,20 @@ void ShapeChecks::addForOffsets(AttentionOp op, Role role) {
         Value offset = tensor::ExtractOp::create(builder, loc, offsets, i);
         if (!offset.getType().isIndex())
           offset = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), offset);
-        Value problem = carried[0], found = carried[1], wanted = carried[2], before = carried[3];
-        auto refuse = [&](Value isWrong, Problem what, Value wantedHere) {
+        Value problem = carried[0], found = carried[1], expected = carried[2], before = carried[3];
+        auto refuse = [&](Value isWrong, Problem what, Value expectedExtent) {
           Value isFirst = compare(arith::CmpIPredicate::eq, problem, zero);
           Value applies = arith::AndIOp::create(builder, loc, isFirst, isWrong);
           problem = arith::SelectOp::create(builder, loc, applies, index(what), problem);
           found = arith::SelectOp::create(builder, loc, applies, offset, found);
-          wanted = arith::SelectOp::create(builder, loc, applies, wantedHere, wanted);
+          expected = arith::SelectOp::create(builder, loc, applies, expectedExtent, expected);
         };
         Value isAhead = compare(arith::CmpIPredicate::ne, offset, zero);
         Value isFirst = compare(arith::CmpIPredicate::eq, i, zero);
         refuse(arith::AndIOp::create(builder, loc, isFirst, isAhead), Begins, zero);
         refuse(compare(arith::CmpIPredicate::slt, offset, before), Descends, before);
         refuse(compare(arith::CmpIPredicate::sgt, offset, total), Leaves, total);
-        scf::YieldOp::create(builder, loc, ValueRange{problem, found, wanted, offset});
+        scf::YieldOp::create(builder, loc, ValueRange{problem, found, expected, offset});
       });
   auto isNot = [&](Problem problem) { return compare(arith::CmpIPredicate::ne, loop.getResult(0), index(problem)); };
   require(isNot(Begins), loop.getResult(1), loop.getResult(2), clause + " has another first element");
@@ -244,8 +244,8 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
                           {arguments.query, "query length", op.getQuery(), op.getQueryDims(), Dim::Seq},
                           {arguments.key, "key length", op.getKey(), op.getKeyDims(), Dim::Seq}};
     for (auto [i, role] : llvm::enumerate(roles)) {
-      bool isPacked = (i == 2 && op.getQOffsets()) || (i == 3 && op.getKvOffsets());
-      if (index != role.argument || (i >= 2 && isBounded) || isPacked)
+      bool isRagged = (i == 2 && op.getCuSeqlensQ()) || (i == 3 && op.getCuSeqlensK());
+      if (index != role.argument || (i >= 2 && isBounded) || isRagged)
         continue;
       Value needed = materialize(role.dim == Dim::Batch ? op.getBatches(builder, saccade::attn::Role::Query)
                                                         : getDimSize(builder, loc, role.operand, role.dims, role.dim));
@@ -257,8 +257,8 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
                 "capture #" + Twine(position) + " is read by " + role.name + " and 'at' begins before it");
       }
       Value there = materialize(extent(tensor, dim));
-      Value fine = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, needed);
-      require(fine, there, needed,
+      Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, there, needed);
+      require(holds, there, needed,
               "capture #" + Twine(position) + " is read by " + role.name + " and is too small for it", "at least ");
     }
   }
@@ -290,13 +290,13 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
                       Twine(place->operand->getOperandNumber()));
     }
   }
-  addForLookUps(op);
+  addForGathers(op);
 }
 
 /// What the body looks up must be there, unless there is nothing to compute. A plain position reaches as far as its
 /// loop; a computed one is kept within its tensor, and a tensor without elements has none. What a branch reads may
 /// never be read.
-void ShapeChecks::addForLookUps(linalg::LinalgOp op) {
+void ShapeChecks::addForGathers(linalg::LinalgOp op) {
   llvm::SmallDenseSet<std::tuple<Value, int64_t, int64_t>> seen;
   SmallVector<Range> loops;
   for (auto read : op.getBlock()->getOps<tensor::ExtractOp>())
@@ -363,7 +363,7 @@ void ShapeChecks::addForSlice(OffsetSizeAndStrideOpInterface op, Value whole) {
     Value bound = materialize(limit);
     Value inside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, end, bound);
     Value starts = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(offset), zero);
-    Value fine = arith::AndIOp::create(builder, loc, inside, starts);
-    require(fine, end, bound, "slice leaves its tensor in dimension " + Twine(dim));
+    Value holds = arith::AndIOp::create(builder, loc, inside, starts);
+    require(holds, end, bound, "slice leaves its tensor in dimension " + Twine(dim));
   }
 }

@@ -28,11 +28,11 @@ public:
 
   mlir::Value getNumber() const { return number; } ///< 0 where all is well, else 1 + the index of a message
   mlir::Value getFound() const { return found; }
-  mlir::Value getWanted() const { return wanted; }
+  mlir::Value getExpected() const { return expected; }
   /// Each is followed by a 0 and the words that stand before the extent wanted, as the runtime reads it.
   llvm::ArrayRef<llvm::StringRef> getMessages() {
-    views.assign(messages.begin(), messages.end());
-    return views;
+    messageRefs.assign(messages.begin(), messages.end());
+    return messageRefs;
   }
 
 private:
@@ -41,17 +41,17 @@ private:
   /// That the number of query heads is a multiple of that of key heads.
   void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
   void addForStructured(mlir::linalg::LinalgOp op);
-  void addForLookUps(mlir::linalg::LinalgOp op);
+  void addForGathers(mlir::linalg::LinalgOp op);
   void addForCast(mlir::tensor::CastOp op);
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
-  void addForOffsets(AttentionOp op, Role role);
+  void addForCuSeqlens(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
   void addForComputedRead(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region);
 
-  void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult wanted, const llvm::Twine &message);
+  void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult expected, const llvm::Twine &message);
   /// Unless `fine` (an i1), `message` applies. `relation` stands before the extent wanted: "at least ".
-  void require(mlir::Value fine, mlir::Value found, mlir::Value wanted, const llvm::Twine &message,
+  void require(mlir::Value holds, mlir::Value found, mlir::Value expected, const llvm::Twine &message,
                llvm::StringRef relation = "");
   mlir::Value materialize(mlir::OpFoldResult value);
   mlir::OpFoldResult extent(mlir::Value tensor, int64_t dim);
@@ -60,9 +60,9 @@ private:
   mlir::Location loc;
   bool mayReadElements;
   mlir::Operation *current = nullptr;
-  mlir::Value zero, number, found, wanted;
+  mlir::Value zero, number, found, expected;
   std::vector<std::string> messages;
-  llvm::SmallVector<llvm::StringRef> views;
+  llvm::SmallVector<llvm::StringRef> messageRefs;
 };
 
 } // namespace saccade::attn

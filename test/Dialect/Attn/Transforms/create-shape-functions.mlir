@@ -122,13 +122,13 @@ func.func @captures_are_not_read_before_their_start(%q: tensor<16x64xf32>, %t: t
 
 // Extents of one name are equal, whatever becomes of them. The names have done their work then.
 // CHECK-LABEL: func.func @names.body(
-// CHECK-NOT:   attn.extents
+// CHECK-NOT:   attn.dim_names
 // CHECK-LABEL: func.func @names.shapes(
 // CHECK-SAME:    argument 'arg1' has another extent in dimension 0 than argument 'arg0' in dimension 1
-// CHECK-NOT:     attn.extents
+// CHECK-NOT:     attn.dim_names
 // CHECK:         %[[M:.*]] = tensor.dim %arg1, %c0
 // CHECK:         %[[K:.*]] = tensor.dim %arg0, %c1
 // CHECK:         arith.cmpi ne, %[[M]], %[[K]]
-func.func @names(%k: tensor<?x?xf32> {attn.extents = ["b", "n"]}, %m: tensor<?xi1> {attn.extents = ["n"]}) -> tensor<?x?xf32> {
+func.func @names(%k: tensor<?x?xf32> {attn.dim_names = ["b", "n"]}, %m: tensor<?xi1> {attn.dim_names = ["n"]}) -> tensor<?x?xf32> {
   return %k : tensor<?x?xf32>
 }

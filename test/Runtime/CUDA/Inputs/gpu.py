@@ -18,7 +18,7 @@ class Double:
     """The double, loaded into this process: whoever loads libcuda.so.1 from now on gets it."""
 
     def __init__(self, build):
-        self.library = ctypes.CDLL(str(pathlib.Path(build, "test", "Support", "CUDADouble", "libcuda.so.1")))
+        self.library = ctypes.CDLL(str(pathlib.Path(build, "test", "Support", "FakeCUDA", "libcuda.so.1")))
         self.library.double_log.restype = ctypes.c_char_p
         self.library.double_set.argtypes = [ctypes.c_char_p, ctypes.c_int64]
         self.library.double_capture.argtypes = [ctypes.c_void_p, ctypes.c_int32]
@@ -108,8 +108,8 @@ class Problem:
 
     def check(self, what):
         """What @attend left agrees with float64."""
-        wanted, lse = attention(*self.arrays, 0.125, self.arrays[1].shape[2])
-        for tensor, dtype, reference in ((self.output, "f2", wanted), (self.lse, "f4", lse)):
+        expected, lse = attention(*self.arrays, 0.125, self.arrays[1].shape[2])
+        for tensor, dtype, reference in ((self.output, "f2", expected), (self.lse, "f4", lse)):
             found = self.double.get(tensor, dtype).astype(np.float64)
             with np.errstate(invalid="ignore"):  # a row without keys has -inf on both sides
                 error = np.where(found == reference, 0, np.abs(found - reference)).max()

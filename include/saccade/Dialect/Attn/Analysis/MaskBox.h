@@ -7,7 +7,7 @@
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_MASKBOX_H
 #define SACCADE_DIALECT_ATTN_ANALYSIS_MASKBOX_H
 
-#include "saccade/Dialect/Attn/Analysis/Number.h"
+#include "saccade/Dialect/Attn/Analysis/StagedInt.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::attn {
@@ -19,8 +19,8 @@ struct MaskBox {
 
 /// What can be true somewhere in a box. Both is always a sound answer: the box is partial.
 struct Coverage {
-  Number mayHold = 1; ///< 0: the mask holds for no pair, the box is empty
-  Number mayFail = 1; ///< 0: it holds for every pair, the box is full
+  StagedInt mayHold = 1; ///< 0: the mask holds for no pair, the box is empty
+  StagedInt mayFail = 1; ///< 0: it holds for every pair, the box is full
 };
 
 /// What a region reads besides positions.
@@ -28,14 +28,14 @@ class MaskInputs {
 public:
   virtual ~MaskInputs() = default;
   /// What `attn.length` answers.
-  virtual Number length(NumberBuilder &b, Role role) = 0;
+  virtual StagedInt length(StagedIntBuilder &b, Role role) = 0;
   /// A captured integer, by the number of the capture.
-  virtual Number scalar(NumberBuilder &b, unsigned capture) = 0;
+  virtual StagedInt scalar(StagedIntBuilder &b, unsigned capture) = 0;
   /// The extent of a captured tensor.
-  virtual Number extent(NumberBuilder &b, unsigned capture, unsigned dim) = 0;
+  virtual StagedInt extent(StagedIntBuilder &b, unsigned capture, unsigned dim) = 0;
   /// Bounds, as signed numbers (i1: 0 and 1), of the elements of a captured tensor of integers in a box of places, an
   /// interval a dimension. Places that do not exist count as any that do. Nothing where no bound is known.
-  virtual std::optional<Interval> elements(NumberBuilder &b, unsigned capture, llvm::ArrayRef<Interval> place) = 0;
+  virtual std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, llvm::ArrayRef<Interval> place) = 0;
 };
 
 /// What the mask region says about `box`. Sound for every region: what is not understood may hold and may fail.
@@ -44,7 +44,7 @@ public:
 /// with an interval; equal atoms cancel, so that (q / 64) − (k / 64) or q − 64 · (q / 64) keep what they have in
 /// common. A form stands for its value only where no step to it wraps; that is a truth value of its own, computed
 /// along.
-Coverage analyzeMask(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, NumberBuilder &b);
+Coverage analyzeMask(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, StagedIntBuilder &b);
 
 } // namespace saccade::attn
 

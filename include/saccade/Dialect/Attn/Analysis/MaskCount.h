@@ -15,16 +15,16 @@ namespace saccade::attn {
 
 /// What is known of a call before there is one: lengths, captured integers and extents of captured tensors, but none of
 /// their elements.
-class KnownInputs : public MaskInputs {
+class StaticMaskInputs : public MaskInputs {
 public:
   int64_t queryLength = 0, keyLength = 0;
   std::map<unsigned, int64_t> scalars;                      ///< by capture
   std::map<std::pair<unsigned, unsigned>, int64_t> extents; ///< by capture and dimension
 
-  Number length(NumberBuilder &, Role role) override { return role == Role::Query ? queryLength : keyLength; }
-  Number scalar(NumberBuilder &, unsigned capture) override;
-  Number extent(NumberBuilder &, unsigned capture, unsigned dim) override;
-  std::optional<Interval> elements(NumberBuilder &, unsigned capture, llvm::ArrayRef<Interval> place) override;
+  StagedInt length(StagedIntBuilder &, Role role) override { return role == Role::Query ? queryLength : keyLength; }
+  StagedInt scalar(StagedIntBuilder &, unsigned capture) override;
+  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override;
+  std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, llvm::ArrayRef<Interval> place) override;
 
   /// Captures whose numbers or extents were asked for and are not known: what was answered then means nothing.
   llvm::SmallSetVector<unsigned, 4> missing;
@@ -53,12 +53,12 @@ enum class MaskKind {
   Empty,   ///< the mask holds for none
   Full,    ///< it holds for all
   Partial, ///< for some, as far as is known
-  Open,    ///< the same, and elements of captured tensors, which are not known, may say more
+  DataDependent,    ///< the same, and elements of captured tensors, which are not known, may say more
 };
 
 struct MaskCount {
   int64_t empty = 0, full = 0, partial = 0, open = 0; ///< tiles
-  int64_t worked = 0;  ///< pairs that a kernel scores: none of an empty tile, of a group those in panels that are not empty
+  int64_t computed = 0;  ///< pairs that a kernel scores: none of an empty tile, of a group those in panels that are not empty
   int64_t visible = 0; ///< pairs for which the mask holds, where `isExact`, else no fewer than these
   bool isExact = true;
 
@@ -67,17 +67,17 @@ struct MaskCount {
 };
 
 /// What is proved about the pairs of `plane`.
-MaskKind classifyMask(mlir::Region &mask, const MaskPlane &plane, KnownInputs &inputs);
+MaskKind classifyMask(mlir::Region &mask, const MaskPlane &plane, StaticMaskInputs &inputs);
 
 /// Counts one plane. Every box asked about takes one from `budget`; nothing where it does not last for all tiles. Pairs
 /// of tiles that are left then are counted as visible, and not exact.
 std::optional<MaskCount> countMask(mlir::Region &mask, const MaskPlane &plane, const MaskTiling &tiling,
-                                   KnownInputs &inputs, int64_t &budget);
+                                   StaticMaskInputs &inputs, int64_t &budget);
 
 /// A picture of at most `width` × `height` cells, a line for each range of queries from the first: '#' full, '+' partial,
 /// '?' open, '.' empty.
 llvm::SmallVector<std::string> drawMask(mlir::Region &mask, const MaskPlane &plane, int64_t width, int64_t height,
-                                        KnownInputs &inputs);
+                                        StaticMaskInputs &inputs);
 
 } // namespace saccade::attn
 

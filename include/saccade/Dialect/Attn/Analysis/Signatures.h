@@ -20,11 +20,11 @@ struct Signature {
   }
 };
 
-/// Those of a program as it was read; of one that is compiled where `keepSignatures` was called on the way.
+/// Those of a program as it was read; of one that is compiled where `recordSignatures` was called on the way.
 llvm::SmallVector<Signature> getSignatures(mlir::ModuleOp program);
 
 /// Keeps, as an attribute of the module, what the marks `attn.entry` say: the compiler has changed what a caller sees.
-void keepSignatures(mlir::ModuleOp program);
+void recordSignatures(mlir::ModuleOp program);
 
 } // namespace saccade::attn
 

@@ -39,7 +39,7 @@ namespace saccade::attn {
 
 /// The attribute that names the dynamic extents of an entry's argument, one string a dimension, empty for one without a
 /// name: extents of one name are equal in all calls, which the shape function checks.
-inline constexpr llvm::StringLiteral extentNamesAttr = "attn.extents";
+inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
 
 /// Where the index arguments stand in a region: all but masks have a score or a weight in front of them.
 struct RegionArguments {

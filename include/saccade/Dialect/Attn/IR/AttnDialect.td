@@ -99,15 +99,15 @@ def Attn_ScheduleAttr : Attn_Attr<"Schedule", "schedule"> {
   let genVerifyDecl = 1;
 }
 
-def Attn_FewQueriesAttr : Attn_Attr<"FewQueries", "few"> {
-  let summary = "how an attention with few queries is cut";
+def Attn_SplitKVAttr : Attn_Attr<"SplitKV", "split_kv"> {
+  let summary = "how attention with few queries is split along the keys (split-KV, flash-decoding)";
   let description = [{
     With at most `queries` queries, keys and values are read where they lie, once for all query heads of a key head: a
     task takes at most `rows` rows (a row is one query of one head) and one of the chunks of `cols` keys at absolute
     multiples of `cols`. The chunks' states are merged from left to right.
 
     ```mlir
-    #attn.few<queries = 8, rows = 12, cols = 1024>
+    #attn.split_kv<queries = 8, rows = 12, cols = 1024>
     ```
   }];
   let parameters = (ins "int64_t":$queries, "int64_t":$rows, "int64_t":$cols);

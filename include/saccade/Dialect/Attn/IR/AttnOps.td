@@ -17,7 +17,7 @@ def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
 def Attn_Sink : AnyTypeOf<[AnyFloat, 1DTensorOf<[AnyFloat]>], "a number or one number a head">;
 def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer a batch">;
 
-def Attn_Offsets : 1DTensorOf<[I32, I64, Index]>;
+def Attn_CuSeqlens : 1DTensorOf<[I32, I64, Index]>;
 
 def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, AttrSizedResultSegments,
     IsolatedFromAbove,
@@ -36,7 +36,7 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     - `captures(...)`: tensors and scalars that the regions read; they arrive as the last region arguments.
     - `q_len(...)`, `kv_len(...)`: the absolute position at which queries and keys end, an index or one integer a
       batch. They are loop bounds, not masks. Rows from `q_len` on give 0 (log-sum-exp −inf).
-    - `q_offsets(...)`, `kv_offsets(...)`: queries, or keys and values, are packed: sequences of any lengths lie behind each
+    - `cu_seqlens_q(...)`, `cu_seqlens_k(...)`: queries, or keys and values, are packed: sequences of any lengths lie behind each
       other along `s`, and there is no `b`. Element i is where sequence i begins and sequence i − 1 ends: 0 first,
       ascending, one element more than there are sequences. A sequence is a batch, and all positions, lengths and region
       arguments count within it. Results are packed as queries are. Rows behind the last offset belong to no sequence
@@ -75,11 +75,11 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
   }];
   let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
                        Variadic<AnyType>:$captures, Optional<Attn_Length>:$q_len, Optional<Attn_Length>:$kv_len,
-                       Optional<Attn_Offsets>:$q_offsets, Optional<Attn_Offsets>:$kv_offsets,
+                       Optional<Attn_CuSeqlens>:$cu_seqlens_q, Optional<Attn_CuSeqlens>:$cu_seqlens_k,
                        Optional<AnyFloat>:$scale_value, Variadic<Index>:$at, Optional<Attn_Sink>:$sink,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        Attn_DimsAttr:$output_dims, OptionalAttr<F64Attr>:$scale,
-                       OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_FewQueriesAttr>:$few);
+                       OptionalAttr<Attn_ScheduleAttr>:$schedule, OptionalAttr<Attn_SplitKVAttr>:$split_kv);
   let results = (outs AnyRankedTensor:$output, Optional<AnyRankedTensor>:$lse, Optional<AnyRankedTensor>:$row_max,
                       Optional<AnyRankedTensor>:$argmax, Variadic<AnyRankedTensor>:$tallies);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
@@ -94,10 +94,10 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
     ::llvm::SmallVector<::saccade::attn::Dim> getResultDims(::mlir::Value result);
 
     /// Whether queries or keys are packed.
-    bool isPacked() { return getQOffsets() || getKvOffsets(); }
+    bool isRagged() { return getCuSeqlensQ() || getCuSeqlensK(); }
     /// The offsets that pack queries, or keys and values; null where they are not packed.
-    ::mlir::Value getOffsets(::saccade::attn::Role role) {
-      return role == ::saccade::attn::Role::Query ? getQOffsets() : getKvOffsets();
+    ::mlir::Value getCuSeqlens(::saccade::attn::Role role) {
+      return role == ::saccade::attn::Role::Query ? getCuSeqlensQ() : getCuSeqlensK();
     }
     /// How many batches queries or keys have; packed sequences are batches.
     ::mlir::OpFoldResult getBatches(::mlir::OpBuilder &b, ::saccade::attn::Role role);
@@ -194,7 +194,7 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     argument, or the step be `final`: then max and sum are those of all keys, and stay, and so does all but the
     accumulator; the region is given 2^(t − max) / sum, and sum times what it yields is accumulated.
 
-    `in_place` says that the rows are few and keys and values are read where they lie. Then the query tile may also have
+    `unpacked` says that the rows are few and keys and values are read where they lie. Then the query tile may also have
     heads, all of them of one key head (`at` names the first): row i · heads + h is query i of head h. The state has rows
     in multiples of 4.
   }];
@@ -205,7 +205,7 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
                        Optional<Attn_Shaped>:$row_max, Optional<Attn_Shaped>:$argmax,
                        Attn_DimsAttr:$query_dims, Attn_DimsAttr:$key_dims, Attn_DimsAttr:$value_dims,
                        OptionalAttr<F64Attr>:$scale, UnitAttr:$final, OptionalAttr<Attn_ScheduleAttr>:$schedule,
-                       UnitAttr:$in_place);
+                       UnitAttr:$unpacked);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let regions = (region MaxSizedRegion<1>:$score, MaxSizedRegion<1>:$mask, MaxSizedRegion<1>:$weight,
                         VariadicRegion<SizedRegion<1>>:$tally_regions);
@@ -280,45 +280,45 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
 }
 
 def Attn_PackOp : Attn_Op<"pack"> {
-  let summary = "lays out the right side of a product as the microkernels read it";
+  let summary = "packs the RHS of a matmul into panels";
   let description = [{
-    Writes panels: panels[c / L][w][c % L] is word w of column c of the product. A word is `step` neighbours along the
-    reduced dimension, the second 0 where there is none. `source` has a row for each column of the product. What a
-    last panel has too many repeats the last column.
+    Writes panels: panels[c / L][p][c % L] is k-pack p of column c of the RHS. A k-pack is `packing_factor` consecutive
+    elements along K; missing elements of the last k-pack are 0. `source` has a row for each column of the RHS. Padding
+    columns of the last panel repeat the last column.
 
     ```mlir
-    attn.pack %w into %panels step(2) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
+    attn.pack %w into %panels packing_factor(2) : memref<?x?xbf16, strided<[1, ?]>>, memref<?x?x32xf32>
     ```
   }];
   let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$source,
                        Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemWrite]>:$panels,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$step);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$packing_factor);
   let assemblyFormat = [{
-    $source `into` $panels `step` `(` $step `)` attr-dict `:` type($source) `,` type($panels)
+    $source `into` $panels `packing_factor` `(` $packing_factor `)` attr-dict `:` type($source) `,` type($panels)
   }];
 }
 
-def Attn_MultiplyOp : Attn_Op<"multiply"> {
-  let summary = "a matrix product whose right side is packed, and a bias of its columns";
+def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
+  let summary = "a matmul with a packed RHS and an optional bias";
   let description = [{
-    result[r, c] = bias[c] + Σ_w left[r, w] · panels[c / L][w][c % L], in the type of the panels, rounded once to that of
-    the result. Without a bias it starts from 0. `left` is read where it is: its rows are contiguous, and its words are
-    what they are in the panels (`step` elements, and no half word at the end). `blocked`: it is copied, a group of rows and a
-    stretch of the words at a time. The sums have the same order.
+    result[r, c] = bias[c] + Σ_p lhs[r, p] · panels[c / L][p][c % L], accumulated in the type of the panels and rounded
+    once to that of the result. Without a bias the accumulators start from 0. `lhs` is read unpacked: its rows are
+    contiguous, and K is a multiple of `packing_factor`. With `blocked` the LHS is copied, one block of rows and K at a
+    time. The order of accumulation is the same.
 
     ```mlir
-    attn.multiply %x, %panels bias(%b) into %y step(1)
+    attn.packed_matmul %x, %panels bias(%b) into %y packing_factor(1)
         : memref<?x?xf32, strided<[?, 1]>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1]>>
     ```
   }];
-  let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$left,
+  let arguments = (ins Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemRead]>:$lhs,
                        Arg<MemRefRankOf<[F32, F64], [3]>, "", [MemRead]>:$panels,
                        Arg<Optional<MemRefRankOf<[AnyFloat], [1]>>, "", [MemRead]>:$bias,
                        Arg<MemRefRankOf<[AnyFloat], [2]>, "", [MemWrite]>:$result,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$step, UnitAttr:$blocked);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$packing_factor, UnitAttr:$blocked);
   let assemblyFormat = [{
-    $left `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `step` `(` $step `)` (`blocked` $blocked^)? attr-dict
-    `:` type($left) `,` type($panels) (`,` type($bias)^)? `into` type($result)
+    $lhs `,` $panels (`bias` `(` $bias^ `)`)? `into` $result `packing_factor` `(` $packing_factor `)`
+    (`blocked` $blocked^)? attr-dict `:` type($lhs) `,` type($panels) (`,` type($bias)^)? `into` type($result)
   }];
 }
 

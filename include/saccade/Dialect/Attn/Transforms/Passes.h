@@ -14,7 +14,7 @@ namespace saccade::attn {
 namespace saccade {
 
 struct TransformsOptions {
-  bool forKernels = false; ///< the program will run on a GPU
+  bool forGPU = false; ///< the program will run on a GPU
   bool lint = false;       ///< warn of what is allowed but hardly meant
   bool remarks = false;    ///< say of each softmax that does not become attention why
 };

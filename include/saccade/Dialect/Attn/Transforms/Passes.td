@@ -11,8 +11,8 @@ def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp
     and types of its arguments and results as they are now, and renamed, so that the user's choice of name meets nothing
     that later stages call. Beside it comes a private function
     of the same arguments that returns, as index values, a message number (0 where the run-time shapes fit), the
-    extent found, the extent wanted, and the extents of all results. It is marked `attn.shapes_of`, and
-    `attn.messages` holds the texts, each with a 0 and the words that stand before the extent wanted behind it.
+    extent found, the extent expected, and the extents of all results. It is marked `attn.shapes_of`, and
+    `attn.messages` holds the texts, each with a 0 and the words that stand before the extent expected behind it.
     Both get `llvm.emit_c_interface`.
 
     Checked are the extents that `attn.attention`, structured ops and casts relate to one another and that are not

@@ -23,21 +23,21 @@ int64_t fromEnvironment(const char *name, int64_t otherwise) {
 }
 
 /// Least and greatest elements by looking at all of them.
-class KnownInputs : public MaskInputs {
+class TableInputs : public MaskInputs {
 public:
-  explicit KnownInputs(const RandomMask &mask) : mask(mask) {}
+  explicit TableInputs(const RandomMask &mask) : mask(mask) {}
 
-  Number length(NumberBuilder &, Role role) override { return role == Role::Query ? mask.queryLength : mask.keyLength; }
-  Number scalar(NumberBuilder &, unsigned capture) override { return mask.scalars[capture]; }
-  Number extent(NumberBuilder &, unsigned capture, unsigned dim) override { return mask.tables[capture]->shape[dim]; }
+  StagedInt length(StagedIntBuilder &, Role role) override { return role == Role::Query ? mask.queryLength : mask.keyLength; }
+  StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return mask.scalars[capture]; }
+  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override { return mask.tables[capture]->shape[dim]; }
 
-  std::optional<Interval> elements(NumberBuilder &, unsigned capture, ArrayRef<Interval> place) override {
+  std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, ArrayRef<Interval> place) override {
     const Table &table = *mask.tables[capture];
     int64_t low = INT64_MAX, high = INT64_MIN;
     // Run-time places are not looked at: then it is the whole table.
     SmallVector<std::pair<int64_t, int64_t>> within;
     for (auto [interval, extent] : llvm::zip_equal(place, table.shape)) {
-      auto clamped = [last = extent - 1](Number number, int64_t otherwise) {
+      auto clamped = [last = extent - 1](StagedInt number, int64_t otherwise) {
         return std::clamp<int64_t>(number.getConstant().value_or(otherwise), 0, last);
       };
       within.emplace_back(clamped(interval.low, 0), clamped(interval.high, extent));
@@ -113,8 +113,8 @@ private:
 };
 
 MaskBox absolute(const RandomMask &mask, const Box &box) {
-  return {Number(mask.batch),
-          Number(mask.head),
+  return {StagedInt(mask.batch),
+          StagedInt(mask.head),
           {mask.queryOrigin + box.firstQuery, mask.queryOrigin + box.lastQuery},
           {mask.keyOrigin + box.firstKey, mask.keyOrigin + box.lastKey}};
 }
@@ -134,11 +134,11 @@ TEST_F(MaskBoxTest, NothingIsProvedThatDoesNotHold) {
   for (int64_t i = 0; i < regions; ++i) {
     RandomMask mask(context, seed + i, extent);
     Grid grid(mask);
-    KnownInputs inputs(mask);
+    TableInputs inputs(mask);
     std::mt19937_64 random(seed + i);
     for (unsigned boxes = 0; boxes < 200; ++boxes) {
       Box box = drawBox(random);
-      NumberBuilder numbers;
+      StagedIntBuilder numbers;
       Coverage found = analyzeMask(mask.region, absolute(mask, box), inputs, numbers);
       int64_t pairs = (box.lastQuery - box.firstQuery + 1) * (box.lastKey - box.firstKey + 1), count = grid.count(box);
       bool isEmpty = found.mayHold.isConstant(0), isFull = found.mayFail.isConstant(0);
@@ -158,17 +158,17 @@ TEST_F(MaskBoxTest, NothingIsProvedThatDoesNotHold) {
 }
 
 /// The captures of a mask whose numbers are known at run time. Of tables it knows the bounds of all elements.
-class EmittedInputs : public KnownInputs {
+class RuntimeMaskInputs : public TableInputs {
 public:
-  EmittedInputs(const RandomMask &mask, std::vector<Number> scalars) : KnownInputs(mask), scalars(std::move(scalars)) {}
+  RuntimeMaskInputs(const RandomMask &mask, std::vector<StagedInt> scalars) : TableInputs(mask), scalars(std::move(scalars)) {}
 
-  Number scalar(NumberBuilder &, unsigned capture) override { return scalars[capture]; }
-  std::optional<Interval> elements(NumberBuilder &b, unsigned capture, ArrayRef<Interval> place) override {
-    return KnownInputs::elements(b, capture, SmallVector<Interval>(place.size(), {INT64_MIN, INT64_MAX}));
+  StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return scalars[capture]; }
+  std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, ArrayRef<Interval> place) override {
+    return TableInputs::elements(b, capture, SmallVector<Interval>(place.size(), {INT64_MIN, INT64_MAX}));
   }
 
 private:
-  std::vector<Number> scalars;
+  std::vector<StagedInt> scalars;
 };
 
 // The same analysis as code for boxes that are known at run time.
@@ -186,7 +186,7 @@ TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
     for (size_t lane = 0; lane < boxCount; ++lane) {
       boxes.push_back(drawBox(random));
       MaskBox box = absolute(mask, boxes.back());
-      const Number sides[] = {box.query.low, box.query.high, box.key.low, box.key.high};
+      const StagedInt sides[] = {box.query.low, box.query.high, box.key.low, box.key.high};
       for (auto [into, number] : llvm::zip_equal(bounds, sides))
         into.push_back(*number.getConstant());
     }
@@ -197,21 +197,21 @@ TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
     auto argument = [&](Lanes lanes) {
       Value value = block.addArgument(b.getIndexType(), loc);
       evaluate.bind(value, std::move(lanes));
-      return Number(value);
+      return StagedInt(value);
     };
-    std::vector<Number> numbers;
+    std::vector<StagedInt> numbers;
     for (Lanes &lanes : bounds)
       numbers.push_back(argument(lanes));
-    std::vector<Number> scalars;
+    std::vector<StagedInt> scalars;
     for (int64_t scalar : mask.scalars)
       scalars.push_back(argument(Lanes(boxCount, scalar)));
-    EmittedInputs inputs(mask, scalars);
-    NumberBuilder builder(b, loc);
-    MaskBox box{Number(mask.batch), Number(mask.head), {numbers[0], numbers[1]}, {numbers[2], numbers[3]}};
+    RuntimeMaskInputs inputs(mask, scalars);
+    StagedIntBuilder builder(b, loc);
+    MaskBox box{StagedInt(mask.batch), StagedInt(mask.head), {numbers[0], numbers[1]}, {numbers[2], numbers[3]}};
     Coverage emitted = analyzeMask(mask.region, box, inputs, builder);
     Lanes mayHold = evaluate(builder.materialize(emitted.mayHold, /*isTruth=*/true));
     Lanes mayFail = evaluate(builder.materialize(emitted.mayFail, /*isTruth=*/true));
-    EmittedInputs known(mask, std::vector<Number>(mask.scalars.begin(), mask.scalars.end()));
+    RuntimeMaskInputs known(mask, std::vector<StagedInt>(mask.scalars.begin(), mask.scalars.end()));
     for (auto [lane, box] : llvm::enumerate(boxes)) {
       int64_t pairs = (box.lastQuery - box.firstQuery + 1) * (box.lastKey - box.firstKey + 1), count = grid.count(box);
       ASSERT_TRUE((mayHold[lane] || count == 0) && (mayFail[lane] || count == pairs))
@@ -219,7 +219,7 @@ TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
           << box.firstKey << " to " << box.lastKey << " to be " << (mayHold[lane] ? "full" : "empty")
           << ", but the mask holds for " << count << " of " << pairs << " pairs\n"
           << mask.text();
-      NumberBuilder constants;
+      StagedIntBuilder constants;
       Coverage found = analyzeMask(mask.region, absolute(mask, box), known, constants);
       agreed += found.mayHold.isConstant(mayHold[lane]) && found.mayFail.isConstant(mayFail[lane]);
     }

@@ -32,7 +32,7 @@ protected:
   OpBuilder b;
   Location loc;
   Region region;
-  KnownInputs inputs;
+  StaticMaskInputs inputs;
   int64_t budget = 100'000;
 };
 
@@ -48,10 +48,10 @@ TEST_F(MaskCountTest, CausalTilesAndPairsAreCounted) {
   EXPECT_EQ(96 * 97 / 2, found->visible);
   EXPECT_TRUE(found->isExact);
   // Groups of twelve reach to their last query, rounded up to a panel.
-  int64_t worked = 0;
+  int64_t computed = 0;
   for (int64_t first = 0; first < 96; first += 12)
-    worked += 12 * std::min<int64_t>(96, (first + 12 + 15) / 16 * 16);
-  EXPECT_EQ(worked, found->worked);
+    computed += 12 * std::min<int64_t>(96, (first + 12 + 15) / 16 * 16);
+  EXPECT_EQ(computed, found->computed);
 }
 
 TEST_F(MaskCountTest, StepsBeginAtMultiplesWhereverTheFirstKeyIs) {
@@ -60,7 +60,7 @@ TEST_F(MaskCountTest, StepsBeginAtMultiplesWhereverTheFirstKeyIs) {
   ASSERT_TRUE(found);
   // 30 and 31, 32 to 63, 64 to 69.
   EXPECT_EQ(3, found->full);
-  EXPECT_EQ(400, found->worked);
+  EXPECT_EQ(400, found->computed);
 }
 
 TEST_F(MaskCountTest, WhatDataDecideIsOpenAndCountedAsVisible) {
@@ -85,7 +85,7 @@ TEST_F(MaskCountTest, NumbersThatNobodyKnowsAreNamed) {
   require(atMost(key(), limit));
   (void)classifyMask(region, {0, 0, 0, 8, 0, 8}, inputs);
   EXPECT_TRUE(inputs.missing.contains(0));
-  KnownInputs known;
+  StaticMaskInputs known;
   known.scalars[0] = 7;
   EXPECT_EQ(MaskKind::Full, classifyMask(region, {0, 0, 0, 8, 0, 8}, known));
   EXPECT_TRUE(known.missing.empty());
@@ -115,12 +115,12 @@ TEST_F(MaskCountTest, EmptyPanelsBetweenOthersAreLeftOut) {
   ASSERT_TRUE(found);
   EXPECT_EQ(1, found->partial);
   EXPECT_EQ(24 * 32, found->visible);
-  EXPECT_EQ(24 * 64, found->worked);
+  EXPECT_EQ(24 * 64, found->computed);
   // A kernel without holes works on what is between, too.
   MaskTiling tiling{24, 96, 24, 32, 32, /*hasHoles=*/false};
   found = countMask(region, {0, 0, 0, 24, 0, 96}, tiling, inputs, budget);
   ASSERT_TRUE(found);
-  EXPECT_EQ(24 * 96, found->worked);
+  EXPECT_EQ(24 * 96, found->computed);
 }
 
 // Of random masks every pair that is visible is counted, and exactly where that is said.
@@ -135,7 +135,7 @@ TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
       queries.push_back(mask.queryOrigin + i / extent);
       keys.push_back(mask.keyOrigin + i % extent);
     }
-    KnownInputs inputs;
+    StaticMaskInputs inputs;
     auto arguments = mask.region.getArguments();
     evaluate.bind(arguments[0], Lanes(extent * extent, mask.batch));
     evaluate.bind(arguments[1], Lanes(extent * extent, mask.head));
@@ -162,7 +162,7 @@ TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
         mask.region, {mask.batch, mask.head, mask.queryOrigin, extent, mask.keyOrigin, extent}, {12, 8, 4, 4, 2}, inputs, budget);
     ASSERT_TRUE(found);
     ASSERT_GE(found->visible, visible) << "seed " << seed << "\n" << mask.text();
-    ASSERT_GE(found->worked, visible) << "seed " << seed << "\n" << mask.text();
+    ASSERT_GE(found->computed, visible) << "seed " << seed << "\n" << mask.text();
     if (found->isExact) {
       ASSERT_EQ(found->visible, visible) << "seed " << seed << "\n" << mask.text();
     }

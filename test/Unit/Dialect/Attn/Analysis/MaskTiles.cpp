@@ -22,11 +22,11 @@ class TableInputs : public MaskInputs {
 public:
   TableInputs(const std::vector<Table> &tables, int64_t sequence) : tables(tables), sequence(sequence) {}
 
-  Number length(NumberBuilder &, Role) override { return sequence; }
-  Number scalar(NumberBuilder &, unsigned capture) override { return tables[capture].elements[0]; }
-  Number extent(NumberBuilder &, unsigned capture, unsigned dim) override { return tables[capture].shape[dim]; }
+  StagedInt length(StagedIntBuilder &, Role) override { return sequence; }
+  StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return tables[capture].elements[0]; }
+  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override { return tables[capture].shape[dim]; }
 
-  std::optional<Interval> elements(NumberBuilder &, unsigned capture, ArrayRef<Interval> place) override {
+  std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, ArrayRef<Interval> place) override {
     int64_t low = INT64_MAX, high = INT64_MIN;
     visit(tables[capture], place, 0, 0, low, high);
     return Interval(low, high);
@@ -105,8 +105,8 @@ int main(int count, char **arguments) {
           evaluate.bind(argument, Lanes(pairs, table.elements[0]));
       }
       int64_t visible = llvm::count(evaluate(holds), 1);
-      NumberBuilder numbers;
-      Coverage found = analyzeMask(op.getMask(), {Number(0), Number(1), {q, lastQuery}, {k, lastKey}}, inputs, numbers);
+      StagedIntBuilder numbers;
+      Coverage found = analyzeMask(op.getMask(), {StagedInt(0), StagedInt(1), {q, lastQuery}, {k, lastKey}}, inputs, numbers);
       bool isEmpty = found.mayHold.isConstant(0), isFull = found.mayFail.isConstant(0);
       empty += isEmpty, full += isFull, partial += !isEmpty && !isFull;
       needless += !isEmpty && !isFull && (visible == 0 || visible == pairs);

@@ -13,7 +13,7 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
+static unsigned typeWidth(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
 RandomMask::RandomMask(MLIRContext &context, uint64_t seed, int64_t extent)
     : extent(extent), random(seed), b(&context), loc(b.getUnknownLoc()) {
@@ -55,11 +55,11 @@ std::string RandomMask::text() {
   // Only what stands in an op is printed with names.
   OperationState state(loc, "test.mask");
   state.addRegion();
-  Operation *holder = Operation::create(state);
-  holder->getRegion(0).takeBody(region);
-  holder->print(stream, OpPrintingFlags().printGenericOpForm());
-  region.takeBody(holder->getRegion(0));
-  holder->destroy();
+  Operation *wrapper = Operation::create(state);
+  wrapper->getRegion(0).takeBody(region);
+  wrapper->print(stream, OpPrintingFlags().printGenericOpForm());
+  region.takeBody(wrapper->getRegion(0));
+  wrapper->destroy();
   return result;
 }
 
@@ -71,7 +71,7 @@ Type RandomMask::anyType() {
 }
 
 int64_t RandomMask::anyNumber(Type type) {
-  unsigned width = widthOf(type);
+  unsigned width = typeWidth(type);
   int64_t number = pick(-8, 70);
   if (chance(0.06)) {
     const int64_t some[] = {INT64_MAX, INT64_MIN,        INT64_MAX - 5,    INT32_MAX, INT32_MIN, 1640531535,
@@ -83,7 +83,7 @@ int64_t RandomMask::anyNumber(Type type) {
 
 Value RandomMask::constant(Type type, int64_t number) {
   return arith::ConstantOp::create(
-      b, loc, b.getIntegerAttr(type, APInt(64, uint64_t(number)).trunc(widthOf(type)).getSExtValue()));
+      b, loc, b.getIntegerAttr(type, APInt(64, uint64_t(number)).trunc(typeWidth(type)).getSExtValue()));
 }
 
 Value RandomMask::cast(Value value, Type type) {
@@ -94,7 +94,7 @@ Value RandomMask::cast(Value value, Type type) {
   if (from.isIndex() || type.isIndex())
     return isUnsigned ? arith::IndexCastUIOp::create(b, loc, type, value).getResult()
                       : arith::IndexCastOp::create(b, loc, type, value).getResult();
-  if (widthOf(from) > widthOf(type))
+  if (typeWidth(from) > typeWidth(type))
     return arith::TruncIOp::create(b, loc, type, value);
   return isUnsigned ? arith::ExtUIOp::create(b, loc, type, value).getResult()
                     : arith::ExtSIOp::create(b, loc, type, value).getResult();
@@ -123,11 +123,11 @@ Value RandomMask::element(Type type, int depth) {
       index = arith::FloorDivSIOp::create(b, loc, index, constant(index.getType(), pick(2, 20)));
     place.push_back(index);
   }
-  return lookUp(type, shape, place);
+  return readTable(type, shape, place);
 }
 
 /// An element of a fresh table: sorted, constant in blocks, or anything.
-Value RandomMask::lookUp(Type type, ArrayRef<int64_t> shape, ValueRange place) {
+Value RandomMask::readTable(Type type, ArrayRef<int64_t> shape, ValueRange place) {
   auto table = std::make_unique<Table>();
   table->shape.assign(shape.begin(), shape.end());
   int64_t count = 1;
@@ -141,7 +141,7 @@ Value RandomMask::lookUp(Type type, ArrayRef<int64_t> shape, ValueRange place) {
     else if (!isSorted)
       value = anyNumber(type);
     else if (chance(0.15))
-      value = APInt(64, uint64_t(value) + step).trunc(widthOf(type)).getSExtValue();
+      value = APInt(64, uint64_t(value) + step).trunc(typeWidth(type)).getSExtValue();
     table->elements.push_back(value);
   }
   tables.push_back(std::move(table));
@@ -231,7 +231,7 @@ Value RandomMask::integer(Type type, int depth) {
 }
 
 /// What masks are made of.
-Value RandomMask::familiar() {
+Value RandomMask::commonMask() {
   Type type = anyType();
   Value q = cast(region.getArgument(2), type), k = cast(region.getArgument(3), type);
   auto compare = [&](arith::CmpIPredicate predicate, Value x, Value y) -> Value {
@@ -266,10 +266,10 @@ Value RandomMask::familiar() {
     return compare(chance(0.8) ? arith::CmpIPredicate::eq : arith::CmpIPredicate::ne, divided(q, by), divided(k, by));
   }
   case 4: { // documents
-    Value mine = element(type, 0);
-    auto read = mine.getDefiningOp<tensor::ExtractOp>();
+    Value documentId = element(type, 0);
+    auto read = documentId.getDefiningOp<tensor::ExtractOp>();
     SmallVector<Value> place(read.getIndices().size(), region.getArgument(3));
-    return compare(arith::CmpIPredicate::eq, mine, tensor::ExtractOp::create(b, loc, read.getTensor(), place));
+    return compare(arith::CmpIPredicate::eq, documentId, tensor::ExtractOp::create(b, loc, read.getTensor(), place));
   }
   case 5: { // a place inside of a block
     int64_t by = pick(2, 30);
@@ -316,7 +316,7 @@ Value RandomMask::dense() {
   };
   switch (pick(0, 6)) {
   case 0: { // blocks of a layout
-    Value holds = lookUp(chance(0.5) ? Type(b.getI1Type()) : anyType(), {pick(1, 12), pick(1, 12)},
+    Value holds = readTable(chance(0.5) ? Type(b.getI1Type()) : anyType(), {pick(1, 12), pick(1, 12)},
                          {quotient(q, pick(2, 30)), quotient(k, pick(2, 30))});
     if (holds.getType().isInteger(1))
       return holds;
@@ -328,7 +328,7 @@ Value RandomMask::dense() {
     return either(near, either(isLess(q, count), isLess(k, count)));
   }
   case 2: { // a prefix, of each batch
-    Value prefix = lookUp(type, {pick(1, 4)}, {region.getArgument(0)});
+    Value prefix = readTable(type, {pick(1, 4)}, {region.getArgument(0)});
     return either(compare(arith::CmpIPredicate::sle, k, q), isLess(k, prefix));
   }
   case 3: { // windows that are moved over an edge
@@ -348,15 +348,15 @@ Value RandomMask::dense() {
     return both(near(quotient(q, width), quotient(k, width)), near(rest(q, width), rest(k, width)));
   }
   case 5: { // a tree, as times of entering and leaving
-    Value enters = lookUp(type, {extent}, q), leaves = lookUp(type, {extent}, k);
+    Value enters = readTable(type, {extent}, q), leaves = readTable(type, {extent}, k);
     Value begins = tensor::ExtractOp::create(b, loc, enters.getDefiningOp<tensor::ExtractOp>().getTensor(), k);
     return both(compare(arith::CmpIPredicate::sle, begins, enters), isLess(enters, leaves));
   }
   default: { // documents one behind the other, of each batch
-    Value mine = lookUp(anyType(), {pick(1, 3), extent}, {region.getArgument(0), q});
-    Value ids = mine.getDefiningOp<tensor::ExtractOp>().getTensor();
+    Value documentId = readTable(anyType(), {pick(1, 3), extent}, {region.getArgument(0), q});
+    Value ids = documentId.getDefiningOp<tensor::ExtractOp>().getTensor();
     Value theirs = tensor::ExtractOp::create(b, loc, ids, {region.getArgument(0), k});
-    return compare(arith::CmpIPredicate::eq, mine, theirs);
+    return compare(arith::CmpIPredicate::eq, documentId, theirs);
   }
   }
 }
@@ -380,7 +380,7 @@ Value RandomMask::condition(int depth) {
     }
   }
   if (chance(0.5))
-    return familiar();
+    return commonMask();
   if (chance(0.1))
     return chance(0.7) ? element(b.getI1Type(), 1) : scalar(b.getI1Type());
   Type type = anyType();

@@ -31,10 +31,10 @@ private:
   mlir::Value position(mlir::Type type);
   mlir::Value leaf(mlir::Type type);
   mlir::Value element(mlir::Type type, int depth);
-  mlir::Value lookUp(mlir::Type type, llvm::ArrayRef<int64_t> shape, mlir::ValueRange place);
+  mlir::Value readTable(mlir::Type type, llvm::ArrayRef<int64_t> shape, mlir::ValueRange place);
   mlir::Value scalar(mlir::Type type);
   mlir::Value integer(mlir::Type type, int depth);
-  mlir::Value familiar();
+  mlir::Value commonMask();
   mlir::Value dense();
   mlir::Value condition(int depth);
 

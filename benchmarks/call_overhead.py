@@ -1,0 +1,193 @@
+"""What a call costs beside the work in it: from Python and from C, alone and alternating with PyTorch's own kernels.
+
+All times are of this process, one case after the other in every round, and every figure is a median over rounds.
+"""
+
+import argparse
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TINY, HEADS, LENGTH, DEPTH = (1, 1, 8, 16), 8, 256, 64
+
+PROGRAM = """func.func @attention(%q: tensor<?x?x?x{depth}xf32>, %k: tensor<?x?x?x{depth}xf32>, %v: tensor<?x?x?x{depth}xf32>)
+    -> tensor<?x?x?x{depth}xf32> {{
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
+    : (tensor<?x?x?x{depth}xf32>, tensor<?x?x?x{depth}xf32>, tensor<?x?x?x{depth}xf32>) -> tensor<?x?x?x{depth}xf32>
+  return %o : tensor<?x?x?x{depth}xf32>
+}}
+"""
+
+NOOP = "int __tvm_ffi_nothing(void *self, const void *args, int n, void *result) { return 0; }\n"
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="five rounds")
+    parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the tools")
+    options = parser.parse_args()
+    options.rounds = 5 if options.quick else options.rounds
+    options.build, options.out = options.build.resolve(), options.out.resolve()
+    return options
+
+
+def microseconds(call, seconds=0.02):
+    """Of one call, over as many as fit into `seconds`."""
+    start = time.perf_counter()
+    call()
+    count = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def in_rounds(calls, rounds):
+    """Median microseconds of each named call; in every round each has its turn."""
+    times = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            times[name].append(microseconds(call))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def import_milliseconds(rounds):
+    """(a bare interpreter, one that imports saccade): what the import adds is the difference."""
+    def run(code):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        return (time.perf_counter() - start) * 1e3
+
+    pairs = [(run("pass"), run("import saccade")) for _ in range(rounds)]
+    return tuple(statistics.median(column) for column in zip(*pairs))
+
+
+def nothing(options):
+    """A TVM-FFI function that does nothing: what is left is the call itself."""
+    import tvm_ffi
+
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from saccade_bench import artifact
+
+    folder = options.out / "artifacts"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "nothing.c").write_text(NOOP)
+    library = folder / "nothing.so"
+    artifact.run([*artifact.toolchain(options.build), "-x", "c", "-O2", "-fPIC", "-shared", folder / "nothing.c", "-o", library])
+    return tvm_ffi.load_module(str(library)).nothing
+
+
+def overhead(options):
+    """Median microseconds of a warm call on a tiny problem, by route."""
+    import numpy as np
+    import saccade
+    import torch
+
+    query, key, value = (torch.randn(TINY) for _ in range(3))
+    out = torch.empty_like(query)
+    arrays = [tensor.numpy() for tensor in (query, key, value)]
+    compiled = saccade.compile(PROGRAM.format(depth=TINY[-1])).attention
+    direct, empty = compiled.tvm_ffi, nothing(options)
+    one, one_out = query[:, :, :1], out[:, :, :1]
+    slope = torch.tensor([0.5])
+
+    def with_score():
+        # A new function object each time, as a model's forward makes one.
+        return saccade.attention(query, key, value, score=lambda s, b, h, i, j: s + slope[h] * (j - i), causal="top_left")
+
+    calls = {
+        "a TVM-FFI call that does nothing, 4 torch tensors": lambda: empty(query, key, value, out),
+        "compiled function object (TVM-FFI), 4 torch tensors": lambda: direct(query, key, value, out),
+        "compiled function object (TVM-FFI), one query of these": lambda: direct(one, key, value, one_out),
+        "torch.empty_like": lambda: torch.empty_like(query),
+        "module.attention(q, k, v), torch": lambda: compiled(query, key, value),
+        "saccade.attention(q, k, v), torch": lambda: saccade.attention(query, key, value),
+        "saccade.attention(..., score=lambda with a captured table, causal), torch": with_score,
+        "saccade.attention(q, k, v), NumPy": lambda: saccade.attention(*arrays),
+        "torch scaled_dot_product_attention": lambda: torch.nn.functional.scaled_dot_product_attention(query, key, value),
+    }
+    torch.set_num_threads(options.threads)
+    assert np.allclose(saccade.attention(*arrays), out) or direct(query, key, value, out) is None
+    with torch.inference_mode():
+        return in_rounds(calls, options.rounds)
+
+
+def alternating(options):
+    """Rows (kernel, alone, alternating, loss %, the loss % of the product beside it): median microseconds a call."""
+    import saccade
+    import torch
+
+    torch.set_num_threads(options.threads)
+    left, right, product = torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
+    values, results = torch.rand(40_000), torch.empty(40_000)
+    attend = saccade.compile(PROGRAM.format(depth=DEPTH)).attention.tvm_ffi
+
+    def attention(heads, length):
+        query, key, value, out = (torch.randn(1, heads, length, DEPTH) for _ in range(4))
+        return f"attention 1×{heads}×{length}×{DEPTH}", lambda: attend(query, key, value, out)
+
+    kernels = [attention(HEADS, LENGTH), attention(2, 64),
+               ("PyTorch's own exp of 40,000 numbers", lambda: torch.exp(values, out=results))]  # fmt: skip
+    matrices = lambda: torch.mm(left, right, out=product)
+
+    def timed(call):
+        start = time.perf_counter()
+        call()
+        return (time.perf_counter() - start) * 1e6
+
+    def turns(*calls, count=60):
+        """Median of each call while they take turns."""
+        samples = [[timed(call) for call in calls] for _ in range(count)]
+        return [statistics.median(column) for column in zip(*samples)]
+
+    rows = []
+    for name, kernel in kernels:
+        found = [(*turns(kernel), *turns(matrices), *turns(kernel, matrices)) for _ in range(options.rounds * 2)]
+        loss = lambda before, after: statistics.median((row[after] / row[before] - 1) * 100 for row in found)
+        alone, mixed = (statistics.median(row[column] for row in found) for column in (0, 2))
+        rows.append([name, f"{alone:.1f}", f"{mixed:.1f}", f"{loss(0, 2):+.1f}", f"{loss(1, 3):+.1f}"])
+    return rows
+
+
+def markdown(options):
+    import torch
+    from saccade_bench import threads
+    from saccade_bench.report import processor, table
+
+    bare, importing = import_milliseconds(options.rounds)
+    split = overhead(options)
+    rows = alternating(options)
+    calibrated = threads.measure(options.build, options.threads, options.rounds)
+    shape = "×".join(map(str, TINY))
+    parts = [
+        f"{processor()}; {options.threads} threads; torch {torch.__version__}. Medians of {options.rounds} rounds.\n",
+        f"`import saccade` takes {importing - bare:.0f} ms (a bare interpreter {bare:.0f} ms, with the import {importing:.0f} ms).\n",
+        f"A warm call on {shape} f32:\n",
+        table(["route", "µs"], [[name, f"{value:.2f}"] for name, value in split.items()]),
+        "Alternating with a 256×256×256 product of PyTorch's (the last row is PyTorch alone, for comparison):\n",
+        table(["kernel", "alone µs", "alternating µs", "loss %", "the product's loss %"], rows),
+        "Alternating a task of known serial cost on the runtime's hook with a product and a sum of PyTorch's:\n",
+        "\n".join([threads.HEADER, *map(str, calibrated)]) + "\n",
+    ]
+    return "\n".join(parts)
+
+
+def main():
+    options = parse_arguments()
+    sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
+    from saccade_bench.report import publish
+
+    publish(markdown(options), "calls", options)
+
+
+if __name__ == "__main__":
+    main()

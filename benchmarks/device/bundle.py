@@ -1,0 +1,252 @@
+"""Packs what a machine with a GPU needs to check and time this build: libraries, inputs, what should come out.
+
+The folder runs there as it is: `python device.py --out DIR`. Nothing of LLVM, of this tree or of NumPy is needed there.
+"""
+
+import argparse
+import concurrent.futures
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+from saccade_device import instructions
+from saccade_device.memory import DriverMemory
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIMIT = 60 << 20
+# What rounding allows of the norm of an error over that of the result: inputs, weights and outputs are of the type.
+ALLOWED = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2}
+
+ALIBI = """ captures(%slope : tensor<?xf32>) score(%s, %b, %h, %i, %j, %sl) {
+      %m = tensor.extract %sl[%h] : tensor<?xf32>
+      %d = arith.subi %j, %i : index
+      %d32 = arith.index_cast %d : index to i32
+      %df = arith.sitofp %d32 : i32 to f32
+      %bias = arith.mulf %m, %df : f32
+      %r = arith.addf %s, %bias : f32
+      attn.yield %r : f32
+    }"""
+MASKS = {"full": "", "causal": " mask causal<bottom_right>", "window": " mask causal<bottom_right> mask window<31, *>",
+         "alibi": ALIBI}
+# Whole programs of f32, with memory between kernels: file, entry and the extents of its arguments.
+PROGRAMS = [("multi-head", "multi_head_attention", [(2, 9, 512)] + 4 * [(512, 512), (512,)]),
+            ("multi-head-fused-qkv", "fused_projection", [(2, 9, 512), (1536, 512), (1536,), (512, 512), (512,)])]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """One attention program; sizes but the head's are those of the call."""
+
+    dtype: str
+    depth: int
+    mask: str = "full"
+    lse: bool = False
+
+    @property
+    def name(self):
+        return f"{self.dtype}_d{self.depth}_{self.mask}" + ("_lse" if self.lse else "")
+
+    def program(self):
+        tensor = f"tensor<?x?x?x{self.depth}x{self.dtype}>"
+        slope, argument = ("tensor<?xf32>", ", %slope: tensor<?xf32>") if self.mask == "alibi" else ("", "")
+        results = [tensor] + ["tensor<?x?x?xf32>"] * self.lse
+        assert not (slope and self.lse)
+        return (f"func.func @attend(%q: {tensor}, %k: {tensor}, %v: {tensor}{argument}) -> ({', '.join(results)}) {{\n"
+                f"  {', '.join(['%o', '%l'][:len(results)])} = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]"
+                f"{MASKS[self.mask]}{' lse' * self.lse} : ({tensor}, {tensor}, {tensor}) -> ({', '.join(results)})\n"
+                f"  return {', '.join(['%o', '%l'][:len(results)])} : {', '.join(results)}\n}}\n")
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One check: a kind at its sizes."""
+
+    kind: Kind
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+
+    @property
+    def name(self):
+        heads = f"{self.heads}({self.kv_heads})" if self.heads != self.kv_heads else str(self.heads)
+        return f"{self.kind.name} {self.batch}x{heads}x{self.queries}x{self.keys}"
+
+
+def cases(tiny):
+    """Head sizes, types, masks; lengths that end inside of a tile, one query, rows that see nothing, grouped heads."""
+    for dtype in ("f16", "bf16", "f32"):
+        for depth in (64,) if tiny or dtype == "f32" else (64, 128, 80):
+            yield Case(Kind(dtype, depth), 1, 2, 1, 37, 50)
+            if tiny:
+                continue
+            yield Case(Kind(dtype, depth, "causal", lse=True), 2, 4, 2, 131, 197)
+            yield Case(Kind(dtype, depth, "causal", lse=True), 1, 2, 2, 70, 40)
+            yield Case(Kind(dtype, depth, "window"), 1, 2, 2, 150, 150)
+            yield Case(Kind(dtype, depth, "alibi"), 1, 4, 2, 65, 129)
+            yield Case(Kind(dtype, depth), 2, 4, 4, 1, 300)
+            yield Case(Kind(dtype, depth), 1, 1, 1, 256, 192)
+
+
+def benchmark_rows(tiny):
+    """16,384 tokens and a width of 2,048, as in the FlashAttention papers; then few queries on long keys."""
+    for dtype, depth, mask in [("bf16", 128, "causal"), ("bf16", 128, "full"), ("bf16", 64, "causal"),
+                               ("bf16", 64, "full"), ("f16", 128, "causal")]:
+        for length in (512,) if tiny else (1024, 4096, 16384, 512, 2048, 8192):
+            yield dtype, depth, mask, 16384 // length, 2048 // depth, 2048 // depth, length, length
+    if not tiny:
+        for batch, length in ((32, 4096), (1, 32768)):
+            yield "bf16", 128, "full", batch, 32, 8, 1, length
+        yield "bf16", 128, "causal", 2, 32, 8, 4096, 4096
+
+
+def encode(dtype, array):
+    """The bytes of an array in a type, and the values they stand for."""
+    if dtype == "bf16":
+        bits = array.astype(np.float32).view(np.uint32)
+        halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+        return halves.tobytes(), (halves.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    rounded = array.astype({"f16": np.float16, "f32": np.float32}[dtype])
+    return rounded.tobytes(), rounded.astype(np.float64)
+
+
+def reference(case, q, k, v, slope):
+    """Output and log-sum-exp in float64."""
+    k, v = (np.repeat(x, case.heads // case.kv_heads, axis=1) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) / math.sqrt(case.kind.depth)
+    i, j = np.arange(case.queries)[:, None], np.arange(case.keys)[None]
+    if case.kind.mask == "alibi":
+        scores = scores + slope[:, None, None] * (j - i)
+    hidden = np.zeros((case.queries, case.keys), bool)
+    if case.kind.mask in ("causal", "window"):
+        hidden |= j > i + case.keys - case.queries
+    if case.kind.mask == "window":
+        hidden |= j < i - 31
+    scores[..., hidden] = -np.inf
+    largest = np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
+    weights = np.exp(scores - largest)
+    sums = weights.sum(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return weights / np.maximum(sums, 1e-300) @ v, (np.log(sums) + largest)[..., 0]
+
+
+def bundle_case(case, number, folder):
+    """Writes inputs and what should come out; the entry of the manifest."""
+    rng = np.random.default_rng(number)
+    kind, entries, values = case.kind, [], []
+    shapes = [(case.batch, heads, rows, kind.depth) for heads, rows in
+              ((case.heads, case.queries), (case.kv_heads, case.keys), (case.kv_heads, case.keys))]
+    inputs = [(name, kind.dtype, rng.standard_normal(shape)) for name, shape in zip("qkv", shapes)]
+    if kind.mask == "alibi":
+        inputs.append(("slope", "f32", 2.0 ** -np.arange(1, case.heads + 1)))
+    for name, dtype, array in inputs:
+        content, value = encode(dtype, array)
+        file = f"case-{number}-{name}.bin"
+        (folder / file).write_bytes(content)
+        entries.append({"file": file, "dtype": dtype, "shape": list(array.shape)})
+        values.append(value)
+    output, lse = reference(case, *values[:3], values[3] if len(values) > 3 else None)
+    outputs = []
+    for name, dtype, array in [("output", kind.dtype, output)] + [("lse", "f32", lse)] * kind.lse:
+        file = f"case-{number}-{name}.bin"
+        (folder / file).write_bytes(array.astype("<f8").tobytes())
+        allowed = ALLOWED[kind.dtype] if name == "output" else 1e-5
+        outputs.append({"name": name, "wanted": file, "dtype": dtype, "shape": list(array.shape), "allowed": allowed})
+    return {"name": case.name, "artifact": f"{kind.name}.so", "entry": "attend", "inputs": entries, "outputs": outputs}
+
+
+def pack_program(name, entry, shapes, folder, bin, target):
+    """The same of an example, whose results are those of the CPU."""
+    source, rng = HERE.parents[1] / "examples" / f"{name}.mlir", np.random.default_rng(len(name))
+    compile_library(source, folder / f"{name}.so", bin, target)
+    arguments, entries = [], []
+    for i, shape in enumerate(shapes):
+        # Weights of a size that leaves the scores of the heads about 1.
+        array = (rng.standard_normal(shape) * (1 if i == 0 else 0.05)).astype(np.float32)
+        file = folder / f"{name}-{i}.npy"
+        np.save(file, array)
+        arguments.append(f"--arg={file}")
+        (folder / f"{name}-{i}.bin").write_bytes(array.tobytes())
+        entries.append({"file": f"{name}-{i}.bin", "dtype": "f32", "shape": list(shape)})
+    out = folder / f"{name}-out.npy"
+    subprocess.run([bin / "saccade-run", source, f"--entry={entry}", *arguments, f"--out={out}"], check=True)
+    expected = np.load(out)
+    (folder / f"{name}-output.bin").write_bytes(expected.astype("<f8").tobytes())
+    for file in folder.glob(f"{name}-*.npy"):
+        file.unlink()
+    output = {"name": "output", "wanted": f"{name}-output.bin", "dtype": "f32", "shape": list(expected.shape),
+              "allowed": ALLOWED["f32"]}
+    return {"name": name, "artifact": f"{name}.so", "entry": entry, "inputs": entries, "outputs": [output]}
+
+
+def pack_row(dtype, depth, mask, batch, heads, kv_heads, queries, keys):
+    grouped, longer = f"({kv_heads})" if heads != kv_heads else "", f"x{keys}" if keys != queries else ""
+    return {"name": f"{dtype} d{depth} {mask} {batch}x{heads}{grouped}x{queries}{longer}",
+            "artifact": f"{Kind(dtype, depth, mask).name}.so", "entry": "attend", "dtype": dtype, "depth": depth,
+            "mask": mask, "batch": batch, "heads": heads, "kv_heads": kv_heads, "queries": queries, "keys": keys}
+
+
+def compile_library(source, library, bin, target):
+    """Whether it came with machine code."""
+    done = subprocess.run([bin / "saccade-compile", source, "--emit=so", f"--target={target}", "-o", library],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"pack.py: {source}: {done.stderr}")
+    library.with_suffix(".h").unlink()
+    return "PTX only" not in done.stderr
+
+
+def compile_kind(kind, folder, bin, target):
+    source = folder / f"{kind.name}.mlir"
+    source.write_text(kind.program())
+    has_code = compile_library(source, source.with_suffix(".so"), bin, target)
+    source.unlink()
+    return has_code
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder to make; what is there goes")
+    parser.add_argument("--target", default="sm_80", help="architectures, as saccade-compile takes them")
+    parser.add_argument("--tiny", action="store_true", help="a few cases only, for a test")
+    options = parser.parse_args()
+    folder, bin = options.out.resolve(), options.build.resolve() / "bin"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+
+    checks = [bundle_case(case, number, folder) for number, case in enumerate(cases(options.tiny))]
+    rows = [pack_row(*row) for row in benchmark_rows(options.tiny)]
+    kinds = {case.kind.name: case.kind for case in cases(options.tiny)}
+    for dtype, depth, mask, *_ in benchmark_rows(options.tiny):
+        kinds.setdefault(Kind(dtype, depth, mask).name, Kind(dtype, depth, mask))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        cubins = list(pool.map(lambda kind: compile_kind(kind, folder, bin, options.target), kinds.values()))
+
+    checks += [pack_program(*program, folder, bin, options.target) for program in PROGRAMS[:1 if options.tiny else None]]
+
+    # What the simulator computes, by the driver that stands before it in tests.
+    instructions.record(DriverMemory(str(options.build.resolve() / "test/Support/FakeCUDA/libcuda.so.1")), folder)
+
+    commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
+    manifest = {"commit": commit.stdout.strip() or "an unknown commit", "target": options.target, "cubin": all(cubins),
+                "checks": checks, "benchmark": rows}
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
+    shutil.copy(HERE / "device.py", folder)
+    shutil.copytree(HERE / "saccade_device", folder / "saccade_device", ignore=shutil.ignore_patterns("__pycache__"))
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    print(f"{folder}: {len(kinds)} libraries, {len(checks)} checks, {len(rows)} rows of the benchmark, "
+          f"{size / 2**20:.1f} MiB")
+    return 1 if size > LIMIT else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,282 @@
+//===- LowerPackedMatmul.cpp - Products with packed right sides -------------------===//
+//
+// attn.pack and attn.packed_matmul on buffers become vector loops. Stands beside LowerContraction, which serves the
+// products whose factors are packed where they are used.
+//
+//===----------------------------------------------------------------------===//
+#include "Microkernel.h"
+#include "Pack.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERPACKEDMATMUL
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::cpu;
+
+/// The part of the second-level cache that the rows of a block may fill: they are read again for every panel.
+static constexpr int64_t rowBytes = 640 * 1024;
+/// Blocks of fewer rows would load a panel from the third level too often.
+static constexpr int64_t minRows = 2 * rowGroup;
+
+namespace {
+
+/// The form that reads its lhs side in place.
+class PackedMatmul {
+public:
+  PackedMatmul(Emitter e, PackedMatmulOp op)
+      : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
+        element(getElementTypeOrSelf(op.getResult())) {}
+
+  void run();
+
+private:
+  Value word(Value row, Value k);
+  void loadInitial(Value column, Value isWhole);
+  void product(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
+
+  Emitter e;
+  PackedMatmulOp op;
+  Value lhs, panels, result;
+  Type element;
+  /// What the sums of the panel start from, for each row of a block: registers that begin as copies of others would be
+  /// moved around in every step. Null where that is 0.
+  Value initial;
+  Value edge; ///< a row of a block of results that does not lie inside of the result
+};
+
+} // namespace
+
+/// Word k of a row of the lhs side.
+Value PackedMatmul::word(Value row, Value k) {
+  if (op.getPackingFactor() == 1)
+    return e.load(lhs, {row, k});
+  auto pair = VectorType::get({2}, e.b.getBF16Type()), one = VectorType::get({1}, e.type);
+  Value both = vector::LoadOp::create(e.b, e.loc, pair, lhs, ValueRange{row, e.mul(k, 2)});
+  return vector::ExtractOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, one, both), ArrayRef<int64_t>{0});
+}
+
+/// initial[r][c] = bias[column + c] for all rows r; there is none beyond the last column.
+void PackedMatmul::loadInitial(Value column, Value isWhole) {
+  ArrayRef<int64_t> shape = cast<MemRefType>(initial.getType()).getShape();
+  Value bias = op.getBias(), zero = e.index(0);
+  auto scalars = [&](Value count) {
+    e.loop(zero, count, 1,
+           [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), initial, {zero, c}); });
+  };
+  auto vectors = [&](Value unit) {
+    auto type = VectorType::get({e.lanes()}, getElementTypeOrSelf(bias));
+    for (int64_t c = 0; c < shape[1]; c += e.lanes()) {
+      Value part = vector::LoadOp::create(e.b, e.loc, type, unit, ValueRange{e.add(column, c)});
+      e.storeVector(emitToCompute(e, part), initial, {zero, e.index(c)});
+    }
+  };
+  e.ifElse(
+      isWhole, [&] { emitByInnerStride(e, bias, vectors, [&] { scalars(e.index(shape[1])); }); },
+      [&] { scalars(e.sub(e.size(result, 1), column)); });
+  for (int64_t c = 0; c < shape[1]; c += e.lanes()) {
+    Value part = e.loadVector(initial, {zero, e.index(c)});
+    e.loop(e.index(1), e.index(shape[0]), 1, [&](Value r) { e.storeVector(part, initial, {r, e.index(c)}); });
+  }
+}
+
+/// The results of `rows` in panel p.
+void PackedMatmul::product(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole) {
+  Value column = e.mul(p, 2 * e.lanes());
+  SmallVector<Value> acc;
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      acc.push_back(initial ? e.loadVector(initial, {e.index(i), e.index(j * e.lanes())}) : e.splat(0.0));
+  acc = emitMicrokernel(
+      e, block, op.getPackingFactor(), e.index(0), e.size(panels, 1), acc, [&](unsigned i, Value k) { return word(rows[i], k); },
+      [&](Value k, unsigned j) { return e.loadVector(panels, {p, k, e.index(j * e.lanes())}); });
+  e.ifElse(
+      isWhole,
+      [&] {
+        for (unsigned i = 0; i < block.rows; ++i)
+          for (unsigned j = 0; j < block.vectors; ++j)
+            e.storeVector(emitFromCompute(e, acc[i * block.vectors + j], element), result,
+                          {rows[i], e.add(column, j * e.lanes())});
+      },
+      [&] {
+        for (unsigned i = 0; i < block.rows; ++i) {
+          for (unsigned j = 0; j < block.vectors; ++j)
+            e.storeVector(acc[i * block.vectors + j], edge, e.index(j * e.lanes()));
+          e.loop(e.index(0), e.sub(e.size(result, 1), column), 1, [&](Value c) {
+            e.store(emitFromCompute(e, e.load(edge, c), element), result, {rows[i], e.add(column, c)});
+          });
+        }
+      });
+}
+
+void PackedMatmul::run() {
+  int64_t width = cast<MemRefType>(panels.getType()).getDimSize(2);
+  edge = e.alloc({width});
+  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  if (op.getBias())
+    initial = e.alloc({full.rows, width});
+  Value rows = e.size(result, 0), columns = e.size(result, 1), one = e.index(1);
+  // As many rows as fit, in whole groups.
+  int64_t words = rowBytes / (e.type.getWidth() / 8);
+  Value depth = e.max(e.size(panels, 1), one);
+  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(words / rowGroup), depth);
+  Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
+  auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPointToStart(blocks.getBody());
+  Value begin = blocks.getInductionVar(), end = e.min(rows, e.add(begin, blockRows));
+  Value fullEnd = e.add(begin, e.roundDown(e.sub(end, begin), full.rows));
+  e.loop(e.index(0), e.ceilDiv(columns, width), 1, [&](Value p) {
+    Value column = e.mul(p, width);
+    Value isWhole = e.isLess(e.add(column, width - 1), columns);
+    if (initial)
+      loadInitial(column, isWhole);
+    auto group = [&](RegisterBlock block, Value first, bool isClamped) {
+      SmallVector<Value> numbers;
+      for (unsigned i = 0; i < block.rows; ++i) {
+        Value row = e.add(first, i);
+        // What a last group has too many computes the last row again.
+        numbers.push_back(isClamped ? e.min(row, e.sub(end, one)) : row);
+      }
+      product(block, numbers, p, isWhole);
+    };
+    e.loop(begin, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
+    e.loop(fullEnd, end, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
+  });
+}
+
+namespace {
+
+/// The form in blocks: those of the panels fill half of the second-level cache, a copied group of rows most of the
+/// first-level one (Goto and van de Geijn, 2008). The sums of a block of the result stay in scratch until the last words
+/// are added, so that the order is that of the other form.
+class BlockedMatmul {
+public:
+  BlockedMatmul(Emitter e, PackedMatmulOp op)
+      : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()), step(op.getPackingFactor()) {}
+
+  void run();
+
+private:
+  Value block(Value matrix, Value row, Value rows, Value column, Value columns);
+  void begin(Value rows, Value column, Value columns);
+  void accumulateBlock(Value row, Value rows, Value column, Value columns, Value word, Value words);
+
+  Emitter e;
+  PackedMatmulOp op;
+  Value lhs, panels, result;
+  int64_t step, width;
+  Value tile;  ///< the sums of a block of the result
+  Value group; ///< a group of rows of the lhs side, a cache line further apart than they need: rows a power of two apart
+               ///< would share few sets of the first-level cache
+  Value start; ///< a row that the sums start from
+};
+
+} // namespace
+
+Value BlockedMatmul::block(Value matrix, Value row, Value rows, Value column, Value columns) {
+  SmallVector<OpFoldResult> ones(2, e.b.getIndexAttr(1));
+  return memref::SubViewOp::create(e.b, e.loc, matrix, getAsOpFoldResult(ValueRange{row, column}),
+                                   getAsOpFoldResult(ValueRange{rows, columns}), ones);
+}
+
+/// tile[r][c] = bias[column + c]
+void BlockedMatmul::begin(Value rows, Value column, Value columns) {
+  Value zero = e.index(0);
+  if (Value bias = op.getBias())
+    e.loop(zero, columns, 1, [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), start, c); });
+  Value vectors = e.roundUp(columns, e.lanes());
+  e.loop(zero, rows, 1, [&](Value r) {
+    e.loop(zero, vectors, e.lanes(), [&](Value c) {
+      e.storeVector(op.getBias() ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c});
+    });
+  });
+}
+
+/// tile += lhs · panels for the words [word, word + words).
+void BlockedMatmul::accumulateBlock(Value row, Value rows, Value column, Value columns, Value word, Value words) {
+  RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
+  Value zero = e.index(0), depth = e.mul(words, step), firstPanel = e.div(column, width);
+  auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
+    Value source = block(lhs, e.add(row, first), count, e.mul(word, step), depth);
+    emitPackRows(e, source, count, e.index(registers.rows), group, step);
+    e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
+      Value panel = e.add(firstPanel, p);
+      emitMicrokernelInto(
+          e, registers, step, words, tile, first, e.mul(p, width),
+          [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
+          [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())}); });
+    });
+  };
+  // Whole groups: what tails have too many rows stays inside of the last one.
+  Value fullEnd = e.roundDown(rows, rowGroup);
+  e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
+  // What a last group has too many rows repeats the last row.
+  e.loop(fullEnd, rows, tail.rows, [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
+}
+
+void BlockedMatmul::run() {
+  MatmulBlock most;
+  int64_t bytes = e.type.getWidth() / 8, columnsAtOnce = most.columns * 4 / bytes;
+  width = cast<MemRefType>(panels.getType()).getDimSize(2);
+  tile = e.alloc({int64_t(llvm::alignTo(most.rows, rowGroup)), columnsAtOnce});
+  group = e.alloc({rowGroup, most.depth + 64 / bytes});
+  start = e.alloc({columnsAtOnce});
+  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1), words = e.size(panels, 1);
+  e.loop(zero, columns, columnsAtOnce, [&](Value column) {
+    Value columnCount = e.min(e.sub(columns, column), e.index(columnsAtOnce));
+    e.loop(zero, rows, most.rows, [&](Value row) {
+      Value rowCount = e.min(e.sub(rows, row), e.index(most.rows));
+      begin(rowCount, column, columnCount);
+      e.loop(zero, words, most.depth, [&](Value word) {
+        accumulateBlock(row, rowCount, column, columnCount, word, e.min(e.sub(words, word), e.index(most.depth)));
+      });
+      emitUnpackRows(e, tile, block(result, row, rowCount, column, columnCount));
+    });
+  });
+}
+
+namespace {
+
+struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmul> {
+  using LowerPackedMatmulBase::LowerPackedMatmulBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
+      return signalPassFailure();
+    SmallVector<Operation *> ops;
+    getOperation().walk([&](Operation *op) {
+      if (isa<PackOp, PackedMatmulOp>(op))
+        ops.push_back(op);
+    });
+    for (Operation *op : ops) {
+      OpBuilder b(op);
+      auto emitter = [&](Value panels) -> Emitter {
+        return {b, op->getLoc(), *cpu, cast<FloatType>(getElementTypeOrSelf(panels))};
+      };
+      if (auto pack = dyn_cast<PackOp>(op)) {
+        Emitter e = emitter(pack.getPanels());
+        emitPackPanels(e, pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels(), pack.getPackingFactor());
+      } else {
+        auto multiply = cast<PackedMatmulOp>(op);
+        Emitter e = emitter(multiply.getPanels());
+        if (multiply.getBlocked())
+          BlockedMatmul(e, multiply).run();
+        else
+          PackedMatmul(e, multiply).run();
+      }
+      op->erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,391 @@
+//===- LowerUnpackedAccumulate.cpp - A few rows over keys where they lie -------===//
+//
+// attn.accumulate of few rows is bound by memory: keys and values are read once, without packing, for all rows. Stands
+// before LowerAccumulate, which takes the other ones.
+//
+//===----------------------------------------------------------------------===//
+#include "Microkernel.h"
+#include "Pack.h"
+#include "Prefetch.h"
+#include "ScoreTile.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERUNPACKEDACCUMULATE
+#include "saccade/Codegen/CPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::cpu;
+
+/// Keys whose values are summed in one go, times the elements of a word: few enough to stay in the first-level cache
+/// for all rows and columns. Rows of keys and values are asked for as far ahead.
+static constexpr int64_t prefetchKeys = 16;
+
+namespace {
+
+/// Rewrites one attn.accumulate.
+class UnpackedLowering {
+public:
+  UnpackedLowering(Emitter e, AccumulateOp op) : e(e), op(op) {}
+  LogicalResult run();
+
+private:
+  Emitter e;
+  AccumulateOp op;
+
+  Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
+  int64_t depth, valueDepth;
+  unsigned step;       ///< elements of a word
+  Value key, value;    ///< positions × depth, neighbours side by side
+  Value query, scores; ///< scratch: words of queries, scores
+
+  LogicalResult check();
+  Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
+    return getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, operand, dims, dim));
+  }
+  Value subview(Value memref, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
+                ArrayRef<OpFoldResult> strides) {
+    return memref::SubViewOp::create(e.b, e.loc, memref, offsets, sizes, strides);
+  }
+  Value withUnitStride(Value operand, DimsAttr dims);
+  Value queriesOfHead(Value head);
+  void packQueries(Value signMask);
+  KeyRange reach(ScoreTile tile);
+  Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
+  Value loadKeyKPacks(Value row, Value column, int64_t present);
+  Value loadValueKPacks(Value word, Value column, int64_t present);
+  SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey, Value column,
+                                   int64_t present, int64_t &asked);
+  void computeScores(KeyRange reach);
+  LogicalResult computeWeights(Value scale, KeyRange reach);
+  void addValues(KeyRange reach);
+  void addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin, Value end,
+                     bool prefetches);
+};
+
+LogicalResult UnpackedLowering::check() {
+  auto accType = cast<MemRefType>(op.getAcc().getType());
+  if (!op.getScheduleAttr())
+    return op.emitOpError() << "has no schedule";
+  if (op.getScheduleAttr().getRows() > rowGroup)
+    return op.emitOpError() << "is in place with " << op.getScheduleAttr().getRows() << " rows, expected " << rowGroup
+                            << " or fewer";
+  if (accType.getDimSize(1) % e.lanes() != 0)
+    return op.emitOpError() << "accumulator has " << accType.getDimSize(1) << " columns, expected a multiple of "
+                            << e.lanes();
+  if (ShapedType::isDynamic(depth) || ShapedType::isDynamic(valueDepth))
+    return op.emitOpError() << "head size is dynamic, expected a static one";
+  return success();
+}
+
+/// The operand as a memref of positions × depth with an inner stride of 1: a view, or a copy where memory is otherwise.
+Value UnpackedLowering::withUnitStride(Value operand, DimsAttr dims) {
+  operand = emitPositions(e, operand, dims);
+  auto type = cast<MemRefType>(operand.getType());
+  if (type.getStridesAndOffset().first.back() == 1)
+    return operand;
+  auto unit = MemRefType::get(type.getShape(), type.getElementType(),
+                              StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1}));
+  auto memory = MemRefType::get({op.getScheduleAttr().getCols(), type.getDimSize(1)}, type.getElementType());
+  Value copy = memref::AllocOp::create(e.b, e.loc, memory, e.b.getI64IntegerAttr(64));
+  auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, operand);
+  Value isUnit = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, metadata.getStrides().back(), e.index(1));
+  auto view = [&](Value base, OpFoldResult offset, Value stride) -> SmallVector<Value> {
+    return {memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset, memref::getMixedSizes(e.b, e.loc, operand),
+                                              {OpFoldResult(stride), e.b.getIndexAttr(1)})};
+  };
+  auto unpacked = [&] {
+    return view(metadata.getBaseBuffer(), OpFoldResult(metadata.getOffset()), metadata.getStrides()[0]);
+  };
+  auto copied = [&] {
+    e.loop(e.index(0), e.size(operand, 0), 1, [&](Value r) {
+      e.loop(e.index(0), e.size(operand, 1), 1, [&](Value c) { e.store(e.load(operand, {r, c}), copy, {r, c}); });
+    });
+    return view(copy, e.b.getIndexAttr(0), e.index(type.getDimSize(1)));
+  };
+  return e.choose(isUnit, unpacked, copied)[0];
+}
+
+/// The queries of one head, positions × depth.
+Value UnpackedLowering::queriesOfHead(Value head) {
+  DimsAttr dims = op.getQueryDims();
+  Value matrix = op.getQuery();
+  if (std::optional<unsigned> position = dims.position(Dim::Head)) {
+    // No rank-reducing subview: with several dimensions of 1 it may leave out another one.
+    auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, matrix);
+    Value distance = e.b.createOrFold<arith::MulIOp>(e.loc, metadata.getStrides()[*position], head);
+    Value offset = e.add(metadata.getOffset(), distance);
+    SmallVector<OpFoldResult> sizes = memref::getMixedSizes(e.b, e.loc, matrix), strides;
+    llvm::append_range(strides, metadata.getStrides());
+    sizes.erase(sizes.begin() + *position);
+    strides.erase(strides.begin() + *position);
+    auto [shape, dynamicSizes] = decomposeMixedValues(sizes);
+    auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic,
+                                         {ShapedType::kDynamic, ShapedType::kDynamic});
+    auto type = MemRefType::get(shape, getElementTypeOrSelf(matrix), layout);
+    matrix = memref::ReinterpretCastOp::create(e.b, e.loc, type, metadata.getBaseBuffer(), OpFoldResult(offset), sizes,
+                                               strides);
+  }
+  return emitPositions(e, matrix, dims);
+}
+
+/// Row i · heads + h of `query` is query i of head h; zeros behind the last element and below the last row.
+void UnpackedLowering::packQueries(Value signMask) {
+  int64_t words = cast<MemRefType>(query.getType()).getDimSize(1);
+  e.loop(e.index(0), paddedRows, 1, [&](Value r) {
+    for (int64_t w = 0; w < words; w += e.lanes())
+      e.storeVector(e.splat(0.0), query, {r, e.index(w)});
+  });
+  OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
+  e.loop(e.index(0), heads, 1, [&](Value head) {
+    Value to = subview(query, {OpFoldResult(head), zero}, {OpFoldResult(queries), e.b.getIndexAttr(words)},
+                       {OpFoldResult(heads), one});
+    emitPackRows(e, queriesOfHead(head), queries, queries, to, step, signMask);
+  });
+}
+
+/// The columns that some row reaches. A mask may tell heads apart.
+KeyRange UnpackedLowering::reach(ScoreTile tile) {
+  if (op.getMask().empty())
+    return {e.index(0), keys};
+  SmallVector<Value> bounds = e.loop(e.index(0), heads, 1, {keys, e.index(0)}, [&](Value head, ValueRange carried) {
+    tile.setOrigin(head, e.index(0));
+    KeyRange own = tile.reach(e.index(0), queries).hull(e);
+    Value isSome = e.isLess(own.begin, own.end);
+    return SmallVector<Value>{e.select(isSome, e.min(carried[0], own.begin), carried[0]),
+                              e.select(isSome, e.max(carried[1], own.end), carried[1])};
+  });
+  return {bounds[0], bounds[1]};
+}
+
+/// `count` elements of a row from `column` on, of which `present` exist, the others 0; all 0 where `condition` (null for
+/// none) does not hold.
+Value UnpackedLowering::loadElements(Value memref, Value row, Value column, int64_t count, int64_t present,
+                                    Value condition) {
+  auto type = VectorType::get({count}, getElementTypeOrSelf(memref));
+  if (present >= count && !condition)
+    return vector::LoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column});
+  Value mask;
+  if (present < count) {
+    SmallVector<bool> lanes(count, false);
+    std::fill_n(lanes.begin(), present, true);
+    mask = arith::ConstantOp::create(
+        e.b, e.loc, DenseElementsAttr::get(VectorType::get({count}, e.b.getI1Type()), ArrayRef<bool>(lanes)));
+  }
+  if (condition) {
+    Value all = vector::BroadcastOp::create(e.b, e.loc, VectorType::get({count}, e.b.getI1Type()), condition);
+    mask = mask ? Value(arith::AndIOp::create(e.b, e.loc, mask, all)) : all;
+  }
+  Value zero = arith::ConstantOp::create(e.b, e.loc, e.b.getZeroAttr(type));
+  return vector::MaskedLoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column}, mask, zero);
+}
+
+/// A register of words of a row of keys.
+Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) {
+  Value elements = loadElements(key, row, column, step * e.lanes(), present);
+  if (step == 1)
+    return emitToCompute(e, elements);
+  return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
+}
+
+/// A register of words of values: `step` keys side by side. A key that does not exist is 0.
+Value UnpackedLowering::loadValueKPacks(Value word, Value column, int64_t present) {
+  if (step == 1)
+    return emitToCompute(e, loadElements(value, word, column, e.lanes(), present));
+  Value first = e.mul(word, step), second = e.add(first, 1);
+  Value even = loadElements(value, first, column, e.lanes(), present);
+  Value odd = loadElements(value, second, column, e.lanes(), present, e.isLess(second, keys));
+  return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector::InterleaveOp::create(e.b, e.loc, even, odd));
+}
+
+/// One register of words of four rows of queries × as many keys as there are lanes for. Rows ahead are asked for in the order
+/// of memory, which the processor's own prefetching follows; `asked` counts their lines.
+SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey,
+                                                  Value column, int64_t present, int64_t &asked) {
+  int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
+  int64_t line = 512 / getElementTypeOrSelf(key).getIntOrFloatBitWidth(), lines = llvm::divideCeil(depth, line);
+  SmallVector<Value> right, result(sums);
+  for (int64_t j = 0; j < blockKeys; ++j, ++asked) {
+    right.push_back(loadKeyKPacks(e.min(e.add(first, j), lastKey), column, present));
+    if (asked < blockKeys * lines)
+      emitPrefetch(e, key, e.add(first, asked / lines + prefetchKeys * step), e.index(asked % lines * line));
+  }
+  for (int64_t i = 0; i < blockRows; ++i) {
+    Value left = e.loadVector(query, {e.add(row, i), e.div(column, step)});
+    for (int64_t j = 0; j < blockKeys; ++j) {
+      Value &sum = result[i * blockKeys + j];
+      sum = multiplyAdd(e, step, left, right[j], sum);
+    }
+  }
+  return result;
+}
+
+/// scores[r][c] = query[r] · key[c] for the columns of `reach` and those that share a block with them.
+void UnpackedLowering::computeScores(KeyRange reach) {
+  int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
+  int64_t width = step * lanes, whole = depth / width * width;
+  // Up to eight registers of a key in one go, more of them in steps of four.
+  int64_t stride = 4 * width, looped = whole > 2 * stride ? whole / stride * stride : 0;
+  Value lastKey = e.sub(keys, e.index(1));
+  e.loop(e.roundDown(reach.begin, blockKeys), reach.end, blockKeys, [&](Value first) {
+    e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
+      int64_t asked = 0;
+      auto add = [&](ArrayRef<Value> sums, Value column, int64_t present) {
+        return addScoreKPacks(sums, row, first, lastKey, column, present, asked);
+      };
+      SmallVector<Value> sums(lanes, e.splat(0.0));
+      if (looped > 0)
+        sums = e.loop(e.index(0), e.index(looped), stride, sums, [&](Value column, ValueRange carried) {
+          SmallVector<Value> next(carried);
+          for (int64_t offset = 0; offset < stride; offset += width)
+            next = add(next, e.add(column, offset), width);
+          return next;
+        });
+      for (int64_t column = looped; column < depth; column += width)
+        sums = add(sums, e.index(column), std::min(width, depth - column));
+      // Lane l is the sum of the lanes of accumulator l.
+      Value block = emitReduceVectors(e, sums, [&](Value x, Value y) { return e.addf(x, y); });
+      for (int64_t i = 0; i < blockRows; ++i) {
+        Value part = vector::ExtractStridedSliceOp::create(e.b, e.loc, block, ArrayRef<int64_t>{i * blockKeys},
+                                                           ArrayRef<int64_t>{blockKeys}, ArrayRef<int64_t>{1});
+        e.storeVector(part, scores, {e.add(row, i), first});
+      }
+    });
+  });
+}
+
+/// Leaves weights in the place of scores, updates max and sum, and brings the accumulator to the new maxima.
+LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange reach) {
+  ScoreTile tile(e, op, scores, scale, step, Exp2Error::Unit, keys);
+  GroupState state(e);
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
+    Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
+    // The tile counts queries from row 0 on.
+    tile.setOrigin(head, e.sub(index, row));
+    e.storeVector(tile.scoreRow(row, row, reach), state.laneValues, {row, e.index(0)});
+  });
+  tile.softmaxGroup(state, e.index(0), rows, reach, [](Value) {});
+  int64_t columns = cast<MemRefType>(op.getAcc().getType()).getDimSize(1);
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    Value factor = e.broadcast(e.load(state.factors, {row}));
+    for (int64_t c = 0; c < columns; c += e.lanes())
+      e.storeVector(e.mulf(e.loadVector(op.getAcc(), {row, e.index(c)}), factor), op.getAcc(), {row, e.index(c)});
+  });
+  return failure(tile.failed);
+}
+
+/// acc[row + i][c] += weights · values of the words [begin, end), for one block of columns.
+void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
+                                    Value end, bool prefetches) {
+  auto at = [&](unsigned i, unsigned j) {
+    return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())};
+  };
+  SmallVector<Value> acc;
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      acc.push_back(e.loadVector(op.getAcc(), at(i, j)));
+  int64_t bits = getElementTypeOrSelf(value).getIntOrFloatBitWidth(), line = 512 / bits;
+  acc = emitMicrokernel(
+      e, block, step, begin, end, acc, [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
+      [&](Value k, unsigned j) {
+        int64_t offset = j * e.lanes();
+        if (prefetches && offset % line == 0)
+          for (unsigned s = 0; s < step; ++s)
+            emitPrefetch(e, value, e.add(e.mul(k, step), s + prefetchKeys * step), e.add(column, offset));
+        return loadValueKPacks(k, e.add(column, offset), present - offset);
+      });
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      e.storeVector(acc[i * block.vectors + j], op.getAcc(), at(i, j));
+}
+
+void UnpackedLowering::addValues(KeyRange reach) {
+  int64_t lanes = e.lanes(), stretch = prefetchKeys * step, vectors = llvm::divideCeil(valueDepth, lanes);
+  // Whole rows of values where they fit: memory is read in its order.
+  int64_t most = e.target.vectorRegisters >= 32 ? 8 : 4;
+  auto blockOf = [&](int64_t left) {
+    int64_t wide = std::min(most, left);
+    return RegisterBlock{wide * 2 > most ? 2u : unsigned(rowTail), unsigned(wide)};
+  };
+  RegisterBlock block = blockOf(vectors);
+  int64_t width = block.vectors * lanes, whole = valueDepth / width * width;
+  e.loop(e.roundDown(reach.begin, stretch), reach.end, stretch, [&](Value first) {
+    Value begin = e.div(e.max(first, reach.begin), step);
+    Value end = e.ceilDiv(e.min(e.add(first, stretch), reach.end), step);
+    auto forRows = [&](RegisterBlock shape, Value column, int64_t present) {
+      addValueBlock(e.index(0), shape, column, present, begin, end, /*prefetches=*/true);
+      e.loop(e.index(shape.rows), paddedRows, shape.rows, [&](Value row) {
+        addValueBlock(row, shape, column, present, begin, end, /*prefetches=*/false);
+      });
+    };
+    e.loop(e.index(0), e.index(whole), width, [&](Value column) { forRows(block, column, width); });
+    if (whole < valueDepth)
+      forRows(blockOf(vectors - whole / lanes), e.index(whole), valueDepth - whole);
+  });
+}
+
+LogicalResult UnpackedLowering::run() {
+  depth = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth);
+  valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  if (failed(check()))
+    return failure();
+  heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
+  queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  rows = e.b.createOrFold<arith::MulIOp>(e.loc, queries, heads);
+  paddedRows = e.roundUp(rows, rowTail);
+  keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  Type element = getElementTypeOrSelf(op.getQuery());
+  step = e.target.packingFactor(element, element);
+
+  int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
+  query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, step), lanes))});
+  // One register more than needed: rows a power of two apart would fall into the same cache sets.
+  scores = e.alloc({rowGroup, columns + lanes});
+  SplitScale scale = emitSplitScale(e, op, step);
+  KeyRange range = reach(ScoreTile(e, op, scores, scale.size, step, Exp2Error::Unit, keys));
+  Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end),
+                                                   e.isLess(e.index(0), rows));
+  LogicalResult result = success();
+  e.ifElse(isNeeded, [&] {
+    key = withUnitStride(op.getKey(), op.getKeyDims());
+    value = withUnitStride(op.getValue(), op.getValueDims());
+    packQueries(scale.signMask);
+    computeScores(range);
+    result = computeWeights(scale.size, range);
+    addValues(range);
+  });
+  setKernelFamily(e, op, step, "in place");
+  return result;
+}
+
+struct LowerUnpackedAccumulate : saccade::impl::LowerUnpackedAccumulateBase<LowerUnpackedAccumulate> {
+  using LowerUnpackedAccumulateBase::LowerUnpackedAccumulateBase;
+
+  void runOnOperation() override {
+    const CPUTarget *cpu = requireCPUTarget(getOperation(), target);
+    if (!cpu)
+      return signalPassFailure();
+    SmallVector<AccumulateOp> ops;
+    getOperation().walk([&](AccumulateOp op) {
+      if (op.getUnpacked())
+        ops.push_back(op);
+    });
+    for (AccumulateOp op : ops) {
+      OpBuilder b(op);
+      FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+      if (failed(UnpackedLowering({b, op.getLoc(), *cpu, type}, op).run()))
+        return signalPassFailure();
+      op.erase();
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,129 @@
+//===- PlanSharedMemory.cpp - Give the buffers of a kernel their place --------------===//
+//
+// Every buffer of a kernel becomes a view of shared memory at a fixed place. It stands behind everything that lowers ops on
+// buffers: only then are all of them known that are left.
+//
+//===----------------------------------------------------------------------===//
+#include "SharedMemory.h"
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/GPUTarget.h"
+#include "saccade/Support/Kernels.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_PLANSHAREDMEMORY
+#include "saccade/Codegen/GPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// Whatever is read at once.
+static constexpr int64_t alignment = 16;
+
+namespace {
+
+/// A buffer: from its first to its last use in the order of the code, and where it lies.
+struct Place {
+  memref::AllocOp buffer;
+  int64_t first, last, offset = 0, bytes = 0;
+
+  bool overlaps(const Place &other) const { return first <= other.last && other.first <= last; }
+};
+
+/// Places buffers one after another where no other one is that is needed at the same time.
+class SharedPlan {
+public:
+  explicit SharedPlan(func::FuncOp kernel) : layout(DataLayout::closest(kernel)) {
+    kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { order[op] = order.size(); });
+    kernel.walk([&](memref::AllocOp buffer) { buffers.push_back(buffer); });
+  }
+
+  LogicalResult run(int64_t begin) {
+    for (memref::AllocOp buffer : buffers) {
+      MemRefType type = buffer.getType();
+      if (!type.hasStaticShape() || !type.getLayout().isIdentity())
+        return buffer.emitOpError("has type ") << type << ", expected a compact buffer of static size in a kernel";
+      int64_t bytes = type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
+      bytes = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(bytes, 1), alignment));
+      Place place{buffer, order[buffer], lastUse(buffer), begin, bytes};
+      // Places lie in the order of their offsets.
+      for (const Place &other : places)
+        if (place.overlaps(other) && other.offset < place.offset + place.bytes)
+          place.offset = std::max(place.offset, other.offset + other.bytes);
+      places.insert(llvm::upper_bound(places, place, [](const Place &a, const Place &b) { return a.offset < b.offset; }),
+                    place);
+      end = std::max(end, place.offset + place.bytes);
+    }
+    return success();
+  }
+
+  ArrayRef<Place> getPlaces() const { return places; }
+  int64_t getBytes() const { return end; }
+
+private:
+  /// The last op, in the block of the buffer, that works with it or a view of it.
+  int64_t lastUse(memref::AllocOp buffer) {
+    int64_t last = order[buffer];
+    SmallVector<Value> views = {buffer.getResult()};
+    while (!views.empty()) {
+      for (Operation *user : views.pop_back_val().getUsers()) {
+        Operation *ancestor = buffer->getBlock()->findAncestorOpInBlock(*user);
+        ancestor->walk([&](Operation *inner) { last = std::max(last, order[inner]); });
+        Operation *source = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
+        for (Value result : source->getResults())
+          if (isa<MemRefType>(result.getType()))
+            views.push_back(result);
+      }
+    }
+    return last;
+  }
+
+  DataLayout layout;
+  llvm::DenseMap<Operation *, int64_t> order;
+  SmallVector<memref::AllocOp> buffers;
+  SmallVector<Place> places;
+  int64_t end = 0;
+};
+
+struct PlanSharedMemory : saccade::impl::PlanSharedMemoryBase<PlanSharedMemory> {
+  using PlanSharedMemoryBase::PlanSharedMemoryBase;
+
+  void runOnOperation() override {
+    func::FuncOp kernel = getOperation();
+    const GPUTarget *gpu = requireGPUTarget(kernel, target);
+    if (!gpu)
+      return signalPassFailure();
+    // What attention has for itself comes first.
+    auto known = kernel->getAttrOfType<IntegerAttr>(sharedBytesAttr);
+    SharedPlan plan(kernel);
+    if (failed(plan.run(llvm::alignTo(known ? known.getInt() : 0, alignment))))
+      return signalPassFailure();
+    if (int64_t bytes = std::max(plan.getBytes(), known ? known.getInt() : 0); bytes > gpu->sharedBytes) {
+      kernel.emitError("takes ") << bytes << " bytes of shared memory, " << target << " has " << gpu->sharedBytes;
+      return signalPassFailure();
+    }
+    for (Place place : plan.getPlaces())
+      replace(place, plan.getBytes());
+  }
+
+  /// A buffer is a pointer that may lead anywhere; LLVM finds out that it leads to shared memory.
+  void replace(Place place, int64_t bytes) {
+    OpBuilder b(place.buffer);
+    Emitter e{b, place.buffer->getLoc(), b.getF32Type()};
+    Value shared = e.advance(getDynamicShared(e, bytes), b.getI8Type(), static_cast<int32_t>(place.offset));
+    Value pointer = LLVM::AddrSpaceCastOp::create(b, e.loc, LLVM::LLVMPointerType::get(b.getContext()), shared);
+    LLVMTypeConverter converter(b.getContext());
+    MemRefType type = place.buffer.getType();
+    Value descriptor = MemRefDescriptor::fromStaticShape(b, e.loc, converter, type, pointer);
+    Value buffer = UnrealizedConversionCastOp::create(b, e.loc, type, descriptor).getResult(0);
+    place.buffer->replaceAllUsesWith(ValueRange{buffer});
+    place.buffer->erase();
+  }
+};
+
+} // namespace

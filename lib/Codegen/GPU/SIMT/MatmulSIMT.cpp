@@ -1,0 +1,149 @@
+//===- MatmulSIMT.cpp - Matrix products on any GPU ---------------------------===//
+//
+// What every element of a block reads lies in shared memory, so that global memory is read once a block. Rows and
+// columns of a thread are far apart: neighbours among the threads read neighbours in memory.
+//
+//===----------------------------------------------------------------------===//
+#include "MatmulSIMT.h"
+#include "../SharedMemory.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Support/Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// A block, and what of it one thread has.
+static constexpr int64_t blockSize = 64, depth = 16, threadRows = 4, threadColumns = 8;
+static constexpr int64_t rowThreads = blockSize / threadRows, columnThreads = blockSize / threadColumns;
+/// One more than a block: steps that neighbours write lie in other banks.
+static constexpr int64_t pitch = blockSize + 1;
+static_assert(rowThreads * columnThreads == threadsPerCTA);
+
+namespace {
+
+class MatmulSIMT {
+public:
+  MatmulSIMT(Emitter e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
+      : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()) {}
+
+  void run() {
+    for (Range range : op.createLoopRanges(e.b, e.loc))
+      sizes.push_back(e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size)));
+    positions.resize(sizes.size());
+    left = allocateShared(e, e.type, depth * pitch);
+    right = allocateShared(e, e.type, depth * pitch);
+    row = e.div(e.thread(), columnThreads);
+    column = e.rem(e.thread(), columnThreads);
+    SmallVector<unsigned> around;
+    op.getParallelDims(around);
+    llvm::erase_if(around, [&](unsigned loop) { return loop == m || loop == n; });
+    loopAround(around);
+  }
+
+private:
+  /// The loops that stand around rows and columns: all threads go through them together.
+  void loopAround(ArrayRef<unsigned> rest) {
+    if (!rest.empty()) {
+      e.loop(e.i32(0), sizes[rest.front()], 1, [&](Value position) {
+        positions[rest.front()] = e.toIndex(position);
+        loopAround(rest.drop_front());
+      });
+      return;
+    }
+    e.loop(e.i32(0), sizes[m], blockSize, [&](Value firstRow) {
+      e.loop(e.i32(0), sizes[n], blockSize, [&](Value firstColumn) { computeBlock(firstRow, firstColumn); });
+    });
+  }
+
+  void computeBlock(Value firstRow, Value firstColumn) {
+    SmallVector<Value> sums(threadRows * threadColumns, e.scalar(0.0));
+    sums = e.loop(e.i32(0), sizes[k], depth, sums, [&](Value first, ValueRange carried) {
+      e.barrier();
+      share(*op.getDpsInputOperand(0), m, firstRow, first, left);
+      share(*op.getDpsInputOperand(1), n, firstColumn, first, right);
+      e.barrier();
+      return e.loop(e.i32(0), e.i32(depth), 1, carried,
+                    [&](Value step, ValueRange running) { return multiply(step, running); });
+    });
+    OpOperand &init = *op.getDpsInitOperand(0);
+    for (int64_t r = 0; r < threadRows; ++r)
+      for (int64_t c = 0; c < threadColumns; ++c) {
+        Value i = e.add(firstRow, e.add(row, r * rowThreads)), j = e.add(firstColumn, e.add(column, c * columnThreads));
+        e.ifElse(e.both(e.isLess(i, sizes[m]), e.isLess(j, sizes[n])), [&] {
+          positions[m] = e.toIndex(i);
+          positions[n] = e.toIndex(j);
+          SmallVector<Value> at = subscripts(init);
+          Value before = e.load(init.get(), at);
+          Value sum = e.addf(e.extend(before), sums[r * threadColumns + c]);
+          e.store(e.truncate(sum, before.getType()), init.get(), at);
+        });
+      }
+  }
+
+  /// Brings `depth` steps from `firstStep` on of a block of one side to shared memory, one step behind another; what is
+  /// outside of the operand is 0.
+  void share(OpOperand &side, unsigned loop, Value first, Value firstStep, Value shared) {
+    // Neighbours among the threads read neighbours in memory.
+    AffineMap map = op.getMatchingIndexingMap(&side);
+    bool isAlongSteps = map.getResult(map.getNumResults() - 1) == getAffineDimExpr(k, map.getContext());
+    for (int64_t offset = 0; offset < blockSize * depth; offset += threadsPerCTA) {
+      Value i = e.add(e.thread(), offset);
+      Value step = isAlongSteps ? e.rem(i, depth) : e.div(i, blockSize);
+      Value place = isAlongSteps ? e.div(i, depth) : e.rem(i, blockSize);
+      Value position = e.add(first, place), along = e.add(firstStep, step);
+      auto read = [&]() -> SmallVector<Value> {
+        positions[loop] = e.toIndex(position);
+        positions[k] = e.toIndex(along);
+        return {e.extend(e.load(side.get(), subscripts(side)))};
+      };
+      Value isInside = e.both(e.isLess(position, sizes[loop]), e.isLess(along, sizes[k]));
+      Value x = e.choose(isInside, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
+      LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, e.add(e.mul(step, pitch), place)));
+    }
+  }
+
+  SmallVector<Value> multiply(Value step, ValueRange sums) {
+    auto load = [&](Value shared, Value place, int64_t count, int64_t distance) {
+      Value base = e.advance(shared, e.type, e.add(e.mul(step, pitch), place));
+      SmallVector<Value> values;
+      for (int64_t i = 0; i < count; ++i)
+        values.push_back(
+            LLVM::LoadOp::create(e.b, e.loc, e.type, e.advance(base, e.type, static_cast<int32_t>(i * distance))));
+      return values;
+    };
+    SmallVector<Value> rows = load(left, row, threadRows, rowThreads);
+    SmallVector<Value> columns = load(right, column, threadColumns, columnThreads);
+    SmallVector<Value> next;
+    for (auto [i, sum] : llvm::enumerate(sums))
+      next.push_back(e.fma(rows[i / threadColumns], columns[i % threadColumns], sum));
+    return next;
+  }
+
+  SmallVector<Value> subscripts(OpOperand &operand) {
+    return llvm::map_to_vector(op.getMatchingIndexingMap(&operand).getResults(), [&](AffineExpr expr) {
+      return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
+    });
+  }
+
+  Emitter e;
+  linalg::LinalgOp op;
+  unsigned m, n, k;             ///< loops
+  SmallVector<Value> sizes;     ///< of the loops, i32
+  SmallVector<Value> positions; ///< in the loops, index
+  Value left, right, row, column;
+};
+
+} // namespace
+
+bool device::lowerMatmulSIMT(OpBuilder &b, linalg::LinalgOp op) {
+  std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
+  if (!dims || dims->k.size() != 1)
+    return false;
+  Type number = getElementTypeOrSelf(op.getDpsInits()[0]);
+  FloatType type = number.isF64() ? cast<FloatType>(number) : b.getF32Type();
+  MatmulSIMT({b, op.getLoc(), type}, op, *dims).run();
+  return true;
+}

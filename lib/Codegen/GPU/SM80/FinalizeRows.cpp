@@ -1,0 +1,135 @@
+//===- FinalizeRows.cpp - Results of the tensor cores' attention ----------------===//
+//
+// Four lanes share a row: what each has summed alone is joined here, once.
+//
+//===----------------------------------------------------------------------===//
+#include "FinalizeRows.h"
+#include "MMA.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+using namespace saccade::device;
+
+namespace {
+
+/// Stores the rows of a thread.
+class RowFinalizer {
+public:
+  RowFinalizer(Emitter e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape)
+      : e(e), op(op), state(state), shape(shape), lane(this->e, shape),
+        output(this->e, op.getOutput(), op.getOutputDims()) {}
+
+  void run() {
+    std::optional<GlobalMatrix> lse;
+    if (op.getLse())
+      lse.emplace(e, op.getLse());
+    SmallVector<GlobalMatrix> others;
+    for (Value other : op.getOtherOutputs())
+      others.emplace_back(e, other);
+    Value isAligned = output.isAligned(e, 4);
+    bool hasPairs = shape.valueDepth % 2 == 0 && output.element == shape.element;
+    for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
+      Value sum = reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); });
+      RowResult result = finalizeRow(e, e.load(state.max, r), sum);
+      Value row = lane.row(e, r);
+      storeOthers(row, r, result, others);
+      e.ifElse(e.isLess(row, output.rows), [&] {
+        e.ifElse(isAligned, [&] { storeRow(row, r, result, hasPairs); },
+                 [&] { storeRow(row, r, result, /*inPairs=*/false); });
+        if (!lse)
+          return;
+        e.ifElse(lane.isFirst(e), [&] {
+          LLVM::StoreOp::create(e.b, e.loc, result.lse, lse->address(e, row, e.index(0)));
+        });
+      });
+    }
+  }
+
+private:
+  /// Tallies, the largest score and its key: every lane has what it has seen of the row, the first one stores.
+  void storeOthers(Value row, int64_t r, const RowResult &result, ArrayRef<GlobalMatrix> to) {
+    if (to.empty())
+      return;
+    Value stores = e.both(lane.isFirst(e), e.isLess(row, output.rows));
+    auto store = [&](const GlobalMatrix &matrix, Value column, Value x) {
+      e.ifElse(stores, [&] { LLVM::StoreOp::create(e.b, e.loc, x, matrix.address(e, row, column)); });
+    };
+    for (auto [i, part] : llvm::enumerate(state.others)) {
+      if (llvm::is_contained(state.tallies, part)) {
+        int64_t count = state.bins(part);
+        e.loop(e.index(0), e.index(count), 1, [&, part = part, i = i](Value bin) {
+          Value privateState = e.load(part, {e.add(bin, r * count)});
+          Value x = e.mulf(reduceLanes(e, privateState, [&](Value x, Value y) { return e.addf(x, y); }), result.inverse);
+          x = e.select(result.isEmpty, e.scalar(0.0), x);
+          store(to[i], bin, e.truncate(x, to[i].element));
+        });
+      } else {
+        auto [max, position] = reduceArgmax(r);
+        store(to[i], e.index(0), part == state.argmax ? position : max);
+      }
+    }
+  }
+
+  /// The largest score of a row and, where it is asked for, the first of its keys.
+  std::pair<Value, Value> reduceArgmax(int64_t r) {
+    Value max = e.load(state.rowMax, r), position = state.argmax ? e.load(state.argmax, r) : Value();
+    for (int64_t mask : {1, 2}) {
+      Value other = e.shuffleXor(max, mask);
+      if (position) {
+        Value otherPosition = e.shuffleXor(position, mask);
+        Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
+        Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, other, max);
+        Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherPosition, position);
+        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger, e.both(isEqual, isEarlier));
+        position = e.select(takesOther, otherPosition, position);
+      }
+      max = e.maxf(max, other);
+    }
+    return {max, position};
+  }
+
+  void storeRow(Value row, int64_t r, const RowResult &result, bool inPairs) {
+    for (int64_t tile = 0; tile < shape.valueTiles(); ++tile) {
+      Value column = e.toIndex(e.add(lane.column, 8 * tile));
+      SmallVector<Value> pair;
+      for (int64_t i : {0, 1}) {
+        Value x = e.load(state.acc, (r / 2 * shape.valueTiles() + tile) * 4 + r % 2 * 2 + i);
+        // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+        pair.push_back(e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse)));
+      }
+      if (inPairs) {
+        guarded(column, [&] {
+          Value word = packWord(e, shape.element, pair[0], pair[1]);
+          LLVM::StoreOp::create(e.b, e.loc, word, output.address(e, row, column));
+        });
+        continue;
+      }
+      for (int64_t i : {0, 1})
+        guarded(e.add(column, i), [&] {
+          Value x = e.truncate(pair[i], output.element);
+          LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, e.add(column, i)));
+        });
+    }
+  }
+
+  /// Where the last tile has columns that are not there.
+  void guarded(Value column, function_ref<void()> body) {
+    if (shape.valueDepth % 16 == 0)
+      return body();
+    e.ifElse(e.isLess(column, e.index(shape.valueDepth)), body);
+  }
+
+  Emitter e;
+  FinalizeOp op;
+  const PrivateState &state;
+  AttentionShape shape;
+  Lane lane;
+  GlobalMatrix output;
+};
+
+} // namespace
+
+void device::finalizeRows(Emitter e, FinalizeOp op, const PrivateState &state, const AttentionShape &shape) {
+  RowFinalizer(e, op, state, shape).run();
+}

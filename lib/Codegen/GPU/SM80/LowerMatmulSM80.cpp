@@ -1,0 +1,40 @@
+//===- LowerMatmulSM80.cpp - Matrix products of sm_80 -----------------------===//
+//
+// Products of 16-bit numbers for the tensor cores. Stands before LowerLinalgSIMT, which takes all other ops.
+//
+//===----------------------------------------------------------------------===//
+#include "TensorCoreMatmul.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/Kernels.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_LOWERMATMULSM80
+#include "saccade/Codegen/GPU/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+namespace {
+
+struct LowerMatmulSM80 : saccade::impl::LowerMatmulSM80Base<LowerMatmulSM80> {
+  void runOnOperation() override {
+    SmallVector<linalg::LinalgOp> ops;
+    getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    OpBuilder b(&getContext());
+    for (linalg::LinalgOp op : ops) {
+      b.setInsertionPoint(op);
+      if (!lowerTensorCoreMatmul(b, op))
+        continue;
+      // Who reads the result waits for all of it.
+      Emitter(b, op.getLoc(), b.getF32Type()).barrier();
+      op->erase();
+      if (!getOperation()->hasAttr(familyAttr))
+        getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, product"));
+    }
+  }
+};
+
+} // namespace

@@ -1,0 +1,40 @@
+//===- MMA.cpp - Products of the tensor cores of sm_80 -----------------===//
+//
+// mma.sync and the conversions that feed it.
+//
+//===----------------------------------------------------------------------===//
+#include "MMA.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+SmallVector<Value> device::multiply(Emitter &e, Type element, ValueRange left, ValueRange right, ValueRange acc) {
+  // Words are i32 for bf16 and pairs for f16.
+  auto operands = [&](ValueRange words) {
+    return llvm::map_to_vector(words, [&](Value word) -> Value {
+      if (element.isBF16())
+        return word;
+      return LLVM::BitcastOp::create(e.b, e.loc, VectorType::get({2}, element), word);
+    });
+  };
+  NVVM::MMATypes type = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  Type number = e.b.getF32Type();
+  auto result = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {number, number, number, number});
+  Value product = NVVM::MmaOp::create(e.b, e.loc, result, operands(left), operands(right), acc,
+                                      ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
+                                      std::array<NVVM::MMATypes, 2>{type, type},
+                                      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  SmallVector<Value> numbers;
+  for (int64_t i = 0; i < 4; ++i)
+    numbers.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, product, i));
+  return numbers;
+}
+
+Value device::packWord(Emitter &e, Type element, Value low, Value high) {
+  StringRef name = element.isBF16() ? "llvm.nvvm.ff2bf16x2.rn" : "llvm.nvvm.ff2f16x2.rn";
+  Value pair = LLVM::CallIntrinsicOp::create(e.b, e.loc, VectorType::get({2}, element), e.b.getStringAttr(name),
+                                             ValueRange{high, low})
+                   .getResult(0);
+  return LLVM::BitcastOp::create(e.b, e.loc, e.b.getI32Type(), pair);
+}

@@ -1,0 +1,190 @@
+//===- TensorCoreMatmul.cpp - Matrix products on the tensor cores ------------------===//
+//
+// The tiles of the next steps are on their way while those of a step are multiplied: two of each side, one barrier for
+// each.
+//
+//===----------------------------------------------------------------------===//
+#include "TensorCoreMatmul.h"
+#include "../SharedMemory.h"
+#include "MMA.h"
+#include "SharedTile.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Support/Kernels.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::device;
+
+/// A block, its steps, and the part of a warp.
+static constexpr int64_t blockSize = 64, depth = 64, warpSize = 32, mTiles = warpSize / 16, nTiles = warpSize / 8;
+static_assert(4 * warpSize * warpSize == blockSize * blockSize && threadsPerCTA == 4 * 32);
+
+/// Whether a buffer is memory of the caller's, not what threads share.
+static bool isGlobal(Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  return isa<BlockArgument>(buffer) && isa<func::FuncOp>(buffer.getParentBlock()->getParentOp());
+}
+
+namespace {
+
+class TensorCoreMatmul {
+public:
+  TensorCoreMatmul(Emitter e, linalg::LinalgOp op, linalg::ContractionDimensions dims)
+      : e(e), op(op), m(dims.m.back()), n(dims.n.back()), k(dims.k.front()),
+        element(getElementTypeOrSelf(op.getDpsInputs()[0])) {}
+
+  void run() {
+    for (Range range : op.createLoopRanges(e.b, e.loc))
+      sizes.push_back(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size));
+    positions.resize(sizes.size());
+    Value thread = e.thread(), warp = e.div(thread, 32), lane = e.rem(thread, 32);
+    warpRow = e.mul(e.div(warp, 2), warpSize);
+    warpColumn = e.mul(e.rem(warp, 2), warpSize);
+    laneRow = e.div(lane, 4);
+    laneColumn = e.mul(e.rem(lane, 4), 2);
+    SmallVector<unsigned> around;
+    op.getParallelDims(around);
+    llvm::erase_if(around, [&](unsigned loop) { return loop == m || loop == n; });
+    loopAround(around);
+  }
+
+private:
+  void loopAround(ArrayRef<unsigned> rest) {
+    if (!rest.empty()) {
+      e.loop(e.index(0), sizes[rest.front()], 1, [&](Value position) {
+        positions[rest.front()] = position;
+        loopAround(rest.drop_front());
+      });
+      return;
+    }
+    // The right side lies with columns or with steps behind each other; the left one is read fast with steps so.
+    OpOperand &right = *op.getDpsInputOperand(1);
+    AffineMap map = op.getMatchingIndexingMap(&right);
+    isRhsRowMajor = map.getResults().back() == getAffineDimExpr(n, map.getContext());
+    GlobalMatrix left = matrixOf(*op.getDpsInputOperand(0), m, k);
+    GlobalMatrix other = isRhsRowMajor ? matrixOf(right, k, n) : matrixOf(right, n, k);
+    e.loop(e.index(0), sizes[m], blockSize, [&](Value firstRow) {
+      e.loop(e.index(0), sizes[n], blockSize,
+             [&](Value firstColumn) { computeBlock(left, other, firstRow, firstColumn); });
+    });
+  }
+
+  /// A side with the loops that are its rows and its columns, where the loops around stand.
+  GlobalMatrix matrixOf(OpOperand &side, unsigned rowLoop, unsigned columnLoop) {
+    AffineMap map = op.getMatchingIndexingMap(&side);
+    unsigned row = 0, column = 0;
+    SmallVector<Value> at;
+    for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
+      unsigned loop = cast<AffineDimExpr>(expr).getPosition();
+      if (loop == rowLoop)
+        row = dim;
+      else if (loop == columnLoop)
+        column = dim;
+      at.push_back(loop == rowLoop || loop == columnLoop ? e.index(0) : positions[loop]);
+    }
+    return GlobalMatrix(e, side.get(), row, column, at);
+  }
+
+  void computeBlock(const GlobalMatrix &left, const GlobalMatrix &right, Value firstRow, Value firstColumn) {
+    int64_t bytes = SharedTile::bytes(blockSize, depth);
+    Value shared = getDynamicShared(e, 4 * bytes);
+    auto tilesOf = [&](int64_t i) {
+      return std::pair(SharedTile(e, shared, 2 * i * bytes, element, blockSize, depth),
+                       SharedTile(e, shared, (2 * i + 1) * bytes, element, blockSize, depth));
+    };
+    Value isLhsAligned = left.isAligned(e, 16), isRhsAligned = right.isAligned(e, 16);
+    auto copyTile = [&](int64_t i, Value step) {
+      auto [lhsTile, rhsTile] = tilesOf(i);
+      lhsTile.copyPart(e, left, isLhsAligned, firstRow, sizes[m], step, sizes[k]);
+      if (isRhsRowMajor)
+        rhsTile.copyPart(e, right, isRhsAligned, step, sizes[k], firstColumn, sizes[n]);
+      else
+        rhsTile.copyPart(e, right, isRhsAligned, firstColumn, sizes[n], step, sizes[k]);
+      SharedTile::commit(e);
+    };
+    // What was shared before nobody reads any more.
+    e.barrier();
+    copyTile(0, e.index(0));
+    SmallVector<Value> sums(mTiles * nTiles * 4, e.scalar(0.0));
+    sums = e.loop(e.index(0), sizes[k], 2 * depth, sums, [&](Value step, ValueRange carried) {
+      SmallVector<Value> running(carried);
+      for (int64_t i : {0, 1}) {
+        SharedTile::wait(e);
+        e.barrier();
+        // Behind the barrier nobody reads the other tiles. Beyond the last step they are filled with zeros.
+        copyTile(1 - i, e.add(step, (i + 1) * depth));
+        auto [lhsTile, rhsTile] = tilesOf(i);
+        multiplyTiles(lhsTile, rhsTile, running);
+      }
+      return running;
+    });
+    SharedTile::wait(e);
+    storeBlock(firstRow, firstColumn, sums);
+  }
+
+  void multiplyTiles(const SharedTile &left, const SharedTile &right, SmallVector<Value> &sums) {
+    Value lhsAddress = left.lhsAddress(e, warpRow);
+    Value rhsAddress =
+        isRhsRowMajor ? right.rhsTransposedAddress(e, e.i32(0), warpColumn) : right.rhsAddress(e, warpColumn);
+    for (int64_t step = 0; step < depth; step += 16) {
+      SmallVector<SmallVector<Value>> rows;
+      for (int64_t mTile = 0; mTile < mTiles; ++mTile)
+        rows.push_back(left.left(e, lhsAddress, 16 * mTile, step));
+      for (int64_t tile = 0; tile < nTiles; tile += 2) {
+        SmallVector<Value> columns = isRhsRowMajor ? right.loadRhsTransposed(e, rhsAddress, step, 8 * tile)
+                                                      : right.right(e, rhsAddress, 8 * tile, step);
+        for (int64_t mTile = 0; mTile < mTiles; ++mTile)
+          for (int64_t half : {0, 1}) {
+            auto first = sums.begin() + (mTile * nTiles + tile + half) * 4;
+            SmallVector<Value> old(first, first + 4);
+            llvm::copy(multiply(e, element, rows[mTile], ArrayRef(columns).slice(2 * half, 2), old), first);
+          }
+      }
+    }
+  }
+
+  void storeBlock(Value firstRow, Value firstColumn, ArrayRef<Value> sums) {
+    OpOperand &init = *op.getDpsInitOperand(0);
+    AffineMap map = op.getMatchingIndexingMap(&init);
+    Value row = e.add(firstRow, e.toIndex(e.add(warpRow, laneRow)));
+    Value column = e.add(firstColumn, e.toIndex(e.add(warpColumn, laneColumn)));
+    for (auto [i, sum] : llvm::enumerate(sums)) {
+      int64_t part = static_cast<int64_t>(i), tile = part / 4;
+      positions[m] = e.add(row, tile / nTiles * 16 + part % 4 / 2 * 8);
+      positions[n] = e.add(column, tile % nTiles * 8 + part % 2);
+      e.ifElse(e.both(e.isLess(positions[m], sizes[m]), e.isLess(positions[n], sizes[n])), [&, sum = sum] {
+        SmallVector<Value> at = llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
+          return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
+        });
+        Value before = e.load(init.get(), at);
+        e.storeShared(e.truncate(e.addf(e.extend(before), sum), before.getType()), init.get(), at);
+      });
+    }
+  }
+
+  Emitter e;
+  linalg::LinalgOp op;
+  unsigned m, n, k; ///< loops
+  Type element;
+  bool isRhsRowMajor = false;
+  SmallVector<Value> sizes, positions; ///< of the loops, index
+  Value warpRow, warpColumn, laneRow, laneColumn;
+};
+
+} // namespace
+
+bool device::lowerTensorCoreMatmul(OpBuilder &b, linalg::LinalgOp op) {
+  std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
+  if (!dims || dims->k.size() != 1)
+    return false;
+  Type left = getElementTypeOrSelf(op.getDpsInputs()[0]), right = getElementTypeOrSelf(op.getDpsInputs()[1]);
+  Type sum = getElementTypeOrSelf(op.getDpsInits()[0]);
+  if (left != right || !(left.isF16() || left.isBF16()) || !(sum == left || sum.isF32()) ||
+      !llvm::all_of(op.getDpsInputs(), isGlobal))
+    return false;
+  TensorCoreMatmul({b, op.getLoc(), b.getF32Type()}, op, *dims).run();
+  return true;
+}

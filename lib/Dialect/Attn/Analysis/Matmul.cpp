@@ -1,0 +1,56 @@
+//===- Matmul.cpp - What is compiled as a matrix product ---------------===//
+//
+// One answer for all stages. Upstream's idea of a contraction is wider: it looks through any unary op in the body.
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+
+using namespace mlir;
+using namespace saccade;
+
+/// What is left of `value` without a widening cast.
+static Value skipWidening(Value value) {
+  auto extension = value.getDefiningOp<arith::ExtFOp>();
+  return extension ? extension.getIn() : value;
+}
+
+static bool areEither(Value a, Value b, Value x, Value y) { return (a == x && b == y) || (a == y && b == x); }
+
+/// Whether `body` yields out + x · y for its arguments x, y and out.
+static bool isMultiplyAdd(Block &body) {
+  auto sum = body.getTerminator()->getOperand(0).getDefiningOp<arith::AddFOp>();
+  if (!sum)
+    return false;
+  Value out = body.getArgument(2);
+  auto product = (sum.getLhs() == out ? sum.getRhs() : sum.getLhs()).getDefiningOp<arith::MulFOp>();
+  return product && areEither(sum.getLhs(), sum.getRhs(), out, product) &&
+         areEither(skipWidening(product.getLhs()), skipWidening(product.getRhs()), body.getArgument(0),
+                   body.getArgument(1));
+}
+
+std::optional<linalg::ContractionDimensions> saccade::getMatmulDims(linalg::LinalgOp op) {
+  auto isFloat = [](Type type) { return isa<ShapedType>(type) && isa<FloatType>(getElementTypeOrSelf(type)); };
+  if (op.getNumDpsInputs() != 2 || op.getNumDpsInits() != 1 || !llvm::all_of(op->getOperandTypes(), isFloat) ||
+      !llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isProjectedPermutation(); }) ||
+      !isMultiplyAdd(*op.getBlock()))
+    return std::nullopt;
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  if (failed(dims) || dims->m.empty() || dims->n.empty() || dims->k.empty())
+    return std::nullopt;
+  return *dims;
+}
+
+bool saccade::isMatmul(linalg::LinalgOp op) { return getMatmulDims(op).has_value(); }
+
+MatmulBlock saccade::getMatmulBlock(linalg::LinalgOp op) {
+  MatmulBlock block;
+  if (auto schedule = op->getAttrOfType<attn::ScheduleAttr>("schedule")) {
+    block.rows = schedule.getRows();
+    block.columns = schedule.getCols();
+    if (schedule.getDepth())
+      block.depth = schedule.getDepth();
+  }
+  return block;
+}

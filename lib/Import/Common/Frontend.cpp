@@ -1,0 +1,220 @@
+//===- Frontend.cpp - Ops of other projects, by their names -----------------------===//
+#include "saccade/Import/Common/Frontend.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Affine/Utils.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Iterators.h"
+
+using namespace mlir;
+using namespace saccade::frontend;
+
+std::optional<StringRef> Frontend::nameOf(Operation *op) const {
+  if (op->isRegistered())
+    return std::nullopt;
+  StringRef name = op->getName().getStringRef();
+  if (name.consume_front(prefix) || llvm::any_of(others, [&](StringRef each) { return name.consume_front(each); }))
+    return name;
+  return std::nullopt;
+}
+
+FrontendOp::FrontendOp(Operation *op, const Frontend &frontend)
+    : op(op), frontend(frontend), name(frontend.nameOf(op).value_or(StringRef())), b(op->getLoc(), OpBuilder(op)) {}
+
+Value FrontendOp::operand(unsigned i) const {
+  if (i >= op->getNumOperands() || isa<NoneType>(op->getOperand(i).getType()))
+    return nullptr;
+  return op->getOperand(i);
+}
+
+SmallVector<Value> FrontendOp::operands() const {
+  SmallVector<Value> values;
+  for (unsigned i = 0; i < op->getNumOperands(); ++i)
+    values.push_back(operand(i));
+  while (!values.empty() && !values.back())
+    values.pop_back();
+  return values;
+}
+
+int64_t FrontendOp::integer(StringRef attribute, int64_t defaultValue) const {
+  auto value = op->getAttrOfType<IntegerAttr>(attribute);
+  return value ? value.getValue().getSExtValue() : defaultValue;
+}
+
+double FrontendOp::number(StringRef attribute, double defaultValue) const {
+  auto value = op->getAttrOfType<FloatAttr>(attribute);
+  return value ? value.getValueAsDouble() : defaultValue;
+}
+
+StringRef FrontendOp::text(StringRef attribute, StringRef defaultValue) const {
+  auto value = op->getAttrOfType<StringAttr>(attribute);
+  return value ? value.getValue() : defaultValue;
+}
+
+std::optional<SmallVector<int64_t>> FrontendOp::integers(StringRef attribute) const {
+  if (auto array = op->getAttrOfType<DenseI64ArrayAttr>(attribute))
+    return llvm::to_vector(array.asArrayRef());
+  if (auto constant = op->getAttrOfType<DenseIntElementsAttr>(attribute))
+    return llvm::map_to_vector(constant.getValues<APInt>(), [](const APInt &value) { return value.getSExtValue(); });
+  auto array = op->getAttrOfType<ArrayAttr>(attribute);
+  if (!array || !llvm::all_of(array, llvm::IsaPred<IntegerAttr>))
+    return std::nullopt;
+  return llvm::map_to_vector(array, [](Attribute value) { return cast<IntegerAttr>(value).getInt(); });
+}
+
+InFlightDiagnostic FrontendOp::error() {
+  InFlightDiagnostic diagnostic = op->emitError();
+  diagnostic << op->getName();
+  if (auto node = op->getLoc()->findInstanceOf<NameLoc>())
+    diagnostic << " '" << node.getName().getValue() << "'";
+  diagnostic << ": ";
+  return diagnostic;
+}
+
+LogicalResult FrontendOp::requireRankedTensors() {
+  for (auto [i, value] : llvm::enumerate(op->getOperands()))
+    if (!isa<RankedTensorType, NoneType>(value.getType()))
+      return error() << "operand " << i << " is " << value.getType() << ", expected a ranked tensor";
+  return success();
+}
+
+bool saccade::frontend::isElementType(Type type) {
+  return type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
+         llvm::any_of(ArrayRef<unsigned>{1, 8, 16, 32, 64},
+                      [&](unsigned width) { return type.isSignlessInteger(width); });
+}
+
+LogicalResult saccade::frontend::verifyTypes(Operation *op) {
+  auto isKnown = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor ? isElementType(tensor.getElementType()) : isa<NoneType>(type) || !isa<ShapedType>(type);
+  };
+  for (Type type :
+       llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
+    if (!isKnown(type))
+      return op->emitError() << op->getName() << ": the type " << type << " is not supported";
+  return success();
+}
+
+/// Whether a tensor with these static extents fits in an address space.
+static bool isTooLarge(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  int64_t count = 1;
+  return tensor && llvm::any_of(tensor.getShape(), [&](int64_t extent) {
+           return !ShapedType::isDynamic(extent) && extent != 0 &&
+                  (llvm::MulOverflow(count, extent, count) || count > maxTensorElements || count < 0);
+         });
+}
+
+/// Translates one op of the frontend and puts the results in its place.
+static LogicalResult translateOp(Operation *op, const Frontend &frontend, SmallVectorImpl<Value> &results) {
+  FrontendOp view(op, frontend);
+  auto translator = frontend.translators.find(view.getName());
+  if (translator == frontend.translators.end())
+    return view.error() << "this op is not supported";
+  if (failed(view.requireRankedTensors()) || failed(translator->second(view, results)))
+    return failure();
+  for (Value result : results)
+    if (result && isTooLarge(result.getType()))
+      return view.error() << "makes " << result.getType() << ", which no memory holds";
+  if (results.size() > op->getNumResults())
+    results.truncate(op->getNumResults());
+  results.resize(op->getNumResults());
+  for (auto [old, value] : llvm::zip(op->getResults(), results)) {
+    if (value)
+      old.replaceAllUsesWith(value);
+    else if (!old.use_empty())
+      return view.error() << "result " << old.getResultNumber() << " is not supported";
+  }
+  return success();
+}
+
+static bool belongsTo(Operation *op, const Frontend &frontend) { return frontend.nameOf(op).has_value(); }
+
+/// Whether `op` only stands for an operand that is missing.
+static bool isNoValue(Operation *op, const Frontend &frontend) { return frontend.nameOf(op) == StringRef("NoValue"); }
+
+LogicalResult FrontendOp::inlineRegion(Region &region, ValueRange arguments, SmallVectorImpl<Value> &results) {
+  if (!region.hasOneBlock() || region.front().empty() || region.getNumArguments() != arguments.size())
+    return error() << "a subgraph takes " << region.getNumArguments() << " inputs, expected " << arguments.size();
+  IRMapping mapping;
+  mapping.map(region.getArguments(), arguments);
+  Block &body = region.front();
+  for (Operation &each : llvm::make_range(body.begin(), std::prev(body.end()))) {
+    Operation *clone = b.clone(each, mapping);
+    if (!belongsTo(clone, frontend) || isNoValue(clone, frontend))
+      continue;
+    SmallVector<Value> values;
+    LogicalResult done = translateOp(clone, frontend, values);
+    if (succeeded(done))
+      for (auto [old, value] : llvm::zip(each.getResults(), values))
+        if (value)
+          mapping.map(old, value);
+    clone->dropAllUses();
+    clone->erase();
+    if (failed(done))
+      return failure();
+  }
+  for (Value value : body.back().getOperands())
+    results.push_back(mapping.lookupOrDefault(value));
+  return success();
+}
+
+/// Extents are computed in `affine`, where they fold as they are made; what is left of it becomes `arith`.
+static void expandExtents(func::FuncOp function) {
+  function.walk<WalkOrder::PostOrder, ReverseIterator>([](affine::AffineApplyOp op) {
+    if (!op.use_empty()) {
+      OpBuilder b(op);
+      op.replaceAllUsesWith(affine::expandAffineMap(b, op.getLoc(), op.getAffineMap(), op.getOperands())->front());
+    }
+    op.erase();
+  });
+}
+
+LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend &frontend) {
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
+    if (isTooLarge(type))
+      return function.emitError() << "argument " << i << " is " << type << ", which no memory holds";
+  SmallVector<Operation *> missing;
+  for (Block &block : function.getBody())
+    for (Operation &op : llvm::make_early_inc_range(block)) {
+      if (!belongsTo(&op, frontend))
+        continue;
+      if (isNoValue(&op, frontend)) {
+        missing.push_back(&op);
+        continue;
+      }
+      SmallVector<Value> results;
+      if (failed(translateOp(&op, frontend, results)))
+        return failure();
+      op.erase();
+    }
+  for (Operation *op : missing)
+    if (op->use_empty())
+      op->erase();
+  expandExtents(function);
+  // A result of a type that nobody registered is what it turns out to be.
+  if (!function.isExternal() && function.getBody().hasOneBlock()) {
+    SmallVector<Type> types(function.getResultTypes());
+    ValueRange returned = function.getBody().front().getTerminator()->getOperands();
+    for (auto [type, value] : llvm::zip(types, returned))
+      if (isa<OpaqueType>(type))
+        type = value.getType();
+    function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
+  }
+  // What is returned may know more or fewer of its extents than was declared.
+  WalkResult walk = function.walk([&](func::ReturnOp op) {
+    for (auto [operand, type] : llvm::zip(op->getOpOperands(), function.getResultTypes())) {
+      if (operand.get().getType() == type)
+        continue;
+      if (!tensor::CastOp::areCastCompatible(operand.get().getType(), type)) {
+        op.emitError() << "result " << operand.getOperandNumber() << " is " << operand.get().getType()
+                       << ", declared is " << type;
+        return WalkResult::interrupt();
+      }
+      OpBuilder b(op);
+      operand.set(tensor::CastOp::create(b, op.getLoc(), type, operand.get()));
+    }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}

@@ -1,0 +1,131 @@
+//===- Matmul.cpp - StableHLO's matrix products and convolutions ------------===//
+#include "saccade/Import/Common/Matmul.h"
+#include "StableHLO.h"
+#include "saccade/Import/Common/Reductions.h"
+#include "saccade/Import/Common/Requirements.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::stablehlo;
+using frontend::Extents;
+
+/// Loops: batches, dimensions of the left factor alone, of the right alone, and those that are summed. The result has
+/// all but the last, in this order.
+static LogicalResult translateDot(FrontendOp &op, Values &results) {
+  if (failed(requireOperands(op, 2)))
+    return failure();
+  auto numbers = requireOpaque(op, "dot_dimension_numbers", "dot");
+  if (failed(numbers))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  RankedTensorType types[] = {typeOf(op.operand(0)), typeOf(op.operand(1))};
+  SmallVector<int64_t> batches[2], contracting[2];
+  for (auto [i, side] : llvm::enumerate(ArrayRef<StringRef>{"lhs", "rhs"})) {
+    auto found = numbers->integers((side + "_batching_dimensions").str());
+    auto depth = numbers->integers((side + "_contracting_dimensions").str());
+    if (!found || !depth)
+      return op.error() << "the dimensions are no integers";
+    batches[i] = *found;
+    contracting[i] = *depth;
+    SmallVector<int64_t> both(*found);
+    both.append(*depth);
+    if (failed(requireDims(op, both, types[i].getRank(), side)))
+      return failure();
+  }
+  if (batches[0].size() != batches[1].size() || contracting[0].size() != contracting[1].size())
+    return op.error() << "found " << batches[0].size() << " and " << batches[1].size() << " batches, "
+                      << contracting[0].size() << " and " << contracting[1].size() << " summed dimensions";
+  Type element = declaredElement(op);
+  if (!element || element.isInteger(1) || isa<FloatType>(element) != isa<FloatType>(types[0].getElementType()) ||
+      isa<FloatType>(element) != isa<FloatType>(types[1].getElementType()))
+    return op.error() << "cannot multiply " << types[0] << " and " << types[1] << " to elements of " << element;
+
+  Extents extents[] = {frontend::extentsOf(b, op.operand(0)), frontend::extentsOf(b, op.operand(1))}, loops;
+  SmallVector<AffineExpr> dims[2], result;
+  for (unsigned i : {0u, 1u})
+    dims[i].resize(extents[i].size());
+  auto join = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right, StringRef what) -> LogicalResult {
+    for (auto [l, r] : llvm::zip(left, right)) {
+      if (failed(frontend::requireEqual(op, types[1].getDimSize(r), types[0].getDimSize(l), what)))
+        return failure();
+      dims[0][l] = dims[1][r] = b.getAffineDimExpr(loops.size());
+      // What is static says more.
+      loops.push_back(isa<Attribute>(extents[1][r]) ? extents[1][r] : extents[0][l]);
+    }
+    return success();
+  };
+  if (failed(join(batches[0], batches[1], "batches")))
+    return failure();
+  for (unsigned i : {0u, 1u})
+    for (auto [dim, extent] : llvm::enumerate(extents[i])) {
+      if (dims[i][dim] || llvm::is_contained(contracting[i], static_cast<int64_t>(dim)))
+        continue;
+      dims[i][dim] = b.getAffineDimExpr(loops.size());
+      loops.push_back(extent);
+    }
+  for (size_t i = 0; i < loops.size(); ++i)
+    result.push_back(b.getAffineDimExpr(i));
+  if (failed(join(contracting[0], contracting[1], "summed dimensions")))
+    return failure();
+  auto map = [&](ArrayRef<AffineExpr> each) { return AffineMap::get(loops.size(), 0, each, b.getContext()); };
+  Value product = frontend::contract(b, op.operand(0), op.operand(1), map(dims[0]), map(dims[1]), map(result), loops,
+                                 frontend::getAccumulatorType(element));
+  results.push_back(frontend::castElements(b, product, element));
+  return success();
+}
+
+/// Where the dimensions of a tensor are: those that `names` says, then the spatial ones.
+static std::optional<SmallVector<int64_t>> layoutOf(const frontend::OpaqueText::Item &item, ArrayRef<StringRef> names) {
+  SmallVector<int64_t> places;
+  for (StringRef name : names) {
+    auto found = llvm::find(item.words, name);
+    if (found == item.words.end())
+      return std::nullopt;
+    places.push_back(found - item.words.begin());
+  }
+  return item.words.size() == names.size() ? std::optional(places) : std::nullopt;
+}
+
+/// A convolution that cuts an image into patches.
+static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
+  if (failed(requireOperands(op, 2)))
+    return failure();
+  ImplicitLocOpBuilder &b = op.builder();
+  auto numbers = requireOpaque(op, "dimension_numbers", "conv");
+  if (failed(numbers))
+    return failure();
+  using Layout = std::optional<SmallVector<int64_t>>;
+  bool hasLayouts = numbers->items.size() == 3;
+  Layout image = hasLayouts ? layoutOf(numbers->items[0], {"b", "f", "0", "1"}) : Layout();
+  Layout filter = hasLayouts ? layoutOf(numbers->items[1], {"o", "i", "0", "1"}) : Layout();
+  Layout result = hasLayouts ? layoutOf(numbers->items[2], {"b", "f", "0", "1"}) : Layout();
+  RankedTensorType left = typeOf(op.operand(0)), right = typeOf(op.operand(1));
+  if (!image || !filter || !result || left.getRank() != 4 || right.getRank() != 4 ||
+      !isa_and_nonnull<FloatType>(declaredElement(op)))
+    return op.error() << "cannot convolve " << left << " and " << right << ", expected images in two dimensions";
+  Value pixels = frontend::transpose(b, op.operand(0), *image), filters = frontend::transpose(b, op.operand(1), *filter);
+  left = typeOf(pixels);
+  right = typeOf(filters);
+  SmallVector<int64_t> ones = {1, 1}, zeros(4, 0), window(right.getShape().drop_front(2));
+  auto reversal = op.getOperation()->getAttrOfType<DenseBoolArrayAttr>("window_reversal");
+  bool fits = op.integers("window_strides").value_or(ones) == window &&
+              op.integers("padding").value_or(zeros) == zeros && op.integers("lhs_dilation").value_or(ones) == ones &&
+              op.integers("rhs_dilation").value_or(ones) == ones && op.integer("feature_group_count", 1) == 1 &&
+              op.integer("batch_group_count", 1) == 1 &&
+              (!reversal || llvm::none_of(reversal.asArrayRef(), [](bool each) { return each; }));
+  if (!fits)
+    return op.error()
+           << "only windows beside each other are supported: strides as large as the filters, no padding, no "
+              "groups, no dilations";
+  FailureOr<Value> product = frontend::convolvePatches(op, pixels, filters, /*bias=*/nullptr);
+  if (failed(product))
+    return failure();
+  results.push_back(
+      frontend::transpose(b, frontend::castElements(b, *product, declaredElement(op)), invertPermutationVector(*result)));
+  return success();
+}
+
+void stablehlo::addMatmuls(frontend::Frontend &frontend) {
+  frontend.translators["convolution"] = translateConvolution;
+  frontend.translators["dot_general"] = translateDot;
+}

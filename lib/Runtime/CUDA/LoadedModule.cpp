@@ -1,0 +1,230 @@
+//===- LoadedModule.cpp - Kernels in a context of the driver's ----------------------===//
+//
+// Lists that only grow: who finds what is wanted takes no lock. A program is loaded once a context, which is slow, and
+// may happen while a stream is captured: nothing of it concerns the stream.
+//
+//===----------------------------------------------------------------------===//
+#include "LoadedModule.h"
+#include "../Call/Message.h"
+#include "saccade/Runtime/CUDA.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+using namespace saccade::runtime;
+using namespace saccade::runtime::cuda;
+
+namespace {
+
+/// What a call needs from the C library's heap: a few words that stay.
+template <typename T> T *make() { return static_cast<T *>(std::aligned_alloc(alignof(T), sizeof(T))); }
+
+std::atomic<LoadedModule *> &listOf(SaccadeKernels &kernels) {
+  static_assert(sizeof(std::atomic<LoadedModule *>) == sizeof(void *));
+  return reinterpret_cast<std::atomic<LoadedModule *> &>(kernels.loaded);
+}
+
+LoadedModule *findModule(const SaccadeEntry *&entry, uint64_t context) {
+  for (const SaccadeEntry *other = entry; other; other = other->next)
+    for (LoadedModule *loaded = listOf(*other->kernels).load(std::memory_order_acquire); loaded; loaded = loaded->next)
+      if (loaded->context == context) {
+        entry = other;
+        return loaded;
+      }
+  return nullptr;
+}
+
+/// How well kernels suit a GPU of that compute capability (80 for 8.0): the newest architecture it has, one that is
+/// made for it alone before others; 0: not at all.
+int32_t compatibility(const SaccadeKernels &kernels, int32_t capability) {
+  if (kernels.is_arch_specific ? kernels.architecture != capability : kernels.architecture > capability)
+    return 0;
+  return 2 * kernels.architecture + kernels.is_arch_specific;
+}
+
+/// All architectures that there are, for messages: "sm_80, sm_90a".
+struct Architectures {
+  char text[128] = {};
+  explicit Architectures(const SaccadeEntry *entry) {
+    for (int length = 0; entry && length < 100; entry = entry->next)
+      length += snprintf(text + length, sizeof(text) - length, "%ssm_%d%s", length ? ", " : "",
+                         entry->kernels->architecture, entry->kernels->is_arch_specific ? "a" : "");
+  }
+};
+
+/// Loads a cubin, or PTX for the driver to compile, into the current context.
+class ModuleLoader {
+public:
+  ModuleLoader(const Driver &driver, const SaccadeEntry &entry) : driver(driver), entry(entry) {}
+
+  SaccadeStatus run(int32_t capability, Module &module) {
+    const SaccadeKernels &kernels = *entry.kernels;
+    // Machine code goes for GPUs of its generation only.
+    if (kernels.cubin && kernels.architecture / 10 == capability / 10 && load(kernels.cubin, module) == Success)
+      return SaccadeSuccess;
+    Result result = load(kernels.ptx, module);
+    if (result == Success)
+      return SaccadeSuccess;
+    if (result == UnsupportedPTXVersion || result == JITCompilerNotFound)
+      return refuse(SaccadeUnsupported, entry,
+                    "the NVIDIA driver cannot compile the kernels (%s): update it, or compile with ptxas and "
+                    "--target=sm_%d",
+                    result == UnsupportedPTXVersion ? "it is too old for their PTX"
+                                                    : "its PTX compiler is not installed",
+                    capability);
+    if (result == NoBinaryForGPU || *log)
+      return refuse(SaccadeDeviceError, entry, "the NVIDIA driver refuses the kernels for sm_%d on sm_%d: %s",
+                    kernels.architecture, capability, *log ? log : "no binary for this GPU");
+    return refuseResult(entry, driver, result, "loading the kernels");
+  }
+
+private:
+  Result load(const void *image, Module &module) {
+    JITOption options[] = {ErrorLog, ErrorLogBytes};
+    void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
+    return driver.moduleLoadDataEx(&module, image, 2, options, values);
+  }
+
+  const Driver &driver;
+  const SaccadeEntry &entry;
+  char log[1024] = {};
+};
+
+} // namespace
+
+/// Chooses and loads, with the lock held.
+static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
+                    SaccadeStatus &status) {
+  int32_t major = 0, minor = 0;
+  Result result = driver.deviceGetAttribute(&major, CapabilityMajor, device);
+  if (result == Success)
+    result = driver.deviceGetAttribute(&minor, CapabilityMinor, device);
+  if (result != Success) {
+    status = refuseResult(*entry, driver, result, "asking for the GPU's compute capability");
+    return nullptr;
+  }
+  int32_t capability = 10 * major + minor, best = 0;
+  const SaccadeEntry *chosen = nullptr;
+  for (const SaccadeEntry *other = entry; other; other = other->next)
+    if (int32_t fits = compatibility(*other->kernels, capability); fits > best) {
+      best = fits;
+      chosen = other;
+    }
+  if (!chosen) {
+    status = refuse(SaccadeUnsupported, *entry, "compiled for %s, cuda:%d is sm_%d: compile with --target=sm_%d",
+                    Architectures(entry).text, device, capability, capability);
+    return nullptr;
+  }
+  Module module = nullptr;
+  if ((status = ModuleLoader(driver, *chosen).run(capability, module)))
+    return nullptr;
+  auto *loaded = make<LoadedModule>();
+  if (!loaded) {
+    driver.moduleUnload(module);
+    status = refuse(SaccadeOutOfMemory, *entry, "out of memory");
+    return nullptr;
+  }
+  std::atomic<LoadedModule *> &list = listOf(*chosen->kernels);
+  new (loaded) LoadedModule{context, device, module, {}, {}, list.load(std::memory_order_relaxed)};
+  list.store(loaded, std::memory_order_release);
+  entry = chosen;
+  return loaded;
+}
+
+LoadedModule *cuda::require(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
+                      SaccadeStatus &status) {
+  if (LoadedModule *found = findModule(entry, context))
+    return found;
+  Lock lock;
+  if (LoadedModule *found = findModule(entry, context))
+    return found;
+  RelaxedCaptureScope relaxed(driver);
+  return load(driver, entry, context, device, status);
+}
+
+Address cuda::requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, SaccadeStatus &status) {
+  if (Address known = loaded.placeholder.load(std::memory_order_acquire))
+    return known;
+  Lock lock;
+  if (Address known = loaded.placeholder.load(std::memory_order_relaxed))
+    return known;
+  RelaxedCaptureScope relaxed(driver);
+  Address memory = 0;
+  if (Result result = driver.allocate(&memory, 256); result != Success) {
+    status = refuseResult(entry, driver, result, "getting memory of the GPU");
+    return 0;
+  }
+  loaded.placeholder.store(memory, std::memory_order_release);
+  return memory;
+}
+
+static Function findKernel(const LoadedModule &loaded, const char *name) {
+  for (Kernel *kernel = loaded.kernels.load(std::memory_order_acquire); kernel; kernel = kernel->next)
+    if (kernel->name == name)
+      return kernel->function;
+  return nullptr;
+}
+
+/// The right to dynamic shared memory, which beyond 48 KiB has to be asked for.
+static SaccadeStatus grantShared(const Driver &driver, const SaccadeEntry &entry, const LoadedModule &loaded,
+                                 const char *name, Function function, int64_t bytes) {
+  int32_t fixed = 0, limit = 0;
+  Result result = driver.functionGetAttribute(&fixed, StaticShared, function);
+  if (result == Success)
+    result = driver.deviceGetAttribute(&limit, SharedLimit, loaded.device);
+  if (result == Success && bytes + fixed > limit)
+    return refuse(SaccadeUnsupported, entry,
+                  "kernel '%s' wants %lld bytes of shared memory for a CTA, cuda:%d has %d: compile with --target for "
+                  "this GPU's architecture",
+                  name, static_cast<long long>(bytes + fixed), loaded.device, limit);
+  if (result == Success && bytes > 0)
+    result = driver.functionSetAttribute(function, DynamicSharedLimit, static_cast<int32_t>(bytes));
+  return result == Success ? SaccadeSuccess
+                           : refuseResult(entry, driver, result, "asking for the shared memory of kernel", name);
+}
+
+Function cuda::requireKernel(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
+                             int64_t sharedBytes, SaccadeStatus &status) {
+  if (Function found = findKernel(loaded, name))
+    return found;
+  Lock lock;
+  if (Function found = findKernel(loaded, name))
+    return found;
+  RelaxedCaptureScope relaxed(driver);
+  Function function = nullptr;
+  Result result = driver.moduleGetFunction(&function, loaded.module, name);
+  status = result == Success ? grantShared(driver, entry, loaded, name, function, sharedBytes)
+                             : refuseResult(entry, driver, result, "looking for kernel", name);
+  if (status)
+    return nullptr;
+  // Where the heap is empty it is looked up again next time.
+  if (auto *kernel = make<Kernel>()) {
+    *kernel = {name, function, loaded.kernels.load(std::memory_order_relaxed)};
+    loaded.kernels.store(kernel, std::memory_order_release);
+  }
+  return function;
+}
+
+void saccade_cuda_unload(SaccadeKernels *kernels) {
+  LoadedModule *loaded = listOf(*kernels).exchange(nullptr, std::memory_order_acq_rel);
+  if (!loaded)
+    return;
+  SaccadeEntry nobody = {};
+  nobody.name = "";
+  SaccadeStatus status;
+  const Driver *driver = requireDriver(nobody, status);
+  while (loaded) {
+    for (Kernel *kernel = loaded->kernels.load(std::memory_order_relaxed); kernel;) {
+      Kernel *next = kernel->next;
+      std::free(kernel);
+      kernel = next;
+    }
+    // A context that is gone has taken all of it along; this gives an error then, which is of no interest.
+    (void)driver->moduleUnload(loaded->module);
+    if (Address placeholder = loaded->placeholder.load(std::memory_order_relaxed))
+      (void)driver->free(placeholder);
+    LoadedModule *next = loaded->next;
+    std::free(loaded);
+    loaded = next;
+  }
+}

@@ -1,0 +1,66 @@
+//===- CPUTarget.cpp - Which CPU target this processor has -------------------------===//
+//
+// A library may be carried to a processor that lacks what it was compiled for; there a call is refused in words instead
+// of ending the process. Read from CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2): the compilers' own helpers need
+// their run-time libraries.
+//
+//===----------------------------------------------------------------------===//
+#include "CPUTarget.h"
+#include <atomic>
+#include <initializer_list>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+using namespace saccade::runtime;
+
+#if defined(__x86_64__)
+static SaccadeCPUTarget detectCPUTarget() {
+  auto has = [](unsigned word, std::initializer_list<int> bits) {
+    for (int bit : bits)
+      if (!(word >> bit & 1))
+        return false;
+    return true;
+  };
+  unsigned a, b, c, d;
+  constexpr int fma = 12, osxsave = 27, avx = 28, f16c = 29;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !has(c, {fma, osxsave, avx, f16c}))
+    return SaccadeCPUTargetPortable;
+  unsigned saved, high;
+  asm volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
+  constexpr int sse = 1, ymm = 2, masks = 5, zmmUpper = 6, moreZmm = 7;
+  constexpr int bmi1 = 3, avx2 = 5, bmi2 = 8;
+  if (!has(saved, {sse, ymm}) || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !has(b, {bmi1, avx2, bmi2}))
+    return SaccadeCPUTargetPortable;
+  constexpr int avx512f = 16, avx512dq = 17, avx512cd = 28, avx512bw = 30, avx512vl = 31;
+  if (!has(saved, {masks, zmmUpper, moreZmm}) || !has(b, {avx512f, avx512dq, avx512cd, avx512bw, avx512vl}))
+    return SaccadeCPUTargetV3;
+  constexpr int avx512bf16 = 5;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) && has(a, {avx512bf16}) ? SaccadeCPUTargetV4BF16 : SaccadeCPUTargetV4;
+}
+#else
+static SaccadeCPUTarget detectCPUTarget() { return SaccadeCPUTargetPortable; }
+#endif
+
+SaccadeCPUTarget saccade::runtime::hostCPUTarget() {
+  // In a virtual machine every question to the processor costs a trap. Two threads may ask at once; they hear the same.
+  static std::atomic<int> known{-1};
+  int target = known.load(std::memory_order_relaxed);
+  if (target < 0)
+    known.store(target = detectCPUTarget(), std::memory_order_relaxed);
+  return static_cast<SaccadeCPUTarget>(target);
+}
+
+const char *saccade::runtime::cpuTargetName(SaccadeCPUTarget target) {
+  switch (target) {
+  case SaccadeCPUTargetPortable:
+    return "portable";
+  case SaccadeCPUTargetV3:
+    return "v3";
+  case SaccadeCPUTargetV4:
+    return "v4";
+  case SaccadeCPUTargetV4BF16:
+    return "v4-bf16";
+  }
+  return "a newer one";
+}

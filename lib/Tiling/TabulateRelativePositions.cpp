@@ -1,0 +1,190 @@
+//===- TabulateRelativePositions.cpp - Tables of what depends on the distance alone ---===//
+//
+// Parts of regions that depend on batch, head and key − query only, such as the buckets of relative positions, are computed
+// once for each distance and read as rows. It stands before attention is cut, so that the tables are made once a call.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
+#include "saccade/Tiling/Passes.h"
+
+namespace saccade {
+#define GEN_PASS_DEF_TABULATERELATIVEPOSITIONS
+#include "saccade/Tiling/Passes.h.inc"
+} // namespace saccade
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Distances on either side that no pair has: code generators compute whole registers, up to 64 keys and 12 queries at a time.
+static constexpr int64_t padding = 128;
+
+namespace {
+
+/// The tables of one attention.
+class Tables {
+public:
+  explicit Tables(AttentionOp op) : op(op), b(op), loc(op.getLoc()) {}
+
+  /// Replaces `terms` of `region` by reads of tables of them.
+  void tabulate(Region &region, ArrayRef<RelativePositionTerm> terms);
+
+private:
+  AttentionOp op;
+  OpBuilder b;
+  Location loc;
+  /// The distance of the first element, and how many there are.
+  Value first, count;
+
+  Value at(unsigned i) { return op.getAt().empty() ? constant(0) : Value(op.getAt()[i]); }
+  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value extent(Dim dim, Value operand, DimsAttr dims) {
+    return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
+  }
+  Value countKeys();
+  Value makeTable(Region &region, const RelativePositionTerm &term);
+  void read(Region &region, const RelativePositionTerm &term, Value table);
+  /// `value` as an argument of all regions; returns that of `region`.
+  Value capture(Value value, Region &region);
+};
+
+/// How many keys count in the batch that has most of them: a cache may have room for many more.
+Value Tables::countKeys() {
+  Value keys = extent(Dim::Seq, op.getKey(), op.getKeyDims()), length = op.getKvLen();
+  if (!length || op.isRagged())
+    return keys;
+  if (isa<RankedTensorType>(length.getType())) {
+    Value lengths = length, end = tensor::DimOp::create(b, loc, lengths, 0);
+    auto longest = scf::ForOp::create(
+        b, loc, constant(0), end, constant(1), constant(0),
+        [&](OpBuilder &nested, Location, Value i, ValueRange before) {
+          Value each = tensor::ExtractOp::create(nested, loc, lengths, i);
+          if (!each.getType().isIndex())
+            each = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), each);
+          scf::YieldOp::create(nested, loc, Value(arith::MaxSIOp::create(nested, loc, each, before[0])));
+        });
+    length = longest.getResult(0);
+  }
+  // Numbers that no key has are allowed.
+  Value count = arith::MinSIOp::create(b, loc, keys, arith::SubIOp::create(b, loc, length, at(3)));
+  return arith::MaxSIOp::create(b, loc, count, constant(0));
+}
+
+Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
+  b.setInsertionPoint(op);
+  if (!first) {
+    Value queries = extent(Dim::Seq, op.getQuery(), op.getQueryDims());
+    Value keys = countKeys();
+    Value lowest = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, at(3), at(2)), queries);
+    first = arith::SubIOp::create(b, loc, lowest, constant(padding));
+    count = arith::AddIOp::create(b, loc, arith::AddIOp::create(b, loc, queries, keys), constant(2 * padding));
+  }
+  SmallVector<OpFoldResult> sizes;
+  if (term.usesBatch)
+    sizes.push_back(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Batch));
+  if (term.usesHead)
+    sizes.push_back(getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head));
+  sizes.push_back(count);
+  unsigned rank = sizes.size();
+  Value empty = tensor::EmptyOp::create(b, loc, sizes, term.root.getType());
+  SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
+  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  auto table = linalg::GenericOp::create(
+      b, loc, empty.getType(), /*inputs=*/ValueRange(), empty, b.getMultiDimIdentityMap(rank), iterators,
+      [&](OpBuilder &nested, Location, ValueRange) {
+        auto place = [&](unsigned dim, Value origin) -> Value {
+          return arith::AddIOp::create(nested, loc, linalg::IndexOp::create(nested, loc, dim), origin);
+        };
+        IRMapping values;
+        values.map(args.captures, op.getCaptures());
+        Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
+        values.map(args.batch, term.usesBatch ? place(0, at(0)) : zero);
+        values.map(args.head, term.usesHead ? place(rank - 2, at(1)) : zero);
+        // It is the same for all pairs of this distance, so it is for query 0.
+        values.map(args.query, zero);
+        values.map(args.key, place(rank - 1, first));
+        for (Operation *each : term.ops)
+          nested.clone(*each, values);
+        linalg::YieldOp::create(nested, loc, values.lookup(term.root));
+      });
+  return table.getResult(0);
+}
+
+Value Tables::capture(Value value, Region &region) {
+  op.getCapturesMutable().append(value);
+  Value result;
+  for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation()))) {
+    Value argument = named.region->front().addArgument(value.getType(), loc);
+    if (named.region == &region)
+      result = argument;
+  }
+  return result;
+}
+
+void Tables::tabulate(Region &region, ArrayRef<RelativePositionTerm> terms) {
+  // All tables first: what computes one term may use another.
+  SmallVector<Value> tables = llvm::map_to_vector(terms, [&](const RelativePositionTerm &term) { return makeTable(region, term); });
+  for (auto [term, table] : llvm::zip_equal(terms, tables))
+    read(region, term, table);
+}
+
+void Tables::read(Region &region, const RelativePositionTerm &term, Value table) {
+  SmallVector<std::pair<unsigned, Value>> origins;
+  if (!op.getAt().empty() && term.usesBatch)
+    origins.push_back({0, at(0)});
+  if (!op.getAt().empty() && term.usesHead)
+    origins.push_back({1, at(1)});
+  Value rows = capture(table, region), start = capture(first, region);
+  RegionArguments args = getRegionArguments(region, /*isScore=*/true);
+  Value place[2] = {args.batch, args.head};
+  for (auto [dim, origin] : origins) {
+    Value from = capture(origin, region);
+    OpBuilder inside = OpBuilder::atBlockBegin(&region.front());
+    place[dim] = arith::SubIOp::create(inside, loc, place[dim], from);
+  }
+  OpBuilder inside(term.root.getDefiningOp());
+  Value distance = arith::SubIOp::create(inside, loc, args.key, args.query);
+  SmallVector<Value> indices;
+  if (term.usesBatch)
+    indices.push_back(place[0]);
+  if (term.usesHead)
+    indices.push_back(place[1]);
+  indices.push_back(arith::SubIOp::create(inside, loc, distance, start));
+  auto read = tensor::ExtractOp::create(inside, loc, rows, indices);
+  read->setAttr(inBoundsName, inside.getUnitAttr());
+  Value(term.root).replaceAllUsesWith(read);
+}
+
+struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<TabulateRelativePositions> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
+    for (AttentionOp op : ops) {
+      Tables tables(op);
+      // Masks stay what the analyses of masks can read.
+      for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
+        if (!named.isMask()) {
+          SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region);
+          // How many batches packed sequences are says no type of an operand, and all their rows would be in each table.
+          llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
+            return term.cost <= maxCost || (term.usesBatch && op.isRagged());
+          });
+          tables.tabulate(*named.region, terms);
+        }
+    }
+  }
+
+private:
+  /// Of terms that are as cheap to compute as to read.
+  static constexpr unsigned maxCost = 8;
+};
+
+} // namespace

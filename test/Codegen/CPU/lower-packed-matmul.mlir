@@ -1,0 +1,64 @@
+// RUN: saccade-opt %s --attn-lower-packed-matmul=target=v4-bf16 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-lower-packed-matmul=target=v3 -canonicalize -cse | FileCheck %s --check-prefix=V3
+
+// The whole reduction in registers, which start from the bias, each from a copy of its own; the left side is read where it
+// is.
+// CHECK-LABEL: @a_product_in_one_pass
+// V3-LABEL: @a_product_in_one_pass
+func.func @a_product_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
+  // CHECK: scf.for
+  // CHECK:   scf.for
+  // CHECK:     vector.store %{{.*}}, %[[START:.*]][%c0, %c16] : memref<12x32xf32>, vector<16xf32>
+  // CHECK:     scf.for
+  // CHECK-COUNT-24: vector.load %[[START]]
+  // CHECK:     scf.for {{.*}} iter_args
+  // CHECK:       vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
+  // CHECK:       memref.load {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>
+  // CHECK-COUNT-24: vector.fma
+  // CHECK-NOT:   vector.fma
+  // CHECK:     vector.store {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<16xf32>
+  // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
+  attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  return
+}
+
+// CHECK-LABEL: @pairs_are_read_as_they_are
+func.func @pairs_are_read_as_they_are(%x: memref<?x?xbf16, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %y: memref<?x?xbf16, strided<[?, 1], offset: ?>>) {
+  // CHECK-NOT: vector.fma
+  // CHECK: vector.load {{.*}} : memref<?x?xbf16, strided<[?, 1], offset: ?>>, vector<2xbf16>
+  // CHECK: x86vector.avx512.dot
+  // CHECK: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
+  attn.packed_matmul %x, %p into %y packing_factor(2) : memref<?x?xbf16, strided<[?, 1], offset: ?>>, memref<?x?x32xf32> into memref<?x?xbf16, strided<[?, 1], offset: ?>>
+  return
+}
+
+// A group of rows is copied, a cache line further apart than it needs, and the sums wait in scratch between stretches of words.
+// CHECK-LABEL: @a_product_in_blocks
+// V3-LABEL: @a_product_in_blocks
+func.func @a_product_in_blocks(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
+  // CHECK-DAG: %[[TILE:.*]] = memref.alloc() {{.*}} : memref<192x256xf32>
+  // CHECK-DAG: %[[GROUP:.*]] = memref.alloc() {{.*}} : memref<12x528xf32>
+  // CHECK:     vector.store %{{.*}}, %[[TILE]]
+  // CHECK:     scf.for {{.*}} step %c512
+  // CHECK:       vector.store %{{.*}}, %[[GROUP]]
+  // CHECK-COUNT-24: vector.load %[[TILE]]
+  // CHECK:       scf.for {{.*}} iter_args
+  // CHECK:         vector.load {{.*}} : memref<?x?x32xf32>, vector<16xf32>
+  // CHECK:         memref.load %[[GROUP]]
+  // CHECK-COUNT-24: vector.fma
+  // CHECK-NOT:   vector.fma
+  // CHECK-COUNT-24: vector.store %{{.*}}, %[[TILE]]
+  // CHECK:     vector.store {{.*}} : memref<?x?xf32, strided<[?, 1], offset: ?>>, vector<16xf32>
+  // V3-COUNT-12: vector.fma {{.*}} : vector<8xf32>
+  attn.packed_matmul %x, %p bias(%b) into %y packing_factor(1) blocked : memref<?x?xf32, strided<[?, 1], offset: ?>>, memref<?x?x32xf32>, memref<?xf32> into memref<?x?xf32, strided<[?, 1], offset: ?>>
+  return
+}
+
+// CHECK-LABEL: @packing_makes_panels
+func.func @packing_makes_panels(%w: memref<?x?xf32, strided<[1, ?]>>, %p: memref<?x?x32xf32>) {
+  // CHECK: vector.load {{.*}} vector<16xf32>
+  // CHECK: vector.store {{.*}} : memref<?x?x32xf32>, vector<16xf32>
+  // CHECK-NOT: attn.pack
+  attn.pack %w into %p packing_factor(1) : memref<?x?xf32, strided<[1, ?]>>, memref<?x?x32xf32>
+  return
+}

@@ -1,0 +1,65 @@
+// RUN: saccade-opt %s --attn-lower-unpacked-accumulate=target=v4 -canonicalize -cse | FileCheck %s
+// RUN: saccade-opt %s --attn-lower-unpacked-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
+
+#tile = strided<[?, ?], offset: ?>
+#unit = strided<[?, 1], offset: ?>
+#heads = strided<[?, ?, ?], offset: ?>
+
+// Four keys and four rows at a time: sixteen sums, which are the lanes of one register in the end. Keys and values are read
+// where they are; only queries are packed.
+// CHECK-LABEL: @keys_and_values_stay_where_they_are
+// CHECK-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<
+func.func @keys_and_values_stay_where_they_are(%q: memref<4x?x64xf32, #heads>, %k: memref<?x64xf32, #unit>, %v: memref<?x64xf32, #unit>,
+    %at: index, %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
+  // CHECK-NOT: memref.alloc() {{.*}} : memref<1024x64xf32>
+  // CHECK-COUNT-4: vector.load %[[K]]
+  // CHECK: memref.prefetch %[[K]]
+  // CHECK: vector.fma
+  // CHECK-COUNT-30: vector.shuffle
+  // CHECK-NOT: math.exp
+  // CHECK: memref.prefetch %[[V]]
+  // CHECK: vector.load %[[V]]
+  // CHECK-NOT: attn.accumulate
+  attn.accumulate %q[h,s,d], %k[s,d], %v[s,d] at(%at, %at, %at, %at) into(%acc, %max, %sum : memref<?x64xf32, #unit>, memref<?xf32>, memref<?xf32>)
+      {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>} : (memref<4x?x64xf32, #heads>, memref<?x64xf32, #unit>, memref<?x64xf32, #unit>)
+  return
+}
+
+// Where elements of a row are not neighbours, which only the run time knows, the tile is copied.
+// CHECK-LABEL: @other_strides_are_copied
+func.func @other_strides_are_copied(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+    %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
+  // CHECK: %[[COPY:.*]] = memref.alloc() {{.*}} : memref<1024x64xf32>
+  // CHECK: scf.if %{{.*}} -> (memref<?x64xf32, strided<[?, 1], offset: ?>>)
+  // CHECK: } else {
+  // CHECK: memref.store %{{.*}}, %[[COPY]]
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<?x64xf32, #unit>, memref<?xf32>, memref<?xf32>)
+      {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+  return
+}
+
+// Pairs of bf16: keys are read as they are, two rows of values side by side. The end of an odd head is masked.
+// PAIRS-LABEL: @pairs_are_not_packed
+// PAIRS-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<
+func.func @pairs_are_not_packed(%q: memref<?x35xbf16, #tile>, %k: memref<?x35xbf16, #unit>, %v: memref<?x24xbf16, #unit>,
+    %acc: memref<?x32xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
+  // PAIRS: vector.load %[[K]]{{.*}} vector<32xbf16>
+  // PAIRS: x86vector.avx512.dot
+  // PAIRS: vector.maskedload %[[K]]{{.*}} vector<32xbf16>
+  // PAIRS: vector.load %[[V]]{{.*}} vector<16xbf16>
+  // PAIRS: vector.interleave
+  // PAIRS: vector.maskedload %[[V]]
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<?x32xf32, #unit>, memref<?xf32>, memref<?xf32>)
+      {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>} : (memref<?x35xbf16, #tile>, memref<?x35xbf16, #unit>, memref<?x24xbf16, #unit>)
+  return
+}
+
+// The others are not for this pass.
+// CHECK-LABEL: @many_rows_are_left
+func.func @many_rows_are_left(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+    %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
+  // CHECK: attn.accumulate
+  attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
+      {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
+  return
+}

@@ -1,0 +1,21 @@
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-plan-shared-memory{target=sm_80})))' | FileCheck %s
+
+gpu.module @saccade_device {
+  // The first buffer is not needed any more where the third one is: 2 * 64 bytes are enough.
+  // CHECK-LABEL: func @shares_a_place
+  // CHECK-SAME: attn.shared_bytes = 128
+  func.func @shares_a_place(%a: memref<16xf32>) attributes {attn.kernel} {
+    // CHECK: %[[SHARED:.*]] = llvm.mlir.addressof @saccade_shared
+    // CHECK: llvm.getelementptr %[[SHARED]][0]
+    // CHECK: llvm.getelementptr %{{.*}}[64]
+    // CHECK: llvm.getelementptr %{{.*}}[0]
+    %x = memref.alloc() : memref<16xf32>
+    linalg.copy ins(%a : memref<16xf32>) outs(%x : memref<16xf32>)
+    %y = memref.alloc() : memref<16xf32>
+    linalg.copy ins(%x : memref<16xf32>) outs(%y : memref<16xf32>)
+    %z = memref.alloc() : memref<16xf32>
+    linalg.copy ins(%y : memref<16xf32>) outs(%z : memref<16xf32>)
+    linalg.copy ins(%z : memref<16xf32>) outs(%a : memref<16xf32>)
+    return
+  }
+}

@@ -1,0 +1,40 @@
+// Rows are those of a CTA, steps over keys are long, and a schedule of one's own stays.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-gpu-schedule{target=sm_80}))' | FileCheck %s
+
+// CHECK-LABEL: @rows_of_a_cta
+// CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>, schedule = #attn.schedule<rows = 128, cols = 16384>
+func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// CHECK-LABEL: @deep_values_halve_the_rows
+// CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 64, cols = 16384>
+func.func @deep_values_halve_the_rows(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf16>, %v: tensor<?x256xbf16>) -> tensor<?x256xbf16> {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x256xbf16>) -> tensor<?x256xbf16>
+  return %o : tensor<?x256xbf16>
+}
+
+// CHECK-LABEL: @squares_of_products
+// CHECK: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>}
+func.func @squares_of_products(%a: tensor<?x64xf32>, %b: tensor<64x?xf32>, %c: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %d = linalg.matmul ins(%a, %b : tensor<?x64xf32>, tensor<64x?xf32>) outs(%c : tensor<?x?xf32>) -> tensor<?x?xf32>
+  return %d : tensor<?x?xf32>
+}
+
+// CHECK-LABEL: @keeps_what_is_there
+// CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 64, cols = 512>
+func.func @keeps_what_is_there(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 64, cols = 512>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %o : tensor<?x64xf32>
+}
+
+// What never has few queries, and heads whose state is too large for a CTA.
+// CHECK-LABEL: @never_few
+// CHECK: attn.attention
+// CHECK-NOT: few =
+func.func @never_few(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
+  %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<17x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<17x64xf32>
+  %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
+  return %o, %p : tensor<17x64xf32>, tensor<?x320xf32>
+}

@@ -1,0 +1,437 @@
+//===- FakeCUDA.cpp - A driver for tests --------------------------------------===//
+//
+// Exports the functions of libcuda.so.1 that the runtime calls, with the driver's binary interface. Memory and kernels
+// are the PTX simulator's, so a launch runs when it is called. What a capture forbids is an error here, whatever the
+// thread could be allowed otherwise. Every call is written down, and each can be told to fail.
+//
+//   SACCADE_DOUBLE   "cuInit=100 version=11040 capability=75": results of functions, and how the machine is
+//   double_set, double_log, ... the same from a test
+//
+//===----------------------------------------------------------------------===//
+#include "saccade/PtxSim/PtxSim.h"
+#include "llvm/ADT/StringExtras.h"
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+using namespace saccade::ptxsim;
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+using Result = int32_t;
+using Address = uint64_t;
+
+constexpr Result success = 0, invalidValue = 1, outOfMemory = 2, notInitialized = 3, invalidDevice = 101,
+                 noBinary = 209, invalidContext = 201, invalidPTX = 218, unsupportedPTX = 222, notFound = 500,
+                 launchFailed = 719, captureUnsupported = 900;
+
+struct Kernel;
+struct Module {
+  explicit Module(Program program) : program(std::move(program)) {}
+  Program program;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+};
+struct Kernel {
+  Module *module;
+  std::string name;
+  int64_t sharedLimit;
+};
+struct Context {
+  int32_t device;
+  uint64_t id;
+};
+
+/// The machine, one for all tests of a process.
+struct Machine {
+  std::mutex lock;
+  std::map<std::string, int64_t> settings = {
+      {"version", 13000}, {"devices", 1}, {"capability", 80}, {"shared", 166912}, {"memory", 1 << 30}};
+  std::string log;        ///< of calls, one a line
+  std::string sharedText; ///< what was last handed out
+  std::string finding;    ///< of the last launch that had one
+  Device memory;
+  std::map<Address, uint64_t> sizes; ///< of what is allocated now
+  std::vector<std::unique_ptr<Module>> modules;
+  std::vector<std::unique_ptr<Context>> contexts; ///< primary ones, by device
+  bool isInitialized = false;
+  void *capturing = nullptr; ///< the stream
+  bool isCapturing = false;
+
+  Machine() {
+    if (const char *text = getenv("SACCADE_DOUBLE")) {
+      llvm::SmallVector<llvm::StringRef> words;
+      llvm::StringRef(text).split(words, ' ', -1, /*KeepEmpty=*/false);
+      for (llvm::StringRef word : words) {
+        auto [name, value] = word.split('=');
+        int64_t number = 0;
+        (void)value.getAsInteger(0, number);
+        settings[name.str()] = number;
+      }
+    }
+  }
+  int64_t used() const {
+    int64_t sum = 0;
+    for (auto [address, size] : sizes)
+      sum += int64_t(size);
+    return sum;
+  }
+};
+
+Machine &machine() {
+  static auto *one = new Machine; // outlives whoever still calls at the end of the process
+  return *one;
+}
+
+thread_local std::vector<Context *> current;
+thread_local int32_t captureMode = 0;
+
+/// A call: written down, and perhaps failed.
+class Call {
+public:
+  explicit Call(const char *function, const std::string &detail = "") : guard(machine().lock) {
+    machine().log += function + (detail.empty() ? "" : " " + detail) + "\n";
+    auto told = machine().settings.find(function);
+    failure = told == machine().settings.end() ? success : Result(told->second);
+  }
+  /// What the function was told to end with, or what it ends with without cuInit.
+  Result check(bool needsInit = true) const {
+    return failure ? failure : needsInit && !machine().isInitialized ? notInitialized : success;
+  }
+  /// The same where a stream that is captured in global mode forbids it.
+  Result checkOutsideCapture() const {
+    if (Result result = check())
+      return result;
+    return machine().isCapturing && captureMode != 2 ? captureUnsupported : success;
+  }
+
+private:
+  std::lock_guard<std::mutex> guard;
+  Result failure;
+};
+
+int64_t setting(const char *name) { return machine().settings[name]; }
+
+Result allocate(Address *memory, size_t bytes) {
+  if (bytes == 0)
+    return invalidValue;
+  if (machine().used() + int64_t(bytes) > setting("memory"))
+    return outOfMemory;
+  *memory = machine().memory.allocate(uint64_t(bytes), "device memory");
+  machine().sizes[*memory] = bytes;
+  return success;
+}
+
+Result release(Address memory) {
+  if (!machine().sizes.erase(memory))
+    return invalidValue;
+  return machine().memory.release(memory) ? success : invalidValue;
+}
+
+std::string streamText(void *stream) { return "stream=" + std::to_string(reinterpret_cast<uintptr_t>(stream)); }
+
+} // namespace
+
+#define RETURN_IF(expression)                                                                                          \
+  if (Result result = expression)                                                                                      \
+  return result
+
+//===----------------------------------------------------------------------===//
+// The driver
+//===----------------------------------------------------------------------===//
+
+EXPORTED Result cuInit(uint32_t) {
+  Call call("cuInit");
+  RETURN_IF(call.check(false));
+  if (setting("devices") == 0)
+    return 100;
+  machine().isInitialized = true;
+  return success;
+}
+EXPORTED Result cuDriverGetVersion(int32_t *version) {
+  Call call("cuDriverGetVersion");
+  *version = int32_t(setting("version"));
+  return call.check(false);
+}
+EXPORTED Result cuGetErrorName(Result result, const char **name) {
+  static const std::map<Result, const char *> names = {
+      {1, "CUDA_ERROR_INVALID_VALUE"},   {2, "CUDA_ERROR_OUT_OF_MEMORY"},
+      {3, "CUDA_ERROR_NOT_INITIALIZED"}, {100, "CUDA_ERROR_NO_DEVICE"},
+      {200, "CUDA_ERROR_INVALID_IMAGE"}, {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+      {719, "CUDA_ERROR_LAUNCH_FAILED"}, {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
+      {500, "CUDA_ERROR_NOT_FOUND"},     {999, "CUDA_ERROR_UNKNOWN"},
+  };
+  auto it = names.find(result);
+  *name = it == names.end() ? nullptr : it->second;
+  return *name ? success : invalidValue;
+}
+EXPORTED Result cuGetErrorString(Result result, const char **text) {
+  *text = result == launchFailed ? machine().finding.c_str() : "as the test wanted it";
+  return success;
+}
+EXPORTED Result cuDeviceGet(int32_t *device, int32_t ordinal) {
+  Call call("cuDeviceGet");
+  RETURN_IF(call.check());
+  *device = ordinal;
+  return ordinal >= 0 && ordinal < setting("devices") ? success : invalidDevice;
+}
+EXPORTED Result cuDeviceGetCount(int32_t *count) {
+  Call call("cuDeviceGetCount");
+  *count = int32_t(setting("devices"));
+  return call.check();
+}
+EXPORTED Result cuDeviceGetAttribute(int32_t *value, int32_t attribute, int32_t) {
+  Call call("cuDeviceGetAttribute", std::to_string(attribute));
+  RETURN_IF(call.check());
+  switch (attribute) {
+  case 75:
+    *value = int32_t(setting("capability") / 10);
+    return success;
+  case 76:
+    *value = int32_t(setting("capability") % 10);
+    return success;
+  case 97:
+    *value = int32_t(setting("shared"));
+    return success;
+  default:
+    return invalidValue;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Contexts
+//===----------------------------------------------------------------------===//
+
+EXPORTED Result cuDevicePrimaryCtxRetain(Context **context, int32_t device) {
+  Call call("cuDevicePrimaryCtxRetain");
+  RETURN_IF(call.check());
+  auto &contexts = machine().contexts;
+  while (contexts.size() <= size_t(device))
+    contexts.push_back(std::make_unique<Context>(Context{int32_t(contexts.size()), contexts.size() + 1}));
+  *context = contexts[device].get();
+  return success;
+}
+EXPORTED Result cuCtxGetCurrent(Context **context) {
+  Call call("cuCtxGetCurrent");
+  *context = current.empty() ? nullptr : current.back();
+  return call.check();
+}
+EXPORTED Result cuCtxGetDevice(int32_t *device) {
+  Call call("cuCtxGetDevice");
+  RETURN_IF(call.check());
+  if (current.empty())
+    return invalidContext;
+  *device = current.back()->device;
+  return success;
+}
+EXPORTED Result cuCtxGetId(Context *context, uint64_t *id) {
+  Call call("cuCtxGetId");
+  *id = context->id;
+  return call.check();
+}
+EXPORTED Result cuCtxPushCurrent_v2(Context *context) {
+  Call call("cuCtxPushCurrent");
+  RETURN_IF(call.check());
+  current.push_back(context);
+  return success;
+}
+EXPORTED Result cuCtxSetCurrent(Context *context) {
+  Call call("cuCtxSetCurrent");
+  RETURN_IF(call.check());
+  current.assign(1, context);
+  return success;
+}
+EXPORTED Result cuCtxPopCurrent_v2(Context **context) {
+  Call call("cuCtxPopCurrent");
+  RETURN_IF(call.check());
+  if (current.empty())
+    return invalidContext;
+  *context = current.back();
+  current.pop_back();
+  return success;
+}
+EXPORTED Result cuCtxSynchronize() {
+  Call call("cuCtxSynchronize");
+  return call.checkOutsideCapture();
+}
+EXPORTED Result cuStreamSynchronize(void *stream) {
+  Call call("cuStreamSynchronize", streamText(stream));
+  return call.checkOutsideCapture();
+}
+EXPORTED Result cuThreadExchangeStreamCaptureMode(int32_t *mode) {
+  Call call("cuThreadExchangeStreamCaptureMode");
+  std::swap(*mode, captureMode);
+  return call.check();
+}
+
+//===----------------------------------------------------------------------===//
+// Modules and launches
+//===----------------------------------------------------------------------===//
+
+EXPORTED Result cuModuleLoadDataEx(Module **module, const void *image, uint32_t count, int32_t *options,
+                                   void **values) {
+  bool isCubin = memcmp(image, "\x7f"
+                               "ELF",
+                        4) == 0;
+  llvm::StringRef text = isCubin ? "" : static_cast<const char *>(image);
+  llvm::StringRef target = text.split(".target ").second.take_until([](char c) { return isspace(c) || c == ','; });
+  Call call("cuModuleLoadDataEx", isCubin ? "cubin" : ("ptx " + target).str());
+  RETURN_IF(call.checkOutsideCapture());
+  if (current.empty())
+    return invalidContext;
+  if (isCubin) // the double has no processor for it
+    return noBinary;
+  // As the driver's own compiler: PTX for a newer GPU is none of its.
+  int64_t architecture = 0;
+  if (!target.consume_front("sm_") || target.consumeInteger(10, architecture) || architecture > setting("capability"))
+    return unsupportedPTX;
+  auto loaded = Program::load(text, machine().memory);
+  if (auto *finding = std::get_if<Finding>(&loaded)) {
+    for (uint32_t i = 0; i < count; ++i)
+      if (options[i] == 5)
+        strncpy(static_cast<char *>(values[i]), finding->str().c_str(), 200);
+    return invalidPTX;
+  }
+  machine().modules.push_back(std::make_unique<Module>(std::move(std::get<Program>(loaded))));
+  *module = machine().modules.back().get();
+  return success;
+}
+EXPORTED Result cuModuleUnload(Module *module) {
+  Call call("cuModuleUnload");
+  RETURN_IF(call.check());
+  auto &modules = machine().modules;
+  auto it = llvm::find_if(modules, [&](const auto &known) { return known.get() == module; });
+  if (it == modules.end())
+    return invalidValue;
+  modules.erase(it);
+  return success;
+}
+EXPORTED Result cuModuleGetFunction(Kernel **function, Module *module, const char *name) {
+  Call call("cuModuleGetFunction", name);
+  RETURN_IF(call.checkOutsideCapture());
+  if (!module->program.parameterBytes(name))
+    return notFound;
+  module->kernels.push_back(std::make_unique<Kernel>(Kernel{module, name, 48 << 10}));
+  *function = module->kernels.back().get();
+  return success;
+}
+EXPORTED Result cuFuncGetAttribute(int32_t *value, int32_t attribute, Kernel *) {
+  Call call("cuFuncGetAttribute", std::to_string(attribute));
+  *value = 0; // no static shared memory is looked for
+  return attribute == 1 ? call.check() : invalidValue;
+}
+EXPORTED Result cuFuncSetAttribute(Kernel *function, int32_t attribute, int32_t value) {
+  Call call("cuFuncSetAttribute", std::to_string(attribute) + " " + std::to_string(value));
+  RETURN_IF(call.check());
+  if (attribute != 8 || value > setting("shared"))
+    return invalidValue;
+  function->sharedLimit = std::max<int64_t>(function->sharedLimit, value);
+  return success;
+}
+EXPORTED Result cuLaunchKernel(Kernel *function, uint32_t gridX, uint32_t gridY, uint32_t gridZ, uint32_t blockX,
+                               uint32_t blockY, uint32_t blockZ, uint32_t sharedBytes, void *stream, void **,
+                               void **extra) {
+  Call call("cuLaunchKernel", function->name + " " + streamText(stream));
+  RETURN_IF(call.check());
+  if (machine().isCapturing && stream != machine().capturing)
+    return captureUnsupported;
+  if (current.empty())
+    return invalidContext;
+  if (int64_t(sharedBytes) > function->sharedLimit)
+    return invalidValue;
+  Launch launch;
+  launch.grid = {gridX, gridY, gridZ};
+  launch.block = {blockX, blockY, blockZ};
+  launch.dynamicShared = sharedBytes;
+  // {1, parameters, 2, &bytes, 0}
+  const auto *parameters = static_cast<const uint8_t *>(extra[1]);
+  launch.parameters.assign(parameters, parameters + *static_cast<size_t *>(extra[3]));
+  launch.threads = 2;
+  Report report = function->module->program.run(function->name, launch);
+  machine().memory.endLaunch();
+  if (!report.finding)
+    return success;
+  machine().finding = report.finding->str();
+  return launchFailed;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+EXPORTED Result cuMemPoolCreate(void **pool, const int32_t *properties) {
+  Call call("cuMemPoolCreate");
+  RETURN_IF(call.checkOutsideCapture());
+  static int32_t one;
+  *pool = &one;
+  // Pinned, for no other process, on a device.
+  return properties[0] == 1 && properties[1] == 0 && properties[2] == 1 ? success : invalidValue;
+}
+EXPORTED Result cuMemPoolSetAttribute(void *, int32_t attribute, void *) {
+  Call call("cuMemPoolSetAttribute", std::to_string(attribute));
+  return call.check();
+}
+EXPORTED Result cuMemAllocFromPoolAsync(Address *memory, size_t bytes, void *, void *stream) {
+  Call call("cuMemAllocFromPoolAsync", streamText(stream));
+  RETURN_IF(call.check());
+  return allocate(memory, bytes);
+}
+EXPORTED Result cuMemFreeAsync(Address memory, void *stream) {
+  Call call("cuMemFreeAsync", streamText(stream));
+  RETURN_IF(call.check());
+  return release(memory);
+}
+EXPORTED Result cuMemAlloc_v2(Address *memory, size_t bytes) {
+  Call call("cuMemAlloc");
+  RETURN_IF(call.checkOutsideCapture());
+  return allocate(memory, bytes);
+}
+EXPORTED Result cuMemFree_v2(Address memory) {
+  Call call("cuMemFree");
+  RETURN_IF(call.checkOutsideCapture());
+  return release(memory);
+}
+EXPORTED Result cuMemcpyHtoD_v2(Address to, const void *from, size_t bytes) {
+  Call call("cuMemcpyHtoD");
+  RETURN_IF(call.checkOutsideCapture());
+  return machine().memory.write(to, {static_cast<const uint8_t *>(from), bytes}) ? success : invalidValue;
+}
+EXPORTED Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
+  Call call("cuMemcpyDtoH");
+  RETURN_IF(call.checkOutsideCapture());
+  return machine().memory.read(from, {static_cast<uint8_t *>(to), bytes}) ? success : invalidValue;
+}
+
+//===----------------------------------------------------------------------===//
+// The test's side
+//===----------------------------------------------------------------------===//
+
+/// Sets a function's result or a property of the machine. A result of 0 takes it back.
+EXPORTED void double_set(const char *name, int64_t value) {
+  std::lock_guard guard(machine().lock);
+  machine().settings[name] = value;
+}
+/// The calls since the last time, one a line.
+EXPORTED const char *double_log() {
+  std::lock_guard guard(machine().lock);
+  machine().sharedText = std::move(machine().log);
+  machine().log.clear();
+  return machine().sharedText.c_str();
+}
+/// From now on, or no longer, `stream` is captured in global mode.
+EXPORTED void double_capture(void *stream, int32_t on) {
+  std::lock_guard guard(machine().lock);
+  machine().capturing = stream;
+  machine().isCapturing = on;
+}
+/// Bytes of `size` from `memory` on that nobody has written.
+EXPORTED uint64_t double_undefined(Address memory, uint64_t size) {
+  std::lock_guard guard(machine().lock);
+  return machine().memory.undefinedBytes(memory, size);
+}
+/// How many allocations there are.
+EXPORTED int64_t double_allocations() {
+  std::lock_guard guard(machine().lock);
+  return int64_t(machine().sizes.size());
+}

@@ -1,0 +1,114 @@
+// RUN: saccade-opt %s --attn-tabulate-relative-positions --canonicalize | FileCheck %s
+
+// Buckets of distances and what a table says about them become a number for each head and distance: queries + keys of
+// these, and 128 more on either side.
+// CHECK-LABEL: func.func @buckets_are_tabulated(
+// CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[T:[a-z0-9]*]]: tensor<8x2xf32>)
+// CHECK-DAG:     %[[PAD:.*]] = arith.constant 256 : index
+// CHECK-DAG:     %[[SQ:.*]] = tensor.dim %[[Q]]
+// CHECK-DAG:     %[[SK:.*]] = tensor.dim %[[K]]
+// CHECK-DAG:     %[[SUM:.*]] = arith.addi %[[SQ]], %[[SK]]
+// CHECK:         %[[N:.*]] = arith.addi %[[SUM]], %[[PAD]]
+// CHECK:         %[[E:.*]] = tensor.empty(%[[N]]) : tensor<2x?xf32>
+// CHECK:         %[[TABLE:.*]] = linalg.generic {{.*}} outs(%[[E]] : tensor<2x?xf32>)
+// CHECK:           math.log
+// CHECK:           tensor.extract %[[T]]
+// CHECK:         attn.attention
+// CHECK-SAME:      %[[TABLE]]
+// CHECK:         score(%[[S:.*]], %{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:[a-z0-9]*]], %{{[a-z0-9]*}}, %[[A:[a-z0-9]*]], %[[START:[a-z0-9]*]])
+// CHECK-NEXT:      %[[D:.*]] = arith.subi %[[J]], %[[I]]
+// CHECK-NEXT:      %[[P:.*]] = arith.subi %[[D]], %[[START]]
+// CHECK-NEXT:      %[[X:.*]] = tensor.extract %[[A]][%[[H]], %[[P]]] {attn.in_bounds}
+// CHECK-NEXT:      %[[R:.*]] = arith.addf %[[S]], %[[X]]
+// CHECK-NEXT:      attn.yield %[[R]]
+func.func @buckets_are_tabulated(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %t: tensor<8x2xf32>) -> tensor<1x2x?x16xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] captures(%t : tensor<8x2xf32>)
+    score(%s, %b, %h, %i, %j, %table) {
+      %zero = arith.constant 0 : i32
+      %seven = arith.constant 7 : i32
+      %i32 = arith.index_cast %i : index to i32
+      %j32 = arith.index_cast %j : index to i32
+      %d = arith.subi %i32, %j32 : i32
+      %n = arith.maxsi %d, %zero : i32
+      %x = arith.sitofp %n : i32 to f32
+      %l = math.log %x : f32
+      %w = arith.fptosi %l : f32 to i32
+      %m = arith.minsi %w, %seven : i32
+      %p = arith.index_cast %m : i32 to index
+      %y = tensor.extract %table[%p, %h] : tensor<8x2xf32>
+      %r = arith.addf %s, %y : f32
+      attn.yield %r : f32
+    } : (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) -> tensor<1x2x?x16xf32>
+  return %o : tensor<1x2x?x16xf32>
+}
+
+// Of a cache, the keys that count have distances.
+// CHECK-LABEL: func.func @only_keys_that_count(
+// CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %{{.*}}: tensor<8xf32>, %[[LENGTH:[a-z0-9]*]]: index)
+// CHECK:         %[[SK:.*]] = tensor.dim %[[K]]
+// CHECK:         %[[LEAST:.*]] = arith.minsi %[[SK]], %[[LENGTH]]
+// CHECK:         %[[KEYS:.*]] = arith.maxsi %[[LEAST]], %
+// CHECK:         %[[SUM:.*]] = arith.addi %{{.*}}, %[[KEYS]]
+// CHECK:         arith.addi %[[SUM]],
+func.func @only_keys_that_count(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %t: tensor<8xf32>, %n: index) -> tensor<1x2x?x16xf32> {
+  %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] captures(%t : tensor<8xf32>) kv_len(%n : index)
+    score(%s, %b, %h, %i, %j, %table) {
+      %c7 = arith.constant 7 : index
+      %d = arith.subi %j, %i : index
+      %p = arith.minsi %d, %c7 : index
+      %y = tensor.extract %table[%p] : tensor<8xf32>
+      %r = arith.addf %s, %y : f32
+      attn.yield %r : f32
+    } : (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) -> tensor<1x2x?x16xf32>
+  return %o : tensor<1x2x?x16xf32>
+}
+
+// A product is cheaper than a read; a number that depends on the key alone, or on a sum of positions, has no distance.
+// CHECK-LABEL: func.func @others_stay(
+// CHECK-NOT:     linalg.generic
+// CHECK:         attn.attention
+func.func @others_stay(%q: tensor<1x2x?x16xf32>, %t: tensor<?xf32>) -> tensor<1x2x?x16xf32> {
+  %o = attn.attention %q[b,h,s,d], %q[b,h,s,d], %q[b,h,s,d] captures(%t : tensor<?xf32>)
+    score(%s, %b, %h, %i, %j, %table) {
+      %slope = tensor.extract %table[%h] : tensor<?xf32>
+      %d = arith.subi %j, %i : index
+      %d32 = arith.index_cast %d : index to i32
+      %x = arith.sitofp %d32 : i32 to f32
+      %y = arith.mulf %slope, %x : f32
+      %s1 = arith.addf %s, %y : f32
+      %key = tensor.extract %table[%j] : tensor<?xf32>
+      %s2 = arith.addf %s1, %key : f32
+      %sum = arith.addi %i, %j : index
+      %far = tensor.extract %table[%sum] : tensor<?xf32>
+      %s3 = arith.addf %s2, %far : f32
+      attn.yield %s3 : f32
+    } : (tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>, tensor<1x2x?x16xf32>) -> tensor<1x2x?x16xf32>
+  return %o : tensor<1x2x?x16xf32>
+}
+
+// Positions are counted from `at`: the first distance is that of the last query and key 0, 128 more before it. 3 · (k − q) is
+// one of the distance, in 8 bits as well; no head is asked for, so that there is one row for all.
+// CHECK-LABEL: func.func @distances_begin_at_the_origin(
+// CHECK-SAME:    %[[AT:[a-z0-9]*]]: index
+// CHECK:         %[[LEAST:.*]] = arith.constant -138 : index
+// CHECK:         %[[FIRST:.*]] = arith.subi %[[LEAST]], %[[AT]]
+// CHECK:         linalg.generic {{.*}} iterator_types = ["parallel"]} outs(%{{.*}} : tensor<274xf32>)
+// CHECK:         attn.attention {{.*}} captures(%{{.*}}, %[[FIRST]] :
+// CHECK:         tensor.extract %{{[a-z0-9]*}}[%{{[a-z0-9]*}}] {attn.in_bounds}
+func.func @distances_begin_at_the_origin(%at: index, %q: tensor<10x16xf32>, %k: tensor<8x16xf32>) -> tensor<10x16xf32> {
+  %c0 = arith.constant 0 : index
+  %o = attn.attention %q[s,d], %k[s,d], %k[s,d] at(%c0, %c0, %at, %c0)
+    score(%s, %b, %h, %i, %j) {
+      %three = arith.constant 3 : index
+      %q3 = arith.muli %i, %three : index
+      %k3 = arith.muli %j, %three : index
+      %q8 = arith.index_cast %q3 : index to i8
+      %k8 = arith.index_cast %k3 : index to i8
+      %d = arith.subi %k8, %q8 : i8
+      %x = arith.sitofp %d : i8 to f32
+      %y = math.sin %x : f32
+      %r = arith.addf %s, %y : f32
+      attn.yield %r : f32
+    } : (tensor<10x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<10x16xf32>
+  return %o : tensor<10x16xf32>
+}

@@ -1,0 +1,122 @@
+// Sums from their last term to the first are sums of reversed operands from the first to the last.
+#include "Harness.h"
+
+using namespace saccade::reference;
+
+namespace {
+
+/// `tensor` with the elements along `dims` in opposite order.
+Tensor reversed(const Tensor &tensor, llvm::ArrayRef<int64_t> dims) {
+  Tensor result = tensor;
+  for (int64_t dim : dims) {
+    int64_t inner = 1, extent = tensor.shape[dim];
+    for (int64_t i = dim + 1; i < int64_t(tensor.shape.size()); ++i)
+      inner *= tensor.shape[i];
+    Tensor from = result;
+    for (int64_t i = 0; i < result.size(); ++i) {
+      int64_t position = i / inner % extent;
+      result.values[i] = from.values[i + (extent - 1 - 2 * position) * inner];
+    }
+  }
+  return result;
+}
+
+class Backwards : public Reference {
+protected:
+  /// `arguments` backwards must be `turned` forwards, and not `arguments` forwards.
+  void expectReversal(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments, llvm::ArrayRef<Tensor> turned,
+                      llvm::ArrayRef<int64_t> turnedResultDims = {}) {
+    auto backwards = run(source, arguments, Precision::RoundedReversed);
+    auto forwards = run(source, arguments, Precision::Rounded), expected = run(source, turned, Precision::Rounded);
+    for (auto [i, result] : llvm::enumerate(expected)) {
+      EXPECT_EQ(realsOf(reversed(result, turnedResultDims)), realsOf(backwards[i])) << "result " << i;
+      EXPECT_NE(realsOf(forwards[i]), realsOf(backwards[i])) << "result " << i;
+    }
+  }
+};
+
+TEST_F(Backwards, AttentionSumsOverDepthAndKeys) {
+  for (llvm::StringRef name : {"f32", "bf16"}) {
+    std::string q = "tensor<8x16x" + name.str() + ">", k = "tensor<200x16x" + name.str() + ">";
+    std::string source = "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
+                         ") -> (tensor<8x16xf32>, tensor<8xf32>)" +
+                         "{ %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] lse : (" + q + ", " + k + ", " + k +
+                         ") -> (tensor<8x16xf32>, tensor<8xf32>) return %o, %l : tensor<8x16xf32>, tensor<8xf32> }";
+    Tensor queries = random({8, 16}, name), keys = random({200, 16}, name), values = random({200, 16}, name);
+    expectReversal(source, {queries, keys, values},
+                   {reversed(queries, {1}), reversed(keys, {0, 1}), reversed(values, {0})});
+  }
+}
+
+TEST_F(Backwards, AccumulateSumsOverDepthAndKeys) {
+  constexpr const char *source = R"(
+    func.func @f(%q: tensor<8x16xf32>, %k: tensor<50x16xf32>, %v: tensor<50x16xf32>, %a0: tensor<8x16xf32>,
+        %m0: tensor<8xf32>, %s0: tensor<8xf32>) -> (tensor<8x16xf32>, tensor<8xf32>) {
+      %c0 = arith.constant 0 : index
+      %a, %m, %s = attn.accumulate %q[s,d], %k[s,d], %v[s,d] at(%c0, %c0, %c0, %c0)
+          into(%a0, %m0, %s0 : tensor<8x16xf32>, tensor<8xf32>, tensor<8xf32>)
+          : (tensor<8x16xf32>, tensor<50x16xf32>, tensor<50x16xf32>)
+      return %a, %s : tensor<8x16xf32>, tensor<8xf32>
+    })";
+  Tensor q = random({8, 16}), k = random({50, 16}), v = random({50, 16});
+  Tensor acc = random({8, 16}), max = random({8}), sum = reals({8}, {1, 1, 1, 1, 1, 1, 1, 1});
+  expectReversal(source, {q, k, v, acc, max, sum},
+                 {reversed(q, {1}), reversed(k, {0, 1}), reversed(v, {0}), acc, max, sum});
+}
+
+TEST_F(Backwards, ContractionsAndTheirBodies) {
+  constexpr const char *contraction = R"(
+    func.func @f(%a: tensor<5x40xf32>, %b: tensor<40x33xf32>, %c: tensor<5x33xf32>) -> tensor<5x33xf32> {
+      %r = linalg.matmul ins(%a, %b : tensor<5x40xf32>, tensor<40x33xf32>) outs(%c : tensor<5x33xf32>) -> tensor<5x33xf32>
+      return %r : tensor<5x33xf32>
+    })";
+  Tensor a = random({5, 40}), b = random({40, 33}), c = random({5, 33});
+  expectReversal(contraction, {a, b, c}, {reversed(a, {1}), reversed(b, {0}), c});
+  constexpr const char *reduction = R"(
+    func.func @f(%a: tensor<5x40xf32>, %c: tensor<5xf32>) -> tensor<5xf32> {
+      %r = linalg.reduce { arith.addf } ins(%a : tensor<5x40xf32>) outs(%c : tensor<5xf32>) dimensions = [1]
+      return %r : tensor<5xf32>
+    })";
+  Tensor start = random({5});
+  expectReversal(reduction, {a, start}, {reversed(a, {1}), start});
+}
+
+TEST_F(Backwards, OnlySumsOfFloatsTurn) {
+  // The last index wins: a reduction, but no sum.
+  constexpr const char *last = R"(
+    func.func @f(%a: tensor<5xf32>, %c: tensor<index>) -> tensor<index> {
+      %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>],
+          iterator_types = ["reduction"]} ins(%a : tensor<5xf32>) outs(%c : tensor<index>) {
+        ^bb0(%x: f32, %s: index):
+          %i = linalg.index 0 : index
+          linalg.yield %i : index
+        } -> tensor<index>
+      return %r : tensor<index>
+    })";
+  EXPECT_EQ(4, run(last, {random({5}), index(0)}, Precision::RoundedReversed)[0].values[0].integer);
+}
+
+TEST_F(Backwards, SoftmaxSumsItsLine) {
+  constexpr const char *source = R"(
+    func.func @f(%a: tensor<7x60xf32>) -> tensor<7x60xf32> {
+      %e = tensor.empty() : tensor<7x60xf32>
+      %r = linalg.softmax dimension(1) ins(%a : tensor<7x60xf32>) outs(%e : tensor<7x60xf32>) -> tensor<7x60xf32>
+      return %r : tensor<7x60xf32>
+    })";
+  Tensor a = random({7, 60});
+  expectReversal(source, {a}, {reversed(a, {1})}, {1});
+}
+
+TEST_F(Backwards, EmptySumsStayEmpty) {
+  constexpr const char *source = R"(
+    func.func @f(%q: tensor<2x0xf32>, %k: tensor<3x0xf32>, %v: tensor<3x1xf32>) -> tensor<2x1xf32> {
+      %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<2x0xf32>, tensor<3x0xf32>, tensor<3x1xf32>)
+        -> tensor<2x1xf32>
+      return %o : tensor<2x1xf32>
+    })";
+  auto results =
+      run(source, {reals({2, 0}, {}), reals({3, 0}, {}), reals({3, 1}, {1, 2, 3})}, Precision::RoundedReversed);
+  expectNear(results[0], {2, 2}, 1e-6);
+}
+
+} // namespace
