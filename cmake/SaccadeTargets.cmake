@@ -20,13 +20,29 @@ saccade_compile_options()
 add_library(SaccadePrecompiled OBJECT "${PROJECT_SOURCE_DIR}/cmake/Precompiled.cpp")
 target_include_directories(SaccadePrecompiled SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
 target_precompile_headers(SaccadePrecompiled PRIVATE "${PROJECT_SOURCE_DIR}/cmake/Precompiled.h")
-# Without the headers' time stamps two checkouts make the same precompiled header, and ccache serves both.
 target_compile_options(SaccadePrecompiled PRIVATE SHELL:-Xclang SHELL:-fno-pch-timestamp)
+# The precompiled header contains absolute paths, so it is never cached. ccache identifies it by this checksum of
+# everything it is made of.
+set_target_properties(SaccadePrecompiled PROPERTIES CXX_COMPILER_LAUNCHER "")
+file(READ "${PROJECT_SOURCE_DIR}/cmake/Precompiled.h" precompiled)
+execute_process(COMMAND "${CMAKE_CXX_COMPILER}" --version OUTPUT_VARIABLE compiler_version)
+string(SHA256 checksum "${precompiled};${compiler_version};${LLVM_PACKAGE_VERSION};${CMAKE_BUILD_TYPE};\
+${CMAKE_CXX_FLAGS};${CMAKE_CXX_FLAGS_RELEASE};${CMAKE_CXX_FLAGS_RELWITHDEBINFO};${SACCADE_SANITIZE}")
+set(SACCADE_PCH "${PROJECT_BINARY_DIR}/CMakeFiles/SaccadePrecompiled.dir/cmake_pch.hxx.pch")
+file(CONFIGURE OUTPUT "${SACCADE_PCH}.sum" CONTENT "${checksum}\n")
 
+# The precompiled header's path is relative to the build tree, where the compiler runs, so that ccache hashes equal
+# commands in all checkouts. Objects depend on the headers in it through their dependency files.
 function(_saccade_compiler_target name)
+  cmake_parse_arguments(ARG "NO_PCH" "" "" ${ARGN})
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
   target_include_directories(${name} SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
-  target_precompile_headers(${name} REUSE_FROM SaccadePrecompiled)
+  if(NOT ARG_NO_PCH)
+    target_compile_options(${name} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -include-pch -Xclang CMakeFiles/SaccadePrecompiled.dir/cmake_pch.hxx.pch>")
+    get_target_property(sources ${name} SOURCES)
+    set_property(SOURCE ${sources} APPEND PROPERTY OBJECT_DEPENDS "${SACCADE_PCH}")
+  endif()
   if(TARGET SaccadeTableGen)
     add_dependencies(${name} SaccadeTableGen)
   endif()
@@ -61,14 +77,19 @@ function(_saccade_unity out name)
   set(${out} ${units} PARENT_SCOPE)
 endfunction()
 
-# saccade_library(<Name> SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>. SEPARATE sources
-# are compiled on their own, because their file-local names clash with those of other files.
+# saccade_library(<Name> [NO_PCH] SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>.
+# SEPARATE sources are compiled on their own, because their file-local names clash with those of other files. NO_PCH is
+# for sources that see no MLIR and have compile options of their own.
 function(saccade_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;SEPARATE;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "NO_PCH" "" "SOURCES;SEPARATE;LINK" ${ARGN})
+  set(no_pch)
+  if(ARG_NO_PCH)
+    set(no_pch NO_PCH)
+  endif()
   _saccade_unity(units Saccade${name} ${ARG_SOURCES})
   add_library(Saccade${name} STATIC ${units} ${ARG_SEPARATE})
   target_include_directories(Saccade${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  _saccade_compiler_target(Saccade${name})
+  _saccade_compiler_target(Saccade${name} ${no_pch})
   target_link_libraries(Saccade${name} PUBLIC ${ARG_LINK} MLIR LLVM)
 endfunction()
 
