@@ -1,6 +1,6 @@
 """Graphs of other projects as programs: what readers of all of them write.
 
-A program is one function @main in generic form, its weights are arguments beside the inputs. docs/import.md says what a
+A program is one function @main in generic form, its weights are arguments beside the inputs. docs/guides/import.md says what a
 reader must know.
 """
 

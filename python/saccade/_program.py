@@ -1,4 +1,4 @@
-"""The program of one attention, as text: what `saccade.attention` compiles. docs/language.md is the language.
+"""The program of one attention, as text: what `saccade.attention` compiles. docs/reference/language.md is the language.
 
 Only element types, head sizes and the code of the regions are in the text. Lengths, batch, heads, the scale, the offset
 of a causal mask and the reach of a window arrive as arguments, so that one kernel serves all of them.

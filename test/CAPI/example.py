@@ -1,4 +1,4 @@
-"""The program of docs/c-api.md compiles as the page says, and prints what it says.
+"""The program of docs/reference/c-api.md compiles as the page says, and prints what it says.
 
 RUN: %python %s %src %t %c99
 """
@@ -13,7 +13,7 @@ source, folder = map(pathlib.Path, sys.argv[1:3])
 compile_command = sys.argv[3:]
 shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
-page = (source / "docs" / "c-api.md").read_text()
+page = (source / "docs" / "reference" / "c-api.md").read_text()
 (folder / "host.c").write_text(re.search(r"```c\n(.*?)```", page, re.S)[1])
 expected = re.search(r"It prints\s+`(.*?)`", page, re.S)[1]
 subprocess.run([*compile_command, "host.c", "-o", "host"], cwd=folder, check=True)

@@ -1,4 +1,4 @@
-"""Every block of Python in docs/python.md, docs/masks.md, docs/scores.md, docs/torch.md and the README runs, and prints
+"""Every block of Python in docs/guides/python.md, docs/guides/masks.md, docs/guides/scores.md, docs/guides/torch.md and the README runs, and prints
 what its comments say.
 
 REQUIRES: torch
@@ -15,8 +15,8 @@ import sys
 
 source = pathlib.Path(sys.argv[1])
 os.chdir(source)
-for page, least in ((source / "docs" / "python.md", 6), (source / "docs" / "masks.md", 1),
-                    (source / "docs" / "scores.md", 1), (source / "docs" / "torch.md", 1), (source / "README.md", 1)):
+for page, least in ((source / "docs" / "guides" / "python.md", 6), (source / "docs" / "guides" / "masks.md", 1),
+                    (source / "docs" / "guides" / "scores.md", 1), (source / "docs" / "guides" / "torch.md", 1), (source / "README.md", 1)):
     text = page.read_text()
     names = {"__name__": page.stem}
     blocks = list(re.finditer(r"```python\n(.*?)```", text, re.S))

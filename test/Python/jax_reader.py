@@ -3,7 +3,7 @@ Importing saccade imports no JAX, and the reader computes nothing.
 
 REQUIRES: numpy, jax
 RUN: rm -rf %t && mkdir %t
-RUN: %python %s %t %src/docs/jax.md
+RUN: %python %s %t %src/docs/guides/jax.md
 """
 
 import pathlib

@@ -1,4 +1,4 @@
-"""The C program of docs/calling.md compiles as C, links against the runtime, and prints what the page says; with a shared
+"""The C program of docs/guides/calling.md compiles as C, links against the runtime, and prints what the page says; with a shared
 library and its header it needs nothing else, and Python calls that too.
 
 RUN: %python %s %src %build %t %cxx
@@ -14,7 +14,7 @@ source, build, folder = map(pathlib.Path, sys.argv[1:4])
 compiler = sys.argv[4]
 shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
-page = (source / "docs" / "calling.md").read_text()
+page = (source / "docs" / "guides" / "calling.md").read_text()
 (folder / "host.c").write_text(re.search(r"```c\n(.*?)```", page, re.S)[1])
 expected = re.search(r"it prints `(.*?)`", page)[1]
 tensor = "tensor<?x?x4xf32>"

@@ -1,4 +1,4 @@
-"""Every program that docs/language.md shows is parsed, verified, printed back and compiled.
+"""Every program that docs/reference/language.md shows is parsed, verified, printed back and compiled.
 
 RUN: %python %s %src %t
 """
@@ -12,7 +12,7 @@ import sys
 source, folder = map(pathlib.Path, sys.argv[1:])
 shutil.rmtree(folder, ignore_errors=True)
 folder.mkdir(parents=True)
-blocks = re.findall(r"```mlir\n(.*?)```", (source / "docs" / "language.md").read_text(), re.S)
+blocks = re.findall(r"```mlir\n(.*?)```", (source / "docs" / "reference" / "language.md").read_text(), re.S)
 assert len(blocks) >= 5, len(blocks)
 for number, block in enumerate(blocks):
     program = folder / f"{number}.mlir"

@@ -1,4 +1,4 @@
-"""Calls of a shared library that --emit=so made, by ctypes: include/saccade-c/DLTensor.h and docs/gpu.md."""
+"""Calls of a shared library that --emit=so made, by ctypes: include/saccade-c/DLTensor.h and docs/guides/gpu.md."""
 
 import ctypes
 import math

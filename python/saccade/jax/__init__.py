@@ -2,7 +2,7 @@
 
 `compile` lowers a function and compiles what JAX writes, ops `stablehlo.*` in generic form; what it gives takes and
 returns JAX's arrays. `read` makes only the program. Nothing is computed here; what the ops mean, the compiler knows
-(docs/jax.md). It needs the package jax.
+(docs/guides/jax.md). It needs the package jax.
 """
 
 from saccade.jax.compiled import Compiled, compile

@@ -2,7 +2,7 @@
 
 `read` makes of a model file the program that the compiler takes: its nodes one by one, as ops `onnx.*` in generic
 form, and its
-weights as arrays beside it. Nothing is computed here; what the operators mean, the compiler knows (docs/onnx.md).
+weights as arrays beside it. Nothing is computed here; what the operators mean, the compiler knows (docs/guides/onnx.md).
 It needs the package onnx, for its protocol buffers.
 """
 

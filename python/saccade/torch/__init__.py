@@ -2,7 +2,7 @@
 
 `compile` makes of a module, or of what `torch.export` gives, a callable that takes and returns torch tensors. `read`
 makes only the program: the nodes of the exported graph one by one, as ops `torch.aten.*` in generic form. Nothing is
-computed here; what the operators mean, the compiler knows (docs/torch.md).
+computed here; what the operators mean, the compiler knows (docs/guides/torch.md).
 """
 
 from saccade.torch.compiled import Compiled, compile
