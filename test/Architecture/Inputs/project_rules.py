@@ -1,9 +1,9 @@
-"""The rules of the house that a compiler cannot check: edges, names, sizes, symbols, stub, coverage, text.
+"""Project rules that no compiler checks: dependencies, names, sizes, symbols, stub, coverage, text, words.
 
     project_rules.py CHECK --root SOURCE [--build BUILD]   prints every violation; exit code 1 where there is one
-    project_rules.py CHECK --self-test                     plants one violation of each kind and sees that it is found
+    project_rules.py CHECK --self-test                     plants one violation of each kind and expects it to be found
 
-A check takes a Tree and returns its violations; next to each stands what the self-test plants.
+A check takes a Tree and returns its violations; PLANTED lists what the self-test plants.
 """
 
 import argparse
@@ -14,11 +14,11 @@ import subprocess
 import sys
 import tempfile
 
-# The order of the stages. A stage may use what stands before it, never what comes after.
+# The order of the stages. A stage may use earlier stages only.
 STAGES = ["Dialect", "Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT",
           "CAPI"]
 LOWERING = {"Import", "Transforms", "Schedule", "Tiling", "Bufferize", "Codegen", "Target", "Pipeline", "JIT", "CAPI"}
-# What the mains may use: drivers, the oracle, the dialect itself, and a room's Passes.h to register it.
+# What the mains may use: drivers, the reference, the dialect itself, and a component's Passes.h to register it.
 ALLOWED_IN_TOOLS = {"Pipeline", "JIT", "Reference", "PtxSim", "Support", "Target", "Runtime", "Dialect"}
 
 
@@ -42,7 +42,7 @@ class Tree:
 
 
 def component_of(path):
-    """The room a source file, header or include path belongs to, e.g. "Codegen"; None outside the house's rooms."""
+    """The component of a source file, header or include path, e.g. "Codegen"; None if it belongs to none."""
     path = re.sub(r"^(lib|include/saccade|saccade)/", "", path)
     if path.startswith("Dialect/Attn/Transforms/"):
         return "Transforms"
@@ -50,23 +50,23 @@ def component_of(path):
 
 
 def forbidden(source, target):
-    """Why the room `source` must not see the room `target`, or None."""
+    """Why the component `source` must not depend on the component `target`, or None."""
     if source == target or target is None:
         return None
     if source == "Runtime":
         return "the runtime stands alone"
     if source == "Reference" and target in LOWERING:
-        return "the oracle must not share code with a lowering"
+        return "the reference must not share code with a lowering"
     if source == "PtxSim":
-        return "the simulator knows PTX and nothing of the compiler"
+        return "the simulator does not depend on the compiler"
     if target == "PtxSim" and source in STAGES + ["Runtime", "Reference"]:
         return "the simulator checks what the compiler makes, and makes nothing"
     if source == "Codegen" and target in ("Import", "Transforms"):
         return "code generators see tiles only"
     if source == "Support" and target != "Runtime":
-        return "Support serves every room and knows none"
+        return "Support is below every component"
     if source in STAGES and target in STAGES and STAGES.index(target) > STAGES.index(source):
-        return f"the way data takes: {target} comes after {source}"
+        return f"layering: {target} comes after {source}"
     return None
 
 
@@ -74,34 +74,34 @@ def without_comments(text):
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
-def edges(tree):
+def dependencies(tree):
     for name in tree.matching(r"^(lib|include/saccade|tools)/.*\.(cpp|h|td|c)$"):
-        text, room = tree.text(name), "tools" if name.startswith("tools/") else component_of(name)
+        text, component = tree.text(name), "tools" if name.startswith("tools/") else component_of(name)
         for include in re.findall(r'^\s*#?\s*include\s*[<"]([^>"]+)[>"]', text, re.M):
-            if room == "Runtime" and re.match(r"(mlir|llvm|lld|clang)(-c)?/", include):
+            if component == "Runtime" and re.match(r"(mlir|llvm|lld|clang)(-c)?/", include):
                 yield f"{name}: includes {include}: the runtime is plain standard C++"
             if not include.startswith("saccade/"):
                 continue
             target = component_of(include)
-            if room == "tools":
+            if component == "tools":
                 if target not in ALLOWED_IN_TOOLS and not include.endswith("Passes.h"):
                     yield f"{name}: includes {include}: a main uses no pass internals"
-            elif why := forbidden(room, target):
+            elif why := forbidden(component, target):
                 yield f"{name}: includes {include}: {why}"
-        if room == "Codegen" and re.search(r"\bAttentionOp\b", without_comments(text)):
+        if component == "Codegen" and re.search(r"\bAttentionOp\b", without_comments(text)):
             yield f"{name}: names AttentionOp: code generators see tiles only"
-        if room != "tools" and re.search(r"\bgetenv\b|\bcl::opt<", without_comments(text)):
+        if component != "tools" and re.search(r"\bgetenv\b|\bcl::opt<", without_comments(text)):
             yield f"{name}: reads the environment or has a global option: options come in CompileOptions"
     yield from link_dependencies(tree)
 
 
 def link_dependencies(tree):
     """The same rules for CMake, along all the libraries that a library brings in."""
-    rooms, links = {"SaccadeRuntime": "Runtime"}, {}
+    components, links = {"SaccadeRuntime": "Runtime"}, {}
     for name in tree.matching(r"^lib/.*CMakeLists\.txt$"):
         text = re.sub(r"#[^\n]*", "", tree.text(name))
         for library, body in re.findall(r"saccade_library\(\s*(\w+)([^)]*)\)", text):
-            rooms["Saccade" + library] = component_of(name)
+            components["Saccade" + library] = component_of(name)
             links.setdefault("Saccade" + library, set()).update(re.findall(r"\bSaccade\w+", body))
             if component_of(name) == "Runtime":
                 yield f"{name}: saccade_library links LLVM: the runtime is plain standard C++"
@@ -117,7 +117,7 @@ def link_dependencies(tree):
                     reached.add(target)
                     todo.append(target)
         for target in sorted(reached):
-            if why := forbidden(rooms.get(library), rooms.get(target)):
+            if why := forbidden(components.get(library), components.get(target)):
                 yield f"{library} links {target}: {why}"
 
 
@@ -247,11 +247,30 @@ def text(tree):
                     yield f"{name}:{number}: {what}: {line.strip()[:80]}"
 
 
+RETIRED = pathlib.Path(__file__).with_name("retired_words.txt")
+
+
+def words(tree):
+    """No word of retired_words.txt in code, tests or docs: the field's terms replace them."""
+    lines = [line for line in RETIRED.read_text().splitlines() if line and not line.startswith("#")]
+    retired = [(re.compile(pattern, re.I), instead) for pattern, instead in (line.split("\t") for line in lines)]
+    anything = re.compile("|".join(f"(?:{pattern.pattern})" for pattern, _ in retired), re.I)
+    # Measured data, recorded results and the history of renames keep their words.
+    exempt = re.compile(r"^(benchmarks/(data|results)/|examples/minilm/data/|CHANGELOG\.md|LICENSE|test/Architecture/)")
+    for name in tree.files:
+        if exempt.search(name) or name.endswith((".npy", ".png", ".svg")):
+            continue
+        for number, line in enumerate(tree.text(name).splitlines(), 1):
+            if anything.search(line):
+                pattern, instead = next(row for row in retired if row[0].search(line))
+                yield f"{name}:{number}: '{pattern.search(line)[0]}' is retired, write: {instead}"
+
+
 # --- self-test: (files of a small tree, a part of the message that must come; None: nothing may come) ---------------
 
 PASSES = 'def FooBar : Pass<"attn-foo-bar"> {}\n'
 PLANTED = {
-    "edges": [
+    "dependencies": [
         ({"lib/Codegen/A.cpp": '#include "saccade/Schedule/Schedule.h"\n// not AttentionOp\n'}, None),
         ({"tools/t/t.cpp": '#include "saccade/Pipeline/Pipeline.h"\n#include "saccade/Tiling/Passes.h"\n'}, None),
         ({"lib/Runtime/A.cpp": '#include "llvm/ADT/APInt.h"\n'}, "plain standard C++"),
@@ -267,7 +286,7 @@ PLANTED = {
           "lib/Support/CMakeLists.txt": "saccade_library(Support SOURCES B.cpp LINK SaccadeTiling)\n",
           "lib/Tiling/CMakeLists.txt": "saccade_library(Tiling SOURCES C.cpp)\n"}, "SaccadeReference links SaccadeTiling"),
         ({"lib/PtxSim/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n#include "llvm/ADT/StringRef.h"\n'}, None),
-        ({"lib/PtxSim/A.cpp": '#include "saccade/Codegen/A.h"\n'}, "nothing of the compiler"),
+        ({"lib/PtxSim/A.cpp": '#include "saccade/Codegen/A.h"\n'}, "does not depend on the compiler"),
         ({"lib/Codegen/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n'}, "makes nothing"),
         ({"lib/Tiling/A.cpp": 'auto x = getenv("X");\n'}, "CompileOptions"),
     ],
@@ -276,7 +295,7 @@ PLANTED = {
           "test/A/foo-bar.mlir": "func.func @shows_it()\n"}, None),
         ({"include/Passes.td": PASSES, "lib/A/FooBar.cpp": ""}, "no test foo-bar.mlir"),
         ({"include/Passes.td": PASSES, "test/A/foo-bar.mlir": ""}, "no file FooBar.cpp"),
-        ({"include/Passes.td": 'def FooBar : Pass<"attn-foobar"> {}\n'}, "wanted attn-foo-bar"),
+        ({"include/Passes.td": 'def FooBar : Pass<"attn-foobar"> {}\n'}, "expected attn-foo-bar"),
         ({"include/Passes.td": PASSES, "lib/A/Other.cpp": "#define GEN_PASS_DEF_FOOBAR\n"}, "another name"),
         ({"test/A/a.mlir": "func.func @test1() {\n"}, "does not say"),
     ],
@@ -302,6 +321,13 @@ PLANTED = {
         ({"a.md": "from deb.debian" + ".org\n"}, "a host"),
         ({"a.cpp": "// TO" + "DO: more\n"}, "undone"),
     ],
+    "words": [
+        ({"lib/a.cpp": "// Few rows use split-KV; the frontend reads ragged sequences.\n"}, None),
+        ({"lib/a.cpp": "// the form for few queries\n"}, "write: split-KV"),
+        ({"docs/a.md": "Packed sequences are supported.\n"}, "write: ragged"),
+        ({"python/a.py": "isPacked = True\n"}, "write: isRagged"),
+        ({"benchmarks/results/a.md": "few queries\n"}, None),
+    ],
 }
 
 
@@ -320,7 +346,7 @@ def self_test(check):
 
 
 def main():
-    checks = {check.__name__: check for check in (edges, names, sizes, symbols, stub, coverage, text)}
+    checks = {check.__name__: check for check in (dependencies, names, sizes, symbols, stub, coverage, text, words)}
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("check", choices=checks)
     parser.add_argument("--root")
