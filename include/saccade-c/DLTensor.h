@@ -1,7 +1,7 @@
-/*===- DLTensor.h - The tensor that crosses borders ------------------*- C -*-===
+/*===- DLTensor.h - DLPack's tensor -----------------------------------*- C -*-===
  *
- * DLPack's DLTensor: from <dlpack/dlpack.h> where the compiler finds it, else the few
- * declarations of it that calls need, with the same layout and names.
+ * Includes <dlpack/dlpack.h> if it is available; else declares the parts of it that calls use, with the same names and
+ * layout.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef SACCADE_C_DLTENSOR_H
@@ -39,7 +39,7 @@ typedef struct {
   int32_t ndim;
   DLDataType dtype;
   int64_t *shape;
-  int64_t *strides;     /* in elements; NULL: compact and row-major */
+  int64_t *strides;     /* in elements; NULL: contiguous, row-major */
   uint64_t byte_offset; /* from `data` to element 0 */
 } DLTensor;
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
-//===- KernelCache.h - Programs compiled before -------------------*- C++ -*-===//
+//===- KernelCache.h - In-memory cache of compiled programs -------*- C++ -*-===//
 //
-// Compiled programs in memory, found again by everything that went into them. Sizes that a program leaves open are no
-// part of that, so a new length or batch never compiles again.
+// Caches compiled programs by source, name and options. The values of dynamic extents are not part of the key, so a new
+// sequence length or batch size does not recompile.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_JIT_KERNELCACHE_H
@@ -13,46 +13,46 @@
 
 namespace saccade {
 
-/// Every function may be called from several threads at once.
+/// An LRU cache. All functions are thread-safe.
 class KernelCache {
 public:
-  /// Keeps up to `limit` programs, at least one; beyond it forgets the one asked for longest ago.
+  /// Keeps up to `limit` programs, at least one, and evicts the least recently used.
   explicit KernelCache(size_t limit = 1024) : limit(limit) {}
 
-  /// Whoever holds one keeps the code alive, also after the cache is gone.
+  /// A reference keeps the code alive, also after the cache is destroyed.
   using Program = std::shared_ptr<const Executable>;
 
   struct Info {
-    uint64_t hits = 0;         ///< requests that found a program, or waited for another thread's
-    uint64_t compilations = 0; ///< runs of the compiler, refused programs included
-    uint64_t modules = 0;      ///< programs in the cache now
+    uint64_t hits = 0;         ///< requests that found a program or waited for another thread's compilation
+    uint64_t compilations = 0; ///< compilations, failures included
+    uint64_t modules = 0;      ///< programs in the cache
   };
 
-  /// What a program is found by: its text or bytecode, every option, and its name, for messages of calls name places
-  /// in the file.
+  /// The key of a program: its text or bytecode, all options, and its name, which appears in messages of calls.
   static std::string makeKey(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options);
 
-  /// The program of `key`, made by `compile` on this thread where there is none. A thread that asks for what another
-  /// one is compiling waits for it; other programs are compiled meanwhile. Failures are not kept: who waited for one
-  /// tries for itself and gets an error of its own.
+  /// Returns the program of `key`; on a miss, calls `compile` on this thread. Concurrent requests for the same key wait
+  /// for that compilation; other keys do not wait. Failures are not cached: a thread that waited for a failed
+  /// compilation calls its own `compile`.
   llvm::Expected<Program> get(llvm::StringRef key, llvm::function_ref<llvm::Expected<Program>()> compile);
 
   Info info() const;
-  /// Forgets all programs and starts the counts at 0.
+  /// Removes all programs and resets the counts.
   void clear();
 
 private:
   struct Slot;
 
-  /// Takes programs beyond the limit out of the map. To be called with the lock held; what is returned goes after it.
+  /// Removes programs beyond the limit from the map. Must be called with the lock held; the caller destroys the
+  /// returned slots after it releases the lock.
   std::vector<std::shared_ptr<Slot>> evictLRU();
 
   const size_t limit;
 
-  mutable ForkSafeMutex lock; ///< of all below; never held while compiling
+  mutable ForkSafeMutex lock; ///< guards the members below; never held while compiling
   llvm::StringMap<std::shared_ptr<Slot>> slots;
   uint64_t hits = 0, compilations = 0;
-  uint64_t clock = 0; ///< goes on with every request
+  uint64_t clock = 0; ///< incremented by every request
 };
 
 } // namespace saccade

@@ -1,4 +1,8 @@
-//===- KernelRunner.h - Who runs the kernels of a program ---------*- C++ -*-===//
+//===- KernelRunner.h - Substitute for a GPU ----------------------*- C++ -*-===//
+//
+// An interface through which the host code of a GPU program launches its kernels on a simulator instead of the driver.
+//
+//===----------------------------------------------------------------------===//
 #ifndef SACCADE_JIT_KERNELRUNNER_H
 #define SACCADE_JIT_KERNELRUNNER_H
 
@@ -8,20 +12,19 @@
 
 namespace saccade {
 
-/// What stands in for a GPU. The host code of a program that was compiled for one asks it to run kernels and for memory;
-/// what the host code has in its hands are addresses on the device.
+/// Launches kernels and allocates memory for the host code of a GPU program, which handles device addresses only.
 class KernelRunner {
 public:
   virtual ~KernelRunner() = default;
 
-  /// Runs `ctas` CTAs of the kernel `name`, whose parameters are `words`, with `sharedBytes` of dynamic shared memory.
-  /// A failure is remembered by the runner: the host code goes on.
+  /// Runs `ctas` CTAs of the kernel `name` with the parameters `params` (8 bytes each) and `sharedBytes` of dynamic
+  /// shared memory. The runner records a failure; the host code continues.
   virtual void launch(llvm::StringRef name, llvm::ArrayRef<int64_t> params, int64_t ctas, int64_t sharedBytes) = 0;
   virtual void *allocate(int64_t bytes) = 0;
   virtual void release(void *memory) = 0;
 };
 
-/// While it lives, programs that this thread calls run their kernels on `runner`.
+/// Makes GPU programs that this thread calls run their kernels on `runner` during the lifetime of the object.
 class ScopedKernelRunner {
 public:
   explicit ScopedKernelRunner(KernelRunner &runner);

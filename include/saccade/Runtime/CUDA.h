@@ -1,7 +1,7 @@
-/*===- CUDA.h - What compiled code calls to run on a GPU ------------*- C -*-===
+/*===- CUDA.h - Runtime functions of programs for a GPU ------------*- C -*-===
  *
- * The other half of the contract between compiled code and its host, for programs whose tasks are kernels. The driver
- * is looked up at the first call: nothing of CUDA is needed to build or to load such a program.
+ * The functions that the compiled host code of a GPU program calls to launch kernels and allocate device memory. The
+ * driver library is loaded at the first call, so building or loading such a program does not require CUDA.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef SACCADE_RUNTIME_CUDA_H
@@ -14,28 +14,29 @@
 extern "C" {
 #endif
 
-/* Runs the entry, or its alternative for the GPU `device` (CUDA's number), with arguments that saccade_entry_call has
- * checked; what its host code returned goes into *message. Takes the context that is current where it is one of this
- * device, else the device's primary one. Neither waits for the GPU nor makes it wait, and may be called while the stream
- * is captured. */
+/* Runs the entry, or its alternative for the architecture of the GPU `device` (a CUDA ordinal), with arguments that
+ * saccade_entry_call has checked. *message receives the return value of the host code. Uses the current context if it
+ * belongs to this device, else the device's primary context. The call is asynchronous, does not synchronise the device,
+ * and may be made during stream capture. */
 SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void **args, const char **message);
 
-/* Unloads what the runtime loaded of a program, before its memory goes. No call may be running. */
+/* Unloads the modules that the runtime loaded for a program. Must be called before the program's memory is released,
+ * while no call is running. */
 void saccade_cuda_unload(SaccadeKernels *kernels);
 
-/* Within saccade_cuda_call, by compiled code: starts `ctas` CTAs of the kernel `name`, whose parameters are `count`
- * words, with `shared_bytes` of dynamic shared memory. What goes wrong is remembered: the call ends with it, and starts
- * nothing any more. */
+/* Called by compiled code within saccade_cuda_call: launches `ctas` CTAs of the kernel `name` with `count` parameters
+ * of 8 bytes each and `shared_bytes` of dynamic shared memory. After the first failure the rest of the call launches
+ * nothing, and the call returns that failure. */
 void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t shared_bytes);
 
-/* Within saccade_cuda_call, by compiled code: memory of the GPU for what follows on the stream; NULL where there is
- * none. It comes from a pool that the driver keeps, and is free again when the work before its release is done. */
+/* Called by compiled code within saccade_cuda_call: allocates device memory from a driver pool, in stream order; NULL
+ * on failure. */
 void *saccade_device_allocate(int64_t bytes);
 void saccade_device_release(void *memory);
 
-/* The CUstream (cudaStream_t) that this thread's calls go to from now on. NULL, as at first: the stream that TVM-FFI has
- * for the device, which is PyTorch's current one where PyTorch's tensors are passed; without TVM-FFI the default
- * stream. */
+/* Sets the CUstream (cudaStream_t) for later calls of this thread. NULL, the initial value: the stream that TVM-FFI has
+ * set for the device (PyTorch's current stream if PyTorch tensors are passed), or the default stream without TVM-FFI.
+ */
 SACCADE_EXPORTED void saccade_set_stream(void *stream);
 
 #ifdef __cplusplus

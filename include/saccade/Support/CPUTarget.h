@@ -1,7 +1,7 @@
 //===- CPUTarget.h - The CPU targets code is generated for --------*- C++ -*-===//
 //
-// What schedule and code generators must know of a processor. One row a level; nothing else
-// in the compiler asks for an ISA by name.
+// The processor properties that scheduling and code generation depend on, one table row per CPU target. No other
+// component tests for an ISA by name.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_CPUTARGET_H
@@ -23,7 +23,7 @@ namespace saccade {
 struct CPUTarget {
   llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16"
   llvm::StringRef cpu;      ///< LLVM -mcpu
-  llvm::StringRef features; ///< LLVM feature string on top of it
+  llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
   unsigned vectorBits;      ///< native vector width
   unsigned vectorRegisters; ///< architectural vector registers
   bool hasFMA;              ///< fused multiply-add instructions
@@ -31,24 +31,23 @@ struct CPUTarget {
   bool hasAVX512;           ///< vscalef, vreduce and mask registers
   bool hasBF16Dot;          ///< vdpbf16ps
 
-  /// How many elements of `bits` bits one register holds.
+  /// The number of elements of `bits` bits in a vector register.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
-  /// How many neighbours along the reduced dimension of a product of such elements one instruction multiplies and sums in
-  /// a lane: 2 for bf16 with vdpbf16ps, else 1.
-  unsigned packingFactor(mlir::Type left, mlir::Type right) const;
+  /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
+  /// in a 32-bit lane: 2 for bf16 with vdpbf16ps, else 1.
+  unsigned packingFactor(mlir::Type lhs, mlir::Type rhs) const;
 };
 
-/// The rows that are computed together, and that tasks are cut into multiples of: every register block's row count
-/// divides it.
+/// Task and tile row counts are multiples of this; the MR of every register block divides it.
 inline constexpr int64_t rowGroup = 12;
 
-/// The level of that name, or null. "host" is the best level that this machine runs.
+/// The CPU target `name`, or null. "host" is the most capable target that this machine runs.
 const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 
-/// The same for a pass: where there is no such level, an error at `op` that names those there are.
+/// The same for passes: an unknown name is an error at `op` that lists the valid names.
 const CPUTarget *requireCPUTarget(mlir::Operation *op, llvm::StringRef name);
 
-/// All names that `lookupCPUTarget` knows, for messages: "host, portable, v3, v4, v4-bf16".
+/// The names that `lookupCPUTarget` accepts, for messages: "host, portable, v3, v4, v4-bf16".
 llvm::StringRef cpuTargetNames();
 
 } // namespace saccade

@@ -1,7 +1,7 @@
-//===- CommandLine.h - Options of our tools -----------------------*- C++ -*-===//
+//===- CommandLine.h - Command-line parser of the tools -----------*- C++ -*-===//
 //
-// A tool's options as a table of its own. LLVM's command-line library is global: every option of every LLVM
-// library would turn up in --help, and some of our names are taken there.
+// Parses the options of one tool from a local table. llvm::cl is global: --help would list the options of all linked
+// LLVM libraries, and some option names would conflict with them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_COMMANDLINE_H
@@ -17,15 +17,15 @@
 
 namespace saccade {
 
-/// What a tool's process ends with.
+/// The exit codes of the tools.
 enum ExitCode : int {
   ExitSuccess = 0,
-  ExitInvalidInput = 1,     ///< the input was refused, with a diagnostic
-  ExitUsage = 2,       ///< the command line was not understood
-  ExitFile = 3,        ///< a file could not be read or written
-  ExitUnsupported = 4, ///< a target or feature that is not supported
-  ExitMismatch = 5,  ///< --check found a difference
-  ExitInternal = 70,   ///< a bug of ours
+  ExitInvalidInput = 1, ///< invalid program or arguments, after a diagnostic
+  ExitUsage = 2,        ///< invalid command line
+  ExitFile = 3,         ///< a file could not be read or written
+  ExitUnsupported = 4,  ///< unsupported target or feature
+  ExitMismatch = 5,     ///< --check found a difference
+  ExitInternal = 70,    ///< a bug in Saccade
 };
 
 /// "Saccade 0.1.0 (LLVM 22.1.0)"
@@ -33,10 +33,10 @@ std::string versionLine();
 
 class CommandLine {
 public:
-  /// `tool` and `overview` head the help text; `usage` shows what the positional argument is.
+  /// `tool`, `overview` and `usage` (the synopsis after the tool's name) begin the help text.
   CommandLine(llvm::StringRef tool, llvm::StringRef usage, llvm::StringRef overview);
 
-  /// Takes a value; answers false where it makes no sense, which is a usage error.
+  /// Stores a value; returns false if it is invalid, which is a usage error.
   using Setter = std::function<bool(llvm::StringRef value)>;
 
   /// --name
@@ -45,16 +45,16 @@ public:
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set);
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, std::string &into);
   void value(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, std::vector<std::string> &into);
-  /// --name or --name=VALUE; the setter gets "" without a value.
+  /// --name or --name=VALUE; the setter receives "" without a value.
   void optionalValue(llvm::StringRef name, llvm::StringRef metavar, llvm::StringRef help, Setter set);
-  /// The one argument that is no option.
+  /// The single positional argument.
   void positional(std::string &into) { input = &into; }
 
-  /// Reads the command line. Nothing where the tool is to go on; else its exit code: done after --help or --version,
-  /// usage after an error message on stderr.
+  /// Parses the command line. Returns nullopt if the tool should continue; else its exit code: ExitSuccess after --help
+  /// or --version, ExitUsage after an error message on stderr.
   std::optional<ExitCode> parse(llvm::ArrayRef<const char *> arguments);
 
-  /// Prints "tool: error: message" and a hint at --help; for combinations of options that make no sense.
+  /// Prints "tool: error: message" and a reference to --help, for invalid combinations of options.
   ExitCode usageError(const llvm::Twine &message) const;
 
 private:

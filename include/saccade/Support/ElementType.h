@@ -1,6 +1,6 @@
-//===- ElementType.h - The element types that cross the border ----*- C++ -*-===//
+//===- ElementType.h - Element types at the ABI boundary ----------*- C++ -*-===//
 //
-// What arguments, results and files may hold, known without MLIR.
+// The element types of arguments, results and files, independent of MLIR.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_ELEMENTTYPE_H
@@ -18,13 +18,13 @@ enum class ElementType { i1, i8, i16, i32, i64, index, f16, bf16, f32, f64 };
 llvm::StringRef elementTypeName(ElementType type);
 std::optional<ElementType> parseElementType(llvm::StringRef name);
 
-/// Bytes of one element in memory; an i1 takes one.
+/// The bytes of one element in memory; an i1 takes one byte.
 unsigned elementBytes(ElementType type);
 bool isFloat(ElementType type);
 
-/// One element read as a double (exact but for 64-bit integers beyond 2^53), and written with rounding to nearest
-/// even; out-of-range values saturate for integers and NaN becomes 0.
+/// Reads an element as a double, exact except for 64-bit integers above 2^53.
 double readElement(ElementType type, const void *element);
+/// Writes an element, rounded to nearest even. For integers, out-of-range values saturate and NaN becomes 0.
 void writeElement(ElementType type, void *element, double value);
 
 } // namespace saccade

@@ -1,6 +1,6 @@
-//===- ForkSafeMutex.h - A mutex that children of a fork find free -*- C++ -*-===//
+//===- ForkSafeMutex.h - A mutex that is unlocked after fork ------*- C++ -*-===//
 //
-// A child has no other thread of its parent, so a mutex that one of them held would stay locked there for good.
+// A child of fork has only the forking thread, so an ordinary mutex that another thread held would stay locked in it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_FORKSAFEMUTEX_H
@@ -10,7 +10,7 @@
 
 namespace saccade {
 
-/// A fork waits until it is free. So it is held for moments only, and by a thread that holds no other one.
+/// fork() waits until the mutex is free. Hold it briefly, and never two at once.
 class ForkSafeMutex {
 public:
   ForkSafeMutex();

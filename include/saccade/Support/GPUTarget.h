@@ -1,6 +1,6 @@
 //===- GPUTarget.h - The GPU architectures code is generated for -*- C++ -*-===//
 //
-// One row an architecture, as for processors.
+// The properties of GPU architectures, one table row per architecture.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_GPUTARGET_H
@@ -18,18 +18,18 @@ namespace saccade {
 /// An NVIDIA architecture.
 struct GPUTarget {
   llvm::StringRef name;     ///< as given to --target and to ptxas: "sm_80"
-  llvm::StringRef features; ///< LLVM feature string: the version of PTX
+  llvm::StringRef features; ///< LLVM feature string: the PTX version
   bool hasAsyncCopy;        ///< cp.async, and mma.sync m16n8k16 of f16 and bf16
-  int64_t sharedBytes;      ///< of shared memory that a CTA can have
+  int64_t sharedBytes;      ///< maximum shared memory of a CTA in bytes
 };
 
-/// The architecture of that name, or null.
+/// The architecture `name`, or null.
 const GPUTarget *lookupGPUTarget(llvm::StringRef name);
 
-/// The same for a pass: where there is no such architecture, an error at `op` that names those there are.
+/// The same for passes: an unknown name is an error at `op` that lists the valid names.
 const GPUTarget *requireGPUTarget(mlir::Operation *op, llvm::StringRef name);
 
-/// All names that `lookupGPUTarget` knows, for messages: "sm_75, sm_80".
+/// The names that `lookupGPUTarget` accepts, for messages: "sm_75, sm_80".
 llvm::StringRef gpuTargetNames();
 
 } // namespace saccade

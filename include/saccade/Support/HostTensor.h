@@ -1,6 +1,6 @@
-//===- HostTensor.h - Tensors in this process's memory ------------*- C++ -*-===//
+//===- HostTensor.h - Tensors in host memory ----------------------*- C++ -*-===//
 //
-// What drivers pass to a program: memory that is aligned for any vector, with a shape and strides.
+// The tensors that the tools pass to a program: aligned host memory with a shape and strides.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_HOSTTENSOR_H
@@ -16,28 +16,28 @@
 
 namespace saccade {
 
-/// A tensor that owns its memory, 64-byte aligned. Without dimensions it holds one element.
+/// A tensor that owns its memory, aligned to 64 bytes. A tensor of rank 0 has one element.
 class HostTensor {
 public:
-  /// All elements 0, row-major (column-major where `columnMajor`). Fails where the memory cannot be had.
+  /// Allocates a tensor of zeros, row-major or column-major. Fails if memory cannot be allocated.
   static llvm::Expected<HostTensor> allocate(ElementType type, llvm::ArrayRef<int64_t> shape, bool columnMajor = false);
 
-  /// Standard normal numbers (integers: 0 to 7, i1: 0 or 1); the same for the same seed on every machine.
+  /// Fills with standard normal values (integers: 0 to 7, i1: 0 or 1), reproducible from the seed on every machine.
   void fillRandom(uint64_t seed);
   void fill(double value);
 
-  /// A row-major copy with elements of another type, rounded to nearest even.
+  /// A row-major copy with elements converted to `type`, rounded to nearest even.
   llvm::Expected<HostTensor> convertTo(ElementType type) const;
-  /// Takes the bits of its 16-bit elements for those of `type`.
+  /// Reinterprets the bits of its 16-bit elements as `type`.
   void reinterpretAs(ElementType type) { elementType = type; }
 
-  /// Calls with the address of every element, in row-major order of positions.
+  /// Calls `visit` with the address of every element, in row-major order of indices.
   void forEach(llvm::function_ref<void(char *element)> visit) const;
 
   ElementType type() const { return elementType; }
   llvm::ArrayRef<int64_t> shape() const { return extents; }
   llvm::ArrayRef<int64_t> strides() const { return elementStrides; } ///< in elements
-  int64_t size() const { return count; }                    ///< elements
+  int64_t size() const { return count; }                             ///< in elements
   int64_t bytes() const { return count * elementBytes(elementType); }
   char *data() const { return memory.get(); }
   bool isRowMajor() const;

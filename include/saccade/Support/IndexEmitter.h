@@ -1,6 +1,6 @@
-//===- IndexEmitter.h - Short names for index arithmetic and loops -*- C++ -*-===//
+//===- IndexEmitter.h - Builder for index arithmetic and loops ----*- C++ -*-===//
 //
-// Code is written with the builder, op by op. This keeps it as short as the algorithm.
+// A wrapper of OpBuilder with short names, for code generators that emit index arithmetic, loops and conditionals.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_INDEXEMITTER_H
@@ -12,8 +12,8 @@
 
 namespace saccade {
 
-/// A builder at a location, for `index` and other integers. All arithmetic folds constants; a number beside a value is a
-/// constant of the type of the value.
+/// A builder at a location, for `index` and other integer types. Arithmetic folds constants; an int64_t operand becomes
+/// a constant of the type of the other operand.
 struct IndexEmitter {
   mlir::OpBuilder &b;
   mlir::Location loc;
@@ -35,7 +35,7 @@ struct IndexEmitter {
   Value mul(Value x, int64_t y) { return y == 1 ? x : mul(x, constantLike(x, y)); }
   Value min(Value x, Value y) { return b.createOrFold<mlir::arith::MinSIOp>(loc, x, y); }
   Value max(Value x, Value y) { return b.createOrFold<mlir::arith::MaxSIOp>(loc, x, y); }
-  /// ⌊x / y⌋ of an x that is not negative.
+  /// ⌊x / y⌋ for x >= 0.
   Value div(Value x, int64_t y) {
     return y == 1 ? x : b.createOrFold<mlir::arith::DivUIOp>(loc, x, constantLike(x, y));
   }
@@ -51,7 +51,7 @@ struct IndexEmitter {
   //===--- Control ---===//
   using Body = llvm::function_ref<void(Value)>;
   using CarryingBody = llvm::function_ref<llvm::SmallVector<Value>(Value, mlir::ValueRange)>;
-  /// for (i = begin; i < end; i += step) body(i); nothing where the bounds are equal constants.
+  /// for (i = begin; i < end; i += step) body(i); emits nothing if the bounds are equal constants.
   void loop(Value begin, Value end, int64_t step, Body body) {
     if (mlir::isEqualConstantIntOrValue(begin, end))
       return;
@@ -60,7 +60,7 @@ struct IndexEmitter {
     b.setInsertionPointToStart(op.getBody());
     body(op.getInductionVar());
   }
-  /// The same with values carried from one iteration to the next.
+  /// The same with loop-carried values.
   llvm::SmallVector<Value> loop(Value begin, Value end, int64_t step, mlir::ValueRange inits, CarryingBody body) {
     auto op = mlir::scf::ForOp::create(b, loc, begin, end, constantLike(begin, step), inits);
     mlir::OpBuilder::InsertionGuard guard(b);

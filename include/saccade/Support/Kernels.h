@@ -1,6 +1,6 @@
-//===- Kernels.h - What a kernel promises and asks of its launch --*- C++ -*-===//
+//===- Kernels.h - Conventions of kernels and their launches ------*- C++ -*-===//
 //
-// The few conventions that code generation, target and runtime share.
+// Attribute names and constants that code generation, the target stage and the runtime share.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_KERNELS_H
@@ -11,19 +11,19 @@
 
 namespace saccade {
 
-/// Every kernel runs with as many threads a CTA; a CTA is one work item of a task.
+/// Threads per CTA of every kernel; a CTA processes one work item of a task.
 inline constexpr int64_t threadsPerCTA = 128;
 
-/// On a kernel: the bytes of dynamic shared memory that it wants, i64; none without it.
+/// On a kernel: its dynamic shared memory in bytes, i64; 0 if absent.
 inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";
 
-/// On a task or a kernel: which family its attention belongs to, a string: "v4 blocked, f32 multiply-add", "sm_80".
+/// On a task or a kernel: the kernel family of its attention, a string: "v4 blocked, f32 multiply-add", "sm_80".
 inline constexpr llvm::StringLiteral familyAttr = "attn.family";
 
-/// On a function of the device module: it is a kernel.
+/// On a function of the device module: marks a kernel.
 inline constexpr llvm::StringLiteral kernelAttr = "attn.kernel";
 
-/// The device module of a program.
+/// The symbol name of a program's device module.
 inline constexpr llvm::StringLiteral deviceModule = "saccade_device";
 
 } // namespace saccade

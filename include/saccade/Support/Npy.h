@@ -11,15 +11,15 @@
 
 namespace saccade {
 
-/// Reads `bytes`, the contents of a file. Element types: bool, int8 to int64, float16, float32, float64, little-endian.
-/// NumPy has no bf16: 16-bit unsigned integers and 16-bit raw data (`V2`) come as bf16. Any other contents, truncated
-/// or damaged, give an error that says what is wrong. Column-major data stays so.
+/// Parses the contents of a file. Element types: bool, int8 to int64, float16, float32, float64, little-endian. NumPy
+/// has no bf16: uint16 and 16-bit raw data (`V2`) are read as bf16. Column-major data stays column-major. Unsupported,
+/// truncated or malformed contents are an error.
 llvm::Expected<HostTensor> parseNpy(llvm::StringRef bytes);
 
-/// Reads the file at `path`; errors name it.
+/// Reads the file at `path`; errors include the path.
 llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
 
-/// Writes version 1.0, row-major. bf16 is widened to float32, which is exact; index is int64.
+/// Writes version 1.0, row-major. bf16 is written as float32 (exact), index as int64.
 llvm::Error writeNpy(const HostTensor &tensor, llvm::raw_ostream &os);
 
 } // namespace saccade

@@ -1,6 +1,6 @@
-//===- OutputFile.h - Write what a tool makes ---------------------*- C++ -*-===//
+//===- OutputFile.h - Atomic writes of output files ---------------*- C++ -*-===//
 //
-// Nobody ever sees half a file, and what is no regular file stays what it is.
+// Writes the output files of the tools: regular files are replaced atomically, devices and pipes are written in place.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_OUTPUTFILE_H
@@ -13,14 +13,14 @@
 
 namespace saccade {
 
-/// Writes a file, or standard output where `path` is '-'. A regular file or a new one is made beside its place and
-/// moved there when it is complete; links are followed. Devices and pipes are written in place. `last` runs when all is
-/// written but not yet in its place; where it fails the file stays out of it.
+/// Writes a file, or standard output if `path` is "-". A regular or new file is written to a temporary file in the same
+/// folder and renamed when it is complete; symbolic links are followed. `last` runs after the contents are written and
+/// before the rename; if it fails, the file is discarded.
 llvm::Error writeOutput(
     llvm::StringRef path, llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write,
     llvm::function_ref<llvm::Error()> last = [] { return llvm::Error::success(); });
 
-/// Flushes standard output and says what went wrong with it so far.
+/// Flushes standard output and returns its first write error.
 llvm::Error flushStandardOutput();
 
 } // namespace saccade

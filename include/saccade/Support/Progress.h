@@ -1,4 +1,4 @@
-//===- Progress.h - Says what takes long --------------------------*- C++ -*-===//
+//===- Progress.h - Progress messages of slow activities ----------*- C++ -*-===//
 #ifndef SACCADE_SUPPORT_PROGRESS_H
 #define SACCADE_SUPPORT_PROGRESS_H
 
@@ -10,8 +10,8 @@
 
 namespace saccade {
 
-/// Names an activity on stderr if it takes longer than a second: with the seconds passed on a terminal, as one line
-/// elsewhere. Ends with its scope.
+/// Prints the name of an activity to stderr if it takes longer than a second: with the elapsed seconds on a terminal,
+/// as one line otherwise. The activity ends with the lifetime of the object.
 class Progress {
 public:
   explicit Progress(llvm::StringRef activity);

@@ -1,7 +1,6 @@
-//===- ToolMain.h - What every main does --------------------------*- C++ -*-===//
+//===- ToolMain.h - Common main function of the tools -------------*- C++ -*-===//
 //
-// Runs a tool so that it never ends by a signal: on a large stack, with faults turned into exit code 70 and a
-// reproducer.
+// Runs a tool on a large stack and turns faults into exit code 70 and a reproducer.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_SUPPORT_TOOLMAIN_H
@@ -13,15 +12,15 @@
 
 namespace saccade {
 
-/// Runs `body` and returns its exit code. If it faults or aborts, on any thread, the process ends with ExitInternal
-/// after saying where the reproducer is: the command line and the input last given to `setReproducerInput`. Standard
-/// output that cannot be written is ExitFile.
+/// Runs `body` and returns its exit code. A fault or abort on any thread ends the process with ExitInternal, after
+/// writing a reproducer (the command line and the input last given to `setReproducerInput`) and printing its path. A
+/// write error of standard output returns ExitFile.
 int runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_ref<int()> body);
 
-/// What the reproducer will hold. The text must stay alive until the tool ends or gives another one.
+/// Sets the input for the reproducer. The text must stay valid until the tool ends or sets another one.
 void setReproducerInput(llvm::StringRef input);
 
-/// Ends the tool like a fault does, after printing `message`: for broken invariants that are noticed.
+/// Prints `message` and ends the tool as a fault does; for violated invariants.
 [[noreturn]] void reportInternalError(const llvm::Twine &message);
 
 } // namespace saccade

@@ -1,6 +1,7 @@
-//===- Device.h - From the device module to PTX and cubin ---------*- C++ -*-===//
+//===- Device.h - PTX and cubin of the device module --------------*- C++ -*-===//
 //
-// The last stage for GPUs: LLVM IR, PTX, and what NVIDIA's assembler makes of it where there is one.
+// The last stage for GPUs: translates the device module to LLVM IR and PTX, and assembles a cubin if ptxas is
+// available.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TARGET_DEVICE_H
@@ -20,70 +21,70 @@ class Module;
 
 namespace saccade {
 
-/// Translates the device module of a compiled program to LLVM IR for `target`, and optimises it. Null after a diagnostic
-/// where there is no device module, it holds anything but the LLVM and NVVM dialects, or it calls functions of libdevice
-/// and `libdevice` cannot be read. Where that path is empty, `findLibdevice` says it.
+/// Translates the device module of a compiled program to LLVM IR for `target` and optimises it. Returns null after a
+/// diagnostic if there is no device module, if it has ops outside the LLVM and NVVM dialects, or if it calls libdevice
+/// functions and `libdevice` cannot be read. An empty path selects `findLibdevice()`.
 std::unique_ptr<llvm::Module> translateDevice(mlir::ModuleOp program, llvm::LLVMContext &context,
                                               const GPUTarget &target, llvm::StringRef libdevice = "");
 
-/// The path of NVIDIA's library of math functions in LLVM's bitcode, which comes with ptxas: beside `ptxas`, where that
-/// is not empty, beside the one of the PATH, or in the usual folder of the CUDA toolkit; empty where it is in none.
+/// The path of libdevice, NVIDIA's bitcode library of math functions: next to `ptxas` if that is not empty, next to the
+/// ptxas of the PATH, or in the default folder of the CUDA toolkit. Empty if it is not found.
 std::string findLibdevice(llvm::StringRef ptxas = "");
 
-/// Links the functions of libdevice that `module` calls into it; one that calls none is left as it is, and `path` is not
-/// looked at.
+/// Links the libdevice functions that `module` calls into it. A module that calls none is unchanged, and `path` is not
+/// read.
 llvm::Error linkLibdevice(llvm::Module &module, llvm::StringRef path);
 
-/// Whether a module calls functions of libdevice that are not in it yet.
+/// Whether a module declares libdevice functions that it does not define.
 bool needsLibdevice(const llvm::Module &module);
 
-/// What a kernel is.
+/// A kernel of the device module.
 struct KernelInfo {
   std::string name;
-  std::string family; ///< who made its code: "sm_80", or "simt", the portable form
+  std::string family; ///< kernel family: "sm_80", or "simt" for the portable kernels
 };
 
 /// The kernels of a compiled program.
 std::vector<KernelInfo> listKernels(mlir::ModuleOp program);
 
-/// The PTX of a translated device module, which must not be used afterwards.
+/// Generates the PTX of a translated device module, which must not be used afterwards.
 llvm::Expected<std::string> emitPTX(llvm::Module &module, const GPUTarget &target);
 
-/// Takes the device module out of a compiled program: what is left is host code.
+/// Erases the device module of a compiled program and leaves the host code.
 void eraseDevice(mlir::ModuleOp program);
 
-/// What the assembler says of a kernel.
+/// Resource usage of a kernel, from the assembler's report.
 struct KernelReport {
   std::string name;
-  int64_t registers = 0;                  ///< of a thread
+  int64_t registers = 0;                   ///< per thread
   int64_t spillStores = 0, spillLoads = 0; ///< bytes
-  int64_t stack = 0;                      ///< bytes of a thread's frame, spills included
+  int64_t stack = 0;                       ///< stack frame in bytes per thread, spills included
 };
 
-/// A program for the device, ready to be loaded.
+/// An assembled device program.
 struct Cubin {
   std::string bytes;
   std::vector<KernelReport> kernels;
-  /// Its warnings that cost speed, in its words: C7508, C7510 to C7515, C7519 (serialised matrix products and the like).
+  /// The assembler's performance warnings: C7508, C7510 to C7515, C7519 (such as serialised wgmma).
   std::vector<std::string> warnings;
 };
 
-/// Runs NVIDIA's assembler `ptxas` (the path of the program) on `ptx`. An error with its own words where it refuses it.
+/// Runs `ptxas`, the path of NVIDIA's assembler, on `ptx`. A failure returns the assembler's messages.
 llvm::Expected<Cubin> assemble(llvm::StringRef ptx, const GPUTarget &target, llvm::StringRef ptxas);
 
-/// Puts the kernels for `target` into the translated host code of a program, whose tables of entries point to them.
-/// `cubin` may be empty.
+/// Embeds the kernels for `target` in the translated host code of a program, whose entry tables refer to them. `cubin`
+/// may be empty.
 void addKernels(llvm::Module &host, const GPUTarget &target, llvm::StringRef ptx, llvm::StringRef cubin);
 
-/// The symbol of these kernels, of the type SaccadeKernels (include/saccade/Runtime/Entry.h).
+/// The symbol of the embedded kernels, of type SaccadeKernels (include/saccade/Runtime/Entry.h).
 inline constexpr llvm::StringLiteral kernelsSymbol = "saccade.kernels";
 
-/// Joins the host code of one program for several architectures, each with its kernels, into the first of them: its
-/// entries know the others' as their alternatives.
+/// Links the host modules of one program for further architectures, each with its kernels, into `into`, and chains the
+/// entry tables of each of the `entries` through SaccadeEntry::next.
 llvm::Error joinArchitectures(llvm::Module &into, std::vector<std::unique_ptr<llvm::Module>> others,
                               llvm::ArrayRef<std::string> entries);
 
-/// Reads what `ptxas -v` printed.
+/// Parses the output of `ptxas -v`.
 void readAssemblerLog(llvm::StringRef log, Cubin &into);
 
 } // namespace saccade

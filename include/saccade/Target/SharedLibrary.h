@@ -1,6 +1,6 @@
-//===- SharedLibrary.h - One file that any host can load ----------*- C++ -*-===//
+//===- SharedLibrary.h - Shared libraries and their C headers -----*- C++ -*-===//
 //
-// The linker and the C header of a program compiled ahead of time.
+// Links a program that is compiled ahead of time into a shared library and generates its C header.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TARGET_SHAREDLIBRARY_H
@@ -15,26 +15,24 @@
 
 namespace saccade {
 
-/// What a shared library offers of a program, and the text that says so in C.
+/// The functions that a shared library exports, and their C header.
 struct LibraryInterface {
-  std::vector<std::string> entries; ///< names of its functions, each part of a C identifier
-  std::string header;               ///< a C header that includes nothing of ours
+  std::vector<std::string> entries; ///< names of the functions, each valid within a C identifier
+  std::string header;               ///< a self-contained C header
 };
 
-/// Reads the public functions of a program: before it is compiled, or behind, where its weights are prepacked. `fileName` is that of the header, for its text only,
-/// which tells of tensors on a GPU where `hasKernels` says so.
-/// Nothing after a diagnostic where there is none, or where the name of one cannot be part of a C function's name.
+/// Reads the public functions of a program, before or after the pipeline (after it if weights are prepacked).
+/// `fileName` is the name of the header, which documents GPU tensors if `hasKernels`. Returns nullopt after a
+/// diagnostic if there is no public function or the name of one cannot be part of a C identifier.
 std::optional<LibraryInterface> getLibraryInterface(mlir::ModuleOp program, llvm::StringRef fileName,
                                                     bool hasKernels = false);
 
-/// Links the object that `emitObject` made with the runtime. The library exports the faces of `entries` and needs
-/// libc.so.6 only, and libm.so.6 where the program calls it; one with kernels loads NVIDIA's driver when it is called. The
-/// same object gives the same bytes.
-/// Works on files in the system's folder for temporary ones; where one of them cannot be read or written the error is
-/// an `llvm::FileError`, any other is a bug of ours. May be called from several threads.
-llvm::Expected<llvm::SmallVector<char, 0>> linkSharedLibrary(llvm::StringRef object,
-                                                             llvm::ArrayRef<std::string> entries,
-                                                             bool hasKernels = false);
+/// Links an object made by `emitObject` with the runtime. The library exports the wrappers of `entries`. It depends on
+/// libc.so.6, and on libm.so.6 if the program calls it; one with kernels loads the CUDA driver at the first call. The
+/// output is deterministic. Uses temporary files: failure to read or write one is an `llvm::FileError`, any other error
+/// is a bug in Saccade. Thread-safe.
+llvm::Expected<llvm::SmallVector<char, 0>>
+linkSharedLibrary(llvm::StringRef object, llvm::ArrayRef<std::string> entries, bool hasKernels = false);
 
 } // namespace saccade
 

@@ -1,6 +1,6 @@
-//===- Target.h - From the LLVM dialect to machine code -----------*- C++ -*-===//
+//===- Target.h - Machine code from the LLVM dialect --------------*- C++ -*-===//
 //
-// The last stage: LLVM IR, assembly and objects for one CPU target.
+// The last stage for CPUs: LLVM IR, assembly and object files for one CPU target.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TARGET_TARGET_H
@@ -20,21 +20,21 @@ class TargetMachine;
 
 namespace saccade {
 
-/// Whether this machine's processor can execute code for `target`.
+/// Whether the processor of this machine can execute code for `target`.
 bool hostRuns(const CPUTarget &target);
 
-/// A code generator for `target` (x86-64 Linux, position-independent), or an error where this LLVM cannot make one.
+/// Creates the target machine of `target` (x86-64 Linux, position-independent). Fails if LLVM was built without it.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createTargetMachine(const CPUTarget &target);
 
-/// Translates a module of the LLVM dialect to LLVM IR for `target`, which names the processor on every function, and
-/// cleans it up lightly. Null after a diagnostic where the module holds anything else.
+/// Translates a module of the LLVM dialect to LLVM IR for `target`, sets the target attributes of every function, and
+/// runs a light clean-up. Returns null after a diagnostic if the module has ops of other dialects.
 std::unique_ptr<llvm::Module> translate(mlir::ModuleOp module, llvm::LLVMContext &context, const CPUTarget &target);
 
 /// Writes the LLVM IR of a translated module as text.
 void printLLVM(const llvm::Module &module, llvm::raw_ostream &os);
 
-/// Generates code for a translated module, as text or as an ELF object. The module must not be used afterwards: code
-/// generation changes it.
+/// Generates code for a translated module, as text or as an ELF object. Code generation modifies the module, which must
+/// not be used afterwards.
 llvm::Error emitAssembly(llvm::Module &module, const CPUTarget &target, llvm::raw_pwrite_stream &os);
 llvm::Error emitObject(llvm::Module &module, const CPUTarget &target, llvm::raw_pwrite_stream &os);
 
