@@ -42,7 +42,7 @@ def regions(length):
         "soft_cap": scores.soft_cap(20.0),
         "temperature": scores.temperature(torch.full((HEADS,), 1.5)),
         "relative_bias": scores.relative_bias(torch.randn(HEADS, 257)),
-        "shaw_keys": scores.shaw_keys(torch.randn(1, HEADS, length, 33), DEPTH**-0.5),
+        "shaw_bias": scores.shaw_bias(torch.randn(1, HEADS, length, 33), DEPTH**-0.5),
     }
 
 

@@ -249,7 +249,7 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
             # DLTensor: data, device (cpu 0), ndim and dtype, shape, strides, byte_offset.
             extra += (data, 1, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
         elif type(value) is float:
-            slots[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.encode_values("=d", value))[0]
+            slots[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.pack("=d", value))[0]
         else:
             slots[3 * place : 3 * place + 3] = 0, value, 0
     memory[:] = slots + extra

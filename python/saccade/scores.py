@@ -1,10 +1,10 @@
-"""The usual changes of scores, as functions (s, b, h, i, j) for `saccade.attention`: what becomes of the score s.
+"""Score functions (s, b, h, i, j) for `saccade.attention`: the new score for the scaled score s of query i and key j.
 
-They are ordinary functions of the score and index scalars, and follow one another: `a >> b` does a, then b, where either
-may be any such function. A number that changes from call to call, such as a learned one, is better a tensor without
-dimensions, for which no new kernel is compiled; tensors are read as they are at each call. What is a tensor below may be a
-list, too, which becomes a NumPy array; one score has tensors of torch or arrays of NumPy, not both. `offset` is the distance from
-a query's number to that of its own key: 0 counts from the starts of both sequences, keys − queries from their ends.
+They are ordinary functions of the score and index scalars; `a >> b` applies a, then b, and either may be a user-defined
+function. A scalar that changes between calls, such as a learned one, should be a 0-d tensor: no new kernel is compiled
+for its value, and tensors are read at each call. Tensor parameters may also be lists, which become NumPy arrays. One
+score captures either torch tensors or NumPy arrays, not both. `offset` aligns queries to keys: query i is at position i
++ offset, so 0 aligns the starts of both sequences and keys − queries their ends.
 
     >>> saccade.attention(q, k, v, score=scores.alibi(slopes) >> scores.soft_cap(30.0), causal="top_left")
 """
@@ -18,18 +18,21 @@ from typing import Any
 from saccade import _arrays
 
 __all__ = [
-    "Score", "alibi", "alibi_slopes", "bias", "relative_bias", "shaw_keys", "soft_cap", "swin_bias", "t5_bias", "t5_buckets",
-    "temperature",
+    "Score", "alibi", "alibi_slopes", "bias", "relative_bias", "shaw_bias", "soft_cap", "swin_bias", "t5_bias",
+    "t5_buckets", "temperature",
 ]  # fmt: skip
 
 
 class Score:
-    """A score function with >>."""
+    """A score function with >>, its composition."""
 
     __slots__ = ("function", "heads")
 
     def __init__(self, function: Callable, heads: int | None = None):
-        """`heads`: how many its tables are for, which a call then must have."""
+        """Args:
+            function: a function (s, b, h, i, j) or another Score.
+            heads: the number of heads that captured tensors are for; a call must have as many.
+        """
         self.function = function.function if isinstance(function, Score) else function
         self.heads = function.heads if heads is None and isinstance(function, Score) else heads
 
@@ -53,7 +56,7 @@ class Score:
         return f"saccade.scores.Score({getattr(self.function, '__qualname__', self.function)})"
 
 
-# Without questions about their argument, whose answers nobody could foresee: functions that ask some are traced at each call.
+# These avoid isinstance and hasattr: a function that uses them has no fingerprint and is traced at each call.
 
 
 def _tanh(x: Any) -> Any:
@@ -75,12 +78,12 @@ def _clamp(x: Any, low: int, high: int) -> Any:
 
 
 def _like(given: Any, array: Any) -> Any:
-    """A NumPy array as a torch tensor where what the caller gave is one."""
+    """Converts a NumPy array to a torch tensor if the caller's argument is one."""
     return _arrays.torch_module().from_numpy(array) if _arrays.is_torch(given) else array
 
 
 def _table(name: str, given: Any, *ranks: int) -> Any:
-    """A tensor or array of one of these ranks as it is, a sequence of numbers as a new NumPy array of float32."""
+    """Returns a tensor or array of one of these ranks unchanged, a sequence of numbers as a new float32 NumPy array."""
     import numpy
 
     array = numpy.asarray(given, numpy.float32) if isinstance(given, (list, tuple)) else given
@@ -92,17 +95,17 @@ def _table(name: str, given: Any, *ranks: int) -> Any:
 
 
 def _number(name: str, given: Any) -> Any:
-    """A number for all heads as it is, one for each of them as a tensor."""
+    """Returns a scalar for all heads unchanged, one value per head as a tensor."""
     is_table = isinstance(given, (list, tuple)) or getattr(given, "ndim", 0) != 0
     return _table(name, given, 1) if is_table else given
 
 
-# --- of the score alone -----------------------------------------------------------------------------------------------
+# --- functions of the score -------------------------------------------------------------------------------------------
 
 
 def soft_cap(cap: Any) -> Score:
-    """cap · tanh(s / cap), as Gemma 2 does (Bello et al. 2016): scores stay between −cap and cap. A number, a tensor without
-    dimensions, or one [heads]."""
+    """cap · tanh(s / cap) as in Gemma 2 (Bello et al. 2016): bounds scores by ±cap. `cap` is a scalar, a 0-d tensor or
+    a tensor [heads]."""
     cap = _number("cap", cap)
     if getattr(cap, "ndim", 0) == 1:
         return Score(lambda s, b, h, i, j: cap[h] * _tanh(s / cap[h]), len(cap))
@@ -110,19 +113,19 @@ def soft_cap(cap: Any) -> Score:
 
 
 def temperature(value: Any) -> Score:
-    """s / value, with a value that may be learned: a number, a tensor without dimensions, or one [heads]."""
+    """s / value. `value`, which may be learned, is a scalar, a 0-d tensor or a tensor [heads]."""
     value = _number("value", value)
     if getattr(value, "ndim", 0) == 1:
         return Score(lambda s, b, h, i, j: s / value[h], len(value))
     return Score(lambda s, b, h, i, j: s / value)
 
 
-# --- of the distance --------------------------------------------------------------------------------------------------
+# --- functions of the distance ----------------------------------------------------------------------------------------
 
 
 def alibi_slopes(heads: int) -> Any:
-    """The slopes of Press et al. 2022 as a NumPy array: a geometric sequence down to 2^-8; where the number of heads is no
-    power of two, that of the next smaller one and every other slope of the next larger one."""
+    """The slopes of Press et al. 2022 as a NumPy array: a geometric sequence down to 2^-8. If `heads` is no power of
+    two, these are the slopes for the next smaller power of two and every other slope for the next larger one."""
     import numpy
 
     if heads < 1:
@@ -134,9 +137,13 @@ def alibi_slopes(heads: int) -> Any:
 
 
 def alibi(slopes: Any, symmetric: bool = False) -> Score:
-    """s + slopes[h] · (j − i) (Press et al. 2022), for causal attention; symmetric: s − slopes[h] · |j − i|. slopes is a
-    tensor [heads], such as `alibi_slopes` gives; whence positions are counted makes no difference, as every score of a
-    query changes alike. The symmetric form counts from the starts of both sequences."""
+    """ALiBi (Press et al. 2022): s + slopes[h] · (j − i) for causal attention, or symmetric: s − slopes[h] · |j − i|.
+
+    Args:
+        slopes: a tensor [heads], for example from `alibi_slopes`.
+        symmetric: uses the absolute distance. It aligns the starts of both sequences; the other form adds the same
+            value to all scores of a query for any alignment, so it needs none.
+    """
     slopes = _table("slopes", slopes, 1)
     if symmetric:
         return Score(lambda s, b, h, i, j: s - slopes[h] * abs(j - i), len(slopes))
@@ -144,31 +151,35 @@ def alibi(slopes: Any, symmetric: bool = False) -> Score:
 
 
 def relative_bias(table: Any, offset: Any = 0) -> Score:
-    """s + table[h, d + n] with the distance d = j − i − offset, no less than −n and no more than n: a tensor [heads,
-    2 n + 1], or [2 n + 1] for all heads."""
+    """s + table[h, d + n] for the distance d = j − i − offset, clamped to −n ... n.
+
+    Args:
+        table: a tensor [heads, 2 n + 1], or [2 n + 1] for all heads.
+        offset: the alignment of queries to keys.
+    """
     table = _table("table", table, 1, 2)
     if table.shape[-1] % 2 == 0:
         raise ValueError(f"table has {table.shape[-1]} distances, expected an odd number of them")
-    most = table.shape[-1] // 2
+    limit = table.shape[-1] // 2
     if table.ndim == 2:
-        return Score(lambda s, b, h, i, j: s + table[h, _clamp(j - i - offset, -most, most) + most], len(table))
-    return Score(lambda s, b, h, i, j: s + table[_clamp(j - i - offset, -most, most) + most])
+        return Score(lambda s, b, h, i, j: s + table[h, _clamp(j - i - offset, -limit, limit) + limit], len(table))
+    return Score(lambda s, b, h, i, j: s + table[_clamp(j - i - offset, -limit, limit) + limit])
 
 
 def t5_buckets(buckets: int, max_distance: int = 128, bidirectional: bool = True) -> Any:
-    """The bucket of each distance from −max_distance to max_distance (Raffel et al. 2020), a NumPy array of int32: near
-    distances have one each, further ones share them by their logarithm. All beyond are in the last one."""
+    """The bucket of each distance from −max_distance to max_distance (Raffel et al. 2020), an int32 NumPy array. Small
+    distances have one bucket each, larger ones share logarithmic buckets; the last one takes all distances beyond."""
     import numpy
 
     near = (buckets // 2 if bidirectional else buckets) // 2
     if near < 1 or max_distance <= near:
-        raise ValueError(f"got {buckets} buckets up to distance {max_distance}, expected {4 if bidirectional else 2} or more "
-                         "and a distance beyond those that have one each")  # fmt: skip
+        raise ValueError(f"found {buckets} buckets up to distance {max_distance}, expected "
+                         f"{4 if bidirectional else 2} or more and a distance above {max(near, 0)}")  # fmt: skip
     distance = numpy.arange(-max_distance, max_distance + 1)
     side = buckets // 2 if bidirectional else buckets
     base = numpy.where(distance > 0, side, 0) if bidirectional else 0
     magnitude = abs(distance) if bidirectional else numpy.maximum(-distance, 0)
-    # In float32 and this order, as models have been trained.
+    # float32 and this order of operations match the buckets of trained models.
     ratio = numpy.log(numpy.maximum(magnitude, 1).astype(numpy.float32) / numpy.float32(near))
     ratio = ratio / numpy.float32(math.log(max_distance / near)) * numpy.float32(side - near)
     far = numpy.minimum(near + ratio.astype(numpy.int64), side - 1)
@@ -176,8 +187,13 @@ def t5_buckets(buckets: int, max_distance: int = 128, bidirectional: bool = True
 
 
 def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, offset: Any = 0) -> Score:
-    """s + table[bucket, h], the bucket being that of the distance j − i − offset (`t5_buckets`): a tensor [buckets, heads], as
-    T5's embedding has it. Encoders are bidirectional, decoders are not."""
+    """T5's relative position bias: s + table[bucket, h] for the bucket of the distance j − i − offset (`t5_buckets`).
+
+    Args:
+        table: a tensor [buckets, heads], the layout of T5's embedding.
+        max_distance, bidirectional: as in `t5_buckets`; encoders are bidirectional, decoders are not.
+        offset: the alignment of queries to keys.
+    """
     table = _table("table", table, 2)
     bucket = _like(table, t5_buckets(table.shape[0], max_distance, bidirectional))
     return Score(
@@ -185,7 +201,7 @@ def t5_bias(table: Any, max_distance: int = 128, bidirectional: bool = True, off
         table.shape[1])
 
 
-# --- of both positions ------------------------------------------------------------------------------------------------
+# --- functions of both positions --------------------------------------------------------------------------------------
 
 
 def bias(table: Any) -> Score:
@@ -199,17 +215,21 @@ def bias(table: Any) -> Score:
 
 
 def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None) -> Score:
-    """Liu et al. 2021: s + the table's entry for the distance of two tokens of a window in rows and columns. table is a tensor
-    [(2 · rows − 1) · (2 · columns − 1), heads], `window` its extents, one number for both.
+    """Swin's relative position bias (Liu et al. 2021): s plus the table's entry for the distance of two tokens of a
+    window in rows and columns.
 
-    Without `width` a sequence is one window, row by row (windows are batches): the table is spread out over pairs of its
-    tokens here and now, so call this again when it has changed. With `width` a sequence is an image of that many columns,
-    and windows are what the mask leaves (`masks.swin`)."""
+    Args:
+        table: a tensor [(2 · rows − 1) · (2 · columns − 1), heads].
+        window: (rows, columns), or one integer for both.
+        width: None if each sequence is one window in row-major order (windows are batches). The table is then expanded
+            over all pairs of tokens at once; call this function again after it changes. Otherwise each sequence is an
+            image with this many columns, and `masks.swin` restricts attention to the windows.
+    """
     rows, columns = (window, window) if isinstance(window, int) else window
     table = _table("table", table, 2)
     if table.shape[0] != (2 * rows - 1) * (2 * columns - 1):
-        raise ValueError(f"table has {table.shape[0]} entries, expected {(2 * rows - 1) * (2 * columns - 1)} for a window of "
-                         f"{rows} × {columns}")  # fmt: skip
+        raise ValueError(f"table has {table.shape[0]} entries, expected {(2 * rows - 1) * (2 * columns - 1)} for a "
+                         f"window of {rows} × {columns}")
 
     def index(i: Any, j: Any, width: int) -> Any:
         down, right = j // width - i // width, j % width - i % width
@@ -226,13 +246,20 @@ def swin_bias(table: Any, window: int | Sequence[int], width: int | None = None)
     return bias(numpy.ascontiguousarray(spread.transpose(2, 0, 1)))
 
 
-def shaw_keys(products: Any, scale: float, offset: Any = 0) -> Score:
-    """The key side of Shaw et al. 2018: s + scale · products[b, h, i, d + n] with the distance d = j − i − offset, no less
-    than −n and no more than n. products, [batch, heads, queries, 2 n + 1], are q times the embeddings of distances, a product
-    of matrices made before; scale is that of the scores, usually 1/sqrt(head size)."""
-    products = _table("products", products, 4)
-    if products.shape[-1] % 2 == 0:
-        raise ValueError(f"products have {products.shape[-1]} distances, expected an odd number of them")
-    most = products.shape[-1] // 2
-    return Score(lambda s, b, h, i, j: s + scale * products[b, h, i, _clamp(j - i - offset, -most, most) + most],
-                 products.shape[1])
+def shaw_bias(relative_logits: Any, scale: float, offset: Any = 0) -> Score:
+    """Relative position representations on the key side (Shaw et al. 2018): s + scale · relative_logits[b, h, i, d + n]
+    for the distance d = j − i − offset, clamped to −n ... n.
+
+    Args:
+        relative_logits: a tensor [batch, heads, queries, 2 n + 1], the matmul of the queries and the distance
+            embeddings.
+        scale: the scale of the scores, usually 1/sqrt(head dimension).
+        offset: the alignment of queries to keys.
+    """
+    relative_logits = _table("relative_logits", relative_logits, 4)
+    if relative_logits.shape[-1] % 2 == 0:
+        raise ValueError(f"relative_logits has {relative_logits.shape[-1]} distances, expected an odd number of them")
+    limit = relative_logits.shape[-1] // 2
+    return Score(
+        lambda s, b, h, i, j: s + scale * relative_logits[b, h, i, _clamp(j - i - offset, -limit, limit) + limit],
+        relative_logits.shape[1])

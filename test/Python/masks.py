@@ -119,12 +119,12 @@ def is_ancestor(node, other):
 check(masks.tree(parents), lambda b, h, i, j: is_ancestor(i, j), 11, 11)
 
 # BigBird has what it promises, and what it draws depends on the seed only.
-big = masks.bigbird(150, 10, near=1, globals=2, random=3, seed=5)
+big = masks.bigbird(150, 10, radius=1, num_global_blocks=2, num_random_blocks=3, seed=5)
 table = dense((1, HEADS, 150, 150), lambda b, h, i, j: bool(big(b, h, i, j)))
 blocks = table[0, 0, ::10, ::10]
 assert blocks[:2].all() and blocks[:, :2].all() and (np.abs(np.subtract.outer(range(15), range(15))) <= 1)[~blocks].sum() == 0
 assert (blocks[5:10].sum(1) == 2 + 3 + 3).all(), blocks.sum(1)
-again = masks.bigbird(150, 10, near=1, globals=2, random=3, seed=5)
+again = masks.bigbird(150, 10, radius=1, num_global_blocks=2, num_random_blocks=3, seed=5)
 assert all(bool(again(0, 0, i, 77)) == table[0, 0, i, 77] for i in range(150))
 check(big, table, 150, 150)
 
@@ -166,13 +166,13 @@ def refuse(words, make):
 # What does not fit the sequence is refused in the words of who made the mask.
 refuse("'ids of masks.documents', which mask reads | found 74, expected at least 75", lambda: masks.documents([0] * 74))
 refuse("'parents of masks.tree' | found 74, expected at least 75", lambda: masks.tree([-1] * 74))
-refuse("'offsets of masks.ragged' | found 74", lambda: masks.ragged([0, 30, 74]) | masks.causal())
+refuse("'cu_seqlens of masks.ragged' | found 74", lambda: masks.ragged([0, 30, 74]) | masks.causal())
 refuse("'layout of masks.bigbird' | found 7, expected at least 8", lambda: masks.bigbird(70, 10))
 refuse("'layout of masks.block_sparse' | found 9, expected at least 10", lambda: masks.block_sparse([[1] * 9] * 9, 8))
 refuse("lengths is 7, expected a tensor with 1", lambda: masks.padding(7))
 refuse("ids has 3 dimensions, expected 1 or 2", lambda: masks.documents(np.zeros((1, 2, 3), np.int32)))
-refuse("step is 0, expected an integer of at least 1", lambda: masks.dilated(0, 3))
-refuse("shift is 4, expected 0 to 3", lambda: masks.swin(8, 8, 4, 4))
+refuse("dilation is 0, expected an integer of at least 1", lambda: masks.dilated(0, 3))
+refuse("shift_size is 4, expected 0 to 3", lambda: masks.swin(8, 8, 4, 4))
 refuse("both the torch tensor 'lengths of masks.padding' and the NumPy array 'ids of masks.documents'",
        lambda: masks.documents([0] * 75) & masks.padding(torch.tensor([5])))
 
@@ -191,11 +191,11 @@ for wrong, words in (
     (lambda: masks.neighborhood((8, 8), 4), "odd numbers"),
     (lambda: masks.neighborhood((2,) * 4, 1), "one, two or three"),
     (lambda: masks.tree([1, 0]), "its own ancestor"),
-    (lambda: masks.tree([4]), "wanted -1 to 0"),
-    (lambda: masks.window(-1), "left is -1 and right 0: no key is seen"),
-    (lambda: masks.longformer(-3), "reach is -3, expected an integer of at least 0"),
+    (lambda: masks.tree([4]), "expected -1 to 0"),
+    (lambda: masks.window(-1), "left is -1 and right is 0, which masks out all keys"),
+    (lambda: masks.longformer(-3), "radius is -3, expected an integer of at least 0"),
     (lambda: masks.global_tokens(-1), "count is -1"),
-    (lambda: masks.bigbird(64, 8, random=-1), "random is -1"),
+    (lambda: masks.bigbird(64, 8, num_random_blocks=-1), "num_random_blocks is -1"),
     (lambda: masks.strided(4, -1), "local is -1"),
 ):
     try:

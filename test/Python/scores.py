@@ -141,7 +141,7 @@ check(of_pairs)
 
 def of_shaw(convert, batch, queries):
     products = table(batch, HEADS, queries, 9)
-    return (scores.shaw_keys(convert(products), 0.25),
+    return (scores.shaw_bias(convert(products), 0.25),
             lambda s, b, h, i, j: s + 0.25 * products[b, h, i, np.clip(j - i, -4, 4) + 4])
 
 
@@ -196,7 +196,7 @@ for wrong, words in (
     (lambda: scores.t5_bias(table(32)), "table has 1 dimensions, expected 2"),
     (lambda: scores.t5_buckets(2, 128, True), "wanted 4 or more"),
     (lambda: scores.swin_bias(table(48, 3), 4), "wanted 49 for a window of 4 × 4"),
-    (lambda: scores.shaw_keys(table(1, 2, 3), 1.0), "products has 3 dimensions"),
+    (lambda: scores.shaw_bias(table(1, 2, 3), 1.0), "relative_logits has 3 dimensions"),
     (lambda: scores.alibi_slopes(0), "wanted 1 or more"),
     # Tables that are transposed, or those of another model.
     (lambda: saccade.attention(q, k, v, score=scores.relative_bias(table(5, HEADS))), "score has tables for 5 heads, q has 3"),
