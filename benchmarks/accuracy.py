@@ -77,7 +77,7 @@ def check(name, type, frontend):
     def differs(found):
         return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
-    found = {"layers": whole.layers, "wanted": whole.attentions, "must_raise": whole.must_raise, "own": None}
+    found = {"layers": whole.layers, "expected": whole.attentions, "must_raise": whole.must_raise, "own": None}
     if type == "bf16":
         model = model.bfloat16()
         inputs = tuple(each.bfloat16() if each.is_floating_point() else each for each in inputs)
@@ -115,9 +115,9 @@ def check(name, type, frontend):
 def verdict_of(found, type):
     """What is missed, or "met"."""
     missed = []
-    if found["must_raise"] and (found["attentions"] != found["wanted"] or found["remarks"]):
+    if found["must_raise"] and (found["attentions"] != found["expected"] or found["remarks"]):
         missed.append(f"{found['attentions']} attentions of {found['wanted']}")
-    if not found["must_raise"] and found["attentions"] + len(found["remarks"]) < found["wanted"]:
+    if not found["must_raise"] and found["attentions"] + len(found["remarks"]) < found["expected"]:
         missed.append("a softmax without a remark")
     if type == "f32" and not found["error"] <= BAR:
         missed.append(f"error beyond {BAR:g}")

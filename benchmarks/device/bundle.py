@@ -159,7 +159,7 @@ def bundle_case(case, number, folder):
         file = f"case-{number}-{name}.bin"
         (folder / file).write_bytes(array.astype("<f8").tobytes())
         allowed = ALLOWED[kind.dtype] if name == "output" else 1e-5
-        outputs.append({"name": name, "wanted": file, "dtype": dtype, "shape": list(array.shape), "allowed": allowed})
+        outputs.append({"name": name, "expected": file, "dtype": dtype, "shape": list(array.shape), "allowed": allowed})
     return {"name": case.name, "artifact": f"{kind.name}.so", "entry": "attend", "inputs": entries, "outputs": outputs}
 
 
@@ -182,7 +182,7 @@ def pack_program(name, entry, shapes, folder, bin, target):
     (folder / f"{name}-output.bin").write_bytes(expected.astype("<f8").tobytes())
     for file in folder.glob(f"{name}-*.npy"):
         file.unlink()
-    output = {"name": "output", "wanted": f"{name}-output.bin", "dtype": "f32", "shape": list(expected.shape),
+    output = {"name": "output", "expected": f"{name}-output.bin", "dtype": "f32", "shape": list(expected.shape),
               "allowed": ALLOWED["f32"]}
     return {"name": name, "artifact": f"{name}.so", "entry": entry, "inputs": entries, "outputs": [output]}
 

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from accuracy import HEADER, notes_of, row_of, verdict_of
 
-good = {"layers": 2, "wanted": 2, "must_raise": True, "own": None, "export": 1.0, "compile": 2.0, "attentions": 2,
+good = {"layers": 2, "expected": 2, "must_raise": True, "own": None, "export": 1.0, "compile": 2.0, "attentions": 2,
         "remarks": [], "error": 1e-6}
 short = {**good, "own": 1e-2, "error": 1.1e-2}
 

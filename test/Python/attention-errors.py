@@ -40,43 +40,43 @@ def refuse_operands():
         (TypeError, "q is None | torch CPU tensor or a NumPy array", (None, k, v)),
         (TypeError, "q is a list", (q.tolist(), k, v)),
         (TypeError, "k is a float", (q, 1.0, v)),
-        (TypeError, "k is a NumPy array | wanted a torch tensor | q", (q, arrays[1], v)),
-        (TypeError, "v is a torch tensor | wanted a NumPy array | q", (*arrays[:2], v)),
+        (TypeError, "k is a NumPy array | expected a torch tensor | q", (q, arrays[1], v)),
+        (TypeError, "v is a torch tensor | expected a NumPy array | q", (*arrays[:2], v)),
         (TypeError, "q has element type int64 | float64, float32, float16, bfloat16", (q.long(), k.long(), v.long())),
-        (TypeError, "k has element type float16 | wanted float32 | q", (q, k.half(), v)),
-        (TypeError, "v has element type float64 | wanted float32 | q", (q, k, v.double())),
-        (TypeError, "q has 3 dimensions | (4, 5, 16) | wanted 4 | bhsd", (q[0], k, v)),
-        (TypeError, "k has 5 dimensions | wanted 4 | bhsd", (q, k[None], v)),
+        (TypeError, "k has element type float16 | expected float32 | q", (q, k.half(), v)),
+        (TypeError, "v has element type float64 | expected float32 | q", (q, k, v.double())),
+        (TypeError, "q has 3 dimensions | (4, 5, 16) | expected 4 | bhsd", (q[0], k, v)),
+        (TypeError, "k has 5 dimensions | expected 4 | bhsd", (q, k[None], v)),
         (TypeError, "v has 1 dimension, (16,), expected 4", (q, k, torch.ones(16))),
-        (TypeError, "v has 0 dimensions | wanted 4 | bhsd", (q, k, torch.tensor(1.0))),
-        (ValueError, "k has head size 8 | wanted 16 | q", (q, k[..., :8], v)),
-        (ValueError, "q has head size 0 | wanted at least 1", (q[..., :0], k[..., :0], v)),
-        (ValueError, "v has head size 0 | wanted at least 1", (q, k, v[..., :0])),
-        (ValueError, "k has batch size 1 | wanted 2 | q", (q, k[:1], v)),
-        (ValueError, "v has batch size 1 | wanted 2 | q", (q, k, v[:1])),
+        (TypeError, "v has 0 dimensions | expected 4 | bhsd", (q, k, torch.tensor(1.0))),
+        (ValueError, "k has head size 8 | expected 16 | q", (q, k[..., :8], v)),
+        (ValueError, "q has head size 0 | expected at least 1", (q[..., :0], k[..., :0], v)),
+        (ValueError, "v has head size 0 | expected at least 1", (q, k, v[..., :0])),
+        (ValueError, "k has batch size 1 | expected 2 | q", (q, k[:1], v)),
+        (ValueError, "v has batch size 1 | expected 2 | q", (q, k, v[:1])),
         (ValueError, "q has 3 heads | a multiple of the 2 heads of k", (q[:, :3], k, v)),
         (ValueError, "q has 4 heads | a multiple of the 0 heads of k", (q, k[:, :0], v[:, :0])),
-        (ValueError, "v has head count 1 | wanted 2 | k", (q, k, v[:, :1])),
-        (ValueError, "v has length 6 | wanted 7 | k", (q, k, v[:, :, :6])),
+        (ValueError, "v has head count 1 | expected 2 | k", (q, k, v[:, :1])),
+        (ValueError, "v has length 6 | expected 7 | k", (q, k, v[:, :, :6])),
         (ValueError, "q requires grad | no backward | torch.no_grad()", (q.clone().requires_grad_(), k, v)),
         (ValueError, "k requires grad", (q, torch.nn.Parameter(k), v)),
         (ValueError, "v requires grad", (q, k, v.clone().requires_grad_())),
         (ValueError, "q is a view with the negative bit set | resolve_neg", (torch._neg_view(q), k, v)),
         (ValueError, "v is a view with the negative bit set", (q, k, torch.complex(v, v).conj().imag)),
-        (TypeError, "q is on meta | wanted cpu", (q.to("meta"), k, v)),
-        (TypeError, "k is on meta | wanted cpu", (q, k.to("meta"), v)),
+        (TypeError, "q is on meta | expected cpu", (q.to("meta"), k, v)),
+        (TypeError, "k is on meta | expected cpu", (q, k.to("meta"), v)),
         (TypeError, "v is a FakeTensor", (q, k, fake.from_tensor(v))),
-        (TypeError, "k is a sparse_coo tensor | wanted a dense one", (q, k.to_sparse(), v)),
-        (TypeError, "q is a nested tensor | wanted a dense one", (nested, k, v)),
-        (TypeError, "v is a nested tensor | wanted a dense one", (q, k, nested)),
+        (TypeError, "k is a sparse_coo tensor | expected a dense one", (q, k.to_sparse(), v)),
+        (TypeError, "q is a nested tensor | expected a dense one", (nested, k, v)),
+        (TypeError, "v is a nested tensor | expected a dense one", (q, k, nested)),
     ]
     for kind, words, operands in cases:
         refuse(kind, words, *operands)
         refuse(kind, words, *operands, return_lse=True, causal="bottom_right", kv_len=3)
     refuse(TypeError, "q is None", None, k, v, kv_len=torch.tensor([3, 4]))
     refuse(TypeError, "q is None", None, k, v, score=lambda s, b, h, i, j: s)
-    refuse(TypeError, 'q has 4 dimensions | wanted 3: layout "hsd"', layout="hsd")
-    refuse(ValueError, "k has head size 7 | wanted 5", layout="bhds")
+    refuse(TypeError, 'q has 4 dimensions | expected 3: layout "hsd"', layout="hsd")
+    refuse(ValueError, "k has head size 7 | expected 5", layout="bhds")
 
 
 def refuse_options():
@@ -86,9 +86,9 @@ def refuse_options():
     refuse(ValueError, "causal is 'left' | \"top_left\"", causal="left")
     refuse(TypeError, "causal is 1.5 | int offset", causal=1.5)
     refuse(TypeError, "causal is | int offset", causal=np.array([1, 2]))
-    refuse(TypeError, "scale is True | wanted a number", scale=True)
-    refuse(TypeError, "scale is '1' | wanted a number", scale="1")
-    refuse(TypeError, "scale is | wanted a number", scale=torch.tensor([0.1, 0.2]))
+    refuse(TypeError, "scale is True | expected a number", scale=True)
+    refuse(TypeError, "scale is '1' | expected a number", scale="1")
+    refuse(TypeError, "scale is | expected a number", scale=torch.tensor([0.1, 0.2]))
     learned = torch.tensor(0.1, requires_grad=True)
     refuse(ValueError, "scale requires grad | no backward | torch.no_grad()", scale=learned)
     with torch.no_grad():
@@ -96,17 +96,17 @@ def refuse_options():
     refuse(TypeError, "window is True | (left, right)", window=True)
     refuse(TypeError, "window is 2.5", window=2.5)
     refuse(ValueError, "window is 0 | at least 1", window=0)
-    refuse(ValueError, "window has 1 numbers | wanted 2: (left, right)", window=(3,))
+    refuse(ValueError, "window has 1 numbers | expected 2: (left, right)", window=(3,))
     refuse(TypeError, "window has left = 'a'", window=("a", 2))
     refuse(ValueError, "window has right = -2 | None or -1", window=(1, -2))
-    refuse(ValueError, "kv_len is 8 | wanted 0 to 7 | k", kv_len=8)
-    refuse(ValueError, "kv_len is -1 | wanted 0 to 7", kv_len=-1)
+    refuse(ValueError, "kv_len is 8 | expected 0 to 7 | k", kv_len=8)
+    refuse(ValueError, "kv_len is -1 | expected 0 to 7", kv_len=-1)
     refuse(TypeError, "kv_len is True | int32 or int64", kv_len=True)
     refuse(TypeError, "kv_len is [3, 4] | int32 or int64", kv_len=[3, 4])
     refuse(TypeError, "kv_len has element type float32 | int32 or int64", kv_len=torch.tensor([3.0, 4.0]))
-    refuse(TypeError, "kv_len is a NumPy array | wanted a torch tensor", kv_len=np.array([3, 4]))
-    refuse(ValueError, "kv_len has shape (3,) | wanted (2,)", kv_len=torch.tensor([3, 4, 5]))
-    refuse(ValueError, "kv_len has shape (1, 2) | wanted (2,)", kv_len=torch.tensor([[3, 4]]))
+    refuse(TypeError, "kv_len is a NumPy array | expected a torch tensor", kv_len=np.array([3, 4]))
+    refuse(ValueError, "kv_len has shape (3,) | expected (2,)", kv_len=torch.tensor([3, 4, 5]))
+    refuse(ValueError, "kv_len has shape (1, 2) | expected (2,)", kv_len=torch.tensor([[3, 4]]))
     for wrong in ("yes", 1, 0, None, np.True_):
         refuse(TypeError, f"return_lse is {wrong!r} | True or False", return_lse=wrong)
     for layout in ("bhs", "bhsdd", "bhsx", ""):
@@ -122,10 +122,10 @@ def refuse_options():
 def refuse_results():
     """Where the output cannot go."""
     out = torch.empty(2, 4, 5, 8)
-    refuse(ValueError, "out has shape (2, 4, 5, 16) | wanted (2, 4, 5, 8)", out=torch.empty_like(q))
-    refuse(ValueError, "out has shape (4, 5, 8) | wanted (2, 4, 5, 8)", out=out[0])
-    refuse(TypeError, "out has element type float16 | wanted float32", out=out.half())
-    refuse(TypeError, "out is a NumPy array | wanted a torch tensor", out=out.numpy())
+    refuse(ValueError, "out has shape (2, 4, 5, 16) | expected (2, 4, 5, 8)", out=torch.empty_like(q))
+    refuse(ValueError, "out has shape (4, 5, 8) | expected (2, 4, 5, 8)", out=out[0])
+    refuse(TypeError, "out has element type float16 | expected float32", out=out.half())
+    refuse(TypeError, "out is a NumPy array | expected a torch tensor", out=out.numpy())
     refuse(TypeError, "out is a tuple | return_lse=True | (output, lse)", out=(out,))
     refuse(TypeError, "out is a tuple | return_lse=True", out=(out, torch.empty(2, 4, 5)))
     refuse(TypeError, "out is a list | with return_lse=True the tuple (output, lse)", out=[out])
@@ -140,15 +140,15 @@ def refuse_results():
     refuse(TypeError, "out has 3 arrays, expected 2", **both(out, lse, lse))
     refuse(TypeError, "out[1] is None", **both(out, None))
     refuse(TypeError, "out is a list", return_lse=True, out=[out, lse])
-    refuse(ValueError, "out[0] has shape (2, 4, 5) | wanted (2, 4, 5, 8)", **both(lse, out))
-    refuse(ValueError, "out[1] has shape (2, 5, 4) | wanted (2, 4, 5)", **both(out, lse.transpose(1, 2)))
-    refuse(TypeError, "out[1] has element type float64 | wanted float32", **both(out, lse.double()))
-    refuse(TypeError, "out[1] is a NumPy array | wanted a torch tensor", **both(out, lse.numpy()))
+    refuse(ValueError, "out[0] has shape (2, 4, 5) | expected (2, 4, 5, 8)", **both(lse, out))
+    refuse(ValueError, "out[1] has shape (2, 5, 4) | expected (2, 4, 5)", **both(out, lse.transpose(1, 2)))
+    refuse(TypeError, "out[1] has element type float64 | expected float32", **both(out, lse.double()))
+    refuse(TypeError, "out[1] is a NumPy array | expected a torch tensor", **both(out, lse.numpy()))
     refuse(ValueError, "out[1] requires grad", **both(out, lse.clone().requires_grad_()))
     refuse(ValueError, "out[1] | overlaps", **both(out, out[..., 0]))
     refuse(ValueError, "out[1] | stride 0", **both(out, torch.empty(4, 5).expand(2, 4, 5)))
     refuse(ValueError, "out requires grad", out=out.clone().requires_grad_())
-    refuse(ValueError, "out | stride 0 | wanted a positive one", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
+    refuse(ValueError, "out | stride 0 | expected a positive one", out=torch.empty(4, 5, 8).expand(2, 4, 5, 8))
     refuse(ValueError, "out | overlaps with argument 'q'", q, k, torch.cat([v, v], -1), out=q)
     refuse(ValueError, "out | overlaps with argument 'q'", q, k, v, out=q[..., 4:12])
     frozen = out.numpy()
@@ -163,7 +163,7 @@ def refuse_functions():
     refuse(TypeError, "score is a NumPy array, expected a function", score=np.ones((5, 7)))
     refuse(TypeError, "score is saccade.masks.Mask | give it as mask", score=saccade.masks.causal())
     refuse(TypeError, "mask is saccade.scores.Score | give it as score", mask=saccade.scores.soft_cap(3.0))
-    refuse(saccade.TraceError, "score function takes | wanted (s, b, h, i, j)", score=lambda s, i, j: s)
+    refuse(saccade.TraceError, "score function takes | expected (s, b, h, i, j)", score=lambda s, i, j: s)
     refuse(saccade.TraceError, "mask function", mask=lambda b, h, i, j: i >= j and j > 2)
     refuse(saccade.TraceError, "score function", score=lambda s, b, h, i, j: s if i > j else 0.0)
     refuse(saccade.TraceError, "mask function | int", mask=lambda b, h, i, j: int(i) == 0)

@@ -71,7 +71,7 @@ class Wrapper(torch.Tensor):
         return torch.Tensor._make_wrapper_subclass(cls, shape)
 
 
-refuses(TypeError, ["is a Wrapper", "wanted a plain torch.Tensor"], Wrapper((2, 3, 7, 16)))
+refuses(TypeError, ["is a Wrapper", "expected a plain torch.Tensor"], Wrapper((2, 3, 7, 16)))
 
 
 def inside(x):
@@ -83,7 +83,7 @@ torch.vmap(inside)(torch.randn(4, 2, 3, 7, 16))
 torch.func.grad(inside)(q)
 
 # --- NumPy
-refuses(TypeError, ["has dtype >f4", "other byte order", "wanted native float32"], array.astype(">f4"))
+refuses(TypeError, ["has dtype >f4", "other byte order", "expected native float32"], array.astype(">f4"))
 refuses(TypeError, ["has dtype complex64", "expected one of float64, float32"], array.astype(np.complex64))
 refuses(TypeError, ["has dtype object"], array.astype(object))
 refuses(TypeError, ["has dtype <U"], array.astype(str))

@@ -48,7 +48,7 @@ assert jax.tree.structure(found) == jax.tree.structure(trees(*args))
 jax.tree.map(np.testing.assert_array_equal, found, trees(*args))
 assert repr(f).startswith("<saccade.jax.Compiled main("), f
 assert f.program.inputs[0].path == "[0][0]['x']", f.program.inputs[0]
-refuses(TypeError, "wanted PyTreeDef", f, args[0])
+refuses(TypeError, "expected PyTreeDef", f, args[0])
 refuses(TypeError, "argument [0][0]['x'] is of int32, expected float32", f, {"x": X.astype(jnp.int32), "y": X > 3}, X[0],
         2)
 refuses(ValueError, "", f, {"x": X[:2], "y": X > 3}, X[0], 2)

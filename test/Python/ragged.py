@@ -97,5 +97,5 @@ for arguments, kind, message in (
     ((cu[:0], cu[:0]), ValueError, "cu_seqlens_q has no element: found 0, expected at least 1"),
 ):
     refused(kind, message, q, k, k, cu_seqlens_q=arguments[0], cu_seqlens_k=arguments[1])
-refused(ValueError, "wanted one without b", q[None], k[None], k[None], cu_seqlens_q=cu, cu_seqlens_k=cu, layout="bshd")
+refused(ValueError, "expected one without b", q[None], k[None], k[None], cu_seqlens_q=cu, cu_seqlens_k=cu, layout="bshd")
 refused(ValueError, "kv_len has shape (3,), expected (2,)", q, k, k, cu_seqlens_q=cu, cu_seqlens_k=cu, kv_len=cu)

@@ -192,12 +192,12 @@ assert saccade.cache_info().compilations == before, (before, saccade.cache_info(
 
 for wrong, words in (
     (lambda: scores.alibi(table(2, 2)), "slopes has 2 dimensions, expected 1"),
-    (lambda: scores.relative_bias(table(2, 4)), "wanted an odd number"),
+    (lambda: scores.relative_bias(table(2, 4)), "expected an odd number"),
     (lambda: scores.t5_bias(table(32)), "table has 1 dimensions, expected 2"),
-    (lambda: scores.t5_buckets(2, 128, True), "wanted 4 or more"),
-    (lambda: scores.swin_bias(table(48, 3), 4), "wanted 49 for a window of 4 × 4"),
+    (lambda: scores.t5_buckets(2, 128, True), "expected 4 or more"),
+    (lambda: scores.swin_bias(table(48, 3), 4), "expected 49 for a window of 4 × 4"),
     (lambda: scores.shaw_bias(table(1, 2, 3), 1.0), "relative_logits has 3 dimensions"),
-    (lambda: scores.alibi_slopes(0), "wanted 1 or more"),
+    (lambda: scores.alibi_slopes(0), "expected 1 or more"),
     # Tables that are transposed, or those of another model.
     (lambda: saccade.attention(q, k, v, score=scores.relative_bias(table(5, HEADS))), "score has tables for 5 heads, q has 3"),
     (lambda: saccade.attention(q, k, v, score=own >> scores.alibi(table(8))), "score has tables for 8 heads, q has 3"),

@@ -151,7 +151,7 @@ refused(["index_put", "one mask"], lambda: saccade.torch.compile(Choosing(), (x[
 refused(["dropout", "eval()"], lambda: saccade.torch.compile(torch.nn.Dropout().train(), (x,)))
 refused(["Module or an ExportedProgram"], lambda: saccade.torch.compile(lambda y: y, (x,)), TypeError)
 refused(["has its arguments"], lambda: saccade.torch.compile(exported, (x,)), TypeError)
-refused(["wanted a torch.export.ExportedProgram"], lambda: read(Named()), TypeError)
+refused(["expected a torch.export.ExportedProgram"], lambda: read(Named()), TypeError)
 
 # Calls: trees, numbers and types are those of the export, extents those of one another.
 fixed = saccade.torch.compile(Fixed(), (x,), {"scale": 3, "mask": None})

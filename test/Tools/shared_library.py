@@ -120,7 +120,7 @@ def through_tvm_ffi():
             module.attend, q, k, v[0], 1.0, 40, o, l)
     refused(TypeError, "argument 'keys' (index): found a float", module.attend, q, k, v, 1.0, 40.0, o, l)
     refused(TypeError, "argument 'factor' (f32): found None", module.attend, q, k, v, None, 40, o, l)
-    refused(TypeError, "wanted 5 inputs and memory for 2 results", module.attend, q, k, v)
+    refused(TypeError, "expected 5 inputs and memory for 2 results", module.attend, q, k, v)
     refused(ValueError, "found extent 8 in dimension 3, expected 16", module.attend, q, v, v, 1.0, 40, o, l)
     refused(ValueError, "attend: ", module.attend, q, k, v[:, :, :-1], 1.0, 40, o, l)
     refused(ValueError, "result 'lse' (tensor<?x?x?xf32>): found extent 29 in dimension 2, expected 30",

@@ -26,7 +26,7 @@ def expect(code, words, *arguments, left=(), environment=None, prepare=None):
     text = done.stdout + done.stderr
     if done.returncode != code or words not in text or files != sorted(left):
         failures += 1
-        print(arguments, "ended with", done.returncode, "wanted", code, "with", repr(words), "and", left, "found", files)
+        print(arguments, "ended with", done.returncode, "expected", code, "with", repr(words), "and", left, "found", files)
         print(text, flush=True)
     for name in files:
         if code and (folder / name).read_bytes() != b"old":

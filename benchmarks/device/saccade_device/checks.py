@@ -18,7 +18,7 @@ def numbers(dtype, content):
 
 
 def distance(found, expected):
-    """The norm of the difference over the norm of what was wanted; infinite where a number is missing."""
+    """The norm of the difference over the norm of what was expected; infinite where a number is missing."""
     if len(found) != len(expected):
         return math.inf
     above = below = 0.0
@@ -60,7 +60,7 @@ class Case:
         """(the largest error of a result over what its type allows, in words)."""
         worst, words = 0.0, []
         for value, content in zip(self.case["outputs"], self.results()):
-            expected = numbers("f64", (self.folder / value["wanted"]).read_bytes())
+            expected = numbers("f64", (self.folder / value["expected"]).read_bytes())
             error = distance(numbers(value["dtype"], content), expected)
             worst = max(worst, error / value["allowed"])
             words.append(f"{value['name']} {error:.1e} of {value['allowed']:.0e}")

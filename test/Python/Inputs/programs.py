@@ -72,6 +72,6 @@ def refused(exception, words, call, *arguments, **named):
     except Exception as error:
         text = "\n".join([str(error), *getattr(error, "__notes__", [])])
         missing = [word for word in words if word not in text]
-        assert type(error) is exception and not missing, f"{error!r}: wanted {exception.__name__} with {missing}"
+        assert type(error) is exception and not missing, f"{error!r}: expected {exception.__name__} with {missing}"
         return error
-    raise AssertionError(f"not refused; wanted {exception.__name__} with {words}")
+    raise AssertionError(f"not refused; expected {exception.__name__} with {words}")
