@@ -1,7 +1,7 @@
 //===- Bufferize.h - From tensors to buffers and tasks ------------*- C++ -*-===//
 //
-// The stage after tiling. It takes functions on tensors whose parallel loops are `scf.forall` and
-// leaves functions on buffers that launch tasks.
+// The stage after tiling. It converts functions on tensors with `scf.forall` loops to functions on buffers that launch
+// tasks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_BUFFERIZE_BUFFERIZE_H
@@ -13,23 +13,22 @@
 
 namespace saccade {
 
-/// Tells bufferization what `attn.accumulate`, `attn.merge` and `attn.finalize` read and write.
+/// Implements BufferizableOpInterface for `attn.accumulate`, `attn.merge` and `attn.finalize`.
 void registerBufferizableOpInterfaceExternalModels(mlir::DialectRegistry &registry);
 
-/// Adds the passes of the stage. Afterwards (and verified): results are trailing memref arguments of the entries, every
-/// parallel loop is a task of its own that is started by `attn.launch`, tensors are left only in the score and mask
-/// regions of attn ops, nothing is allocated in a loop but the static scratch of a task, and what an entry allocates it
-/// releases after the last use. Neither a result nor an argument is copied as a whole where its strides do not force
-/// it. `forGPU`: nothing is laid out for a CPU's registers, and what is left outside of tasks becomes tasks too, for
-/// the host has no access to the memory. `prepack`: what an entry computes of constant arguments alone becomes an entry of
-/// its own, not for kernels.
+/// Adds the passes of the stage. Afterwards (verified): results are trailing memref arguments of the entries, every
+/// parallel loop is a task started by `attn.launch`, tensors remain only in the regions of attn ops, and the only
+/// allocations in loops are the static scratch buffers of tasks. Entries free their buffers after the last use. Results
+/// and arguments are copied as a whole only if their strides require it.
+/// `forGPU`: no operand is packed for the CPU, and structured ops outside of tasks become tasks too, because the host
+/// cannot access device memory. `prepack`: computations of constant arguments become an entry `@f__prepack` (CPU only).
 void buildBufferizePipeline(mlir::OpPassManager &pm, const CPUTarget &target, bool forGPU = false,
                             bool prepack = false);
 
-/// `@f` takes what the entry `@f__prepack` makes of its weights.
+/// Suffix of the entry that computes the prepacked inputs of an entry: `@f__prepack` for `@f`.
 inline constexpr llvm::StringLiteral prepackSuffix = "__prepack";
 
-/// On the function of such an entry: how much it prepacks, a string: "72 tensors, 40.5 MiB".
+/// String attribute of a prepack entry: the number and size of its results, such as "72 tensors, 40.5 MiB".
 inline constexpr llvm::StringLiteral prepacksAttr = "attn.prepacks";
 
 } // namespace saccade

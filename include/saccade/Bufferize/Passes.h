@@ -1,4 +1,4 @@
-//===- Passes.h - The passes of the bufferize stage ---------------*- C++ -*-===//
+//===- Passes.h - Passes of the bufferize stage -------------------*- C++ -*-===//
 #ifndef SACCADE_BUFFERIZE_PASSES_H
 #define SACCADE_BUFFERIZE_PASSES_H
 

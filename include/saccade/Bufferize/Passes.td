@@ -1,28 +1,28 @@
-//===- Passes.td - The passes of the bufferize stage ------------*- tablegen -*-===//
+//===- Passes.td - Passes of the bufferize stage ----------------*- tablegen -*-===//
 #ifndef SACCADE_BUFFERIZE_PASSES_TD
 #define SACCADE_BUFFERIZE_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
 
 def ResultsToDestinations : Pass<"attn-results-to-destinations", "::mlir::ModuleOp"> {
-  let summary = "make the results of entries the caller's memory";
+  let summary = "turn the results of entries into destination arguments";
   let description = [{
     Every tensor result of a public function becomes a trailing memref argument with strides known at run time, into
-    which the tensor is materialised. The caller owns all memory, and producers can write where the result is wanted.
+    which the tensor is materialised. The caller owns all memory, and producers can write directly to the destination.
 
     Entries return tensors only, have one block and are not called from within the module. Shape functions
-    (`attn.shapes_of`) return extents and stay as they are.
+    (`attn.shapes_of`) return extents and are not changed.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect"];
 }
 
 def FoldBoundaryReshapes : Pass<"attn-fold-boundary-reshapes", "::mlir::ModuleOp"> {
-  let summary = "view arguments and results in another shape instead of copying them";
+  let summary = "reshape arguments and results by views instead of copies";
   let description = [{
-    Collapsing dimensions is a view only where their strides fit, and those of an entry's arguments and results are
-    not known before run time. So the code asks: where they fit, a collapsed argument is a view of it, and a
-    computation whose expanded form is returned writes into a view of the result. Only else there is a copy.
-    A result that is returned collapsed is written through its expanded view, which always exists.
+    Collapsed dimensions are a view only if their strides are compatible, and the strides of an entry's arguments and
+    results are known at run time only. The pass emits a test: with compatible strides, a collapsed argument is read
+    through a view, and a computation whose expanded form is returned writes through a view of the result. Otherwise the
+    tensor is copied. A collapsed result is written through its expanded view, which always exists.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::memref::MemRefDialect",
@@ -32,52 +32,54 @@ def FoldBoundaryReshapes : Pass<"attn-fold-boundary-reshapes", "::mlir::ModuleOp
 def BufferizeTensors : Pass<"attn-bufferize-tensors", "::mlir::ModuleOp"> {
   let summary = "turn tensors into buffers";
   let description = [{
-    One-shot bufferization with the options of this compiler: arguments have any strides and are read only, temporaries
-    are compact, and computations whose result is inserted or materialised somewhere happen there. Every use of a
-    `tensor.empty` gets one of its own beside it, so that no two computations, and no two threads, share a temporary.
-    The regions of attn ops keep their tensors. Copies that remain are `linalg.copy`.
+    One-shot bufferization: arguments have any strides and are read only, temporaries are compact, and a computation
+    whose result is inserted or materialised writes directly to that destination. Every use of a `tensor.empty` gets its
+    own copy of the op next to the user, so no two computations, and no two threads, share a temporary. The regions of
+    attn ops keep their tensors. Remaining copies are `linalg.copy`.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::memref::MemRefDialect"];
 }
 
 def PrepackRHS : Pass<"attn-prepack-rhs", "::mlir::ModuleOp"> {
-  let summary = "pack the right sides of products once for all tasks";
+  let summary = "pack the RHS of matmuls once for all tasks";
   let description = [{
-    Where several tasks multiply with the same columns of a matrix (weights), it becomes panels in a loop of its own before
-    them, and the product `attn.packed_matmul`, which also takes over a fill with 0 or a broadcast bias that it started from.
-    Whether it pays, and whether strides let the left side be read in place, may be known at run time only; then the
-    loop stays beside it as it was, and no memory is taken where it runs. With `prepack` panels of constant arguments are
-    made once for all calls, and always pay, but not of fewer columns than a vector has: they would be mostly padding. Where the rows of the left side crowd a set of the cache the
-    product is `blocked`, which another choice at run time may have to tell. Panels live as long as the call and are as large as the
-    matrix (twice that for 16-bit elements that are not multiplied in pairs).
+    If several tasks multiply with the same columns of a matrix (weights), a separate loop before them packs these
+    columns into panels, and the matmul becomes `attn.packed_matmul`. It also absorbs the fill with 0 or the broadcast
+    bias that initializes the result. If profitability or the stride of the LHS is known at run time only, the original
+    loop is kept as the other branch, which allocates nothing.
+
+    With `prepack`, panels of constant arguments are made once for all calls, which always pays off unless the matrix has
+    fewer columns than a vector has lanes and panels would be mostly padding. If the rows of the LHS conflict in a cache
+    set, which may also be a run-time test, the matmul is `blocked`. Panels live as long as the call and are as large as
+    the matrix (twice that for 16-bit elements with a packing factor of 1).
   }];
   let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target to generate code for">,
-                 Option<"prepack", "prepack", "bool", "false", "Constant arguments are packed once for all calls">];
+                 Option<"prepack", "prepack", "bool", "false", "Pack constant arguments once for all calls">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
                            "::saccade::attn::AttnDialect"];
 }
 
 def TileHostOps : Pass<"attn-tile-host-ops", "::mlir::func::FuncOp"> {
-  let summary = "make structured ops outside of tasks parallel loops";
+  let summary = "turn structured ops outside of tasks into parallel loops";
   let description = [{
-    Copies that bufferization adds, and the like, become loops over tiles of at most 4096 elements along their last
-    parallel dimension; what has none becomes a loop of one iteration.
+    Structured ops outside of tasks, such as copies that bufferization adds, become loops over tiles of at most 4096
+    elements along their last parallel dimension. An op without parallel dimensions becomes a loop of one iteration.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::memref::MemRefDialect",
                            "::mlir::scf::SCFDialect"];
 }
 
 def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
-  let summary = "make every parallel loop a task";
+  let summary = "outline every parallel loop as a task";
   let description = [{
     The body of the n-th `scf.forall` of a public function `@f` becomes the private function
 
         @f_task<n>(captures..., %begin: index, %end: index, %scratch: memref<?xi8>)
 
-    marked `attn.task`, which runs the iterations [begin, end) counted row-major, the last dimension fastest; an
-    `attn.launch` stands for the loop. Constants, extents and views of captures are computed again in the task.
+    marked `attn.task`, which runs the iterations [begin, end) in row-major order, the last dimension fastest. An
+    `attn.launch` replaces the loop. Constants, extents and views of captures are recomputed in the task.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -85,31 +87,33 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
 }
 
 def DropCaptures : Pass<"attn-drop-captures", "::mlir::ModuleOp"> {
-  let summary = "take from tasks what they have no use for";
+  let summary = "remove unused captures of tasks";
   let description = [{
-    Captures that a task does not read, such as a matrix of which it has the panels, are arguments of the task and operands
-    of its launches no longer: what a launch has to write down shrinks, and so does the code of programs with many.
+    Removes captures that a task does not use, such as a matrix whose panels it reads, from the arguments of the task and
+    the operands of its launches. A launch then stores fewer captures, which reduces code size.
   }];
 }
 
 def MergeTasks : Pass<"attn-merge-tasks", "::mlir::ModuleOp"> {
-  let summary = "make tasks that do the same one task";
+  let summary = "merge equal tasks";
   let description = [{
-    Layers of one kind and size become equal tasks, which differ in what is captured alone. All launches get the first.
+    Layers of one kind and size become equal tasks that differ in their captures only. All launches then use the first
+    of them.
   }];
 }
 
 def HoistConstants : Pass<"attn-hoist-constants", "::mlir::ModuleOp"> {
-  let summary = "compute what depends on constants alone in a function of its own";
+  let summary = "hoist computations of constants into a prepack function";
   let description = [{
-    Of every entry `@f` the launches and structured ops whose operands come from tensors marked `attn.constant`, of known extents, and
-    from numbers of the program become an entry
+    In every entry `@f`, the launches and structured ops that depend only on constants and on tensors marked
+    `attn.constant` with static extents move to a new entry
 
         @f__prepack(weights...) -> (prepacked tensors...)
 
-    and `@f` takes what that returns as its last inputs. Weights that `@f` itself does not read are its inputs no longer. Only
-    buffers of static size are prepacked, and none marked `attn.per_call`. The prepacked tensors must be passed as compact as they were returned; the shape
-    function of `@f` checks that. An entry without such work stays as it is, and so does one whose checks always fail.
+    whose results become the last inputs of `@f`. Weights that `@f` itself does not read are removed from its inputs. Only
+    buffers of static size without `attn.per_call` are prepacked. The prepacked tensors must be passed with the strides
+    of a compact tensor; the shape function of `@f` checks that. An entry without such computations, or whose checks
+    always fail, is not changed.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -117,19 +121,19 @@ def HoistConstants : Pass<"attn-hoist-constants", "::mlir::ModuleOp"> {
 }
 
 def ReleaseTemporaries : Pass<"attn-release-temporaries", "::mlir::func::FuncOp"> {
-  let summary = "free what a function allocates after its last use";
+  let summary = "free buffers after their last use";
   let description = [{
-    Every `memref.alloc` outside of tasks gets a `memref.dealloc` after the last op of its block that uses it or a view
-    of it. The memory of tasks is scratch and is not freed.
+    Every `memref.alloc` outside of tasks gets a `memref.dealloc` after the last op of its block that uses the buffer or a
+    view of it. Buffers of tasks are scratch memory and are not freed.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }
 
 def VerifyBufferized : Pass<"attn-verify-bufferized", "::mlir::ModuleOp"> {
-  let summary = "check what holds after the bufferize stage";
+  let summary = "verify the invariants of bufferized IR";
   let description = [{
-    No tensors outside the regions of attn ops, no parallel loops, no allocation in a loop of an entry, and only
-    allocations of static size in a task.
+    Checks that there are no tensors outside the regions of attn ops, no parallel loops, no allocations in a loop of an
+    entry, and only allocations of static size in a task.
   }];
 }
 

@@ -1,4 +1,4 @@
-//===- Passes.h - Code for the CPU --------------------------------*- C++ -*-===//
+//===- Passes.h - CPU code generation -----------------------------*- C++ -*-===//
 #ifndef SACCADE_CODEGEN_CPU_PASSES_H
 #define SACCADE_CODEGEN_CPU_PASSES_H
 
@@ -21,7 +21,7 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Codegen/CPU/Passes.h.inc"
 
-/// Afterwards (and verified): nothing of attn, linalg or tensor is left but attn.launch is gone too: all is LLVM dialect.
+/// Adds the passes from bufferized tasks (see buildBufferizePipeline) to the LLVM dialect.
 void buildCPUCodegenPipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 
 } // namespace saccade
