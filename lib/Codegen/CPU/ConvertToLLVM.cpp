@@ -1,7 +1,7 @@
 //===- ConvertToLLVM.cpp - From vector code to the LLVM dialect ---------------===//
 //
-// Breaks down what vector, memref and affine ops still hold in one piece and converts all to the LLVM dialect.
-// It ends code generation: whatever comes here has been made into loops, vectors and launches.
+// Expands compound vector, memref and affine ops and converts everything to the LLVM dialect. It is the last pass of CPU
+// code generation; its input consists of loops, vector ops and launches.
 //
 //===----------------------------------------------------------------------===//
 #include "Launch.h"
@@ -48,11 +48,10 @@ namespace saccade {
 using namespace mlir;
 
 //===----------------------------------------------------------------------===//
-// Breaking down
+// Expansion
 //===----------------------------------------------------------------------===//
 
-/// Vector ops of several dimensions become ops of one, transfers become loads and stores, views become address
-/// arithmetic.
+/// Lowers multi-dimensional vector ops to 1-D ops, transfers to loads and stores, and views to address arithmetic.
 static void populateBreakDownPatterns(RewritePatternSet &patterns) {
   vector::populateVectorToVectorCanonicalizationPatterns(patterns);
   vector::populateVectorBitCastLoweringPatterns(patterns);
@@ -63,7 +62,7 @@ static void populateBreakDownPatterns(RewritePatternSet &patterns) {
   vector::populateVectorMaskOpLoweringPatterns(patterns);
   vector::populateVectorShapeCastLoweringPatterns(patterns);
   vector::populateVectorInterleaveLoweringPatterns(patterns);
-  // A square of 16 is 64 shuffles of two registers; other shapes are one shuffle of everything.
+  // A 16 × 16 transpose becomes 64 shuffles of two registers; other shapes become one shuffle of all elements.
   vector::populateVectorTransposeLoweringPatterns(patterns, vector::VectorTransposeLowering::Shuffle16x16, 2);
   vector::populateVectorTransposeLoweringPatterns(patterns, vector::VectorTransposeLowering::Shuffle1D, 1);
   populateVectorToSCFConversionPatterns(patterns, VectorTransferToSCFOptions().enableFullUnroll());
@@ -82,8 +81,8 @@ static void populateBreakDownPatterns(RewritePatternSet &patterns) {
 
 static bool isAddressType(Type type) { return type.isIntOrIndex() || isa<MemRefType>(type); }
 
-/// Moves address arithmetic out of loops; LLVM is not asked to. Vectors stay where they are: the kernels have counted
-/// their registers.
+/// Hoists address arithmetic out of loops, which the LLVM pipeline in use does not do. Vectors are not moved, because the
+/// kernels are blocked for the number of registers.
 static void hoistAddresses(Operation *root) {
   root->walk([](LoopLikeOpInterface loop) {
     moveLoopInvariantCode(
@@ -95,7 +94,7 @@ static void hoistAddresses(Operation *root) {
   });
 }
 
-/// Address arithmetic is all visible now: what is invariant leaves its loop, what is computed alike is computed once.
+/// Hoists and deduplicates address arithmetic, which is fully expanded at this point.
 static void simplifyAddresses(ModuleOp module) {
   hoistAddresses(module);
   IRRewriter rewriter(module.getContext());
@@ -117,7 +116,7 @@ static LogicalResult convert(ModuleOp module, const LLVMTypeConverter &converter
   index::populateIndexToLLVMConversionPatterns(converter, patterns);
   populateFinalizeMemRefToLLVMConversionPatterns(converter, patterns);
   populateFuncToLLVMConversionPatterns(converter, patterns);
-  // What is an instruction or an intrinsic is better than a call; log1p by log would lose all digits near 0.
+  // Instructions and intrinsics are preferred to calls. Computing log1p by log would lose all digits near 0.
   populateMathToLLVMConversionPatterns(converter, patterns, /*approximateLog1p=*/false, /*benefit=*/2);
   populateMathToLibmConversionPatterns(patterns, /*benefit=*/1);
   populateVectorToLLVMConversionPatterns(converter, patterns, /*reassociateFPReductions=*/false,
@@ -127,13 +126,13 @@ static LogicalResult convert(ModuleOp module, const LLVMTypeConverter &converter
   LLVMConversionTarget target(*module.getContext());
   configureX86VectorLegalizeForExportTarget(target);
   target.addLegalOp<ModuleOp>();
-  // Kernels are on their own way.
+  // GPU modules are converted by the GPU pipeline.
   target.addLegalOp<gpu::GPUModuleOp>();
   target.markOpRecursivelyLegal<gpu::GPUModuleOp>();
   return saccade::convertFully(module, target, std::move(patterns));
 }
 
-/// Nothing else points into the scratch memory of a task while it runs.
+/// Marks the scratch argument noalias: nothing else points into the scratch memory of a running task.
 static void markScratch(LLVM::LLVMFuncOp task) {
   // The last argument was a one-dimensional memref: allocated pointer, aligned pointer, offset, size, stride.
   for (unsigned fromEnd : {4, 5})
@@ -153,7 +152,7 @@ struct ConvertToLLVM : saccade::impl::ConvertToLLVMBase<ConvertToLLVM> {
     for (auto func : module.getOps<func::FuncOp>()) {
       if (func.isPublic() && !func.isExternal())
         func->setAttr(LLVM::LLVMDialect::getEmitCWrapperAttrName(), UnitAttr::get(&getContext()));
-      // LLVM knows nothing of constant arguments.
+      // The LLVM dialect does not know this attribute.
       for (unsigned i = 0; i < func.getNumArguments(); ++i)
         func.removeArgAttr(i, "attn.constant");
     }

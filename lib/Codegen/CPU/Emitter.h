@@ -1,6 +1,6 @@
-//===- Emitter.h - Short names for what kernels are made of ------*- C++ -*-===//
+//===- Emitter.h - Builder helpers of CPU kernels ----------------*- C++ -*-===//
 //
-// Kernels are written with the builder, op by op. This keeps them as short as the algorithm.
+// The lowerings build kernels op by op. These helpers shorten the calls of the builder.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_EMITTER_H
@@ -13,7 +13,7 @@
 
 namespace saccade::cpu {
 
-/// A builder at a location, for vectors of `type` (f32 or f64) on `target`. The arithmetic of indices folds constants.
+/// Builder, location, CPU target and compute type (f32 or f64). Index arithmetic folds constants.
 struct Emitter : KernelEmitter {
   const CPUTarget &target;
   mlir::FloatType type;
@@ -25,12 +25,12 @@ struct Emitter : KernelEmitter {
   mlir::VectorType vectorType() const { return mlir::VectorType::get({lanes()}, type); }
 
   //===--- Indices ---===//
-  /// ⌈x / y⌉ of an x that is not negative.
+  /// ⌈x / y⌉ for x ≥ 0.
   Value ceilDiv(Value x, int64_t y) { return div(add(x, y - 1), y); }
   Value roundDown(Value x, int64_t y) { return mul(div(x, y), y); }
   Value roundUp(Value x, int64_t y) { return mul(ceilDiv(x, y), y); }
 
-  //===--- Numbers and vectors ---===//
+  //===--- Scalars and vectors ---===//
   Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
   Value splat(double value) {
     auto attr = mlir::DenseElementsAttr::get(vectorType(), b.getFloatAttr(type, value));
@@ -40,18 +40,18 @@ struct Emitter : KernelEmitter {
     auto vector = mlir::VectorType::get({lanes()}, x.getType());
     return mlir::vector::BroadcastOp::create(b, loc, vector, x);
   }
-  /// x · y + z, fused where the target has the instruction. A fused one on a target without it is a library call.
+  /// x · y + z, fused if the target has FMA. Without FMA a fused op would become a library call.
   Value fma(Value x, Value y, Value z) {
     if (target.hasFMA)
       return mlir::vector::FMAOp::create(b, loc, x, y, z);
     return addf(mulf(x, y), z);
   }
-  /// The larger; y where either is NaN. This is what the max instruction does, so it is one instruction.
+  /// The maximum; y if either operand is NaN, like the x86 max instruction that this becomes.
   Value maxf(Value x, Value y) {
     Value greater = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OGT, x, y);
     return mlir::arith::SelectOp::create(b, loc, greater, x, y);
   }
-  /// x, but 0 in place of −inf (a maximum over no keys): what may be subtracted without forming −inf − (−inf).
+  /// x with −inf (the maximum over no keys) replaced by 0, so that subtracting it cannot form −inf − (−inf).
   Value zeroIfMinusInfinity(Value x) {
     bool isVector = llvm::isa<mlir::VectorType>(x.getType());
     auto constant = [&](double value) { return isVector ? splat(value) : scalar(value); };
@@ -72,7 +72,7 @@ struct Emitter : KernelEmitter {
   }
 
   //===--- Control ---===//
-  /// The values of one of two branches, which give as many of the same types.
+  /// The values of one of two branches; both must return the same types.
   using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
   llvm::SmallVector<Value> choose(Value condition, Branch then, Branch otherwise) {
     auto branch = [&](Branch body) {

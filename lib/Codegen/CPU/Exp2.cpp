@@ -1,7 +1,7 @@
 //===- Exp2.cpp - 2^x on vectors ----------------------------------------------===//
 //
-// x = n + f with integer n, 2^x = 2^n · p(f) with a minimax polynomial p (relative error; Remez
-// exchange in 160 bits). There is no exponential instruction to lower to, and the library's is scalar.
+// x = n + f with integer n, 2^x = 2^n · p(f) with a minimax polynomial p (relative error; Remez exchange in 160 bits).
+// CPUs have no exponential instruction, and the C library's function is scalar.
 //
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
@@ -11,36 +11,43 @@
 using namespace mlir;
 using namespace saccade::cpu;
 
-// Constrained to p(0) = 1: a maximum that stays must not rescale what was summed. Errors 1.0e-4 (degree 3), 2.9e-6 (4),
-// 2.5e-9 (6), 3.1e-18 (11) or less. The interval is where the range reduction leaves f.
+// Constrained to p(0) = 1, so that an unchanged row maximum does not rescale the accumulator. Relative errors are at
+// most 1.0e-4 (degree 3), 2.9e-6 (4), 2.5e-9 (6) and 3.1e-18 (11). The interval is the range of f after range
+// reduction.
 static constexpr double bf16From0To1[] = {1.0, 0.695116786445, 0.227644991135, 0.0770670420721};
 static constexpr double bf16AroundZero[] = {1.0, 0.693282927097, 0.242210959275, 0.055008931124};
 static constexpr double f16From0To1[] = {1.0, 0.693044844903, 0.241280204752, 0.0522424742223, 0.0134266842722};
 static constexpr double f16AroundZero[] = {1.0, 0.693124193418, 0.240240986099, 0.0559064245965, 0.00958285309564};
-static constexpr double f32From0To1[] = {1.0,
-                                         0.693147044443,
-                                         0.240229305552,
-                                         0.0554852806202,
-                                         0.00967545156522,
-                                         0.00124678464508,
-                                         0.000216129149696};
-static constexpr double f32AroundZero[] = {1.0,
-                                           0.693147206703,
-                                           0.240226509223,
-                                           0.0555032722667,
-                                           0.00961805667852,
-                                           0.00134004281776,
-                                           0.000154614446986};
-static constexpr double f64From0To1[] = {1.0,                     0.693147180559946235,    0.240226506959054712,
-                                         0.0555041086657111632,  0.00961812909879244896,  0.00133335586615834706,
-                                         0.000154035114462742881, 0.0000152531902527511925, 1.320819344985004e-6,
-                                         1.02544577142324723e-7, 6.5544557738570504e-9,   6.27243695713783512e-10};
-static constexpr double f64AroundZero[] = {1.0,                      0.69314718055994533,      0.240226506959101562,
-                                           0.0555041086648199216,   0.00961812910758833524,   0.00133335581467899217,
-                                           0.000154035304625144321, 0.0000152527334899885256, 1.32154330896763992e-6,
-                                           1.01781980216719308e-7,  7.0741056135081428e-9,    4.43528270695727715e-10};
+static constexpr double f32From0To1[] = {
+    1.0, 0.693147044443, 0.240229305552, 0.0554852806202, 0.00967545156522, 0.00124678464508, 0.000216129149696};
+static constexpr double f32AroundZero[] = {
+    1.0, 0.693147206703, 0.240226509223, 0.0555032722667, 0.00961805667852, 0.00134004281776, 0.000154614446986};
+static constexpr double f64From0To1[] = {1.0,
+                                         0.693147180559946235,
+                                         0.240226506959054712,
+                                         0.0555041086657111632,
+                                         0.00961812909879244896,
+                                         0.00133335586615834706,
+                                         0.000154035114462742881,
+                                         0.0000152531902527511925,
+                                         1.320819344985004e-6,
+                                         1.02544577142324723e-7,
+                                         6.5544557738570504e-9,
+                                         6.27243695713783512e-10};
+static constexpr double f64AroundZero[] = {1.0,
+                                           0.69314718055994533,
+                                           0.240226506959101562,
+                                           0.0555041086648199216,
+                                           0.00961812910758833524,
+                                           0.00133335581467899217,
+                                           0.000154035304625144321,
+                                           0.0000152527334899885256,
+                                           1.32154330896763992e-6,
+                                           1.01781980216719308e-7,
+                                           7.0741056135081428e-9,
+                                           4.43528270695727715e-10};
 
-/// Of the polynomials for one interval the one that is good enough.
+/// Selects the shortest polynomial that meets the error bound.
 static ArrayRef<double> choose(bool isF64, Exp2Error error, ArrayRef<double> f64, ArrayRef<double> f32,
                                ArrayRef<double> f16, ArrayRef<double> bf16) {
   if (isF64)
@@ -59,7 +66,7 @@ static Value call(Emitter &e, StringRef intrinsic, ValueRange args) {
   return LLVM::CallIntrinsicOp::create(e.b, e.loc, e.vectorType(), e.b.getStringAttr(intrinsic), args).getResult(0);
 }
 
-/// vreduce gives f = x − ⌊x⌋, vscalef p · 2^⌊x⌋; both treat infinities and overflow as wanted.
+/// vreduce computes f = x − ⌊x⌋, vscalef computes p · 2^⌊x⌋; both handle infinities and overflow.
 static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
   Value zero = e.splat(0.0);
   auto integer = [&](unsigned bits, int64_t value) -> Value {
@@ -77,13 +84,13 @@ static Value exp2AVX512(Emitter &e, Value x, bool isF64, Exp2Error error) {
 }
 
 /// Adding 1.5 · 2^(mantissa bits) + bias rounds to the nearest integer and leaves the exponent field of 2^n in the low
-/// bits, from where it is shifted to its place. The smallest field is 0, for the factor 0, so that what is too small needs
-/// nothing else; NaN goes through the polynomial into the product.
+/// bits; a shift moves it into place. The smallest field is 0, which represents 0.0, so underflow needs no extra test.
+/// NaN propagates through the polynomial.
 static Value exp2Portable(Emitter &e, Value x, bool isF64, Exp2Error error) {
   unsigned bits = isF64 ? 64 : 32, mantissa = isF64 ? 52 : 23;
   double bias = isF64 ? 1023.0 : 127.0;
   auto integers = VectorType::get({e.lanes()}, e.b.getIntegerType(bits));
-  // The larger of the two is x where x is NaN.
+  // maxf returns its second operand if x is NaN.
   Value clamped = e.maxf(e.splat(-bias), x);
   Value magic = e.splat(1.5 * std::ldexp(1.0, mantissa) + bias);
   Value shifted = e.addf(clamped, magic);
@@ -101,10 +108,10 @@ Value saccade::cpu::emitExp2(Emitter &e, Value x, Exp2Error error) {
 }
 
 Value saccade::cpu::emitApproxLogistic(Emitter &e, Value x) {
-  // Where 2^x cannot become infinite it must not; NaN fails the comparison, and so stays.
+  // Without AVX-512, emitExp2 does not handle overflow. NaN fails the comparison and is kept.
   if (!e.target.hasAVX512) {
-    Value most = e.splat(126.0);
-    x = e.select(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, most, x), most, x);
+    Value bound = e.splat(126.0);
+    x = e.select(arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, bound, x), bound, x);
   }
   Value sum = e.addf(emitExp2(e, x, Exp2Error::F16), e.splat(1.0));
   return arith::DivFOp::create(e.b, e.loc, e.splat(1.0), sum);

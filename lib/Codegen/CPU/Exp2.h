@@ -6,19 +6,19 @@
 
 namespace saccade::cpu {
 
-/// How near to 2^x the result is.
+/// Error bound of the exponential.
 enum class Exp2Error {
-  Unit, ///< below 1.5 units in the last place
-  F16,  ///< below 2^-18: far below what rounding to f16 loses
-  BF16  ///< below 2^-13: what is rounded to bf16 next loses 16 times as much there
+  Unit, ///< below 1.5 ulp
+  F16,  ///< relative error below 2^-18, much smaller than the rounding error of f16
+  BF16  ///< relative error below 2^-13, 1/16 of the rounding error of bf16
 };
 
-/// 2^x for each element of `x` (vector<lanes x f32> or f64), exact at 0; −inf gives 0, NaN stays NaN; results below the
-/// smallest normal number may become 0. With AVX-512 what is too large gives inf; elsewhere x must be below 127, as the
-/// exponents of weights are, which are never far above 0.
+/// 2^x for each element of `x` (vector<lanes x f32> or f64), exact at 0. −inf gives 0, NaN stays NaN, and subnormal
+/// results may become 0. With AVX-512, overflow gives inf. Other targets require x < 127; exponents of weights are never
+/// far above 0.
 mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Unit);
 
-/// 1 / (1 + 2^x) for any x, to an absolute error of 2^-19: enough for scores whose weights are rounded to 16 bits.
+/// 1 / (1 + 2^x) for any x with an absolute error below 2^-19, sufficient for weights that are rounded to 16 bits.
 mlir::Value emitApproxLogistic(Emitter &e, mlir::Value x);
 
 } // namespace saccade::cpu

@@ -1,7 +1,7 @@
 //===- ExpandMath.cpp - Math functions without library calls ------------------===//
 //
-// Replaces math functions of f32 and narrower by polynomials, which vectors compute without leaving their
-// registers. It stands behind everything that emits math ops; what is left goes to the C library, lane by lane.
+// Replaces math functions of f32 and narrower types by polynomials on scalars and vectors. It runs after all passes
+// that emit math ops; unexpanded ones become C library calls, one per lane.
 //
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
@@ -30,7 +30,7 @@ namespace {
 struct Arithmetic {
   OpBuilder &b;
   Location loc;
-  Type shape; ///< f32 or a vector of it; its elements may be replaced, its extent is the same everywhere
+  Type shape; ///< f32 or a vector of f32; all values have its extent, but may have other element types
   const CPUTarget &target;
 
   Type of(Type element) const {
@@ -56,7 +56,7 @@ struct Arithmetic {
   Value compare(arith::CmpFPredicate predicate, Value x, Value y) {
     return arith::CmpFOp::create(b, loc, predicate, x, y);
   }
-  /// x, but at most `bound` from 0. NaN fails a comparison, and so stays.
+  /// x clamped to [−bound, bound]. NaN fails the comparisons and is kept.
   Value clamp(Value x, double bound) {
     Value high = f32(bound), low = f32(-bound);
     x = select(compare(arith::CmpFPredicate::OLT, high, x), high, x);
@@ -77,7 +77,7 @@ struct Arithmetic {
     return vector && vector.getRank() == 1 && !vector.isScalable() &&
            vector.getNumElements() * 32 == int64_t(target.vectorBits);
   }
-  /// x · 2^n for a whole n between −252 and 254.
+  /// x · 2^n for an integral n in [−252, 254].
   Value scaleByPower(Value x, Value n) {
     if (target.hasAVX512 && isNative()) {
       auto literal = [&](unsigned width, int64_t value) -> Value {
@@ -87,7 +87,7 @@ struct Arithmetic {
                                            ValueRange{x, n, f32(0.0), literal(16, -1), literal(32, 4)})
           .getResult(0);
     }
-    // Two factors, because one cannot hold the power of a result that is subnormal or nearly infinite.
+    // Two factors, because a single f32 cannot represent 2^n for subnormal or nearly infinite results.
     Value whole = arith::FPToSIOp::create(b, loc, of(b.getI32Type()), n);
     Value half = arith::ShRSIOp::create(b, loc, whole, integer(32, 1));
     Value rest = arith::SubIOp::create(b, loc, whole, half);
@@ -102,8 +102,8 @@ struct Arithmetic {
 
 bool isF32(Type type) { return getElementTypeOrSelf(type).isF32(); }
 
-/// e^x and 2^x: n = round(x / ln 2), r = x − n ln 2, 2^n e^r, with the polynomial of Cephes (Moshier 1992). ln 2 in two
-/// parts keeps r exact to the last bits also for large x.
+/// e^x and 2^x: n = round(x / ln 2), r = x − n ln 2, 2^n e^r, with the polynomial of Cephes (Moshier 1992). ln 2 is
+/// split in two parts (Cody-Waite reduction) so that r is accurate for large x.
 template <typename OpTy> struct ExpandExponential : OpRewritePattern<OpTy> {
   ExpandExponential(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern<OpTy>(context, /*benefit=*/10), target(target) {}
@@ -114,17 +114,17 @@ template <typename OpTy> struct ExpandExponential : OpRewritePattern<OpTy> {
       return failure();
     Arithmetic a{rewriter, op.getLoc(), op.getType(), target};
     Value x = op.getOperand();
-    // The short form without AVX-512 gives up the range of results from 2^127 on.
+    // Without AVX-512, emitExp2 does not cover results from 2^127 on.
     if (isBase2 && a.isNative() && target.hasAVX512) {
       Emitter emitter{rewriter, op.getLoc(), target, rewriter.getF32Type()};
       rewriter.replaceOp(op, emitExp2(emitter, x));
       return success();
     }
-    // Beyond these bounds the result is 0 or infinite anyway. NaN fails both comparisons and is put right at the end.
+    // Beyond these bounds the result is 0 or infinite. NaN fails both comparisons and is restored at the end.
     double low = isBase2 ? -151.0 : -104.0, high = isBase2 ? 129.0 : 89.0;
     Value clamped = a.select(a.compare(arith::CmpFPredicate::OGT, x, a.f32(low)), x, a.f32(low));
     clamped = a.select(a.compare(arith::CmpFPredicate::OLT, clamped, a.f32(high)), clamped, a.f32(high));
-    // Adding 1.5 · 2^23 leaves no room for a fraction, so it rounds to the nearest whole number.
+    // Adding 1.5 · 2^23 leaves no fraction bits, so it rounds to the nearest integer.
     Value magic = a.f32(12582912.0);
     Value scaled = isBase2 ? clamped : a.mul(clamped, a.f32(1.44269504088896341));
     Value n = a.sub(a.add(scaled, magic), magic);
@@ -148,8 +148,8 @@ template <typename OpTy> struct ExpandExponential : OpRewritePattern<OpTy> {
 };
 
 /// sin x and cos x of f32, computed in f64: k = round(x / (π/2)), r = x − k π/2, and the polynomial of the quadrant
-/// (those of fdlibm's single-precision kernels). Rotary angles grow with the position, so that reducing them in f32
-/// would lose the fraction. Lanes too large for this reduction, which hardly ever occur, go to the C library in f64.
+/// (those of fdlibm's single-precision kernels). RoPE angles grow with the position, so reducing them in f32 would lose
+/// the fraction. If a lane is too large for this reduction, which is rare, the C library computes it in f64.
 template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
   ExpandCircular(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern<OpTy>(context, /*benefit=*/10), target(target) {}
@@ -162,7 +162,7 @@ template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
     if (auto vector = dyn_cast<VectorType>(op.getType()); vector && (vector.getRank() != 1 || vector.isScalable()))
       return failure();
     Value x = arith::ExtFOp::create(rewriter, op.getLoc(), a.of(rewriter.getF64Type()), op.getOperand());
-    // 1.5 · 2^52: rounds, and leaves the whole number in the low bits.
+    // Adding 1.5 · 2^52 rounds and leaves the integer in the low bits.
     Value magic = a.f64(6755399441055744.0);
     Value shifted = a.add(a.mul(x, a.f64(0.636619772367581343)), magic);
     Value k = a.sub(shifted, magic);
@@ -189,9 +189,9 @@ template <typename OpTy> struct ExpandCircular : OpRewritePattern<OpTy> {
   }
 
 private:
-  /// `reduced`, or what the library computes where |x| is beyond the reduction. The first part of π/2 has 33 bits: its
-  /// product with k is exact below 2^20 where it is rounded; fused, k and the error of the second part only have to
-  /// stay small beside the remainder.
+  /// Selects the C library's result for lanes in which |x| exceeds the range of the reduction. The first part of π/2
+  /// has 33 bits, so its product with k is exact for |x| < 2^20. With FMA the product is not rounded, and only the
+  /// error of the second part limits the range.
   Value correctLarge(Arithmetic &a, Value x, Value reduced) const {
     Value magnitude = math::AbsFOp::create(a.b, a.loc, x);
     Value isLarge = a.compare(arith::CmpFPredicate::OGT, magnitude, a.f64(target.hasFMA ? 0x1p31 : 0x1p20));
@@ -211,15 +211,15 @@ private:
   const CPUTarget &target;
 };
 
-/// x · p(x²) / q(x²) with x cut off at ±bound. NaN stays.
+/// x · p(x²) / q(x²) with x clamped to ±bound. NaN stays NaN.
 Value oddQuotient(Arithmetic &a, Value x, double bound, ArrayRef<double> numerator, ArrayRef<double> denominator) {
   x = a.clamp(x, bound);
   Value square = a.mul(x, x), above = a.mul(x, a.polynomial(square, numerator, /*isF64=*/false));
   return arith::DivFOp::create(a.b, a.loc, above, a.polynomial(square, denominator, /*isF64=*/false));
 }
 
-/// tanh x of f32: the quotient of degrees 9 and 8 with the least relative error up to |x| = 8.6 (Lawson's iteration;
-/// 2^-26). Upstream's has degrees 13 and 6. At the bound it is rounded to exactly 1, and nowhere to more.
+/// tanh x of f32: the minimax quotient of degrees 9 and 8 for |x| ≤ 8.6 (Lawson's iteration; relative error 2^-26).
+/// Upstream's approximation has degrees 13 and 6. The result never exceeds 1 and is exactly 1 at the bound.
 struct ExpandTanh : OpRewritePattern<math::TanhOp> {
   ExpandTanh(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern(context, /*benefit=*/10), target(target) {}
@@ -238,8 +238,8 @@ struct ExpandTanh : OpRewritePattern<math::TanhOp> {
   const CPUTarget &target;
 };
 
-/// erf x of f32: the quotient of degrees 11 and 10 with the least relative error up to |x| = 3.85 (Lawson's iteration;
-/// 2^-26), from where on erf x is 1 but for rounding. Upstream's computes four quotients and chooses.
+/// erf x of f32: the minimax quotient of degrees 11 and 10 for |x| ≤ 3.85 (Lawson's iteration; relative error 2^-26);
+/// beyond, erf x rounds to 1. Upstream's approximation computes four quotients and selects one.
 struct ExpandErf : OpRewritePattern<math::ErfOp> {
   ExpandErf(MLIRContext *context, const CPUTarget &target)
       : OpRewritePattern(context, /*benefit=*/10), target(target) {}
@@ -252,7 +252,7 @@ struct ExpandErf : OpRewritePattern<math::ErfOp> {
     static constexpr double denominator[] = {
         1.0, 4.998545669e-1, 1.131297434e-1, 1.478505268e-2, 1.145519231e-3, 3.873178813e-5};
     Arithmetic a{rewriter, op.getLoc(), op.getType(), target};
-    // Rounding may lead a little beyond 1, and does at the bound.
+    // Rounding can exceed 1 slightly, and does so at the bound.
     rewriter.replaceOp(op, a.clamp(oddQuotient(a, op.getOperand(), 3.9, numerator, denominator), 1.0));
     return success();
   }
@@ -269,11 +269,11 @@ struct ExpandMath : saccade::impl::ExpandMathBase<ExpandMath> {
       return signalPassFailure();
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
-    // Powers with a small constant exponent are products.
+    // Powers with a small constant exponent become multiplications.
     populateMathAlgebraicSimplificationPatterns(patterns);
     patterns.add<ExpandExponential<math::ExpOp>, ExpandExponential<math::Exp2Op>, ExpandCircular<math::SinOp>,
                  ExpandCircular<math::CosOp>, ExpandTanh, ExpandErf>(context, *cpu);
-    // These of upstream's were measured to stay below 6 units in the last place; its atan does not.
+    // Measured errors of these upstream approximations are below 6 ulp; that of atan is not.
     auto isAccurate = [](StringRef name) {
       return llvm::is_contained({math::LogOp::getOperationName(), math::Log2Op::getOperationName(),
                                  math::Log1pOp::getOperationName(), math::ExpM1Op::getOperationName(),

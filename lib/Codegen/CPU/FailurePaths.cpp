@@ -1,7 +1,7 @@
-//===- FailurePaths.cpp - What happens where there is no memory ---------------===//
+//===- FailurePaths.cpp - Out-of-memory paths of entries ----------------------===//
 //
-// An entry that cannot get memory gives back what it has and returns a message. Calls are inlined by now, so all that
-// can fail stands in the entry itself; a task has its scratch before it starts.
+// If an allocation or launch fails, the entry releases its buffers and returns a message. Calls are inlined at this
+// point, so only entries contain such calls; a task gets its scratch memory before it starts.
 //
 //===----------------------------------------------------------------------===//
 #include "Launch.h"
@@ -10,7 +10,7 @@
 
 using namespace mlir;
 
-/// The value that `pointer` is, behind descriptors that it was put into and taken from.
+/// Looks through insertions into and extractions from memref descriptors.
 static Value lookThroughDescriptors(Value pointer) {
   while (auto extract = pointer.getDefiningOp<LLVM::ExtractValueOp>()) {
     Value container = extract.getContainer();
@@ -24,8 +24,8 @@ static Value lookThroughDescriptors(Value pointer) {
   return pointer;
 }
 
-/// Registers for more buffers than this take longer to find than the rest of the program takes to compile: each has a
-/// value of its own on every way to the end.
+/// With more buffers than this, slots stay in memory: promoting them to registers would dominate compile time, because
+/// each needs a value on every path to the failure block.
 static constexpr size_t maxRegisterSlots = 16;
 
 namespace {
@@ -42,7 +42,7 @@ public:
     LLVM::ReturnOp::create(builder, loc, LLVM::AddressOfOp::create(builder, loc, message).getResult());
   }
 
-  /// Leaves the function after `call` where it failed.
+  /// Branches to the failure block if `call` fails.
   void check(LLVM::CallOp call) {
     Block *after = call->getBlock()->splitBlock(call->getNextNode());
     builder.setInsertionPointAfter(call);
@@ -55,7 +55,8 @@ public:
   }
 
 private:
-  /// Every buffer has a slot on the stack that is null while there is none; LLVM makes registers of a few.
+  /// Gives every buffer a stack slot that is null while the buffer is not allocated, and releases all slots in the
+  /// failure block. LLVM promotes a small number of slots to registers.
   void releaseAll() {
     llvm::MapVector<Value, Value> slots;
     SmallVector<LLVM::CallOp> releases;
@@ -103,7 +104,7 @@ private:
 
 } // namespace
 
-/// Makes a function that returned nothing return a pointer, null at every return there is.
+/// Changes the result of a void function to a pointer that is null at every existing return.
 static void returnMessage(LLVM::LLVMFuncOp function) {
   Type pointer = LLVM::LLVMPointerType::get(function.getContext());
   function.setFunctionType(LLVM::LLVMFunctionType::get(pointer, function.getArgumentTypes()));
@@ -114,7 +115,7 @@ static void returnMessage(LLVM::LLVMFuncOp function) {
   });
 }
 
-/// Makes the C wrapper of `function` return what it returns.
+/// Makes the C wrapper return the result of `function`.
 static void forwardMessage(LLVM::LLVMFuncOp wrapper, LLVM::LLVMFuncOp function) {
   returnMessage(wrapper);
   wrapper.walk([&](LLVM::CallOp call) {
@@ -133,7 +134,7 @@ void saccade::createFailurePaths(ModuleOp module) {
       if (call.getCallee() == "saccade_allocate" || call.getCallee() == "saccade_parallel_for")
         calls.push_back(call);
     });
-    // An entry that returns a scalar is refused when it gets its C face.
+    // Entries that return a scalar are rejected when their C interface is generated.
     if (calls.empty() || !isa<LLVM::LLVMVoidType>(function.getFunctionType().getReturnType()))
       continue;
     assert(!function->hasAttr("attn.task") && "tasks neither allocate nor launch");

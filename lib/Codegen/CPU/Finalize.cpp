@@ -15,7 +15,7 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// The registers of a row that are written without a loop.
+/// Maximum number of vectors per row that are stored without a loop.
 static constexpr int64_t unrolledVectors = 16;
 
 void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Value end) {
@@ -38,7 +38,7 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
     for (int64_t column = 0; column < *known; column += e.lanes())
       body(e.index(column));
   };
-  // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+  // The accumulator of an empty row may hold NaN, so the result is selected, not multiplied by zero.
   auto storeScalars = [&](Value r, Value from, Value isEmpty, Value inverse) {
     e.loop(from, columns, 1, [&](Value c) {
       Value x = e.select(isEmpty, e.scalar(0.0), e.mulf(e.load(op.getAcc(), {r, c}), inverse));
@@ -57,9 +57,7 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
           storeScalars(r, vectorEnd, isEmpty, inverse);
         });
       },
-      [&] {
-        forRows([&](Value r, Value isEmpty, Value inverse) { storeScalars(r, e.index(0), isEmpty, inverse); });
-      });
+      [&] { forRows([&](Value r, Value isEmpty, Value inverse) { storeScalars(r, e.index(0), isEmpty, inverse); }); });
   for (auto [from, to] : llvm::zip_equal(op.getOthers(), op.getOtherOutputs())) {
     if (cast<ShapedType>(from.getType()).getRank() == 2) {
       forRows([&, from = from, to = to](Value r, Value isEmpty, Value inverse) {
@@ -75,7 +73,7 @@ void saccade::cpu::emitFinalizeRows(Emitter &e, FinalizeOp op, Value begin, Valu
   if (!op.getLse())
     return;
   e.loop(begin, end, 1, [&](Value r) {
-    // ln(0) = −inf is the answer for a row without keys, whatever its maximum.
+    // A row without keys has log-sum-exp ln(0) = −inf for any maximum.
     Value log = math::LogOp::create(e.b, e.loc, e.load(op.getSum(), r));
     Value max = e.zeroIfMinusInfinity(e.load(op.getMax(), r));
     Value lse = e.addf(e.mulf(max, e.scalar(std::numbers::ln2)), log);
@@ -104,16 +102,18 @@ std::optional<LoopState> LoopState::find(AccumulateOp op) {
     else
       return std::nullopt;
   }
-  bool isOurs = fill && finalize && fill->getBlock() == block && finalize->getBlock() == block &&
-                fill->isBeforeInBlock(tiles) && tiles->isBeforeInBlock(finalize);
-  if (!isOurs)
+  bool matches = fill && finalize && fill->getBlock() == block && finalize->getBlock() == block &&
+                 fill->isBeforeInBlock(tiles) && tiles->isBeforeInBlock(finalize);
+  if (!matches)
     return std::nullopt;
-  // The rest of the state may begin with something, but nobody changes it afterwards.
-  for (auto [ours, finished] : {std::pair(op.getMax(), finalize.getMax()), std::pair(op.getSum(), finalize.getSum())}) {
-    bool isFinished = ours == finished && llvm::all_of(ours.getUsers(), [&](Operation *user) {
-      Operation *here = block->findAncestorOpInBlock(*user);
-      return user == op || user == finalize || isa<memref::DeallocOp>(user) || (here && here->isBeforeInBlock(tiles));
-    });
+  // Maximum and sum may have initial values, but no other op may modify them from the loop on.
+  for (auto [state, finished] :
+       {std::pair(op.getMax(), finalize.getMax()), std::pair(op.getSum(), finalize.getSum())}) {
+    bool isFinished = state == finished && llvm::all_of(state.getUsers(), [&](Operation *user) {
+                        Operation *here = block->findAncestorOpInBlock(*user);
+                        return user == op || user == finalize || isa<memref::DeallocOp>(user) ||
+                               (here && here->isBeforeInBlock(tiles));
+                      });
     if (!isFinished)
       return std::nullopt;
   }
@@ -143,13 +143,13 @@ void LoopState::prefetchRows(Emitter &e, Value begin, Value end) {
 
 void LoopState::removeFinalized(const Emitter &e, Value query, unsigned rowsOfQuery) {
   OpBuilder b(finalize);
-  Emitter behind{b, e.loc, e.target, e.type};
-  Value hasSteps = behind.isLess(tiles.getLowerBound(), tiles.getUpperBound());
-  Value done = behind.select(hasSteps, behind.size(query, rowsOfQuery), behind.index(0));
-  Value rows = behind.size(finalize.getOutput(), *finalize.getOutputDims().position(Dim::Seq));
-  // Where no step was taken the sum may yet be that of a sink, and the accumulator counts.
-  behind.ifElse(hasSteps, [] {}, [&] { behind.b.clone(*fill); });
-  emitFinalizeRows(behind, finalize, done, rows);
+  Emitter after{b, e.loc, e.target, e.type};
+  Value hasSteps = after.isLess(tiles.getLowerBound(), tiles.getUpperBound());
+  Value done = after.select(hasSteps, after.size(query, rowsOfQuery), after.index(0));
+  Value rows = after.size(finalize.getOutput(), *finalize.getOutputDims().position(Dim::Seq));
+  // Without steps the sum may still be that of a sink, so the accumulator must be filled.
+  after.ifElse(hasSteps, [] {}, [&] { after.b.clone(*fill); });
+  emitFinalizeRows(after, finalize, done, rows);
   finalize.erase();
   fill.erase();
 }

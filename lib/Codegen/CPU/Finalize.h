@@ -1,7 +1,7 @@
-//===- Finalize.h - From the state of rows to their results ------*- C++ -*-===//
+//===- Finalize.h - Lowering of attn.finalize --------------------*- C++ -*-===//
 //
-// Rows are finished where their state is still in the first-level cache, if nobody else looks at it: in the last step
-// over keys.
+// If a state has no other readers, the last step over keys finalizes each group of rows while the state is in the L1
+// cache.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_FINALIZE_H
@@ -13,25 +13,24 @@
 
 namespace saccade::cpu {
 
-/// Writes rows [begin, end) of all results of `op`.
+/// Emits the stores of rows [begin, end) of all results of `op`.
 void emitFinalizeRows(Emitter &e, attn::FinalizeOp op, mlir::Value begin, mlir::Value end);
 
-/// A state that only one loop over tiles of keys works on: empty before, changed by one attn.accumulate, finished behind.
-/// Then the first step need not read an accumulator, and the last one may finish rows.
+/// A softmax state that is local to one loop over tiles of keys: filled before the loop, updated by one attn.accumulate,
+/// finalized after it. The first step then need not read the accumulator, and the last one may finalize rows.
 class LoopState {
 public:
-  /// The state of `op`, if it is such a one. What attn.finalize writes to is then known before the loop.
+  /// Returns the state of `op` if it is local to a loop, and moves the destinations of attn.finalize before the loop.
   static std::optional<LoopState> find(attn::AccumulateOp op);
 
   mlir::Value isFirstStep(Emitter &e);
   mlir::Value isLastStep(Emitter &e);
-  /// Asks for the memory that the rows [begin, end) will be written to. Stores keep their order: those behind one that waits
-  /// for memory wait, too.
+  /// Prefetches the output rows [begin, end) for writing. Stores retire in order, so a cache miss delays later stores.
   void prefetchRows(Emitter &e, mlir::Value begin, mlir::Value end);
-  /// Finishes the rows [begin, end) of the tile in the last step.
+  /// Finalizes the rows [begin, end) of the tile; called in the last step.
   void finalizeRows(Emitter &e, mlir::Value begin, mlir::Value end) { emitFinalizeRows(e, finalize, begin, end); }
-  /// Takes away what the steps do themselves now, for all rows of `query`. Behind the loop other rows are left, or all of
-  /// them where there was no step.
+  /// Removes the fill and the finalize of the rows of `query`, which the steps handle. The code after the loop finalizes
+  /// the remaining rows, or all rows if the loop has no iterations.
   void removeFinalized(const Emitter &e, mlir::Value query, unsigned rowsOfQuery);
 
 private:

@@ -1,6 +1,6 @@
-//===- LaneChoice.cpp - Which loop runs along the lanes -----------------------===//
+//===- LaneChoice.cpp - Choice of the vectorized loop -------------------------===//
 //
-// Memory decides: a vector is as fast as its loads, so the loop is the one along which most operands are contiguous.
+// Loads dominate the cost of vector code, so the chosen loop is the one along which most operands are contiguous.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneChoice.h"
@@ -83,7 +83,7 @@ std::optional<int64_t> saccade::cpu::strideAlong(linalg::LinalgOp op, unsigned o
   return distance;
 }
 
-/// What it costs to have `loop` along the lanes, in strided accesses; nothing where it cannot be.
+/// Cost of vectorizing `loop` in units of strided accesses, or nullopt if it cannot be vectorized.
 static std::optional<unsigned> costOf(linalg::LinalgOp op, unsigned loop, unsigned lanes, bool hasCombiners) {
   bool isReduction = op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction;
   if (isReduction && !hasCombiners)
@@ -100,7 +100,7 @@ static std::optional<unsigned> costOf(linalg::LinalgOp op, unsigned loop, unsign
     if (distance != 0 && distance != 1)
       cost += isOutput ? 12 : 8;
   }
-  // Lanes that stay empty are wasted.
+  // Short loops leave lanes unused.
   int64_t extent = op.getStaticLoopRanges()[loop];
   if (!ShapedType::isDynamic(extent) && extent < lanes)
     cost += extent == 1 ? 40 : 6;

@@ -1,7 +1,7 @@
-//===- LaneChoice.h - Which loop runs along the lanes -------------*- C++ -*-===//
+//===- LaneChoice.h - Choice of the vectorized loop ---------------*- C++ -*-===//
 //
-// What must be known of a structured op before it becomes vector code: how wide it computes, what its reductions
-// are, and along which of its loops memory is contiguous.
+// Analysis of a structured op before LowerLinalg vectorizes it: its element width, its reductions, and the loops along
+// which memory is contiguous.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_LANECHOICE_H
@@ -12,30 +12,30 @@
 
 namespace saccade::cpu {
 
-/// What an op does to its running value, where that is one associative and commutative op.
+/// The associative and commutative op that updates an accumulator.
 struct Combiner {
   mlir::Operation *op;
   mlir::BlockArgument running;
 };
 
-/// How lanes are joined that `op` combines, or nothing where it combines nothing.
+/// The vector combining kind of `op`, or nullopt if `op` is not a combiner.
 std::optional<mlir::vector::CombiningKind> combiningKind(mlir::Operation *op);
 
-/// The combiners of all results of `op`, or nothing where one of them is more than that.
+/// The combiners of all results of `op`, or nullopt if a result is not a plain combination.
 std::optional<llvm::SmallVector<Combiner>> matchCombiners(mlir::linalg::LinalgOp op);
 
-/// The bits of the widest element that is read, written or computed, which decides how many fit a register.
+/// Bits of the widest element that is read, written or computed; determines the number of lanes.
 unsigned widestBits(mlir::linalg::LinalgOp op);
 
-/// By how much `expr` grows when loop `loop` advances by one, where that is a constant.
+/// The increment of `expr` per iteration of loop `loop`, or nullopt if it is not constant.
 std::optional<int64_t> stepAlong(mlir::AffineExpr expr, unsigned loop, unsigned numLoops);
 
-/// The distance in elements between two iterations of loop `loop` in operand `operand`, a buffer. A run-time inner
-/// stride is taken for 1 and any other for a big one. Nothing where the distance varies.
+/// The stride in elements of buffer operand `operand` along loop `loop`. A dynamic inner stride is assumed to be 1, any
+/// other dynamic stride to be large. Returns nullopt if the stride varies.
 std::optional<int64_t> strideAlong(mlir::linalg::LinalgOp op, unsigned operand, unsigned loop);
 
-/// The loop of `op` to put along `lanes` lanes: the one with the fewest strided accesses, of those the innermost. A
-/// reduction only where all results are plain combinations. Nothing where there is none.
+/// The loop of `op` to vectorize with `lanes` lanes: the one with the fewest strided accesses, of those the innermost. A
+/// reduction qualifies only if all results are plain combinations. Returns nullopt if no loop qualifies.
 std::optional<unsigned> chooseLaneLoop(mlir::linalg::LinalgOp op, unsigned lanes);
 
 } // namespace saccade::cpu

@@ -1,8 +1,7 @@
-//===- LaneMemory.cpp - One element a lane, from and to any buffer ------------===//
+//===- LaneMemory.cpp - Vector loads and stores with any strides --------------===//
 //
-// vector.load and its relatives need a unit inner stride, so everything else goes through a flat view of
-// the buffer. Booleans take a byte each in memory but a bit each in a vector, which vector.load does not
-// know; they go through pointers.
+// vector.load and related ops require a unit inner stride, so other accesses use a flat view of the buffer. An i1 is a
+// byte in memory but a bit in a vector, which vector.load does not support; these accesses use pointers.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneMemory.h"
@@ -18,7 +17,7 @@ using namespace saccade::cpu;
 
 namespace {
 
-/// The access to one buffer at one set of lane positions.
+/// An access to one buffer at given lane positions.
 class Access {
 public:
   Access(OpBuilder &b, Location loc, Value memref, ArrayRef<LaneIndex> indices, unsigned lanes)
@@ -33,7 +32,7 @@ public:
   }
   bool isBoolean() const { return type.getElementType().isInteger(1); }
 
-  /// The distance between two lanes in elements where it is a known constant.
+  /// The distance in elements between consecutive lanes, or nullopt if it is not constant.
   std::optional<int64_t> elementStep() const {
     int64_t total = 0;
     for (auto [index, stride] : llvm::zip_equal(indices, strides)) {
@@ -46,16 +45,16 @@ public:
     return total;
   }
 
-  /// Whether vector.load takes this buffer and these lanes as they are.
+  /// Whether vector.load supports this access directly.
   bool isPlain() const { return elementStep() == 1 && !strides.empty() && strides.back() == 1 && !isBoolean(); }
 
-  /// Whether lanes follow a dimension whose stride is known at run time only, and lie beside each other if it is 1.
+  /// Whether lanes follow a dimension with a dynamic stride, so that they are contiguous if it is 1 at run time.
   bool mayBeContiguous() const {
     bool isLast = !indices.empty() && !indices.back().vector && indices.back().step == 1 &&
                   ShapedType::isDynamic(strides.back()) && !isBoolean();
     return isLast && llvm::all_of(indices.drop_back(), [](const LaneIndex &index) { return index.isUniform(); });
   }
-  /// Whether it is 1. Call after flatten().
+  /// i1: whether that stride is 1. Call after flatten().
   Value isContiguous() {
     Value one = arith::ConstantIndexOp::create(b, loc, 1);
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, runTimeStrides.back(), one);
@@ -68,8 +67,7 @@ public:
     return result;
   }
 
-  /// The position of lane 0 (of index 0 along vector dimensions) in elements from the start of the buffer, and the
-  /// buffer with neither offset nor extents.
+  /// The offset in elements of lane 0 (with index 0 along vector dimensions), and the base buffer.
   std::pair<Value, Value> flatten() {
     auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
     Value position = metadata.getOffset();
@@ -80,8 +78,8 @@ public:
     return {position, metadata.getBaseBuffer()};
   }
 
-  /// The distance of every lane from that position: vector<lanes x index>, or vector<lanes x i32> where that is known
-  /// to be enough. Call after flatten().
+  /// The distance of each lane from that offset: vector<lanes x index>, or vector<lanes x i32> if known to suffice. Call
+  /// after flatten().
   Value distances() {
     if (std::optional<int64_t> step = elementStep(); step && std::abs(*step) < (int64_t(1) << 24))
       return affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), *step, lanes);
@@ -106,7 +104,7 @@ public:
   Value view(Value position, Value buffer) {
     auto layout = StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, {1});
     auto flat = MemRefType::get({ShapedType::kDynamic}, type.getElementType(), layout, type.getMemorySpace());
-    // Nobody asks for the extent: accesses are checked by whoever made the indices.
+    // The extent is not used: the caller guarantees that indices are in bounds.
     OpFoldResult extent = b.getIndexAttr(std::numeric_limits<int32_t>::max());
     OpFoldResult one = b.getIndexAttr(1);
     Value size = getValueOrCreateConstantIndexOp(b, loc, extent);
@@ -114,14 +112,14 @@ public:
                                              ArrayRef<OpFoldResult>{one});
   }
 
-  /// The address of the byte at `position`.
+  /// The byte address of `position`, for elements of one byte.
   Value address(Value position, Value buffer) {
     Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, buffer);
     Value integer = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(start, position));
     return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), integer);
   }
 
-  /// One address a lane.
+  /// One byte address per lane.
   Value addresses(Value position, Value buffer) {
     Value distance = distances();
     Type wide = VectorType::get(lanes, b.getI64Type());
@@ -189,7 +187,7 @@ Value saccade::cpu::loadLanes(OpBuilder &b, Location loc, Value memref, ArrayRef
     };
     if (!access.mayBeContiguous())
       return gather();
-    // A gather takes an access a lane: where the stride may be 1, it is asked.
+    // A gather takes one access per lane, so a dynamic stride is tested for 1.
     auto chosen = scf::IfOp::create(b, loc, type, access.isContiguous(), /*withElseRegion=*/true);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(chosen.thenBlock());
@@ -253,7 +251,7 @@ Value saccade::cpu::affineLanes(OpBuilder &b, Location loc, Value base, int64_t 
   auto type = VectorType::get(lanes, element);
   SmallVector<Attribute> steps;
   for (unsigned lane = 0; lane < lanes; ++lane) {
-    // Arithmetic of narrow integers wraps, and so does that of their lanes.
+    // Narrow integer arithmetic wraps, so the steps are truncated.
     APInt value(64, uint64_t(step) * lane);
     steps.push_back(element.isIndex() ? b.getIndexAttr(value.getSExtValue())
                                       : b.getIntegerAttr(element, value.trunc(element.getIntOrFloatBitWidth())));

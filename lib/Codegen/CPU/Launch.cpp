@@ -1,7 +1,7 @@
-//===- Launch.cpp - attn.launch in the LLVM dialect ---------------------------===//
+//===- Launch.cpp - Lowering of attn.launch to the LLVM dialect ---------------===//
 //
-// Captures travel in a struct on the launching thread's stack, which lives until all items are done. Of a buffer that is
-// the pointer and what its type leaves open: a program of many launches is mostly the stores that fill these structs.
+// Captures are passed in a struct on the launching thread's stack, which outlives all work items. A buffer is passed as
+// its pointer and its dynamic offset, sizes and strides only, because stores to these structs dominate the code size.
 //
 //===----------------------------------------------------------------------===//
 #include "Launch.h"
@@ -18,7 +18,7 @@ using namespace saccade;
 
 static std::string getRunnerName(StringRef task) { return (task + "_run").str(); }
 
-/// Takes a capture apart and puts it together again.
+/// Packs and unpacks the struct fields of one capture.
 namespace {
 class Capture {
 public:
@@ -28,7 +28,7 @@ public:
       std::tie(strides, offset) = buffer.getStridesAndOffset();
   }
 
-  /// The types of its parts.
+  /// The types of its fields.
   SmallVector<Type> getTypes() const {
     if (!buffer)
       return {converter.convertType(type)};
@@ -39,7 +39,7 @@ public:
     return types;
   }
 
-  /// The parts of `value`, which is converted.
+  /// The fields of `value`, which has the converted type.
   SmallVector<Value> unpack(OpBuilder &builder, Location loc, Value value) const {
     if (!buffer)
       return {value};
@@ -56,12 +56,12 @@ public:
     return parts;
   }
 
-  /// The converted value of `parts`.
+  /// The value of the converted type that has the fields `parts`.
   Value pack(OpBuilder &builder, Location loc, ArrayRef<Value> parts) const {
     if (!buffer)
       return parts.front();
     auto descriptor = MemRefDescriptor::poison(builder, loc, converter.convertType(type));
-    // A task releases nothing, so where the memory begins does not matter.
+    // A task never frees captures, so the allocated pointer is not used.
     descriptor.setAllocatedPtr(builder, loc, parts.front());
     descriptor.setAlignedPtr(builder, loc, parts.front());
     parts = parts.drop_front();
@@ -89,7 +89,7 @@ private:
 };
 } // namespace
 
-/// The struct that the parts of `types` travel in.
+/// The struct type that holds captures of `types`.
 static LLVM::LLVMStructType getContextType(const LLVMTypeConverter &converter, TypeRange types) {
   SmallVector<Type> fields;
   for (Type type : types)
@@ -101,7 +101,7 @@ static Value getField(OpBuilder &builder, Location loc, LLVM::LLVMStructType typ
   return LLVM::GEPOp::create(builder, loc, context.getType(), type, context, ArrayRef<LLVM::GEPArg>{0, i});
 }
 
-/// A value of type `type`, which the conversion replaces by `converted`.
+/// Casts `converted` back to `type`; the conversion folds the cast.
 static Value castFromConverted(OpBuilder &builder, Location loc, Type type, Value converted) {
   if (converted.getType() == type)
     return converted;
@@ -189,7 +189,7 @@ struct LaunchLowering : ConvertOpToLLVMPattern<attn::LaunchOp> {
     return success();
   }
 
-  /// In the entry block: a launch in a loop must not take more stack with every iteration.
+  /// Allocates in the entry block, so that a launch in a loop does not grow the stack.
   Value createContext(attn::LaunchOp op, Type type, ConversionPatternRewriter &rewriter) const {
     OpBuilder::InsertionGuard guard(rewriter);
     auto function = op->getParentOfType<FunctionOpInterface>();

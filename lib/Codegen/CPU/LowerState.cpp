@@ -1,7 +1,7 @@
-//===- LowerState.cpp - Joining and finishing states --------------------------===//
+//===- LowerState.cpp - Merging and finalizing states -------------------------===//
 //
-// attn.merge and attn.finalize on buffers become loops over rows. Stands beside LowerAccumulate, which
-// computes the states.
+// Lowers attn.merge and attn.finalize on buffers to loops over rows. The states come from LowerAccumulate and
+// LowerUnpackedAccumulate.
 //
 //===----------------------------------------------------------------------===//
 #include "Exp2.h"
@@ -19,42 +19,43 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// The columns [0, n) of a row: `vectors` for whole registers, `rest` for what is left.
-static void forColumns(Emitter &e, Value n, function_ref<void(Value)> vectors, function_ref<void(Value)> rest) {
+/// Loops over the columns [0, n) of a row: `vectors` for full registers, `scalars` for the remainder.
+static void forColumns(Emitter &e, Value n, function_ref<void(Value)> vectors, function_ref<void(Value)> scalars) {
   Value vectorEnd = e.roundDown(n, e.lanes());
   e.loop(e.index(0), vectorEnd, e.lanes(), vectors);
-  e.loop(vectorEnd, n, 1, rest);
+  e.loop(vectorEnd, n, 1, scalars);
 }
 
-/// Whether the elements of a row are known to be neighbours.
+/// Whether the elements of a row are known to be contiguous.
 static bool isContiguous(Value memref) {
   return cast<MemRefType>(memref.getType()).getStridesAndOffset().first.back() == 1;
 }
 
-/// max' = max(max, other), factors 2^(max − max') and 2^(other − max'), rows and sums scaled and added.
+/// max' = max(max, other); accumulators and sums are scaled by 2^(max − max') and 2^(other − max') and added.
 static void lowerMerge(Emitter &e, MergeOp op) {
   Value rows = e.size(op.getAcc(), 0), columns = e.size(op.getAcc(), 1);
   e.loop(e.index(0), rows, 1, [&](Value r) {
-    Value ours = e.broadcast(e.load(op.getMax(), r)), theirs = e.broadcast(e.load(op.getOtherMax(), r));
-    Value max = e.maxf(ours, theirs);
-    Value base = e.zeroIfMinusInfinity(max);
-    Value stateFactor = emitExp2(e, e.subf(ours, base)), otherFactor = emitExp2(e, e.subf(theirs, base));
+    Value max = e.broadcast(e.load(op.getMax(), r)), otherMax = e.broadcast(e.load(op.getOtherMax(), r));
+    Value newMax = e.maxf(max, otherMax);
+    Value base = e.zeroIfMinusInfinity(newMax);
+    Value factor = emitExp2(e, e.subf(max, base)), otherFactor = emitExp2(e, e.subf(otherMax, base));
     auto scalarOf = [&](Value vector) -> Value {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
     };
-    Value ourScalar = scalarOf(stateFactor), theirScalar = scalarOf(otherFactor);
-    e.store(scalarOf(max), op.getMax(), r);
-    e.store(e.addf(e.mulf(e.load(op.getSum(), r), ourScalar), e.mulf(e.load(op.getOtherSum(), r), theirScalar)),
-            op.getSum(), r);
+    Value factorScalar = scalarOf(factor), otherFactorScalar = scalarOf(otherFactor);
+    e.store(scalarOf(newMax), op.getMax(), r);
+    e.store(
+        e.addf(e.mulf(e.load(op.getSum(), r), factorScalar), e.mulf(e.load(op.getOtherSum(), r), otherFactorScalar)),
+        op.getSum(), r);
     auto vectors = [&](Value c) {
-      Value left = e.mulf(e.loadVector(op.getAcc(), {r, c}), stateFactor);
-      Value right = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), otherFactor);
-      e.storeVector(e.addf(left, right), op.getAcc(), {r, c});
+      Value acc = e.mulf(e.loadVector(op.getAcc(), {r, c}), factor);
+      Value otherAcc = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), otherFactor);
+      e.storeVector(e.addf(acc, otherAcc), op.getAcc(), {r, c});
     };
     auto scalars = [&](Value c) {
-      Value left = e.mulf(e.load(op.getAcc(), {r, c}), ourScalar);
-      Value right = e.mulf(e.load(op.getOtherAcc(), {r, c}), theirScalar);
-      e.store(e.addf(left, right), op.getAcc(), {r, c});
+      Value acc = e.mulf(e.load(op.getAcc(), {r, c}), factorScalar);
+      Value otherAcc = e.mulf(e.load(op.getOtherAcc(), {r, c}), otherFactorScalar);
+      e.store(e.addf(acc, otherAcc), op.getAcc(), {r, c});
     };
     if (isContiguous(op.getAcc()) && isContiguous(op.getOtherAcc()))
       forColumns(e, columns, vectors, scalars);

@@ -1,29 +1,29 @@
 //===- Pipeline.cpp - The CPU code generation stage ---------------------------===//
-#include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Transforms/Passes.h"
+#include "saccade/Codegen/CPU/Passes.h"
 
 using namespace mlir;
 using namespace saccade;
 
 void saccade::buildCPUCodegenPipeline(OpPassManager &pm, const CPUTarget &target) {
-  std::string level = target.name.str();
+  std::string cpu = target.name.str();
   OpPassManager &function = pm.nest<func::FuncOp>();
-  function.addPass(createLowerUnpackedAccumulate({level}));
-  function.addPass(createLowerAccumulate({level}));
-  function.addPass(createLowerState({level}));
-  function.addPass(createLowerContraction({level}));
-  function.addPass(createLowerPackedMatmul({level}));
-  // After the contractions: what is left of linalg is elementwise or a reduction.
-  function.addPass(createLowerLinalg({level}));
-  // Vectors of exponentials and the like would become scalar calls.
-  function.addPass(createExpandMath({level}));
-  // The same holds for conversions; math functions of narrow types have left some.
-  function.addPass(createExpandConversions({level}));
+  function.addPass(createLowerUnpackedAccumulate({cpu}));
+  function.addPass(createLowerAccumulate({cpu}));
+  function.addPass(createLowerState({cpu}));
+  function.addPass(createLowerContraction({cpu}));
+  function.addPass(createLowerPackedMatmul({cpu}));
+  // After the contractions: the remaining linalg ops are elementwise or reductions.
+  function.addPass(createLowerLinalg({cpu}));
+  // Otherwise vector math functions would become scalar library calls.
+  function.addPass(createExpandMath({cpu}));
+  // Likewise for conversions, some of which come from math functions of narrow types.
+  function.addPass(createExpandConversions({cpu}));
   function.addPass(createCanonicalizerPass());
   function.addPass(createCSEPass());
-  // Index arithmetic that codegen wrote where it was needed moves out of the loops it does not depend on.
+  // The lowerings emit index arithmetic at its uses; hoist the loop-invariant part.
   function.addPass(createLoopInvariantCodeMotionPass());
-  // Every buffer of a task is known now.
+  // No later pass adds buffers to tasks.
   pm.addPass(createPlanScratch());
   pm.addPass(createConvertToLLVM());
 }

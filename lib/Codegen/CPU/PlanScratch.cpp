@@ -1,7 +1,7 @@
-//===- PlanScratch.cpp - Give the buffers of a task their place in scratch ----===//
+//===- PlanScratch.cpp - Offsets of task buffers in scratch memory ------------===//
 //
-// Every buffer of a task becomes a view of its scratch memory at a fixed place, so that nothing is allocated while
-// it runs. It stands last before the conversion to LLVM, when no more buffers are added.
+// Every buffer of a task becomes a view of the task's scratch memory at a fixed offset, so tasks do not allocate. The pass
+// runs directly before the conversion to LLVM, because earlier passes add buffers.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,11 +22,11 @@ namespace {
 
 /// A cache line, and the widest vector.
 constexpr int64_t alignment = 64;
-/// What a task may take of a thread's stack in one piece.
+/// Maximum bytes of one memref.alloca in a task.
 constexpr int64_t stackLimit = 16384;
 
-/// Places buffers as a stack of regions: those of sibling loops share memory, those of a loop lie behind those around
-/// it.
+/// Assigns offsets as a stack of regions: buffers of sibling loops share memory, buffers of a loop follow those of the
+/// enclosing region.
 class ScratchPlan {
 public:
   explicit ScratchPlan(func::FuncOp task) : task(task), layout(DataLayout::closest(task)) {}
@@ -47,7 +47,7 @@ public:
     }
   }
 
-  /// Bytes needed in all.
+  /// Total bytes of scratch memory.
   int64_t getBytes() const { return bytes; }
 
 private:
@@ -59,9 +59,9 @@ private:
     return type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
   }
 
-  /// Places the buffers of `region` from `begin` on.
+  /// Assigns offsets from `begin` on to the buffers of `region`.
   LogicalResult placeRegion(Region &region, int64_t begin) {
-    // Siblings in `nested` begin at the same place: what one holds ends with it.
+    // Ops in `nested` start at the same offset, since their buffers do not outlive them.
     SmallVector<Operation *> nested;
     int64_t end = begin;
     for (Block &block : region)
@@ -75,7 +75,8 @@ private:
     return success();
   }
 
-  /// Places the buffers of `block` from `end` on, which it advances, and gathers the ops whose own buffers come later.
+  /// Assigns offsets from `end` on to the buffers of `block`, advances `end`, and collects the ops whose inner buffers are
+  /// placed later.
   LogicalResult placeBlock(Block &block, int64_t &end, SmallVectorImpl<Operation *> &nested) {
     for (Operation &op : block) {
       if (auto alloca = dyn_cast<memref::AllocaOp>(op)) {
@@ -94,7 +95,7 @@ private:
       }
       if (op.getNumRegions() == 0)
         continue;
-      // A buffer that an op hands on lives as long as those around the op.
+      // A buffer forwarded as a result outlives the op, so it is placed like those of the enclosing block.
       if (!forwardsBuffers(&op)) {
         nested.push_back(&op);
         continue;

@@ -1,7 +1,7 @@
-//===- Prefetch.h - What a task reads next ------------------------*- C++ -*-===//
+//===- Prefetch.h - Prefetching the next tile ---------------------*- C++ -*-===//
 //
-// Tiles of keys and values come from memory once a task. Asked for while the tile before them is worked on, they
-// are there when their turn comes.
+// A task reads each tile of keys and values from memory once. Prefetching a tile during the previous step hides that
+// latency.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_PREFETCH_H
@@ -12,18 +12,17 @@
 
 namespace saccade::cpu {
 
-/// The step of a task that comes after the one an op stands in: the next iteration of the loop around the op, or the first
-/// one of the next work item.
+/// The step of a task that follows the one of an op: the next iteration of the enclosing loop over tiles, or the first one
+/// of the next work item.
 class NextStep {
 public:
-  /// Emits, before `op`, what tells the next step from this one.
+  /// Emits the loop counters of the next step before `op`.
   NextStep(Emitter &e, mlir::Operation *op);
 
-  /// A view that `op` reads, as it will be in the next step. Null where it stays, and where that cannot be told from the
-  /// loops: views of memory that a step computes.
+  /// The view `operand` of `op` in the next step. Null if it does not change or if it depends on memory written in a step.
   mlir::Value view(mlir::Value operand);
 
-  mlir::Value exists;    ///< i1; null where `op` is in no loop that is understood
+  mlir::Value exists;    ///< i1; null if the loops around `op` are not supported
   mlir::Value isNewItem; ///< i1
 
 private:
@@ -34,11 +33,11 @@ private:
   mlir::IRMapping next;
 };
 
-/// Asks for the line of a 2-D memref that (row, column) lies in; there need be no such row.
+/// Prefetches the cache line of element (row, column) of a 2-D memref; the row may be out of bounds.
 void emitPrefetch(Emitter &e, mlir::Value matrix, mlir::Value row, mlir::Value column, bool isWrite = false);
 
-/// Asks for the rows [begin, end) of a 2-D memref whose inner stride is 1, in order to write them where `isWrite`. With
-/// another stride this is useless, but does no harm.
+/// Prefetches the rows [begin, end) of a 2-D memref with inner stride 1, for writing if `isWrite`. Other strides are
+/// harmless but not useful.
 void emitPrefetchRows(Emitter &e, mlir::Value matrix, mlir::Value begin, mlir::Value end, bool isWrite = false);
 
 } // namespace saccade::cpu

@@ -1,6 +1,6 @@
 //===- ExpandViews.cpp - Expanded views as address arithmetic -----------------===//
 //
-// What processors and GPUs have in common on the way to the LLVM dialect.
+// CPU and GPU code generation share this step of the conversion to the LLVM dialect.
 //
 //===----------------------------------------------------------------------===//
 #include "ExpandViews.h"
@@ -18,7 +18,7 @@ static void expandView(memref::ExpandShapeOp op) {
   auto known = [&](int64_t value, Value otherwise) -> OpFoldResult {
     return ShapedType::isDynamic(value) ? OpFoldResult(otherwise) : builder.getIndexAttr(value);
   };
-  // A view of one number is in no group.
+  // A rank-0 source has no groups; unit strides then remain.
   SmallVector<OpFoldResult> sizes = op.getMixedOutputShape(), strides(sizes.size(), builder.getIndexAttr(1));
   for (auto [group, innermost] : llvm::zip_equal(op.getReassociationIndices(), metadata.getStrides())) {
     Value stride = innermost;

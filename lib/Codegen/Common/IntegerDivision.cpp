@@ -1,4 +1,4 @@
-//===- IntegerDivision.cpp - Divisions that nobody asked for ------------------===//
+//===- IntegerDivision.cpp - Guarding integer divisors ------------------------===//
 #include "IntegerDivision.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Matchers.h"

@@ -1,4 +1,4 @@
-//===- IntegerDivision.h - Divisions that nobody asked for --------*- C++ -*-===//
+//===- IntegerDivision.h - Guarding integer divisors --------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_COMMON_INTEGERDIVISION_H
 #define SACCADE_LIB_CODEGEN_COMMON_INTEGERDIVISION_H
 
@@ -6,11 +6,11 @@
 
 namespace saccade {
 
-/// Division and remainder of integers: undefined for a divisor of 0, also for pairs that the mask hides and regions are
-/// evaluated for all the same.
+/// Whether `op` is an integer division or remainder, which is undefined for a divisor of 0. Regions are evaluated for
+/// masked pairs too, so such ops need a guard.
 bool isIntegerDivision(mlir::Operation *op);
 
-/// `divisor`, a number or a vector, but 1 where it is 0.
+/// Returns `divisor` (scalar or vector) with zeros replaced by 1.
 mlir::Value guardDivisor(mlir::OpBuilder &b, mlir::Location loc, mlir::Value divisor);
 
 } // namespace saccade

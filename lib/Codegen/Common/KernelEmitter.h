@@ -1,4 +1,4 @@
-//===- KernelEmitter.h - Short names for what all kernels are made of -*- C++ -*-===//
+//===- KernelEmitter.h - Builder helpers of CPU and GPU kernels ---*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_COMMON_KERNELEMITTER_H
 #define SACCADE_LIB_CODEGEN_COMMON_KERNELEMITTER_H
 
@@ -7,7 +7,7 @@
 
 namespace saccade {
 
-/// Index arithmetic, loops, numbers (or vectors of them) and memory.
+/// Emits index arithmetic, loops, float arithmetic on scalars or vectors, and memory accesses.
 struct KernelEmitter : IndexEmitter {
   using IndexEmitter::IndexEmitter;
 

@@ -1,4 +1,4 @@
-//===- LowerStructure.cpp - The conversion to LLVM that all code shares -------===//
+//===- LowerStructure.cpp - Conversion steps of CPU and GPU code --------------===//
 #include "LowerStructure.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"

@@ -1,4 +1,4 @@
-//===- LowerStructure.h - The conversion to LLVM that all code shares -*- C++ -*-===//
+//===- LowerStructure.h - Conversion steps of CPU and GPU code ----*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_COMMON_LOWERSTRUCTURE_H
 #define SACCADE_LIB_CODEGEN_COMMON_LOWERSTRUCTURE_H
 
@@ -6,11 +6,11 @@
 
 namespace saccade {
 
-/// Loops and branches in `root` become control flow, affine ops arithmetic.
+/// Converts scf ops in `root` to cf and affine ops to arith.
 llvm::LogicalResult lowerStructure(mlir::Operation *root);
 
-/// Converts all of `root` by `patterns`, after which only what `target` takes may be there, and removes the casts between old
-/// and new types.
+/// Applies a full conversion of `root` with `patterns` to ops legal for `target`, and removes the casts between old and
+/// new types.
 llvm::LogicalResult convertFully(mlir::Operation *root, const mlir::ConversionTarget &target,
                                  mlir::RewritePatternSet patterns);
 
