@@ -13,14 +13,14 @@ namespace {
 
 enum Operation { add, min, max, bitAnd, bitOr, bitXor, exchange, compareAndSwap, inc, dec };
 
-/// The new value of one place. `a` is the operand, `b` the second one of cas.
+/// The new value in memory. `a` is the operand, `b` the second operand of cas.
 uint64_t combine(Operation operation, Type type, uint64_t old, uint64_t a, uint64_t b, bool inGlobal) {
   auto extend = [&](uint64_t bits) { return bytesOf(type) == 4 ? uint64_t(int64_t(int32_t(bits))) : bits; };
   switch (operation) {
   case add:
     if (type == Type::F32) {
       float x = floatOf(uint32_t(old)), y = floatOf(uint32_t(a));
-      // Global memory's unit flushes subnormal numbers, shared memory's does not.
+      // Global atomics flush subnormal values; shared ones do not.
       return bitsOf(inGlobal ? canonical(flush(flush(x) + flush(y))) : canonical(x + y));
     }
     if (type == Type::F64)
@@ -58,7 +58,7 @@ uint64_t combine(Operation operation, Type type, uint64_t old, uint64_t a, uint6
   return old;
 }
 
-/// Lanes take their turns in order. Numbers: space, operation | type << 8, bytes.
+/// Lanes execute in ascending order. Numbers: space, operation | type << 8.
 template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
   for (unsigned index = 0; index < op.inputs; ++index)
     if (!warp.requireDefined(op.input(index), mask, index ? "an operand" : "the address"))
@@ -87,8 +87,7 @@ template <typename T> void atomic(Warp &warp, const Op &op, uint32_t mask) {
     std::fill_n(place.states, sizeof(T), ByteState::WrittenByLaunch);
   });
   if (undefined)
-    return warp.fail(FindingKind::Uninitialised, "an atomic operation on memory that nobody has written",
-                     __builtin_ctz(undefined));
+    return warp.fail(FindingKind::Uninitialised, "atomic operation on uninitialised memory", __builtin_ctz(undefined));
   if (op.results) {
     assign(warp.row<T>(op.result(0)), old, mask);
     warp.setUndefined(op.result(0), 0, mask);
@@ -103,7 +102,7 @@ bool takeAll(Decoder &d, bool returns) {
   bool noFlush = d.take("noftz");
   Type type = d.type();
   if (operation < 0)
-    return d.fail("wanted an operation");
+    return d.fail("expected an operation");
   bool isFloat = isHalf(type) || type == Type::F32 || type == Type::F64;
   bool good = bytesOf(type) >= 2;
   switch (operation) {
@@ -126,9 +125,9 @@ bool takeAll(Decoder &d, bool returns) {
     good &= type == Type::B32 || type == Type::B64;
   }
   if (!good)
-    return d.fail("this operation of this type is not simulated");
+    return d.fail("this operation on this type is not simulated");
   unsigned first = returns ? 1 : 0, inputs = operation == compareAndSwap ? 2 : 1;
-  if (!d.wantOperands(first + 1 + inputs))
+  if (!d.expectOperands(first + 1 + inputs))
     return false;
   if (returns)
     d.result(d.at(0), type);

@@ -7,7 +7,7 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-/// The value that all lanes of the warp must agree on.
+/// Reads an operand that must be equal in all lanes of the warp.
 bool uniform(Warp &warp, Slot slot, uint32_t mask, const char *what, uint32_t &value) {
   if (!warp.requireDefined(slot, mask, what))
     return false;
@@ -21,7 +21,7 @@ bool uniform(Warp &warp, Slot slot, uint32_t mask, const char *what, uint32_t &v
   return true;
 }
 
-/// Barriers count warps: all lanes that live must be here.
+/// Barriers count warps, so all live lanes must arrive together.
 bool wholeWarp(Warp &warp, uint32_t mask) {
   if (mask == warp.live())
     return true;
@@ -32,16 +32,16 @@ bool wholeWarp(Warp &warp, uint32_t mask) {
   return false;
 }
 
-/// Numbers: waits, has a count, reduction, and for a reduction whether `p` is the last input.
+/// Numbers: waits, has a thread count, reduction. The predicate of a reduction is the last input.
 void arrive(Warp &warp, const Op &op, uint32_t mask) {
   if (!wholeWarp(warp, mask))
     return;
   uint32_t number, expected = 0;
-  if (!uniform(warp, op.input(0), mask, "the number of the barrier", number) ||
+  if (!uniform(warp, op.input(0), mask, "the barrier number", number) ||
       (op.numbers[1] && !uniform(warp, op.input(1), mask, "the number of threads", expected)))
     return;
   if (op.numbers[1] && expected == 0)
-    return warp.fail(FindingKind::BadOperand, "a barrier for no threads");
+    return warp.fail(FindingKind::BadOperand, "found a thread count of 0, expected a positive multiple of 32");
   auto reduction = BarrierReduction(op.numbers[2]);
   if (reduction != BarrierReduction::None) {
     Slot input = op.input(op.inputs - 1), result = op.result(0);
@@ -63,21 +63,21 @@ void synchroniseWarp(Warp &warp, const Op &op, uint32_t mask) {
   uint32_t todo = mask;
   while (todo) {
     unsigned lane = __builtin_ctz(todo);
-    uint32_t wanted = members[lane] & warp.live();
+    uint32_t present = members[lane] & warp.live();
     if (!(members[lane] >> lane & 1))
-      return warp.fail(FindingKind::BadOperand, "the mask does not name the lane itself", lane);
-    if (wanted & ~mask)
-      return warp.fail(FindingKind::Divergence, "the mask names lanes that are elsewhere",
-                       __builtin_ctz(wanted & ~mask));
-    warp.synchronise(wanted);
-    todo &= ~wanted;
+      return warp.fail(FindingKind::BadOperand, "the member mask does not include the lane itself", lane);
+    if (present & ~mask)
+      return warp.fail(FindingKind::Divergence, "the member mask names lanes that have not reached the instruction",
+                       __builtin_ctz(present & ~mask));
+    warp.synchronise(present);
+    todo &= ~present;
   }
 }
 
 bool decodeBarrier(Decoder &d) {
   if (d.take("warp")) {
-    if (!d.take("sync") || !d.wantOperands(1))
-      return d.fail("wanted .sync");
+    if (!d.take("sync") || !d.expectOperands(1))
+      return d.fail("expected .sync");
     d.input(d.at(0), Type::B32);
     d.op.tracksUndefined = true;
     return d.emit(synchroniseWarp);
@@ -85,22 +85,22 @@ bool decodeBarrier(Decoder &d) {
   d.take("cta");
   int kind = d.takeOneOf({"sync", "arrive", "red"});
   if (kind < 0)
-    return d.fail("this barrier is not simulated");
+    return d.fail("only .sync, .arrive and .red are simulated");
   bool reduces = kind == 2;
   int reduction = -1;
   if (reduces && (reduction = d.takeOneOf({"popc", "and", "or"})) < 0)
-    return d.fail("wanted .popc, .and or .or");
-  // Without .aligned, lanes might arrive one by one; whoever does that here gets a finding, never a wrong result.
+    return d.fail("expected .popc, .and or .or");
+  // Lanes that arrive one by one, which is legal without .aligned, are reported as a divergence.
   d.take("aligned");
   unsigned first = reduces ? 1 : 0;
   if (reduces) {
     Type type = d.type();
     if ((type == Type::U32) != (reduction == 0))
-      return d.fail("wanted .popc.u32, .and.pred or .or.pred");
-    if (!d.wantOperands(3, 4))
+      return d.fail("expected .popc.u32, .and.pred or .or.pred");
+    if (!d.expectOperands(3, 4))
       return false;
     d.result(d.at(0), type);
-  } else if (!d.wantOperands(kind == 1 ? 2 : 1, 2)) {
+  } else if (!d.expectOperands(kind == 1 ? 2 : 1, 2)) {
     return false;
   }
   bool counted = d.count() == first + (reduces ? 3 : 2);

@@ -23,7 +23,7 @@ struct Not {
 struct CNot {
   template <typename T> T operator()(T a) const { return a == 0; }
 };
-// Amounts beyond the width count as the width.
+// Shift amounts are clamped to the width.
 struct ShiftLeft {
   template <typename T> T operator()(T a, uint32_t b) const { return b >= 8 * sizeof(T) ? 0 : T(uint64_t(a) << b); }
 };
@@ -49,21 +49,21 @@ struct BitReverse {
     return result;
   }
 };
-/// Bit of the most significant bit that differs from the sign; all ones where there is none.
+/// Index of the most significant bit that differs from the sign; all ones if there is none.
 struct FindBit {
   template <typename T> uint32_t operator()(T a) const {
     auto bits = Unsigned<T>(std::is_signed_v<T> && a < 0 ? ~a : a);
     return bits ? 8 * sizeof(T) - 1 - std::countl_zero(bits) : ~uint32_t(0);
   }
 };
-/// The same as how far to shift left to bring that bit to the top.
+/// The left shift that moves that bit to the top (.shiftamt).
 struct FindShift {
   template <typename T> uint32_t operator()(T a) const {
     uint32_t found = FindBit()(a);
     return found == ~uint32_t(0) ? found : 8 * sizeof(T) - 1 - found;
   }
 };
-/// Position and length count modulo 256; bits beyond the top are the sign's, or 0.
+/// bfe: position and length are taken modulo 256; bits beyond the top are copies of the sign, or 0.
 struct ExtractField {
   template <typename T> T operator()(T a, uint32_t b, uint32_t c) const {
     unsigned top = 8 * sizeof(T) - 1, position = b & 0xff, length = c & 0xff;
@@ -89,7 +89,7 @@ struct Permute {
     return result;
   }
 };
-/// The modes of `prmt` pick their selectors by the two lowest bits of c.
+/// The modes of `prmt` select by the two lowest bits of c.
 template <unsigned mode> struct PermuteMode {
   uint32_t operator()(uint32_t a, uint32_t b, uint32_t c) const {
     constexpr uint32_t selectors[6][4] = {{0x3210, 0x4321, 0x5432, 0x6543}, {0x5670, 0x6701, 0x7012, 0x0123},
@@ -138,7 +138,7 @@ bool decodeCNot(Decoder &d) {
 template <typename F> bool decodeShift(Decoder &d) {
   Type type = d.type();
   Handler handler = dispatchInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F, uint32_t>; });
-  if (!handler || !d.wantOperands(3))
+  if (!handler || !d.expectOperands(3))
     return d.fail("this type is not simulated here");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
@@ -150,8 +150,8 @@ template <typename F> bool decodeShift(Decoder &d) {
 template <typename F> bool decodeCount(Decoder &d) {
   bool shiftAmount = std::is_same_v<F, FindBit> && d.take("shiftamt");
   Type type = d.type();
-  if (bytesOf(type) < 4 || !d.wantOperands(2))
-    return d.fail("wanted 32 or 64 bits");
+  if (bytesOf(type) < 4 || !d.expectOperands(2))
+    return d.fail("expected 32 or 64 bits");
   d.result(d.at(0), Type::U32);
   d.input(d.at(1), type);
   if constexpr (std::is_same_v<F, FindBit>)
@@ -179,8 +179,8 @@ template <typename T> void extractField(Warp &warp, const Op &op, uint32_t mask)
 
 bool decodeExtract(Decoder &d) {
   Type type = d.type();
-  if (!isInteger(type) || bytesOf(type) < 4 || !d.wantOperands(4))
-    return d.fail("wanted 32 or 64 bits");
+  if (!isInteger(type) || bytesOf(type) < 4 || !d.expectOperands(4))
+    return d.fail("expected 32 or 64 bits");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), Type::U32);
@@ -188,7 +188,7 @@ bool decodeExtract(Decoder &d) {
   return d.emit(dispatchInteger(type, []<typename T>() -> Handler { return extractField<T>; }));
 }
 
-/// bfi d, a, b, c, d: the lowest `length` bits of a replace those of b from `position` on.
+/// bfi f, a, b, c, d: replaces `length` bits of b, from `position` on, by the lowest bits of a.
 template <typename T> void insertField(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
   const uint32_t *c = warp.row<uint32_t>(op.input(2)), *e = warp.row<uint32_t>(op.input(3));
@@ -206,8 +206,8 @@ template <typename T> void insertField(Warp &warp, const Op &op, uint32_t mask) 
 
 bool decodeInsert(Decoder &d) {
   Type type = d.type();
-  if ((type != Type::B32 && type != Type::B64) || !d.wantOperands(5))
-    return d.fail("wanted b32 or b64");
+  if ((type != Type::B32 && type != Type::B64) || !d.expectOperands(5))
+    return d.fail("expected b32 or b64");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), type);
@@ -219,7 +219,7 @@ bool decodeInsert(Decoder &d) {
 bool decodePermute(Decoder &d) {
   Type type = d.type();
   if (type != Type::B32)
-    return d.fail("wanted b32");
+    return d.fail("expected b32");
   constexpr Handler modes[] = {
       mapTernary<uint32_t, uint32_t, PermuteMode<0>>, mapTernary<uint32_t, uint32_t, PermuteMode<1>>,
       mapTernary<uint32_t, uint32_t, PermuteMode<2>>, mapTernary<uint32_t, uint32_t, PermuteMode<3>>,
@@ -231,7 +231,7 @@ bool decodePermute(Decoder &d) {
 bool decodeFunnel(Decoder &d) {
   int direction = d.takeOneOf({"l", "r"}), mode = d.takeOneOf({"wrap", "clamp"});
   if (direction < 0 || mode < 0 || d.type() != Type::B32)
-    return d.fail("wanted .l or .r, .wrap or .clamp, b32");
+    return d.fail("expected .l or .r, then .wrap or .clamp, then .b32");
   Handler handler = direction == 0 ? mode == 0 ? mapTernary<uint32_t, uint32_t, FunnelShift<true, true>>
                                                : mapTernary<uint32_t, uint32_t, FunnelShift<true, false>>
                     : mode == 0    ? mapTernary<uint32_t, uint32_t, FunnelShift<false, true>>
@@ -239,7 +239,7 @@ bool decodeFunnel(Decoder &d) {
   return emitSame(d, Type::B32, 3, handler);
 }
 
-/// Bit i of the table says what comes of the bits a, b, c where i = 4a + 2b + c.
+/// lop3: the result for the bits a, b, c is bit 4a + 2b + c of the table.
 void lookUp(Warp &warp, const Op &op, uint32_t mask) {
   const uint32_t *a = warp.row<uint32_t>(op.input(0)), *b = warp.row<uint32_t>(op.input(1)),
                  *c = warp.row<uint32_t>(op.input(2));
@@ -253,8 +253,8 @@ void lookUp(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool decodeLookUp(Decoder &d) {
-  if (d.type() != Type::B32 || !d.wantOperands(5))
-    return d.fail("wanted b32");
+  if (d.type() != Type::B32 || !d.expectOperands(5))
+    return d.fail("expected b32");
   d.result(d.at(0), Type::B32);
   for (unsigned index = 1; index < 4; ++index)
     d.input(d.at(index), Type::B32);

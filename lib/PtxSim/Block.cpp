@@ -5,9 +5,9 @@
 
 using namespace saccade::ptxsim;
 
-/// How many instructions a warp runs in a row: enough to be quick, and few enough that one that spins on what another
-/// one writes gets there.
-static constexpr uint64_t turn = 20000;
+/// Instructions that a warp executes before the next one is scheduled. The bound lets a warp that spins on a write of
+/// another warp make progress.
+static constexpr uint64_t timeSlice = 20000;
 
 Block::Block(const Code &code, const Kernel &kernel, const Launch &launch)
     : code(code), kernel(kernel), launch(launch), threads(launch.block[0] * launch.block[1] * launch.block[2]),
@@ -30,19 +30,19 @@ void Block::run(const std::array<uint32_t, 3> &where) {
     uint32_t lanes = std::min<uint32_t>(32, threads - warp->id * 32);
     warp->start(lanes == 32 ? ~uint32_t(0) : (uint32_t(1) << lanes) - 1);
   }
-  // The order of warps is open. Early and late copies see opposite ones.
-  bool backwards = launch.async == AsyncMode::Late;
+  // PTX does not specify the order of warps; the two copy modes use opposite orders.
+  bool reversed = launch.async == AsyncMode::Late;
   while (true) {
     bool ran = false, done = true;
     for (unsigned step = 0; step < numWarps; ++step) {
-      Warp &warp = *warps[backwards ? numWarps - 1 - step : step];
+      Warp &warp = *warps[reversed ? numWarps - 1 - step : step];
       if (warp.state == Warp::State::Ready) {
-        warp.run(turn);
+        warp.run(timeSlice);
         if (finding)
           return;
         if (warp.executed > launch.maxInstructions)
-          return warp.fail(FindingKind::Endless,
-                           "the warp has not ended after " + llvm::Twine(warp.executed) + " instructions");
+          return warp.fail(FindingKind::InstructionLimit,
+                           "the warp has not exited after " + llvm::Twine(warp.executed) + " instructions");
         ran = true;
       }
       done &= warp.state == Warp::State::Done;
@@ -55,19 +55,19 @@ void Block::run(const std::array<uint32_t, 3> &where) {
 }
 
 void Block::reportDeadlock() {
-  std::string text = "no warp can go on:";
+  std::string text = "no warp can make progress:";
   Warp *first = nullptr;
   for (unsigned number = 0; number < barriers.size(); ++number) {
     const Barrier &barrier = barriers[number];
     if (!barrier.waiting)
       continue;
-    text += " at barrier " + std::to_string(number) + " wait";
+    text += " at barrier " + std::to_string(number);
     for (auto &warp : warps)
       if (barrier.waiting >> warp->id & 1) {
         text += " warp " + std::to_string(warp->id) + " (line " + std::to_string(warp->current->line) + ")";
         first = first ? first : warp.get();
       }
-    text += ", " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
+    text += " waiting, " + std::to_string(__builtin_popcount(barrier.arrived) * 32) + " of " +
             (barrier.expected ? std::to_string(barrier.expected) : std::string("all")) + " threads arrived;";
   }
   text.pop_back();
@@ -111,19 +111,19 @@ bool Block::complete(Barrier &barrier) {
 
 void Block::arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits) {
   if (number >= barriers.size())
-    return warp.fail(FindingKind::BadOperand, "barrier " + llvm::Twine(number) + ": a block has 16");
+    return warp.fail(FindingKind::BadOperand, "found barrier number " + llvm::Twine(number) + ", expected 0 to 15");
   if (expected % 32)
     return warp.fail(FindingKind::BadOperand,
-                     "a barrier for " + llvm::Twine(expected) + " threads: wanted a multiple of 32");
+                     "found a thread count of " + llvm::Twine(expected) + ", expected a positive multiple of 32");
   Barrier &barrier = barriers[number];
   uint32_t bit = uint32_t(1) << warp.id;
   if (barrier.arrived & bit)
     return warp.fail(FindingKind::Deadlock,
-                     "the warp arrives a second time at barrier " + llvm::Twine(number) + " before it is complete");
+                     "the warp arrives at barrier " + llvm::Twine(number) + " again before it completes");
   if (barrier.arrived && barrier.expected != expected)
-    return warp.fail(FindingKind::BadOperand, "barrier " + llvm::Twine(number) + " is for " +
-                                                  llvm::Twine(barrier.expected) + " threads to other warps and for " +
-                                                  llvm::Twine(expected) + " here (0: all)");
+    return warp.fail(FindingKind::BadOperand, "found a thread count of " + llvm::Twine(expected) + " at barrier " +
+                                                  llvm::Twine(number) + ", expected that of the other warps, " +
+                                                  llvm::Twine(barrier.expected) + " (0: all)");
   barrier.expected = expected;
   barrier.arrived |= bit;
   barrier.clocks.resize(numWarps);

@@ -6,29 +6,29 @@
 
 namespace saccade::ptxsim {
 
-/// Barrier reductions.
+/// Kinds of `bar.red`.
 enum class BarrierReduction : uint8_t { None, Count, And, Or };
 
 /// One of the 16 barriers of a block. Arrivals count warps.
 struct Barrier {
   uint32_t arrived = 0, waiting = 0; ///< masks of warps
   uint32_t expected = 0;             ///< threads; 0: all that have not ended
-  std::vector<uint32_t> clocks;      ///< what completion makes known
+  std::vector<uint32_t> clocks;      ///< joined clocks of the arrived warps
   uint32_t count = 0;                ///< lanes whose predicate was true
-  uint32_t lanes = 0;                ///< lanes that took part in the reduction
+  uint32_t lanes = 0;                ///< lanes in the reduction
 };
 
-/// Executes one block at a time; reused for the next one.
+/// Executes blocks one after another, reusing their storage.
 class Block {
 public:
   Block(const Code &code, const Kernel &kernel, const Launch &launch);
 
-  /// Executes block `index` of the grid to its end or first finding.
+  /// Executes block `index` of the grid to its end or the first finding.
   void run(const std::array<uint32_t, 3> &index);
 
-  /// A warp arrives at a barrier, and waits there or not. `expected` is a number of threads, 0 for all.
+  /// A warp arrives at a barrier and optionally waits. `expected` is the number of threads; 0: all.
   void arrive(Warp &warp, uint32_t barrier, uint32_t expected, bool waits);
-  /// After a warp has ended: barriers that waited for all may be complete.
+  /// Called when a warp has exited: barriers that wait for all threads may be complete.
   void warpEnded();
 
   const Code &code;

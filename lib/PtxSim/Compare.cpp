@@ -15,7 +15,7 @@ template <typename T> uint32_t compareRows(unsigned comparison, const T *a, cons
   case eq:
     return where([](T x, T y) { return x == y; });
   case ne:
-    // Ordered: false where one is NaN.
+    // Ordered: false if either operand is NaN.
     return where([](T x, T y) { return x < y || x > y; });
   case lt:
     return where([](T x, T y) { return x < y; });
@@ -53,7 +53,7 @@ template <bool isBF16> uint32_t compareHalves(unsigned comparison, const uint16_
   return compareRows(comparison, x, y);
 }
 
-/// The lower halves of pairs, or with `upper` the others.
+/// Compares the lower halves of pairs, or the upper ones with `upper`.
 template <bool isBF16> uint32_t comparePairs(unsigned comparison, const uint32_t *a, const uint32_t *b, bool upper) {
   uint16_t x[32], y[32];
   for (unsigned lane = 0; lane < 32; ++lane)
@@ -125,7 +125,7 @@ void setPredicates(Warp &warp, const Op &op, uint32_t mask) {
     warp.setPredicate(op.result(half), bits[half], mask);
 }
 
-/// Numbers: ..., the result is a float.
+/// Numbers: as `setPredicate`, then whether the result is f32.
 void setNumber(Warp &warp, const Op &op, uint32_t mask) {
   uint32_t bits = compare(warp, op, Type(op.numbers[0]), op.numbers[1], op.numbers[2]);
   bits = combine(op.numbers[3], bits, op.numbers[3] < 3 ? warp.predicate(op.input(2)) : 0);
@@ -133,7 +133,7 @@ void setNumber(Warp &warp, const Op &op, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) { result[lane] = bits >> lane & 1 ? truth : 0; });
 }
 
-/// The comparison's modifiers. For unsigned integers lo, ls, hi, hs are other names.
+/// Consumes the modifiers of a comparison. lo, ls, hi and hs are aliases for unsigned integers.
 bool takeComparison(Decoder &d) {
   int comparison =
       d.takeOneOf({"eq", "ne", "lt", "le", "gt", "ge", "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"});
@@ -141,7 +141,7 @@ bool takeComparison(Decoder &d) {
     constexpr Comparison same[] = {lt, le, gt, ge};
     int other = d.takeOneOf({"lo", "ls", "hi", "hs"});
     if (other < 0)
-      return d.fail("wanted a comparison");
+      return d.fail("expected a comparison operator");
     comparison = same[other];
   }
   int combination = d.takeOneOf({"and", "or", "xor"});
@@ -154,10 +154,10 @@ bool takeComparison(Decoder &d) {
 bool finishComparison(Decoder &d, Type type, Handler handler) {
   if ((isPair(type) && (handler != setPredicates || d.op.numbers[2])) || bytesOf(type) < 2 ||
       (isBits(type) && d.op.numbers[1] > ne))
-    return d.fail("this comparison of this type is not simulated");
+    return d.fail("this comparison is not simulated for this type");
   d.op.numbers[0] = uint32_t(type);
   bool combines = d.op.numbers[3] < 3;
-  if (!d.wantOperands(combines ? 4 : 3))
+  if (!d.expectOperands(combines ? 4 : 3))
     return false;
   d.input(d.at(1), type);
   d.input(d.at(2), type);
@@ -167,7 +167,7 @@ bool finishComparison(Decoder &d, Type type, Handler handler) {
 }
 
 bool decodeSetp(Decoder &d) {
-  if (!takeComparison(d) || !d.wantOperands(3, 4))
+  if (!takeComparison(d) || !d.expectOperands(3, 4))
     return false;
   Type type = d.type();
   bool pair = d.at(0).kind == Operand::Pair;
@@ -175,22 +175,22 @@ bool decodeSetp(Decoder &d) {
   if (pair)
     d.result(d.at(0).parts[1], Type::Pred);
   if (isPair(type) && !pair)
-    return d.fail("a pair needs two results");
+    return d.fail("found one result, expected two for a packed type");
   return finishComparison(d, type, isPair(type) ? setPredicates : setPredicate);
 }
 
 bool decodeSet(Decoder &d) {
-  if (!takeComparison(d) || !d.wantOperands(3, 4))
+  if (!takeComparison(d) || !d.expectOperands(3, 4))
     return false;
   Type to = d.type(), type = d.type();
   if (to != Type::U32 && to != Type::S32 && to != Type::F32)
-    return d.fail("wanted a result of 32 bits");
+    return d.fail("expected a 32-bit result type");
   d.op.numbers[4] = to == Type::F32;
   d.result(d.at(0), to);
   return finishComparison(d, type, setNumber);
 }
 
-/// selp d, a, b, p. Only what is selected need be defined.
+/// selp d, a, b, p. Only the selected operand must be defined.
 template <typename T> void select(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
   uint32_t choice = warp.predicate(op.input(2));
@@ -205,7 +205,7 @@ template <typename T> void select(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeSelp(Decoder &d) {
   Type type = d.type();
-  if (!d.wantOperands(4))
+  if (!d.expectOperands(4))
     return false;
   d.result(d.at(0), type);
   d.input(d.at(1), type);
@@ -224,7 +224,7 @@ bool decodeSelp(Decoder &d) {
   }
 }
 
-/// slct d, a, b, c: a where c >= 0, else b; -0 is not negative, NaN selects b.
+/// slct d, a, b, c: a if c >= 0, else b; -0 selects a, NaN selects b.
 template <typename T, typename C> void selectBySign(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
   const C *c = warp.row<C>(op.input(2));
@@ -238,8 +238,8 @@ template <typename T, typename C> void selectBySign(Warp &warp, const Op &op, ui
 bool decodeSlct(Decoder &d) {
   bool ftz = d.take("ftz");
   Type type = d.type(), by = d.type();
-  if (!d.wantOperands(4) || (by != Type::S32 && by != Type::F32) || bytesOf(type) < 4)
-    return d.fail("wanted 32 or 64 bits, selected by s32 or f32");
+  if (!d.expectOperands(4) || (by != Type::S32 && by != Type::F32) || bytesOf(type) < 4)
+    return d.fail("expected a 32- or 64-bit type, then .s32 or .f32");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), type);

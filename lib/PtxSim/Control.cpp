@@ -1,4 +1,4 @@
-//===- Control.cpp - Branches, calls and ends -----------------------------===//
+//===- Control.cpp - Branches, calls and exits ----------------------------===//
 
 #include "Block.h"
 #include "Decoder.h"
@@ -12,17 +12,17 @@ void branch(Warp &warp, const Op &op, uint32_t mask) { warp.branch(op.target, ma
 
 bool decodeBranch(Decoder &d) {
   bool uniform = d.take("uni");
-  (void)uniform; // Lanes that disagree nevertheless part as at any other branch.
-  if (!d.wantOperands(1))
+  (void)uniform; // Lanes may diverge regardless.
+  if (!d.expectOperands(1))
     return false;
   auto target = d.function.findLabel(d.at(0).name, d.instruction.scope);
   if (d.at(0).kind != Operand::Symbol || !target)
-    return d.fail("'" + d.at(0).name + "' is no label here");
+    return d.fail("'" + d.at(0).name + "' is not a label in this scope");
   d.op.target = *target;
   return d.emit(branch);
 }
 
-/// brx.idx: numbers[0] is the table.
+/// brx.idx; numbers[0] is the index of the branch table.
 void branchIndexed(Warp &warp, const Op &op, uint32_t mask) {
   const std::vector<uint32_t> &table = warp.block.kernel.branchTables[op.numbers[0]];
   const uint32_t *index = warp.row<uint32_t>(op.input(0));
@@ -31,7 +31,8 @@ void branchIndexed(Warp &warp, const Op &op, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     if (index[lane] >= table.size()) {
       warp.fail(FindingKind::BadOperand,
-                "index " + llvm::Twine(index[lane]) + " of a list of " + llvm::Twine(table.size()) + " targets", lane);
+                "found branch index " + llvm::Twine(index[lane]) + ", expected less than " + llvm::Twine(table.size()),
+                lane);
       good = false;
     } else {
       groups[table[index[lane]]] |= uint32_t(1) << lane;
@@ -49,18 +50,18 @@ void branchIndexed(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeBranchIndexed(Decoder &d) {
   if (!d.take("idx"))
-    return d.fail("wanted .idx");
+    return d.fail("expected .idx");
   d.take("uni");
-  if (!d.wantOperands(2))
+  if (!d.expectOperands(2))
     return false;
   auto list = d.function.branchTargets.find(d.at(1).name);
   if (list == d.function.branchTargets.end())
-    return d.fail("'" + d.at(1).name + "' is no list of targets here");
+    return d.fail("'" + d.at(1).name + "' is not a .branchtargets list in this scope");
   std::vector<uint32_t> table;
   for (const std::string &label : list->second) {
     auto target = d.function.findLabel(label, d.instruction.scope);
     if (!target)
-      return d.fail("'" + label + "' is no label here");
+      return d.fail("'" + label + "' is not a label in this scope");
     table.push_back(*target);
   }
   d.input(d.at(0), Type::U32);
@@ -88,7 +89,7 @@ void end(Warp &warp, const Op &op, uint32_t mask) { warp.end(mask); }
 void trap(Warp &warp, const Op &op, uint32_t mask) { warp.fail(FindingKind::Trap, "trap", __builtin_ctz(mask)); }
 void nothing(Warp &, const Op &, uint32_t) {}
 
-/// call.uni (results), function, (parameters): arguments are copied into the function's frame, and results back.
+/// call.uni (results), function, (parameters): one op copies the arguments and calls, a second one copies the results.
 bool decodeCall(Decoder &d) {
   d.take("uni");
   const Operand *results = nullptr, *name = nullptr, *arguments = nullptr;
@@ -102,7 +103,7 @@ bool decodeCall(Decoder &d) {
   }
   const Function *callee = name ? d.builder.callee(name->name) : nullptr;
   if (!callee)
-    return d.fail("wanted the name of a function");
+    return d.fail("expected a function with a body in this module");
   auto match = [&](const Operand *list, const std::vector<const Variable *> &formals, bool into) {
     std::vector<Transfer> transfers;
     size_t given = list ? list->parts.size() : 0;
@@ -113,7 +114,7 @@ bool decodeCall(Decoder &d) {
     for (size_t index = 0; index < given; ++index) {
       const Variable *actual = list->parts[index].variable;
       if (!actual || actual->size != formals[index]->size) {
-        d.fail("a parameter or result is no .param variable of the wanted size");
+        d.fail("expected a .param variable of the formal parameter's size");
         return transfers;
       }
       uint32_t outer = d.builder.addressOf(*actual) - localStart,
@@ -137,10 +138,10 @@ bool decodeCall(Decoder &d) {
 
 bool decodeLeave(Decoder &d) {
   d.take("uni");
-  return d.wantOperands(0) && d.emit(leave);
+  return d.expectOperands(0) && d.emit(leave);
 }
-bool decodeEnd(Decoder &d) { return d.wantOperands(0) && d.emit(end); }
-bool decodeTrap(Decoder &d) { return d.wantOperands(0) && d.emit(trap); }
+bool decodeEnd(Decoder &d) { return d.expectOperands(0) && d.emit(end); }
+bool decodeTrap(Decoder &d) { return d.expectOperands(0) && d.emit(trap); }
 /// Time is not simulated.
 bool decodeSleep(Decoder &d) {
   d.takeType();

@@ -1,4 +1,4 @@
-//===- ControlFlow.cpp - Where diverged lanes meet again ------------------===//
+//===- ControlFlow.cpp - Reconvergence points of branches -----------------===//
 
 #include "Syntax.h"
 #include <algorithm>
@@ -8,7 +8,7 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-/// The blocks of a function as numbers; the last one is the end that every way leads to.
+/// Control-flow graph of a function; the last block is a virtual exit.
 struct Graph {
   std::vector<unsigned> firsts; ///< first instruction of each block
   std::vector<std::vector<unsigned>> successors, predecessors;
@@ -78,7 +78,7 @@ Graph buildGraph(const Function &function) {
 std::vector<unsigned> saccade::ptxsim::reconvergencePoints(const Function &function) {
   Graph graph = buildGraph(function);
   unsigned end = graph.firsts.size() - 1, none = ~0u;
-  // Numbers in post-order of the reversed graph; the end has the highest.
+  // Post-order numbers of the reversed graph; the exit has the highest.
   std::vector<unsigned> order, number(end + 1, none);
   std::vector<bool> seen(end + 1);
   std::vector<std::pair<unsigned, unsigned>> stack = {{end, 0}};

@@ -28,7 +28,7 @@ double readFloat(uint64_t bits, Type type) {
 
 double flushSingle(double value) { return flush(float(value)); }
 
-/// Clamps what `.sat`, `.relu` and `.satfinite` clamp, and rounds.
+/// Clamps according to `flags` and rounds.
 uint64_t writeFloat(double value, Type type, Rounding rounding, uint32_t flags) {
   if (flags & saturating)
     value = value > 1 ? 1 : value > 0 ? value : 0;
@@ -37,7 +37,7 @@ uint64_t writeFloat(double value, Type type, Rounding rounding, uint32_t flags) 
   if (type == Type::F64)
     return bitsOf(value);
   if (type == Type::TF32) {
-    // 10 bits of fraction in an f32.
+    // 10 fraction bits, stored in an f32.
     if (value != value)
       return 0x7fffffff;
     constexpr Format tf32{8, 10};
@@ -54,7 +54,7 @@ int64_t signExtend(uint64_t bits, unsigned bytes) {
   return int64_t(bits << shift) >> shift;
 }
 
-/// `bits` of the integer type `from` as one of type `to`, clamped with .sat.
+/// Converts between integer types; clamps if `saturates`.
 uint64_t convertInteger(uint64_t bits, Type from, Type to, bool saturates) {
   bool negative = isSigned(from) && signExtend(bits, bytesOf(from)) < 0;
   if (isSigned(from))
@@ -108,14 +108,14 @@ void writeRow(Warp &warp, Slot slot, unsigned bytes, uint32_t mask, const uint64
                : write.template operator()<uint16_t>();
 }
 
-/// Numbers: from, to, rounding, flags, bytes of the input's row | of the result's << 8 | integral << 16.
+/// Numbers: from, to, rounding, flags, bytes per lane of the input | of the result << 8 | integral << 16.
 void convertRow(Warp &warp, const Op &op, uint32_t mask) {
   Type from = Type(op.numbers[0]), to = Type(op.numbers[1]);
   uint64_t values[32];
   warp.widen(op.input(0), op.numbers[4] & 0xff, mask, values);
   forLanes(mask, [&](unsigned lane) {
     uint64_t bits = convertOne(values[lane], from, to, Rounding(op.numbers[2]), op.numbers[3], op.numbers[4] >> 16 & 1);
-    // A wider register is filled with the sign of a signed type, otherwise with zeros.
+    // Extends into a wider register, by the sign of the type.
     unsigned bytes = bytesOf(to);
     values[lane] = isSigned(to) ? uint64_t(signExtend(bits, bytes))
                    : bytes < 8  ? bits & ((uint64_t(1) << (8 * bytes)) - 1)
@@ -124,7 +124,7 @@ void convertRow(Warp &warp, const Op &op, uint32_t mask) {
   writeRow(warp, op.result(0), op.numbers[4] >> 8 & 0xff, mask, values);
 }
 
-// Frequent conversions, without detours.
+// Fast paths of frequent conversions.
 struct SingleToHalf {
   uint16_t operator()(float a) const { return toHalf(a); }
 };
@@ -178,7 +178,7 @@ Handler quickConversion(Type from, Type to, Rounding rounding, uint32_t flags) {
   return nullptr;
 }
 
-/// Two f32 into a pair of 16 or 8 bits each. Numbers: element type, rounding, flags.
+/// Packs two f32 into a pair of 16- or 8-bit floats. Numbers: element type, rounding, flags.
 template <typename T> void packRows(Warp &warp, const Op &op, uint32_t mask) {
   const float *a = warp.row<float>(op.input(0)), *b = warp.row<float>(op.input(1));
   T *result = warp.row<T>(op.result(0));
@@ -189,7 +189,7 @@ template <typename T> void packRows(Warp &warp, const Op &op, uint32_t mask) {
   });
 }
 
-/// A pair of 8-bit numbers into one of f16.
+/// Converts a pair of 8-bit floats to f16x2.
 void unpackEights(Warp &warp, const Op &op, uint32_t mask) {
   const uint16_t *a = warp.row<uint16_t>(op.input(0));
   uint32_t *result = warp.row<uint32_t>(op.result(0));
@@ -204,8 +204,8 @@ bool decodePair(Decoder &d, Type to, Rounding rounding, uint32_t flags) {
   Type from = d.type();
   bool eights = to == Type::E4M3x2 || to == Type::E5M2x2;
   if (to == Type::F16x2 && (from == Type::E4M3x2 || from == Type::E5M2x2)) {
-    if (!d.wantOperands(2) || rounding != Rounding::NearestEven || flags & ~relu)
-      return d.fail("wanted .rn");
+    if (!d.expectOperands(2) || rounding != Rounding::NearestEven || flags & ~relu)
+      return d.fail("expected .rn");
     if (flags & relu)
       return d.fail(".relu is not simulated here");
     d.result(d.at(0), Type::B32);
@@ -213,10 +213,10 @@ bool decodePair(Decoder &d, Type to, Rounding rounding, uint32_t flags) {
     d.op.numbers[0] = uint32_t(from);
     return d.emit(unpackEights);
   }
-  if (from != Type::F32 || !d.wantOperands(3))
+  if (from != Type::F32 || !d.expectOperands(3))
     return d.fail("this conversion is not simulated");
   if (eights && !(flags & finite))
-    return d.fail("wanted .satfinite");
+    return d.fail("expected .satfinite");
   d.result(d.at(0), eights ? Type::B16 : Type::B32);
   d.input(d.at(1), Type::F32);
   d.input(d.at(2), Type::F32);
@@ -230,7 +230,7 @@ bool decodeConvert(Decoder &d) {
   int integral = d.takeOneOf({"rni", "rzi", "rmi", "rpi"});
   auto rounding = integral < 0 ? d.takeRounding() : std::optional(Rounding(integral));
   uint32_t flags = d.take("ftz") ? flushing : 0;
-  // ptxas takes these in either order.
+  // ptxas accepts these in either order.
   for (int turn = 0; turn < 2; ++turn)
     flags |= d.take("relu") ? relu : d.take("satfinite") ? finite : d.take("sat") ? saturating : 0;
   Type to = d.type();
@@ -238,7 +238,7 @@ bool decodeConvert(Decoder &d) {
   if (isPair(to) || to == Type::E4M3x2 || to == Type::E5M2x2)
     return decodePair(d, to, how, flags);
   Type from = d.type();
-  if (!d.wantOperands(2))
+  if (!d.expectOperands(2))
     return false;
   bool known = (isFloat(from) || isInteger(from)) && (isFloat(to) || isInteger(to)) && from != Type::TF32 &&
                (to != Type::TF32 || from == Type::F32);
@@ -247,13 +247,13 @@ bool decodeConvert(Decoder &d) {
     return d.fail("this conversion is not simulated");
   if (isInteger(from) && isFloat(to) && bytesOf(from) == 8 &&
       (how != Rounding::NearestEven || flags || bytesOf(to) == 2))
-    return d.fail("64-bit integers become f32 and f64 by rounding to nearest only");
+    return d.fail("only .rn is simulated from 64-bit integers, to f32 or f64");
   if (to == Type::F64 && how != Rounding::NearestEven && integral < 0 && rounding)
-    return d.fail("only .rn to f64");
+    return d.fail("only .rn is simulated to f64");
   bool narrows = bytesOf(to) < bytesOf(from) || to == Type::TF32 || (isInteger(from) && isFloat(to)) ||
                  (bothFloat && bytesOf(to) == 2 && to != from);
   if (isFloat(to) && narrows && !rounding)
-    return d.fail("wanted a rounding");
+    return d.fail("expected a rounding modifier");
   d.result(d.at(0), to, /*wider=*/isInteger(to));
   d.input(d.at(1), from, /*wider=*/isInteger(from));
   unsigned inputBytes = d.widthOf(d.at(1)), resultBytes = d.widthOf(d.at(0));

@@ -1,7 +1,7 @@
 //===- Copy.cpp - cp.async and its groups ---------------------------------===//
 //
-// A copy is under way from its issue until its thread waits for it. Its destination must not be touched in between,
-// by anyone; afterwards it counts as written by that thread at the wait.
+// A copy is pending from its issue until its thread waits for it. Any access of the destination in between is a race;
+// afterwards the destination counts as written by that thread at the wait.
 //
 //===----------------------------------------------------------------------===//
 
@@ -25,17 +25,17 @@ void move(const Warp::Copy &copy, unsigned lane) {
   std::fill_n(to.states + bytes, copy.size - bytes, ByteState::Defined);
 }
 
-/// Inputs: destination, source, and by numbers[4]: 1 the size of the source, 2 a predicate that ignores it.
-/// Numbers: size, offset of the destination, width of its addresses, width of the source's.
+/// Inputs: destination, source, and an optional third one: the source size (numbers[4] = 1) or the ignore-src predicate
+/// (numbers[4] = 2). Numbers: size, destination offset, width of destination addresses, width of source addresses.
 void copy(Warp &warp, const Op &op, uint32_t mask) {
-  if (!warp.requireDefined(op.input(0), mask, "the address of the destination"))
+  if (!warp.requireDefined(op.input(0), mask, "the destination address"))
     return;
   uint32_t size = op.numbers[0];
   Warp::Copy copy;
   copy.op = &op, copy.lanes = mask, copy.size = size;
   copy.sourceSize.fill(size);
   copy.group = warp.committedGroups;
-  if (op.numbers[4] && !warp.requireDefined(op.input(2), mask, "how much to copy"))
+  if (op.numbers[4] && !warp.requireDefined(op.input(2), mask, "the source size"))
     return;
   if (op.numbers[4] == 1)
     std::memcpy(copy.sourceSize.data(), warp.row<uint32_t>(op.input(2)), 128);
@@ -46,15 +46,16 @@ void copy(Warp &warp, const Op &op, uint32_t mask) {
   Op view = op;
   view.numbers[5] = op.numbers[3];
   uint32_t whole = 0;
-  // A source of which nothing is read may lie anywhere.
+  // A source of size 0 is not accessed, so its address is arbitrary.
   forLanes(mask, [&](unsigned lane) { whole |= uint32_t(copy.sourceSize[lane] != 0) << lane; });
-  if (!warp.requireDefined(op.input(1), whole, "the address of the source"))
+  if (!warp.requireDefined(op.input(1), whole, "the source address"))
     return;
   laneAddresses(warp, view, op.input(1), mask, addresses);
   forLanes(mask, [&](unsigned lane) {
     uint32_t bytes = copy.sourceSize[lane];
     if (bytes > size)
-      return warp.fail(FindingKind::BadOperand, llvm::Twine(bytes) + " bytes of the source for " + llvm::Twine(size),
+      return warp.fail(FindingKind::BadOperand,
+                       "found a source size of " + llvm::Twine(bytes) + ", expected at most " + llvm::Twine(size),
                        lane);
     if (bytes && bytes < size) {
       whole &= ~(uint32_t(1) << lane);
@@ -74,14 +75,14 @@ void copy(Warp &warp, const Op &op, uint32_t mask) {
   forLanes(mask, [&](unsigned lane) {
     if (warp.block.launch.async == AsyncMode::Early)
       return move(copy, lane);
-    // NaN in every format, and known to be nothing.
+    // NaN in every format, and undefined.
     std::memset(copy.destination[lane].bytes, 0xff, size);
     std::fill_n(copy.destination[lane].states, size, ByteState::Undefined);
   });
   warp.copies.push_back(copy);
 }
 
-/// Completes, for the lanes of `mask`, the groups before the last `pending` ones; with ~0 all that was issued.
+/// Completes all but the last `pending` groups of the lanes in `mask`; ~0 completes all copies, committed or not.
 void wait(Warp &warp, uint32_t mask, uint32_t pending) {
   for (Warp::Copy &copy : warp.copies) {
     forLanes(copy.lanes & mask, [&](unsigned lane) {
@@ -90,7 +91,8 @@ void wait(Warp &warp, uint32_t mask, uint32_t pending) {
       if (warp.block.launch.async == AsyncMode::Late)
         move(copy, lane);
       if (warp.block.launch.checkRaces)
-        warp.block.shadow.completeCopy(warp.clockView(), copy.destination[lane].bytes - warp.block.shared.data(), copy.size);
+        warp.block.shadow.completeCopy(warp.clockView(), copy.destination[lane].bytes - warp.block.shared.data(),
+                                       copy.size);
       copy.lanes &= ~(uint32_t(1) << lane);
     });
   }
@@ -107,11 +109,11 @@ bool decodeCopy(Decoder &d) {
   if (!d.take("async"))
     return d.fail("only cp.async is simulated");
   if (d.take("commit_group"))
-    return d.wantOperands(0) && d.emit(commit);
+    return d.expectOperands(0) && d.emit(commit);
   if (d.take("wait_all"))
-    return d.wantOperands(0) && d.emit(waitAll);
+    return d.expectOperands(0) && d.emit(waitAll);
   if (d.take("wait_group")) {
-    if (!d.wantOperands(1))
+    if (!d.expectOperands(1))
       return false;
     d.op.numbers[0] = d.immediate(d.at(0));
     return d.emit(waitGroup);
@@ -121,13 +123,13 @@ bool decodeCopy(Decoder &d) {
     return d.fail("this asynchronous copy is not simulated");
   d.takeOneOf({"L2::cache_hint"});
   d.takeOneOf({"L2::64B", "L2::128B", "L2::256B"});
-  if (!d.wantOperands(3, 4))
+  if (!d.expectOperands(3, 4))
     return false;
   int64_t size = d.immediate(d.at(2));
   if (size != 16 && (cache == 1 || (size != 4 && size != 8)))
-    return d.fail("wanted 16 bytes, or with .ca 4 or 8");
+    return d.fail("expected a copy of 16 bytes, or with .ca of 4 or 8");
   if (d.address(d.at(0), Space::Shared) != Space::Shared)
-    return d.fail("the destination lies in another space");
+    return d.fail("the destination is not in shared memory");
   uint32_t width = d.op.numbers[5], offset = uint32_t(d.op.offset);
   d.address(d.at(1), Space::Global);
   d.op.numbers[3] = d.op.numbers[5];

@@ -83,8 +83,8 @@ std::optional<Type> Decoder::takeType() {
 Type Decoder::type() {
   if (auto found = takeType())
     return *found;
-  fail("wanted a type" + (modifier < instruction.modifiers.size() ? ", found '." + instruction.modifiers[modifier] + "'"
-                                                                  : std::string()));
+  fail(modifier < instruction.modifiers.size() ? "found '." + instruction.modifiers[modifier] + "', expected a type"
+                                               : "expected a type");
   return Type::B32;
 }
 
@@ -102,10 +102,10 @@ bool Decoder::allTaken() {
          fail("the modifier '." + llvm::Twine(instruction.modifiers[modifier]) + "' is not simulated here");
 }
 
-bool Decoder::wantOperands(unsigned least, unsigned most) {
-  return (count() >= least && count() <= most) ||
-         fail("found " + llvm::Twine(count()) + " operands, expected " + llvm::Twine(least) +
-              (most > least ? " to " + llvm::Twine(most) : llvm::Twine()));
+bool Decoder::expectOperands(unsigned min, unsigned max) {
+  return (count() >= min && count() <= max) ||
+         fail("found " + llvm::Twine(count()) + " operands, expected " + llvm::Twine(min) +
+              (max > min ? " to " + llvm::Twine(max) : llvm::Twine()));
 }
 
 unsigned Decoder::widthOf(const Operand &operand) const {
@@ -124,12 +124,12 @@ void Decoder::result(const Operand &operand, Type type, bool wider) {
     return;
   }
   if (operand.kind != Operand::Register || operand.negated) {
-    fail("a result must be a register");
+    fail("expected a register as the result");
     return;
   }
   const RegisterDeclaration &declared = function.registers[operand.number];
   if (!fits(declared.type, type, wider))
-    fail("the result '" + declared.name + "' has another width than the instruction's type");
+    fail("the result '" + declared.name + "' does not have the width of the instruction's type");
   results.push_back(builder.registers[&function][operand.number]);
 }
 
@@ -139,18 +139,18 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
   case Operand::Register: {
     const RegisterDeclaration &declared = function.registers[operand.number];
     if (!fits(declared.type, type, wider))
-      fail("the operand '" + declared.name + "' has another width than the instruction's type");
+      fail("the operand '" + declared.name + "' does not have the width of the instruction's type");
     Slot slot = builder.registers[&function][operand.number];
     if (operand.negated) {
-      // !%p: the opposite comes first, into a register of its own.
+      // !%p: a separate op negates the predicate into a temporary.
       if (declared.type != Type::Pred)
         fail("only predicates can be negated");
-      Decoder opposite(builder, function, instruction);
-      opposite.results.push_back(builder.allocate(0));
-      opposite.inputs.push_back(slot);
-      opposite.op.run = notPredicate;
-      slot = opposite.results[0];
-      builder.append(opposite);
+      Decoder negation(builder, function, instruction);
+      negation.results.push_back(builder.allocate(0));
+      negation.inputs.push_back(slot);
+      negation.op.run = notPredicate;
+      slot = negation.results[0];
+      builder.append(negation);
       builder.kernel.ops.back().guarded = false;
     }
     inputs.push_back(slot);
@@ -158,7 +158,7 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
   }
   case Operand::Integer:
     if (type == Type::F32 || type == Type::F64)
-      fail("wanted a floating-point immediate");
+      fail("expected a floating-point immediate");
     if (type == Type::Pred)
       return constant(operand.bits ? ~uint32_t(0) : 0, 4);
     return constant(operand.bits, bytes);
@@ -167,7 +167,7 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
     if (bytes == 4 && !operand.isSingle)
       bits = bitsOf(float(doubleOf(bits)));
     else if ((operand.isSingle ? 4 : 8) != bytes)
-      fail("the immediate has another width than the instruction's type");
+      fail("the immediate does not have the width of the instruction's type");
     return constant(bits, bytes);
   }
   case Operand::Special:
@@ -178,19 +178,19 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
     return;
   case Operand::Symbol:
     if (!operand.variable || bytes < 4)
-      fail("'" + operand.name + "' is no variable that is known here");
+      fail("'" + operand.name + "' is not a variable in this scope");
     else
       constant(builder.addressOf(*operand.variable) + operand.offset, bytes);
     return;
   default:
-    fail("this kind of operand is not taken here");
+    fail("this kind of operand is not simulated here");
   }
 }
 
 Space Decoder::address(const Operand &operand, Space space) {
   op.numbers[5] = 8;
   if (operand.kind != Operand::Address) {
-    fail("wanted an address in brackets");
+    fail("expected an address in square brackets");
     return space;
   }
   op.offset = operand.offset;
@@ -211,7 +211,7 @@ Space Decoder::address(const Operand &operand, Space space) {
                : actual == Space::Param ? paramWindow
                                         : 0;
     } else if (space != variable.space) {
-      fail("'" + variable.name + "' lies in another space");
+      fail("'" + variable.name + "' is in another state space");
     } else {
       space = actual;
     }
@@ -221,7 +221,7 @@ Space Decoder::address(const Operand &operand, Space space) {
   if (base.kind == Operand::Integer)
     constant(base.bits, 8);
   else
-    fail("'" + base.name + "' is no variable that is known here");
+    fail("'" + base.name + "' is not a variable in this scope");
   return space;
 }
 
@@ -232,7 +232,7 @@ void Decoder::carryInput() { inputs.push_back(builder.carry()); }
 
 int64_t Decoder::immediate(const Operand &operand) {
   if (operand.kind != Operand::Integer)
-    fail("wanted an integer immediate");
+    fail("expected an integer immediate");
   return int64_t(operand.bits);
 }
 

@@ -1,8 +1,7 @@
-//===- Decoder.h - From syntax to the compact form ------------------*- C++ -*-===//
+//===- Decoder.h - Decodes instructions into ops --------------------*- C++ -*-===//
 //
-// Every family of instructions (one .cpp each) registers decoders by mnemonic. A decoder takes all modifiers of an
-// instruction one after another and all its operands, and chooses the handler; what it does not take is an error, so
-// nothing is ever skipped.
+// Each instruction family (one .cpp each) registers decoders by mnemonic. A decoder consumes all modifiers in order and
+// all operands, and selects the handler. A modifier or operand that is not consumed is an error.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_PTXSIM_DECODER_H
@@ -20,48 +19,48 @@ class Decoder {
 public:
   Decoder(KernelBuilder &builder, const Function &function, const Instruction &instruction);
 
-  /// Always false, so that decoders can return it.
+  /// Reports an error; always returns false.
   bool fail(const llvm::Twine &message);
   bool failed() const { return hasFailed; }
   unsigned architecture() const;
 
-  // --- modifiers, in the order of the text ---
+  // --- modifiers, in source order ---
   bool take(llvm::StringRef modifier);
-  /// The index of the next modifier among `choices`, or -1 (and it stays).
+  /// Index of the next modifier in `choices`; -1, without consuming it, if it is not there.
   int takeOneOf(std::initializer_list<llvm::StringRef> choices);
   std::optional<Type> takeType();
-  /// The type that must come next; fails with B32 where none does.
+  /// The type that must come next; fails and returns B32 if there is none.
   Type type();
   std::optional<Rounding> takeRounding();
-  /// The rest must be taken when the decoder is done.
+  /// Fails unless all modifiers are consumed.
   bool allTaken();
 
   // --- operands ---
   unsigned count() const { return instruction.operands.size(); }
   const Operand &at(unsigned index) const { return instruction.operands[index]; }
-  bool wantOperands(unsigned least, unsigned most);
-  bool wantOperands(unsigned number) { return wantOperands(number, number); }
-  /// Adds a result. Its register has the type's width, or more with `wider`.
+  bool expectOperands(unsigned min, unsigned max);
+  bool expectOperands(unsigned number) { return expectOperands(number, number); }
+  /// Adds a result. Its register has the width of `type`; with `wider`, at least that.
   void result(const Operand &operand, Type type, bool wider = false);
   /// Adds an input: a register, an immediate, a special register or the address of a variable.
   void input(const Operand &operand, Type type, bool wider = false);
-  /// Adds the address input and `op.offset`; numbers[5] is its width. Returns the space that it is in, which is Local
-  /// for a function's parameters.
+  /// Adds the address input and `op.offset`, and sets numbers[5] to the address width in bytes. Returns the state
+  /// space: Local for parameters of a function.
   Space address(const Operand &operand, Space space);
-  /// Adds an always-defined input that every lane sees as `bits`.
+  /// Adds an input that is `bits` in every lane.
   void constant(uint64_t bits, unsigned bytes);
-  /// The carry of add.cc and its like, as one more result or input.
+  /// Adds the carry flag (CC.CF) as a result or an input.
   void carryResult();
   void carryInput();
-  /// Bytes of a register operand's row; 0 for other operands.
+  /// Bytes per lane of a register operand; 0 for other operands.
   unsigned widthOf(const Operand &operand) const;
   bool isRegister(const Operand &operand) const { return operand.kind == Operand::Register; }
-  /// The value of an operand that must be an integer immediate.
+  /// Value of an integer immediate; fails for other operands.
   int64_t immediate(const Operand &operand);
 
   /// Sets the handler. The op is complete when the decoder returns.
   bool emit(Handler handler);
-  /// Appends the op as it is, and begins another one for the same instruction.
+  /// Appends the current op and begins another one for the same instruction.
   void next();
 
   KernelBuilder &builder;
@@ -78,7 +77,7 @@ private:
 
 using Decode = bool (*)(Decoder &decoder);
 
-/// Which types of the same mnemonic a family decodes; the last modifier that is a type decides.
+/// Types for which a family decodes a mnemonic; the last type modifier decides.
 enum class TypeClass : uint8_t { Any, Integer, Float, Half };
 
 class InstructionTable {
@@ -92,7 +91,7 @@ private:
   std::map<std::pair<std::string, TypeClass>, Decode> decoders;
 };
 
-// The families.
+// Instruction families.
 void addIntegerInstructions(InstructionTable &table);
 void addBitInstructions(InstructionTable &table);
 void addFloatInstructions(InstructionTable &table);
@@ -109,7 +108,7 @@ void addMatrixMoveInstructions(InstructionTable &table);
 void addMmaInstructions(InstructionTable &table);
 void addCopyInstructions(InstructionTable &table);
 
-/// What decoders see of the kernel as a whole.
+/// Builds a kernel; the part that all decoders share.
 class KernelBuilder {
 public:
   KernelBuilder(Code &code, Finding &finding) : code(code), finding(finding) {}
@@ -119,15 +118,15 @@ public:
   Slot allocate(unsigned bytes);
   Slot constant(uint64_t bits, unsigned bytes);
   std::optional<Slot> special(llvm::StringRef name);
-  /// The condition code's carry: a predicate of its own.
+  /// Slot of the carry flag, a predicate.
   Slot carry();
-  /// Absolute in its space, without the window.
+  /// Address in the variable's state space, without the generic window.
   uint64_t addressOf(const Variable &variable) const;
   const Function *callee(const std::string &name);
 
   Code &code;
   Kernel kernel;
-  /// Ops whose target is a function.
+  /// Calls: index of the op, callee.
   std::vector<std::pair<uint32_t, const Function *>> calls;
   std::map<const Function *, std::vector<Slot>> registers;
 
@@ -144,7 +143,7 @@ private:
   std::map<std::pair<uint64_t, unsigned>, Slot> constants;
   std::map<SpecialRegister, Slot> specials;
   std::optional<Slot> carrySlot;
-  std::map<const Variable *, uint64_t> places;
+  std::map<const Variable *, uint64_t> addresses;
   std::map<std::string, uint16_t> mnemonics;
 };
 

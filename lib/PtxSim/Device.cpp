@@ -6,7 +6,7 @@
 
 using namespace saccade::ptxsim;
 
-/// Between allocations, so that running off one never lands in another.
+/// Unallocated bytes between allocations, so that an overrun does not hit the next one.
 static constexpr uint64_t guard = 1 << 16;
 
 uint64_t Device::allocate(uint64_t size, std::string name, uint64_t alignment) {

@@ -1,7 +1,7 @@
 //===- Float.cpp - f32 and f64 arithmetic ---------------------------------===//
 //
-// Approximate instructions give the correctly rounded result of what they approximate, or with Launch::approximations
-// one that is off by up to what the PTX manual allows.
+// Approximate instructions give correctly rounded results, or with Approximations::Noisy results within the error bound
+// of the PTX manual.
 //
 //===----------------------------------------------------------------------===//
 
@@ -20,7 +20,7 @@ inline float canonicalNan(float value) { return canonical(value); }
 inline double canonicalNan(double value) { return value; }
 template <typename T> T saturate(T value) { return value > 1 ? T(1) : value > 0 ? value : T(0); }
 
-// What the arithmetic instructions compute, rounded to nearest.
+// Arithmetic, rounded to nearest.
 struct Add {
   template <typename T> T operator()(T a, T b) const { return a + b; }
 };
@@ -43,7 +43,7 @@ struct FusedMultiplyAdd {
   float operator()(float a, float b, float c) const { return __builtin_fmaf(a, b, c); }
   double operator()(double a, double b, double c) const { return __builtin_fma(a, b, c); }
 };
-/// a · rcp(b) loses the reciprocals that are subnormal, so it gives 0 for large b.
+/// The hardware computes a · rcp(b) and flushes a subnormal reciprocal, so the result is 0 for large b.
 struct DivideApproximately {
   float operator()(float a, float b) const {
     if (std::fabs(b) > 0x1p126f && !std::isinf(b))
@@ -80,7 +80,7 @@ template <bool propagateNan, bool maximum> struct Extremum {
   }
 };
 
-// The same with flushed operands and results (.ftz), clamped to [0, 1] (.sat), NaN made canonical.
+// Adds flushing of operands and results (.ftz), clamping to [0, 1] (.sat) and canonical NaN.
 template <typename F, bool ftz, bool sat> struct WithModifiers {
   template <typename... T> auto operator()(T... operands) const {
     auto value = canonicalNan(ftz ? flushed(F()(flushed(operands)...)) : F()(operands...));
@@ -88,7 +88,7 @@ template <typename F, bool ftz, bool sat> struct WithModifiers {
   }
 };
 
-/// A first guess in f64: of the operand and of the result only the upper 32 bits count, subnormal numbers are zeros.
+/// rcp and rsqrt.approx.ftz.f64: only the upper 32 bits of operand and result are significant; subnormals are flushed.
 template <typename F> struct Guess {
   uint64_t operator()(uint64_t operand) const {
     double result = F()(upperHalf(operand));
@@ -116,7 +116,7 @@ template <typename T, typename F, Arity arity> constexpr Handler map() {
     return mapTernary<T, T, F>;
 }
 
-/// The fused multiply-add in hardware where the host has it; libm computes it slowly.
+/// FMA with the host's instruction; libm's emulation is slow.
 template <bool ftz, bool sat>
 __attribute__((target("avx2,fma"))) void fmaRows(Warp &warp, const Op &op, uint32_t mask) {
   const float *a = warp.row<float>(op.input(0)), *b = warp.row<float>(op.input(1)), *c = warp.row<float>(op.input(2));
@@ -130,14 +130,16 @@ __attribute__((target("avx2,fma"))) void fmaRows(Warp &warp, const Op &op, uint3
   assign(warp.row<float>(op.result(0)), values, mask);
 }
 
-template <typename F, Arity arity> Handler pick(Type type, bool ftz, bool sat) {
+template <typename F, Arity arity> Handler selectHandler(Type type, bool ftz, bool sat) {
   if constexpr (std::is_same_v<F, FusedMultiplyAdd>)
     if (type == Type::F32 && __builtin_cpu_supports("fma") && __builtin_cpu_supports("avx2"))
       return ftz ? (sat ? fmaRows<true, true> : fmaRows<true, false>)
                  : (sat ? fmaRows<false, true> : fmaRows<false, false>);
   if (type == Type::F32)
-    return ftz ? (sat ? map<float, WithModifiers<F, true, true>, arity>() : map<float, WithModifiers<F, true, false>, arity>())
-               : (sat ? map<float, WithModifiers<F, false, true>, arity>() : map<float, WithModifiers<F, false, false>, arity>());
+    return ftz ? (sat ? map<float, WithModifiers<F, true, true>, arity>()
+                      : map<float, WithModifiers<F, true, false>, arity>())
+               : (sat ? map<float, WithModifiers<F, false, true>, arity>()
+                      : map<float, WithModifiers<F, false, false>, arity>());
   if constexpr (std::is_invocable_v<F, double> || std::is_invocable_v<F, double, double> ||
                 std::is_invocable_v<F, double, double, double>)
     if (type == Type::F64 && !ftz && !sat)
@@ -145,7 +147,7 @@ template <typename F, Arity arity> Handler pick(Type type, bool ftz, bool sat) {
   return nullptr;
 }
 
-/// Directed rounding, by the host's rounding mode. The volatile accesses keep the compiler from moving the operation.
+/// Directed rounding by the host's rounding mode. The volatile accesses keep the compiler from moving the operation.
 template <typename F, Arity arity, typename T> void directed(Warp &warp, const Op &op, uint32_t mask) {
   constexpr int modes[] = {FE_TONEAREST, FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
   bool ftz = op.numbers[1], sat = op.numbers[2];
@@ -173,7 +175,7 @@ template <typename F, Arity arity, typename T> void directed(Warp &warp, const O
 template <typename F, Arity arity> bool finish(Decoder &d, Rounding rounding) {
   bool ftz = d.take("ftz"), sat = d.take("sat");
   Type type = d.type();
-  Handler handler = pick<F, arity>(type, ftz, sat);
+  Handler handler = selectHandler<F, arity>(type, ftz, sat);
   if constexpr (std::is_same_v<F, Reciprocal> || std::is_same_v<F, ReciprocalRoot>)
     if (d.op.approximate && type == Type::F64 && ftz && !sat)
       handler = mapUnary<uint64_t, uint64_t, Guess<F>>;
@@ -191,12 +193,12 @@ template <typename F, Arity arity> bool finish(Decoder &d, Rounding rounding) {
   return emitSame(d, type, unsigned(arity), handler);
 }
 
-/// add.rn.ftz.sat.f32: the rounding may be left out.
+/// add.rn.ftz.sat.f32: the rounding modifier is optional.
 template <typename F, Arity arity> bool decodeRounded(Decoder &d) {
   return finish<F, arity>(d, d.takeRounding().value_or(Rounding::NearestEven));
 }
 
-/// rcp.approx.ftz.f32 or rcp.rn.f32: one of them is there.
+/// rcp.approx.ftz.f32 or rcp.rn.f32: a rounding modifier or .approx is required.
 template <typename F, Arity arity, typename Approximate> bool decodeRoundedOrApproximate(Decoder &d) {
   if (d.take("approx")) {
     d.op.approximate = std::is_same_v<F, Divide> ? 2 : 1;
@@ -208,13 +210,13 @@ template <typename F, Arity arity, typename Approximate> bool decodeRoundedOrApp
   }
   if (auto rounding = d.takeRounding())
     return finish<F, arity>(d, *rounding);
-  return d.fail("wanted a rounding or .approx");
+  return d.fail("expected a rounding modifier or .approx");
 }
 
 template <typename F> bool decodeApproximate(Decoder &d) {
   if (!d.take("approx"))
-    return d.fail("wanted .approx");
-  // tanh: 2^-11 of the result; the others two units, or so.
+    return d.fail("expected .approx");
+  // tanh: relative error 2^-11; the others: one or two ulp.
   d.op.approximate = std::is_same_v<F, HyperbolicTangent> ? 4096 : std::is_same_v<F, ReciprocalRoot> ? 1 : 2;
   return finish<F, Arity::One>(d, Rounding::NearestEven);
 }
@@ -223,11 +225,11 @@ template <bool maximum> bool decodeExtremum(Decoder &d) {
   bool ftz = d.take("ftz"), nan = d.take("NaN");
   Type type = d.type();
   return emitSame(d, type, 2,
-                  nan ? pick<Extremum<true, maximum>, Arity::Two>(type, ftz, false)
-                      : pick<Extremum<false, maximum>, Arity::Two>(type, ftz, false));
+                  nan ? selectHandler<Extremum<true, maximum>, Arity::Two>(type, ftz, false)
+                      : selectHandler<Extremum<false, maximum>, Arity::Two>(type, ftz, false));
 }
 
-// Signs are bits: a NaN keeps its other ones.
+// Only the sign bit changes, so the payload of a NaN is kept.
 template <bool negate, bool ftz, typename T> struct Sign {
   T operator()(T bits) const {
     constexpr T sign = T(1) << (8 * sizeof(T) - 1);
@@ -246,7 +248,7 @@ template <bool negate> bool decodeSign(Decoder &d) {
                       : mapUnary<uint32_t, uint32_t, Sign<negate, false, uint32_t>>);
 }
 
-/// copysign d, a, b: the sign of a, the rest of b.
+/// copysign d, a, b: the sign of a, the magnitude of b.
 template <typename T> struct CopySign {
   T operator()(T a, T b) const {
     constexpr T sign = T(1) << (8 * sizeof(T) - 1);
@@ -284,8 +286,8 @@ template <typename T> void testProperty(Warp &warp, const Op &op, uint32_t mask)
 bool decodeTest(Decoder &d) {
   int property = d.takeOneOf({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
   Type type = d.type();
-  if (property < 0 || !d.wantOperands(2))
-    return d.fail("wanted a property");
+  if (property < 0 || !d.expectOperands(2))
+    return d.fail("expected a property such as .finite");
   d.result(d.at(0), Type::Pred);
   d.input(d.at(1), type);
   d.op.numbers[0] = property;

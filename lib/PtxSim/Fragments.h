@@ -1,6 +1,7 @@
-//===- Fragments.h - Which lane holds which element of a matrix -----*- C++ -*-===//
+//===- Fragments.h - Fragment layouts of mma ------------------------*- C++ -*-===//
 //
-// PTX ISA, "Matrix fragments for mma": with g = lane / 4 and q = lane % 4, element i of a lane's fragment.
+// Maps element i of a lane's fragment to its matrix element (PTX ISA, "Matrix fragments for mma"), with g = lane / 4
+// and q = lane % 4.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_PTXSIM_FRAGMENTS_H
@@ -12,7 +13,7 @@ struct Element {
   unsigned row, column;
 };
 
-/// Of A, 16 x k, with `bits` an element: rows and k.
+/// A, 16 x k, with `bits` per element: row and k.
 constexpr Element elementOfA(unsigned bits, unsigned lane, unsigned i) {
   unsigned g = lane / 4, q = lane % 4;
   if (bits == 16)
@@ -22,7 +23,7 @@ constexpr Element elementOfA(unsigned bits, unsigned lane, unsigned i) {
   return {g + 8 * (i >> 2 & 1), 4 * q + (i & 3) + 16 * (i >> 3)};
 }
 
-/// Of B, k x 8: k and columns.
+/// B, k x 8: k and column.
 constexpr Element elementOfB(unsigned bits, unsigned lane, unsigned i) {
   unsigned g = lane / 4, q = lane % 4;
   if (bits == 16)
@@ -32,7 +33,7 @@ constexpr Element elementOfB(unsigned bits, unsigned lane, unsigned i) {
   return {4 * q + (i & 3) + 16 * (i >> 2), g};
 }
 
-/// Of C and D, 16 x 8.
+/// C and D, 16 x 8.
 constexpr Element elementOfC(unsigned lane, unsigned i) { return {lane / 4 + 8 * (i >> 1), 2 * (lane % 4) + (i & 1)}; }
 
 } // namespace saccade::ptxsim

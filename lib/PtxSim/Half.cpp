@@ -1,4 +1,4 @@
-//===- Half.cpp - f16 and bf16 arithmetic, and pairs of them --------------===//
+//===- Half.cpp - f16, bf16, f16x2 and bf16x2 arithmetic ------------------===//
 
 #include "Numbers.h"
 #include "TypeDispatch.h"
@@ -9,7 +9,7 @@ namespace {
 
 enum : uint32_t { flushing = 1, saturating = 2, relu = 4, propagatingNan = 8 };
 
-/// One element. Sums and products are exact, or rounded to odd, in f64; rounding that to the format is correct.
+/// One element. Sums and products are exact or rounded to odd in f64, so the final rounding to the format is correct.
 template <const Format &format> struct Element {
   static double load(uint16_t bits, uint32_t flags) {
     if ((flags & flushing) && !(bits & format.infinity()))
@@ -101,7 +101,7 @@ template <typename F, unsigned arity> bool finish(Decoder &d, uint32_t flags) {
 template <typename F, unsigned arity> bool decodeArithmetic(Decoder &d) {
   auto rounding = d.takeRounding();
   if (rounding.value_or(Rounding::NearestEven) != Rounding::NearestEven)
-    return d.fail("only .rn");
+    return d.fail("only .rn is simulated");
   uint32_t flags = d.take("ftz") ? flushing : 0;
   flags |= d.take("sat") ? saturating : d.take("relu") ? relu : 0;
   return finish<F, arity>(d, flags);
@@ -109,7 +109,7 @@ template <typename F, unsigned arity> bool decodeArithmetic(Decoder &d) {
 
 template <typename F> bool decodeApproximate(Decoder &d) {
   if (!d.take("approx"))
-    return d.fail("wanted .approx");
+    return d.fail("expected .approx");
   return finish<F, 1>(d, d.take("ftz") ? flushing : 0);
 }
 

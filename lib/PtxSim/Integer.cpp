@@ -8,7 +8,7 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-// Wrapping arithmetic goes through unsigned 64-bit numbers: signed overflow and promotion to int are no PTX.
+// Wrapping arithmetic is done on uint64_t, which avoids signed overflow and integer promotion.
 struct Add {
   template <typename T> T operator()(T a, T b) const { return T(uint64_t(a) + uint64_t(b)); }
 };
@@ -63,7 +63,7 @@ struct AbsoluteDifference {
     return Add()(c, a < b ? Subtract()(b, a) : Subtract()(a, b));
   }
 };
-/// The lower 24 bits of the operands, signed or not; the lower 32 of the product's 48.
+/// mul24.lo: the lower 32 bits of the product of 24-bit operands.
 struct Multiply24 {
   template <typename T> T operator()(T a, T b) const {
     return MultiplyLow()(T(Unsigned<T>(a) << 8) >> 8, T(Unsigned<T>(b) << 8) >> 8);
@@ -80,7 +80,7 @@ template <typename F> Handler ternary(Type type) {
   return dispatchInteger(type, []<typename T>() -> Handler { return mapTernary<T, T, F>; });
 }
 
-/// Sums that give a carry, take one, or both: numbers[0] says that there is one to take. A difference borrows.
+/// Sum or difference with carry-in (if numbers[0]) and carry-out (if there is a second result).
 template <typename T, bool subtract> void sumWithCarry(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
   uint32_t carries = op.numbers[0] ? warp.predicate(op.input(2)) : 0, out = 0;
@@ -100,8 +100,8 @@ template <typename T, bool subtract> void sumWithCarry(Warp &warp, const Op &op,
 template <bool subtract, bool takes> bool decodeCarry(Decoder &d) {
   bool gives = d.take("cc");
   Type type = d.type();
-  if (!isInteger(type) || bytesOf(type) < 4 || !d.wantOperands(3))
-    return d.fail("wanted 32 or 64 bits");
+  if (!isInteger(type) || bytesOf(type) < 4 || !d.expectOperands(3))
+    return d.fail("expected 32 or 64 bits");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), type);
@@ -113,7 +113,7 @@ template <bool subtract, bool takes> bool decodeCarry(Decoder &d) {
   return d.emit(bytesOf(type) == 8 ? sumWithCarry<uint64_t, subtract> : sumWithCarry<uint32_t, subtract>);
 }
 
-/// The same of a half of a product (numbers[1]: the upper one) and a third operand.
+/// Adds c to the lower or upper (numbers[1]) half of a · b, with carry-in and carry-out as above.
 template <typename T> void productWithCarry(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1)), *c = warp.row<T>(op.input(2));
   uint32_t carries = op.numbers[0] ? warp.predicate(op.input(3)) : 0, out = 0;
@@ -130,11 +130,11 @@ template <typename T> void productWithCarry(Warp &warp, const Op &op, uint32_t m
     warp.setPredicate(op.result(1), out, mask);
 }
 
-/// mad.cc, madc and madc.cc, behind .lo or .hi.
+/// mad.cc, madc and madc.cc, after .lo or .hi.
 bool decodeProductCarry(Decoder &d, bool takes, bool gives, bool isHigh) {
   Type type = d.type();
-  if (!isInteger(type) || bytesOf(type) < 4 || !d.wantOperands(4))
-    return d.fail("wanted 32 or 64 bits");
+  if (!isInteger(type) || bytesOf(type) < 4 || !d.expectOperands(4))
+    return d.fail("expected 32 or 64 bits");
   d.result(d.at(0), type);
   for (unsigned i : {1, 2, 3})
     d.input(d.at(i), type);
@@ -148,7 +148,7 @@ bool decodeProductCarry(Decoder &d, bool takes, bool gives, bool isHigh) {
 bool decodeMultiplyAddCarry(Decoder &d) {
   int part = d.takeOneOf({"lo", "hi"});
   if (part < 0)
-    return d.fail("wanted .lo or .hi");
+    return d.fail("expected .lo or .hi");
   return decodeProductCarry(d, /*takes=*/true, d.take("cc"), part == 1);
 }
 
@@ -158,7 +158,7 @@ template <typename F, typename Saturated> bool decodeSum(Decoder &d) {
   bool saturated = d.take("sat");
   Type type = d.type();
   if (saturated && type != Type::S32)
-    return d.fail("only s32 saturates");
+    return d.fail("only .sat.s32 is simulated");
   return emitSame(d, type, 2, saturated ? mapBinary<int32_t, int32_t, Saturated> : binary<F>(type));
 }
 
@@ -175,15 +175,15 @@ bool decodeMultiply(Decoder &d) {
     Handler handler = bytesOf(type) == 8 ? nullptr : dispatchInteger(type, []<typename T>() -> Handler {
       return mapBinary<Wide<T>, T, MultiplyWide>;
     });
-    if (!handler || !d.wantOperands(3))
-      return d.fail("wanted 16 or 32 bits");
+    if (!handler || !d.expectOperands(3))
+      return d.fail("expected 16 or 32 bits");
     d.result(d.at(0), wide);
     d.input(d.at(1), type);
     d.input(d.at(2), type);
     return d.emit(handler);
   }
   default:
-    return d.fail("wanted .lo, .hi or .wide");
+    return d.fail("expected .lo, .hi or .wide");
   }
 }
 
@@ -194,7 +194,7 @@ bool decodeMultiplyAdd(Decoder &d) {
   bool saturated = part == 1 && d.take("sat");
   Type type = d.type();
   if (saturated && type != Type::S32)
-    return d.fail("only s32 saturates");
+    return d.fail("only .sat.s32 is simulated");
   switch (part) {
   case 0:
     return emitSame(d, type, 3, ternary<MultiplyAddLow>(type));
@@ -207,8 +207,8 @@ bool decodeMultiplyAdd(Decoder &d) {
     Handler handler = bytesOf(type) == 8 ? nullptr : dispatchInteger(type, []<typename T>() -> Handler {
       return mapTernary<Wide<T>, T, MultiplyAddWide, Wide<T>>;
     });
-    if (!handler || !d.wantOperands(4))
-      return d.fail("wanted 16 or 32 bits");
+    if (!handler || !d.expectOperands(4))
+      return d.fail("expected 16 or 32 bits");
     d.result(d.at(0), wide);
     d.input(d.at(1), type);
     d.input(d.at(2), type);
@@ -216,18 +216,18 @@ bool decodeMultiplyAdd(Decoder &d) {
     return d.emit(handler);
   }
   default:
-    return d.fail("wanted .lo, .hi or .wide");
+    return d.fail("expected .lo, .hi or .wide");
   }
 }
 
-/// Only active lanes: inactive ones may hold a zero, which the host traps.
+/// Divides active lanes only: a zero divisor in an inactive lane would trap on the host.
 template <typename T, bool remainder> void divide(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0)), *b = warp.row<T>(op.input(1));
   T *result = warp.row<T>(op.result(0));
   forLanes(mask & ~warp.undefined(op.input(1)), [&](unsigned lane) {
     if (b[lane] == 0)
-      return warp.fail(FindingKind::Arithmetic, "divides by zero, which gives no particular value", lane);
-    // The one quotient that overflows wraps; its remainder is 0.
+      return warp.fail(FindingKind::Arithmetic, "division by zero has no defined result", lane);
+    // INT_MIN / -1 wraps; its remainder is 0.
     if (std::is_signed_v<T> && b[lane] == T(-1))
       result[lane] = remainder ? T(0) : Negate()(a[lane]);
     else
@@ -251,7 +251,7 @@ template <typename F> bool decodeTernary(Decoder &d) {
 template <typename F> bool decodeUnary(Decoder &d) {
   Type type = d.type();
   if (!isSigned(type))
-    return d.fail("wanted a signed type");
+    return d.fail("expected a signed type");
   return emitSame(d, type, 1, dispatchInteger(type, []<typename T>() -> Handler { return mapUnary<T, T, F>; }));
 }
 

@@ -1,4 +1,4 @@
-//===- KernelBuilder.cpp - Decodes an entry and what it calls -------------===//
+//===- KernelBuilder.cpp - Decodes an entry and its callees ---------------===//
 
 #include "Decoder.h"
 #include "Rows.h"
@@ -25,7 +25,7 @@ Slot KernelBuilder::allocate(unsigned bytes) {
   return slot;
 }
 
-/// `bytes` 4 is also the mask of a predicate, which uses the first four bytes only.
+/// Constant predicates use `bytes` 4 and only its first four bytes.
 Slot KernelBuilder::constant(uint64_t bits, unsigned bytes) {
   if (bytes < 8)
     bits &= (uint64_t(1) << (8 * bytes)) - 1;
@@ -60,7 +60,7 @@ Slot KernelBuilder::carry() {
 }
 
 uint64_t KernelBuilder::addressOf(const Variable &variable) const {
-  if (auto found = places.find(&variable); found != places.end())
+  if (auto found = addresses.find(&variable); found != addresses.end())
     return found->second;
   auto global = code.globals.find(&variable);
   return global == code.globals.end() ? 0 : global->second;
@@ -74,7 +74,7 @@ const Function *KernelBuilder::callee(const std::string &name) {
 bool KernelBuilder::collect(const Function &function) {
   if (std::find(callers.begin(), callers.end(), &function) != callers.end())
     return fail(function.line, FindingKind::Unsupported,
-                "'" + function.name + "' calls itself: recursion is not simulated");
+                "'" + function.name + "' is recursive, which is not simulated");
   if (std::find(functions.begin(), functions.end(), &function) != functions.end())
     return true;
   functions.push_back(&function);
@@ -95,20 +95,20 @@ bool KernelBuilder::collect(const Function &function) {
   return true;
 }
 
-/// Shared variables that are used, the local frames of all functions (one each: there is no recursion), parameters.
+/// Lays out the used shared variables, one local frame per function (there is no recursion), and the parameters.
 void KernelBuilder::layOutVariables() {
   std::vector<const Variable *> dynamic;
   uint64_t shared = sharedStart, local = localStart, alignment = 16;
   auto use = [&](const Variable &variable) {
-    if (variable.space != Space::Shared || places.count(&variable))
+    if (variable.space != Space::Shared || addresses.count(&variable))
       return;
     alignment = std::max<uint64_t>(alignment, variable.alignment);
-    places[&variable] = 0;
+    addresses[&variable] = 0;
     if (variable.isExtern || variable.size == 0) {
       dynamic.push_back(&variable);
       return;
     }
-    places[&variable] = shared = alignTo(shared, variable.alignment);
+    addresses[&variable] = shared = alignTo(shared, variable.alignment);
     shared += variable.size;
   };
   auto useIn = [&](auto &self, const Operand &operand) -> void {
@@ -121,11 +121,11 @@ void KernelBuilder::layOutVariables() {
     uint64_t parameters = 0;
     for (const Variable &variable : function->variables) {
       if (variable.isEntryParameter) {
-        places[&variable] = parameters = alignTo(parameters, variable.alignment);
+        addresses[&variable] = parameters = alignTo(parameters, variable.alignment);
         parameters += variable.size;
         kernel.parameterBytes = parameters;
       } else if (variable.space == Space::Local || variable.space == Space::Param) {
-        places[&variable] = local = alignTo(local, variable.alignment);
+        addresses[&variable] = local = alignTo(local, variable.alignment);
         local += variable.size;
       }
     }
@@ -136,7 +136,7 @@ void KernelBuilder::layOutVariables() {
   if (!dynamic.empty())
     shared = alignTo(shared, alignment);
   for (const Variable *variable : dynamic)
-    places[variable] = shared;
+    addresses[variable] = shared;
   kernel.staticShared = shared - sharedStart;
   kernel.localBytes = alignTo(local - localStart, 16);
 }
@@ -193,7 +193,7 @@ bool KernelBuilder::decode(const Function &function) {
   end.run = returnAtEnd;
   end.line = function.instructions.empty() ? function.line : function.instructions.back().line;
   kernel.ops.push_back(end);
-  // From numbers of instructions to numbers of ops.
+  // Convert instruction indices to op indices.
   for (size_t index = begin; index < kernel.ops.size(); ++index) {
     Op &op = kernel.ops[index];
     op.target = op.target == noTarget ? noTarget : firsts[op.target];
@@ -216,7 +216,7 @@ std::optional<Kernel> KernelBuilder::build(const Function &entry) {
       return std::nullopt;
   for (auto [op, function] : calls)
     kernel.ops[op].target = starts[function];
-  // Constants were laid out apart; they come first in the file, and everything else moves behind them.
+  // Constants are stored at the start of the register file; all other slots move up.
   uint32_t shift = alignTo(kernel.constants.size(), 64);
   auto move = [&](Slot &slot) { slot.offset += slot.number ? shift : 0; };
   for (auto &slots : kernel.slots)

@@ -1,4 +1,4 @@
-//===- Lexer.cpp - PTX text as tokens -------------------------------------===//
+//===- Lexer.cpp - Tokens of PTX ------------------------------------------===//
 
 #include "Lexer.h"
 #include "llvm/ADT/StringExtras.h"
@@ -11,7 +11,7 @@ std::vector<Token> saccade::ptxsim::tokenize(llvm::StringRef text) {
   std::vector<Token> tokens;
   unsigned line = 1;
   size_t at = 0;
-  auto starts = [&](llvm::StringRef what) { return text.substr(at).starts_with(what); };
+  auto starts = [&](llvm::StringRef prefix) { return text.substr(at).starts_with(prefix); };
   while (at < text.size()) {
     char c = text[at];
     if (c == '\n') {

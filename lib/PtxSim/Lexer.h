@@ -1,4 +1,4 @@
-//===- Lexer.h - PTX text as tokens ---------------------------------*- C++ -*-===//
+//===- Lexer.h - Tokens of PTX --------------------------------------*- C++ -*-===//
 #ifndef SACCADE_LIB_PTXSIM_LEXER_H
 #define SACCADE_LIB_PTXSIM_LEXER_H
 
@@ -7,8 +7,9 @@
 
 namespace saccade::ptxsim {
 
-/// A word is a name, a number, a directive or an instruction with its modifiers: all that hangs together by letters,
-/// digits, `_`, `$`, `%`, `.` and `::`. Everything else is one character.
+/// A word is a name, a number, a directive or an instruction with its modifiers: a run of letters, digits, `_`, `$`,
+/// `%`,
+/// `.` and `::`. Any other token is one character or a string.
 struct Token {
   enum Kind : uint8_t { Word, Punctuation, String, End } kind;
   llvm::StringRef text;
@@ -17,7 +18,7 @@ struct Token {
   bool is(llvm::StringRef expected) const { return kind != String && text == expected; }
 };
 
-/// All tokens of `text`, ending in one `End`. Comments are left out.
+/// Tokens of `text` without comments, followed by one `End`.
 std::vector<Token> tokenize(llvm::StringRef text);
 
 } // namespace saccade::ptxsim

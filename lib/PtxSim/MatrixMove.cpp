@@ -1,7 +1,7 @@
 //===- MatrixMove.cpp - ldmatrix, stmatrix, movmatrix ---------------------===//
 //
-// Matrices of 8 x 8 elements of 16 bits. Lane L holds elements 2(L % 4) and the next one of row L / 4; with .trans of
-// column L / 4. Row r of matrix m lies in memory where lane 8m + r says.
+// Matrices have 8 x 8 elements of 16 bits. Lane L holds elements 2(L % 4) and 2(L % 4) + 1 of row L / 4, or with .trans
+// of column L / 4. Lane 8m + r provides the address of row r of matrix m.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,21 +17,22 @@ namespace {
 bool wholeWarp(Warp &warp, uint32_t mask) {
   if (mask == ~uint32_t(0))
     return true;
-  warp.fail(FindingKind::Divergence, "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes are here");
+  warp.fail(FindingKind::Divergence,
+            "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes reach the instruction");
   return false;
 }
 
-/// The rows' places, from the lanes that name them. numbers: space, access, matrices, transposed.
+/// Memory of the rows, from the lanes that provide addresses. Numbers: space, access, matrices, transposed.
 bool rowPlaces(Warp &warp, const Op &op, Place places[32]) {
-  uint32_t matrices = op.numbers[2], naming = matrices == 4 ? ~uint32_t(0) : (uint32_t(1) << (8 * matrices)) - 1;
-  if (!warp.requireDefined(op.input(0), naming, "the address of a row"))
+  uint32_t matrices = op.numbers[2], addressing = matrices == 4 ? ~uint32_t(0) : (uint32_t(1) << (8 * matrices)) - 1;
+  if (!warp.requireDefined(op.input(0), addressing, "the address of a matrix row"))
     return false;
   uint64_t addresses[32];
-  laneAddresses(warp, op, op.input(0), naming, addresses);
-  return warp.resolve({Space(op.numbers[0]), 16, 16, Access(op.numbers[1])}, addresses, naming, places);
+  laneAddresses(warp, op, op.input(0), addressing, addresses);
+  return warp.resolve({Space(op.numbers[0]), 16, 16, Access(op.numbers[1])}, addresses, addressing, places);
 }
 
-/// Where the two elements of a lane's register lie: row and column.
+/// Row and column of an element of a lane's register.
 struct Position {
   unsigned row, column;
 };
@@ -88,7 +89,7 @@ void storeMatrix(Warp &warp, const Op &op, uint32_t mask) {
   }
 }
 
-/// Registers only: what ldmatrix.trans gives of what stmatrix wrote.
+/// movmatrix.trans: transposes a fragment across the lanes.
 void moveMatrix(Warp &warp, const Op &op, uint32_t mask) {
   if (!wholeWarp(warp, mask))
     return;
@@ -109,7 +110,7 @@ void moveMatrix(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool takeShape(Decoder &d) {
-  return (d.take("sync") && d.take("aligned") && d.take("m8n8")) || d.fail("wanted .sync.aligned.m8n8");
+  return (d.take("sync") && d.take("aligned") && d.take("m8n8")) || d.fail("expected .sync.aligned.m8n8");
 }
 
 bool decodeTransfer(Decoder &d, bool loads) {
@@ -118,13 +119,13 @@ bool decodeTransfer(Decoder &d, bool loads) {
   int count = d.takeOneOf({"x1", "x2", "x4"});
   bool transposed = d.take("trans");
   Space space = takeSpace(d).value_or(Space::Generic);
-  if (count < 0 || (space != Space::Shared && space != Space::Generic) || d.type() != Type::B16 || !d.wantOperands(2))
-    return d.fail("wanted .x1, .x2 or .x4 of .b16 in shared memory");
+  if (count < 0 || (space != Space::Shared && space != Space::Generic) || d.type() != Type::B16 || !d.expectOperands(2))
+    return d.fail("expected .x1, .x2 or .x4 of .b16 in shared memory");
   unsigned matrices = 1 << count;
   const Operand &values = d.at(loads ? 0 : 1);
   std::vector<Operand> parts = values.kind == Operand::Vector ? values.parts : std::vector<Operand>{values};
   if (parts.size() != matrices)
-    return d.fail("wanted " + llvm::Twine(matrices) + " registers");
+    return d.fail("expected " + llvm::Twine(matrices) + " registers");
   if (loads)
     for (const Operand &part : parts)
       d.result(part, Type::B32);
@@ -145,9 +146,9 @@ bool decodeStoreMatrix(Decoder &d) { return decodeTransfer(d, false); }
 
 bool decodeMoveMatrix(Decoder &d) {
   if (!takeShape(d) || !d.take("trans"))
-    return d.fail("wanted .trans");
-  if (d.type() != Type::B16 || !d.wantOperands(2))
-    return d.fail("wanted b16");
+    return d.fail("expected .trans");
+  if (d.type() != Type::B16 || !d.expectOperands(2))
+    return d.fail("expected .b16");
   d.result(d.at(0), Type::B32);
   d.input(d.at(1), Type::B32);
   d.op.tracksUndefined = true;

@@ -31,14 +31,14 @@ namespace {
 
 constexpr unsigned addressInput = 0;
 
-/// How an instruction loads or stores. Numbers: space | access << 8 | non-coherent << 16, bytes of an element | of a
-/// register << 8 | signed << 16, how many elements; then [5] the width of addresses.
+/// The access of a load or store. Numbers: space | access << 8 | non-coherent << 16, bytes per element, number of
+/// elements; [5] is the width of addresses.
 Request requestOf(const Op &op) {
   uint32_t size = (op.numbers[1] & 0xff) * op.numbers[2];
   return {Space(op.numbers[0] & 0xff), size, size, Access(op.numbers[0] >> 8 & 0xff), bool(op.numbers[0] >> 16)};
 }
 
-/// Where each lane reads or writes; false after a finding.
+/// Resolves the memory of each lane; false after a finding.
 bool resolveLanes(Warp &warp, const Op &op, const Request &request, uint32_t mask, uint64_t addresses[32],
                   Place places[32]) {
   if (!warp.requireDefined(op.input(addressInput), mask, "the address"))
@@ -92,7 +92,7 @@ template <typename Element, typename Register> void store(Warp &warp, const Op &
     uint32_t undefined = warp.undefined(slot) & mask;
     if (undefined && request.space == Space::Generic)
       forLanes(undefined, [&](unsigned lane) { toGlobal |= (addresses[lane] & windowMask) == 0; });
-    // Global memory outlives the kernel: what is undefined there is an output.
+    // Global memory outlives the launch, so an undefined value there would be a result.
     if (undefined && toGlobal && !warp.requireDefined(slot, mask, "a value stored to global memory"))
       return;
     const Register *row = warp.row<Register>(slot);
@@ -106,15 +106,15 @@ template <typename Element, typename Register> void store(Warp &warp, const Op &
   }
 }
 
-template <template <typename, typename> typename Pick> Handler pickElement(Type type, unsigned registerBytes) {
+template <template <typename, typename> typename Accessor> Handler dispatchElement(Type type, unsigned registerBytes) {
   auto of = [&]<typename E>() -> Handler {
     if constexpr (sizeof(E) <= 2)
       if (registerBytes == 2)
-        return Pick<E, uint16_t>::handler;
+        return Accessor<E, uint16_t>::handler;
     if constexpr (sizeof(E) <= 4)
       if (registerBytes == 4)
-        return Pick<E, uint32_t>::handler;
-    return registerBytes == 8 ? Pick<E, uint64_t>::handler : nullptr;
+        return Accessor<E, uint32_t>::handler;
+    return registerBytes == 8 ? Accessor<E, uint64_t>::handler : nullptr;
   };
   switch (type) {
   case Type::S8:
@@ -146,7 +146,7 @@ template <typename E, typename R> struct Stores {
   static constexpr Handler handler = store<E, R>;
 };
 
-/// .relaxed.gpu, .acquire.sys and so on; true where other threads may access at the same time.
+/// Consumes .relaxed.gpu, .acquire.sys and so on. Returns true if concurrent accesses by other threads are allowed.
 bool takeOrder(Decoder &d) {
   if (d.take("volatile") || d.take("mmio"))
     return true;
@@ -158,7 +158,7 @@ bool takeOrder(Decoder &d) {
   return ordered;
 }
 
-/// Hints for caches change no value.
+/// Consumes cache hints, which do not change values.
 void takeHints(Decoder &d) {
   while (d.takeOneOf({"ca", "cg", "cs", "lu", "cv", "wb", "wt", "L1::evict_normal", "L1::evict_unchanged",
                       "L1::evict_first", "L1::evict_last", "L1::no_allocate", "L2::64B", "L2::128B", "L2::256B",
@@ -178,11 +178,11 @@ bool decodeAccess(Decoder &d, bool loads) {
   if (type == Type::Pred || bytesOf(type) > 8 || elements * bytesOf(type) > 32 || d.count() < 2)
     return d.fail("this type is not simulated here");
   const Operand &value = d.at(loads ? 0 : 1), &place = d.at(loads ? 1 : 0);
-  // A third operand is a cache policy.
-  if (!d.wantOperands(2, 3))
+  // The optional third operand is a cache policy.
+  if (!d.expectOperands(2, 3))
     return false;
   if ((value.kind == Operand::Vector) != (elements > 1) || (elements > 1 && value.parts.size() != elements))
-    return d.fail("wanted " + llvm::Twine(elements) + " registers");
+    return d.fail("expected " + llvm::Twine(elements) + " registers");
   std::vector<Operand> values = elements > 1 ? value.parts : std::vector<Operand>{value};
   unsigned registerBytes = rowBytes(type);
   for (const Operand &one : values)
@@ -205,7 +205,7 @@ bool decodeAccess(Decoder &d, bool loads) {
   d.op.numbers[1] = bytesOf(type);
   d.op.numbers[2] = elements;
   d.op.tracksUndefined = true;
-  return d.emit(loads ? pickElement<Loads>(type, registerBytes) : pickElement<Stores>(type, registerBytes));
+  return d.emit(loads ? dispatchElement<Loads>(type, registerBytes) : dispatchElement<Stores>(type, registerBytes));
 }
 
 bool decodeLoad(Decoder &d) { return decodeAccess(d, true); }
@@ -213,7 +213,7 @@ bool decodeStore(Decoder &d) { return decodeAccess(d, false); }
 
 void nothing(Warp &, const Op &, uint32_t) {}
 
-/// Prefetches of any kind, and fences between accesses that are in order anyway.
+/// Prefetches and fences have no effect: simulated accesses are sequentially consistent.
 bool decodePrefetch(Decoder &d) {
   takeSpace(d);
   d.takeOneOf({"L1", "L2"});

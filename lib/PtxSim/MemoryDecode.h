@@ -1,4 +1,4 @@
-//===- MemoryDecode.h - What all memory instructions share ----------*- C++ -*-===//
+//===- MemoryDecode.h - Helpers for memory instructions -------------*- C++ -*-===//
 #ifndef SACCADE_LIB_PTXSIM_MEMORYDECODE_H
 #define SACCADE_LIB_PTXSIM_MEMORYDECODE_H
 
@@ -8,10 +8,10 @@
 
 namespace saccade::ptxsim {
 
-/// Every lane's address: the row of `slot`, of numbers[5] bytes, plus the offset.
+/// Address of every lane: the row of `slot`, numbers[5] bytes wide, plus the offset.
 void laneAddresses(Warp &warp, const Op &op, Slot slot, uint32_t mask, uint64_t addresses[32]);
 
-/// Whether one of `size` bytes is undefined: eight at a time.
+/// Whether any of `size` bytes is undefined; tests eight at a time.
 inline bool anyUndefined(const ByteState *states, unsigned size) {
   static_assert(uint8_t(ByteState::Undefined) == 0);
   constexpr uint64_t ones = 0x0101010101010101;
@@ -27,7 +27,7 @@ inline bool anyUndefined(const ByteState *states, unsigned size) {
   return false;
 }
 
-/// .global, .shared, ...
+/// Consumes a state space modifier: .global, .shared, ...
 std::optional<Space> takeSpace(Decoder &decoder);
 
 } // namespace saccade::ptxsim

@@ -1,6 +1,7 @@
-//===- Mma.cpp - mma --------------------------------------------===//
+//===- Mma.cpp - mma ------------------------------------------------------===//
 //
-// Three ways to add up, see docs/ptxsim.md. The hardware's is the model that MMA-Sim measured (arXiv 2511.10909).
+// Three accumulation modes, see docs/guides/ptxsim.md. MmaMode::Hardware follows the model of MMA-Sim (arXiv
+// 2511.10909).
 //
 //===----------------------------------------------------------------------===//
 
@@ -29,13 +30,14 @@ template <Type type> float elementValue(uint32_t bits) {
   else if constexpr (type == Type::BF16)
     return fromBF16(uint16_t(bits));
   else if constexpr (type == Type::TF32)
-    // The units ignore the lower 13 bits.
+    // Tensor cores ignore the lower 13 bits.
     return floatOf(bits & ~uint32_t(0x1fff));
   else
     return float(widen(bits & 0xff, formatOf(type)));
 }
 
-/// Registers from input `first` on into a matrix; `place` gives the element's number of a lane.
+/// Gathers fragments, in registers from input `first` on, into a matrix; `place` maps (bits, lane, i) to its element
+/// index.
 template <Type type, typename Place>
 void gather(Warp &warp, const Op &op, unsigned first, unsigned registers, float *matrix, Place place) {
   constexpr unsigned bits = type == Type::TF32 ? 32 : 8 * bytesOf(type), each = 32 / bits;
@@ -69,7 +71,7 @@ void gatherOf(Type type, Warp &warp, const Op &op, unsigned first, unsigned regi
 
 unsigned bitsOfElement(Type type) { return type == Type::TF32 ? 32 : 8 * bytesOf(type); }
 
-/// Products are exact in f32, so that only sums round, with and without fused multiply-adds alike.
+/// Products are exact in f32 and only sums round, so results do not depend on contraction to FMA.
 inline __attribute__((always_inline)) void addProducts(Matrices &m) {
   for (unsigned row = 0; row < rows; ++row) {
     float sums[columns];
@@ -98,10 +100,10 @@ void multiplyInDouble(Matrices &m) {
     }
 }
 
-/// As `ilogb`, for numbers of a format whose smallest exponent is `least`; 0 counts as that.
-int exponentOf(float value, int least) {
+/// Like `ilogb`, in a format with minimum exponent `minExponent`, which is also the result for 0.
+int exponentOf(float value, int minExponent) {
   int exponent = int(bitsOf(value) >> 23 & 0xff) - 127;
-  return std::max(exponent, least);
+  return std::max(exponent, minExponent);
 }
 
 double powerOfTwo(int exponent) { return doubleOf(uint64_t(exponent + 1023) << 52); }
@@ -112,22 +114,23 @@ float truncateToFloat(double value) {
   return floatOf(roundTo(value, f32Format, Rounding::Zero));
 }
 
-/// One segment of k: terms are aligned to the largest exponent, truncated to `fraction` bits and summed exactly.
-void accumulateAligned(Matrices &m, unsigned from, unsigned to, int fraction, int least, bool halfResult) {
+/// Accumulates one segment of k: terms are aligned to the largest exponent, truncated to `fraction` bits and added
+/// exactly.
+void accumulateAligned(Matrices &m, unsigned from, unsigned to, int fraction, int minExponent, bool halfResult) {
   int exponentsA[rows][maxK], exponentsB[maxK][columns];
   for (unsigned k = from; k < to; ++k) {
     for (unsigned row = 0; row < rows; ++row)
-      exponentsA[row][k] = m.a[row][k] == 0 ? -10000 : exponentOf(m.a[row][k], least);
+      exponentsA[row][k] = m.a[row][k] == 0 ? -10000 : exponentOf(m.a[row][k], minExponent);
     for (unsigned column = 0; column < columns; ++column)
-      exponentsB[k][column] = m.b[k][column] == 0 ? -10000 : exponentOf(m.b[k][column], least);
+      exponentsB[k][column] = m.b[k][column] == 0 ? -10000 : exponentOf(m.b[k][column], minExponent);
   }
   for (unsigned row = 0; row < rows; ++row)
     for (unsigned column = 0; column < columns; ++column) {
       float c = m.c[row][column];
-      int most = exponentOf(c, -126);
+      int maxExponent = exponentOf(c, -126);
       bool isFinite = std::isfinite(c);
       for (unsigned k = from; k < to; ++k) {
-        most = std::max(most, exponentsA[row][k] + exponentsB[k][column]);
+        maxExponent = std::max(maxExponent, exponentsA[row][k] + exponentsB[k][column]);
         isFinite &= std::isfinite(m.a[row][k]) && std::isfinite(m.b[k][column]);
       }
       if (!isFinite) {
@@ -136,21 +139,21 @@ void accumulateAligned(Matrices &m, unsigned from, unsigned to, int fraction, in
         m.c[row][column] = c;
         continue;
       }
-      // Exponents of sums stay far inside those of f64.
-      double scale = powerOfTwo(fraction - most);
+      // Exponents of sums are well within the range of f64.
+      double scale = powerOfTwo(fraction - maxExponent);
       int64_t sum = int64_t(double(c) * scale);
       for (unsigned k = from; k < to; ++k)
         sum += int64_t(double(m.a[row][k]) * double(m.b[k][column]) * scale);
-      double value = double(sum) * powerOfTwo(most - fraction);
+      double value = double(sum) * powerOfTwo(maxExponent - fraction);
       m.c[row][column] = halfResult ? float(value) : truncateToFloat(value);
     }
 }
 
-/// Numbers: type of A, of B, k, f16 results | f16 addends << 1.
+/// Numbers: type of A, type of B, k, f16 results | f16 addends << 1.
 void multiply(Warp &warp, const Op &op, uint32_t mask) {
   if (mask != ~uint32_t(0))
     return warp.fail(FindingKind::Divergence,
-                     "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes are here");
+                     "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes reach the instruction");
   Type typeA = Type(op.numbers[0]), typeB = Type(op.numbers[1]);
   Matrices m;
   m.k = op.numbers[2];
@@ -181,12 +184,12 @@ void multiply(Warp &warp, const Op &op, uint32_t mask) {
     multiplyInDouble(m);
     break;
   case MmaMode::Hardware: {
-    // sm_80 takes the widest shapes in two steps.
+    // sm_80 splits the largest shapes into two segments.
     bool hopper = warp.block.code.architecture >= 90;
-    int least = typeA == Type::F16 ? -14 : typeA == Type::E4M3 ? -6 : typeA == Type::E5M2 ? -14 : -126;
+    int minExponent = typeA == Type::F16 ? -14 : typeA == Type::E4M3 ? -6 : typeA == Type::E5M2 ? -14 : -126;
     unsigned segment = hopper ? m.k : bits == 16 ? 8 : bits == 32 ? 4 : 16;
     for (unsigned from = 0; from < m.k; from += segment)
-      accumulateAligned(m, from, std::min(m.k, from + segment), hopper ? 25 : 24, least, halfResult);
+      accumulateAligned(m, from, std::min(m.k, from + segment), hopper ? 25 : 24, minExponent, halfResult);
   }
   }
 
@@ -203,11 +206,11 @@ void multiply(Warp &warp, const Op &op, uint32_t mask) {
     }
 }
 
-/// s8 and u8 into s32, exactly.
+/// s8 and u8 operands, exact s32 accumulation.
 void multiplyIntegers(Warp &warp, const Op &op, uint32_t mask) {
   if (mask != ~uint32_t(0))
     return warp.fail(FindingKind::Divergence,
-                     "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes are here");
+                     "only " + llvm::Twine(__builtin_popcount(mask)) + " of 32 lanes reach the instruction");
   unsigned k = op.numbers[2], registersA = k / 8, registersB = k / 16;
   int32_t a[rows][maxK], b[maxK][columns];
   auto value = [&](uint32_t number, unsigned input, unsigned lane, unsigned part) -> int32_t {
@@ -237,9 +240,9 @@ void multiplyIntegers(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 /// mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {d...}, {a...}, {b...}, {c...}
-bool decodeProduct(Decoder &d) {
+bool decodeMma(Decoder &d) {
   if (!d.take("sync") || !d.take("aligned"))
-    return d.fail("wanted .sync.aligned");
+    return d.fail("expected .sync.aligned");
   int shape = d.takeOneOf({"m16n8k4", "m16n8k8", "m16n8k16", "m16n8k32"});
   if (shape < 0 || !d.take("row") || !d.take("col"))
     return d.fail("this shape or layout is not simulated");
@@ -256,7 +259,7 @@ bool decodeProduct(Decoder &d) {
   bool resultFits = integers ? typeD == Type::S32 && typeC == Type::S32
                              : (typeD == Type::F32 && typeC == Type::F32) ||
                                    (typeA == Type::F16 && typeD == Type::F16 && typeC == Type::F16);
-  if (!(integers || floats) || !sameKind || !shapeFits || !resultFits || !d.wantOperands(4))
+  if (!(integers || floats) || !sameKind || !shapeFits || !resultFits || !d.expectOperands(4))
     return d.fail("this combination of types and shape is not simulated");
   unsigned sums = typeD == Type::F16 ? 2 : 4;
   unsigned expected[4] = {sums, rows * k * bits / 1024, columns * k * bits / 1024, sums};
@@ -264,10 +267,10 @@ bool decodeProduct(Decoder &d) {
     const Operand &operand = d.at(index);
     std::vector<Operand> parts = operand.kind == Operand::Vector ? operand.parts : std::vector<Operand>{operand};
     if (parts.size() != expected[index])
-      return d.fail("found " + llvm::Twine(parts.size()) + " registers in operand " + llvm::Twine(index) + ", expected " +
-                    llvm::Twine(expected[index]));
+      return d.fail("found " + llvm::Twine(parts.size()) + " registers in operand " + llvm::Twine(index) +
+                    ", expected " + llvm::Twine(expected[index]));
     for (Operand &part : parts) {
-      // Zeros for C may be written as floats or integers.
+      // A zero C may be written as float or integer immediates.
       if (index == 0)
         d.result(part, Type::B32);
       else
@@ -282,6 +285,4 @@ bool decodeProduct(Decoder &d) {
 
 } // namespace
 
-void saccade::ptxsim::addMmaInstructions(InstructionTable &table) {
-  table.add("mma", TypeClass::Any, decodeProduct);
-}
+void saccade::ptxsim::addMmaInstructions(InstructionTable &table) { table.add("mma", TypeClass::Any, decodeMma); }

@@ -17,7 +17,7 @@ void copyPredicate(Warp &warp, const Op &op, uint32_t mask) {
   warp.setPredicate(op.result(0), warp.predicate(op.input(0)), mask);
 }
 
-/// numbers[0]: bytes of a part.
+/// numbers[0]: bytes per part.
 void pack(Warp &warp, const Op &op, uint32_t mask) {
   uint64_t packed[32] = {}, part[32];
   unsigned bytes = op.numbers[0];
@@ -49,7 +49,7 @@ void unpack(Warp &warp, const Op &op, uint32_t mask) {
   }
 }
 
-/// %clock and its like: no time is simulated, they count instructions.
+/// %clock and similar: time is not simulated, so counters return the number of executed instructions.
 template <typename T> void readCounter(Warp &warp, const Op &op, uint32_t mask) {
   T *result = warp.row<T>(op.result(0));
   forLanes(mask, [&](unsigned lane) { result[lane] = T(warp.executed); });
@@ -57,7 +57,7 @@ template <typename T> void readCounter(Warp &warp, const Op &op, uint32_t mask) 
 
 bool decodeMove(Decoder &d) {
   Type type = d.type();
-  if (!d.wantOperands(2))
+  if (!d.expectOperands(2))
     return false;
   const Operand &to = d.at(0), &from = d.at(1);
   bool packs = from.kind == Operand::Vector, unpacks = to.kind == Operand::Vector;
@@ -104,7 +104,7 @@ uint64_t windowOf(unsigned space) {
   return windows[space];
 }
 
-/// numbers[0]: the window, by space; numbers[1]: to the space, not from it.
+/// numbers[0]: state space; numbers[1]: the conversion is from generic to that space.
 void convertAddress(Warp &warp, const Op &op, uint32_t mask) {
   uint64_t window = windowOf(op.numbers[0]);
   const uint64_t *a = warp.row<uint64_t>(op.input(0));
@@ -112,7 +112,7 @@ void convertAddress(Warp &warp, const Op &op, uint32_t mask) {
   bool toSpace = op.numbers[1];
   forLanes(mask, [&](unsigned lane) {
     if (toSpace && (a[lane] & windowMask) != window)
-      return warp.fail(FindingKind::BadOperand, "the generic address lies in another space", lane);
+      return warp.fail(FindingKind::BadOperand, "the generic address is in another state space", lane);
     result[lane] = toSpace ? a[lane] & ~windowMask : a[lane] | window;
   });
 }
@@ -126,7 +126,7 @@ bool decodeConvertAddress(Decoder &d) {
   d.op.numbers[0] = space == 5 ? 1 : space;
   Type type = d.type();
   if (type != Type::U64)
-    return d.fail("wanted u64");
+    return d.fail("expected .u64");
   return emitSame(d, type, 1, convertAddress);
 }
 
@@ -138,7 +138,7 @@ void isInSpace(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeIsSpace(Decoder &d) {
   int space = d.takeOneOf({"global", "shared", "local", "param", "shared::cta"});
-  if (space < 0 || !d.wantOperands(2))
+  if (space < 0 || !d.expectOperands(2))
     return d.fail("this space is not simulated");
   d.op.numbers[0] = space == 4 ? 1 : space;
   d.result(d.at(0), Type::Pred);

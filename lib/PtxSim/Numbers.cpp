@@ -1,4 +1,4 @@
-//===- Numbers.cpp - Floating-point formats, bit by bit -------------------===//
+//===- Numbers.cpp - Floating-point formats and rounding ------------------===//
 
 #include "Numbers.h"
 #include <algorithm>
@@ -20,7 +20,7 @@ uint32_t saccade::ptxsim::roundTo(double value, const Format &format, Rounding r
     return sign | overflow;
 
   int exponent = std::max(std::ilogb(magnitude), 1 - format.bias());
-  // In units of the last place, exact: only the exponent changes.
+  // In ulp; exact, because only the exponent changes.
   double units = std::ldexp(magnitude, format.fraction - exponent);
   double whole = std::floor(units), rest = units - whole;
   bool up = false;
@@ -43,7 +43,7 @@ uint32_t saccade::ptxsim::roundTo(double value, const Format &format, Rounding r
                                                       fraction == (uint64_t(2) << format.fraction) - 1);
   if (tooLarge)
     return sign | (towardZero ? format.largest() : overflow);
-  // A subnormal number lacks the leading bit, which otherwise counts the exponent up by one.
+  // The leading bit increments the exponent field; subnormals do not have it.
   return sign | uint32_t((uint64_t(exponent + format.bias() - 1) << format.fraction) + fraction);
 }
 
@@ -67,7 +67,7 @@ double saccade::ptxsim::addToOdd(double a, double b) {
   double sum = a + b;
   if (!std::isfinite(sum))
     return sum;
-  // Knuth's two-sum: the error of the addition, exactly.
+  // Knuth's two-sum: the exact error of the addition.
   double partB = sum - a, error = (a - (sum - partB)) + (b - partB);
   if (error != 0 && !(bitsOf(sum) & 1))
     sum = doubleOf(bitsOf(sum) + ((error > 0) == (sum > 0) ? 1 : -1));

@@ -1,4 +1,4 @@
-//===- Numbers.h - Floating-point formats, bit by bit ---------------*- C++ -*-===//
+//===- Numbers.h - Floating-point formats and rounding --------------*- C++ -*-===//
 #ifndef SACCADE_LIB_PTXSIM_NUMBERS_H
 #define SACCADE_LIB_PTXSIM_NUMBERS_H
 
@@ -15,7 +15,7 @@ inline float floatOf(uint32_t bits) { return std::bit_cast<float>(bits); }
 inline double doubleOf(uint64_t bits) { return std::bit_cast<double>(bits); }
 
 /// A binary format with `exponent` and `fraction` bits. Formats without infinity (e4m3) use the highest exponent for
-/// numbers and have one NaN.
+/// finite values and have one NaN.
 struct Format {
   int exponent, fraction;
   bool hasInfinity = true;
@@ -24,9 +24,9 @@ struct Format {
   constexpr int maxExponent() const { return hasInfinity ? bias() : bias() + 1; }
   constexpr uint32_t sign() const { return uint32_t(1) << (exponent + fraction); }
   constexpr uint32_t infinity() const { return ((uint32_t(1) << exponent) - 1) << fraction; }
-  /// The largest number.
+  /// Largest finite value.
   constexpr uint32_t largest() const { return hasInfinity ? infinity() - 1 : sign() - 2; }
-  /// What NaN results are in PTX: all ones but the sign.
+  /// PTX's canonical NaN: all bits set except the sign.
   constexpr uint32_t nan() const { return sign() - 1; }
 };
 
@@ -52,25 +52,25 @@ constexpr Format formatOf(Type type) {
   }
 }
 
-/// Rounds to `format`; NaN becomes the canonical one. Too large: infinity, or the largest number where the rounding
-/// direction leads back; the largest number with `saturate` or without an infinity.
+/// Rounds to `format`; NaN becomes canonical. Overflow gives infinity, or the largest finite value if the rounding
+/// direction, `saturate` or the format demands it.
 uint32_t roundTo(double value, const Format &format, Rounding rounding = Rounding::NearestEven, bool saturate = false);
 
-/// Exact.
+/// Converts to f64, exactly.
 double widen(uint32_t bits, const Format &format);
 
-/// a + b with the last bit set where the sum is not exact: rounding it again to a format with at most 51 bits gives
-/// the correctly rounded sum (rounding to odd: Boldo and Melquiond).
+/// a + b rounded to odd (Boldo and Melquiond): rounding the result again to a format of at most 51 bits gives the
+/// correctly rounded sum.
 double addToOdd(double a, double b);
 
-/// a * b + c for factors of at most 26 bits, as `addToOdd`.
+/// a * b + c rounded to odd, for factors of at most 26 bits.
 inline double fmaToOdd(double a, double b, double c) { return addToOdd(a * b, c); }
 
 inline float fromHalf(uint16_t bits) {
   uint32_t magnitude = bits & 0x7fff, sign = uint32_t(bits & 0x8000) << 16;
   if (magnitude >= 0x7c00)
     return floatOf(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
-  // 2^112 moves the exponent's bias from 15 to 127, and makes subnormal numbers normal.
+  // 2^112 changes the exponent bias from 15 to 127 and normalises subnormal values.
   return floatOf(bitsOf(floatOf(magnitude << 13) * 0x1p112f) | sign);
 }
 inline float fromBF16(uint16_t bits) { return floatOf(uint32_t(bits) << 16); }
@@ -84,18 +84,18 @@ inline uint16_t toBF16(float value) {
 }
 uint16_t toHalf(float value);
 
-/// Subnormal numbers become zero of the same sign.
+/// Flushes subnormal values to zero of the same sign.
 inline float flush(float value) {
   uint32_t bits = bitsOf(value);
   return bits & 0x7f800000 ? value : floatOf(bits & 0x80000000);
 }
 
-/// What f32 arithmetic gives for NaN.
+/// Replaces NaN by PTX's canonical f32 NaN.
 inline float canonical(float value) { return value != value ? floatOf(0x7fffffff) : value; }
 
-/// To an integer of `width` bits, rounded and clamped. `nan` is the result for NaN.
+/// Rounds and clamps to an integer of `width` bits. `nan` is the result for NaN.
 uint64_t toInteger(double value, unsigned width, bool isSigned, Rounding rounding, uint64_t nan);
-/// Rounds to an integral number.
+/// Rounds to an integral value.
 double roundIntegral(double value, Rounding rounding);
 
 } // namespace saccade::ptxsim

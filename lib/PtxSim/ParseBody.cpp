@@ -33,7 +33,7 @@ bool Parser::body(Function &function) {
   unsigned scope = 0;
   while (true) {
     if (peek().kind == Token::End)
-      return fail("the body of '" + function.name + "' does not end");
+      return fail("the body of '" + function.name + "' has no closing brace");
     if (take("{")) {
       unsigned inner = function.scopeParents.size();
       function.scopeParents.push_back(scope);
@@ -74,11 +74,11 @@ bool Parser::statement(Function &function, unsigned scope) {
     if (take(".branchtargets"))
       return branchTargets(function, label);
     if (!function.labels[scope].emplace(label, function.instructions.size()).second)
-      return fail("two labels '" + label + "' in one block");
+      return fail("redefinition of label '" + label + "'");
     return true;
   }
   if (word.starts_with("."))
-    return fail("'" + word + "' is no directive of a body that is known here");
+    return fail("'" + word + "' is not a supported directive in a function body");
   return instruction(function, scope);
 }
 
@@ -107,7 +107,7 @@ bool Parser::registers(Function &function, unsigned scope) {
       if (!integer(count) || !expect(">"))
         return false;
       if (count < 0 || count > 1 << 20)
-        return fail(llvm::Twine(count) + " registers");
+        return fail("found " + llvm::Twine(count) + " registers, expected 0 to " + llvm::Twine(1 << 20));
       for (int64_t index = 0; index < count; ++index)
         declare(name + std::to_string(index));
     } else {
@@ -125,13 +125,13 @@ bool Parser::instruction(Function &function, unsigned scope) {
     std::string name = next().text.str();
     auto guard = findRegister(name);
     if (!guard || function.registers[*guard].type != Type::Pred)
-      return fail("'" + name + "' is no predicate");
+      return fail("'" + name + "' is not a predicate register");
     parsed.guard = *guard;
   }
   if (peek().kind != Token::Word)
     return fail("found '" + peek().text + "', expected an instruction");
   parsed.line = peek().line;
-  // Dots separate modifiers; `::` belongs to one.
+  // Dots separate modifiers; `::` is part of a modifier.
   llvm::SmallVector<StringRef> pieces;
   next().text.split(pieces, '.');
   parsed.mnemonic = pieces.front().str();
@@ -139,7 +139,7 @@ bool Parser::instruction(Function &function, unsigned scope) {
     parsed.modifiers.push_back(piece.str());
   while (!peek().is(";")) {
     if (peek().kind == Token::End)
-      return failAt(parsed.line, "the instruction does not end");
+      return failAt(parsed.line, "the instruction has no terminating semicolon");
     Operand one;
     if (!operand(one))
       return false;
@@ -213,7 +213,7 @@ bool Parser::operand(Operand &operand) {
   return true;
 }
 
-/// After the bracket: [%rd1], [%rd1+8], [%rd1+-8], [smem+16], [4096].
+/// The rest of [%rd1], [%rd1+8], [%rd1+-8], [smem+16] or [4096] after the opening bracket.
 bool Parser::address(Operand &result) {
   result.kind = Operand::Address;
   result.parts.emplace_back();
@@ -233,7 +233,7 @@ bool Parser::address(Operand &result) {
 
 bool Parser::number(Operand &operand, bool negative) {
   StringRef word = next().text;
-  auto bad = [&]() -> bool { return this->fail("'" + word + "' is no number"); };
+  auto bad = [&]() -> bool { return this->fail("'" + word + "' is not a number"); };
   operand.kind = Operand::Integer;
   if (word.starts_with_insensitive("0f") || word.starts_with_insensitive("0d")) {
     operand.kind = Operand::Float;

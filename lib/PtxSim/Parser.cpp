@@ -78,7 +78,9 @@ bool Parser::failAt(unsigned line, const llvm::Twine &message) {
   return false;
 }
 
-bool Parser::expect(StringRef text) { return take(text) || fail("found '" + peek().text + "', expected '" + text + "'"); }
+bool Parser::expect(StringRef text) {
+  return take(text) || fail("found '" + peek().text + "', expected '" + text + "'");
+}
 
 void Parser::skipLine() {
   unsigned line = peek().line;
@@ -92,7 +94,7 @@ bool Parser::integer(int64_t &value) {
   if (!number(parsed, negative))
     return false;
   if (parsed.kind != Operand::Integer)
-    return fail("wanted an integer");
+    return fail("expected an integer");
   value = int64_t(parsed.bits);
   return true;
 }
@@ -135,10 +137,10 @@ bool Parser::moduleItem() {
   for (auto [name, space] : {std::pair(".global", Space::Global), {".const", Space::Const}, {".shared", Space::Shared}})
     if (take(name))
       return variables(module.variables, space, isExtern) && expect(";");
-  return fail("'" + peek().text + "' is no directive of a module that is known here");
+  return fail("'" + peek().text + "' is not a supported module directive");
 }
 
-/// One declaration, with several names: .align 4 .b8 a[16], b[8] = {1, 2}
+/// A declaration with one or more names: .align 4 .b8 a[16], b[8] = {1, 2}
 bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, std::vector<const Variable *> *order) {
   uint64_t alignment = 0, vector = 1;
   std::optional<Type> type;
@@ -149,24 +151,24 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
       if (!integer(value))
         return false;
       if (value <= 0 || value > 1 << 20 || (value & (value - 1)))
-        return fail("an alignment of " + llvm::Twine(value));
+        return fail("found alignment " + llvm::Twine(value) + ", expected a power of two");
       alignment = value;
     } else if (word == ".v2" || word == ".v4") {
       vector = word == ".v2" ? 2 : 4;
     } else if (auto found = parseType(word.drop_front())) {
       type = found;
     } else if (word == ".ptr" || word == ".attribute") {
-      // `.ptr .global .align 16` describes what a pointer parameter points to, not the parameter.
+      // `.ptr .global .align 16` describes the pointee of a pointer parameter.
       while (peek().is(".global") || peek().is(".shared") || peek().is(".const") || peek().is(".local"))
         next();
       if (take(".align") && !integer(value))
         return false;
     } else {
-      return fail("'" + word + "' is not known in a declaration");
+      return fail("'" + word + "' is not supported in a declaration");
     }
   }
   if (!type || *type == Type::Pred)
-    return fail("a variable needs a type");
+    return fail("expected a variable type");
   do {
     Variable variable;
     variable.line = peek().line;
@@ -182,7 +184,7 @@ bool Parser::variables(std::deque<Variable> &into, Space space, bool isExtern, s
       if (!peek().is("]") && !integer(extent))
         return false;
       if (extent < 0 || extent > int64_t(1) << 32 || count * extent > uint64_t(1) << 32)
-        return fail("an array of " + llvm::Twine(extent) + " elements");
+        return fail("the array extent " + llvm::Twine(extent) + " is out of range");
       count *= extent;
       if (!expect("]"))
         return false;
@@ -221,7 +223,7 @@ bool Parser::initialiser(Variable &variable, Type element) {
   for (unsigned byte = 0; byte < bytesOf(element); ++byte)
     variable.content.push_back(uint8_t(bits >> (8 * byte)));
   return variable.content.size() <= variable.size ||
-         fail("more initialisers than '" + variable.name + "' has elements");
+         fail("'" + variable.name + "' has more initialisers than elements");
 }
 
 bool Parser::threeNumbers(std::array<uint32_t, 3> &numbers) {
@@ -230,7 +232,7 @@ bool Parser::threeNumbers(std::array<uint32_t, 3> &numbers) {
   do {
     int64_t value;
     if (index == 3 || !integer(value))
-      return fail("wanted one to three numbers");
+      return fail("expected one to three integers");
     numbers[index++] = value;
   } while (take(","));
   return true;
@@ -270,7 +272,7 @@ bool Parser::functionDirectives(Function &function) {
       if (!expect(";"))
         return false;
     } else if (word != ".noreturn") {
-      return fail("the directive '" + word + "' of a function is not simulated");
+      return fail("the directive '" + word + "' of a function is not supported");
     }
   }
   return true;
@@ -298,7 +300,7 @@ bool Parser::function(bool isEntry, bool isExtern) {
     good = body(function);
   }
   scopes.clear();
-  // A definition takes the place of the declarations before it.
+  // A definition replaces earlier declarations.
   for (auto other = module.functions.begin(); good && other != std::prev(module.functions.end()); ++other)
     if (other->name == function.name && (!other->isDefined || !function.isDefined)) {
       if (!function.isDefined)

@@ -1,4 +1,4 @@
-//===- Parser.h - Recursive descent over PTX tokens -----------------*- C++ -*-===//
+//===- Parser.h - Recursive-descent parser of PTX -------------------*- C++ -*-===//
 #ifndef SACCADE_LIB_PTXSIM_PARSER_H
 #define SACCADE_LIB_PTXSIM_PARSER_H
 
@@ -8,14 +8,14 @@
 
 namespace saccade::ptxsim {
 
-/// One pass over the tokens. Every method returns false once the finding is set.
+/// One pass over the tokens. Methods return false on error, after setting the finding.
 class Parser {
 public:
   Parser(llvm::StringRef text, SyntaxModule &module, Finding &finding);
   bool run();
 
 private:
-  // Parser.cpp: the module and its declarations.
+  // Parser.cpp: modules and declarations.
   bool moduleItem();
   bool function(bool isEntry, bool isExtern);
   bool parameterList(Function &function, bool results);

@@ -1,4 +1,4 @@
-//===- Program.cpp - Modules that are loaded, and launches ----------------===//
+//===- Program.cpp - Loads modules and executes launches ------------------===//
 
 #include "Block.h"
 #include "llvm/ADT/STLExtras.h"
@@ -11,9 +11,10 @@ using namespace saccade::ptxsim;
 using llvm::StringRef;
 
 const char *saccade::ptxsim::name(FindingKind kind) {
-  constexpr const char *names[] = {"syntax",        "unsupported",   "bad launch",  "out of bounds", "misaligned",
-                                   "read-only",     "uninitialised", "race",        "divergence",    "deadlock",
-                                   "unwaited copy", "arithmetic",    "bad operand", "trap",          "endless"};
+  constexpr const char *names[] = {"syntax",      "unsupported", "bad launch",       "out of bounds",
+                                   "misaligned",  "read-only",   "uninitialised",    "race",
+                                   "divergence",  "deadlock",    "unwaited copy",    "arithmetic",
+                                   "bad operand", "trap",        "instruction limit"};
   return names[unsigned(kind)];
 }
 
@@ -45,7 +46,7 @@ std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
     if (variable.isExtern)
       return Finding{FindingKind::Unsupported, variable.line, code->module.lines[variable.line - 1],
                      "'" + variable.name + "' is defined in another module"};
-    // Variables without an initialiser are 0.
+    // Uninitialised module variables are zero.
     std::vector<uint8_t> content = variable.content;
     content.resize(variable.size);
     uint64_t address = device.allocate(content, variable.name, std::max<uint64_t>(variable.alignment, 16));
@@ -53,7 +54,7 @@ std::variant<Program, Finding> Program::load(StringRef text, Device &device) {
       device.setReadOnly(address);
     code->globals[&variable] = address;
   }
-  // Functions that no entry calls are decoded too: what is not known should not stay unseen.
+  // Functions that no entry calls are decoded too, so that unsupported instructions are always reported.
   for (const Function &function : code->module.functions) {
     if (!function.isDefined || function.name.empty())
       continue;
@@ -87,7 +88,7 @@ std::optional<uint64_t> Program::variable(StringRef name) const {
   return std::nullopt;
 }
 
-/// Shared memory of a block, as the hardware of the target allows it.
+/// Maximum shared memory per block of sm_`architecture`, in bytes.
 static uint32_t maxShared(unsigned architecture) {
   switch (architecture) {
   case 80:
@@ -102,7 +103,7 @@ static uint32_t maxShared(unsigned architecture) {
   }
 }
 
-/// What is wrong with a launch, or "".
+/// Describes the error in a launch, or returns "".
 static std::string checkLaunch(const Code &code, const Kernel &kernel, const Launch &launch) {
   auto text = [](const std::array<uint32_t, 3> &size) {
     return std::to_string(size[0]) + " x " + std::to_string(size[1]) + " x " + std::to_string(size[2]);
@@ -115,14 +116,14 @@ static std::string checkLaunch(const Code &code, const Kernel &kernel, const Lau
   if (entry.requiredThreads && *entry.requiredThreads != launch.block)
     return "found blocks of " + text(launch.block) + " threads, expected " + text(*entry.requiredThreads);
   if (llvm::is_contained(launch.grid, 0u) || launch.grid[1] > 65535 || launch.grid[2] > 65535)
-    return "a grid of " + text(launch.grid) + " blocks";
+    return "found a grid of " + text(launch.grid) + " blocks, expected positive extents, y and z at most 65535";
   if (launch.parameters.size() != kernel.parameterBytes)
     return "found " + std::to_string(launch.parameters.size()) + " bytes of parameters, expected " +
            std::to_string(kernel.parameterBytes);
   uint64_t shared = uint64_t(kernel.staticShared) + launch.dynamicShared;
   if (shared > maxShared(code.architecture))
-    return "found " + std::to_string(shared) + " bytes of shared memory, sm_" + std::to_string(code.architecture) +
-           " has " + std::to_string(maxShared(code.architecture));
+    return "found " + std::to_string(shared) + " bytes of shared memory, expected at most the " +
+           std::to_string(maxShared(code.architecture)) + " of sm_" + std::to_string(maxShared(code.architecture));
   return "";
 }
 
@@ -142,7 +143,7 @@ Report Program::run(StringRef entry, const Launch &launch) const {
   std::vector<uint64_t> counts(kernel.ops.size());
   auto work = [&] {
     Block block(*code, kernel, launch);
-    // Blocks are taken in order, and after a finding no later one begins: so the finding is always the same.
+    // Blocks start in order, and no later block starts after a finding, so the reported finding is deterministic.
     for (uint64_t index; (index = next++) < failed;) {
       block.run({uint32_t(index % launch.grid[0]), uint32_t(index / launch.grid[0] % launch.grid[1]),
                  uint32_t(index / launch.grid[0] / launch.grid[1])});

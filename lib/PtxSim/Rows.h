@@ -7,10 +7,10 @@
 
 namespace saccade::ptxsim {
 
-/// Bytes of a lane of a register: 8-bit values live in 16 bits; 0 for predicates.
+/// Bytes per lane of a register; 8-bit values take 16 bits. 0 for predicates.
 constexpr unsigned rowBytes(Type type) { return bytesOf(type) == 1 ? 2 : bytesOf(type); }
 
-/// Writes 32 computed values into the lanes of `mask`.
+/// Writes the values of the lanes of `mask` to a row.
 template <typename T> inline void assign(T *row, const T *values, uint32_t mask) {
   if (mask == ~uint32_t(0)) {
     std::memcpy(row, values, 32 * sizeof(T));
@@ -19,8 +19,8 @@ template <typename T> inline void assign(T *row, const T *values, uint32_t mask)
   forLanes(mask, [&](unsigned lane) { row[lane] = values[lane]; });
 }
 
-/// result = f(inputs...) in every lane. `f` must be harmless where lanes are inactive: their inputs may be anything.
-/// `F` is a function object type: f(T) → R.
+/// result = F()(inputs...) in every active lane. F is also evaluated for inactive lanes, whose inputs are arbitrary, so
+/// it must not trap.
 template <typename R, typename T, typename F> void mapUnary(Warp &warp, const Op &op, uint32_t mask) {
   const T *a = warp.row<T>(op.input(0));
   R values[32];
@@ -47,7 +47,7 @@ template <typename R, typename T, typename F, typename C = T> void mapTernary(Wa
   assign(warp.row<R>(op.result(0)), values, mask);
 }
 
-/// A mask with the lanes for which `test(lane)` is true.
+/// Mask of the lanes for which `test(lane)` is true.
 template <typename F> inline uint32_t lanesWhere(F test) {
   uint8_t bytes[32];
   for (unsigned lane = 0; lane < 32; ++lane)
@@ -56,13 +56,13 @@ template <typename F> inline uint32_t lanesWhere(F test) {
   for (unsigned part = 0; part < 4; ++part) {
     uint64_t eight;
     std::memcpy(&eight, bytes + 8 * part, 8);
-    // Gathers the lowest bit of each byte in the top byte.
+    // The multiplication gathers the lowest bit of each byte in the top byte.
     mask |= uint32_t(((eight & 0x0101010101010101) * 0x0102040810204080) >> 56) << (8 * part);
   }
   return mask;
 }
 
-/// The opposite of a predicate.
+/// Negates a predicate.
 void notPredicate(Warp &warp, const Op &op, uint32_t mask);
 
 } // namespace saccade::ptxsim

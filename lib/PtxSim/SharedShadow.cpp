@@ -1,4 +1,4 @@
-//===- SharedShadow.cpp - Who touched which byte of shared memory ---------===//
+//===- SharedShadow.cpp - Race detection in shared memory -----------------===//
 
 #include "SharedShadow.h"
 #include <algorithm>
@@ -8,12 +8,12 @@ using namespace saccade::ptxsim;
 void SharedShadow::reset(uint32_t bytes) {
   cells.assign((bytes + 3) / 4, Cell());
   narrow.clear();
-  // References into `narrow` must stay valid while one access goes through several cells.
+  // References into `narrow` must stay valid during an access to several cells.
   narrow.reserve(cells.size());
   more.clear();
 }
 
-/// Visits the cells of a range until `visit` returns false. A cell that is covered in part is split into bytes.
+/// Visits the cells of a range until `visit` returns false. Partially covered cells are split into bytes.
 template <typename F> bool SharedShadow::forEach(uint32_t offset, uint32_t size, F visit) {
   for (uint32_t end = offset + size; offset < end;) {
     Cell &cell = cells[offset / 4];
@@ -48,7 +48,8 @@ inline bool SharedShadow::ordered(const ClockView &clockView, uint32_t self, uin
     return true;
   if (warp != clockView.warp)
     return false;
-  return lane == self || (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self]);
+  return lane == self ||
+         (lane < 32 && (clockView.partners[self] >> lane & 1) && clock < clockView.partnersClocks[self]);
 }
 
 inline bool SharedShadow::readsOrdered(const ClockView &clockView, uint32_t self, const Reads &reads) const {
@@ -67,7 +68,7 @@ std::string SharedShadow::describe(const Cell &cell, bool fromRead) const {
            std::to_string(cell.readLine);
   std::string text = "which " + who(cell.writer >> 5, cell.writer & 31);
   if (cell.flags & pending)
-    return text + " copies into by line " + std::to_string(cell.writeLine) + ", and has not waited for";
+    return text + " writes by the pending cp.async of line " + std::to_string(cell.writeLine);
   return text + " wrote in line " + std::to_string(cell.writeLine);
 }
 
@@ -75,11 +76,11 @@ inline void SharedShadow::recordRead(Cell &cell, const ClockView &clockView, uin
   uint32_t bit = uint32_t(1) << clockView.warp;
   Reads before{cell.readClock, cell.readWarps, cell.readLine, cell.readLane};
   if (!cell.readWarps || readsOrdered(clockView, self, before)) {
-    // What is ordered behind this read is ordered behind those.
+    // Accesses ordered after this read are ordered after the earlier reads too.
     cell.readWarps = bit;
     cell.readLane = self;
   } else if (cell.readWarps == bit) {
-    // One warp's stamps are in order: the last one counts.
+    // Clocks of one warp increase, so the last one suffices.
     cell.readLane = manyLanes;
   } else if (cell.readClock == clockView.now) {
     cell.readWarps |= bit;
@@ -104,7 +105,7 @@ inline bool SharedShadow::checkAccess(Cell &cell, const ClockView &clockView, ui
     }
   }
   if (!isWrite(access)) {
-    // An atomic read orders nothing but is no race with atomic writes: it leaves no trace.
+    // An atomic read neither orders accesses nor races with atomic writes, so it is not recorded.
     if (!isAtomic(access))
       recordRead(cell, clockView, self);
     return true;

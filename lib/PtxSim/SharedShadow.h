@@ -1,9 +1,8 @@
-//===- SharedShadow.h - Who touched which byte of shared memory -----*- C++ -*-===//
+//===- SharedShadow.h - Race detection in shared memory -------------*- C++ -*-===//
 //
-// Finds accesses that nothing orders. Every warp counts its synchronisations; each access is stamped with
-// its warp's count, and a warp knows of every other one up to which stamp its accesses happened before (a vector
-// clock), as in FastTrack (Flanagan and Freund: FastTrack: efficient and precise dynamic race detection). Inside a warp
-// lanes are ordered only by `bar.warp.sync` and block barriers.
+// Detects unordered accesses with vector clocks, as in FastTrack (Flanagan and Freund, FastTrack: efficient and precise
+// dynamic race detection). A warp's clock counts its synchronisations; shadow cells hold the clocks of the last
+// accesses. Lanes of a warp are ordered only by `bar.warp.sync` and block barriers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_PTXSIM_SHAREDSHADOW_H
@@ -21,11 +20,11 @@ enum class Access : uint8_t { Read, Write, AtomicRead, AtomicWrite };
 constexpr bool isWrite(Access access) { return access == Access::Write || access == Access::AtomicWrite; }
 constexpr bool isAtomic(Access access) { return access >= Access::AtomicRead; }
 
-/// What the lanes of a warp know of the accesses of others.
+/// Clocks of a warp, for one access.
 struct ClockView {
   uint32_t warp, now, line;
-  const uint32_t *clocks; ///< of each warp: earlier stamps happened before
-  /// Of each lane: who took part in its last bar.warp.sync of a part of the warp, and its stamp.
+  const uint32_t *clocks; ///< per warp: accesses with an earlier clock happened before
+  /// Per lane: members of its last partial bar.warp.sync, and the clock of it.
   const uint32_t *partners, *partnersClocks;
 };
 
@@ -33,12 +32,12 @@ class SharedShadow {
 public:
   void reset(uint32_t bytes);
 
-  /// Records an access of each lane of `mask`. The first lane for which it races with an earlier one, which `conflict`
-  /// then describes; 32 where there is none.
+  /// Records an access of each lane of `mask`. Returns the first lane that races with an earlier access, described in
+  /// `conflict`, or 32.
   unsigned access(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size, Access access);
-  /// The same for the start of an asynchronous copy: a write that goes on until `settle`.
+  /// Records the start of an asynchronous copy: a write that is pending until `completeCopy`.
   unsigned begin(const ClockView &clockView, uint32_t mask, const uint32_t offsets[32], uint32_t size);
-  /// The copy is done, for the lane that waited.
+  /// Completes a copy at the wait of its thread.
   void completeCopy(const ClockView &clockView, uint32_t offset, uint32_t size);
 
   std::string conflict;
@@ -47,7 +46,7 @@ private:
   enum : uint8_t { written = 1, pending = 2, atomicWrite = 4, split = 8, moreReads = 16 };
   static constexpr uint8_t manyLanes = 63;
 
-  /// Four bytes, or one of them where accesses were narrower. Reads are those since the last write.
+  /// Shadow of four bytes, or of one byte after a narrower access. Reads are those since the last write.
   struct Cell {
     uint32_t writeClock = 0, writeLine = 0, readClock = 0, readWarps = 0, readLine = 0;
     uint16_t writer = 0;
@@ -66,9 +65,9 @@ private:
   std::string describe(const Cell &cell, bool fromRead) const;
 
   std::vector<Cell> cells;
-  std::vector<std::array<Cell, 4>> narrow; ///< of cells that are split
-  std::unordered_map<const Cell *, std::vector<Reads>>
-      more; ///< of cells with readers that are not ordered among each other
+  std::vector<std::array<Cell, 4>> narrow; ///< per-byte cells of split cells
+  /// Further reads of cells whose readers are mutually unordered.
+  std::unordered_map<const Cell *, std::vector<Reads>> more;
 };
 
 } // namespace saccade::ptxsim

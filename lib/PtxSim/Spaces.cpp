@@ -1,4 +1,4 @@
-//===- Spaces.cpp - Where the bytes of an access are, and whether it may --===//
+//===- Spaces.cpp - Resolves and checks addresses -------------------------===//
 
 #include "Block.h"
 #include "llvm/ADT/StringExtras.h"
@@ -21,18 +21,20 @@ static const char *spaceName(Space space) {
   }
 }
 
-/// An access that crosses no allocation's end, or a description of what is wrong.
-static std::string foreign(Device &device, uint64_t address, uint32_t size) {
+/// Describes an access of global memory that is not within one allocation.
+static std::string describeUnallocated(Device &device, uint64_t address, uint32_t size) {
   std::string text = std::to_string(size) + " bytes at " + hex(address) + " of global memory ";
-  if (Allocation *piece = device.find(address))
-    return text + "cross the end of " + (piece->name.empty() ? "an allocation" : "'" + piece->name + "'") + " of " +
-           std::to_string(piece->bytes.size()) + " bytes, at byte " + std::to_string(address - piece->address);
-  // What ends shortly before is most likely what was meant.
+  if (Allocation *allocation = device.find(address))
+    return text + "cross the end of " + (allocation->name.empty() ? "an allocation" : "'" + allocation->name + "'") +
+           " of " + std::to_string(allocation->bytes.size()) + " bytes, at byte " +
+           std::to_string(address - allocation->address);
+  // An allocation that ends shortly before is most likely the intended one.
   for (uint64_t back = 1; back <= 4096; back *= 2)
-    if (Allocation *piece = device.find(address - back))
-      return text + "lie in no allocation; " + std::to_string(address - piece->address - piece->bytes.size()) +
-             " bytes before them ends " + (piece->name.empty() ? "one" : "'" + piece->name + "'");
-  return text + "lie in no allocation";
+    if (Allocation *allocation = device.find(address - back))
+      return text + "are not allocated; they start " +
+             std::to_string(address - allocation->address - allocation->bytes.size()) + " bytes after the end of " +
+             (allocation->name.empty() ? "an allocation" : "'" + allocation->name + "'");
+  return text + "are not allocated";
 }
 
 bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_t mask, Place places[32]) {
@@ -53,7 +55,7 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
     }
     if (address & (request.alignment - 1)) {
       fail(FindingKind::Misaligned,
-           "address " + hex(address) + " of " + spaceName(space) + " memory is no multiple of " +
+           "address " + hex(address) + " of " + spaceName(space) + " memory is not a multiple of " +
                llvm::Twine(request.alignment),
            lane);
       return false;
@@ -86,30 +88,30 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
       if (address >= block.parameters.size() || size > block.parameters.size() - address)
         return outside(0, block.parameters.size());
       if (isWrite(request.access)) {
-        fail(FindingKind::ReadOnly, "writes to a parameter", lane);
+        fail(FindingKind::ReadOnly, "write to a parameter", lane);
         return false;
       }
       places[lane] = {block.parameters.data() + address, block.parameterStates.data() + address};
       break;
     default: {
-      Allocation *piece = lastAllocation;
-      if (!piece || !piece->contains(address, size)) {
-        piece = block.code.device->find(address);
-        if (!piece || !piece->contains(address, size)) {
-          fail(FindingKind::OutOfBounds, foreign(*block.code.device, address, size), lane);
+      Allocation *allocation = lastAllocation;
+      if (!allocation || !allocation->contains(address, size)) {
+        allocation = block.code.device->find(address);
+        if (!allocation || !allocation->contains(address, size)) {
+          fail(FindingKind::OutOfBounds, describeUnallocated(*block.code.device, address, size), lane);
           return false;
         }
-        lastAllocation = piece;
+        lastAllocation = allocation;
       }
-      if (piece->readOnly && isWrite(request.access)) {
-        fail(FindingKind::ReadOnly, "writes to '" + llvm::Twine(piece->name) + "', which is read-only", lane);
+      if (allocation->readOnly && isWrite(request.access)) {
+        fail(FindingKind::ReadOnly, "write to '" + llvm::Twine(allocation->name) + "', which is read-only", lane);
         return false;
       }
-      uint64_t offset = address - piece->address;
-      places[lane] = {piece->bytes.data() + offset, piece->states.data() + offset};
+      uint64_t offset = address - allocation->address;
+      places[lane] = {allocation->bytes.data() + offset, allocation->states.data() + offset};
       if (request.nonCoherent && std::find(places[lane].states, places[lane].states + size,
                                            ByteState::WrittenByLaunch) != places[lane].states + size) {
-        fail(FindingKind::ReadOnly, "reads through the non-coherent cache what this launch has written", lane);
+        fail(FindingKind::ReadOnly, "non-coherent load of memory that this launch has written", lane);
         return false;
       }
     }
@@ -122,8 +124,8 @@ bool Warp::resolve(const Request &request, const uint64_t addresses[32], uint32_
   if (lane == 32)
     return true;
   fail(FindingKind::Race,
-       std::string(isWrite(request.access) ? "writes" : "reads") + " shared memory at " +
-           hex(offsets[lane] + sharedStart) + ", " + block.shadow.conflict + "; nothing orders the two",
+       std::string(isWrite(request.access) ? "write to" : "read of") + " shared memory at " +
+           hex(offsets[lane] + sharedStart) + ", " + block.shadow.conflict + "; the two accesses are unordered",
        lane);
   return false;
 }

@@ -6,7 +6,7 @@
 
 namespace saccade::ptxsim {
 
-/// "%tid.x" → TidX. Counters (%clock64 and so on) are no constants of a warp and not here.
+/// "%tid.x" → TidX. Counters such as %clock64 are not constant in a warp and are not included.
 std::optional<SpecialRegister> parseSpecial(llvm::StringRef name);
 uint32_t specialValue(SpecialRegister special, const Warp &warp, unsigned lane);
 

@@ -1,7 +1,6 @@
-//===- Syntax.h - PTX text as a tree --------------------------------*- C++ -*-===//
+//===- Syntax.h - Syntax tree of PTX --------------------------------*- C++ -*-===//
 //
-// What the parser makes of the text: names are resolved to registers, variables and places in the code; nothing is
-// known yet of what an instruction means.
+// Result of the parser. Names are resolved to registers, variables and labels; instructions are not interpreted yet.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_PTXSIM_SYNTAX_H
@@ -25,7 +24,7 @@ struct Variable {
   uint64_t size = 0, alignment = 1;
   bool isExtern = false;
   bool isEntryParameter = false;
-  std::vector<uint8_t> content; ///< of an initialiser; shorter than `size`: the rest is 0
+  std::vector<uint8_t> content; ///< initialiser; zero-extended to `size`
   unsigned line = 0;
 };
 
@@ -34,8 +33,8 @@ struct Operand {
     Register, ///< `number`
     Special,  ///< `name`: %tid.x
     Integer,  ///< `bits`
-    Float,    ///< `bits` of an f64, or of an f32 where `isSingle`
-    Symbol,   ///< `variable`, or else `name`: a label or function
+    Float,    ///< `bits` of an f64, or of an f32 if `isSingle`
+    Symbol,   ///< `variable`, or `name` of a label or function
     Address,  ///< [parts[0] + offset]
     Vector,   ///< {parts...}
     Pair,     ///< parts[0] | parts[1]
@@ -55,11 +54,11 @@ struct Operand {
 struct Instruction {
   unsigned line = 0;
   std::string mnemonic;               ///< up to the first dot
-  std::vector<std::string> modifiers; ///< what stands between the dots after it
+  std::vector<std::string> modifiers; ///< the dot-separated rest
   std::vector<Operand> operands;
   int guard = -1; ///< register number
   bool guardNegated = false;
-  unsigned scope = 0; ///< of its labels
+  unsigned scope = 0; ///< brace block, for the lookup of labels
 
   std::string text() const;
 };
@@ -77,13 +76,13 @@ struct Function {
   std::vector<RegisterDeclaration> registers;
   std::deque<Variable> variables;
   std::vector<Instruction> instructions;
-  std::vector<unsigned> scopeParents;                  ///< of brace blocks; block 0 is the body
-  std::vector<std::map<std::string, unsigned>> labels; ///< of each block: name → instruction
+  std::vector<unsigned> scopeParents;                  ///< parent of each brace block; block 0 is the body
+  std::vector<std::map<std::string, unsigned>> labels; ///< per block: name → instruction
   std::map<std::string, std::vector<std::string>> branchTargets;
   std::optional<std::array<uint32_t, 3>> requiredThreads;
   uint32_t maxThreads = 1024;
 
-  /// The instruction that `label` names when used in block `scope`.
+  /// The instruction that `label` refers to in block `scope`.
   std::optional<unsigned> findLabel(const std::string &label, unsigned scope) const;
 };
 
@@ -96,12 +95,12 @@ struct SyntaxModule {
   Function *findFunction(llvm::StringRef name);
 };
 
-/// Parses all of `text`. The first error goes into `finding`.
+/// Parses `text`. Returns nullopt and sets `finding` on the first error.
 std::optional<SyntaxModule> parse(llvm::StringRef text, Finding &finding);
 
-/// For every instruction of a function where lanes that take different ways after it meet again: an instruction, or
-/// `instructions.size()` where they meet only at the end. Only branches have a meaningful entry.
-/// Immediate post-dominators of basic blocks (Cooper, Harvey and Kennedy: A simple, fast dominance algorithm).
+/// Per branch, the instruction at which diverged lanes reconverge: the immediate post-dominator of its basic block, or
+/// `instructions.size()` at the end of the function. Entries of other instructions have no meaning. Algorithm: Cooper,
+/// Harvey and Kennedy, A simple, fast dominance algorithm.
 std::vector<unsigned> reconvergencePoints(const Function &function);
 
 } // namespace saccade::ptxsim

@@ -1,4 +1,4 @@
-//===- TypeDispatch.h - From a type to a handler ----------------------------*- C++ -*-===//
+//===- TypeDispatch.h - Selects a handler by type -------------------*- C++ -*-===//
 #ifndef SACCADE_LIB_PTXSIM_TYPEDISPATCH_H
 #define SACCADE_LIB_PTXSIM_TYPEDISPATCH_H
 
@@ -8,8 +8,8 @@
 
 namespace saccade::ptxsim {
 
-/// choose.operator()<T>() for the C++ type of an integer type of at least 16 bits; bits count as unsigned. Null for
-/// other types.
+/// Returns choose.operator()<T>() for the C++ type T of an integer or bit type of at least 16 bits (bits: unsigned),
+/// null for other types.
 template <typename F> Handler dispatchInteger(Type type, F choose) {
   switch (type) {
   case Type::U16:
@@ -41,11 +41,11 @@ using Wide =
                        std::conditional_t<sizeof(T) == 4, std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>,
                                           std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>>>;
 
-/// All operands have the type: result 0 and the others.
+/// Emits an op with one result and `inputs` inputs that all have `type`.
 inline bool emitSame(Decoder &decoder, Type type, unsigned inputs, Handler handler) {
   if (!handler)
     return decoder.fail("this type is not simulated here");
-  if (!decoder.wantOperands(inputs + 1))
+  if (!decoder.expectOperands(inputs + 1))
     return false;
   decoder.result(decoder.at(0), type);
   for (unsigned index = 1; index <= inputs; ++index)

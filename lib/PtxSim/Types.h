@@ -45,7 +45,7 @@ enum class Rounding : uint8_t { NearestEven, Zero, Down, Up, NearestAway };
 /// "f16x2" → F16x2.
 std::optional<Type> parseType(llvm::StringRef name);
 
-/// Bytes of a register of this type; a predicate counts as 0.
+/// Size in bytes; 0 for a predicate.
 constexpr unsigned bytesOf(Type type) {
   switch (type) {
   case Type::Pred:
@@ -84,7 +84,7 @@ constexpr bool isUnsigned(Type type) {
 }
 constexpr bool isBits(Type type) { return type >= Type::B8 && type <= Type::B128; }
 constexpr bool isInteger(Type type) { return isSigned(type) || isUnsigned(type); }
-/// f16, bf16 and pairs of them.
+/// f16, bf16, f16x2 or bf16x2.
 constexpr bool isHalf(Type type) { return type >= Type::F16 && type <= Type::BF16x2; }
 constexpr bool isPair(Type type) { return type == Type::F16x2 || type == Type::BF16x2; }
 

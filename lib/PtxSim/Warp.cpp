@@ -1,4 +1,4 @@
-//===- Warp.cpp - Runs a warp: lanes that part and meet again -------------===//
+//===- Warp.cpp - Executes a warp with divergent lanes --------------------===//
 
 #include "Warp.h"
 #include "Block.h"
@@ -55,7 +55,7 @@ bool Warp::requireDefined(Slot slot, uint32_t mask, const char *what) {
   if (!lanes)
     return true;
   std::string origin =
-      undefinedOrigin ? "; the last read of undefined memory was in line " + std::to_string(undefinedOrigin) : "";
+      undefinedOrigin ? "; the last read of undefined memory is in line " + std::to_string(undefinedOrigin) : "";
   fail(FindingKind::Uninitialised, llvm::Twine(what) + " is undefined" + origin, __builtin_ctz(lanes));
   return false;
 }
@@ -81,7 +81,7 @@ void Warp::run(uint64_t budget) {
   while (budget-- && state == State::Ready) {
     Group &group = stack.back();
     if (group.next == group.reconvergence) {
-      // The lanes below wait at the same place for these.
+      // The lanes of the group below wait at the same instruction.
       stack.pop_back();
       ++budget;
       continue;
@@ -93,7 +93,7 @@ void Warp::run(uint64_t budget) {
     uint32_t mask = group.lanes;
     if (op.guarded) {
       if (undefined(op.guard) & mask) {
-        requireDefined(op.guard, mask, "the predicate that guards this");
+        requireDefined(op.guard, mask, "the guard predicate");
         return;
       }
       mask &= op.guardNegated ? ~predicate(op.guard) : predicate(op.guard);
@@ -122,8 +122,8 @@ void Warp::run(uint64_t budget) {
   }
 }
 
-/// Moves f32 results by a pseudo-random number of units in the last place, the same for the same operand and line.
-/// Results at special operands (0, infinity, NaN) are exact on hardware too.
+/// Perturbs f32 results by a pseudo-random number of ulp that depends on the result and the line. Zeros, infinities and
+/// NaNs are left alone: they are exact on hardware too.
 void Warp::perturb(const Op &op, uint32_t mask) {
   uint32_t *result = row<uint32_t>(op.result(0)), *input = row<uint32_t>(op.input(op.inputs - 1));
   forLanes(mask, [&](unsigned lane) {
@@ -157,8 +157,7 @@ void Warp::branch(uint32_t target, uint32_t taken, uint32_t reconvergence) {
 void Warp::branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t reconvergence) {
   Group rest = stack.back();
   stack.pop_back();
-  // Lanes that go straight to the meeting point wait there, with those that come later. Where an outer group meets
-  // at the same place, it already does that.
+  // A group at the reconvergence point collects all lanes, unless an outer group already reconverges there.
   if (rest.reconvergence != reconvergence || reconvergence == noTarget)
     if (reconvergence != noTarget)
       stack.push_back({reconvergence, rest.reconvergence, rest.lanes, rest.depth});
@@ -183,7 +182,7 @@ void Warp::end(uint32_t lanes) {
   for (const Copy &copy : copies)
     if (uint32_t unwaited = copy.lanes & lanes)
       return fail(FindingKind::Unwaited,
-                  "a thread ends while its copy of line " + llvm::Twine(copy.op->line) + " is under way",
+                  "a thread exits before waiting for its cp.async of line " + llvm::Twine(copy.op->line),
                   __builtin_ctz(unwaited));
   for (Group &group : stack)
     group.lanes &= ~lanes;
@@ -203,4 +202,6 @@ void Warp::synchronise(uint32_t lanes) {
   });
 }
 
-ClockView Warp::clockView() const { return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()}; }
+ClockView Warp::clockView() const {
+  return {id, now, current->line, clocks.data(), partners.data(), partnersClock.data()};
+}

@@ -16,28 +16,28 @@ template <typename F> inline void forLanes(uint32_t mask, F visit) {
     visit(unsigned(__builtin_ctz(mask)));
 }
 
-/// Memory of one lane's access, and what is known of its bytes.
+/// Memory that one lane accesses, and the states of its bytes.
 struct Place {
   uint8_t *bytes;
   ByteState *states;
 };
 
-/// An access as a whole warp makes it.
+/// A memory access of a warp.
 struct Request {
   Space space;
-  uint32_t size, alignment; ///< in bytes, of each lane
+  uint32_t size, alignment; ///< in bytes, per lane
   Access access;
   bool nonCoherent = false;  ///< ld.global.nc
-  bool asynchronous = false; ///< the write goes on until the shadow's `settle`
+  bool asynchronous = false; ///< the write is pending until SharedShadow::completeCopy
 };
 
 class Warp {
 public:
   Warp(Block &block, unsigned id) : block(block), id(id) {}
 
-  /// Everything as at the start of a block's first instruction; `lanes` exist.
+  /// Resets the warp to the start of the entry, with `lanes` active.
   void start(uint32_t lanes);
-  /// Executes up to `budget` instructions, until the warp waits, ends or fails.
+  /// Executes up to `budget` instructions, or until the warp waits, exits or fails.
   void run(uint64_t budget);
 
   // --- registers ---
@@ -46,20 +46,21 @@ public:
   void setPredicate(Slot slot, uint32_t bits, uint32_t mask) {
     predicate(slot) = (predicate(slot) & ~mask) | (bits & mask);
   }
-  /// The undefined lanes of a slot.
+  /// Mask of the undefined lanes of a slot.
   uint32_t &undefined(Slot slot) { return undefinedLanes[slot.number]; }
   void setUndefined(Slot slot, uint32_t lanes, uint32_t mask) {
     undefined(slot) = (undefined(slot) & ~mask) | (lanes & mask);
   }
-  /// False, and a finding, where one of `mask`'s lanes is undefined.
+  /// Reports a finding and returns false if a lane of `mask` is undefined.
   bool requireDefined(Slot slot, uint32_t mask, const char *what);
-  /// The lanes' values of a row as numbers, whatever its width.
+  /// Zero-extends the lanes of a row of `bytes` per lane to 64 bits.
   void widen(Slot slot, unsigned bytes, uint32_t mask, uint64_t values[32]);
 
   // --- memory: Spaces.cpp ---
-  /// Finds the memory of each lane's access to `addresses`, and checks it. False, and a finding, on any error.
+  /// Resolves the address of each lane to host memory and checks the access. Reports a finding and returns false on
+  /// error.
   bool resolve(const Request &request, const uint64_t addresses[32], uint32_t mask, Place places[32]);
-  /// The lane's local memory, without checks.
+  /// Local memory of a lane, unchecked.
   uint8_t *localBytes(unsigned lane, uint32_t offset) { return local.data() + lane * localSize() + offset; }
   ByteState *localByteStates(unsigned lane, uint32_t offset) {
     return localStates.data() + lane * localSize() + offset;
@@ -69,35 +70,35 @@ public:
 
   // --- control ---
   uint32_t activeLanes() const { return stack.back().lanes; }
-  /// Lanes that have not ended.
+  /// Lanes that have not exited.
   uint32_t live() const { return liveLanes; }
   void jump(uint32_t target) { stack.back().next = target; }
   uint32_t nextOp() const { return stack.back().next; }
-  /// Lanes `taken` go on at `target`, the others at the next instruction, until they meet.
+  /// Lanes `taken` continue at `target`, the others at the next instruction, until they reconverge.
   void branch(uint32_t target, uint32_t taken, uint32_t reconvergence);
-  /// Like `branch`, with lanes in groups.
+  /// Branch to several targets, each with a mask of lanes.
   void branch(const std::vector<std::pair<uint32_t, uint32_t>> &targetsAndLanes, uint32_t reconvergence);
   void call(uint32_t target, uint32_t lanes);
-  /// `lanes` return from a function, or end in the entry.
+  /// `lanes` return from a function; in the entry, they exit.
   void leave(uint32_t lanes);
   void end(uint32_t lanes);
-  /// `bar.warp.sync`: orders what `lanes` did before what they do afterwards.
+  /// `bar.warp.sync`: orders earlier accesses of `lanes` before their later ones.
   void synchronise(uint32_t lanes);
 
-  /// The first finding of the block ends it.
+  /// Reports a finding. Only the first one of a block is kept; it stops the block.
   void fail(FindingKind kind, const llvm::Twine &message, unsigned lane = ~0u);
 
   Block &block;
   const unsigned id;
   enum class State : uint8_t { Ready, Waiting, Done } state = State::Ready;
-  std::vector<uint32_t> clocks; ///< see Viewer
+  std::vector<uint32_t> clocks; ///< see ClockView
   uint32_t now = 0;             ///< counts this warp's synchronisations
   const Op *current = nullptr;
   uint64_t executed = 0;
   /// Line of the last read of undefined memory, for messages.
   uint32_t undefinedOrigin = 0;
 
-  /// A `cp.async` of this warp whose bytes nobody has waited for.
+  /// An outstanding `cp.async` of this warp.
   struct Copy {
     const Op *op;
     uint32_t lanes;
@@ -108,7 +109,7 @@ public:
   std::vector<Copy> copies;
   std::array<uint32_t, 32> committedGroups = {};
 
-  /// Where `bar.red` puts its result when the barrier completes.
+  /// Result slot of a pending `bar.red`.
   struct {
     Slot slot;
     uint32_t kind = 0, mask = 0;
@@ -124,7 +125,7 @@ private:
   uint8_t *file = nullptr;
   std::vector<uint8_t> storage;
   std::vector<uint32_t> undefinedLanes;
-  std::vector<Group> stack; ///< the last one runs
+  std::vector<Group> stack; ///< the last group runs
   uint32_t liveLanes = 0;
   std::vector<uint8_t> local;
   std::vector<ByteState> localStates;

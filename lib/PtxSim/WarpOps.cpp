@@ -1,4 +1,4 @@
-//===- WarpOps.cpp - Shuffles, votes, matches and reductions of a warp ----===//
+//===- WarpOps.cpp - Shuffles, votes, matches and warp reductions ---------===//
 
 #include "TypeDispatch.h"
 #include <algorithm>
@@ -7,20 +7,22 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-/// Every lane of a member mask that lives must be here, and every lane here must be in its own.
+/// Checks that all live lanes of each member mask are active, and that each lane is in its own mask.
 bool membersPresent(Warp &warp, Slot members, uint32_t mask) {
-  if (!warp.requireDefined(members, mask, "the mask of members"))
+  if (!warp.requireDefined(members, mask, "the member mask"))
     return false;
   const uint32_t *row = warp.row<uint32_t>(members);
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     unsigned lane = __builtin_ctz(rest);
     if (!(row[lane] >> lane & 1)) {
-      warp.fail(FindingKind::BadOperand, "the mask of members does not name the lane itself", lane);
+      warp.fail(FindingKind::BadOperand, "the member mask does not include the lane itself", lane);
       return false;
     }
     if (uint32_t missing = row[lane] & warp.live() & ~mask) {
       warp.fail(FindingKind::Divergence,
-                "the mask of members names lane " + llvm::Twine(__builtin_ctz(missing)) + ", which is elsewhere", lane);
+                "the member mask names lane " + llvm::Twine(__builtin_ctz(missing)) +
+                    ", which has not reached the instruction",
+                lane);
       return false;
     }
   }
@@ -29,31 +31,31 @@ bool membersPresent(Warp &warp, Slot members, uint32_t mask) {
 
 enum Shuffle { up, down, butterfly, indexed };
 
-/// Inputs: a, b, c, members; results: d and, with numbers[1], p. numbers[0]: the kind.
+/// Inputs: a, b, c, members; results: d and optionally p. numbers[0]: the kind.
 void shuffle(Warp &warp, const Op &op, uint32_t mask) {
-  if (!membersPresent(warp, op.input(3), mask) || !warp.requireDefined(op.input(1), mask, "the lane to read") ||
-      !warp.requireDefined(op.input(2), mask, "the segment"))
+  if (!membersPresent(warp, op.input(3), mask) || !warp.requireDefined(op.input(1), mask, "the source lane") ||
+      !warp.requireDefined(op.input(2), mask, "the clamp and segment mask"))
     return;
   const uint32_t *a = warp.row<uint32_t>(op.input(0)), *b = warp.row<uint32_t>(op.input(1)),
                  *c = warp.row<uint32_t>(op.input(2)), *members = warp.row<uint32_t>(op.input(3));
   uint32_t values[32] = {}, inside = 0, undefined = 0, undefinedInput = warp.undefined(op.input(0));
   forLanes(mask, [&](unsigned lane) {
     uint32_t amount = b[lane] & 31, clamp = c[lane] & 31, segment = c[lane] >> 8 & 31;
-    uint32_t most = (lane & segment) | (clamp & ~segment), least = lane & segment;
+    uint32_t minLane = lane & segment, maxLane = minLane | (clamp & ~segment);
     int from;
     bool good;
     switch (op.numbers[0]) {
     case up:
-      from = int(lane) - int(amount), good = from >= int(most);
+      from = int(lane) - int(amount), good = from >= int(maxLane);
       break;
     case down:
-      from = lane + amount, good = from <= int(most);
+      from = lane + amount, good = from <= int(maxLane);
       break;
     case butterfly:
-      from = lane ^ amount, good = from <= int(most);
+      from = lane ^ amount, good = from <= int(maxLane);
       break;
     default:
-      from = least | (amount & ~segment), good = from <= int(most);
+      from = minLane | (amount & ~segment), good = from <= int(maxLane);
     }
     if (!good)
       from = lane;
@@ -72,10 +74,10 @@ void shuffle(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeShuffle(Decoder &d) {
   if (!d.take("sync"))
-    return d.fail("wanted .sync");
+    return d.fail("expected .sync");
   int kind = d.takeOneOf({"up", "down", "bfly", "idx"});
-  if (kind < 0 || d.type() != Type::B32 || !d.wantOperands(5))
-    return d.fail("wanted a kind, b32 and five operands");
+  if (kind < 0 || d.type() != Type::B32 || !d.expectOperands(5))
+    return d.fail("expected .up, .down, .bfly or .idx, then .b32, and five operands");
   bool pair = d.at(0).kind == Operand::Pair;
   d.result(pair ? d.at(0).parts[0] : d.at(0), Type::B32);
   if (pair)
@@ -109,11 +111,11 @@ void vote(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeVote(Decoder &d) {
   if (!d.take("sync"))
-    return d.fail("wanted .sync");
+    return d.fail("expected .sync");
   int kind = d.takeOneOf({"all", "any", "uni", "ballot"});
   Type type = d.type();
-  if (kind < 0 || type != (kind == ballot ? Type::B32 : Type::Pred) || !d.wantOperands(3))
-    return d.fail("wanted a kind of vote");
+  if (kind < 0 || type != (kind == ballot ? Type::B32 : Type::Pred) || !d.expectOperands(3))
+    return d.fail("expected .all.pred, .any.pred, .uni.pred or .ballot.b32, and three operands");
   d.result(d.at(0), type);
   d.input(d.at(1), Type::Pred);
   d.input(d.at(2), Type::B32);
@@ -124,7 +126,7 @@ bool decodeVote(Decoder &d) {
 
 enum Reduction { add, min, max, bitAnd, bitOr, bitXor };
 
-/// numbers: operation, signed.
+/// Numbers: operation, signed.
 void reduce(Warp &warp, const Op &op, uint32_t mask) {
   if (!membersPresent(warp, op.input(1), mask))
     return;
@@ -164,12 +166,12 @@ void reduce(Warp &warp, const Op &op, uint32_t mask) {
 
 bool decodeReduce(Decoder &d) {
   if (!d.take("sync"))
-    return d.fail("wanted .sync");
+    return d.fail("expected .sync");
   int operation = d.takeOneOf({"add", "min", "max", "and", "or", "xor"});
   Type type = d.type();
   bool logic = operation >= bitAnd;
-  if (operation < 0 || !d.wantOperands(3) || (logic ? type != Type::B32 : type != Type::U32 && type != Type::S32))
-    return d.fail("wanted an operation on 32 bits");
+  if (operation < 0 || !d.expectOperands(3) || (logic ? type != Type::B32 : type != Type::U32 && type != Type::S32))
+    return d.fail("expected an operation on a 32-bit type and three operands");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), Type::B32);
@@ -178,7 +180,8 @@ bool decodeReduce(Decoder &d) {
   return d.emit(reduce);
 }
 
-/// match.any: the members with the same value; match.all: all of them if they agree, or 0. numbers[0]: all.
+/// match.any: mask of the members with the same value; match.all: mask of all members if their values agree, else 0.
+/// numbers[0]: match.all.
 template <typename T> void match(Warp &warp, const Op &op, uint32_t mask) {
   if (!membersPresent(warp, op.input(1), mask) || !warp.requireDefined(op.input(0), mask, "the value"))
     return;
@@ -201,13 +204,13 @@ template <typename T> void match(Warp &warp, const Op &op, uint32_t mask) {
 bool decodeMatch(Decoder &d) {
   int kind = d.takeOneOf({"any", "all"});
   if (kind < 0 || !d.take("sync"))
-    return d.fail("wanted .any.sync or .all.sync");
+    return d.fail("expected .any.sync or .all.sync");
   Type type = d.type();
-  if ((type != Type::B32 && type != Type::B64) || !d.wantOperands(3))
-    return d.fail("wanted b32 or b64");
+  if ((type != Type::B32 && type != Type::B64) || !d.expectOperands(3))
+    return d.fail("expected b32 or b64");
   bool pair = d.at(0).kind == Operand::Pair;
   if (pair && kind == 0)
-    return d.fail("only .all has a predicate");
+    return d.fail("only .all has a predicate result");
   d.result(pair ? d.at(0).parts[0] : d.at(0), Type::B32);
   if (pair)
     d.result(d.at(0).parts[1], Type::Pred);
@@ -224,13 +227,14 @@ void activeMask(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool decodeActiveMask(Decoder &d) {
-  if (d.type() != Type::B32 || !d.wantOperands(1))
-    return d.fail("wanted b32");
+  if (d.type() != Type::B32 || !d.expectOperands(1))
+    return d.fail("expected b32");
   d.result(d.at(0), Type::B32);
   return d.emit(activeMask);
 }
 
-/// elect.sync d|p, members: which lane leads is open, so it is the highest here, where compilers expect the lowest.
+/// elect.sync d|p, members. PTX does not specify the elected lane; the highest one exposes code that assumes the
+/// lowest.
 void elect(Warp &warp, const Op &op, uint32_t mask) {
   if (!membersPresent(warp, op.input(0), mask))
     return;
@@ -246,8 +250,8 @@ void elect(Warp &warp, const Op &op, uint32_t mask) {
 }
 
 bool decodeElect(Decoder &d) {
-  if (!d.take("sync") || !d.wantOperands(2) || d.at(0).kind != Operand::Pair)
-    return d.fail("wanted .sync d|p, mask");
+  if (!d.take("sync") || !d.expectOperands(2) || d.at(0).kind != Operand::Pair)
+    return d.fail("expected .sync with operands d|p, membermask");
   d.result(d.at(0).parts[0], Type::B32);
   d.result(d.at(0).parts[1], Type::Pred);
   d.input(d.at(1), Type::B32);

@@ -12,10 +12,10 @@
 
 namespace saccade::ptxsim {
 
-/// What is known of a byte of memory.
+/// State of a byte of memory.
 enum class ByteState : uint8_t { Undefined = 0, Defined = 1, WrittenByLaunch = 2 };
 
-/// One piece of global memory. Addresses outside of all pieces are foreign, and pieces never touch.
+/// One allocation of global memory. Allocations are never adjacent; accesses outside of them are errors.
 struct Allocation {
   uint64_t address = 0;
   std::vector<uint8_t> bytes;
@@ -28,30 +28,30 @@ struct Allocation {
   }
 };
 
-/// Global memory. Allocations are aligned to 256 bytes, as a driver's are, and have exactly the size asked for.
-/// Not thread-safe but for what launches do with it.
+/// Global memory. Allocations have exactly the requested size and are aligned to 256 bytes by default, as with the CUDA
+/// driver. Only the accesses of a launch are thread-safe.
 class Device {
 public:
-  /// Returns the address. The bytes are undefined. A size of 0 gives an address that no access may use.
+  /// Returns the address. The bytes are undefined. The address of a zero-size allocation must not be accessed.
   uint64_t allocate(uint64_t size, std::string name = "", uint64_t alignment = 256);
-  /// The same, with what it holds.
+  /// Allocates and initialises with `content`.
   uint64_t allocate(llvm::ArrayRef<uint8_t> content, std::string name = "", uint64_t alignment = 256);
-  /// Ends an allocation; later accesses are foreign. False where `address` begins none.
+  /// Frees an allocation. Returns false if `address` is not the start of one.
   bool release(uint64_t address);
 
-  /// Host access. False where the range does not lie in one allocation.
+  /// Host access. Returns false if the range is not within one allocation.
   bool write(uint64_t address, llvm::ArrayRef<uint8_t> content);
   bool read(uint64_t address, llvm::MutableArrayRef<uint8_t> content) const;
-  /// How many of these bytes nobody has written yet.
+  /// The number of bytes in the range that have never been written.
   uint64_t undefinedBytes(uint64_t address, uint64_t size) const;
 
-  /// The allocation that `address` lies in; null where there is none.
+  /// The allocation that contains `address`, or null.
   Allocation *find(uint64_t address);
   void setReadOnly(uint64_t address) { find(address)->readOnly = true; }
-  /// What a launch wrote becomes plain content for the next one.
+  /// Marks the bytes that a launch wrote as `Defined` for the next launch.
   void endLaunch();
 
-  /// Serialises atomic operations of blocks that run in parallel.
+  /// Serialises atomic operations of blocks that are simulated in parallel.
   std::mutex atomics;
 
 private:

@@ -1,4 +1,4 @@
-//===- Finding.h - What the PTX simulator reports -------------------*- C++ -*-===//
+//===- Finding.h - Errors that the PTX simulator reports ------------*- C++ -*-===//
 #ifndef SACCADE_PTXSIM_FINDING_H
 #define SACCADE_PTXSIM_FINDING_H
 
@@ -7,29 +7,29 @@
 
 namespace saccade::ptxsim {
 
-/// What kind of error a finding is.
+/// Kind of error.
 enum class FindingKind : uint8_t {
-  Syntax,        ///< the text is no PTX that the parser knows
-  Unsupported,   ///< an instruction, modifier or operand that is not simulated
-  BadLaunch,     ///< the launch does not fit the kernel: parameters, block size, shared memory
-  OutOfBounds,   ///< an access outside of every allocation, or of another one than it began in
-  Misaligned,    ///< an address that is no multiple of the access size
-  ReadOnly,      ///< a write to parameters or constants, or `ld.global.nc` of what this launch wrote
-  Uninitialised, ///< an undefined value decided something: an address, a branch, an output, a product
-  Race,          ///< two accesses of shared memory that nothing orders, one of them a write
-  Divergence,    ///< an instruction for the whole warp reached by a part of it
-  Deadlock,      ///< warps wait for a barrier that nobody can complete
-  Unwaited,      ///< a thread ended while its own asynchronous copies were under way
-  Arithmetic,    ///< an integer division by zero, whose result PTX leaves open
-  BadOperand,    ///< a run-time operand outside of what the instruction takes
-  Trap,          ///< `trap` was executed
-  Endless,       ///< more instructions than the launch allows
+  Syntax,           ///< the text is not valid PTX
+  Unsupported,      ///< an instruction, modifier or operand that is not simulated
+  BadLaunch,        ///< the launch does not fit the kernel: parameters, block size, shared memory
+  OutOfBounds,      ///< an access outside of every allocation or across the end of one
+  Misaligned,       ///< an address that is not a multiple of the access size
+  ReadOnly,         ///< a write to parameters or constants, or `ld.global.nc` of memory written by this launch
+  Uninitialised,    ///< use of an undefined value as an address, a predicate, an output or an mma operand
+  Race,             ///< two unordered accesses of shared memory, one of them a write
+  Divergence,       ///< a warp-wide instruction reached by only some lanes
+  Deadlock,         ///< warps wait for a barrier that cannot complete
+  Unwaited,         ///< a thread exited before its asynchronous copies completed
+  Arithmetic,       ///< an integer division by zero, whose result is undefined in PTX
+  BadOperand,       ///< a run-time operand outside of the instruction's range
+  Trap,             ///< `trap` was executed
+  InstructionLimit, ///< a warp executed more instructions than `Launch::maxInstructions`
 };
 
-/// "race", "deadlock", ...
+/// Printed name: "race", "deadlock", ...
 const char *name(FindingKind kind);
 
-/// One error. `line` counts from 1 in the PTX text (0: no line); `source` is the text of that line.
+/// One error. `line` is the 1-based line of the PTX text (0: none); `source` is the text of that line.
 struct Finding {
   FindingKind kind;
   unsigned line = 0;

@@ -1,7 +1,7 @@
-//===- PtxSim.h - Executes PTX on the CPU, and checks it ------------*- C++ -*-===//
+//===- PtxSim.h - Executes and checks PTX on the CPU ----------------*- C++ -*-===//
 //
-// A functional simulator of the PTX instruction set: it takes the text that ptxas assembles and executes a launch,
-// block by block. It is no model of time. What PTX leaves undefined is an error that names the line.
+// A functional simulator of PTX: it parses the text that ptxas would assemble and executes a launch block by block.
+// It does not model time. Behaviour that PTX leaves undefined is reported as an error with its source line.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PTXSIM_PTXSIM_H
@@ -22,38 +22,38 @@ namespace saccade::ptxsim {
 
 struct Code;
 
-/// When asynchronous copies happen. A correct kernel gives the same bits in both.
+/// When asynchronous copies take effect. The results of a correct kernel are bitwise equal in both modes.
 enum class AsyncMode {
-  Early, ///< at their issue: whoever still reads the destination reads the new bytes
-  Late,  ///< when somebody waits for them: whoever reads too early reads undefined bytes
+  Early, ///< at issue: a late read of the old contents returns the new bytes
+  Late,  ///< at the wait: an early read of the destination returns undefined bytes
 };
 
-/// How `mma` accumulates; see docs/ptxsim.md for the bounds.
+/// How `mma` accumulates; see docs/guides/ptxsim.md for the bounds.
 enum class MmaMode {
   Float,    ///< f32, k ascending, each sum rounded to nearest
-  Exact,    ///< f64, rounded to the accumulator's type once an instruction
-  Hardware, ///< aligned to the largest exponent and truncated, as tensor cores of the program's target were measured
+  Exact,    ///< f64, rounded to the accumulator's type once per instruction
+  Hardware, ///< aligned to the largest exponent and truncated, as measured on tensor cores of the target
 };
 
-/// What `ex2.approx` and its like give; see docs/ptxsim.md.
+/// Results of approximate instructions such as `ex2.approx`; see docs/guides/ptxsim.md.
 enum class Approximations {
   Rounded, ///< the correctly rounded result
-  Noisy,   ///< off by up to what the PTX manual allows, in f32; the same in every run
+  Noisy,   ///< f32 results are off by up to the error bound in the PTX manual, deterministically
 };
 
 struct Launch {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
   uint32_t dynamicShared = 0;      ///< bytes for `.extern .shared`
-  std::vector<uint8_t> parameters; ///< laid out as the entry's `.param` list is; see `Parameters`
+  std::vector<uint8_t> parameters; ///< in the layout of the entry's `.param` list; see `Parameters`
   AsyncMode async = AsyncMode::Early;
   MmaMode mma = MmaMode::Float;
   Approximations approximations = Approximations::Rounded;
-  bool checkRaces = true;                       ///< shared memory; about a third of the time
-  unsigned threads = 1;                         ///< of the host; blocks are dealt out to them
-  uint64_t maxInstructions = uint64_t(1) << 28; ///< of one warp, before the launch counts as endless
+  bool checkRaces = true;                       ///< in shared memory; about a third of the run time
+  unsigned threads = 1;                         ///< host threads; blocks are distributed over them
+  uint64_t maxInstructions = uint64_t(1) << 28; ///< per warp, before FindingKind::InstructionLimit
 };
 
-/// Parameter bytes with C's layout: every value aligned to its size.
+/// Parameter bytes in C layout: every value is aligned to its size.
 class Parameters {
 public:
   template <typename T> Parameters &add(T value) {
@@ -65,20 +65,20 @@ public:
   std::vector<uint8_t> bytes;
 };
 
-/// What a launch did. Counts are of warp instructions.
+/// Result of a launch. Counts are warp instructions.
 struct Report {
-  std::optional<Finding> finding; ///< the first error of the first block that has one
+  std::optional<Finding> finding; ///< the first error of the first failing block
   uint64_t instructions = 0;
-  std::map<std::string, uint64_t> byMnemonic; ///< "mma" → how often, "cp.async" under "cp"
+  std::map<std::string, uint64_t> byMnemonic; ///< counts by mnemonic up to the first dot: "mma", "cp"
 
   explicit operator bool() const { return !finding; }
 };
 
-/// A PTX module, decoded and with its variables in `device`'s memory.
+/// A decoded PTX module whose variables are allocated on `device`.
 class Program {
 public:
-  /// Every instruction is decoded here: what is unknown is a finding, even where no launch would reach it.
-  /// `device` must outlive the program.
+  /// Decodes every instruction; an unsupported one is a finding even if no launch reaches it. `device` must outlive the
+  /// program.
   static std::variant<Program, Finding> load(llvm::StringRef text, Device &device);
 
   Program(Program &&);
@@ -86,12 +86,12 @@ public:
   ~Program();
 
   std::vector<std::string> entries() const;
-  /// Size of the parameter block of an entry; nothing where there is no such entry.
+  /// Size of an entry's parameter block, or nullopt if the entry does not exist.
   std::optional<uint32_t> parameterBytes(llvm::StringRef entry) const;
-  /// Address of a module-scope `.global` or `.const` variable; nothing where there is none.
+  /// Address of a module-scope `.global` or `.const` variable, or nullopt.
   std::optional<uint64_t> variable(llvm::StringRef name) const;
 
-  /// Executes one launch to its end, or to the first error.
+  /// Executes one launch until it completes or fails.
   Report run(llvm::StringRef entry, const Launch &launch) const;
 
 private:

@@ -43,7 +43,7 @@ BOUNDS = [
     re.compile(r"^\s*(?:add|sub|min|max|and)\.[sub]\d+\s.*, (-?\d+);"),
 ]
 CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|divergence|deadlock|unwaited|read-only|"
-                    r"trap|bad operand|endless)")
+                    r"trap|bad operand|instruction limit)")
 
 
 class Kernel:
@@ -69,7 +69,7 @@ class Kernel:
         try:
             result = subprocess.run(command, capture_output=True, text=True, timeout=120)
         except subprocess.TimeoutExpired:
-            return 1, "line 0: endless", None
+            return 1, "line 0: instruction limit", None
         finally:
             file.unlink()
         results = [output.read_bytes() if output.exists() else None for output in outputs]

@@ -1,6 +1,6 @@
-"""Gives every .ptx file of a folder to ptxas, for the target that it names; prints what was refused.
+"""Assembles every .ptx file of a folder with ptxas, for the file's .target, and prints the errors.
 
-    assemble.py PTXAS FOLDER --at-least N      exit code 1 where one is refused, or there are fewer than N
+    assemble.py PTXAS FOLDER --at-least N      exit code 1 if a file is rejected or there are fewer than N files
 """
 
 import argparse
@@ -12,7 +12,7 @@ import sys
 
 
 def assemble(ptxas: str, path: pathlib.Path) -> str:
-    """The messages of ptxas about one file; "" where it accepts it."""
+    """Error messages of ptxas for one file; "" if it is accepted."""
     target = re.search(r"^\.target (\w+)", path.read_text(), re.M)[1]
     run = subprocess.run([ptxas, f"-arch={target}", str(path), "-o", "/dev/null"], capture_output=True, text=True)
     return "" if run.returncode == 0 else f"{path}: {run.stderr}{run.stdout}"
@@ -26,10 +26,10 @@ def main() -> None:
     options = parser.parse_args()
     files = sorted(options.folder.glob("*.ptx"))
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        refused = [text for text in pool.map(lambda path: assemble(options.ptxas, path), files) if text]
-    print(*refused, sep="\n")
-    print(f"{len(files) - len(refused)} of {len(files)} accepted")
-    sys.exit(1 if refused or len(files) < options.at_least else 0)
+        rejected = [text for text in pool.map(lambda path: assemble(options.ptxas, path), files) if text]
+    print(*rejected, sep="\n")
+    print(f"{len(files) - len(rejected)} of {len(files)} accepted")
+    sys.exit(1 if rejected or len(files) < options.at_least else 0)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ KERNEL add(const float *a, const float *b, float *c, int n) {
 
 static SHARED float partial[4];
 
-// The sum of n numbers by one block of 128 threads: shuffles, then one word of shared memory a warp.
+// Sum of n floats by one block of 128 threads: warp shuffles, then one word of shared memory per warp.
 KERNEL sum(const float *a, float *result, int n) {
   float total = 0;
   for (int i = threadX(); i < n; i += 128)
@@ -51,7 +51,7 @@ KERNEL matmul(const float *a, const float *b, float *c, int m, int n, int k) {
     c[row * n + column] = total;
 }
 
-// A histogram by atomics of shared and then of global memory, with a switch and a local array.
+// Histogram by atomics on shared, then global memory, with a switch.
 static SHARED unsigned counts[8];
 
 KERNEL histogram(const int *values, unsigned *result, int n) {

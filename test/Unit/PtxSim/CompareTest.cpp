@@ -51,7 +51,7 @@ TEST(Compare, CombinesWithAnotherPredicate) {
   EXPECT_EQ(evaluate32(other + "setp.lt.and.s32 %p, %a, %b, %q;" + end, {1, 2, 0}), 0u);
   EXPECT_EQ(evaluate32(other + "setp.lt.or.s32 %p, %a, %b, %q;" + end, {3, 2, 1}), 1u);
   EXPECT_EQ(evaluate32(other + "setp.lt.xor.s32 %p, %a, %b, !%q;" + end, {1, 2, 1}), 1u);
-  // The second result combines the opposite comparison.
+  // The second result combines the negated comparison.
   EXPECT_EQ(evaluate32("setp.lt.s32 %q|%p, %a, %b;" + end, {1, 2}), 0u);
   EXPECT_EQ(evaluate32(other + "setp.lt.and.s32 %q|%p, %a, %b, %q;" + end, {3, 2, 1}), 1u);
 }
@@ -62,7 +62,7 @@ TEST(Compare, PairsGiveTwoPredicates) {
   EXPECT_EQ(evaluate32("setp.gt.f16x2 %p|%q, %a, %b;" + end, {0x40003c00, 0x3c004000}), 2u);
 }
 
-TEST(Compare, SetGivesNumbers) {
+TEST(Compare, SetWritesIntegersAndFloats) {
   EXPECT_EQ(evaluate32("set.lt.u32.s32 %d, %a, %b;", {1, 2}), 0xffffffffu);
   EXPECT_EQ(evaluate32("set.lt.f32.s32 %d, %a, %b;", {1, 2}), 0x3f800000u);
   EXPECT_EQ(evaluate32("set.gt.u32.f32 %d, %a, %b;", {0x3f800000, 0x40000000}), 0u);
@@ -77,7 +77,7 @@ TEST(Compare, Selections) {
   EXPECT_EQ(evaluate32("slct.b32.f32 %d, %a, %b, %c;", {1, 2, 0x7fc00000}), 2u);
 }
 
-TEST(Compare, WhatIsNotSelectedMayBeUndefined) {
+TEST(Compare, UnselectedOperandMayBeUndefined) {
   EXPECT_EQ(evaluate32("setp.lt.u32 %p, %lane, 32;\nselp.b32 %d, %a, %x, %p;", {5}), 5u);
   EXPECT_EQ(findingOf("setp.lt.u32 %p, %lane, 31;\nselp.b32 %d, %a, %x, %p;", {b32(5)}).kind,
             FindingKind::Uninitialised);

@@ -11,14 +11,14 @@ static std::vector<uint64_t> run(const std::string &body, const std::vector<Row>
   return outcome.results[0];
 }
 
-TEST(Control, LanesPartAndMeet) {
+TEST(Control, LanesDivergeAndReconverge) {
   auto d = run("setp.lt.u32 %p, %lane, 10;\n@%p bra low;\nmov.u32 %d, 2;\nbra join;\nlow:\nmov.u32 %d, 1;\njoin:\n"
                "activemask.b32 %x;\npopc.b32 %x, %x;\nmad.lo.u32 %d, %x, 100, %d;");
   EXPECT_EQ(d[9], 3201u);
   EXPECT_EQ(d[10], 3202u);
 }
 
-TEST(Control, LoopsEndLaneByLane) {
+TEST(Control, LanesLeaveALoopOneByOne) {
   auto d =
       run("mov.u32 %d, 0;\nmov.u32 %x, 0;\nloop:\nadd.u32 %d, %d, %x;\nadd.u32 %x, %x, 1;\nsetp.le.u32 %p, %x, %lane;\n"
           "@%p bra loop;\nactivemask.b32 %y;\npopc.b32 %y, %y;\nmad.lo.u32 %d, %y, 1000, %d;");
@@ -27,7 +27,7 @@ TEST(Control, LoopsEndLaneByLane) {
   EXPECT_EQ(d[31], 32496u);
 }
 
-TEST(Control, NestedBranchesMeetInOrder) {
+TEST(Control, NestedBranchesReconvergeInOrder) {
   auto d = run("mov.u32 %d, 0;\nand.b32 %x, %lane, 1;\nsetp.ne.u32 %p, %x, 0;\n@!%p bra end;\n"
                "and.b32 %x, %lane, 2;\nsetp.ne.u32 %q, %x, 0;\n@%q bra inner;\nadd.u32 %d, %d, 1;\ninner:\n"
                "activemask.b32 %y;\npopc.b32 %y, %y;\nadd.u32 %d, %d, %y;\nend:\nadd.u32 %d, %d, 100;");
@@ -46,7 +46,7 @@ TEST(Control, IndexedBranches) {
   EXPECT_EQ(std::vector<uint64_t>(d.begin(), d.begin() + 4), (std::vector<uint64_t>{10, 11, 12, 11}));
 }
 
-TEST(Control, LabelsBelongToTheirBraces) {
+TEST(Control, LabelsAreScopedByBraces) {
   auto d =
       run("mov.u32 %d, 0;\n{\n.reg .pred P1;\nsetp.eq.u32 P1, %lane, 0;\n@P1 bra DONE;\nadd.u32 %d, %d, 1;\nDONE:\n}\n"
           "{\n.reg .pred P1;\nsetp.ne.u32 P1, %lane, 0;\n@P1 bra DONE;\nadd.u32 %d, %d, 10;\nDONE:\n}");
@@ -54,7 +54,7 @@ TEST(Control, LabelsBelongToTheirBraces) {
   EXPECT_EQ(d[1], 1u);
 }
 
-TEST(Control, LanesThatEndedAreGone) {
+TEST(Control, ExitedLanesAreInactive) {
   std::string text = "setp.lt.u32 %p, %lane, 30;\n@%p bra rest;\nret;\nrest:\nactivemask.b32 %d;";
   Outcome outcome = runWarp(text, 4, {});
   ASSERT_TRUE(outcome.report) << outcome.report.finding->str();
@@ -111,7 +111,7 @@ TEST(Warp, ShufflesReadOtherLanes) {
   EXPECT_EQ(run("shfl.sync.idx.b32 %d, %a, 1, 0x1807, -1;", {values})[13], 109u);
 }
 
-TEST(Warp, ShufflesFromLanesThatAreAwayAreUndefined) {
+TEST(Warp, ShufflesFromInactiveLanesAreUndefined) {
   EXPECT_EQ(
       findingOf("mov.u32 %d, 0;\nsetp.lt.u32 %p, %lane, 16;\n@%p shfl.sync.bfly.b32 %d, %lane, 16, 0x1f, 0xffff;").kind,
       FindingKind::Uninitialised);
@@ -163,7 +163,7 @@ TEST(Warp, SpecialRegisters) {
   EXPECT_EQ(run("mov.u32 %d, %warpid;")[7], 0u);
 }
 
-/// `body` for blocks of `threads`, with %tid in %t, a word of shared memory a thread, and the result in %d.
+/// Runs `body` in one block of `threads`. %t is %tid.x, %x the shared address of the thread's own word, %d the result.
 static Report runBlock(const std::string &body, unsigned threads, std::vector<uint32_t> *results = nullptr) {
   std::string text = header() +
                      ".visible .entry k(.param .u64 out)\n{\n.reg .pred %p, %q;\n.reg .b32 %t, %x, %y, %z, %d;\n"
@@ -191,7 +191,7 @@ static Report runBlock(const std::string &body, unsigned threads, std::vector<ui
   return report;
 }
 
-/// All words are written once before, so that only the order is at stake.
+/// Initialises shared memory, so that only the order of accesses is tested.
 static const std::string clear = "st.shared.b32 [%x], 0;\nbar.sync 0;\n";
 static const std::string exchange =
     clear + "st.shared.b32 [%x], %t;\nSYNC\nxor.b32 %y, %t, 33;\nmov.u32 %z, s;\nmad.lo.u32 %y, %y, 4, %z;\n"
@@ -209,7 +209,7 @@ TEST(Barrier, OrdersAWholeBlock) {
   EXPECT_TRUE(runBlock(withSync("barrier.sync.aligned 1, 128;"), 128));
 }
 
-TEST(Barrier, WithoutOneItIsARace) {
+TEST(Barrier, MissingBarrierIsARace) {
   Report report = runBlock(withSync(""), 128);
   ASSERT_TRUE(report.finding.has_value());
   EXPECT_EQ(report.finding->kind, FindingKind::Race);
@@ -218,7 +218,7 @@ TEST(Barrier, WithoutOneItIsARace) {
       << report.finding->message;
 }
 
-TEST(Barrier, InsideAWarpLanesAreNotOrderedEither) {
+TEST(Barrier, LanesOfAWarpAreUnordered) {
   std::string neighbour = "st.shared.b32 [%x], %t;\nSYNC\nxor.b32 %y, %t, 1;\nmov.u32 %z, s;\nmad.lo.u32 %y, %y, 4, "
                           "%z;\nld.shared.b32 %d, [%y];";
   auto with = [&](const std::string &sync) {
@@ -243,7 +243,7 @@ TEST(Barrier, PartsOfAWarpSynchronise) {
   EXPECT_EQ(with("16").finding->kind, FindingKind::Race);
 }
 
-TEST(Barrier, WriteAfterReadNeedsOneToo) {
+TEST(Barrier, WriteAfterReadRequiresABarrier) {
   std::string text = withSync("bar.sync 0;") + "\nEND\nst.shared.b32 [%x], 1;";
   auto with = [&](const std::string &sync) {
     std::string changed = text;
@@ -256,7 +256,7 @@ TEST(Barrier, WriteAfterReadNeedsOneToo) {
 }
 
 TEST(Barrier, OrdersReadsOfAllLanesBeforeTheReadOfOne) {
-  // All read the first word; then each its own, which it writes.
+  // All threads read the first word; then each thread reads and writes its own word.
   std::string text = "st.shared.b32 [%x], %t;\nbar.sync 0;\nmov.u32 %z, s;\nld.shared.b32 %d, [%z];\nEND\n"
                      "ld.shared.b32 %d, [%x];\nst.shared.b32 [%x], %d;";
   auto with = [&](const std::string &sync) {
@@ -268,7 +268,7 @@ TEST(Barrier, OrdersReadsOfAllLanesBeforeTheReadOfOne) {
 }
 
 TEST(Barrier, NamedBarriersOrderTheirWarpsOnly) {
-  // Warps 0 and 1 meet at barrier 1, warps 2 and 3 at barrier 2; lane t reads what thread t ^ 32 or t ^ 64 wrote.
+  // Warps 0 and 1 use barrier 1, warps 2 and 3 barrier 2; thread t reads the word of thread t ^ 32 or t ^ 64.
   std::string text =
       clear +
       "st.shared.b32 [%x], %t;\nshr.u32 %y, %t, 6;\nadd.u32 %y, %y, 1;\nbar.sync %y, 64;\nxor.b32 %y, %t, WITH;\n"
@@ -281,7 +281,7 @@ TEST(Barrier, NamedBarriersOrderTheirWarpsOnly) {
   EXPECT_EQ(with("64").finding->kind, FindingKind::Race);
 }
 
-TEST(Barrier, ArrivingPublishesButDoesNotWait) {
+TEST(Barrier, ArriveReleasesWithoutWaiting) {
   // Warp 0 produces and arrives; warp 1 waits and reads.
   std::string text = "setp.lt.u32 %p, %t, 32;\n@!%p bra consume;\nst.shared.b32 [%x], %t;\nbar.arrive 1, "
                      "64;\nSTORE\nbra end;\nconsume:\n"
@@ -310,7 +310,7 @@ TEST(Barrier, DivergenceIsAnError) {
   EXPECT_EQ(runBlock("setp.lt.u32 %p, %t, 16;\n@%p bar.sync 0;", 64).finding->kind, FindingKind::Divergence);
 }
 
-TEST(Barrier, DeadlocksNameWhoWaits) {
+TEST(Barrier, DeadlocksNameTheWaitingWarps) {
   Report report = runBlock("setp.lt.u32 %p, %t, 32;\n@%p bar.sync 1, 64;", 64);
   ASSERT_TRUE(report.finding.has_value());
   EXPECT_EQ(report.finding->kind, FindingKind::Deadlock);
@@ -318,7 +318,7 @@ TEST(Barrier, DeadlocksNameWhoWaits) {
   EXPECT_NE(report.finding->message.find("barrier 1"), std::string::npos);
 }
 
-TEST(Barrier, WarpsThatEndedAreNotWaitedFor) {
+TEST(Barrier, ExitedWarpsAreNotExpected) {
   EXPECT_TRUE(runBlock("setp.ge.u32 %p, %t, 32;\n@%p ret;\nbar.sync 0;", 64));
 }
 

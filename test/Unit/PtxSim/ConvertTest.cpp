@@ -71,7 +71,7 @@ TEST(Convert, RoundsToIntegralFloats) {
   EXPECT_EQ(evaluate("cvt.rzi.ftz.f32.f32 %d, %a;", 4, {b32(0x80000001)}), 0x80000000u);
 }
 
-TEST(Convert, PairsPutTheFirstOperandOnTop) {
+TEST(Convert, PairsStoreTheFirstOperandInTheUpperHalf) {
   EXPECT_EQ(evaluate("cvt.rn.bf16x2.f32 %d, %a, %b;", 4, {f32(1), f32(2)}), 0x3f804000u);
   EXPECT_EQ(evaluate("cvt.rn.f16x2.f32 %d, %a, %b;", 4, {f32(1), f32(2)}), 0x3c004000u);
   EXPECT_EQ(evaluate("cvt.rz.bf16x2.f32 %d, %a, %b;", 4, {b32(0x3f80ffff), f32(2)}), 0x3f804000u);
@@ -93,7 +93,7 @@ TEST(Convert, EightBitFloats) {
   EXPECT_EQ(evaluate("cvt.rn.f16x2.e5m2x2 %d, %a;", 4, {b16(0xfb01)}, hopper), 0xfb000100u);
 }
 
-TEST(Convert, RoundingIsNotGuessed) {
+TEST(Convert, NarrowingRequiresARoundingModifier) {
   EXPECT_EQ(findingOf("cvt.f32.s32 %d, %a;", {b32(1)}, {.forPtxas = false}).kind, FindingKind::Unsupported);
   EXPECT_EQ(findingOf("cvt.s32.f32 %d, %a;", {b32(1)}, {.forPtxas = false}).kind, FindingKind::Unsupported);
 }

@@ -1,4 +1,4 @@
-//===- CopyTest.cpp - cp.async: groups, zero filling, and who may look ----===//
+//===- CopyTest.cpp - cp.async: groups, zero filling, visibility ----------===//
 
 #include "Harness.h"
 
@@ -20,7 +20,7 @@ static Report run(const std::string &body, AsyncMode mode, std::vector<uint64_t>
   return outcome.report;
 }
 
-TEST(Copy, ArrivesWhenWaitedFor) {
+TEST(Copy, CompletesAtTheWait) {
   for (AsyncMode mode : {AsyncMode::Early, AsyncMode::Late})
     for (std::string wait : {"cp.async.commit_group;\ncp.async.wait_group 0;", "cp.async.wait_all;",
                              "cp.async.commit_group;\ncp.async.commit_group;\ncp.async.wait_group 1;"}) {
@@ -39,11 +39,11 @@ TEST(Copy, ReadingTooEarlyIsARace) {
       Report report = run(copy + wait + "\nld.shared.b32 %d, [%x+4];\ncp.async.wait_all;", mode);
       ASSERT_TRUE(report.finding.has_value());
       EXPECT_EQ(report.finding->kind, FindingKind::Race);
-      EXPECT_NE(report.finding->message.find("copies into"), std::string::npos) << report.finding->message;
+      EXPECT_NE(report.finding->message.find("pending cp.async"), std::string::npos) << report.finding->message;
     }
 }
 
-TEST(Copy, WaitingIsForOnesOwnCopiesOnly) {
+TEST(Copy, WaitCoversOnlyTheThreadsOwnCopies) {
   // The neighbour's bytes need bar.warp.sync as well.
   std::string read = "xor.b32 %y, %lane, 1;\nmov.u32 %x, s;\nmad.lo.u32 %x, %y, 16, %x;\nld.shared.b32 %d, [%x];";
   EXPECT_EQ(run(copy + "cp.async.wait_all;\n" + read, AsyncMode::Late).finding->kind, FindingKind::Race);
@@ -53,7 +53,7 @@ TEST(Copy, WaitingIsForOnesOwnCopiesOnly) {
 TEST(Copy, WritingTheDestinationIsARaceToo) {
   EXPECT_EQ(run(copy + "st.shared.b32 [%x], 1;\ncp.async.wait_all;\nmov.u32 %d, 0;", AsyncMode::Early).finding->kind,
             FindingKind::Race);
-  // Nor may the copy begin while others may still read.
+  // The copy must not start while other lanes may still read the destination.
   std::string body = "mov.u32 %x, s;\nst.shared.b32 [%x], 1;\n";
   EXPECT_EQ(run("mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 16, %x;\nst.shared.b32 [%x], 5;\nbar.warp.sync -1;\nxor.b32 %y, "
                 "%x, 16;\nld.shared.b32 %y, [%y];\n" +
@@ -73,7 +73,7 @@ TEST(Copy, ShortSourcesAreFilledWithZeros) {
     ASSERT_TRUE(report) << report.finding->str();
     EXPECT_EQ(results[0], expected) << size;
   }
-  // A source of which nothing is read may lie anywhere.
+  // A source of size 0 is not accessed, so its address is arbitrary.
   EXPECT_TRUE(run(
       "mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 16, %x;\nmov.u64 %lx, 0;\ncp.async.ca.shared.global [%x], [%lx], 4, 0;\n"
       "cp.async.wait_all;\nmov.u32 %d, 0;",
@@ -94,7 +94,7 @@ TEST(Copy, AlignmentAndBoundsAreChecked) {
       FindingKind::BadOperand);
 }
 
-TEST(Copy, ThreadsMustNotEndBeforeTheirCopies) {
+TEST(Copy, ThreadsMustWaitBeforeExit) {
   Report report = run(copy + "mov.u32 %d, 0;", AsyncMode::Early);
   ASSERT_TRUE(report.finding.has_value());
   EXPECT_EQ(report.finding->kind, FindingKind::Unwaited);

@@ -1,11 +1,11 @@
-//===- ErrorsTest.cpp - What is not known is named, never skipped ---------===//
+//===- ErrorsTest.cpp - Unsupported PTX is reported -----------------------===//
 
 #include "Harness.h"
 
 using namespace saccade::ptxsim;
 using namespace saccade::ptxsim::test;
 
-/// The finding of a kernel that consists of one line, which is line 6 of its text.
+/// The finding of a kernel with one line, which is line 6 of its text.
 static Finding lineFinding(const std::string &line) {
   return loadFinding(header() + ".visible .entry k()\n{\n" + line + "\nret;\n}\n");
 }
@@ -42,13 +42,13 @@ TEST(Errors, Syntax) {
   EXPECT_EQ(loadFinding(header() + ".surprise x;").kind, FindingKind::Syntax);
 }
 
-TEST(Errors, FunctionsThatNobodyCallsAreDecodedToo) {
+TEST(Errors, UncalledFunctionsAreDecoded) {
   EXPECT_EQ(loadFinding(header() + ".func f() {\nfrobnicate;\n}\n").kind, FindingKind::Unsupported);
   EXPECT_EQ(loadFinding(header() + ".func f() {\ncall f;\n}\n").kind, FindingKind::Unsupported);
   EXPECT_EQ(loadFinding(header() + ".extern .func g();\n.func f() {\ncall g;\n}\n").kind, FindingKind::Unsupported);
 }
 
-TEST(Errors, FindingsReadWell) {
+TEST(Errors, FindingsAreFormatted) {
   Finding finding = lineFinding("frobnicate;");
   EXPECT_EQ(finding.str(), "line 6: unsupported: the instruction 'frobnicate' is not simulated\n    6 | frobnicate;");
 }
@@ -79,15 +79,15 @@ TEST(Errors, LaunchesAreChecked) {
   EXPECT_EQ(program.run("other", launch).finding->kind, FindingKind::BadLaunch);
 }
 
-TEST(Errors, EndlessLoopsEnd) {
+TEST(Errors, InstructionLimit) {
   Device device;
   auto loaded = Program::load(header() + ".visible .entry k()\n{\nloop:\nbra loop;\n}\n", device);
   Launch launch;
   launch.maxInstructions = 100000;
-  EXPECT_EQ(std::get<Program>(loaded).run("k", launch).finding->kind, FindingKind::Endless);
+  EXPECT_EQ(std::get<Program>(loaded).run("k", launch).finding->kind, FindingKind::InstructionLimit);
 }
 
-TEST(Errors, TheFirstBlocksFindingIsReportedWithManyThreads) {
+TEST(Errors, FindingOfTheFirstBlockIsReportedWithManyThreads) {
   Device device;
   auto loaded = Program::load(header() + ".visible .entry k()\n{\n.reg .pred %p;\n.reg .b32 %r;\nmov.u32 %r, "
                                          "%ctaid.x;\nsetp.ge.u32 %p, %r, 5;\n@%p trap;\nret;\n}\n",

@@ -67,7 +67,7 @@ TEST(Float, NansAreCanonical) {
   EXPECT_EQ(evaluate32("sqrt.rn.f32 %d, %a;", {0xbf800000}), canonicalNan);
 }
 
-TEST(Float, SmallestAndLargest) {
+TEST(Float, MinAndMax) {
   EXPECT_EQ(evaluate32("min.f32 %d, %a, %b;", {canonicalNan, 0x40000000}), 0x40000000u);
   EXPECT_EQ(evaluate32("max.f32 %d, %a, %b;", {0xc0000000, 0x7fc00001}), 0xc0000000u);
   EXPECT_EQ(evaluate32("max.f32 %d, %a, %b;", {0xffc00001, 0x7fc00001}), canonicalNan);
@@ -94,7 +94,7 @@ TEST(Float, DivisionsAndReciprocals) {
   EXPECT_EQ(evaluateFloat("sqrt.approx.f32 %d, %a;", {9}), 3);
 }
 
-TEST(Float, GuessesOfDoublesAreTheirUpperHalves) {
+TEST(Float, F64ApproximationsUseTheUpperHalves) {
   EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {f64(4)}), 0x3fd0000000000000u);
   EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {f64(3)}), 0x3fd5555500000000u);
   EXPECT_EQ(evaluate("rcp.approx.ftz.f64 %d, %a;", 8, {b64(0x40080000ffffffff)}), 0x3fd5555500000000u);
@@ -114,7 +114,7 @@ TEST(Float, ExponentialHasExactCorners) {
   EXPECT_EQ(evaluateFloat("ex2.approx.ftz.f32 %d, %a;", {0.5f}), std::sqrt(2.0f));
 }
 
-TEST(Float, LogarithmAndTheOthers) {
+TEST(Float, LogarithmTrigonometricAndTanh) {
   EXPECT_EQ(evaluate32("lg2.approx.f32 %d, %a;", {0}), minusInf);
   EXPECT_EQ(evaluate32("lg2.approx.f32 %d, %a;", {0xbf800000}), canonicalNan);
   EXPECT_EQ(evaluateFloat("lg2.approx.ftz.f32 %d, %a;", {8}), 3);
@@ -178,7 +178,7 @@ TEST(Half, PairsWorkOnBothHalves) {
   EXPECT_EQ(evaluate32("abs.f16x2 %d, %a;", {0xbc00fc00}), 0x3c007c00u);
 }
 
-TEST(Half, BrainArithmeticOfSm90) {
+TEST(Half, BF16ArithmeticOfSm90) {
   Options hopper;
   hopper.target = "sm_90";
   EXPECT_EQ(evaluate("add.rn.bf16x2 %d, %a, %b;", 4, {b32(0x3f803f80), b32(0x3f804000)}, hopper), 0x40004040u);

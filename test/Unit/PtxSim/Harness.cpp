@@ -1,4 +1,4 @@
-//===- Harness.cpp - Small kernels around one instruction -----------------===//
+//===- Harness.cpp - Tests of single instructions -------------------------===//
 
 #include "Harness.h"
 #include <cstdlib>
@@ -16,7 +16,7 @@ void test::keepForPtxas(const std::string &text) {
   const char *folder = std::getenv("SACCADE_KEEP_PTX");
   if (!folder)
     return;
-  // The same text has the same name: ptxas sees it once.
+  // Equal texts share a file, so ptxas assembles each text once.
   std::ofstream(std::string(folder) + "/" + std::to_string(std::hash<std::string>()(text)) + ".ptx") << text;
 }
 

@@ -1,4 +1,4 @@
-//===- Harness.h - Small kernels around one instruction -------------*- C++ -*-===//
+//===- Harness.h - Tests of single instructions ---------------------*- C++ -*-===//
 #ifndef SACCADE_TEST_UNIT_PTXSIM_HARNESS_H
 #define SACCADE_TEST_UNIT_PTXSIM_HARNESS_H
 
@@ -14,7 +14,7 @@ inline void PrintTo(FindingKind kind, std::ostream *stream) { *stream << name(ki
 
 namespace saccade::ptxsim::test {
 
-/// One value a lane, 2, 4 or 8 bytes wide; a single one stands for all lanes.
+/// One value per lane, 2, 4 or 8 bytes wide; a single value is broadcast to all lanes.
 struct Row {
   unsigned bytes;
   std::vector<uint64_t> values;
@@ -32,15 +32,16 @@ template <typename F> Row lanes(unsigned bytes, F f) {
   return row;
 }
 
-/// What PTX begins with. `target` is "sm_80" or another.
+/// The .version, .target and .address_size directives.
 std::string header(const std::string &target = "sm_80");
 
-/// Where the suite has a ptxas, every text that the tests run is written into a folder and given to it: this is how.
+/// Writes `text` to the folder SACCADE_KEEP_PTX, if set; test/PtxSim/ptxas-accepts.test assembles these files with
+/// ptxas.
 void keepForPtxas(const std::string &text);
 
-/// A kernel for one warp that loads %a, %b, %c and %e (the `inputs`), executes `body`, and stores %d and, where there
-/// are two, %f. `body` may also use %p, %q (predicates), %x, %y (b32), %lx, %ly (b64), %hx, %hy (b16) and shared memory
-/// `s` of 4 KB.
+/// A kernel for one warp that loads the `inputs` %a, %b, %c and %e, executes `body`, and stores %d and, with two
+/// results, %f. `body` may also use %p, %q (predicates), %x, %y (b32), %lx, %ly (b64), %hx, %hy (b16) and 4 KB of
+/// shared memory `s`.
 std::string kernelAround(const std::string &body, unsigned results, unsigned resultBytes,
                          const std::vector<Row> &inputs, const std::string &target);
 
@@ -66,7 +67,7 @@ Outcome runWarp(const std::string &body, unsigned resultBytes, const std::vector
 /// The result of lane 0; a finding fails the test.
 uint64_t evaluate(const std::string &body, unsigned resultBytes, const std::vector<Row> &inputs,
                   const Options &options = {});
-/// The same for instructions that are all of one width.
+/// `evaluate` for 32-bit operands and results.
 inline uint32_t evaluate32(const std::string &body, const std::vector<uint32_t> &inputs) {
   std::vector<Row> rows;
   for (uint32_t value : inputs)
@@ -79,9 +80,9 @@ inline float evaluateFloat(const std::string &body, const std::vector<float> &in
     rows.push_back(f32(value));
   return llvm::bit_cast<float>(uint32_t(evaluate(body, 4, rows)));
 }
-/// The finding of a body that must have one; kind and line are for the caller to check.
+/// The finding of a body that must fail.
 Finding findingOf(const std::string &body, const std::vector<Row> &inputs = {}, const Options &options = {});
-/// The finding of loading a text.
+/// The finding of a text that must fail to load.
 Finding loadFinding(const std::string &text);
 
 } // namespace saccade::ptxsim::test

@@ -14,12 +14,12 @@ TEST(Integer, AdditionWraps) {
   EXPECT_EQ(evaluate("sub.u64 %d, %a, %b;", 8, {b64(0), b64(1)}), ~0ull);
 }
 
-TEST(Integer, AdditionSaturatesWhenAsked) {
+TEST(Integer, SaturatingAddition) {
   EXPECT_EQ(evaluate32("add.sat.s32 %d, %a, %b;", {0x7fffffff, 1}), 0x7fffffffu);
   EXPECT_EQ(evaluate32("sub.sat.s32 %d, %a, %b;", {0x80000000, 1}), 0x80000000u);
 }
 
-TEST(Integer, CarriesGoFromOneSumToTheNext) {
+TEST(Integer, CarriesPropagate) {
   EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.u32 %d, 5, 6;", {0xffffffff, 1}), 12u);
   EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.u32 %d, 5, 6;", {0xffffffff, 0}), 11u);
   EXPECT_EQ(evaluate32("add.cc.u32 %x, %a, %b;\naddc.cc.u32 %x, -1, 0;\naddc.u32 %d, 0, 0;", {0xffffffff, 1}), 1u);
@@ -27,11 +27,12 @@ TEST(Integer, CarriesGoFromOneSumToTheNext) {
   EXPECT_EQ(evaluate32("mad.lo.cc.u32 %x, %a, %b, 1;\nmadc.hi.u32 %d, %a, %b, 5;", {0xffffffff, 1}), 6u);
   EXPECT_EQ(evaluate32("mad.hi.cc.s32 %x, %a, %b, 1;\naddc.u32 %d, 0, 0;", {0xffffffff, 1}), 1u);
   EXPECT_EQ(evaluate32("mad.lo.cc.u32 %x, %a, %b, 0;\nmadc.hi.cc.u32 %x, %a, %b, 1;\naddc.u32 %d, 7, 0;",
-                       {0xffffffff, 0xffffffff}), 7u);
+                       {0xffffffff, 0xffffffff}),
+            7u);
   EXPECT_EQ(evaluate("add.cc.s64 %lx, %a, %b;\naddc.s64 %d, 0, 0;", 8, {b64(~0ull), b64(2)}), 1u);
 }
 
-TEST(Integer, ProductsHaveThreeParts) {
+TEST(Integer, LowHighAndWideProducts) {
   EXPECT_EQ(evaluate32("mul.lo.s32 %d, %a, %b;", {0x10001, 0x10001}), 0x20001u);
   EXPECT_EQ(evaluate32("mul.hi.u32 %d, %a, %b;", {0xffffffff, 0xffffffff}), 0xfffffffeu);
   EXPECT_EQ(evaluate32("mul.hi.s32 %d, %a, %b;", {0xffffffff, 5}), 0xffffffffu);
@@ -69,13 +70,13 @@ TEST(Integer, DivisionByZeroIsAnError) {
   EXPECT_EQ(finding.source, "div.u32 %d, %a, %b;");
 }
 
-TEST(Integer, DivisionByZeroInLanesThatDoNotTakePartIsNone) {
+TEST(Integer, DivisionByZeroInInactiveLanesIsIgnored) {
   EXPECT_EQ(evaluate("setp.eq.u32 %p, %lane, 0;\nmov.u32 %d, 0;\n@%p div.u32 %d, 12, %b;", 4,
                      {b32(0), lanes(4, [](unsigned lane) { return lane == 0 ? 4 : 0; })}),
             3u);
 }
 
-TEST(Integer, SmallestAndLargest) {
+TEST(Integer, MinAndMax) {
   EXPECT_EQ(evaluate32("min.s32 %d, %a, %b;", {0xffffffff, 1}), 0xffffffffu);
   EXPECT_EQ(evaluate32("min.u32 %d, %a, %b;", {0xffffffff, 1}), 1u);
   EXPECT_EQ(evaluate32("max.s32 %d, %a, %b;", {0xffffffff, 1}), 1u);

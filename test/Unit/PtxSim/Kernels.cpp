@@ -1,11 +1,11 @@
-//===- Kernels.cpp - The whole kernels of test/PtxSim/Inputs --------------===//
+//===- Kernels.cpp - Runs the kernels of test/PtxSim/Inputs ---------------===//
 
 #include "Kernels.h"
 
 using namespace saccade::ptxsim;
 using namespace saccade::ptxsim::test;
 
-/// Loads `text` and runs `entry`; `prepare` fills in the launch, `check` sees the memory.
+/// Loads `text` and runs `entry`; `prepare` sets up memory and launch, `check` compares the results.
 template <typename Prepare, typename Check>
 static Verdict runKernel(const std::string &text, const char *entry, const Launch &how, Prepare prepare, Check check) {
   Verdict verdict;
@@ -137,13 +137,13 @@ Verdict test::runHistogram(const std::string &text, const Launch &how) {
 }
 
 Verdict test::runGemm(const std::string &text, const Launch &how, uint32_t m, uint32_t n, uint32_t k) {
-  auto brains = [](size_t count, int spread) {
+  auto bf16Bits = [](size_t count, int spread) {
     std::vector<uint16_t> bits;
     for (float value : elements(count, spread))
       bits.push_back(uint16_t(llvm::bit_cast<uint32_t>(value) >> 16));
     return bits;
   };
-  std::vector<uint16_t> a = brains(m * k, 9), b = brains(n * k, 5);
+  std::vector<uint16_t> a = bf16Bits(m * k, 9), b = bf16Bits(n * k, 5);
   uint64_t result = 0;
   return runKernel(
       text, "gemm", how,

@@ -1,4 +1,4 @@
-//===- Kernels.h - The whole kernels of test/PtxSim/Inputs ----------*- C++ -*-===//
+//===- Kernels.h - Runs the kernels of test/PtxSim/Inputs -----------*- C++ -*-===//
 #ifndef SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
 #define SACCADE_TEST_UNIT_PTXSIM_KERNELS_H
 
@@ -27,19 +27,19 @@ template <typename T> std::vector<T> read(const Device &device, uint64_t address
   return values;
 }
 
-/// Numbers that are exact in bf16, the same in every run.
+/// Deterministic test data, exact in bf16.
 inline float element(size_t index, int spread) {
   return float(int(index * 2654435761u >> 7) % (2 * spread + 1) - spread);
 }
 
-/// What became of a kernel on one problem.
+/// Outcome of a kernel on one problem.
 struct Verdict {
   Report report;
   bool rightResult = false;
   bool good() const { return report && rightResult; }
 };
 
-/// Runs `text`'s kernel of that name on its problem, and compares with a plain loop: one function a kernel.
+/// Each runs the kernel of that name in `text` on a fixed problem and compares with a plain loop.
 Verdict runAdd(const std::string &text, const Launch &how = {});
 Verdict runSum(const std::string &text, const Launch &how = {});
 Verdict runMatmul(const std::string &text, const Launch &how = {});

@@ -1,4 +1,4 @@
-//===- KernelsTest.cpp - Whole kernels, and mutants of them ---------------===//
+//===- KernelsTest.cpp - Kernels and mutants of them ----------------------===//
 
 #include "Kernels.h"
 
@@ -26,18 +26,18 @@ Launch mode(AsyncMode async) {
   return launch;
 }
 
-/// The part of a text that belongs to an entry.
+/// Begin and end of an entry in `text`.
 std::pair<size_t, size_t> range(const std::string &text, const std::string &entry) {
   size_t begin = text.find(".entry " + entry + "(");
   EXPECT_NE(begin, std::string::npos);
   return {begin, text.find("\n}", begin)};
 }
 
-/// Every text in which one of the entry's instructions that begin with `what` is missing.
-std::vector<std::string> without(const std::string &text, const std::string &entry, const std::string &what) {
+/// All copies of `text` with one of the entry's instructions that start with `prefix` removed.
+std::vector<std::string> without(const std::string &text, const std::string &entry, const std::string &prefix) {
   std::vector<std::string> mutants;
   auto [begin, end] = range(text, entry);
-  for (size_t at = text.find("\t" + what, begin); at < end; at = text.find("\t" + what, at + 1)) {
+  for (size_t at = text.find("\t" + prefix, begin); at < end; at = text.find("\t" + prefix, at + 1)) {
     std::string mutant = text;
     mutants.push_back(mutant.erase(at, mutant.find(';', at) + 1 - at));
   }
@@ -46,7 +46,7 @@ std::vector<std::string> without(const std::string &text, const std::string &ent
 
 } // namespace
 
-TEST(Kernels, ComputeWhatPlainLoopsCompute) {
+TEST(Kernels, MatchPlainLoops) {
   for (const Kernel &kernel : kernels) {
     std::string text = readInput(kernel.file);
     keepForPtxas(text);
@@ -58,7 +58,7 @@ TEST(Kernels, ComputeWhatPlainLoopsCompute) {
   }
 }
 
-TEST(Kernels, ThreadsOfTheHostAndModesOfMmaGiveTheSame) {
+TEST(Kernels, HostThreadsAndMmaModesDoNotChangeResults) {
   std::string text = readInput("gemm.ptx");
   Launch launch;
   for (launch.threads = 1; launch.threads <= 4; ++launch.threads)
@@ -70,16 +70,16 @@ TEST(Kernels, ThreadsOfTheHostAndModesOfMmaGiveTheSame) {
         }
 }
 
-TEST(Kernels, CountersSayWhatRan) {
+TEST(Kernels, ReportCountsInstructions) {
   Verdict verdict = runGemm(readInput("gemm.ptx"), {}, 64, 64, 64);
   ASSERT_TRUE(verdict.report);
-  // 4 warps, 2 steps of 2 products along k, 8 tiles of columns.
+  // 4 warps, 2 steps of 2 mma along k, 8 column tiles.
   EXPECT_EQ(verdict.report.byMnemonic["mma"], 4u * 4 * 8);
   EXPECT_EQ(verdict.report.byMnemonic["ldmatrix"], 4u * 4 * 5);
   EXPECT_EQ(verdict.report.byMnemonic["ret"], 4u);
 }
 
-TEST(Mutants, WithoutOneSynchronisationAreErrors) {
+TEST(Mutants, RemovedSynchronisationIsAnError) {
   unsigned count = 0;
   for (const Kernel &kernel : kernels)
     for (std::string what : {"bar", "cp.async.commit_group", "cp.async.wait_group"})
@@ -97,11 +97,11 @@ TEST(Mutants, WithoutOneSynchronisationAreErrors) {
   EXPECT_EQ(count, 20u);
 }
 
-TEST(Mutants, OfTheGemmWithAnotherConstantAreReported) {
+TEST(Mutants, ChangedGemmConstantsAreDetected) {
   const std::string text = readInput("gemm.ptx");
   struct Change {
     std::string from, to;
-    bool isError; ///< must be a finding, and not only another result
+    bool isError; ///< requires a finding, not just a wrong result
   };
   const Change changes[] = {
       {"cp.async.wait_group \t1", "cp.async.wait_group \t2", true},

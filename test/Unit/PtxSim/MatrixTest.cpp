@@ -1,4 +1,4 @@
-//===- MatrixTest.cpp - Fragments, products, and copies -------------------===//
+//===- MatrixTest.cpp - ldmatrix, stmatrix, movmatrix and mma -------------===//
 
 #include "Harness.h"
 #include <cmath>
@@ -14,7 +14,7 @@ static const std::string fill =
     "bar.warp.sync -1;\n";
 static const std::string declare = ".reg .b32 %at32, %up, %r0, %r1, %r2, %r3;\n";
 
-/// Rows of 8 elements one after another: matrix m, row r, column c is 64m + 8r + c.
+/// Loads matrices of contiguous rows: element (r, c) of matrix m is 64m + 8r + c.
 static std::vector<uint64_t> loadMatrix(const std::string &instruction, const std::string &expected) {
   Outcome outcome = runWarp(declare + fill + "mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 16, %x;\n" + instruction +
                                 "\nmov.u32 %d, " + expected + ";",
@@ -23,7 +23,7 @@ static std::vector<uint64_t> loadMatrix(const std::string &instruction, const st
   return outcome.results[0];
 }
 
-TEST(Matrix, LdmatrixGivesEveryLaneTwoOfARow) {
+TEST(Matrix, LdmatrixLoadsTwoElementsPerLane) {
   for (auto [instruction, expected, matrix] :
        {std::tuple("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r0}, [%x];", "%r0", 0u),
         {"ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%r0, %r1}, [%x];", "%r1", 1u},
@@ -44,7 +44,7 @@ TEST(Matrix, LdmatrixTransposes) {
   }
 }
 
-TEST(Matrix, LdmatrixWantsAlignedRowsOfWholeWarps) {
+TEST(Matrix, LdmatrixRequiresAlignedRowsAndWholeWarps) {
   EXPECT_EQ(
       findingOf(declare + "mov.u32 %x, s;\nadd.u32 %x, %x, 8;\nldmatrix.sync.aligned.m8n8.x1.shared.b16 {%d}, [%x];")
           .kind,
@@ -86,7 +86,7 @@ TEST(Matrix, MovmatrixTransposesRegisters) {
   }
 }
 
-// --- mma against a plain product ------------------------------------------------------------------------------------
+// --- mma compared with a plain matmul -------------------------------------------------------------------------------
 
 namespace {
 
@@ -106,7 +106,7 @@ uint32_t asHalf(int value) {
   return (value < 0 ? 0x8000 : 0) | (exponent + 15) << 10 | ((magnitude << (10 - exponent)) & 0x3ff);
 }
 uint32_t asSingle(int value) { return llvm::bit_cast<uint32_t>(float(value)); }
-uint32_t asBrain(int value) { return asSingle(value) >> 16; }
+uint32_t asBF16(int value) { return asSingle(value) >> 16; }
 uint32_t asByte(int value) { return uint8_t(value); }
 uint32_t asE4M3(int value) {
   if (value == 0)
@@ -115,8 +115,8 @@ uint32_t asE4M3(int value) {
   return (value < 0 ? 0x80 : 0) | (exponent + 7) << 3 | ((magnitude << 3 >> exponent) & 7);
 }
 
-// Layouts as the PTX manual's figures give them, written down apart from the simulator's.
-void placeOfA(unsigned bits, unsigned lane, unsigned i, unsigned &row, unsigned &k) {
+// Fragment layouts of the PTX manual's figures, written independently of the simulator's.
+void elementOfA(unsigned bits, unsigned lane, unsigned i, unsigned &row, unsigned &k) {
   unsigned group = lane >> 2, inGroup = lane & 3;
   if (bits == 16) {
     row = i == 0 || i == 1 || i == 4 || i == 5 ? group : group + 8;
@@ -129,7 +129,7 @@ void placeOfA(unsigned bits, unsigned lane, unsigned i, unsigned &row, unsigned 
     k = inGroup * 4 + (i & 3) + (i >= 8 ? 16 : 0);
   }
 }
-void placeOfB(unsigned bits, unsigned lane, unsigned i, unsigned &k, unsigned &column) {
+void elementOfB(unsigned bits, unsigned lane, unsigned i, unsigned &k, unsigned &column) {
   unsigned group = lane >> 2, inGroup = lane & 3;
   column = group;
   if (bits == 16)
@@ -147,10 +147,10 @@ std::string list(const char *name, unsigned count) {
   return text + "}";
 }
 
-/// One mma whose operands come out of global memory, register by register; the results' bits, [register][lane].
-std::vector<std::vector<uint32_t>> product(const Shape &shape, const std::vector<std::vector<uint32_t>> &a,
-                                           const std::vector<std::vector<uint32_t>> &b,
-                                           const std::vector<std::vector<uint32_t>> &c, MmaMode mode = MmaMode::Float) {
+/// Runs one mma on operands loaded from global memory; returns the bits of the results, [register][lane].
+std::vector<std::vector<uint32_t>> runMma(const Shape &shape, const std::vector<std::vector<uint32_t>> &a,
+                                          const std::vector<std::vector<uint32_t>> &b,
+                                          const std::vector<std::vector<uint32_t>> &c, MmaMode mode = MmaMode::Float) {
   std::string body = ".reg .b32 %ra<8>, %rb<8>, %rc<8>, %rd<8>;\n.reg .b64 %in;\n";
   std::vector<Row> inputs;
   std::string text =
@@ -193,11 +193,11 @@ std::vector<std::vector<uint32_t>> product(const Shape &shape, const std::vector
 
 } // namespace
 
-TEST(Matrix, ProductsEqualThePlainOne) {
+TEST(Matrix, MmaMatchesPlainMatmul) {
   const Shape shapes[] = {{"f32.f16.f16.f32", "m16n8k16", 16, 16, asHalf},
-                          {"f32.bf16.bf16.f32", "m16n8k16", 16, 16, asBrain},
+                          {"f32.bf16.bf16.f32", "m16n8k16", 16, 16, asBF16},
                           {"f32.f16.f16.f32", "m16n8k8", 8, 16, asHalf},
-                          {"f32.bf16.bf16.f32", "m16n8k8", 8, 16, asBrain},
+                          {"f32.bf16.bf16.f32", "m16n8k8", 8, 16, asBF16},
                           {"f32.tf32.tf32.f32", "m16n8k8", 8, 32, asSingle},
                           {"f32.tf32.tf32.f32", "m16n8k4", 4, 32, asSingle},
                           {"f16.f16.f16.f16", "m16n8k16", 16, 16, asHalf, "sm_80", true},
@@ -215,12 +215,12 @@ TEST(Matrix, ProductsEqualThePlainOne) {
     for (unsigned lane = 0; lane < 32; ++lane) {
       for (unsigned i = 0; i < a.size() * each; ++i) {
         unsigned row, k;
-        placeOfA(shape.bits, lane, i, row, k);
+        elementOfA(shape.bits, lane, i, row, k);
         a[i / each][lane] |= shape.encode(valueA(row, k)) << (shape.bits * (i % each));
       }
       for (unsigned i = 0; i < b.size() * each; ++i) {
         unsigned k, column;
-        placeOfB(shape.bits, lane, i, k, column);
+        elementOfB(shape.bits, lane, i, k, column);
         b[i / each][lane] |= shape.encode(valueB(k, column)) << (shape.bits * (i % each));
       }
       for (unsigned i = 0; i < 4; ++i) {
@@ -233,7 +233,7 @@ TEST(Matrix, ProductsEqualThePlainOne) {
       }
     }
     for (MmaMode mode : {MmaMode::Float, MmaMode::Exact, MmaMode::Hardware}) {
-      auto d = product(shape, a, b, c, mode);
+      auto d = runMma(shape, a, b, c, mode);
       ASSERT_EQ(d.size(), c.size());
       for (unsigned lane = 0; lane < 32; ++lane)
         for (unsigned i = 0; i < 4; ++i) {
@@ -260,19 +260,19 @@ static float sumOf(const char *target, MmaMode mode, float c,
   for (unsigned lane = 0; lane < 32; ++lane) {
     for (unsigned i = 0; i < 8; ++i) {
       unsigned row, k;
-      placeOfA(16, lane, i, row, k);
+      elementOfA(16, lane, i, row, k);
       if (row == 0)
         a[i / 2][lane] |= factors[k].first << (16 * (i & 1));
     }
     for (unsigned i = 0; i < 4; ++i) {
       unsigned k, column;
-      placeOfB(16, lane, i, k, column);
+      elementOfB(16, lane, i, k, column);
       if (column == 0)
         b[i / 2][lane] |= factors[k].second << (16 * (i & 1));
     }
   }
   addend[0][0] = llvm::bit_cast<uint32_t>(c);
-  return llvm::bit_cast<float>(product(shape, a, b, addend, mode)[0][0]);
+  return llvm::bit_cast<float>(runMma(shape, a, b, addend, mode)[0][0]);
 }
 
 TEST(Matrix, HardwareModeTruncatesAsMeasured) {
@@ -305,7 +305,7 @@ TEST(Matrix, ModesDifferWhereSumsCancel) {
   EXPECT_EQ(sumOf("sm_80", MmaMode::Exact, 0, factors), 0.125f);
 }
 
-TEST(Matrix, UndefinedOperandsOfProductsAreErrors) {
+TEST(Matrix, UndefinedMmaOperandsAreErrors) {
   Finding finding = findingOf(declare + "mov.u32 %r1, 0;\nmma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%d, %x, "
                                         "%y, %r3}, {%r1, %r0}, {%r1}, {%r1, %r1, %r1, %r1};");
   EXPECT_EQ(finding.kind, FindingKind::Uninitialised);

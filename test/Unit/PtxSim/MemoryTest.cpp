@@ -1,14 +1,14 @@
-//===- MemoryTest.cpp - Loads, stores, atomics and what they may not do ---===//
+//===- MemoryTest.cpp - Loads, stores, atomics and their errors -----------===//
 
 #include "Harness.h"
 
 using namespace saccade::ptxsim;
 using namespace saccade::ptxsim::test;
 
-/// The shared address of the lane's own word.
+/// %x is the shared address of the lane's own 32-bit word.
 static const std::string own = "mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 4, %x;\n";
 
-TEST(Memory, SharedWordsComeBack) {
+TEST(Memory, SharedRoundTrip) {
   EXPECT_EQ(evaluate32(own + "st.shared.b32 [%x], %a;\nld.shared.b32 %d, [%x];", {77}), 77u);
   EXPECT_EQ(evaluate("mov.u64 %lx, s;\nmad.wide.u32 %lx, %lane, 16, %lx;\nst.shared.v2.b32 [%lx+8], {%a, %b};\n"
                      "ld.shared.v2.b32 {%x, %d}, [%lx+8];",
@@ -41,7 +41,7 @@ TEST(Memory, GenericAddressesReachEverySpace) {
   EXPECT_EQ(evaluate32("ld.param.u64 %lx, [in0];\ncvta.to.global.u64 %lx, %lx;\nld.b32 %d, [%lx];", {8}), 8u);
 }
 
-TEST(Memory, LocalMemoryIsEachLanesOwn) {
+TEST(Memory, LocalMemoryIsPrivateToALane) {
   Outcome outcome = runWarp(".local .align 4 .b8 depot[16];\nmov.u64 %lx, depot;\ncvta.local.u64 %ly, %lx;\n"
                             "st.local.b32 [%lx+4], %lane;\nld.b32 %d, [%ly+4];",
                             4, {});
@@ -54,7 +54,7 @@ TEST(Memory, LocalMemoryIsEachLanesOwn) {
       FindingKind::OutOfBounds);
 }
 
-TEST(Memory, AddressesMustBeMultiples) {
+TEST(Memory, MisalignedAddressesAreErrors) {
   Finding finding = findingOf(own + "ld.shared.b32 %d, [%x+2];");
   EXPECT_EQ(finding.kind, FindingKind::Misaligned);
   EXPECT_EQ(finding.source, "ld.shared.b32 %d, [%x+2];");
@@ -62,19 +62,19 @@ TEST(Memory, AddressesMustBeMultiples) {
             FindingKind::Misaligned);
 }
 
-TEST(Memory, ForeignAddressesAreErrors) {
+TEST(Memory, UnallocatedAddressesAreErrors) {
   EXPECT_EQ(findingOf("mov.u32 %x, s;\nld.shared.b32 %d, [%x+4096];").kind, FindingKind::OutOfBounds);
   EXPECT_EQ(findingOf("mov.u32 %x, 0;\nld.shared.b32 %d, [%x];").kind, FindingKind::OutOfBounds);
   EXPECT_EQ(findingOf("mov.u64 %lx, 0;\nld.global.b32 %d, [%lx];").kind, FindingKind::OutOfBounds);
   // The input has 128 bytes.
   Finding finding = findingOf("ld.param.u64 %lx, [in0];\nld.global.b32 %d, [%lx+128];", {b32(1)});
   EXPECT_EQ(finding.kind, FindingKind::OutOfBounds);
-  EXPECT_NE(finding.message.find("0 bytes before them ends 'input'"), std::string::npos) << finding.message;
+  EXPECT_NE(finding.message.find("0 bytes after the end of 'input'"), std::string::npos) << finding.message;
   EXPECT_EQ(findingOf("ld.param.u64 %lx, [in0];\nld.global.v2.b32 {%x, %d}, [%lx+-8];", {b32(1)}).kind,
             FindingKind::OutOfBounds);
 }
 
-TEST(Memory, WhatNobodyWroteIsUndefined) {
+TEST(Memory, UnwrittenMemoryIsUndefined) {
   Finding stored = findingOf(own + "ld.shared.b32 %d, [%x];");
   EXPECT_EQ(stored.kind, FindingKind::Uninitialised);
   EXPECT_NE(stored.message.find("a value stored to global memory"), std::string::npos);
@@ -82,15 +82,15 @@ TEST(Memory, WhatNobodyWroteIsUndefined) {
   EXPECT_EQ(findingOf("add.u32 %y, %x, 1;\nsetp.eq.u32 %p, %y, 0;\n@%p trap;\nmov.u32 %d, 0;").kind,
             FindingKind::Uninitialised);
   EXPECT_EQ(findingOf("ld.shared.b32 %d, [%x];").kind, FindingKind::Uninitialised);
-  // Moved around and not used, it is no error.
+  // Copying an undefined value without using it is not an error.
   EXPECT_EQ(evaluate32(own + "ld.shared.b32 %y, [%x];\nst.shared.b32 [%x], %y;\nmov.u32 %d, 3;", {}), 3u);
-  // One byte of four.
+  // One undefined byte of four.
   EXPECT_EQ(findingOf(own + "st.shared.b16 [%x], 1;\nst.shared.b8 [%x+2], 1;\nld.shared.b32 %d, [%x];").kind,
             FindingKind::Uninitialised);
   EXPECT_EQ(evaluate32(own + "st.shared.b16 [%x], 1;\nld.shared.u16 %d, [%x];", {}), 1u);
 }
 
-TEST(Memory, ReadOnlyCacheMustNotSeeWrites) {
+TEST(Memory, NonCoherentLoadsOfWrittenMemoryAreErrors) {
   Finding finding = findingOf("ld.param.u64 %lx, [out];\nmad.wide.u32 %lx, %lane, 4, %lx;\nst.global.b32 [%lx], 1;\n"
                               "ld.global.nc.b32 %d, [%lx];");
   EXPECT_EQ(finding.kind, FindingKind::ReadOnly);
@@ -110,15 +110,15 @@ TEST(Atomic, ReturnsTheOldValue) {
   std::string begin = own + "st.shared.b32 [%x], %a;\n";
   EXPECT_EQ(evaluate32(begin + "atom.shared.add.u32 %d, [%x], %b;", {5, 3}), 5u);
   for (auto [operation, expected] : {std::pair("add.u32", 0xffffffffu),
-                                   {"min.s32", 0xfffffffcu},
-                                   {"min.u32", 3u},
-                                   {"max.s32", 3u},
-                                   {"and.b32", 0u},
-                                   {"or.b32", 0xffffffffu},
-                                   {"xor.b32", 0xffffffffu},
-                                   {"exch.b32", 3u},
-                                   {"inc.u32", 0u},
-                                   {"dec.u32", 3u}})
+                                     {"min.s32", 0xfffffffcu},
+                                     {"min.u32", 3u},
+                                     {"max.s32", 3u},
+                                     {"and.b32", 0u},
+                                     {"or.b32", 0xffffffffu},
+                                     {"xor.b32", 0xffffffffu},
+                                     {"exch.b32", 3u},
+                                     {"inc.u32", 0u},
+                                     {"dec.u32", 3u}})
     EXPECT_EQ(
         evaluate32(begin + "atom.shared." + operation + " %y, [%x], %b;\nld.shared.b32 %d, [%x];", {0xfffffffc, 3}),
         expected)
@@ -127,7 +127,7 @@ TEST(Atomic, ReturnsTheOldValue) {
   EXPECT_EQ(evaluate32(begin + "atom.shared.cas.b32 %y, [%x], %b, %c;\nld.shared.b32 %d, [%x];", {5, 6, 9}), 5u);
 }
 
-TEST(Atomic, LanesTakeTurnsAtOnePlace) {
+TEST(Atomic, LanesAreSerialisedAtOneAddress) {
   std::string zero = "setp.eq.u32 %p, %lane, 0;\nmov.u32 %x, s;\n@%p st.shared.b32 [%x], 0;\nbar.warp.sync -1;\n";
   EXPECT_EQ(evaluate32(zero + "red.shared.add.u32 [%x], %lane;\nbar.warp.sync -1;\nld.shared.b32 %d, [%x];", {}), 496u);
 }
