@@ -1,9 +1,9 @@
 """`saccade.attention`: attention on torch tensors and NumPy arrays.
 
-A call finds its plan, a compiled function and how to make its results, under a key of types, head sizes, layout, kinds
-of arguments and what the Python functions compute; lengths, batch, heads and numbers are not in it. Whether tensors fit
-one another is checked by the compiled code; only when it refuses does Python look closer, to say it in the caller's
-terms.
+A plan is a compiled function with the steps to allocate its results. Plans are cached under a key of element types,
+head dimensions, layout, kinds of arguments and fingerprints of the Python functions; lengths, batch, heads and scalar
+values are not part of the key. The compiled code checks shapes; after an error, Python checks them again to report it
+in terms of the caller's arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> boo
 
 
 class _Plan:
-    """How calls of one kind are done."""
+    """The compiled function and result allocation for calls of one kind."""
 
     __slots__ = ("call", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max", "row_dtype",
                  "index_dtype", "empty_like", "was_used")  # fmt: skip
@@ -40,7 +40,7 @@ class _Plan:
         self.is_torch, self.was_used = is_torch, False
         self.call: Callable[..., None] = function.tvm_ffi if may_use_tvm_ffi else function.into
         self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
-        # None: the output is shaped as the query.
+        # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
         self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
         self.has_lse, self.has_max = spec.lse, spec.max
@@ -64,9 +64,9 @@ class _Plan:
 
 
 _plans: dict[tuple, _Plan] = {}
-_regions: dict[tuple, tuple[Region, str]] = {}  # by role, precision and fingerprint: what was traced, and its text
-_axes: dict[str, int] = {}  # of the head size, in every layout seen
-_Tensor: type | None = None  # torch's, once it was met
+_regions: dict[tuple, tuple[Region, str]] = {}  # by role, precision and fingerprint: the region and its text
+_axes: dict[str, int] = {}  # the axis of the head dimension by layout
+_Tensor: type | None = None  # torch.Tensor, once torch is imported
 for _cache in (_plans, _regions):
     on_cache_clear(_cache.clear)
 
@@ -96,69 +96,65 @@ def attention(
     """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
 
     Args:
-        q: queries, [batch, heads, queries, head size] in the default layout: a torch CPU tensor or a NumPy array of
+        q: queries [batch, heads, queries, head_dim] in the default layout: a torch CPU tensor or a NumPy array of
             float64, float32, float16 or bfloat16, with any strides.
-        k: keys, [batch, key heads, keys, head size], of q's kind and element type. `heads` is a multiple of
-            `key heads`: query head h reads key head h // (heads // key heads).
-        v: values, [batch, key heads, keys, value head size]; that head size may differ from q's.
-        score: a function (s, b, h, i, j), of your own or of saccade.scores, from the scaled score s of query i and key j to
-            the score, in float32 (float64 where the inputs are). It is traced, not called for each element: arithmetic, and reads of tensors it closes
-            over, on index scalars; no Python control flow on them. Those tensors are read as they are at each call. A
-            Python number is compiled in: one that changes from call to call takes a new kernel each time, a 0-d tensor
-            in its place does not. Negative indices count from the end. A tensor that is too short is refused as far as
-            that can be told before the call: indexed by b, h, i or j itself; by what is computed from them, where the first
-            or last of them that is seen shows it; or by what stands in a tensor of integers, wherever a position leads
-            to it. What a tensor of kv_len, a packed batch or other tensors decide is not known before; then what is
-            read beyond the end is unspecified, never a fault.
-        mask: a function (b, h, i, j): whether query i sees key j, of your own or of saccade.masks. Traced likewise. What follows masks too; all
-            must hold.
-        weight: a function (p, b, h, i, j) from the weight p that the softmax gave key j to what its value is
-            multiplied by, for keys that query i sees. Traced likewise. Where it is proportional to p, keys are read
-            once, else twice.
-        scale: the factor of q k^T; 1/sqrt(head size) without it.
-        causal: a query sees no key behind its own. Its own is key i for query i ("top_left"); counted from the ends, so
-            that the last query owns the last key within kv_len ("bottom_right"); or key i + n for an int n.
-        window: an int n: the last n keys up to a query's own (own - n < key <= own). Or (left, right): from `left` keys
-            before its own to `right` keys behind it; None or -1 leaves a side open. Without causal, key i is query i's.
-        kv_len: how many keys count, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. What lies
-            beyond is not read, be it NaN. The numbers in a tensor are not checked: fewer than 0 means none, more than
-            there are means all (but "bottom_right" then counts from where that many would end); so does an int for
-            packed sequences that are shorter.
-        cu_seqlens_q: packs a batch of sequences of any lengths: q is [all queries, heads, head size], k and v
-            likewise, and sequence n has the queries cu_seqlens_q[n] ... cu_seqlens_q[n + 1] - 1. An int32 or int64
-            tensor of q's kind, 0 first, ascending, with one element more than there are sequences. Sequences may be
-            empty. Each attends to itself alone: b is the number of the sequence; i, j, kv_len and the alignments of
-            `causal` and `window` count within it. Queries behind the last offset give 0.
-        cu_seqlens_k: the same for k and v, for as many sequences; both or none are given.
-        sink: one more score for every query, of no key and with no value: a number, or a 1-D tensor of q's kind with
-            one for each head, of float32 (float64 where the inputs are) or q's element type. No function is asked
-            about it. -inf is none.
-        return_lse: also returns the natural logarithm of the sum of the exponentials of the scores, [batch, heads,
-            queries] (those that the layout has, in this order), float32 (float64 where the inputs are). It counts the
-            sink.
-        return_max: also returns the largest score that each query sees, likewise shaped, and the key that has it,
-            int64: the first of several; -inf and -1 where it sees none. The sink is none of them.
-        layout: what each dimension of q, k, v and the output is: s and d, with or without b and h, in any order. "bhsd"
-            without it, "shd" with cu_seqlens_q, where there is no b.
-        target: the CPU target to compile for, "portable", "v3", "v4" or "v4-bf16"; None takes this machine's.
-        out: where to write the output: of q's kind and element type, shaped as the output, apart from all inputs. With
-            return_lse also (output, lse), for both.
+        k: keys [batch, KV heads, keys, head_dim], of q's kind and element type. `heads` is a multiple of `KV heads`:
+            query head h uses KV head h // (heads // KV heads).
+        v: values [batch, KV heads, keys, head_dim_v]; head_dim_v may differ from head_dim.
+        score: a function (s, b, h, i, j), user-defined or from saccade.scores, that maps the scaled score s of query i
+            and key j to the score, in float32 (float64 for float64 inputs). It is traced once, not called per element:
+            it may compute with its scalar arguments and read elements of captured tensors, without Python control flow
+            on them. Captured tensors are read at each call; Python scalars are compiled in, so a scalar that changes
+            between calls should be a 0-d tensor. Negative indices count from the end. A read out of bounds raises
+            ValueError if it can be detected before the call: for indices b, h, i or j, for expressions of them at their
+            first and last unmasked values, and for indices read from integer tensors. Reads that depend on kv_len,
+            cu_seqlens or other tensors are not checked; out of bounds, their value is unspecified, but they never
+            fault.
+        mask: a function (b, h, i, j), user-defined or from saccade.masks: whether query i attends to key j. Traced
+            likewise. `causal`, `window` and `kv_len` apply in addition.
+        weight: a function (p, b, h, i, j) that maps the softmax weight p of key j to the factor of its value, for
+            unmasked keys. Traced likewise. If it is proportional to p, keys are read once, otherwise twice.
+        scale: the factor of q k^T; None uses 1/sqrt(head_dim).
+        causal: masks out keys after the query's own key: key i for query i ("top_left"); the last query owns the last
+            key within kv_len ("bottom_right"); or key i + n for an int n.
+        window: an int n keeps the last n keys up to the query's own (own - n < key <= own). A pair (left, right) keeps
+            keys from `left` before to `right` after the query's own; None or -1 leaves a side open. Without `causal`,
+            query i owns key i.
+        kv_len: the number of valid keys, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. Keys
+            after it are not read. Tensor values are not checked but clamped to 0 ... keys ("bottom_right" uses the
+            unclamped value); an int is also clamped for ragged sequences.
+        cu_seqlens_q: a ragged batch: q is [total queries, heads, head_dim], k and v likewise, and sequence n has the
+            queries cu_seqlens_q[n] ... cu_seqlens_q[n + 1] - 1. An int32 or int64 tensor [sequences + 1] of q's kind
+            that ascends from 0. Sequences may be empty and attend to themselves only: b is the sequence, and i, j,
+            kv_len, `causal` and `window` are relative to it. Queries after the last sequence return 0.
+        cu_seqlens_k: the same for k and v; both or neither are given.
+        sink: an extra score without key and value in the softmax of every row: a scalar, or a tensor [heads] of q's
+            kind, of float32 (float64 for float64 inputs) or q's element type. `score`, `mask` and `weight` do not apply
+            to it. -inf disables it.
+        return_lse: also returns the log-sum-exp of the scores, including the sink, [batch, heads, queries] (the
+            dimensions that the layout has, in this order), float32 (float64 for float64 inputs).
+        return_max: also returns the row maximum of the unmasked scores in the same shape, and its key (argmax, the
+            first of equal ones) as int64; -inf and -1 for a fully masked row. The sink is excluded.
+        layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order. Defaults to
+            "bhsd", or "shd" with cu_seqlens_q, which allows no b.
+        target: the CPU target, "portable", "v3", "v4" or "v4-bf16"; None uses this machine's.
+        out: the array to write the output to, or with return_lse a pair (output, lse): of q's kind, with the output's
+            shape and element type, not overlapping inputs.
 
     Returns:
-        The output, shaped as q but with v's head size, of q's kind and element type; a tuple with return_lse or return_max:
-        (output, lse), (output, max, argmax) or (output, lse, max, argmax). Arrays given as `out` are returned. A query
-        that sees no key gets 0, and -inf, or the sink, as its lse.
+        The output, with q's kind, element type and shape except for head_dim_v. With return_lse or return_max a tuple:
+        (output, lse), (output, max, argmax) or (output, lse, max, argmax). Arrays given as `out` are returned. A fully
+        masked row returns 0, and as its lse -inf or the sink.
 
     Raises:
-        TypeError: an argument of the wrong kind, element type, device or number of dimensions; torch beside NumPy.
-        ValueError: batch, heads, lengths or head sizes that do not fit; a value that is not one of those above; a
-            tensor that requires grad (there is no backward yet; torch.no_grad() lets it pass) or has the negative bit
-            set.
-        saccade.TraceError: a TypeError: `score`, `mask` or `weight` does what cannot be traced.
-        NotImplementedError: this machine cannot run code for that target.
+        TypeError: an argument of the wrong kind, element type, device or rank; torch and NumPy mixed.
+        ValueError: mismatched batch, heads, lengths or head dimensions; an invalid option value; a tensor that requires
+            grad (there is no backward pass; use torch.no_grad()) or has the negative bit set.
+        saccade.TraceError: a TypeError: `score`, `mask` or `weight` cannot be traced.
+        NotImplementedError: this machine cannot run code for the target.
 
-    One kernel is compiled for each combination of element type, head sizes, layout, options given and what the
-    functions compute. Other lengths, batches, head counts, scales, offsets and windows use it again.
+    One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
+    functions. Other lengths, batches, head counts, scales, offsets and windows reuse it.
 
     Example:
         >>> slopes = torch.tensor([0.5, 0.25])
@@ -208,7 +204,7 @@ def attention(
         _operands.check_heads(heads, q, layout)
     if return_max is not True and return_max is not False:
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
-    if return_lse is not True and return_lse is not False:  # 1 is equal to True, and would find its plan
+    if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
             weight_key, target)  # fmt: skip
@@ -216,13 +212,13 @@ def attention(
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
         plan.was_used = True
-    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # a nested tensor has no extents
+    except (KeyError, IndexError, TypeError, AttributeError, RuntimeError):  # raised by nested tensors
         plan = None
     if plan is None:
         plan = _make_plan(q, k, v, out, kv_len, sink, ragged, tensors, kind, score_region, mask_region, weight_region)
     output, lse = (None, None) if out is None else _operands.split_out(out, return_lse)
 
-    # What compiled code cannot see in memory. Other than the usual tensors, anything takes a closer look.
+    # The compiled code cannot check these properties. Subclasses and other types take the full check.
     if (
         type(q) is not _Tensor or type(k) is not _Tensor or type(v) is not _Tensor
         or q.requires_grad or k.requires_grad or v.requires_grad or q.is_neg() or k.is_neg() or v.is_neg()
@@ -254,19 +250,19 @@ def attention(
                 result += plan.empty(q, rows, plan.row_dtype), plan.empty(q, rows, plan.index_dtype)
             plan.call(q, k, v, *tensors, *numbers, *result)
     except Exception as error:
-        # Said in the caller's terms, if they have words for it.
+        # Report the error in terms of the caller's arguments if possible.
         _operands.check_kinds(q, k, v)
         _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, *_operands.split_out(out, return_lse))
         functions = (("score", score, score_region), ("mask", mask, mask_region), ("weight", weight, weight_region))
         _reword(error, tensors, functions, type(out) is tuple)
         raise
     if out is not None and plan.is_torch:
-        _arrays.torch_module().autograd.graph.increment_version(out)  # one or both
+        _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
 
 
 def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple]:
-    """What `function` computes, that as a part of a plan's key, and the tensors it reads, as they are now."""
+    """The region of `function`, its part of the plan's key, and the tensors it captures now."""
     kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
     if kind != role:
         raise TypeError(f"{role} is {function!r}, expected a function {_SIGNATURES[role]}: give it as {kind}")
@@ -287,29 +283,29 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
         if found and region.is_reusable:
             if len(_regions) >= _MAX_PLANS:
                 _regions.clear()
-            # Without the tensors of this call: they may be large, and others will come.
+            # The tensors of this call are not kept: they may be large, and later calls have others.
             made = [None if source is not None else made for source, made in zip(region.capture_sources, captures)]
             _regions[role, precision, found.key] = dataclasses.replace(region, captures=tuple(made)), text
     try:
         are_torch = tuple([_arrays.check_tensor(role, capture) for capture in captures])
     except (TypeError, ValueError):
-        trace(function, role, precision)  # says which one it is
+        trace(function, role, precision)  # reports which one it is
         raise
     return region, (text, are_torch), captures
 
 
 def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None, Region | None], ...],
             is_pair: bool) -> None:
-    """Raises what the compiled code said with our names for its arguments, where there are some. `is_pair`: whether out
-    has two arrays."""
-    if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|begins behind) it: (.*)", str(error)):
+    """Raises an error of the compiled code with the caller's names for the arguments, if they are known. `is_pair`:
+    `out` has two arrays."""
+    if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|starts after) it: (.*)", str(error)):
         number, reader, how, rest = found.groups()
         role, function = _reader_of(int(number), functions)
         reader = re.sub(r"capture #(\d+)", lambda index: _name_of(tensors[int(index[1])], function), reader)
         name = _name_of(tensors[int(number)], function)
         raise ValueError(f"{name}, which {role} reads by {reader}, {how} it: {rest}") from None
-    if found := re.search(r"op (q|kv)_offsets (has|leads) (.*)", str(error)):
-        raise ValueError(f"cu_seqlens_{'q' if found[1] == 'q' else 'k'} {found[2]} {found[3]}") from None
+    if found := re.search(r"op (cu_seqlens_[qk] (?:has|exceeds) .*)", str(error)):
+        raise ValueError(found[1]) from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()
         names = {"output": "out[0]", "lse": "out[1]"} if is_pair else {"output": "out"}
@@ -317,7 +313,7 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
 
 
 def _reader_of(number: int, functions: tuple[tuple[str, Callable | None, Region | None], ...]) -> tuple[str, Callable]:
-    """The function, and its role, that captures the tensor of this number: theirs are one behind the other."""
+    """The role and function that capture tensor `number`; captures are numbered consecutively over all functions."""
     for role, function, region in functions:
         if region is not None:
             if number < len(region.captures):
@@ -327,14 +323,14 @@ def _reader_of(number: int, functions: tuple[tuple[str, Callable | None, Region 
 
 
 def _name_of(tensor: Array, function: Callable) -> str:
-    """The variable through which a function reaches a tensor, in quotes."""
+    """The quoted name of the variable through which a function captures a tensor."""
     name = next((name for name, value in variables(function) if value is tensor), None)
     return f"'{name}'" if name else "a captured tensor"
 
 
 def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple, kind: tuple,
                score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
-    """Checks everything, compiles, and remembers the plan for calls of its kind."""
+    """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target = kind
     axis = _operands.check_layout(layout, ragged is not None)
@@ -366,9 +362,8 @@ def _compile(program: str, target: Any) -> Function:
 
 
 def _remember(key: tuple, plan: _Plan) -> None:
-    """Keeps a plan, and forgets some where there are too many: those that no call used since the last time, else the
-    older half. Compiling the same program again finds it in the compiler's own cache. Every step is atomic under the
-    GIL."""
+    """Adds a plan to the cache. A full cache drops plans that were not used since the last time, or else the older
+    half; the compiler's own cache still has their programs. Every step is atomic under the GIL."""
     if len(_plans) >= _MAX_PLANS:
         known = list(_plans.items())
         for old, _ in [item for item in known if not item[1].was_used] or known[: _MAX_PLANS // 2]:

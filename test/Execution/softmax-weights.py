@@ -14,7 +14,7 @@ sys.path.insert(0, str(INPUTS))
 from program import assert_close, normal, run
 
 rng = np.random.default_rng(11)
-PROGRAM = INPUTS.resolve() / "weights.mlir"
+PROGRAM = INPUTS.resolve() / "softmax-weights.mlir"
 B = 2
 
 

@@ -31,7 +31,7 @@ def check(q, k, v, **options):
     """The call, without and with the log-sum-exp."""
     output, lse = saccade.attention(q, k, v, return_lse=True, **options)
     assert output.dtype == q.dtype and lse.dtype == (torch.float64 if q.dtype == torch.float64 else torch.float32)
-    expected, wanted_lse = plain_attention(q, k, v, **{key: value for key, value in options.items() if key != "level"})
+    expected, wanted_lse = plain_attention(q, k, v, **{key: value for key, value in options.items() if key != "target"})
     expect_close(output, expected, options)
     expect_close(lse, wanted_lse, options)
     expect_close(saccade.attention(q, k, v, **options), expected, options)

@@ -173,7 +173,7 @@ class Graph:
                 offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
                 element = self.rng.choice(["i32", "i64", "index"])
                 name = self.add_tensor(f"{role}_offsets", offsets, element, (0,) if self.rng.random() < 0.5 else ())
-                self.length_clauses.append(f"{role}_offsets({name} : {self.arguments[-1].mlir_type})")
+                self.length_clauses.append(f"cu_seqlens_{role[0]}({name} : {self.arguments[-1].mlir_type})")
 
     # --- query, key, value -------------------------------------------------------------------------------------------
 
