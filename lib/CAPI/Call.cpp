@@ -1,10 +1,11 @@
 //===- Call.cpp - Modules, their functions and calls, through the C API -------===//
 //
-// The runtime checks every call; here arguments only change their form.
+// Converts the arguments of the C API to those of saccade_entry_call, which checks every call.
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
 #include "saccade/Runtime/Runtime.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace saccade;
 
@@ -30,14 +31,27 @@ void saccade_module_release(SaccadeModule *module) {
 size_t saccade_module_num_functions(const SaccadeModule *module) { return module->functions.size(); }
 
 const SaccadeFunction *saccade_module_function_at(const SaccadeModule *module, size_t index) {
-  return index < module->functions.size() ? &module->functions[index] : nullptr;
+  if (index < module->functions.size()) {
+    succeed();
+    return &module->functions[index];
+  }
+  refuse(SACCADE_VALUE_ERROR, "no function " + llvm::Twine(index) + "; the number of functions of the module is " +
+                                  llvm::Twine(module->functions.size()));
+  return nullptr;
 }
 
 const SaccadeFunction *saccade_module_function(const SaccadeModule *module, const char *name) {
-  if (name)
-    for (const SaccadeFunction &function : module->functions)
-      if (llvm::StringRef(function.entry->name) == name)
-        return &function;
+  if (!name) {
+    refuse(SACCADE_VALUE_ERROR, "the name of the function is NULL");
+    return nullptr;
+  }
+  for (const SaccadeFunction &function : module->functions)
+    if (llvm::StringRef(function.entry->name) == name) {
+      succeed();
+      return &function;
+    }
+  auto names = llvm::map_range(module->functions, [](const SaccadeFunction &each) { return each.entry->name; });
+  refuse(SACCADE_VALUE_ERROR, "no function '" + llvm::Twine(name) + "'; the module has: " + llvm::join(names, ", "));
   return nullptr;
 }
 
@@ -75,7 +89,7 @@ static SaccadeArgument makeArgument(const SaccadeValueType &type, const SaccadeV
 }
 
 namespace {
-/// Values as the runtime wants them. Of more than the function takes only the number matters: they are refused unread.
+/// The arguments for the runtime. Excess values are only counted, because the runtime refuses them unread.
 struct ArgumentList {
   ArgumentList(const SaccadeEntry &entry, const SaccadeValue *values, size_t given)
       : count(int32_t(std::min<size_t>(given, INT32_MAX))) {
@@ -95,9 +109,9 @@ static SaccadeResult finish(SaccadeStatus status) {
 }
 
 SaccadeResult saccade_function_result_shapes(const SaccadeFunction *function, const SaccadeValue *inputs,
-                                            size_t num_inputs, int64_t *sizes) {
+                                             size_t num_inputs, int64_t *sizes) {
   if (!function || (!inputs && num_inputs) || !sizes)
-    return refuse(SACCADE_VALUE_ERROR, "the function, its inputs or the place for the sizes is NULL");
+    return refuse(SACCADE_VALUE_ERROR, "the function, its inputs or the array of sizes is NULL");
   ArgumentList list(*function->entry, inputs, num_inputs);
   return finish(saccade_entry_shapes(function->entry, list.arguments.data(), list.count, sizes));
 }

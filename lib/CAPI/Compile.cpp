@@ -1,7 +1,7 @@
-//===- Compile.cpp - From text to modules, through the C API ------------------===//
+//===- Compile.cpp - Compilation through the C API ----------------------------===//
 //
-// Diagnostics are collected where a program is compiled and handed over on the caller's own thread, with no lock held:
-// a handler may do what it likes.
+// Diagnostics are collected during compilation and passed to the handler on the caller's thread with no lock held, so
+// that a handler may call any function of the API.
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
@@ -66,7 +66,7 @@ void saccade_cache_clear(SaccadeContext *context) { context->cache.clear(); }
 
 namespace {
 
-/// A program to compile, and what was said of it.
+/// A program to compile and its diagnostics.
 struct Request {
   StringRef source, name;
   CompileOptions options;
@@ -74,7 +74,7 @@ struct Request {
 
   DiagnosticSink sink() {
     return [this](DiagnosticSeverity severity, StringRef text) {
-      // The numbers are the same; a note is part of the diagnostic that it belongs to.
+      // The enumerators have equal values; `text` contains the notes of the diagnostic.
       diagnostics.emplace_back(static_cast<SaccadeSeverity>(severity), text.rtrim().str());
     };
   }
@@ -85,7 +85,7 @@ struct Request {
 static_assert(int(DiagnosticSeverity::Warning) == SACCADE_WARNING && int(DiagnosticSeverity::Error) == SACCADE_ERROR &&
               int(DiagnosticSeverity::Remark) == SACCADE_REMARK);
 
-/// Checks what every compilation is given; nothing after `refuse`.
+/// Checks the common arguments of compilations; nullopt after `refuse`.
 static std::optional<Request> makeRequest(const SaccadeContext *context, const char *source, size_t size,
                                           const char *name, const SaccadeOption *options, size_t count) {
   constexpr size_t maxBytes = size_t(1) << 30;
@@ -108,13 +108,13 @@ static std::optional<Request> makeRequest(const SaccadeContext *context, const c
   return Request{StringRef(source, size), name ? name : "program", std::move(*parsed)};
 }
 
-/// Hands the diagnostics over and ends the request: well, or with the errors as the message.
+/// Passes the diagnostics to the handler and returns the result of the request; errors become the last message.
 static SaccadeResult finish(SaccadeContext *context, Request &request, llvm::Error error) {
   std::string message;
   if (error) {
     std::string text = llvm::toString(std::move(error));
     auto isError = [](const auto &diagnostic) { return diagnostic.first == SACCADE_ERROR; };
-    // The error repeats none of the diagnostics, and is worth telling only where there are none.
+    // The error does not repeat diagnostics, and is reported only if there are none.
     if (llvm::none_of(request.diagnostics, isError))
       request.diagnostics.emplace_back(SACCADE_ERROR, text.empty() ? "the program was refused" : text);
     auto errors = llvm::make_filter_range(request.diagnostics, isError);
@@ -136,7 +136,7 @@ static SaccadeResult finish(SaccadeContext *context, Request &request, llvm::Err
 SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                               const SaccadeOption *options, size_t num_options, SaccadeModule **module) {
   if (!module)
-    return refuse(SACCADE_VALUE_ERROR, "the place for the module is NULL");
+    return refuse(SACCADE_VALUE_ERROR, "the pointer for the module is NULL");
   *module = nullptr;
   std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
   if (!request)
@@ -189,7 +189,7 @@ static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrit
   return llvm::Error::success();
 }
 
-/// Makes a text for the caller; `print` writes it, on a thread that deep programs do not overflow.
+/// Runs `print` on a thread with a large stack and returns its output in *text.
 static SaccadeResult makeText(SaccadeContext *context, Request &request, char **text,
                               llvm::function_ref<llvm::Error(llvm::raw_pwrite_stream &)> print) {
   llvm::SmallString<0> printed;
@@ -208,9 +208,9 @@ static SaccadeResult makeText(SaccadeContext *context, Request &request, char **
 }
 
 SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, size_t size, const char *name,
-                                 const SaccadeOption *options, size_t num_options, const char *stage, char **text) {
+                                  const SaccadeOption *options, size_t num_options, const char *stage, char **text) {
   if (!text || !stage)
-    return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + (text ? "stage" : "place for the text") + " is NULL");
+    return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + (text ? "stage" : "pointer for the text") + " is NULL");
   *text = nullptr;
   std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
   if (!request)
@@ -234,14 +234,14 @@ static llvm::Error printExplanation(Request &request, std::vector<GivenSize> siz
   explanation->addKernels(source.module());
   explanation->print(os);
   for (const std::string &size : explanation->unusedSizes())
-    request.diagnostics.emplace_back(SACCADE_WARNING, "no attention has a use for the size '" + size + "'");
+    request.diagnostics.emplace_back(SACCADE_WARNING, "no attention uses the size '" + size + "'");
   return llvm::Error::success();
 }
 
 SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_t size, const char *name,
                               const SaccadeOption *options, size_t num_options, const char *sizes, char **text) {
   if (!text)
-    return refuse(SACCADE_VALUE_ERROR, "the place for the text is NULL");
+    return refuse(SACCADE_VALUE_ERROR, "the pointer for the text is NULL");
   *text = nullptr;
   std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
   if (!request)

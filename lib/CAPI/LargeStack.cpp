@@ -1,8 +1,8 @@
-//===- LargeStack.cpp - Room for deeply nested programs -----------------------===//
+//===- LargeStack.cpp - Stack for deeply nested programs ----------------------===//
 //
-// Parsers, verifiers and printers recurse along the nesting of a program, which is at most as deep as its text is long;
-// a host's thread may have little stack. Stack that is not touched costs nothing. No handlers of faults are installed:
-// in a process that is not ours they would take the host's place.
+// Parsers, verifiers and printers recurse over the nesting of a program, whose depth is bounded by the length of its
+// text, and threads of the host may have a small stack. Untouched stack pages cost no memory. No fault handlers are
+// installed, because they would replace those of the host.
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
@@ -12,10 +12,10 @@
 
 namespace {
 
-/// Memory for a stack, with a page below it that faults.
+/// Memory for a stack, with an inaccessible guard area below it.
 class StackMemory {
 public:
-  explicit StackMemory(size_t expected) : bytes(expected) {
+  explicit StackMemory(size_t bytes) : bytes(bytes) {
     memory =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (memory != MAP_FAILED)
@@ -28,7 +28,7 @@ public:
   StackMemory(const StackMemory &) = delete;
   StackMemory &operator=(const StackMemory &) = delete;
 
-  bool giveTo(pthread_attr_t &attributes) const {
+  bool assignTo(pthread_attr_t &attributes) const {
     return memory != MAP_FAILED &&
            pthread_attr_setstack(&attributes, static_cast<char *>(memory) + guardBytes, bytes - guardBytes) == 0;
   }
@@ -56,16 +56,16 @@ static bool runWithStack(size_t bytes, llvm::function_ref<void()> &body) {
     sigdelset(&blocked, fault);
   pthread_sigmask(SIG_SETMASK, &blocked, &before);
   pthread_t thread;
-  bool started = stack.giveTo(attributes) && pthread_create(&thread, &attributes, run, &body) == 0;
+  bool started = stack.assignTo(attributes) && pthread_create(&thread, &attributes, run, &body) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return started && pthread_join(thread, nullptr) == 0;
 }
 
 bool saccade::runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body) {
-  constexpr size_t least = size_t(8) << 20, base = size_t(64) << 20, perSourceByte = 4096;
-  // A limit on address space may allow less than we would like.
-  for (size_t bytes = base + sourceBytes * perSourceByte; bytes >= least; bytes /= 4)
+  constexpr size_t minBytes = size_t(8) << 20, base = size_t(64) << 20, perSourceByte = 4096;
+  // Retry with a smaller stack in case the address space is limited.
+  for (size_t bytes = base + sourceBytes * perSourceByte; bytes >= minBytes; bytes /= 4)
     if (runWithStack(bytes, body))
       return true;
   return false;

@@ -1,6 +1,6 @@
-//===- Options.cpp - The options of a compilation by their names --------------===//
+//===- Options.cpp - Named compile options of the C API -----------------------===//
 //
-// One table: what an option is called, what it means, what its values are and where they go.
+// One table with the name, description and setter of each option.
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
@@ -11,7 +11,7 @@ using namespace saccade;
 using llvm::StringRef;
 
 namespace {
-/// Takes a value, or says which values there are.
+/// Stores a value; returns the description of the valid values if it is invalid.
 using Setter = std::optional<std::string> (*)(StringRef value, CompileOptions &into);
 
 struct OptionRow {
@@ -30,7 +30,7 @@ static std::optional<std::string> setTarget(StringRef value, CompileOptions &int
 
 template <bool CompileOptions::*Flag> static std::optional<std::string> setFlag(StringRef value, CompileOptions &into) {
   if (value != "true" && value != "false")
-    return "wanted true or false";
+    return "expected true or false";
   into.*Flag = value == "true";
   return std::nullopt;
 }
@@ -40,9 +40,9 @@ static std::optional<std::string> insertAfter(StringRef value, CompileOptions &i
   (void)registered;
   auto [stage, pipeline] = value.split(':');
   if (pipeline.empty())
-    return "wanted STAGE:PASSES";
+    return "expected STAGE:PASSES";
   if (!llvm::is_contained(stageNames(), stage))
-    return "wanted a stage of " + llvm::join(stageNames(), ", ");
+    return "expected a stage of " + llvm::join(stageNames(), ", ");
   std::string message;
   llvm::raw_string_ostream os(message);
   mlir::OpPassManager passes(mlir::ModuleOp::getOperationName());
@@ -54,13 +54,14 @@ static std::optional<std::string> insertAfter(StringRef value, CompileOptions &i
 
 static const OptionRow rows[] = {
     {"target", "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16", setTarget},
-    {"lint", "true: warn about likely mistakes, as a wrong scale, mask or alignment; false by default",
+    {"lint", "true: warn about likely mistakes, such as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
-    {"remarks", "true: say why a softmax did not become attention; false by default",
+    {"remarks", "true: report why a softmax was not raised to attention; false by default",
      setFlag<&CompileOptions::remarks>},
-    {"prepack", "true: what F computes of constant arguments alone is F__prepack's, whose results F takes; false by default",
+    {"prepack",
+     "true: move computations of F on constant arguments only to F__prepack, whose results F takes; false by default",
      setFlag<&CompileOptions::prepack>},
-    {"verify", "false: do not check the program after every pass; true by default",
+    {"verify", "false: do not verify the program after every pass; true by default",
      setFlag<&CompileOptions::verifyEach>},
     {"insert-after", "STAGE:PASSES: run a pass pipeline after a stage; may be given several times", insertAfter},
 };

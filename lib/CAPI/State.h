@@ -1,4 +1,4 @@
-//===- State.h - What stands behind the handles of the C API ------*- C++ -*-===//
+//===- State.h - Types behind the handles of the C API ------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CAPI_STATE_H
 #define SACCADE_LIB_CAPI_STATE_H
 
@@ -12,7 +12,7 @@
 
 struct SaccadeContext {
   saccade::KernelCache cache;
-  saccade::ForkSafeMutex lock; ///< of what follows
+  saccade::ForkSafeMutex lock; ///< guards the members below
   SaccadeDiagnosticHandler handler = nullptr;
   void *user = nullptr;
 };
@@ -24,25 +24,25 @@ struct SaccadeFunction {
 
 struct SaccadeModule {
   std::atomic<size_t> references{1};
-  saccade::KernelCache::Program program; ///< holds the code that `functions` point into
+  saccade::KernelCache::Program program; ///< owns the code that `functions` refer to
   std::vector<SaccadeFunction> functions;
 };
 
 namespace saccade {
 
-/// Keeps `message` for saccade_last_error() and returns `result`.
+/// Stores `message` for saccade_last_error() and returns `result`.
 SaccadeResult refuse(SaccadeResult result, const llvm::Twine &message);
-/// Forgets the last message and returns SACCADE_OK.
+/// Clears the message and returns SACCADE_OK.
 SaccadeResult succeed();
 
-/// The options of a compilation by their names; nothing after `refuse(SACCADE_VALUE_ERROR, ...)`.
+/// Parses the named options of a compilation; nullopt after `refuse(SACCADE_VALUE_ERROR, ...)`.
 std::optional<CompileOptions> parseOptions(llvm::ArrayRef<SaccadeOption> options);
 
-/// A handle on a compiled program, with one reference.
+/// Creates a module with one reference.
 SaccadeModule *createModule(KernelCache::Program program);
 
-/// Runs `body` on a thread with a stack for any nesting that `sourceBytes` of program can hold, and waits for it;
-/// false, with nothing done, where there is no memory for one. Signals stay with the host's own threads.
+/// Runs `body` on a thread whose stack suffices for the nesting depth of any program of `sourceBytes`, and waits for
+/// it. Returns false, without running `body`, if memory for the stack cannot be allocated. The thread blocks signals.
 bool runOnLargeStack(size_t sourceBytes, llvm::function_ref<void()> body);
 
 } // namespace saccade

@@ -1,4 +1,4 @@
-"""Programs, compiled in this process."""
+"""Compiled programs: `compile` runs the compiler in this process, `Module` holds its result."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ from saccade.function import Function, Handle
 def compile(program: str | bytes | os.PathLike[str], target: str = "host", **options: Any) -> Module:
     """Compiles a program for this machine.
 
+    The same program with the same options is compiled once per process. Diagnostics of an accepted program are issued
+    as warnings of class `saccade.Warning`.
+
     Args:
-        program: MLIR as text (a string with a line break or "func.func" in it) or as bytes (text or bytecode), or the
+        program: MLIR as text (a string with a line break or "func.func" in it), as bytes (text or bytecode), or the
             path of a file with either (any other string, os.PathLike).
         target: the CPU target: "host", "portable", "v3", "v4" or "v4-bf16".
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.
-            remarks=True says why a softmax did not become attention.
-            prepack=True makes what a function F computes of its constant arguments alone a function F__prepack, whose
-            results F takes: `F.bind(**weights)` calls it and remembers them.
+            remarks=True reports why a softmax was not raised to attention.
+            prepack=True adds a function F__prepack for every function F: it computes the results that depend only on
+            constant arguments, and F takes them as arguments. `F.bind(**weights)` calls it once.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
-            verify=False does not check the program after every pass.
-
-    The same program with the same options is compiled once in a process. What it says of a program that it accepts are
-    warnings of class `saccade.Warning`.
+            verify=False disables the verifier between passes.
 
     Raises:
-        CompileError: the program was refused; the message and `diagnostics` say where and why.
+        CompileError: the program is rejected; the message and `diagnostics` contain the locations and reasons.
         TypeError: an unknown option, or a program of another type.
-        ValueError: a value that an option does not have, or an empty program.
-        NotImplementedError: this machine cannot run code for that target.
-        OSError: the file could not be read.
-        ImportError: the compiler's library is missing, or the LLVM that it needs.
+        ValueError: an invalid option value, or an empty program.
+        NotImplementedError: this machine cannot run code for the target.
+        OSError: the file cannot be read.
+        ImportError: the compiler's library or the LLVM libraries it requires are missing.
     """
     source, name = _read(program)
     return Module(source, name, _encode({"target": target, **options}))
 
 
 class Module:
-    """A compiled program. Its public functions are its items and, where Python's syntax allows, its attributes."""
+    """A compiled program. Its public functions are its items and, if their names are valid Python, its attributes."""
 
     def __init__(self, source: bytes, name: str, options: tuple[tuple[str, str], ...]):
-        """As `compile` calls it: the program, its name in diagnostics, and the C API's options."""
+        """Called by `compile` with the program, its name in diagnostics, and the options of the C API."""
         self._source, self._name, self._options = source, name, options
         pointer = ctypes.c_void_p()
         with compiling() as (context, diagnostics):
@@ -59,33 +59,36 @@ class Module:
         count = library().saccade_module_num_functions(pointer)
         functions = (Function(handle, library().saccade_module_function_at(pointer, i)) for i in range(count))
         self.functions: Mapping[str, Function] = MappingProxyType({function.name: function for function in functions})
-        """The public functions by their names, in the order of the program."""
+        """The public functions by name, in program order."""
         for diagnostic in diagnostics:
             warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)  # at the caller of `compile`
 
     @property
     def target(self) -> str:
-        """The CPU target that it was compiled for, as it was asked for."""
+        """The CPU target as passed to `compile`."""
         return dict(self._options)["target"]
 
     @opaque
     def ir(self, stage: str) -> str:
         """The program after a stage of the compiler, as text: "transforms", "schedule", "tiling", ..., then "llvm" and
-        "asm". ValueError for another name, with all that there are."""
+        "asm". Raises ValueError for an unknown name; the message lists all stages."""
         return self._text(library().saccade_print_stage, str(stage))[0]
 
     @opaque
     def explain(self, function: str | None = None, /, **sizes: int) -> str:
-        """A report: of each attention its kernels, what is proved of its mask and of its softmax, and, where sizes are
-        given, how many tiles are empty, full and partial, the work, and a picture of the mask.
+        """A report of each attention op: its kernels, the proven properties of its mask and softmax and, if sizes are
+        given, the number of empty, full and partial tiles, the work, and a plot of the mask.
 
         Args:
-            function: the function that the sizes are for; None for all.
-            sizes: the extents b, h, q and k of an attention, where they are dynamic, and integer arguments of a function by
-                their names.
+            function: the function that the sizes apply to; None for all.
+            sizes: dynamic extents b, h, q and k of an attention op, and integer arguments of a function by name.
 
-        A size that nothing has a use for is a `saccade.Warning`. KeyError for a function that is not there, ValueError for a
-        size that is negative, TypeError for one that is no int. Example:
+        Raises:
+            KeyError: an unknown function.
+            ValueError: a negative size.
+            TypeError: a size that is no int.
+
+        An unused size is reported as a `saccade.Warning`. Example:
 
             >>> print(module.explain(b=1, q=4096, k=4096))
         """
@@ -97,7 +100,7 @@ class Module:
         given = ",".join(f"{name}={size}" for name, size in sizes.items())
         text, diagnostics = self._text(library().saccade_explain, f"{function}:{given}" if function and given else given)
         for diagnostic in diagnostics:
-            if "no attention has a use for" in diagnostic.text:
+            if "no attention uses" in diagnostic.text:
                 warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
         return text
 
@@ -114,7 +117,7 @@ class Module:
             raise KeyError(f"the program has no public function {name!r}; {self._has()}") from None
 
     def __getattr__(self, name: str) -> Function:
-        if name.startswith("_") or name == "functions":  # not there yet
+        if name.startswith("_") or name == "functions":  # __init__ failed before the attribute was set
             raise AttributeError(name)
         try:
             return self.functions[name]
@@ -138,14 +141,14 @@ class Module:
         return "\n  ".join(lines) + ">"
 
     def __reduce__(self):
-        # Code does not travel; another process compiles the program again.
+        # Machine code is not pickled: the receiving process compiles the program again.
         return Module, (self._source, self._name, self._options)
 
 
 def make_text(query: Any, source: bytes, name: str, options: tuple[tuple[str, str], ...],
               argument: str) -> tuple[str, list[errors.Diagnostic]]:
-    """A text that the library makes of a program, and what was said meanwhile. `ask` is `saccade_print_stage` or
-    `saccade_explain`; neither needs the program compiled. Raises CompileError."""
+    """Calls `saccade_print_stage` or `saccade_explain` (`query`) and returns the text and the diagnostics. Neither
+    requires a compiled program. Raises CompileError."""
     text = ctypes.c_void_p()
     with compiling() as (context, diagnostics):
         if error := query(*_arguments(context, source, name, options), argument.encode(), ctypes.byref(text)):
@@ -157,13 +160,13 @@ def make_text(query: Any, source: bytes, name: str, options: tuple[tuple[str, st
 
 
 def _arguments(context: int, source: bytes, name: str, options: tuple[tuple[str, str], ...]) -> tuple:
-    """A program as all functions of the C API take it."""
+    """The leading arguments of the C API functions that take a program."""
     given = (Option * len(options))(*((key.encode(), value.encode()) for key, value in options))
     return context, source, len(source), name.encode(), given, len(given)
 
 
 def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
-    """The program's bytes, and what stands for its file in diagnostics."""
+    """The program's bytes, and its file name in diagnostics."""
     if isinstance(program, (str, bytes, bytearray)) and not program.strip():
         raise ValueError("program is empty, expected MLIR as text or bytes, or a path")
     if isinstance(program, (bytes, bytearray, memoryview)):
@@ -177,12 +180,12 @@ def _read(program: str | bytes | os.PathLike[str]) -> tuple[bytes, str]:
             return file.read(), os.fspath(program)
     except OSError as error:
         if isinstance(program, str):
-            error.add_note('A string without a line break and without "func.func" is taken for a path.')
+            error.add_note('A string without a line break and without "func.func" is interpreted as a path.')
         raise
 
 
 def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Options as the C API takes them, which also knows their names."""
+    """Options as strings for the C API; the C API provides the list of names."""
     lines = library().saccade_option_help().decode().splitlines()
     known = [line.split(":")[0].replace("-", "_") for line in lines]
     encoded = []
@@ -197,12 +200,12 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         elif isinstance(value, (str, int)):
             encoded.append((key, str(value)))
         else:
-            raise TypeError(f"option {name} is a {type(value).__name__}, expected a string, a number or True or False")
+            raise TypeError(f"option {name} is a {type(value).__name__}, expected a string, an int or a bool")
     return tuple(encoded)
 
 
 def _pairs(value: Any) -> list[tuple[str, str]]:
-    """(stage, passes) pairs; TypeError for anything else."""
+    """Converts to (stage, passes) pairs; raises TypeError for anything else."""
     try:
         pairs = [(stage, passes) for stage, passes in value] if not isinstance(value, str) else [None]
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-/* A program is compiled once for all who ask; modules live as long as somebody holds them.
+/* Concurrent requests compile a program once; modules live as long as they are referenced.
  *
  * RUN: %c99 %s -o %t && %t
  */
@@ -19,7 +19,7 @@ static void countsAre(uint64_t hits, uint64_t compilations, uint64_t modules) {
   }
 }
 
-/* x * by over a vector; with another `by` it is another program. */
+/* x * by over a vector; every `by` makes a different program. */
 static void makeProgram(char *text, size_t size, int by) {
   snprintf(text, size,
            "func.func @times(%%x: tensor<?xf32>) -> tensor<?xf32> {\n"
@@ -50,7 +50,7 @@ static void callTimes(const SaccadeModule *module, int by) {
     CHECK(out[i] == (float)by * in[i]);
 }
 
-/* All at once: one program that all share, then one of each thread's own. */
+/* All threads compile a shared program, then each thread its own. */
 static void *compileAndCall(void *argument) {
   int own = *(int *)argument, round;
   char text[1024];
@@ -70,7 +70,7 @@ static void *compileAndCall(void *argument) {
   return NULL;
 }
 
-static void threadsShareWhatIsTheSame(void) {
+static void threadsShareEqualPrograms(void) {
   pthread_t running[threads];
   int own[threads], i;
   pthread_barrier_init(&together, NULL, threads);
@@ -84,7 +84,7 @@ static void threadsShareWhatIsTheSame(void) {
   countsAre(threads - 1, threads + 1, threads + 1);
 }
 
-static void countersTellWhatHappened(void) {
+static void countersAreRight(void) {
   SaccadeModule *first, *again, *other;
   char text[1024], twin[1024];
   SaccadeOption option = {"lint", "true"};
@@ -95,13 +95,13 @@ static void countersTellWhatHappened(void) {
   countsAre(0, 1, 1);
   again = compiled(context, text);
   countsAre(1, 1, 1);
-  /* Another text, and the same with another option, are other programs. */
+  /* Another text or another option makes a different program. */
   other = compiled(context, twin);
   saccade_module_release(other);
   CHECK(saccade_compile(context, text, strlen(text), "test.mlir", &option, 1, &other) == SACCADE_OK);
   saccade_module_release(other);
   countsAre(1, 3, 3);
-  /* A refused program is not kept. */
+  /* Failures are not cached. */
   CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_COMPILE_ERROR);
   CHECK(saccade_compile(context, "?", 1, NULL, NULL, 0, &other) == SACCADE_COMPILE_ERROR);
   countsAre(1, 5, 3);
@@ -113,8 +113,8 @@ static void countersTellWhatHappened(void) {
   saccade_module_release(again);
 }
 
-/* Messages of calls name places in the file, so the same text from another file is another program. */
-static void messagesNameTheFileOfTheirOwn(void) {
+/* Messages of calls contain locations, so the same text under another file name is a different program. */
+static void messagesNameTheirFile(void) {
   static const char *const names[2] = {"first.mlir", "second.mlir"};
   static float memory[3][16];
   static int64_t rows[3][2] = {{2, 4}, {3, 4}, {2, 4}};
@@ -158,9 +158,9 @@ static void modulesOutliveTheirContext(void) {
 
 int main(void) {
   context = saccade_context_create();
-  countersTellWhatHappened();
-  messagesNameTheFileOfTheirOwn();
-  threadsShareWhatIsTheSame();
+  countersAreRight();
+  messagesNameTheirFile();
+  threadsShareEqualPrograms();
   modulesOutliveTheirContext();
   return 0;
 }

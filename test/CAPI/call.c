@@ -1,9 +1,20 @@
-/* A function is looked up, described and called; tensors of any strides and offsets, and scalars.
+/* Looks up, describes and calls functions, with scalars and tensors of any strides and offsets.
  *
  * RUN: %c99 %s -o %t && %t
  */
 #include "check.h"
 #include "saccade/Runtime/Entry.h"
+
+static void unknownFunctionsAreReported(const SaccadeModule *module) {
+  CHECK(!saccade_module_function(module, "nosuch"));
+  CHECK_MESSAGE("no function 'nosuch'; the module has: scale, attend");
+  CHECK(!saccade_module_function(module, NULL));
+  CHECK_MESSAGE("the name of the function is NULL");
+  CHECK(!saccade_module_function_at(module, 2));
+  CHECK_MESSAGE("no function 2; the number of functions of the module is 2");
+  CHECK(saccade_module_function_at(module, 1) != NULL);
+  CHECK_MESSAGE("");
+}
 
 static void describesItself(const SaccadeFunction *scale) {
   SaccadeValueInfo x = saccade_function_value(scale, 0), by = saccade_function_value(scale, 1);
@@ -39,7 +50,7 @@ static void takesCompactTensorsAndScalars(const SaccadeFunction *scale) {
 }
 
 static void takesAnyStridesAndOffsets(const SaccadeFunction *scale) {
-  /* A transposed input that begins at its second element, and every other column of a result. */
+  /* A transposed input with an offset of one element, and a result with a column stride of 2. */
   float in[7] = {-1, 0, 1, 2, 3, 4, 5}, out[12];
   int64_t shape[2] = {2, 3}, transposed[2] = {1, 2}, sparse[2] = {6, 2};
   DLTensor x = floats(in, 2, shape, transposed), y = floats(out, 2, shape, sparse);
@@ -108,8 +119,8 @@ static void attendsToTheMean(const SaccadeFunction *attend) {
     CHECK(o[i] == (float)(4 + i % 4));
 }
 
-static void hasTheFaceOfTVMFFI(const SaccadeFunction *scale) {
-  /* TVM-FFI's values are laid out as the runtime's arguments. */
+static void hasTVMFFIWrapper(const SaccadeFunction *scale) {
+  /* SaccadeArgument has the layout of TVMFFIAny. */
   int32_t (*wrapper)(void *self, const SaccadeArgument *args, int32_t count, SaccadeArgument *result);
   void *address = saccade_function_tvm_ffi(scale);
   float in[2] = {1, 2}, out[2] = {0, 0};
@@ -143,15 +154,14 @@ int main(void) {
   attend = saccade_module_function(module, "attend");
   CHECK(scale && attend);
   CHECK(saccade_module_function_at(module, 0) == scale && saccade_module_function_at(module, 1) == attend);
-  CHECK(!saccade_module_function_at(module, 2) && !saccade_module_function(module, "another"));
-  CHECK(!saccade_module_function(module, NULL));
+  unknownFunctionsAreReported(module);
   describesItself(scale);
   takesCompactTensorsAndScalars(scale);
   takesAnyStridesAndOffsets(scale);
   stridesOfDimensionsOfOneElementMeanNothing(scale);
   emptyTensorsNeedNoMemory(scale);
   attendsToTheMean(attend);
-  hasTheFaceOfTVMFFI(scale);
+  hasTVMFFIWrapper(scale);
   saccade_set_num_threads(1);
   CHECK(saccade_num_threads() == 1);
   attendsToTheMean(attend);

@@ -1,4 +1,4 @@
-/* The handler gets every diagnostic as the tools print it, before the call returns and on its thread.
+/* The handler receives every diagnostic as the tools print it, before the call returns and on the caller's thread.
  *
  * RUN: %c99 %s -o %t && %t
  */
@@ -32,7 +32,7 @@ int main(void) {
   SaccadeContext *context = saccade_context_create();
   SaccadeModule *module = NULL;
   const char *broken = "func.func @broken(%q: tensor<4xf32>) {\n  retrun\n}\n";
-  /* 5 query heads over 2 key heads: found by the verifier, with the op in a note. */
+  /* 5 query heads over 2 KV heads: reported by the verifier. */
   const char *heads = "func.func @heads(%q: tensor<5x2x4xf32>, %k: tensor<2x2x4xf32>) -> tensor<5x2x4xf32> {\n"
                       "  %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d]\n"
                       "      : (tensor<5x2x4xf32>, tensor<2x2x4xf32>, tensor<2x2x4xf32>) -> tensor<5x2x4xf32>\n"
@@ -58,10 +58,10 @@ int main(void) {
   CHECK(compile(context, heads, 0, &module) == SACCADE_COMPILE_ERROR && !module);
   CHECK(seen.calls == 2 && seen.severity == SACCADE_ERROR);
   CHECK(strstr(seen.text, "folder/program.mlir:2:8: error: 'attn.attention' op query has 5 heads, expected a multiple "
-                          "of the 2 key heads\n") == seen.text);
-  CHECK(strstr(seen.text, "see current operation") == NULL); /* its generic form says nothing to a user */
+                          "of the 2 KV heads\n") == seen.text);
+  CHECK(strstr(seen.text, "see current operation") == NULL); /* the note with the generic form is dropped */
 
-  /* A warning comes with the module, and not again when it is found. */
+  /* Warnings come with the compilation and are not repeated on a cache hit. */
   CHECK(compile(context, odd, 1, &module) == SACCADE_OK && module);
   CHECK(seen.calls == 3 && seen.severity == SACCADE_WARNING);
   CHECK(strstr(seen.text, "folder/program.mlir:2:8: warning: ") == seen.text);
@@ -72,7 +72,7 @@ int main(void) {
   CHECK(compile(context, odd, 0, &module) == SACCADE_OK && seen.calls == 3);
   saccade_module_release(module);
 
-  /* No name, no handler: the message is the same. */
+  /* Without a name and a handler the message is the same. */
   saccade_context_set_diagnostic_handler(context, NULL, NULL);
   CHECK(saccade_compile(context, "}", 1, NULL, NULL, 0, &module) == SACCADE_COMPILE_ERROR);
   CHECK(seen.calls == 3);

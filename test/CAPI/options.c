@@ -1,4 +1,4 @@
-/* Options by their names, the program after a stage, and what is said of options and arguments that are none.
+/* Named options, the program after each stage, the report of --explain, and messages for invalid options and arguments.
  *
  * RUN: %c99 %s -o %t && %t
  */
@@ -44,12 +44,12 @@ static void otherOptionsAreRefused(void) {
   CHECK(tryOption("target", "v9") == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("option 'target' has the value 'v9': expected one of host, portable, v3, v4, v4-bf16");
   CHECK(tryOption("lint", "yes") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'lint' has the value 'yes': wanted true or false");
+  CHECK_MESSAGE("option 'lint' has the value 'yes': expected true or false");
   CHECK(tryOption("insert-after", "cse") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'insert-after' has the value 'cse': wanted STAGE:PASSES");
+  CHECK_MESSAGE("option 'insert-after' has the value 'cse': expected STAGE:PASSES");
   CHECK(tryOption("insert-after", "middle:cse") == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': wanted a stage of import, transforms, schedule, tiling, "
-                "bufferize, codegen, target");
+  CHECK_MESSAGE("option 'insert-after' has the value 'middle:cse': expected a stage of import, transforms, schedule, "
+                "tiling, bufferize, codegen, target");
   CHECK(tryOption("insert-after", "tiling:no-such-pass") == SACCADE_VALUE_ERROR);
   CHECK(strstr(saccade_last_error(), "no-such-pass") != NULL);
   CHECK(tryOption(NULL, "v3") == SACCADE_VALUE_ERROR);
@@ -68,14 +68,14 @@ static void missingArgumentsAreRefused(void) {
   CHECK(saccade_compile(context, scaleText, 1, NULL, NULL, 3, &module) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the array of options is NULL");
   CHECK(saccade_compile(context, scaleText, 1, NULL, NULL, 0, NULL) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("the place for the module is NULL");
+  CHECK_MESSAGE("the pointer for the module is NULL");
   CHECK(saccade_compile(context, scaleText, (size_t)-1, NULL, NULL, 0, &module) == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_last_error(), "wanted at most 1073741824") != NULL);
+  CHECK(strstr(saccade_last_error(), "expected at most 1073741824") != NULL);
   CHECK(saccade_print_stage(context, scaleText, 1, NULL, NULL, 0, NULL, &text) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the stage is NULL");
   CHECK(saccade_print_stage(context, scaleText, 1, NULL, NULL, 0, "end", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("there is no stage 'end', expected one of import, transforms, schedule, tiling, bufferize, codegen, target, "
-                "llvm, asm");
+  CHECK_MESSAGE("there is no stage 'end', expected one of import, transforms, schedule, tiling, bufferize, codegen, "
+                "target, llvm, asm");
   CHECK(module == NULL && text == NULL);
 }
 
@@ -95,10 +95,10 @@ static void aProgramIsExplained(void) {
   CHECK_MESSAGE("'q' is no size, expected NAME=NUMBER, as in q=4096");
   CHECK(saccade_explain(context, "module {", 8, NULL, NULL, 0, NULL, &text) == SACCADE_COMPILE_ERROR && text == NULL);
   CHECK(saccade_explain(context, attendText, 1, NULL, NULL, 0, NULL, NULL) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("the place for the text is NULL");
+  CHECK_MESSAGE("the pointer for the text is NULL");
 }
 
-static void everyStageCanBeSeen(void) {
+static void everyStageIsPrinted(void) {
   static const char *const stages[][2] = {{"transforms", "attn.attention"},
                                           {"tiling", "attn.accumulate"},
                                           {"target", "llvm.func"},
@@ -111,7 +111,7 @@ static void everyStageCanBeSeen(void) {
     CHECK(strstr(text, "zmm") == NULL);
     saccade_text_free(text);
   }
-  /* Also for a machine that this one may not be. */
+  /* Printing does not require a processor that supports the target. */
   {
     char *text = programAt("v4", "asm");
     CHECK(strstr(text, "zmm") != NULL);
@@ -125,7 +125,7 @@ int main(void) {
   optionsAreFoundByTheirNames();
   otherOptionsAreRefused();
   missingArgumentsAreRefused();
-  everyStageCanBeSeen();
+  everyStageIsPrinted();
   aProgramIsExplained();
   saccade_context_destroy(context);
   return 0;

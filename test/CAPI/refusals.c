@@ -1,4 +1,4 @@
-/* Calls that do not fit are refused with the entry, the argument, what was found and what was expected.
+/* Messages of refused calls name the entry, the argument, and the values found and expected.
  *
  * RUN: %c99 %s -o %t && %t
  */
@@ -7,7 +7,7 @@
 static float memory[256];
 static int64_t two[3] = {2, 3, 4}, results[8];
 
-/* A good call of @attend with heads of 4 features, to be spoiled. */
+/* A valid call of @attend with head dimension 4, which the tests modify. */
 typedef struct {
   DLTensor tensors[4];
   SaccadeValue values[4];
@@ -58,7 +58,7 @@ static void tensorsThatDoNotFit(const SaccadeFunction *attend) {
   call.tensors[1].device.device_type = kDLCUDA;
   CHECK(run(attend, &call) == SACCADE_TYPE_ERROR);
   CHECK_MESSAGE("attend: argument 'k' (tensor<?x?x4xf32>): on cuda:0, expected cpu");
-  /* The message of a refusal goes with the next good call. */
+  /* A successful call clears the message. */
   CHECK(run(attend, &call) == SACCADE_OK);
   CHECK_MESSAGE("");
 }
@@ -89,7 +89,7 @@ static void wrongNumbersOfValues(const SaccadeFunction *attend) {
   makeCall(&call);
   CHECK(saccade_function_call(attend, call.values, 3) == SACCADE_TYPE_ERROR);
   CHECK(strstr(saccade_last_error(), "attend: found 3 ") == saccade_last_error());
-  /* Nothing beyond the fourth is read. */
+  /* Values after the fourth are not read. */
   CHECK(saccade_function_call(attend, call.values, (size_t)-1) == SACCADE_TYPE_ERROR);
   CHECK(strstr(saccade_last_error(), "attend: found 2147483647 ") == saccade_last_error());
   CHECK(saccade_function_result_shapes(attend, call.values, 2, results) == SACCADE_TYPE_ERROR);
@@ -103,7 +103,7 @@ static void sizesOfInputsThatDoNotFit(const SaccadeFunction *attend) {
   call.shapes[2][0] = 3;
   results[0] = -1;
   CHECK(saccade_function_result_shapes(attend, call.values, 3, results) == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_last_error(), "no multiple of that of key heads: found 2, expected a multiple of 3") != NULL);
+  CHECK(strstr(saccade_last_error(), "not a multiple of the number of KV heads: found 2, expected a multiple of 3") != NULL);
   CHECK(results[0] == -1);
 }
 
@@ -113,7 +113,7 @@ static void missingArguments(const SaccadeFunction *attend) {
   CHECK(saccade_function_call(attend, NULL, 4) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the function or its values are NULL");
   CHECK(saccade_function_result_shapes(attend, NULL, 3, results) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("the function, its inputs or the place for the sizes is NULL");
+  CHECK_MESSAGE("the function, its inputs or the array of sizes is NULL");
 }
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* Bytecode, deep nesting, a caller with a small stack, the child of a fork; and no signal handler is touched.
+/* Bytecode, deep nesting, a caller with a small stack, the child of a fork, and unchanged signal handlers.
  *
  * RUN: saccade-opt %S/../Tools/Inputs/two-entries.mlir --emit-bytecode -o %t.mlirbc
  * RUN: %c99 %s -o %t && %t %t.mlirbc
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* More than any usual stack takes. */
+/* Overflows a stack of the default size. */
 enum { numBrackets = 200000 };
 
 static SaccadeContext *context;
 
-static void bytecodeIsReadAsText(const char *path) {
+static void bytecodeIsAccepted(const char *path) {
   static char bytes[1 << 16];
   FILE *file = fopen(path, "rb");
   size_t size;
@@ -25,7 +25,7 @@ static void bytecodeIsReadAsText(const char *path) {
   CHECK(saccade_compile(context, bytes, size, path, NULL, 0, &module) == SACCADE_OK);
   CHECK(saccade_module_num_functions(module) == 2);
   saccade_module_release(module);
-  /* Half of it is refused. */
+  /* Truncated bytecode is refused. */
   CHECK(saccade_compile(context, bytes, size / 2, path, NULL, 0, &module) == SACCADE_COMPILE_ERROR);
 }
 
@@ -42,7 +42,7 @@ static void callOnce(const SaccadeModule *module) {
   CHECK(out[5] == 18);
 }
 
-/* `depth` loops in one another, which do nothing. */
+/* `depth` nested empty loops. */
 static char *nested(int depth) {
   char *text = malloc(200 + (size_t)depth * 60), *end = text;
   int i;
@@ -61,7 +61,7 @@ static void *compileOnSmallStack(void *ignored) {
   (void)ignored;
   callOnce(module);
   saccade_module_release(module);
-  /* Whether it is taken or refused: it comes back. */
+  /* The call returns, with or without success. */
   (void)saccade_compile(context, deep, strlen(deep), "deep.mlir", NULL, 0, &module);
   saccade_module_release(module);
   memset(brackets, '[', numBrackets);
@@ -128,7 +128,7 @@ int main(int argc, char **argv) {
   CHECK(argc == 2);
   installHandlers();
   context = saccade_context_create();
-  bytecodeIsReadAsText(argv[1]);
+  bytecodeIsAccepted(argv[1]);
   aSmallStackIsEnough();
   worksAfterFork();
   handlersAreTheHosts();

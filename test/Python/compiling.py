@@ -38,11 +38,11 @@ assert "\n" not in line
 for program in (line, text.encode(), str(file), file, bytecode, bytecode.read_bytes(), bytearray(text.encode())):
     assert np.array_equal(saccade.compile(program).attend(q, k, v), expected), program
 
-refused(FileNotFoundError, ["nowhere.mlir", 'without "func.func" is taken for a path'], saccade.compile, "nowhere.mlir")
+refused(FileNotFoundError, ["nowhere.mlir", 'without "func.func" is interpreted as a path'], saccade.compile, "nowhere.mlir")
 refused(FileNotFoundError, ["func.func"], saccade.compile, pathlib.Path("func.func"))
 for empty in ("", b"", "  ", "\n", bytearray()):
     refused(ValueError, ["program is empty"], saccade.compile, empty)
-refused(TypeError, ["program is a list", "wanted MLIR as text or bytes, or a path"], saccade.compile, [text])
+refused(TypeError, ["program is a list", "expected MLIR as text or bytes, or a path"], saccade.compile, [text])
 
 # --- a module
 module = saccade.compile(programs.attention(name="first") + programs.attention("f64", "second"), target="portable")
@@ -84,14 +84,14 @@ with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     assert "attend" in module.explain("attend", b=1, h=2, q=32, k=48, nothing=1)
 refused(KeyError, ["no public function 'another'", "it has: attend"], lambda: module.explain("another", q=32))
-assert ["no attention has a use for the size 'attend:nothing'"] == [str(warning.message) for warning in said], said
+assert ["no attention uses the size 'attend:nothing'"] == [str(warning.message) for warning in said], said
 alone = """
 func.func @weights(%s: tensor<?x?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %p = linalg.softmax dimension(1) ins(%s : tensor<?x?xf32>) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
   return %p : tensor<?x?xf32>
 }
 """
-reason = "not raised to attention: its weights reach no product with values, but 'func.return'"
+reason = "not raised to attention: its weights are not used by a P·V matmul, but by 'func.return'"
 with warnings.catch_warnings():
     warnings.simplefilter("error")
     report = saccade.compile(alone).explain()
@@ -118,7 +118,7 @@ for wrong in ("transforms:cse", [("transforms",)], 3, [("transforms", 3)], [None
 
 # --- what the compiler says
 wrong = (source / "test" / "Tools" / "Inputs" / "wrong-heads.mlir").read_text()
-said = ["<program>:2:8: error: ", "query has 7 heads, expected a multiple of the 2 key heads"]
+said = ["<program>:2:8: error: ", "query has 7 heads, expected a multiple of the 2 KV heads"]
 error = refused(saccade.CompileError, said, saccade.compile, wrong)
 assert isinstance(error, ValueError)
 (diagnostic, *_) = error.diagnostics
@@ -161,4 +161,4 @@ saccade.set_num_threads(0)
 assert saccade.num_threads() == before
 refused(ValueError, ["found -1 threads", "0 (the machine's count)"], saccade.set_num_threads, -1)
 for wrong in ("x", None, 1.5):
-    refused(TypeError, [f"threads is {wrong!r}", "wanted an int"], saccade.set_num_threads, wrong)
+    refused(TypeError, [f"threads is {wrong!r}", "expected an int"], saccade.set_num_threads, wrong)

@@ -1,4 +1,4 @@
-/*===- check.h - What the C tests share ------------------------------*- C -*-===*/
+/*===- check.h - Helpers of the C tests ------------------------------*- C -*-===*/
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -7,25 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ends the test where `condition` does not hold. */
+/* Ends the test if `condition` is false. */
 #define CHECK(condition)                                                                                               \
   do {                                                                                                                 \
     if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: not so: %s\n  last message: %s\n", __FILE__, __LINE__, #condition, saccade_last_error());   \
+      fprintf(stderr, "%s:%d: failed: %s\n  last message: %s\n", __FILE__, __LINE__, #condition, saccade_last_error()); \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)
 
-/* Ends the test where the last message is another one. */
-#define CHECK_MESSAGE(expected)                                                                                          \
+/* Ends the test if the last message differs from `expected`. */
+#define CHECK_MESSAGE(expected)                                                                                        \
   do {                                                                                                                 \
-    if (strcmp(saccade_last_error(), expected) != 0) {                                                                      \
-      fprintf(stderr, "%s:%d:\n  found  %s\n  wanted %s\n", __FILE__, __LINE__, saccade_last_error(), expected);            \
+    if (strcmp(saccade_last_error(), expected) != 0) {                                                                 \
+      fprintf(stderr, "%s:%d:\n  found    %s\n  expected %s\n", __FILE__, __LINE__, saccade_last_error(), expected);   \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)
 
-/* x * by, and where `negate` is set with the other sign. */
+/* x * by, or its negative if `negate` is set. */
 static const char *const scaleText =
     "func.func @scale(%x: tensor<?x?xf32>, %by: f32, %negate: i1) -> tensor<?x?xf32> {\n"
     "  %c0 = arith.constant 0 : index\n"
@@ -45,7 +45,7 @@ static const char *const scaleText =
     "  return %y : tensor<?x?xf32>\n"
     "}\n";
 
-/* Heads of 4 features; with equal keys every row is the mean of the values. */
+/* Attention with head dimension 4; with equal keys every row is the mean of the values. */
 static const char *const attendText =
     "func.func @attend(%q: tensor<?x?x4xf32>, %k: tensor<?x?x4xf32>, %v: tensor<?x?x4xf32>) -> tensor<?x?x4xf32> {\n"
     "  %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d]\n"
@@ -53,7 +53,7 @@ static const char *const attendText =
     "  return %o : tensor<?x?x4xf32>\n"
     "}\n";
 
-/* A tensor of floats in the host's memory; NULL strides are compact. */
+/* A tensor of floats in host memory; NULL strides mean contiguous. */
 static inline DLTensor floats(float *data, int32_t rank, int64_t *shape, int64_t *strides) {
   DLTensor tensor;
   memset(&tensor, 0, sizeof(tensor));
@@ -81,7 +81,7 @@ static inline SaccadeValue scalarValue(int64_t integer, double real) {
   return value;
 }
 
-/* Compiles a text without options; the test ends where it is refused. */
+/* Compiles a program without options; ends the test on failure. */
 static inline SaccadeModule *compiled(SaccadeContext *context, const char *text) {
   SaccadeModule *module = NULL;
   CHECK(saccade_compile(context, text, strlen(text), "test.mlir", NULL, 0, &module) == SACCADE_OK);
