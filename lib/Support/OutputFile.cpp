@@ -1,11 +1,12 @@
-//===- OutputFile.cpp - Write what a tool makes -------------------------------===//
+//===- OutputFile.cpp - Atomic writes of output files -------------------------===//
 //
-// A stream's error is always taken from it: one that is left there ends the process.
+// Errors are always cleared from raw_fd_ostream, whose destructor aborts the process on an uncleared error.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/OutputFile.h"
 #include "llvm/Support/FileSystem.h"
 #include <filesystem>
+#include <unistd.h>
 
 using namespace llvm;
 
@@ -18,7 +19,7 @@ static Error finish(raw_fd_ostream &os) {
 
 Error saccade::flushStandardOutput() { return finish(outs()); }
 
-/// Both parts, the second only after the first.
+/// Runs `second` only if `first` succeeded.
 static Error inOrder(Error first, function_ref<Error()> second) { return first ? std::move(first) : second(); }
 
 static Error writeInPlace(StringRef path, function_ref<Error(raw_ostream &)> write, function_ref<Error()> last) {
@@ -29,26 +30,36 @@ static Error writeInPlace(StringRef path, function_ref<Error(raw_ostream &)> wri
   return inOrder(joinErrors(write(os), finish(os)), last);
 }
 
-/// Where a chain of links ends, whether something is there or not.
+/// The final target of a chain of symbolic links, which need not exist.
 static Expected<std::string> followLinks(StringRef path) {
-  constexpr int maxLinks = 40; // as many as Linux follows
+  constexpr int maxLinks = 40; // the limit of Linux
   std::filesystem::path place(path.str());
   std::error_code error;
   for (int i = 0; i < maxLinks; ++i) {
     if (!std::filesystem::is_symlink(place, error))
-      return place.string(); // whatever is wrong with it, writing will say
+      return place.string(); // other errors are reported when the file is written
     std::filesystem::path target = std::filesystem::read_symlink(place, error);
     if (error)
       return errorCodeToError(error);
-    place = place.parent_path() / target; // an absolute target is taken as it is
+    place = place.parent_path() / target; // an absolute target replaces the parent path
   }
   return errorCodeToError(std::make_error_code(std::errc::too_many_symbolic_link_levels));
+}
+
+bool saccade::isSameFile(StringRef input, StringRef output) {
+  sys::fs::file_status in, out;
+  if (input.empty() || output.empty() || output == "-")
+    return false;
+  if (input == "-" ? sys::fs::status(STDIN_FILENO, in) : sys::fs::status(input, in))
+    return false;
+  return !sys::fs::status(output, out) && out.type() == sys::fs::file_type::regular_file &&
+         sys::fs::equivalent(in, out);
 }
 
 Error saccade::writeOutput(StringRef path, function_ref<Error(raw_ostream &)> write, function_ref<Error()> last) {
   if (path == "-")
     return inOrder(joinErrors(write(outs()), flushStandardOutput()), last);
-  // Links under /dev/fd lead to names that are no paths, so the system follows them.
+  // Links under /dev/fd may not resolve to paths, so status() follows them.
   sys::fs::file_status status;
   if (!sys::fs::status(path, status) && status.type() != sys::fs::file_type::regular_file)
     return writeInPlace(path, write, last);

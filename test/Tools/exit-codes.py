@@ -1,5 +1,5 @@
 # RUN: %python %s %S/Inputs %t
-"""Every tool ends with the exit code of its contract, says why, and never by a signal."""
+"""Every tool ends with the documented exit code and a message, and never by a signal."""
 import os
 import stat
 import struct
@@ -32,7 +32,7 @@ failures = 0
 
 
 def expect(code, words, *command):
-    """Runs a command and compares its exit code; `words` must stand in what it prints."""
+    """Runs a command and compares its exit code; `words` must occur in its output."""
     global failures
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     text = done.stdout + done.stderr
@@ -85,12 +85,12 @@ grouped = write("heads.mlir", b"""func.func @f(%q: tensor<?x?x8xf32>, %k: tensor
       : (tensor<?x?x8xf32>, tensor<?x?x8xf32>, tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
   return %o : tensor<?x?x8xf32>
 }""")
-expect(1, "key heads: found 3, expected a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
+expect(1, "KV heads: found 3, expected a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
 nested = write("nested.mlir", b"module @inside { func.func @f() { return } }\nfunc.func @g() { return }")
 expect(1, "a module inside a module is not supported", compile, nested, "-o", path("x.o"))
 expect(1, "recursion is not supported", compile, write("loop.mlir", b"func.func @f() { call @f() : () -> () return }"), "-o", path("x.o"))
 
-# A warning, no more.
+# A warning only.
 expect(0, "has no public function", compile, write("nothing.mlir", b""), "-o", path("x.o"))
 
 # 2: usage
@@ -105,6 +105,31 @@ expect(2, "no input", compile)
 expect(2, "unknown stage 'nowhere'", compile, attention, "--stop-after=nowhere")
 expect(2, "an object needs a file", compile, attention)
 expect(2, "expected mlir, llvm, asm, obj, so, header, ptx or cubin", compile, attention, "--emit=exe")
+
+# 2: an output that is an input, also through another path, a hard link or a symbolic link
+with open(two, "rb") as file:
+    program = file.read()
+mine = write("mine.mlir", program)
+for name in ("mine-hard", "mine-soft"):
+    if os.path.lexists(path(name)):
+        os.remove(path(name))
+os.link(mine, path("mine-hard"))
+os.symlink("mine.mlir", path("mine-soft"))
+for other in (mine, os.path.join(scratch, ".", "mine.mlir"), path("mine-hard"), path("mine-soft")):
+    same = f"output '{other}' and input '{mine}' are the same file"
+    expect(2, same, compile, mine, "--emit=mlir", "-o", other)
+    expect(2, same, compile, mine, "--emit=so", "-o", path("mine.so"), f"--header={other}")
+    expect(2, same, run, mine, "--entry=double", f"--arg={whole}", f"--out={other}")
+    expect(2, f"output '{mine}' and input '{other}' are the same file", compile, other, "--emit=header", "-o", mine)
+expect(2, "are the same file", run, two, "--entry=double", f"--arg={wide}:f32", f"--out={wide}")
+with open(mine) as standard_input:
+    done = subprocess.run([compile, "-", "--emit=mlir", "-o", mine], stdin=standard_input, stderr=subprocess.PIPE, text=True)
+check(done.returncode == 2 and "are the same file" in done.stderr, f"standard input as output: {done}")
+with open(mine, "rb") as file:
+    check(file.read() == program, "an input was overwritten")
+# A copy is another file, and a device may be both.
+expect(0, "", compile, write("copy.mlir", program), "--emit=mlir", "-o", path("mine-copy.mlir"))
+expect(0, "has no public function", compile, "/dev/null", "--emit=mlir", "-o", "/dev/null")
 
 # 3: a file could not be read or written
 expect(3, "cannot read", run, path("nowhere.mlir"))
@@ -122,7 +147,7 @@ for command in ([compile, attention, "--emit=mlir"], [run, "--help"], [run, two,
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
     check(done.returncode == 3 and "No space left" in done.stderr, f"{command} > /dev/full: {done}")
 
-# What is written to stays what it is.
+# Devices, pipes and links are written through, not replaced.
 check(not os.path.isfile("/dev/full"), "/dev/full is a regular file now")
 for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=double", f"--arg={whole}", "--out"]):
     subprocess.run([*command, path("plain")], check=True)
@@ -132,7 +157,7 @@ for command in ([compile, attention, "--emit=mlir", "-o"], [run, two, "--entry=d
         if os.path.lexists(path(name)):
             os.remove(path(name))
     os.mkfifo(path("pipe"))
-    with open(path("read"), "wb") as file:  # not a pipe: that is full before all is read
+    with open(path("read"), "wb") as file:  # a pipe would fill up before the reader is waited for
         reader = subprocess.Popen(["cat", path("pipe")], stdout=file)
     subprocess.run([*command, path("pipe")], check=True)
     isPipe = stat.S_ISFIFO(os.stat(path("pipe")).st_mode)

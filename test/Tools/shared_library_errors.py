@@ -53,7 +53,7 @@ expect(2, "cannot both be 'x.h'", program, "--emit=so", "-o", "x.h")
 expect(2, "cannot both be 'x.so'", program, "--emit=so", "-o", "x.so", "--header=x.so")
 expect(2, "--header goes with --emit=so only", program, "--emit=obj", "-o", "x.o", "--header=x.h")
 expect(2, "expected mlir, llvm, asm, obj, so, header, ptx or cubin", program, "--emit=dll", "-o", "x")
-expect(2, "--stop-after leaves MLIR", program, "--emit=so", "-o", "x.so", "--stop-after=tiling")
+expect(2, "--stop-after requires --emit=mlir, got --emit=so", program, "--emit=so", "-o", "x.so", "--stop-after=tiling")
 
 # The program.
 for emit in ("--emit=so", "--emit=header"):

@@ -1,6 +1,7 @@
-//===- Options.cpp - What saccade-compile is asked for -----------------------===//
+//===- Options.cpp - Command line of saccade-compile -------------------------===//
 #include "Options.h"
 #include "saccade/Pipeline/Source.h"
+#include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -25,7 +26,7 @@ static bool parseSizes(llvm::StringRef text, Options &options) {
   options.explain = true;
   llvm::Expected<std::vector<GivenSize>> sizes = parseGivenSizes(text);
   if (!sizes || sizes->empty()) {
-    // The usage error says what is wanted.
+    // The usage error describes the expected format.
     if (!sizes)
       llvm::consumeError(sizes.takeError());
     return false;
@@ -34,7 +35,7 @@ static bool parseSizes(llvm::StringRef text, Options &options) {
   return true;
 }
 
-/// dir/attend.so -> dir/attend.h; nothing beside a device or a pipe.
+/// dir/attend.so -> dir/attend.h; empty if the library is written to a device or a pipe.
 static std::string defaultHeaderPath(llvm::StringRef library) {
   if (llvm::sys::fs::exists(library) && !llvm::sys::fs::is_regular_file(library))
     return "";
@@ -46,7 +47,7 @@ static std::string defaultHeaderPath(llvm::StringRef library) {
 std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
   CommandLine line(tool, "IN -o OUT [options]", "compiles a program with attention to code for the CPU or a GPU");
   line.positional(options.input);
-  line.value("o", "FILE", "Where to write; '-' is standard output, the default for text", options.output);
+  line.value("o", "FILE", "The output file; '-' is standard output, the default for text", options.output);
   line.value("target", "NAME",
              "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str() +
                  ", several with --emit=so: sm_75,sm_80",
@@ -54,34 +55,36 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   std::string kind;
   line.value(
       "emit", "KIND",
-      "What to write: mlir, llvm, asm, obj (the default), so (a shared library that needs libc only, and its C "
-      "header) or header (only that); for a GPU mlir, llvm, ptx (the default), cubin (by NVIDIA's ptxas), so or header",
+      "The output: mlir, llvm, asm, obj (the default), so (a shared library that depends on libc only, and its C "
+      "header) or header (the C header only); for a GPU mlir, llvm, ptx (the default), cubin (by NVIDIA's ptxas), so "
+      "or header",
       kind);
-  line.value("header", "FILE", "Where --emit=so writes the C header; beside the library, ending in .h, by default",
+  line.value("header", "FILE",
+             "The C header that --emit=so writes; by default the path of the library with the extension .h",
              options.header);
   line.value("stop-after", "STAGE", "Stop after a stage and write its MLIR: " + llvm::join(stageNames(), ", "),
              options.compile.stopAfter);
   line.value("insert-after", "STAGE:PASS", "Run a pass pipeline after a stage; may be given several times",
              [&](llvm::StringRef text) { return parseInsertion(text, options.compile); });
-  line.value("dump-stages", "DIR", "Write the module after every stage into a folder", options.compile.dumpStages);
-  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; else it is looked for on the PATH",
+  line.value("dump-stages", "DIR", "Write the module after every stage to a folder", options.compile.dumpStages);
+  line.value("ptxas", "FILE", "NVIDIA's assembler for --emit=cubin and so; by default the ptxas of the PATH",
              options.assembler);
-  line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); else they are looked for beside ptxas",
+  line.value("libdevice", "FILE", "NVIDIA's math functions (libdevice.10.bc); by default found next to ptxas",
              options.libdevice);
   line.flag("explain",
-            "Say of each attention which kernels it became and what is proved of its mask and softmax, of GPU "
-            "kernels with --emit=cubin what they need; with no -o and no --emit nothing else is written",
+            "Print the kernels of each attention and the results of the mask and softmax analyses, and with "
+            "--emit=cubin the resources of GPU kernels; without -o and --emit nothing else is written",
             options.explain);
   line.value("explain-size", "[FUNCTION:]NAME=NUMBER,...",
-             "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k where they are "
-             "dynamic, and integer arguments by their names; may be given several times",
+             "Sizes for the report, which then counts tiles and work and draws the mask: b, h, q and k if they are "
+             "dynamic, and integer arguments by name; may be given several times",
              [&](llvm::StringRef text) { return parseSizes(text, options); });
-  line.flag("lint", "Warn about likely mistakes: a wrong scale, mask or alignment", options.compile.lint);
+  line.flag("lint", "Warn about likely mistakes, such as a wrong scale, mask or alignment", options.compile.lint);
   line.flag("prepack",
-            "Make what a function F computes of its constant arguments alone, such as packed weights, a function "
-            "F__prepack, whose results F takes instead; on a CPU",
+            "Move computations of a function F on constant arguments only, such as packing weights, to a function "
+            "F__prepack, whose results F takes instead; CPU only",
             options.compile.prepack);
-  line.value("load-pass-plugin", "FILE", "Load a shared library with passes", options.plugins);
+  line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
 
@@ -91,8 +94,8 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
     if (const GPUTarget *architecture = lookupGPUTarget(name))
       options.architectures.push_back(architecture);
     else if (targets.size() > 1)
-      return line.usageError("--target takes several GPUs only, and '" + name + "' is none of " + gpuTargetNames());
-  // That a target is not there is said before what would not go with it.
+      return line.usageError("--target lists GPUs only, but '" + name + "' is not one of " + gpuTargetNames());
+  // An unknown target is reported before invalid combinations with it.
   if (options.architectures.empty())
     if (ExitCode code = chooseTarget(tool, options.target, options.compile))
       return code;
@@ -130,7 +133,7 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
   if ((!isForBoth && isForGPU != hasKernels) || (!isLibrary && targets.size() > 1))
     return line.usageError("--emit=" + kind + " does not go with --target=" + options.target);
   if (stopsEarly && options.emit != Emit::MLIR)
-    return line.usageError("--stop-after leaves MLIR; it cannot go with --emit=" + kind);
+    return line.usageError("--stop-after requires --emit=mlir, got --emit=" + kind);
   if (options.emit == Emit::SharedLibrary) {
     if (options.output.empty() || options.output == "-")
       return line.usageError("a shared library needs a file: -o FILE");
@@ -147,6 +150,9 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
                              llvm::StringRef(" needs a file: -o FILE"));
     options.output = "-";
   }
+  for (const std::string &output : {options.output, options.header})
+    if (isSameFile(options.input, output))
+      return line.usageError("output '" + output + "' and input '" + options.input + "' are the same file");
   return std::nullopt;
 }
 

@@ -1,4 +1,4 @@
-//===- Options.h - What saccade-compile is asked for -------------*- C++ -*-===//
+//===- Options.h - Command line of saccade-compile ---------------*- C++ -*-===//
 #ifndef SACCADE_TOOLS_COMPILE_OPTIONS_H
 #define SACCADE_TOOLS_COMPILE_OPTIONS_H
 
@@ -14,18 +14,18 @@ enum class Emit { MLIR, LLVM, Assembly, Object, SharedLibrary, Header, PTX, Cubi
 
 struct Options {
   std::string input, output, header, assembler, libdevice, target = "host";
-  std::optional<Emit> emit; ///< nothing where only the report of --explain is wanted
+  std::optional<Emit> emit; ///< nullopt: print the report of --explain only
   bool explain = false;
   std::vector<GivenSize> sizes;
   std::vector<std::string> plugins;
-  std::vector<const GPUTarget *> architectures; ///< of a program for GPUs
+  std::vector<const GPUTarget *> architectures; ///< GPU targets; empty for a CPU
   CompileOptions compile;
 };
 
-/// Reads the command line; an exit code where nothing is left to do.
+/// Parses the command line. Returns the exit code if the tool should end.
 std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options);
 
-/// Where reports go: where the output itself does not.
+/// The stream for reports: standard output, or standard error if the output is written to standard output.
 llvm::raw_ostream &reportStream(const Options &options);
 
 } // namespace saccade

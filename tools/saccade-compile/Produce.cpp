@@ -1,4 +1,4 @@
-//===- Produce.cpp - Code of all kinds out of a program ----------------------===//
+//===- Produce.cpp - Output of saccade-compile -------------------------------===//
 #include "Produce.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Target/Device.h"
@@ -9,7 +9,7 @@
 
 using namespace saccade;
 
-/// Compiles host code and makes it a shared library.
+/// Generates an object from host code and links it into a shared library.
 static llvm::Error link(llvm::Module &host, const Options &options, llvm::ArrayRef<std::string> entries,
                         bool hasKernels, llvm::SmallVectorImpl<char> &into) {
   llvm::SmallVector<char, 0> object;
@@ -24,13 +24,14 @@ static llvm::Error link(llvm::Module &host, const Options &options, llvm::ArrayR
   return llvm::Error::success();
 }
 
-/// Where NVIDIA's math functions are; empty where nobody knows.
+/// The path of libdevice; empty if it is not found.
 static std::string libdevice(const Options &options) {
   return options.libdevice.empty() ? findLibdevice(options.assembler) : options.libdevice;
 }
 
-/// Makes the output for a GPU.
-static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os, bool &isRefused) {
+/// Generates LLVM IR, PTX or a cubin.
+static llvm::Error produceDevice(mlir::ModuleOp module, const Options &options, llvm::raw_ostream &os,
+                                 bool &isRefused) {
   llvm::LLVMContext context;
   const GPUTarget &target = *options.compile.device;
   std::unique_ptr<llvm::Module> translated = translateDevice(module, context, target, libdevice(options));
@@ -84,8 +85,8 @@ llvm::Error saccade::produce(mlir::ModuleOp module, const Options &options, llvm
   return link(*translated, options, entries, /*hasKernels=*/false, into);
 }
 
-llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &options,
-                                    llvm::ArrayRef<std::string> entries, llvm::SmallVectorImpl<char> &into,
+llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &options, llvm::ArrayRef<std::string> entries,
+                                    llvm::SmallVectorImpl<char> &into,
                                     llvm::function_ref<void(mlir::ModuleOp, const CompileOptions &)> explain,
                                     bool &isRefused) {
   llvm::LLVMContext context;
@@ -98,8 +99,7 @@ llvm::Error saccade::compileLibrary(mlir::ModuleOp program, const Options &optio
       return llvm::Error::success();
     explain(*module, compile);
     llvm::LLVMContext deviceContext;
-    std::unique_ptr<llvm::Module> device =
-        translateDevice(*module, deviceContext, *architecture, libdevice(options));
+    std::unique_ptr<llvm::Module> device = translateDevice(*module, deviceContext, *architecture, libdevice(options));
     if ((isRefused = !device))
       return llvm::Error::success();
     llvm::Expected<std::string> ptx = emitPTX(*device, *architecture);

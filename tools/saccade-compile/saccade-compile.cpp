@@ -1,4 +1,4 @@
-//===- saccade-compile.cpp - From a program to code ---------------------------===//
+//===- saccade-compile.cpp - Ahead-of-time compiler ---------------------------===//
 #include "Produce.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Pipeline/RunPipeline.h"
@@ -13,7 +13,8 @@
 
 using namespace saccade;
 
-/// Fills in where ptxas is; false after an explanation, which is a warning where PTX will do.
+/// Resolves the path of ptxas. If it is not found, prints a warning if PTX suffices; else prints an error and returns
+/// false.
 static bool findAssembler(std::string &path, bool isNeeded) {
   llvm::ErrorOr<std::string> found = llvm::sys::findProgramByName(path.empty() ? "ptxas" : path);
   bool isThere = found && llvm::sys::fs::can_execute(*found);
@@ -21,7 +22,7 @@ static bool findAssembler(std::string &path, bool isNeeded) {
     path = *found;
   else if (path.empty() && !isNeeded)
     llvm::errs() << tool
-                 << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library holds PTX only, which the "
+                 << ": warning: cannot find 'ptxas', NVIDIA's assembler: the library contains PTX only, which the "
                     "driver compiles at the first call\n";
   else
     llvm::errs() << tool << ": error: cannot find '" << (path.empty() ? "ptxas" : path)
@@ -29,8 +30,8 @@ static bool findAssembler(std::string &path, bool isNeeded) {
   return isThere || (path.empty() && !isNeeded);
 }
 
-/// Prints what --explain says of a program compiled with `compile`, of which `source` is a copy as it was read. False after a
-/// diagnostic.
+/// Prints the report of --explain for a program compiled with `compile`; `source` is a copy of the program before the
+/// pipeline. Returns false after a diagnostic.
 static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const CompileOptions &compile,
                    const Options &options) {
   std::unique_ptr<Explanation> explanation = Explanation::create(source, compile, options.sizes);
@@ -41,11 +42,11 @@ static bool report(mlir::ModuleOp source, mlir::ModuleOp compiled, const Compile
   explanation->addKernels(compiled);
   explanation->print(reportStream(options));
   for (const std::string &name : explanation->unusedSizes())
-    llvm::errs() << tool << ": warning: no attention has a use for '" << name << "' of --explain-size\n";
+    llvm::errs() << tool << ": warning: no attention uses '" << name << "' of --explain-size\n";
   return true;
 }
 
-/// What a library offers of a program; nothing of any other output, and after a diagnostic.
+/// The interface of a shared library or header, empty for other outputs; nullopt after a diagnostic.
 static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, const Options &options) {
   if (options.emit != Emit::SharedLibrary && options.emit != Emit::Header)
     return LibraryInterface();
@@ -57,8 +58,8 @@ static std::optional<LibraryInterface> findInterface(mlir::ModuleOp program, con
   return getLibraryInterface(program, llvm::sys::path::filename(name), !options.architectures.empty());
 }
 
-/// Compiles and makes the output; nothing where the program `isRefused`. `interface` is that of the program as it was
-/// read, and then what it has become.
+/// Compiles the program and generates the output. Sets `isRefused` after a diagnostic for the program. `interface` is
+/// that of the source program, and is replaced if --prepack adds functions.
 static llvm::Error compile(mlir::ModuleOp program, const Options &options, LibraryInterface &interface,
                            llvm::SmallVectorImpl<char> &into, bool &isRefused) {
   mlir::OwningOpRef<mlir::ModuleOp> source = options.explain ? program.clone() : nullptr;
@@ -68,7 +69,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
   };
   if (options.emit == Emit::SharedLibrary && !options.architectures.empty())
     return compileLibrary(program, options, interface.entries, into, explain, isRefused);
-  // Nothing is written where there are several architectures to tell of.
+  // With several architectures and no library, only the reports are printed.
   if (options.architectures.size() > 1) {
     for (const GPUTarget *architecture : options.architectures) {
       mlir::OwningOpRef<mlir::ModuleOp> copy = program.clone();
@@ -89,7 +90,7 @@ static llvm::Error compile(mlir::ModuleOp program, const Options &options, Libra
     if (found)
       interface = std::move(*found);
   }
-  // A header is written of programs only that compile.
+  // A header requires that the program compiles, but none of its code.
   if (isRefused || !options.emit || options.emit == Emit::Header)
     return llvm::Error::success();
   return produce(program, options, interface.entries, into, isRefused);
@@ -112,12 +113,12 @@ static ExitCode write(
   return ExitSuccess;
 }
 
-/// Writes both or none: the library comes to its place while the header is complete but not yet in its own.
+/// Writes both files or neither: the library is renamed after the header is complete and before the header is renamed.
 static ExitCode writeLibraryAndHeader(const Options &options, llvm::StringRef library, llvm::StringRef header) {
   if (options.header.empty())
     return write(options.output, library);
   return write(options.header, header, [&] {
-    return write(options.output, library) ? llvm::createStringError("there is no library to go with it")
+    return write(options.output, library) ? llvm::createStringError("the library could not be written")
                                           : llvm::Error::success();
   });
 }
@@ -145,8 +146,7 @@ static int run(llvm::ArrayRef<const char *> arguments) {
     return ExitInvalidInput;
   auto functions = source.module().getOps<mlir::func::FuncOp>();
   if (llvm::none_of(functions, [](mlir::func::FuncOp function) { return function.isPublic(); }))
-    llvm::errs() << tool << ": warning: '" << options.input
-                 << "' has no public function: nothing of it can be called\n";
+    llvm::errs() << tool << ": warning: '" << options.input << "' has no public function to call\n";
 
   llvm::SmallString<0> output;
   {

@@ -13,7 +13,8 @@ static int run(int argc, char **argv) {
   saccade::registerPasses();
   llvm::cl::SetVersionPrinter([](llvm::raw_ostream &os) { os << "saccade-opt: " << saccade::versionLine() << '\n'; });
   mlir::PassPipelineRegistration<> lint("lint",
-                                        "Warn about likely mistakes; the module, with attention raised, is written only where -o says so",
+                                        "Warn about likely mistakes; writes the module, with attention raised, only to "
+                                        "the file of -o",
                                         [](mlir::OpPassManager &pm) {
                                           pm.addNestedPass<mlir::func::FuncOp>(
                                               saccade::createRaiseAttention({/*remarks=*/false, /*lint=*/true}));

@@ -1,6 +1,7 @@
-//===- Arguments.cpp - From --arg to tensors ----------------------------------===//
+//===- Arguments.cpp - Tensors from --arg -------------------------------------===//
 //
-// The entry's signature decides how a text is read: what it says about types must agree, never silently converts.
+// Parses --arg texts by the types of the entry. A type in a text must equal the type of the argument; only .npy files
+// are converted, and only to a type that is given explicitly.
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
@@ -13,20 +14,20 @@ using llvm::StringRef;
 
 namespace {
 
-/// Why an argument cannot be had, and what the process ends with.
+/// An error of an argument and the exit code for it.
 struct Refusal {
   ExitCode code;
   std::string message;
 };
 
-/// One --arg.
+/// Parses one --arg.
 class ArgumentReader {
 public:
   ArgumentReader(const ValueType &type, StringRef text) : type(type), text(text) {}
 
   std::optional<Refusal> read(HostTensor &into) {
-    if (text.ends_with(".npy") || text.contains(".npy:"))
-      return readFile(into);
+    if (StringRef path = getArgumentPath(text); !path.empty())
+      return readFile(path, into);
     return type.isTensor ? makeTensor(into) : makeScalar(into);
   }
 
@@ -53,9 +54,8 @@ private:
     return std::nullopt;
   }
 
-  std::optional<Refusal> readFile(HostTensor &into) {
-    size_t end = text.rfind(".npy") + 4;
-    StringRef path = text.take_front(end), typeName = text.drop_front(end);
+  std::optional<Refusal> readFile(StringRef path, HostTensor &into) {
+    StringRef typeName = text.drop_front(path.size());
     if (std::optional<Refusal> refusal = keep(readNpy(path), into, ExitFile))
       return refusal;
     if (typeName.consume_front(":")) {
@@ -66,15 +66,15 @@ private:
         return keep(into.convertTo(expected), into, ExitInvalidInput);
       return std::nullopt;
     }
-    // 64-bit integers are what NumPy has for index. 16-bit data is taken for bf16 only where that is said.
+    // NumPy has no index type; int64 is accepted for it. 16-bit data is bf16 only if the text says so.
     if (into.type() == ElementType::i64 && type.element == ElementType::index)
       into.reinterpretAs(ElementType::index);
     if (into.type() == type.element && into.type() != ElementType::bf16)
       return std::nullopt;
-    return refuse(ExitInvalidInput, "'" + path + "' holds " +
-                                   (into.type() == ElementType::bf16 ? "16-bit data" : elementTypeName(into.type())) +
-                                   "; append ':" + elementTypeName(type.element) + "' to take it as " +
-                                   elementTypeName(type.element));
+    return refuse(
+        ExitInvalidInput,
+        "'" + path + "' contains " + (into.type() == ElementType::bf16 ? "16-bit data" : elementTypeName(into.type())) +
+            "; append ':" + elementTypeName(type.element) + "' to convert it to " + elementTypeName(type.element));
   }
 
   std::optional<Refusal> makeScalar(HostTensor &into) {
@@ -93,7 +93,7 @@ private:
     if (std::optional<Refusal> refusal = keep(HostTensor::allocate(type.element, {}), into, ExitInvalidInput))
       return refusal;
     if (elementBytes(type.element) == 8 && !isFloat(type.element))
-      std::memcpy(into.data(), &integer, sizeof(integer)); // a double does not hold all of them
+      std::memcpy(into.data(), &integer, sizeof(integer)); // a double cannot represent all of them
     else
       into.fill(value);
     return std::nullopt;
@@ -108,7 +108,7 @@ private:
     for (StringRef extent : extents)
       if (extent.getAsInteger(10, shape.emplace_back()) || shape.back() < 0)
         return refuse(ExitUsage,
-                      "'" + text + "' is neither FILE.npy[:TYPE] nor SHAPE:TYPE[:SEED], as 2x8x128x64:f32:1");
+                      "'" + text + "' is neither FILE.npy[:TYPE] nor SHAPE:TYPE[:SEED], such as 2x8x128x64:f32:1");
     if (parts.size() > 3)
       return refuse(ExitUsage, "'" + text + "' has too many parts, expected SHAPE:TYPE[:SEED]");
     ElementType given;
@@ -138,6 +138,12 @@ private:
 
 } // namespace
 
+StringRef run::getArgumentPath(StringRef text) {
+  if (text.ends_with(".npy") || text.contains(".npy:"))
+    return text.take_front(text.rfind(".npy") + 4);
+  return "";
+}
+
 ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> texts, std::vector<HostTensor> &into) {
   auto error = []() -> llvm::raw_ostream & { return llvm::errs() << "saccade-run: error: "; };
   if (texts.size() > entry.arguments.size()) {
@@ -158,8 +164,8 @@ ExitCode run::makeArguments(const Entry &entry, llvm::ArrayRef<std::string> text
       return refusal->code;
     }
     if (!type.isTensor && tensor.size() != 1) {
-      error() << "argument '" << type.name << "' (" << type.str() << "): expected one number, '" << texts[i] << "' holds "
-              << tensor.size() << '\n';
+      error() << "argument '" << type.name << "' (" << type.str() << "): '" << texts[i] << "' has " << tensor.size()
+              << " elements, expected a scalar\n";
       return ExitInvalidInput;
     }
   }

@@ -1,4 +1,4 @@
-//===- Arguments.h - From --arg to tensors ------------------------*- C++ -*-===//
+//===- Arguments.h - Tensors from --arg ---------------------------*- C++ -*-===//
 #ifndef SACCADE_TOOLS_RUN_ARGUMENTS_H
 #define SACCADE_TOOLS_RUN_ARGUMENTS_H
 
@@ -8,11 +8,14 @@
 
 namespace saccade::run {
 
-/// Makes the arguments of `entry` from the texts of --arg: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] (SHAPE:TYPE:=VALUE for
-/// one value everywhere), or a number for a scalar. Anything but ExitSuccess has been explained on stderr.
+/// Creates the arguments of `entry` from the texts of --arg: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] (random values),
+/// SHAPE:TYPE:=VALUE (a constant), or a number for a scalar. Failures are reported on stderr.
 ExitCode makeArguments(const Entry &entry, llvm::ArrayRef<std::string> texts, std::vector<HostTensor> &into);
 
-/// A tensor, or a scalar where `type` is one, as a program takes it.
+/// The path in FILE.npy[:TYPE]; empty for other texts of --arg.
+llvm::StringRef getArgumentPath(llvm::StringRef text);
+
+/// The buffer of a tensor, or of a scalar if `type` is one.
 Buffer toBuffer(const ValueType &type, const HostTensor &tensor);
 
 } // namespace saccade::run

@@ -1,6 +1,6 @@
-//===- Check.cpp - Results against the float64 reference ----------------------===//
+//===- Check.cpp - Comparison with the float64 reference ----------------------===//
 //
-// Large programs are checked by sampled rows, for the reference is plain loops.
+// Implements --check. Large programs are checked on sampled rows, because the reference interpreter is slow.
 //
 //===----------------------------------------------------------------------===//
 #include "Report.h"
@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::run;
 
-/// The same values as the reference holds them, row-major and wide.
+/// Converts a tensor to the row-major double or int64 elements of the reference.
 static reference::Tensor toReference(Type type, const HostTensor &tensor) {
   reference::Tensor result(getElementTypeOrSelf(type), tensor.shape());
   auto *to = result.values.data();
@@ -20,7 +20,7 @@ static reference::Tensor toReference(Type type, const HostTensor &tensor) {
     if (result.isReal())
       to->real = readElement(tensor.type(), element);
     else if (elementBytes(tensor.type()) == 8)
-      std::memcpy(&to->integer, element, sizeof(int64_t)); // a double does not hold all of them
+      std::memcpy(&to->integer, element, sizeof(int64_t)); // a double cannot represent all of them
     else
       to->integer = static_cast<int64_t>(readElement(tensor.type(), element));
     ++to;
@@ -30,11 +30,11 @@ static reference::Tensor toReference(Type type, const HostTensor &tensor) {
 
 namespace {
 
-/// The exact evaluation and those rounded like plain attention, on the same elements.
+/// The exact evaluation, and two evaluations with the rounding of unfused attention, which give the tolerance.
 struct Oracle {
   reference::Evaluation exact, forwards, reversedOrder;
 
-  /// Prints a line; false where the result is too far off. Fails where the reference cannot evaluate it.
+  /// Prints a line and returns whether the result is within the tolerance. Fails if the reference cannot evaluate it.
   FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
     SmallVector<reference::Box> boxes = {reference::Box::whole(actual.shape)};
     if (!full) {

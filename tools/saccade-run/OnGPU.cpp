@@ -1,6 +1,6 @@
-//===- OnGPU.cpp - Calls of a program on a GPU --------------------------------===//
+//===- OnGPU.cpp - Calls on a GPU ---------------------------------------------===//
 //
-// What hosts with tensors on a GPU do anyway: memory and copies, by the NVIDIA driver, in its default stream.
+// Allocates device memory and copies tensors with the CUDA driver API on the default stream.
 //
 //===----------------------------------------------------------------------===//
 #include "OnGPU.h"
@@ -12,13 +12,13 @@ using namespace saccade::run;
 
 namespace {
 
-/// The few functions of the driver's that are needed here.
+/// The functions of the driver API that a call requires.
 class Driver {
 public:
   using Context = struct ContextData *;
   using Address = uint64_t;
 
-  /// Makes the primary context of the first GPU current, for the rest of the process.
+  /// Loads the driver and makes the primary context of the first GPU current.
   llvm::Error start() {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library)
@@ -80,7 +80,7 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
   auto reserve = [&](const HostTensor &tensor, Buffer &buffer) -> llvm::Error {
     Driver::Address memory = 0;
     auto bytes = static_cast<size_t>(std::max<int64_t>(tensor.bytes(), 16));
-    if (llvm::Error error = driver.check(driver.allocate(&memory, bytes), "getting memory of the GPU"))
+    if (llvm::Error error = driver.check(driver.allocate(&memory, bytes), "allocating GPU memory"))
       return error;
     memories.push_back(memory);
     buffer.data = reinterpret_cast<void *>(memory);
@@ -92,8 +92,9 @@ llvm::Error run::runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs,
       continue;
     if (llvm::Error error = reserve(tensor, buffer))
       return error;
-    if (llvm::Error error = driver.check(
-            driver.copyToDevice(memories.back(), tensor.data(), static_cast<size_t>(tensor.bytes())), "copying arguments"))
+    if (llvm::Error error =
+            driver.check(driver.copyToDevice(memories.back(), tensor.data(), static_cast<size_t>(tensor.bytes())),
+                         "copying arguments"))
       return error;
   }
   for (auto [tensor, buffer] : llvm::zip_equal(results, outputs))

@@ -1,4 +1,4 @@
-//===- OnGPU.h - Calls of a program on a GPU ----------------------*- C++ -*-===//
+//===- OnGPU.h - Calls on a GPU -----------------------------------*- C++ -*-===//
 #ifndef SACCADE_TOOLS_RUN_ONGPU_H
 #define SACCADE_TOOLS_RUN_ONGPU_H
 
@@ -6,8 +6,7 @@
 
 namespace saccade::run {
 
-/// Makes the call on the first GPU of this machine: copies inputs there and results back. Fails with what is missing
-/// where there is none.
+/// Makes the call on the first GPU of this machine; copies inputs to the device and results to the host.
 llvm::Error runOnGPU(const Call &call, llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results);
 
 } // namespace saccade::run

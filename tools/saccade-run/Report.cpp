@@ -1,6 +1,7 @@
-//===- Report.cpp - Latency, throughput and memory of a call ------------------===//
+//===- Report.cpp - Timing and output of results ------------------------------===//
 //
-// Medians over as many calls as a second allows: the first ones find cold caches and sleeping threads.
+// Implements --time. Latencies are medians over one second of calls, because the first calls run with cold caches and
+// sleeping threads.
 //
 //===----------------------------------------------------------------------===//
 #include "Report.h"
@@ -14,7 +15,7 @@
 using namespace saccade;
 using namespace saccade::run;
 
-/// A line of /proc/self/status, in bytes.
+/// The value of a line of /proc/self/status, in bytes.
 static int64_t processStatus(llvm::StringRef key) {
   auto file = llvm::MemoryBuffer::getFileAsStream("/proc/self/status");
   if (!file)
@@ -44,13 +45,13 @@ bool run::resetPeak() {
 
 llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun) {
   using Clock = std::chrono::steady_clock;
-  constexpr double wantedSeconds = 1;
-  constexpr size_t fewest = 5, most = 10000;
+  constexpr double targetSeconds = 1;
+  constexpr size_t minCalls = 5, maxCalls = 10000;
   std::vector<double> seconds;
   {
     Progress progress("timing");
     double spent = 0;
-    while (seconds.size() < fewest || (spent < wantedSeconds && seconds.size() < most)) {
+    while (seconds.size() < minCalls || (spent < targetSeconds && seconds.size() < maxCalls)) {
       Clock::time_point start = Clock::now();
       if (llvm::Error error = call.executable.call(call.entry, call.inputs, call.outputs))
         return error;

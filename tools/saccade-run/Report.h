@@ -1,4 +1,4 @@
-//===- Report.h - What a run says of itself -----------------------*- C++ -*-===//
+//===- Report.h - Timing, checks and output of results ------------*- C++ -*-===//
 #ifndef SACCADE_TOOLS_RUN_REPORT_H
 #define SACCADE_TOOLS_RUN_REPORT_H
 
@@ -10,29 +10,29 @@
 
 namespace saccade::run {
 
-/// A call that is ready to be made, again and again.
+/// A call with all its arguments, which may be repeated.
 struct Call {
   const Executable &executable;
   const Entry &entry;
   std::vector<Buffer> inputs, outputs;
 };
 
-/// Times the call and prints latency, throughput, memory and compile time. `residentBefore` is the resident memory in
-/// bytes when arguments and results were there and nothing had run; the first call must have been made since.
+/// Times the call and prints latency, throughput, memory and compile time. `memoryOfRun` is the peak resident memory of
+/// the first call in bytes, beyond program, arguments and results; negative if unknown.
 llvm::Error reportTime(const Call &call, std::optional<attn::Work> work, int64_t memoryOfRun);
 
-/// Bytes resident now, and at most since the last resetPeak; 0 where the system does not say.
+/// The resident memory in bytes, now and the peak since the last resetPeak; 0 if unknown.
 int64_t residentMemory();
 int64_t peakMemory();
-/// False where the system does not allow it.
+/// Returns false if the system does not allow it.
 bool resetPeak();
 
-/// Compares results with the float64 reference: all rows where `full` or where the work is below 1 GFLOP, else 256
-/// sampled rows. Prints a line a result; ExitMismatch where one is too far off.
+/// Compares results with the float64 reference: all rows if `full`, else 256 sampled rows. Prints a line per result.
+/// Returns ExitMismatch if an error exceeds the tolerance.
 ExitCode checkResults(mlir::func::FuncOp function, const Entry &entry, llvm::ArrayRef<HostTensor> arguments,
                       llvm::ArrayRef<HostTensor> results, bool full);
 
-/// Prints type, shape and first values of a result.
+/// Prints the shape, type and first values of a result.
 void printResult(size_t index, const HostTensor &result);
 
 } // namespace saccade::run

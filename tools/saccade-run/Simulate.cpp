@@ -1,13 +1,13 @@
-//===- Simulate.cpp - Calls of a program on a simulated GPU -------------------===//
+//===- Simulate.cpp - Calls on a simulated GPU --------------------------------===//
 //
-// Host code runs natively and holds addresses of the simulated memory; its launches are executed instruction by
-// instruction. Every call is made twice: with asynchronous copies as late and as early as is legal.
+// The host code runs natively on addresses of the simulated memory, and the simulator interprets the kernels that it
+// launches. Every call runs twice: asynchronous copies complete as late, then as early as PTX allows.
 //
 //===----------------------------------------------------------------------===//
 #include "Simulate.h"
-#include "saccade/Support/Kernels.h"
 #include "saccade/JIT/KernelRunner.h"
 #include "saccade/PtxSim/PtxSim.h"
+#include "saccade/Support/Kernels.h"
 #include <thread>
 
 using namespace saccade;
@@ -15,7 +15,7 @@ using namespace saccade::run;
 
 namespace {
 
-/// The simulator as a device.
+/// Runs launches on the PTX simulator.
 class Simulator : public KernelRunner {
 public:
   explicit Simulator(ptxsim::AsyncMode mode) : mode(mode) {}
@@ -36,8 +36,8 @@ public:
     launch.block = {static_cast<uint32_t>(threadsPerCTA), 1, 1};
     launch.dynamicShared = static_cast<uint32_t>(sharedBytes);
     ptxsim::Parameters parameters;
-    for (int64_t word : params)
-      parameters.add(word);
+    for (int64_t param : params)
+      parameters.add(param);
     launch.parameters = std::move(parameters.bytes);
     launch.async = mode;
     launch.threads = std::max(1u, std::thread::hardware_concurrency());
@@ -48,17 +48,17 @@ public:
   void *allocate(int64_t bytes) override { return pointer(memory.allocate(static_cast<uint64_t>(bytes), "temporary")); }
   void release(void *buffer) override { (void)memory.release(address(buffer)); }
 
-  /// A copy of a tensor; an empty one still has an address that may be read.
-  void *take(const HostTensor &tensor, llvm::StringRef name) {
+  /// Copies a tensor to the device; at least 16 bytes, so that an empty tensor has a valid address.
+  void *copyToDevice(const HostTensor &tensor, llvm::StringRef name) {
     std::vector<uint8_t> bytes(tensor.data(), tensor.data() + tensor.bytes());
     bytes.resize(std::max<size_t>(bytes.size(), 16));
     return pointer(memory.allocate(bytes, name.str()));
   }
-  /// Memory for a result, which nothing has been written to.
+  /// Allocates uninitialised memory for a result.
   void *reserve(const HostTensor &tensor, llvm::StringRef name) {
     return pointer(memory.allocate(std::max<uint64_t>(tensor.bytes(), 16), name.str()));
   }
-  /// Brings a result back; every byte of it must have been written.
+  /// Copies a result to the host. Fails if a byte of it was not written.
   llvm::Error copyToHost(void *from, HostTensor &to, llvm::StringRef name) {
     auto size = static_cast<uint64_t>(to.bytes());
     if (uint64_t missing = memory.undefinedBytes(address(from), size))
@@ -69,7 +69,7 @@ public:
     return llvm::Error::success();
   }
 
-  std::optional<ptxsim::Finding> finding; ///< of the first launch that had one
+  std::optional<ptxsim::Finding> finding; ///< the first finding of a launch
   Launches launches;
 
 private:
@@ -83,7 +83,7 @@ private:
 
 } // namespace
 
-/// Makes the call with copies as early or as late as `mode` says, in a memory of its own.
+/// Makes the call on a new simulated device with asynchronous copies timed by `mode`.
 static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode,
                                 llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
                                 Launches &launches) {
@@ -93,7 +93,7 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
   for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.arguments, inputs, arguments))
     if (type.isTensor)
-      buffer.data = device.take(tensor, type.name);
+      buffer.data = device.copyToDevice(tensor, type.name);
   for (auto [type, tensor, buffer] : llvm::zip_equal(call.entry.results, results, outputs))
     buffer.data = device.reserve(tensor, type.name);
   {
@@ -122,6 +122,6 @@ llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, llvm::ArrayRef<
   for (auto [type, result, before] : llvm::zip_equal(call.entry.results, results, late))
     if (llvm::StringRef(result.data(), result.bytes()) != before)
       return llvm::createStringError("result '" + type.name +
-                                     "' depends on when asynchronous copies are done and in which order warps run");
+                                     "' depends on the timing of asynchronous copies or the order of warps");
   return llvm::Error::success();
 }

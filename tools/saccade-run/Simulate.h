@@ -1,4 +1,4 @@
-//===- Simulate.h - Calls of a program on a simulated GPU ---------*- C++ -*-===//
+//===- Simulate.h - Calls on a simulated GPU ----------------------*- C++ -*-===//
 #ifndef SACCADE_TOOLS_RUN_SIMULATE_H
 #define SACCADE_TOOLS_RUN_SIMULATE_H
 
@@ -8,11 +8,11 @@
 
 namespace saccade::run {
 
-/// By the name of a kernel how many CTAs of it a call had run.
+/// The number of CTAs that a call launched, by kernel name.
 using Launches = std::map<std::string, int64_t>;
 
-/// Makes the call on the PTX simulator with the kernels of `ptx`: copies inputs there and results back. What the simulator
-/// finds is an error that names the line of PTX, and so are results that depend on the order of what has none.
+/// Makes the call on the PTX simulator with the kernels of `ptx`. A finding of the simulator is an error that names the
+/// PTX line. Results that depend on the schedule of warps and asynchronous copies are an error as well.
 llvm::Error simulate(const Call &call, llvm::StringRef ptx, llvm::ArrayRef<HostTensor> inputs,
                      llvm::MutableArrayRef<HostTensor> results, Launches &launches);
 

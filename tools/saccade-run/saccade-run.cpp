@@ -1,4 +1,4 @@
-//===- saccade-run.cpp - Compiles a program and runs it -----------------------===//
+//===- saccade-run.cpp - Compiles and runs a program --------------------------===//
 #include "Arguments.h"
 #include "OnGPU.h"
 #include "Report.h"
@@ -36,12 +36,12 @@ struct Options {
 static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> arguments, Options &options) {
   CommandLine line(tool, "IN --arg=... [options]", "compiles a program with attention and runs it");
   line.positional(options.input);
-  line.value("entry", "NAME", "The function to run; may be left out where there is one", options.entry);
+  line.value("entry", "NAME", "The function to run; optional if the program has only one", options.entry);
   line.value("arg", "TEXT",
              "The next argument: FILE.npy[:TYPE], SHAPE:TYPE[:SEED] for random numbers, SHAPE:TYPE:=VALUE, "
              "or a number for a scalar",
              options.arguments);
-  line.value("out", "FILE.npy", "Where to write the next result", options.outputs);
+  line.value("out", "FILE.npy", "The file for the next result", options.outputs);
   line.optionalValue("check", "full",
                      "Compare with the float64 reference, on 256 sampled rows above 1 GFLOP or in full",
                      [&](llvm::StringRef text) {
@@ -50,18 +50,18 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
                        return text.empty() || text == "full";
                      });
   line.flag("explain",
-            "Say why a softmax did not become attention and, with --device=ptxsim, which kernels ran",
+            "Report why a softmax was not raised to attention and, with --device=ptxsim, the kernels that ran",
             options.explain);
   line.flag("time", "Print latency, throughput, memory and compile time", options.time);
   line.value("target", "NAME", "CPU target: " + cpuTargetNames().str() + "; or GPU: " + gpuTargetNames().str(),
              options.target);
   line.value("device", "NAME",
-             "Where to run: cpu; cuda: the first NVIDIA GPU, with kernels for sm_80 unless --target says another; or "
-             "ptxsim: such kernels on a simulator that checks every access",
+             "The device: cpu; cuda (the first NVIDIA GPU; --target is sm_80 by default); or ptxsim (a simulator that "
+             "checks every memory access of the kernels)",
              options.device);
-  line.value("kernels", "FILE.ptx", "With --device=ptxsim: kernels to run instead of those that are compiled",
+  line.value("kernels", "FILE.ptx", "With --device=ptxsim: PTX to run instead of the compiled kernels",
              options.kernels);
-  line.value("threads", "N", "How many threads to use; 0 for all processors",
+  line.value("threads", "N", "The number of threads; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
@@ -77,6 +77,13 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--kernels goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
+  llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
+  for (const std::string &argument : options.arguments)
+    inputs.push_back(getArgumentPath(argument));
+  for (const std::string &output : options.outputs)
+    for (llvm::StringRef input : inputs)
+      if (isSameFile(input, output))
+        return line.usageError("output '" + output + "' and input '" + input + "' are the same file");
   return std::nullopt;
 }
 
@@ -85,7 +92,7 @@ static int report(llvm::Error error, ExitCode code) {
   return code;
 }
 
-/// The entry that is asked for; null after an explanation.
+/// Selects the entry `name`, or the only entry if `name` is empty. Returns null after an error message.
 static const Entry *chooseEntry(const std::vector<Entry> &entries, llvm::StringRef name) {
   auto it = llvm::find_if(entries, [&](const Entry &entry) { return entry.name == name; });
   if (it != entries.end())
@@ -125,7 +132,7 @@ static ExitCode writeResults(llvm::ArrayRef<std::string> paths, llvm::ArrayRef<H
   return ExitSuccess;
 }
 
-/// The kernels to run: those of the program, or of the file that is named.
+/// The PTX to run: that of the program, or the file of --kernels.
 static ExitCode getKernels(const Options &options, const Executable &executable, std::string &into) {
   into = executable.ptx().str();
   if (options.kernels.empty())
@@ -139,13 +146,13 @@ static ExitCode getKernels(const Options &options, const Executable &executable,
   return ExitSuccess;
 }
 
-/// Leaves `entry`, with what it calls inlined, as all there is: nothing else is compiled.
+/// Removes all functions except `entry` and inlines its callees, so that nothing else is compiled.
 static llvm::LogicalResult keepOnly(mlir::ModuleOp module, llvm::StringRef entry) {
   for (auto function : module.getOps<mlir::func::FuncOp>())
     if (function.getName() != entry)
       function.setPrivate();
   mlir::PassManager passes(module.getContext());
-  // Nothing is simplified on the way: what is compiled is what was written.
+  // The inliner runs no canonicalization, so the compiled program stays as it was written.
   passes.addPass(mlir::createInlinerPass({}, [](mlir::OpPassManager &) {}));
   passes.addPass(mlir::createSymbolDCEPass());
   return passes.run(module);
@@ -165,7 +172,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Source source;
   if (ExitCode code = source.load(tool, options.input))
     return code;
-  // From here on all is in ops of ours, also what the reference gets.
+  // The reference interpreter takes the imported program as well.
   if (failed(importProgram(source.module())))
     return ExitInvalidInput;
   llvm::Expected<std::vector<Entry>> entries = getEntries(source.module());
@@ -183,7 +190,7 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   if (ExitCode code = makeArguments(*chosen, options.arguments, arguments))
     return code;
 
-  // The pipeline rewrites the module; the reference wants it as it was written, the count in whole ops.
+  // The pipeline rewrites the module. The reference requires the original, and countWork the inlined program.
   mlir::OwningOpRef<mlir::ModuleOp> original = source.module().clone();
   auto function = original->lookupSymbol<mlir::func::FuncOp>(chosen->name);
   if (failed(keepOnly(source.module(), chosen->name)))

@@ -20,6 +20,10 @@ llvm::Error writeOutput(
     llvm::StringRef path, llvm::function_ref<llvm::Error(llvm::raw_ostream &)> write,
     llvm::function_ref<llvm::Error()> last = [] { return llvm::Error::success(); });
 
+/// Whether an output file would replace an input: both paths refer to the same regular file (device and inode), also
+/// through links. "-" as the input is standard input; "-" as the output never is.
+bool isSameFile(llvm::StringRef input, llvm::StringRef output);
+
 /// Flushes standard output and returns its first write error.
 llvm::Error flushStandardOutput();
 
