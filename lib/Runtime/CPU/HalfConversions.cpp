@@ -1,7 +1,7 @@
-//===- HalfConversions.cpp - Conversions that old processors lack -------------===//
+//===- HalfConversions.cpp - Software f16 and bf16 conversions ----------------===//
 //
-// The names are those that code generators call where there is no instruction. Compiler run-time libraries of
-// this age do not all have them, so they are here, weak: where the host has its own, that one serves.
+// LLVM calls these functions on processors without conversion instructions. Not every compiler run-time library has
+// them, so the runtime defines them as weak symbols.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Conversions.h"
@@ -10,14 +10,14 @@
 
 namespace {
 
-/// Rounds a double to a float so that rounding the float once more gives what rounding the double would have
-/// given: inexact results get an odd last bit (Boldo and Melquiond 2008).
+/// Rounds a double to a float with round-to-odd: an inexact result has an odd last bit, so that a second rounding to a
+/// narrower type equals direct rounding (Boldo and Melquiond 2008).
 float roundToOdd(double value) {
   auto nearest = static_cast<float>(value);
   auto bits = std::bit_cast<uint32_t>(nearest);
   if (value != value || static_cast<double>(nearest) == value || (bits & 1))
     return nearest;
-  // An even neighbour was chosen; the odd one lies on the other side of the value.
+  // `nearest` is even; the odd neighbour is on the other side of the value.
   bool away = (static_cast<double>(nearest) > value) == (value > 0);
   return std::bit_cast<float>(away ? bits - 1 : bits + 1);
 }

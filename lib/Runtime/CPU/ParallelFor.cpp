@@ -1,7 +1,8 @@
-//===- ParallelFor.cpp - The hook through which compiled code runs tasks ------===//
+//===- ParallelFor.cpp - Parallel loops of compiled code ----------------------===//
 //
-// Decides who runs a call: the host's parallel for, PyTorch's threads, our own pool, or the calling thread alone.
-// One item, one thread, a call from inside a task and a pool in use by another host thread all run inline.
+// Selects the executor of a loop: the host's parallel loop, PyTorch's threads, the runtime's pool, or the calling
+// thread. Loops with one item or one thread, nested loops, and loops while the pool is in use run on the calling
+// thread.
 //
 //===----------------------------------------------------------------------===//
 #include "RuntimeTable.h"
@@ -15,20 +16,20 @@
 
 using namespace saccade::runtime;
 
-static std::atomic<int32_t> requestedThreads{0}; // 0: nobody asked
+static std::atomic<int32_t> requestedThreads{0}; // 0: not set
 static std::atomic<saccade_host_parallel_for> hostParallelFor{nullptr};
 static std::atomic<void *> hostUser{nullptr};
 
 namespace {
-/// One call. Its workers take items from one counter, however many of them come and whenever: at first many, an even share
-/// of a quarter of what is left, at the end one by one. A task that has the next item, too, can fetch its operands ahead.
+/// One call. Workers take ranges of items from a shared counter; a range is 1 / (4 * workers) of the remaining items
+/// (guided self-scheduling). Within a range, a task can prefetch the operands of the next item.
 struct Job {
   saccade_task task;
   void *context;
   int64_t count;
   int64_t scratchBytes;
   int64_t workers;
-  const void *caller; ///< its thread, whose scratch is taken already
+  const void *caller; ///< the calling thread, whose scratch is `callerScratch`
   void *callerScratch;
   alignas(64) std::atomic<int64_t> next{0};
 
@@ -47,7 +48,7 @@ struct Job {
     auto *job = static_cast<Job *>(data);
     if (ScratchScope::thread() == job->caller)
       return job->runItems(job->callerScratch);
-    // Without scratch this worker leaves its share to the others.
+    // Without scratch this worker takes no items.
     ScratchScope scratch(job->scratchBytes);
     if (scratch.get())
       job->runItems(scratch.get());
@@ -68,7 +69,7 @@ static int32_t machineThreads() {
   return count;
 }
 
-/// How many threads a call may have where `torch`, if any, lends its own.
+/// The maximum number of threads of a call, on the threads of `torch` unless it is null.
 static int32_t threadsWith(const TorchPool *torch) {
   int32_t requested = requestedThreads.load(std::memory_order_relaxed);
   if (!torch)
@@ -77,7 +78,7 @@ static int32_t threadsWith(const TorchPool *torch) {
   return requested ? std::min(requested, available) : available;
 }
 
-/// False, with nothing done, where there is one thread only.
+/// Runs a job; returns false, with no item run, if only one thread is available.
 static bool runOnThreads(Job &job) {
   saccade_host_parallel_for host = hostParallelFor.load(std::memory_order_acquire);
   const TorchPool *torch = host ? nullptr : TorchPool::find();
@@ -94,7 +95,7 @@ static bool runOnThreads(Job &job) {
     if (!pool || !pool->run(workers, Job::work, &job))
       return false;
   }
-  // What is left where no worker came, or those who came had no memory.
+  // Run the items that remain if workers were missing or had no scratch.
   job.runItems(job.callerScratch);
   return true;
 }
@@ -125,4 +126,5 @@ static void setParallelFor(saccade_host_parallel_for run, void *user) {
   hostParallelFor.store(run, std::memory_order_release);
 }
 
-const RuntimeTable saccade::runtime::ownTable = {sizeof(RuntimeTable), parallelFor, setThreads, threads, setParallelFor};
+const RuntimeTable saccade::runtime::ownTable = {sizeof(RuntimeTable), parallelFor, setThreads, threads,
+                                                 setParallelFor};

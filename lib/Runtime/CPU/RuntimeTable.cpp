@@ -1,7 +1,7 @@
-//===- RuntimeTable.cpp - Finds the one runtime of a process --------------------------===//
+//===- RuntimeTable.cpp - Selects the active runtime of a process -------------===//
 //
-// The copies meet at a symbol that the dynamic linker keeps unique in a process, even among libraries that were
-// loaded with RTLD_LOCAL and do not see one another otherwise.
+// The copies share a GNU unique symbol, of which the dynamic linker keeps one definition per process, even among
+// libraries loaded with RTLD_LOCAL.
 //
 //===----------------------------------------------------------------------===//
 #include "RuntimeTable.h"
@@ -10,8 +10,8 @@
 
 using namespace saccade::runtime;
 
-// Zero until a copy has published itself. No C++ declaration gives this binding with every compiler. The symbol must
-// stay dynamic wherever the runtime is linked into a shared library, and must not be bound there (-Bsymbolic).
+// Zero until a copy registers its table. Assembly, because not every compiler can declare this binding in C++.
+// Libraries that contain the runtime must export the symbol and must not be linked with -Bsymbolic.
 asm(R"(
   .pushsection .bss.saccade_runtime_v1, "aw", @nobits
   .globl saccade_runtime_v1
@@ -26,7 +26,7 @@ saccade_runtime_v1:
 extern "C" __attribute__((visibility("default"))) std::atomic<const RuntimeTable *> saccade_runtime_v1;
 static_assert(sizeof(saccade_runtime_v1) == 8);
 
-/// Keeps the library of this copy loaded for good: its threads sleep in its code, and others hold its table.
+/// Prevents the library of this copy from being unloaded: its threads run its code, and other copies call its table.
 static void stayLoaded() {
   Dl_info own;
   if (dladdr(&ownTable, &own) != 0)

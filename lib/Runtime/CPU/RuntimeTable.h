@@ -1,7 +1,7 @@
-//===- RuntimeTable.h - The one runtime of a process ----------------------*- C++ -*-===//
+//===- RuntimeTable.h - The active runtime of a process -----------*- C++ -*-===//
 //
-// Every artifact carries a copy of the runtime, and so does the compiler's library. The first copy that is called
-// serves them all: two pools would hold each other's cores.
+// Every compiled library and the compiler's library contain a copy of the runtime. The copy that is called first serves
+// all of them, because several thread pools would compete for the cores.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CPU_RUNTIMETABLE_H
@@ -11,17 +11,17 @@
 
 namespace saccade::runtime {
 
-/// What a copy does for the others; fixed for as long as the symbol is called saccade_runtime_v1. Entries may be added
-/// at the end, and whoever calls those compares `bytes` first.
+/// The functions that a copy provides to the others. The layout is fixed for the symbol saccade_runtime_v1; members may
+/// be appended, and callers must check `bytes` before they use one.
 struct RuntimeTable {
-  int64_t bytes; ///< of this table
+  int64_t bytes; ///< size of this table
   int32_t (*parallelFor)(saccade_task task, void *context, int64_t count, int64_t scratchBytes);
   void (*setThreads)(int32_t threads);
   int32_t (*threads)();
   void (*setParallelFor)(saccade_host_parallel_for run, void *user);
 };
 
-/// This copy's own (ParallelFor.cpp).
+/// The table of this copy (ParallelFor.cpp).
 [[gnu::visibility("hidden")]] extern const RuntimeTable ownTable;
 
 } // namespace saccade::runtime

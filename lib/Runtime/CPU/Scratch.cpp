@@ -1,6 +1,6 @@
-//===- Scratch.cpp - The memory of running tasks ------------------------------===//
+//===- Scratch.cpp - Scratch memory of tasks ----------------------------------===//
 //
-// Memory that is released is kept by its thread (Memory.cpp), so that the next task finds it again.
+// Scratch comes from the cache of the thread (Memory.cpp).
 //
 //===----------------------------------------------------------------------===//
 #include "Scratch.h"

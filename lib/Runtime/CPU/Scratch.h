@@ -1,7 +1,6 @@
-//===- Scratch.h - The memory of running tasks --------------------*- C++ -*-===//
+//===- Scratch.h - Scratch memory of tasks ------------------------*- C++ -*-===//
 //
-// Released memory stays with its thread (Memory.cpp), so that nothing is allocated once the program is warm. Nested calls
-// get a block each, for the outer one is in use meanwhile.
+// Scratch memory comes from the cache of the thread (Memory.cpp). Nested calls have separate blocks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CPU_SCRATCH_H
@@ -11,7 +10,7 @@
 
 namespace saccade::runtime {
 
-/// Holds `bytes` of this thread's scratch for as long as it lives. Also marks the thread as being inside a call.
+/// Owns `bytes` of scratch memory of this thread, and marks the thread as inside a call.
 class [[gnu::visibility("hidden")]] ScratchScope {
 public:
   explicit ScratchScope(int64_t bytes);
@@ -19,11 +18,11 @@ public:
   ScratchScope(const ScratchScope &) = delete;
   ScratchScope &operator=(const ScratchScope &) = delete;
 
-  /// Null where the memory could not be had.
+  /// Null if the allocation failed.
   void *get() const { return memory; }
   /// False inside a running task.
   bool isOutermost() const { return level == 0; }
-  /// The same for all scopes of a thread, and for no other thread that lives.
+  /// An identifier of the calling thread, unique among live threads.
   static const void *thread();
 
 private:

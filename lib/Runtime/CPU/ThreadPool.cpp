@@ -1,7 +1,7 @@
-//===- ThreadPool.cpp - The threads that run tasks ----------------------------===//
+//===- ThreadPool.cpp - The runtime's thread pool -----------------------------===//
 //
-// Waits spin for a moment, because the next kernel of a model usually follows at once, and then sleep
-// on the gate's futex, because the cores belong to the host.
+// Waiting threads spin briefly, because the next parallel loop of a model usually follows at once, and then sleep on
+// the gate's futex, which frees the cores for the host.
 //
 //===----------------------------------------------------------------------===//
 #include "ThreadPool.h"
@@ -16,7 +16,7 @@
 
 using namespace saccade::runtime;
 
-// Workers wait for a job to open, the caller for the last worker to leave; both on the gate.
+// Both wait on the gate: workers for a job to open, the caller for the last worker to leave.
 static constexpr uint32_t workerChannel = 1, callerChannel = 2;
 
 static void sleepWhile(std::atomic<uint32_t> &word, uint32_t value, uint32_t channel) {
@@ -41,7 +41,7 @@ static int64_t nanoseconds() {
   return int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
-/// Spins until `done()` or some 30 microseconds have passed; says which.
+/// Spins for at most about 30 microseconds; returns whether `done()` became true.
 template <typename Predicate> static bool spinUntil(Predicate done) {
   int64_t end = nanoseconds() + 30'000;
   do {
@@ -54,9 +54,9 @@ template <typename Predicate> static bool spinUntil(Predicate done) {
   return false;
 }
 
-/// Moves the calling worker away from `processor`, where its caller computes. In a virtual machine Linux takes a processor
-/// that its host has put to sleep for a busy one, and wakes a worker where its caller runs. Some milliseconds pass before
-/// it moves one of them. `avoided` is the processor of the last time, or −1.
+/// Moves the calling worker off `processor`, on which its caller runs. In a virtual machine, Linux regards processors
+/// that the hypervisor has descheduled as busy and wakes workers on the caller's processor, from which it migrates them
+/// only after milliseconds. `avoided` is the processor excluded by the previous call, or -1.
 static void leaveProcessor(int processor, int &avoided) {
   cpu_set_t allowed;
   if (sched_getcpu() != processor || sched_getaffinity(0, sizeof(allowed), &allowed) != 0)
@@ -69,7 +69,7 @@ static void leaveProcessor(int processor, int &avoided) {
 }
 
 ThreadPool *ThreadPool::get() {
-  // Leaked on purpose: workers may outlive static destructors, and a pool of before a fork has locks in any state.
+  // Leaked: workers may outlive static destructors, and the pool of a parent process has locks in an unknown state.
   static std::atomic<ThreadPool *> pool{nullptr};
   ThreadPool *known = pool.load(std::memory_order_acquire);
   pid_t process = getpid();
@@ -88,7 +88,7 @@ ThreadPool *ThreadPool::get() {
 void ThreadPool::startWorkers(int expected) {
   if (workers >= expected)
     return;
-  // The host's signal handlers run on the host's threads; faults stay where they happen.
+  // Workers block signals, except synchronous faults, so that the host's handlers run on the host's threads.
   sigset_t blocked, before;
   sigfillset(&blocked);
   for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
@@ -101,7 +101,7 @@ void ThreadPool::startWorkers(int expected) {
       return nullptr;
     };
     if (pthread_create(&thread, nullptr, body, this) != 0)
-      break; // fewer threads are slower, not wrong
+      break; // the job runs with fewer threads
     pthread_detach(thread);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -116,7 +116,7 @@ bool ThreadPool::run(int threads, saccade_work work, void *context) {
   this->context = context;
   joinLimit.store(helpers, std::memory_order_relaxed);
   callerProcessor.store(sched_getcpu(), std::memory_order_relaxed);
-  // Opens the job. Nobody is inside, so the sum carries into nothing.
+  // Open the job. No worker is inside, so the sum does not carry between the fields.
   gate.fetch_add(jobUnit + openBit);
   if (sleepers.load() != 0)
     wake(gate, helpers, workerChannel);
@@ -153,14 +153,14 @@ void ThreadPool::leave() {
 }
 
 void ThreadPool::workerLoop() {
-  uint32_t seen = UINT32_MAX; // no job has this number
+  uint32_t seen = UINT32_MAX; // not the number of a job
   int avoided = -1;
   for (;;) {
     bool joined = spinUntil([&] { return tryJoin(seen); }), slept = !joined;
     while (!joined) {
       uint32_t state = gate.load();
       sleepers.fetch_add(1);
-      // A job that opened since would have changed the gate, and the futex would not sleep.
+      // A job that opens in between changes the gate, so the futex call returns at once.
       if (!(joined = tryJoin(seen)))
         sleepWhile(gate, state, workerChannel);
       sleepers.fetch_sub(1);

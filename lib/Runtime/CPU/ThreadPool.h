@@ -1,7 +1,7 @@
-//===- ThreadPool.h - The threads that run tasks ------------------*- C++ -*-===//
+//===- ThreadPool.h - The runtime's thread pool -------------------*- C++ -*-===//
 //
-// One pool a process. A caller opens a job, works on it itself, and waits only for the workers that
-// joined: one that wakes up late holds up nobody.
+// One pool per process. A caller opens a job, takes part in it, and waits only for the workers that joined, so that a
+// worker that wakes up late does not delay it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CPU_THREADPOOL_H
@@ -17,11 +17,11 @@ class [[gnu::visibility("hidden")]] ThreadPool {
 public:
   static constexpr int maxThreads = 1024;
 
-  /// The pool of this process; a new one in the child of a fork, whose threads are not there. Null without memory.
+  /// The pool of this process; a new one in the child of a fork, which has no worker threads. Null if out of memory.
   static ThreadPool *get();
 
-  /// Calls `work(context)` once on the calling thread and on up to `threads` - 1 others at the same time; false, with
-  /// nothing done, where another host thread is using the pool.
+  /// Calls `work(context)` once on the calling thread and on at most `threads` - 1 workers concurrently. Returns false,
+  /// without a call, if another host thread is using the pool.
   bool run(int threads, saccade_work work, void *context);
 
 private:
@@ -31,17 +31,17 @@ private:
   bool tryJoin(uint32_t &seen);
   void leave();
 
-  // The gate is one word, so that joining a job and closing it cannot cross:
-  // the number of the job, whether it is open, how many workers are inside.
+  // One atomic word, so that joining a job and closing it cannot race: the job's number, whether it is open, and the
+  // number of workers inside.
   static constexpr uint32_t joinedMask = 0x7ff, openBit = 0x800, jobUnit = 0x1000;
   alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<uint32_t> sleepers{0};
-  saccade_work work = nullptr; ///< the job's; read only by those inside
+  saccade_work work = nullptr; ///< of the job; read only by workers inside it
   void *context = nullptr;
-  std::atomic<uint32_t> joinLimit{0}; ///< how many workers the job may have at once
+  std::atomic<uint32_t> joinLimit{0}; ///< maximum number of workers inside the job
   std::atomic<int> callerProcessor{-1};
-  std::atomic<bool> taken{false};     ///< by a calling host thread
-  int workers = 0;                    ///< started; touched by the owner of `taken` only
+  std::atomic<bool> taken{false}; ///< in use by a host thread
+  int workers = 0;                ///< number of started workers; guarded by `taken`
   const pid_t process;
 };
 

@@ -1,7 +1,7 @@
 //===- TorchPool.cpp - PyTorch's threads --------------------------------------===//
 //
-// Nothing of PyTorch is linked: its functions are looked up once it is in the process, on the handle of its own
-// library. Other libraries may have brought other OpenMP runtimes, so a search of the whole process could go wrong.
+// The runtime does not link PyTorch. It looks up the functions in libtorch_cpu.so after that is loaded, and not in the
+// whole process, which may contain several OpenMP runtimes.
 //
 //===----------------------------------------------------------------------===//
 #include "TorchPool.h"
@@ -16,18 +16,18 @@
 
 using namespace saccade::runtime;
 
-/// How many libraries this process has loaded so far.
+/// The number of libraries that this process has loaded so far.
 static uint64_t librariesLoaded() {
   uint64_t count = 0;
   auto first = [](dl_phdr_info *info, size_t, void *count) {
     *static_cast<uint64_t *>(count) = info->dlpi_adds;
-    return 1; // every object tells the same
+    return 1; // the counter is the same for every object
   };
   dl_iterate_phdr(first, &count);
   return count;
 }
 
-/// Whether this process began with a fork and has called no exec since: PF_FORKNOEXEC in the ninth field of its stat.
+/// Whether this process was forked and has not called exec: the flag PF_FORKNOEXEC in the ninth field of its stat.
 static bool isForked() {
   char text[512];
   int file = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
@@ -37,7 +37,7 @@ static bool isForked() {
   if (length <= 0)
     return false;
   text[length] = 0;
-  const char *field = strrchr(text, ')'); // ends the second, the name, which may hold anything
+  const char *field = strrchr(text, ')'); // the end of field 2, a name of arbitrary characters
   for (int number = 2; field && number < 9; ++number)
     field = strchr(field + 1, ' ');
   constexpr unsigned long forkNoExec = 0x40;
@@ -53,7 +53,7 @@ bool TorchPool::bind(void *library) {
   if (lookUp(library, "torch_parallel_for", parallelFor) && lookUp(library, "torch_get_num_threads", getNumThreads))
     return true;
   parallelFor = nullptr;
-  // at::get_num_threads also hands the number to a thread that is new to OpenMP; omp_get_max_threads does not.
+  // at::get_num_threads, unlike omp_get_max_threads, also sets the number in a thread that is new to OpenMP.
   return lookUp(library, "GOMP_parallel", gompParallel) &&
          (lookUp(library, "_ZN2at15get_num_threadsEv", atGetNumThreads) ||
           lookUp(library, "omp_get_max_threads", atGetNumThreads));
@@ -64,7 +64,7 @@ const TorchPool *TorchPool::find() {
   static std::atomic<const TorchPool *> found{nullptr};
   static std::atomic<uint64_t> loadedAtSearch{0};
   static std::atomic<bool> searching{false};
-  static pid_t searchedIn = 0; // with nothing found; guarded by `searching`
+  static pid_t searchedIn = 0; // process of the last failed search; guarded by `searching`
 
   if (const TorchPool *known = found.load(std::memory_order_acquire))
     return known;
@@ -72,7 +72,7 @@ const TorchPool *TorchPool::find() {
   if (loaded == loadedAtSearch.load(std::memory_order_relaxed) || searching.exchange(true, std::memory_order_acquire))
     return found.load(std::memory_order_acquire);
   if (void *library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_NOW); library && !found && pool.bind(library)) {
-    // A PyTorch that came before the fork may have lost its threads; one that came since our last look has not.
+    // PyTorch's threads are missing if it was loaded before a fork, which a failed search in this process rules out.
     pool.process = searchedIn == getpid() || !isForked() ? getpid() : 0;
     found.store(&pool, std::memory_order_release);
   }
@@ -100,14 +100,14 @@ void TorchPool::run(int32_t workers, saccade_work work, void *context) const {
     std::atomic<int32_t> places;
   } team{work, context, {workers}};
   if (parallelFor) {
-    // One iteration a worker. An error means that some did not run, and saccade_parallel_for finishes what is left.
+    // One iteration per worker. After an error, saccade_parallel_for runs the remaining items.
     auto body = [](int64_t, int64_t, void *team) {
       static_cast<Team *>(team)->work(static_cast<Team *>(team)->context);
     };
     parallelFor(0, workers, 1, body, &team);
     return;
   }
-  // The team has PyTorch's size in any case: with another libgomp would end threads and start them anew.
+  // The team always has PyTorch's size, because libgomp restarts threads when the size changes.
   auto body = [](void *data) {
     auto *team = static_cast<Team *>(data);
     if (team->places.fetch_sub(1, std::memory_order_relaxed) > 0)

@@ -1,7 +1,7 @@
 //===- TorchPool.h - PyTorch's threads ----------------------------*- C++ -*-===//
 //
-// Where PyTorch is in the process its threads run our tasks: idle ones spin after an operation, and a second pool
-// beside them would have to fight for every core.
+// If PyTorch is loaded in the process, its threads run the tasks: its idle threads spin after an operation, so a second
+// pool would compete with them for the cores.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CPU_TORCHPOOL_H
@@ -14,16 +14,16 @@ namespace saccade::runtime {
 
 class [[gnu::visibility("hidden")]] TorchPool {
 public:
-  /// PyTorch's pool, or null where PyTorch is not loaded (yet) or lends no threads. Costs some 60 ns where nothing was
-  /// loaded since the last search.
+  /// PyTorch's pool, or null if PyTorch is not loaded or its functions are missing. Takes about 60 ns if no library was
+  /// loaded since the last call.
   static const TorchPool *find();
 
-  /// False in the child of a fork, which has the pool's state but not its threads: there a call may never return.
+  /// False in the child of a fork, which has the pool's state but not its threads; `run` might not return there.
   bool isAlive() const;
-  /// How many threads PyTorch uses, the caller included.
+  /// The number of threads PyTorch uses, the caller included.
   int32_t threads() const;
-  /// Calls `work(context)` up to `workers` times on PyTorch's threads, the calling one among them; inside a parallel
-  /// region of PyTorch's, once.
+  /// Calls `work(context)` at most `workers` times on PyTorch's threads, including the calling thread; once inside a
+  /// parallel region of PyTorch.
   void run(int32_t workers, saccade_work work, void *context) const;
 
 private:
@@ -36,7 +36,7 @@ private:
   // Earlier versions: the OpenMP library that PyTorch was linked with, and at::get_num_threads().
   void (*gompParallel)(void (*body)(void *), void *context, unsigned threads, unsigned flags);
   int (*atGetNumThreads)();
-  pid_t process; ///< the one in which the pool is alive; 0: none
+  pid_t process; ///< the process in which the threads exist; 0: none
 };
 
 } // namespace saccade::runtime

@@ -183,8 +183,8 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
   // All parameters are words, one behind the other.
   size_t bytes = static_cast<size_t>(count) * sizeof(int64_t);
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(params), // CU_LAUNCH_PARAM_BUFFER_POINTER
-                   reinterpret_cast<void *>(2), &bytes,                       // CU_LAUNCH_PARAM_BUFFER_SIZE
-                   nullptr};                                                  // CU_LAUNCH_PARAM_END
+                   reinterpret_cast<void *>(2), &bytes,                        // CU_LAUNCH_PARAM_BUFFER_SIZE
+                   nullptr};                                                   // CU_LAUNCH_PARAM_END
   Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,
                                       1, 1, static_cast<uint32_t>(sharedBytes), session->stream, nullptr, extra);
   if (result != Success)
@@ -208,7 +208,7 @@ void *saccade_device_allocate(int64_t bytes) {
                              "some, or make the batch smaller",
                              session->loaded.device, static_cast<long long>(bytes));
   else
-    session->status = refuseResult(session->entry, driver, result, "getting memory of the GPU");
+    session->status = refuseResult(session->entry, driver, result, "allocating GPU memory");
   return nullptr;
 }
 

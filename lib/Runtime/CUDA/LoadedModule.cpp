@@ -94,7 +94,7 @@ private:
 
 /// Chooses and loads, with the lock held.
 static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
-                    SaccadeStatus &status) {
+                          SaccadeStatus &status) {
   int32_t major = 0, minor = 0;
   Result result = driver.deviceGetAttribute(&major, CapabilityMajor, device);
   if (result == Success)
@@ -132,7 +132,7 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
 }
 
 LoadedModule *cuda::require(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
-                      SaccadeStatus &status) {
+                            SaccadeStatus &status) {
   if (LoadedModule *found = findModule(entry, context))
     return found;
   Lock lock;
@@ -142,7 +142,8 @@ LoadedModule *cuda::require(const Driver &driver, const SaccadeEntry *&entry, ui
   return load(driver, entry, context, device, status);
 }
 
-Address cuda::requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, SaccadeStatus &status) {
+Address cuda::requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded,
+                                 SaccadeStatus &status) {
   if (Address known = loaded.placeholder.load(std::memory_order_acquire))
     return known;
   Lock lock;
@@ -151,7 +152,7 @@ Address cuda::requirePlaceholder(const Driver &driver, const SaccadeEntry &entry
   RelaxedCaptureScope relaxed(driver);
   Address memory = 0;
   if (Result result = driver.allocate(&memory, 256); result != Success) {
-    status = refuseResult(entry, driver, result, "getting memory of the GPU");
+    status = refuseResult(entry, driver, result, "allocating GPU memory");
     return 0;
   }
   loaded.placeholder.store(memory, std::memory_order_release);

@@ -27,10 +27,11 @@ struct LoadedModule {
 /// Finds the alternative of `entry` that is loaded in the current context of this number, or else loads the one that
 /// suits the device best; `entry` becomes it. Null where `status` ends the call.
 LoadedModule *require(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
-                SaccadeStatus &status);
+                      SaccadeStatus &status);
 
 /// Some memory of the context that may be read; 0 where `status` ends the call.
-Address requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, SaccadeStatus &status);
+Address requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded,
+                           SaccadeStatus &status);
 
 /// Finds a kernel by its name, or else gets it, with the right to so much dynamic shared memory. Null where `status`
 /// ends the call.

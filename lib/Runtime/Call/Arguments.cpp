@@ -1,7 +1,7 @@
-//===- Arguments.cpp - From what hosts pass to what code reads ----------------===//
+//===- Arguments.cpp - Checks and conversion of arguments ---------------------===//
 //
-// Hosts are not trusted with anything that can be seen from here: a tensor may be fake, on a device, or of another
-// type than the program's.
+// Converts DLTensors and scalars to memref descriptors and values of the program's types. Everything that can be
+// checked without reading elements is checked: data, device, element type, rank, extents and strides.
 //
 //===----------------------------------------------------------------------===//
 #include "Arguments.h"
@@ -13,7 +13,7 @@ using namespace saccade::runtime;
 
 namespace {
 
-/// A value of an entry while it is looked at.
+/// The input or result that is checked, for messages.
 struct ValueContext {
   const SaccadeEntry &entry;
   int32_t index;
@@ -22,12 +22,12 @@ struct ValueContext {
   const SaccadeValueType &type() const { return entry.values[index]; }
 };
 
-/// Where TVM-FFI's tensor object holds its DLTensor: behind reference counts, type index and deleter.
+/// The offset of the DLTensor in TVM-FFI's tensor object, after reference counts, type index and deleter.
 constexpr int64_t tensorObjectHeader = 24;
 
 } // namespace
 
-/// The tensor of an argument; null where it is none.
+/// The tensor of an argument, or null.
 static const DLTensor *asTensor(const SaccadeArgument &argument) {
   bool isObject = argument.kind == SaccadeArgumentTensorObject;
   if ((!isObject && argument.kind != SaccadeArgumentDLTensor) || !argument.value.pointer)
@@ -45,14 +45,14 @@ static DLDevice makeDevice(int32_t type, int32_t id) {
 
 static bool isOn(DLDevice device, int32_t type) { return static_cast<int32_t>(device.device_type) == type; }
 
-#define REFUSE(STATUS, ...) return refuseValue(STATUS, place.entry, place.index, __VA_ARGS__)
+#define REFUSE(STATUS, ...) return refuseValue(STATUS, context.entry, context.index, __VA_ARGS__)
 
-static SaccadeStatus convertInteger(ValueContext place, const SaccadeArgument &argument, int64_t *word) {
-  const SaccadeValueType &type = place.type();
+static SaccadeStatus convertInteger(ValueContext context, const SaccadeArgument &argument, int64_t *word) {
+  const SaccadeValueType &type = context.type();
   if (argument.kind != SaccadeArgumentInteger && argument.kind != SaccadeArgumentBool)
     REFUSE(SaccadeTypeError, "found %s, expected an integer", describeKind(argument.kind));
   int64_t value = argument.value.integer;
-  // A narrow integer has no sign of its own: -1 and 255 are both an i8.
+  // Narrow integers are signless: -1 and 255 are both valid for i8.
   int64_t low = 0, high = 1;
   if (type.code != kDLBool && type.bits < 64) {
     low = -(int64_t(1) << (type.bits - 1));
@@ -65,7 +65,7 @@ static SaccadeStatus convertInteger(ValueContext place, const SaccadeArgument &a
   return SaccadeSuccess;
 }
 
-static SaccadeStatus convertFloat(ValueContext place, const SaccadeArgument &argument, int64_t *word) {
+static SaccadeStatus convertFloat(ValueContext context, const SaccadeArgument &argument, int64_t *word) {
   double value;
   if (argument.kind == SaccadeArgumentFloat)
     value = argument.value.real;
@@ -74,7 +74,7 @@ static SaccadeStatus convertFloat(ValueContext place, const SaccadeArgument &arg
   else
     REFUSE(SaccadeTypeError, "found %s, expected a number", describeKind(argument.kind));
   auto store = [&](auto narrow) { memcpy(word, &narrow, sizeof(narrow)); };
-  const SaccadeValueType &type = place.type();
+  const SaccadeValueType &type = context.type();
   if (type.bits == 64)
     store(value);
   else if (type.bits == 32)
@@ -86,14 +86,14 @@ static SaccadeStatus convertFloat(ValueContext place, const SaccadeArgument &arg
   return SaccadeSuccess;
 }
 
-/// Type, device and rank: what does not depend on how large the tensor is.
-static SaccadeStatus checkKind(ValueContext place, const DLTensor &tensor) {
-  const SaccadeValueType &type = place.type();
-  int32_t expected = static_cast<int32_t>(place.device.device_type);
-  if (!isOn(tensor.device, expected) || (expected != kDLCPU && tensor.device.device_id != place.device.device_id))
-    REFUSE(SaccadeTypeError, "on %s, expected %s", describe(tensor.device).text, describe(place.device).text);
+/// Checks the device, element type and rank.
+static SaccadeStatus checkKind(ValueContext context, const DLTensor &tensor) {
+  const SaccadeValueType &type = context.type();
+  int32_t expected = static_cast<int32_t>(context.device.device_type);
+  if (!isOn(tensor.device, expected) || (expected != kDLCPU && tensor.device.device_id != context.device.device_id))
+    REFUSE(SaccadeTypeError, "on %s, expected %s", describe(tensor.device).text, describe(context.device).text);
   DLDataType found = tensor.dtype;
-  // Integers are without sign here: the program's ops say how they read them.
+  // Integers are signless: the ops of the program define their signedness.
   bool sameCode = found.code == type.code || (type.code == kDLInt && found.code == kDLUInt);
   if (!sameCode || found.bits != type.bits || found.lanes != 1)
     REFUSE(SaccadeTypeError, "found element type %s, expected %s", describe(found).text,
@@ -105,18 +105,18 @@ static SaccadeStatus checkKind(ValueContext place, const DLTensor &tensor) {
   return SaccadeSuccess;
 }
 
-/// Writes the strides; those that no element depends on become what they are in a compact tensor.
+/// Writes the strides; those that do not affect any address are replaced by contiguous ones.
 static void copyStrides(const DLTensor &tensor, bool isEmpty, int64_t *strides) {
   uint64_t compact = 1;
   for (int32_t i = tensor.ndim; i-- > 0;) {
     int64_t extent = tensor.shape[i];
     bool matters = tensor.strides && !isEmpty && extent > 1;
     strides[i] = matters ? tensor.strides[i] : static_cast<int64_t>(compact);
-    compact *= static_cast<uint64_t>(extent > 1 ? extent : 1); // of an empty tensor it may wrap around, harmlessly
+    compact *= static_cast<uint64_t>(extent > 1 ? extent : 1); // may wrap for an empty tensor, which has no address
   }
 }
 
-/// False where extents and strides lead out of the address space.
+/// Computes the span of a tensor; returns false if extents and strides exceed the address space.
 static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64_t *sizes, const int64_t *strides,
                      Span &span) {
   int64_t low = 0, high = 0, distinct = 1;
@@ -125,10 +125,10 @@ static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64
   for (int32_t i = 0; i < type.rank; ++i) {
     if (strides[i] == 0 || sizes[i] == 1)
       continue;
-    int64_t reach;
-    wraps |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &reach);
-    int64_t &side = reach < 0 ? low : high;
-    wraps |= __builtin_add_overflow(side, reach, &side);
+    int64_t distance;
+    wraps |= __builtin_mul_overflow(sizes[i] - 1, strides[i], &distance);
+    int64_t &side = distance < 0 ? low : high;
+    wraps |= __builtin_add_overflow(side, distance, &side);
     wraps |= __builtin_mul_overflow(distinct, sizes[i], &distinct);
   }
   wraps |= __builtin_mul_overflow(low, bytes, &low) || __builtin_mul_overflow(high, bytes, &high);
@@ -144,14 +144,14 @@ static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64
   return true;
 }
 
-static SaccadeStatus convertTensor(ValueContext place, const SaccadeArgument &argument, int64_t *words, Span &span) {
-  const SaccadeValueType &type = place.type();
+static SaccadeStatus convertTensor(ValueContext context, const SaccadeArgument &argument, int64_t *words, Span &span) {
+  const SaccadeValueType &type = context.type();
   if (argument.kind != SaccadeArgumentTensorObject && argument.kind != SaccadeArgumentDLTensor)
     REFUSE(SaccadeTypeError, "found %s, expected a tensor", describeKind(argument.kind));
   if (!argument.value.pointer)
     REFUSE(SaccadeTypeError, "is NULL, expected a tensor");
   const DLTensor &tensor = *asTensor(argument);
-  if (SaccadeStatus status = checkKind(place, tensor))
+  if (SaccadeStatus status = checkKind(context, tensor))
     return status;
 
   int64_t *sizes = words + 3, *strides = sizes + type.rank;
@@ -173,10 +173,9 @@ static SaccadeStatus convertTensor(ValueContext place, const SaccadeArgument &ar
     if (!tensor.data)
       REFUSE(SaccadeValueError, "is NULL: a fake tensor has no data");
     if (origin % (type.bits / 8))
-      REFUSE(SaccadeValueError, "begins at an address that is no multiple of the %d bytes of an element",
-             type.bits / 8);
+      REFUSE(SaccadeValueError, "the data address is not a multiple of the element size, %d bytes", type.bits / 8);
     if (!findSpan(type, origin, sizes, strides, span))
-      REFUSE(SaccadeValueError, "its extents and strides lead out of memory");
+      REFUSE(SaccadeValueError, "its extents and strides exceed the address space");
   }
   words[0] = words[1] = static_cast<int64_t>(origin);
   words[2] = 0;
@@ -195,18 +194,18 @@ DLDevice saccade::runtime::findDevice(const SaccadeEntry &entry, const SaccadeAr
 SaccadeStatus saccade::runtime::convertArgument(const SaccadeEntry &entry, int32_t index,
                                                 const SaccadeArgument &argument, DLDevice device, int64_t *words,
                                                 Span &span) {
-  ValueContext place{entry, index, device};
-  const SaccadeValueType &type = place.type();
+  ValueContext context{entry, index, device};
+  const SaccadeValueType &type = context.type();
   if (type.rank >= 0)
-    return convertTensor(place, argument, words, span);
+    return convertTensor(context, argument, words, span);
   bool isReal = type.code == kDLFloat || type.code == kDLBfloat;
-  return isReal ? convertFloat(place, argument, words) : convertInteger(place, argument, words);
+  return isReal ? convertFloat(context, argument, words) : convertInteger(context, argument, words);
 }
 
 SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words,
                                             const int64_t *extents, const Span &span) {
-  ValueContext place{entry, index};
-  int32_t rank = place.type().rank;
+  ValueContext context{entry, index};
+  int32_t rank = context.type().rank;
   const int64_t *sizes = words + 3, *strides = sizes + rank;
   for (int32_t i = 0; i < rank; ++i)
     if (sizes[i] != extents[i])
@@ -221,17 +220,17 @@ SaccadeStatus saccade::runtime::checkResult(const SaccadeEntry &entry, int32_t i
   Strides layout{rank, sizes, strides};
   if (layout.areNested())
     return SaccadeSuccess;
-  int32_t left, right;
-  if (layout.findOverlappingDims(left, right))
-    REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d put two elements in one place",
-           static_cast<long long>(strides[left]), static_cast<long long>(strides[right]), left, right);
+  int32_t first, second;
+  if (layout.findOverlappingDims(first, second))
+    REFUSE(SaccadeValueError, "its strides %lld and %lld in dimensions %d and %d make elements overlap",
+           static_cast<long long>(strides[first]), static_cast<long long>(strides[second]), first, second);
   switch (layout.elementsOverlap()) {
   case Strides::No:
     return SaccadeSuccess;
   case Strides::Yes:
-    REFUSE(SaccadeValueError, "its strides put two elements in one place");
+    REFUSE(SaccadeValueError, "its strides make elements overlap");
   case Strides::TooLarge:
-    REFUSE(SaccadeValueError, "its strides are too entangled to see that every element has a place of its own");
+    REFUSE(SaccadeValueError, "its strides are too complex to prove that no elements overlap");
   }
   return SaccadeSuccess;
 }

@@ -1,6 +1,6 @@
-//===- Arguments.h - From what hosts pass to what code reads ------*- C++ -*-===//
+//===- Arguments.h - Checks and conversion of arguments -----------*- C++ -*-===//
 //
-// Checks one argument against the type in the table, and writes the descriptor or the scalar that compiled code reads.
+// Checks an argument against its type in the entry table, and writes the descriptor or scalar that compiled code reads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CALL_ARGUMENTS_H
@@ -10,14 +10,14 @@
 
 namespace saccade::runtime {
 
-/// The memory that a tensor's elements lie in. Nothing is known of what lies between them.
+/// The address range of a tensor's elements.
 struct Span {
-  uintptr_t first = 0, last = 0, end = 0; ///< the lowest element, the highest, and the byte behind it
+  uintptr_t first = 0, last = 0, end = 0; ///< the lowest element, the highest element, and the end of that
   uintptr_t origin = 0;                   ///< the element of index 0
   bool isDense = false;                   ///< every byte between `first` and `end` belongs to an element
   bool isEmpty = true;
 
-  /// True only where it is certain that both have an element in common.
+  /// True if the tensors certainly share an element; false negatives are possible for tensors with gaps.
   bool overlaps(const Span &other) const {
     if (isEmpty || other.isEmpty || end <= other.first || other.end <= first)
       return false;
@@ -29,17 +29,18 @@ private:
   bool contains(uintptr_t address) const { return address >= first && address < end; }
 };
 
-/// MLIR's memref descriptor is made of words of eight bytes: {allocated, aligned, offset, sizes[rank], strides[rank]}.
+/// The 8-byte words of a value: 1 for a scalar, else those of a memref descriptor {allocated, aligned, offset,
+/// sizes[rank], strides[rank]}.
 constexpr int64_t descriptorWords(const SaccadeValueType &type) { return type.rank < 0 ? 1 : 3 + 2 * type.rank; }
 
-/// The device that all tensors of a call must be on: for a GPU's program that of the first tensor on one.
+/// The device that all tensors of a call must be on. For a GPU program it is the device of the first CUDA tensor.
 DLDevice findDevice(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t count);
 
-/// Value `index` of the entry, which a tensor must have on `device`. `words` are those of its type.
-SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument, DLDevice device,
-                              int64_t *words, Span &span);
+/// Checks the argument for value `index` of the entry, whose tensors must be on `device`, and writes its `words`.
+SaccadeStatus convertArgument(const SaccadeEntry &entry, int32_t index, const SaccadeArgument &argument,
+                              DLDevice device, int64_t *words, Span &span);
 
-/// Whether a converted result is of the extents that the inputs ask for, and every element has a place of its own.
+/// Checks that a converted result has the expected extents and that its elements do not overlap.
 SaccadeStatus checkResult(const SaccadeEntry &entry, int32_t index, const int64_t *words, const int64_t *extents,
                           const Span &span);
 

@@ -1,7 +1,7 @@
-//===- CPUTarget.cpp - Which CPU target this processor has -------------------------===//
+//===- CPUTarget.cpp - Detection of the CPU target ----------------------------===//
 //
-// A library may be carried to a processor that lacks what it was compiled for; there a call is refused in words instead
-// of ending the process. Read from CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2): the compilers' own helpers need
+// Detects the CPU target, so that a library on a processor without the required features reports an error instead of
+// faulting. Reads CPUID and XCR0 (Intel SDM vol. 1, 14.3 and 15.2), because the built-in functions of compilers require
 // their run-time libraries.
 //
 //===----------------------------------------------------------------------===//
@@ -43,7 +43,7 @@ static SaccadeCPUTarget detectCPUTarget() { return SaccadeCPUTargetPortable; }
 #endif
 
 SaccadeCPUTarget saccade::runtime::hostCPUTarget() {
-  // In a virtual machine every question to the processor costs a trap. Two threads may ask at once; they hear the same.
+  // Cached, because CPUID traps in a virtual machine. Concurrent calls compute the same value.
   static std::atomic<int> known{-1};
   int target = known.load(std::memory_order_relaxed);
   if (target < 0)

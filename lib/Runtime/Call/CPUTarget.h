@@ -1,4 +1,4 @@
-//===- CPUTarget.h - Which CPU target this processor has ---------------*- C++ -*-===//
+//===- CPUTarget.h - Detection of the CPU target ------------------*- C++ -*-===//
 #ifndef SACCADE_LIB_RUNTIME_CALL_CPUTARGET_H
 #define SACCADE_LIB_RUNTIME_CALL_CPUTARGET_H
 
@@ -6,9 +6,9 @@
 
 namespace saccade::runtime {
 
-/// The best target that processor and system run; asked once.
+/// The most capable target that the processor and the operating system support; cached.
 SaccadeCPUTarget hostCPUTarget();
-/// As --target says it: "v4-bf16".
+/// The name of a target for --target, such as "v4-bf16".
 const char *cpuTargetName(SaccadeCPUTarget target);
 
 } // namespace saccade::runtime

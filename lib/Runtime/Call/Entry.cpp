@@ -1,6 +1,7 @@
-//===- Entry.cpp - Check a call and make it -----------------------------------===//
+//===- Entry.cpp - Checks and calls of entries --------------------------------===//
 //
-// A call that is right allocates nothing and writes no text: with four tensors it costs about 100 ns.
+// Checks the arguments of a call from the entry table and runs the compiled code. A valid call does not allocate; the
+// checks of four tensors take about 100 ns.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Entry.h"
@@ -12,7 +13,7 @@
 
 using namespace saccade::runtime;
 
-// Compiled code lays its tables out by these numbers.
+// The layout of the tables that compiled code contains.
 static_assert(sizeof(void *) == 8 && sizeof(SaccadeValueType) == 32 && sizeof(SaccadeEntry) == 64);
 static_assert(offsetof(SaccadeValueType, rank) == 24 && offsetof(SaccadeValueType, code) == 28 &&
               offsetof(SaccadeValueType, bits) == 29);
@@ -25,7 +26,7 @@ static_assert(sizeof(SaccadeArgument) == 16 && offsetof(SaccadeArgument, value) 
 
 namespace {
 
-/// What a call needs beside the tensors: pointers to the values, their words, their spans, the extents of results.
+/// The storage of a call: pointers to the values, their words and spans, and the extents of results.
 class Frame {
 public:
   Frame(const SaccadeEntry &entry, DLDevice device) : device(device) {
@@ -37,7 +38,7 @@ public:
         extentCount += entry.values[i].rank;
     }
     if (extentCount < 2)
-      extentCount = 2; // what a message found and wanted
+      extentCount = 2; // for the values found and expected of a message
     int64_t pointerBytes = count * int64_t(sizeof(void *)), spanBytes = count * int64_t(sizeof(Span));
     int64_t bytes = pointerBytes + spanBytes + 8 * (wordCount + extentCount);
     char *memory = inside;
@@ -57,14 +58,14 @@ public:
   Frame(const Frame &) = delete;
   Frame &operator=(const Frame &) = delete;
 
-  const DLDevice device;     ///< that tensors must be on
-  void **pointers = nullptr; ///< NULL where memory ran out
+  const DLDevice device;     ///< the device of all tensors
+  void **pointers = nullptr; ///< null if memory ran out
   Span *spans = nullptr;
   int64_t *words = nullptr;
   int64_t *extents = nullptr;
 
 private:
-  alignas(8) char inside[2560]; // sixteen tensors of rank 4 and more
+  alignas(8) char inside[2560]; // suffices for sixteen tensors of rank 4
   char *outside = nullptr;
 };
 
@@ -74,8 +75,8 @@ static SaccadeStatus refuseMemory(const SaccadeEntry &entry) {
   return refuse(SaccadeOutOfMemory, entry, "out of memory");
 }
 
-/// Whether this runtime can read the table and this processor run the code behind it, the shape function too. Nothing
-/// else of the table may be read before; its name stands where it always will.
+/// Checks the version of the table and the CPU target of the code. Must precede any other use of the table, except of
+/// `name`, whose offset is fixed.
 static SaccadeStatus checkTable(const SaccadeEntry &entry) {
   if (entry.version != SACCADE_ENTRY_VERSION)
     return refuse(SaccadeUnsupported, entry, "compiled for version %d of the runtime, this is version %d",
@@ -86,7 +87,7 @@ static SaccadeStatus checkTable(const SaccadeEntry &entry) {
                 cpuTargetName(static_cast<SaccadeCPUTarget>(entry.target)), cpuTargetName(hostCPUTarget()));
 }
 
-/// Converts values [begin, end) of the entry into the frame; `begin` is 0 or the frame holds what is before it.
+/// Converts values [begin, end) of the entry into the frame, starting at `words`.
 static SaccadeStatus convert(const SaccadeEntry &entry, const SaccadeArgument *args, int32_t begin, int32_t end,
                              int64_t *words, Frame &frame) {
   for (int32_t i = begin; i < end; ++i) {
@@ -99,7 +100,7 @@ static SaccadeStatus convert(const SaccadeEntry &entry, const SaccadeArgument *a
   return SaccadeSuccess;
 }
 
-/// Converts the inputs and asks the program whether they fit together.
+/// Converts the inputs, runs the shape function and checks the extents of the results.
 static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgument *args, Frame &frame) {
   if (SaccadeStatus status = convert(entry, args, 0, entry.num_inputs, frame.words, frame))
     return status;
@@ -111,13 +112,13 @@ static SaccadeStatus findExtents(const SaccadeEntry &entry, const SaccadeArgumen
   const int64_t *extent = frame.extents;
   for (int32_t i = entry.num_inputs; i < entry.num_inputs + entry.num_results; ++i)
     for (int32_t j = 0; j < entry.values[i].rank; ++j, ++extent)
-      if (*extent < 0) // a scalar said so
+      if (*extent < 0) // computed from a scalar argument
         return refuseValue(SaccadeValueError, entry, i, "dimension %d has the negative extent %lld", j,
                            static_cast<long long>(*extent));
   return SaccadeSuccess;
 }
 
-/// Converts the results; each must be a place of its own.
+/// Converts the results and checks that they overlap neither one another nor an input.
 static SaccadeStatus takeResults(const SaccadeEntry &entry, const SaccadeArgument *args, Frame &frame) {
   int64_t *words = frame.words;
   for (int32_t i = 0; i < entry.num_inputs; ++i)

@@ -1,6 +1,6 @@
-//===- Message.cpp - Why a call is refused ------------------------------------===//
+//===- Message.cpp - Error messages of calls ----------------------------------===//
 //
-// The buffer is fixed, so that a refusal needs no memory either; what does not fit is cut off.
+// Each thread has a buffer of fixed size, so that an error does not allocate. Longer messages are truncated.
 //
 //===----------------------------------------------------------------------===//
 #include "Message.h"
@@ -11,7 +11,7 @@ using namespace saccade::runtime;
 
 namespace {
 
-/// Text that grows until the buffer is full.
+/// A text that is truncated at the size of its buffer.
 class Text {
 public:
   void clear() { length = 0; }
@@ -41,7 +41,7 @@ struct Name {
   const char *words;
 };
 
-/// The words of a number in a table that ends with {0, nullptr}.
+/// Looks up a number in a table that ends with {0, nullptr}.
 const char *find(const Name *names, int32_t number) {
   for (; names->words; ++names)
     if (names->number == number)
@@ -88,7 +88,7 @@ ShortText saccade::runtime::describe(DLDevice device) {
 }
 
 const char *saccade::runtime::describeKind(int32_t kind) {
-  // Beside our own kinds, those of TVM-FFI that a Python value may become.
+  // The supported kinds, and further TVM-FFI kinds to which Python values are converted.
   static constexpr Name names[] = {{SaccadeArgumentNone, "None"},
                                    {SaccadeArgumentInteger, "an integer"},
                                    {SaccadeArgumentBool, "a bool"},

@@ -1,6 +1,6 @@
-//===- Message.h - Why a call is refused --------------------------*- C++ -*-===//
+//===- Message.h - Error messages of calls ------------------------*- C++ -*-===//
 //
-// One message a thread, written only where something is wrong.
+// Formats the error message of a call, one per thread.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CALL_MESSAGE_H
@@ -11,25 +11,25 @@
 
 namespace saccade::runtime {
 
-/// A few words made on the spot.
+/// A short text that is returned by value.
 struct ShortText {
   char text[64];
 };
 
-/// "f32", "bool", "complex64"; lanes and unknown codes are shown too.
+/// "f32", "bool", "complex64"; includes lanes and unknown codes.
 ShortText describe(DLDataType type);
 /// "cpu", "cuda:1".
 ShortText describe(DLDevice device);
-/// "an int", "a string".
+/// "an integer", "a string".
 const char *describeKind(int32_t kind);
 
-/// "attend: argument 'k' (tensor<?x8xf32>): " and what the format makes.
+/// Sets the message "attend: argument 'k' (tensor<?x8xf32>): " followed by the formatted text; returns `status`.
 [[gnu::format(printf, 4, 5)]] SaccadeStatus refuseValue(SaccadeStatus status, const SaccadeEntry &entry, int32_t index,
                                                         const char *format, ...);
-/// "attend: " and what the format makes.
+/// Sets the message "attend: " followed by the formatted text; returns `status`.
 [[gnu::format(printf, 3, 4)]] SaccadeStatus refuse(SaccadeStatus status, const SaccadeEntry &entry, const char *format,
                                                    ...);
-/// The number of values is wrong: the message ends with the whole signature.
+/// Reports a wrong number of arguments; the message ends with the signature.
 SaccadeStatus refuseCount(const SaccadeEntry &entry, int32_t count, bool needsResults);
 
 } // namespace saccade::runtime

@@ -1,6 +1,7 @@
-//===- Strides.cpp - Whether every element has a place of its own -------------===//
+//===- Strides.cpp - Detection of overlapping elements ------------------------===//
 //
-// Two elements meet where the steps between them, one number of them for each dimension and not all zero, lead nowhere.
+// Two elements overlap if a non-zero integer combination of the strides, with coefficients smaller than the extents in
+// absolute value, is zero.
 //
 //===----------------------------------------------------------------------===//
 #include "Strides.h"
@@ -11,7 +12,7 @@ bool Strides::areNested() const {
   for (int32_t i = 0; i < rank; ++i) {
     if (sizes[i] == 1)
       continue;
-    int64_t smaller = 0; // cannot overflow: all of it lies in memory
+    int64_t smaller = 0; // cannot overflow: the span is within the address space
     for (int32_t j = 0; j < rank; ++j)
       if (j != i && strides[j] <= strides[i])
         smaller += (sizes[j] - 1) * strides[j];
@@ -21,34 +22,36 @@ bool Strides::areNested() const {
   return true;
 }
 
-/// Whether a steps along one dimension are as long as b along the other.
-static bool stridesCollide(int64_t leftExtent, int64_t left, int64_t rightExtent, int64_t right) {
-  int64_t a = left, b = right;
+/// Whether multiples of both strides, within the extents, are equal. The smallest such multiple is their LCM.
+static bool stridesCollide(int64_t firstExtent, int64_t first, int64_t secondExtent, int64_t second) {
+  int64_t a = first, b = second;
   while (b) {
     int64_t rest = a % b;
     a = b;
     b = rest;
   }
-  return right / a < leftExtent && left / a < rightExtent;
+  return second / a < firstExtent && first / a < secondExtent;
 }
 
-bool Strides::findOverlappingDims(int32_t &left, int32_t &right) const {
-  for (right = 1; right < rank; ++right)
-    for (left = 0; left < right; ++left)
-      if (sizes[left] > 1 && sizes[right] > 1 && stridesCollide(sizes[left], strides[left], sizes[right], strides[right]))
+bool Strides::findOverlappingDims(int32_t &first, int32_t &second) const {
+  for (second = 1; second < rank; ++second)
+    for (first = 0; first < second; ++first)
+      if (sizes[first] > 1 && sizes[second] > 1 &&
+          stridesCollide(sizes[first], strides[first], sizes[second], strides[second]))
         return true;
   return false;
 }
 
 namespace {
 
-/// Goes through the dimensions from the largest stride to the smallest. What the smaller ones can still make good
-/// leaves few steps to try along each.
+/// Searches for a combination by branch and bound, from the largest stride to the smallest. The largest offset that the
+/// smaller strides can compensate bounds the coefficients of each stride.
 class Search {
 public:
   explicit Search(const Strides &tensor) : tensor(tensor) {}
 
-  /// `offset` is how far the steps up to dimension `last` lead (-1: none yet); `moved` where they are not all zero.
+  /// `offset` is the combination of the strides up to dimension `last` (-1: none); `moved` if a coefficient is
+  /// non-zero.
   Strides::Answer run(int32_t last, int64_t offset, bool moved) {
     int32_t here = -1;
     for (int32_t i = 0; i < tensor.rank; ++i)
@@ -60,31 +63,31 @@ public:
     for (int32_t i = 0; i < tensor.rank; ++i)
       if (tensor.sizes[i] > 1 && comesBefore(here, i))
         rest += (tensor.sizes[i] - 1) * tensor.strides[i];
-    int64_t stride = tensor.strides[here], most = tensor.sizes[here] - 1;
+    int64_t stride = tensor.strides[here], maxCoefficient = tensor.sizes[here] - 1;
     int64_t first = -floorDivide(offset + rest, stride), end = floorDivide(rest - offset, stride);
-    if (first < -most)
-      first = -most;
+    if (first < -maxCoefficient)
+      first = -maxCoefficient;
     if (!moved && first < 0)
-      first = 0; // there and back again is the same
-    if (end > most)
-      end = most;
-    for (int64_t steps = first; steps <= end; ++steps) {
+      first = 0; // by symmetry the first non-zero coefficient is positive
+    if (end > maxCoefficient)
+      end = maxCoefficient;
+    for (int64_t coefficient = first; coefficient <= end; ++coefficient) {
       if (++tried > limit)
         return Strides::TooLarge;
-      if (Strides::Answer answer = run(here, offset + steps * stride, moved || steps != 0))
+      if (Strides::Answer answer = run(here, offset + coefficient * stride, moved || coefficient != 0))
         return answer;
     }
     return Strides::No;
   }
 
 private:
-  bool comesBefore(int32_t left, int32_t right) const {
-    int64_t a = tensor.strides[left], b = tensor.strides[right];
-    return a > b || (a == b && left < right);
+  bool comesBefore(int32_t first, int32_t second) const {
+    int64_t a = tensor.strides[first], b = tensor.strides[second];
+    return a > b || (a == b && first < second);
   }
   static int64_t floorDivide(int64_t number, int64_t by) { return number / by - (number % by < 0); }
 
-  static constexpr int64_t limit = 1 << 14; // a tenth of a millisecond
+  static constexpr int64_t limit = 1 << 14; // about 0.1 ms
   const Strides &tensor;
   int64_t tried = 0;
 };
@@ -92,9 +95,9 @@ private:
 } // namespace
 
 Strides::Answer Strides::elementsOverlap() const {
-  int64_t reach = 0;
+  int64_t maxOffset = 0;
   for (int32_t i = 0; i < rank; ++i)
-    reach += sizes[i] > 1 ? (sizes[i] - 1) * strides[i] : 0;
-  // No machine has so much memory, and sums of two stay in range.
-  return reach > INT64_MAX / 4 ? TooLarge : Search(*this).run(-1, 0, false);
+    maxOffset += sizes[i] > 1 ? (sizes[i] - 1) * strides[i] : 0;
+  // The limit exceeds any real memory and keeps sums of two offsets in range.
+  return maxOffset > INT64_MAX / 4 ? TooLarge : Search(*this).run(-1, 0, false);
 }

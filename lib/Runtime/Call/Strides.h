@@ -1,4 +1,4 @@
-//===- Strides.h - Whether every element has a place of its own ---*- C++ -*-===//
+//===- Strides.h - Detection of overlapping elements --------------*- C++ -*-===//
 #ifndef SACCADE_LIB_RUNTIME_CALL_STRIDES_H
 #define SACCADE_LIB_RUNTIME_CALL_STRIDES_H
 
@@ -6,22 +6,21 @@
 
 namespace saccade::runtime {
 
-/// Extents and strides of a tensor that is not empty and whose span is known to lie in memory. Strides of dimensions
-/// that have more than one element are positive.
+/// Extents and strides of a non-empty tensor whose span is within the address space. Strides of dimensions with more
+/// than one element are positive.
 struct Strides {
   int32_t rank;
   const int64_t *sizes, *strides;
 
-  /// Each stride is larger than all steps along smaller ones together, as in nearly every tensor: then every element
-  /// has a place of its own. Costs about rank² comparisons.
+  /// Whether each stride exceeds the span of all dimensions with smaller strides, as in nearly every tensor. Then no
+  /// elements overlap. Takes O(rank²) time.
   bool areNested() const;
 
-  /// Two dimensions along which steps lead to one element.
-  bool findOverlappingDims(int32_t &left, int32_t &right) const;
+  /// Finds two dimensions whose strides alone make elements overlap.
+  bool findOverlappingDims(int32_t &first, int32_t &second) const;
 
   enum Answer { No, Yes, TooLarge };
-  /// Whether any two elements share a place, steps along all dimensions counted. The problem is that of subset sums, so
-  /// the search has a limit.
+  /// Whether any two elements overlap. The problem is NP-hard (subset sum), so the search is limited.
   Answer elementsOverlap() const;
 };
 

@@ -1,7 +1,7 @@
-//===- TVMFFI.cpp - Calls that come through TVM-FFI ---------------------------===//
+//===- TVMFFI.cpp - Calls through TVM-FFI -------------------------------------===//
 //
-// Its library is found when there is an error to raise, not when ours is loaded: then the order in which a process
-// loads them does not matter, and without it everything else still works.
+// Looks up TVM-FFI's library only when an error is raised, so that libraries may be loaded in any order and work
+// without TVM-FFI.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Entry.h"
@@ -14,10 +14,10 @@ using SetRaised = void (*)(const char *kind, const char *message);
 static SetRaised findSetRaised() {
   constexpr const char *name = "TVMFFIErrorSetRaisedFromCStr";
   void *found = dlsym(RTLD_DEFAULT, name);
-  if (!found) // loaded, but for its host alone
+  if (!found) // it may be loaded with RTLD_LOCAL
     if (void *library = dlopen("libtvm_ffi.so", RTLD_LAZY | RTLD_NOLOAD)) {
       found = dlsym(library, name);
-      dlclose(library); // the host keeps it
+      dlclose(library); // the host holds another reference
     }
   return reinterpret_cast<SetRaised>(found);
 }
@@ -35,7 +35,7 @@ int32_t saccade_entry_call_tvm_ffi(const SaccadeEntry *entry, const void *args, 
               : status == SaccadeUnsupported ? "NotImplementedError"
                                              : "RuntimeError",
               saccade_entry_last_error());
-  else // Whoever calls like TVM-FFI without it gets the number and has to look here for the reason.
+  else // without TVM-FFI the caller receives -1 only, so the reason is printed
     fprintf(stderr, "%s\n", saccade_entry_last_error());
   return -1;
 }

@@ -75,7 +75,7 @@ def tensors(double, artifact):
     says(call(q, host, v, problem.output, problem.lse), "on cuda_host:0, expected cuda:0")
 
     odd = changed(k, data=k.data + 1)
-    says(call(q, odd, v, problem.output, problem.lse), "begins at an address that is no multiple of the 2 bytes")
+    says(call(q, odd, v, problem.output, problem.lse), "the data address is not a multiple of the element size, 2 bytes")
     nothing = changed(k, data=None)
     says(call(q, nothing, v, problem.output, problem.lse), "is NULL")
     says(call(q, k, v, q, problem.lse), "attend: result 'output'", "overlaps with argument 'q'")
@@ -115,7 +115,7 @@ def machine(double, artifact):
 
     before = double.library.double_allocations()
     for settings, words in (({"cuMemAllocFromPoolAsync": 2}, "bytes of memory left for it: free some"),
-                            ({"cuMemAllocFromPoolAsync": 1}, "getting memory of the GPU"),
+                            ({"cuMemAllocFromPoolAsync": 1}, "allocating GPU memory"),
                             ({"cuLaunchKernel": 700}, "starting kernel '")):
         says(fresh(f"memory-{words[:5]}", "twice", **settings), "twice: ", words)
         double.set(cuMemAllocFromPoolAsync=0, cuLaunchKernel=0)

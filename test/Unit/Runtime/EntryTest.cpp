@@ -188,7 +188,7 @@ TEST_F(Call, DataMustBeThereAndAligned) {
   a.tensor.data = a.memory.data();
   a.tensor.byte_offset = 2;
   EXPECT_EQ(
-      "add: argument 'a' (tensor<?x4xf32>): begins at an address that is no multiple of the 4 bytes of an element",
+      "add: argument 'a' (tensor<?x4xf32>): the data address is not a multiple of the element size, 4 bytes",
       run());
   EXPECT_EQ(SaccadeValueError, status);
 }
@@ -196,13 +196,13 @@ TEST_F(Call, DataMustBeThereAndAligned) {
 TEST_F(Call, StridesThatLeaveTheAddressSpaceAreRefused) {
   for (int64_t stride : {int64_t(1) << 61, -(int64_t(1) << 61), -(int64_t(1) << 46), INT64_MIN, INT64_MAX}) {
     a.strides[0] = stride;
-    EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides lead out of memory", run()) << stride;
+    EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides exceed the address space", run()) << stride;
     EXPECT_EQ(SaccadeValueError, status);
   }
   // Far, but not in one step.
   a.shape[0] = b.shape[0] = INT64_MAX / 2;
   a.strides[0] = 1;
-  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides lead out of memory", run());
+  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides exceed the address space", run());
 }
 
 TEST_F(Call, ResultsHaveTheExtentsThatFollowFromTheInputs) {
@@ -222,13 +222,13 @@ TEST_F(Call, EveryElementOfAResultHasAPlaceOfItsOwn) {
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride -1 in dimension 1, expected a positive one",
             withStrides(4, -1));
   EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 put two elements in one place",
+      "add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 make elements overlap",
       withStrides(2, 1));
   EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 put two elements in one place",
+      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 make elements overlap",
       withStrides(3, 2)); // two steps down are three to the right
   EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 1 in dimensions 0 and 1 put two elements in one place",
+      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 1 in dimensions 0 and 1 make elements overlap",
       withStrides(3, 1));
   for (auto [outer, inner] : {std::pair(4, 1), std::pair(1, 3), std::pair(5, 1), std::pair(4, 6), std::pair(7, 2)})
     EXPECT_EQ("", withStrides(outer, inner)) << outer << ' ' << inner;

@@ -62,9 +62,9 @@ bool meet(const Words &shape, const Words &strides) {
 }
 
 TEST(Strides, ThreeDimensionsMayMeetWhereNoTwoDo) {
-  EXPECT_EQ("its strides put two elements in one place", check({2, 2, 2}, {1, 2, 3}));
-  EXPECT_EQ("its strides put two elements in one place", check({2, 2, 2}, {3, 1, 2}));
-  EXPECT_EQ("its strides put two elements in one place", check({2, 1, 2, 2}, {30, 7, 10, 20}));
+  EXPECT_EQ("its strides make elements overlap", check({2, 2, 2}, {1, 2, 3}));
+  EXPECT_EQ("its strides make elements overlap", check({2, 2, 2}, {3, 1, 2}));
+  EXPECT_EQ("its strides make elements overlap", check({2, 1, 2, 2}, {30, 7, 10, 20}));
   EXPECT_EQ("", check({2, 2, 2}, {1, 2, 4}));
   EXPECT_EQ("", check({2, 2, 2}, {3, 5, 6})); // not nested, and yet all eight are different
 }
@@ -91,9 +91,9 @@ TEST(Strides, AnswersAreThoseOfLookingAtEachElement) {
 
 TEST(Strides, WhatIsTooEntangledIsRefused) {
   // Three large dimensions of almost the same stride: only a long search could tell.
-  EXPECT_EQ("its strides are too entangled to see that every element has a place of its own",
+  EXPECT_EQ("its strides are too complex to prove that no elements overlap",
             check({1000000, 1000000, 1000000}, {1000003, 1000033, 1000037}));
-  EXPECT_EQ("its strides are too entangled to see that every element has a place of its own",
+  EXPECT_EQ("its strides are too complex to prove that no elements overlap",
             check({2, 2, 2}, {INT64_MAX / 4, INT64_MAX / 4 - 1, INT64_MAX / 4 - 3}));
 }
 
