@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - The import stage ----------------------------------------===//
+//===- Pipeline.cpp - The import stage ------------------------------------===//
 #include "saccade/Import/Import.h"
 #include "saccade/Import/Passes.h"
 

@@ -96,7 +96,7 @@ exec(re.search(r"```python\n(.*?)```", page, re.S)[1], {})
 refuses(saccade.CompileError, "complex<f32>", saccade.jax.compile, lambda x: jnp.fft.fft(x).real, X)
 refuses(saccade.CompileError, "stablehlo.sort", saccade.jax.compile, lambda x: jnp.sort(x), X)
 refuses(saccade.CompileError, "jax_reader.py", saccade.jax.compile, lambda x: x.astype(jnp.uint32) + 1, X)
-refuses(saccade.CompileError, "the number of steps must be known", saccade.jax.compile,
+refuses(saccade.CompileError, "the trip count must be constant", saccade.jax.compile,
         lambda x: jax.lax.while_loop(lambda c: c.sum() < 100, lambda c: c * 2, x), X)
 
 refuses(saccade.CompileError, "complex<f32>", saccade.jax.compile, lambda x: (x + 1j).real, X)

@@ -61,7 +61,7 @@ for inputs in (["x", "w", "b"], ["x", "w"]):
                  weights=[("w", filters), ("b", bias)])
     check(conv, image)
     check(conv, image[:1])
-refused(["Conv", "windows beside each other"], lambda: backend.prepare(
+refused(["Conv", "non-overlapping windows"], lambda: backend.prepare(
     model([node("Conv", ["x", "w"], ["y"])], {"x": [2, 3, 8, 12]}, weights=[("w", filters)])))
 
 # Einsum: products of three, batches of the ellipsis, diagonals, sums of one operand, a result that is not written.
@@ -107,7 +107,7 @@ loop = helper.make_graph(steps,
 yes, three = np.array(True), np.array(3, np.int64)
 check(model([node("Loop", ["n", "go0", "x"], ["y", "rows"], body=loop)], {"x": [4]}, ("y", "rows"),
             [("n", three), ("go0", yes)]), random(4))
-refused(["Loop", "number of steps"], lambda: backend.prepare(
+refused(["Loop", "trip count"], lambda: backend.prepare(
     model([node("Loop", ["i", "", "x"], ["y"], body=loop)], {"i": [], "x": [4]})))
 
 # A function is of its own operator set: before version 13 Softmax took all dimensions from its axis on as one.
@@ -143,8 +143,8 @@ np.testing.assert_array_equal(batches.run([x, np.array([[3], [0], [1]])])[0], x[
 refused(["GatherND", "too small in dimension 0: found 3, expected at least 7"],
         lambda: batches.run([x, np.zeros((7, 1), np.int64)]))
 
-# What no memory holds, and negative extents, are refused by name.
-for extents, word in (([1 << 40, 1 << 40], "memory"), ([-2], "is -2"), ([1 << 62], "memory")):
+# Shapes with too many elements and negative extents are rejected by name.
+for extents, word in (([1 << 40, 1 << 40], "too many"), ([-2], "is -2"), ([1 << 62], "too many")):
     refused(["ConstantOfShape", word], lambda: backend.prepare(
         model([node("ConstantOfShape", ["s"], ["y"])], {}, weights=[("s", np.array(extents, np.int64))])))
 

@@ -1,7 +1,7 @@
-//===- Import.h - The import stage ---------------------------------*- C++ -*-===//
+//===- Import.h - The import stage ------------------------------*- C++ -*-===//
 //
-// Graphs of other projects become `attn` and `linalg` on tensors. A graph comes as text or bytecode in generic form,
-// with ops named `onnx.*` and the like, which nobody registers.
+// Translates models of other frameworks to `attn` and `linalg` on tensors. A model is text or bytecode with
+// unregistered ops such as `onnx.*` in generic form.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_IMPORT_H
@@ -11,12 +11,12 @@
 
 namespace saccade {
 
-/// The prefixes of ops that this stage translates, each with its dot.
+/// The op name prefixes that this stage translates, each with its dot.
 llvm::ArrayRef<llvm::StringRef> frontendPrefixes();
 
 struct ImportOptions {};
 
-/// Afterwards no op of a frontend is left. A program without any is not changed.
+/// Adds the importers. Afterwards no op of a frontend is left; programs without such ops are unchanged.
 void buildImportPipeline(mlir::OpPassManager &pm, const ImportOptions &options = {});
 
 } // namespace saccade

@@ -1,4 +1,4 @@
-//===- Passes.h - The passes of the import stage ------------------*- C++ -*-===//
+//===- Passes.h - Passes of the import stage --------------------*- C++ -*-===//
 #ifndef SACCADE_IMPORT_PASSES_H
 #define SACCADE_IMPORT_PASSES_H
 

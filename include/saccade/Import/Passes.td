@@ -1,18 +1,16 @@
-//===- Passes.td - From graphs of other projects ----------------*- tablegen -*-===//
+//===- Passes.td - Passes of the import stage --------------*- tablegen -*-===//
 #ifndef SACCADE_IMPORT_PASSES_TD
 #define SACCADE_IMPORT_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
 
 def ImportOnnx : Pass<"attn-import-onnx", "::mlir::ModuleOp"> {
-  let summary = "translate ops of ONNX";
+  let summary = "translate ONNX ops to linalg and attn";
   let description = [{
-    Ops `onnx.*` in generic form become `attn`, `linalg` and `tensor` ops. Attributes have ONNX's names; a missing input
-    is a value of type `none`; a subgraph is a region. What results in between are declared as does not count. The
-    module's
-    attribute `onnx.opset` says which version of the operators is meant, the newest known without it. Shapes that the
-    graph
-    computes are computed here as far as they are known.
+    Translates `onnx.*` ops in generic form to `attn`, `linalg` and `tensor` ops. Attributes have ONNX's names; a missing
+    input is a value of type `none`; a subgraph is a region. Declared types of intermediate results are ignored. The
+    module attribute `onnx.opset` selects the operator version; the default is the newest supported one. Shape
+    computations in the graph are folded as far as extents are known.
 
     ```mlir
     %y = "onnx.Softmax"(%x) {axis = -1 : i64} : (tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -24,13 +22,13 @@ def ImportOnnx : Pass<"attn-import-onnx", "::mlir::ModuleOp"> {
 }
 
 def ImportTorch : Pass<"attn-import-torch", "::mlir::ModuleOp"> {
-  let summary = "translate ops of PyTorch";
+  let summary = "translate PyTorch ATen ops to linalg";
   let description = [{
-    Ops `torch.aten.*` in generic form become `linalg` and `tensor` ops. They have the names of PyTorch's operators without
-    the overload; their arguments have those of its schema: tensors are operands, which the attribute `arguments` names,
-    others are attributes. Sizes that only the run time knows are operands, too: `torch.aten.sym_size` makes them and
-    `torch.sym.*` computes with them; `unit` keeps the place of one in a list. What results in between are declared as
-    does not count.
+    Translates `torch.aten.*` ops in generic form to `linalg` and `tensor` ops. Op names are those of PyTorch's operators
+    without the overload, and arguments are named as in the operator schema: tensors are operands, listed in the
+    attribute `arguments`; all others are attributes. Dynamic sizes are operands, too: `torch.aten.sym_size` produces
+    them, `torch.sym.*` computes with them, and `unit` marks their place in a list. Declared types of intermediate
+    results are ignored.
 
     ```mlir
     %y = "torch.aten.softmax"(%x) {arguments = ["self"], dim = -1 : i64} : (tensor<?x8xf32>) -> tensor<?x8xf32>
@@ -42,12 +40,12 @@ def ImportTorch : Pass<"attn-import-torch", "::mlir::ModuleOp"> {
 }
 
 def ImportStablehlo : Pass<"attn-import-stablehlo", "::mlir::ModuleOp"> {
-  let summary = "translate ops of StableHLO";
+  let summary = "translate StableHLO ops to linalg";
   let description = [{
-    Ops `stablehlo.*` and `chlo.*` in generic form, as JAX writes them, become `linalg` and `tensor` ops. Functions are
-    put in place of their calls first: shapes are handed to them as tensors, and are computed here as far as they are
-    known. Attributes of these dialects stay text that this pass reads. Loops of a known number of steps are written
-    out.
+    Translates `stablehlo.*` and `chlo.*` ops in generic form, as JAX exports them, to `linalg` and `tensor` ops. Calls
+    are inlined first, because JAX passes shapes to functions as tensors; shape computations are folded as far as
+    extents are known. Attributes of these dialects are parsed from their text. Loops with a constant trip count are
+    unrolled.
 
     ```mlir
     %z = "stablehlo.add"(%x, %y) : (tensor<2x8xf32>, tensor<2x8xf32>) -> tensor<2x8xf32>
@@ -59,16 +57,16 @@ def ImportStablehlo : Pass<"attn-import-stablehlo", "::mlir::ModuleOp"> {
 }
 
 def ImportTosa : Pass<"attn-import-tosa", "::mlir::ModuleOp"> {
-  let summary = "lower ops of TOSA";
+  let summary = "lower TOSA ops to linalg";
   let description = [{
-    Ops of upstream's dialect `tosa` become `linalg`, `tensor` and `arith` ops, by upstream's passes. A program without
-    any is not changed; an op that upstream does not lower is refused.
+    Lowers `tosa` ops to `linalg`, `tensor` and `arith` with MLIR's own passes. Programs without `tosa` ops are
+    unchanged; emits an error for ops that MLIR does not lower.
 
     ```mlir
     %y = tosa.exp %x : (tensor<2x8xf32>) -> tensor<2x8xf32>
     ```
   }];
-  // What upstream's passes make, which they cannot load themselves.
+  // MLIR's passes create ops of these dialects without loading them.
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::index::IndexDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
                            "::mlir::tensor::TensorDialect", "::mlir::tosa::TosaDialect"];

@@ -1,4 +1,4 @@
-//===- Contractions.cpp - Reductions and products -----------------------------===//
+//===- Contractions.cpp - Reductions, contractions and softmax ------------===//
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Structured.h"
 
@@ -6,10 +6,10 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::frontend;
 
-static bool isShort(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
+static bool is16BitFloat(Type type) { return isa<FloatType>(type) && type.getIntOrFloatBitWidth() == 16; }
 
 Value frontend::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims, TypedAttr start,
-                   ScalarBuilder combine) {
+                       ScalarBuilder combine) {
   Type element = start.getType();
   Extents extents = extentsOf(b, tensor), result;
   SmallVector<AffineExpr> kept;
@@ -27,7 +27,7 @@ Value frontend::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> 
   AffineMap maps[] = {b.getMultiDimIdentityMap(extents.size()),
                       AffineMap::get(extents.size(), 0, kept, b.getContext())};
   Value init = splat(b, result, arith::ConstantOp::create(b, start));
-  // Of nothing.
+  // A reduction over no elements is its start value.
   if (llvm::any_of(dims, [&](int64_t dim) { return isConstantIntValue(extents[dim], 0); }))
     return init;
   return linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor}, ValueRange{init}, maps, iterators,
@@ -40,14 +40,14 @@ Value frontend::reduce(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> 
 }
 
 Value frontend::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMap lhsMap, AffineMap rhsMap,
-                     AffineMap resultMap, ArrayRef<OpFoldResult> extents, Type element) {
+                         AffineMap resultMap, ArrayRef<OpFoldResult> extents, Type element) {
   Extents result;
   for (AffineExpr each : resultMap.getResults()) {
     auto dim = dyn_cast<AffineDimExpr>(each);
     result.push_back(dim ? extents[dim.getPosition()] : OpFoldResult(b.getIndexAttr(1)));
   }
   Value init = splat(b, result, element, 0);
-  // Nothing is summed, or nothing is asked for.
+  // The result is empty, or the reduction is over no elements.
   if (llvm::any_of(extents, [](OpFoldResult extent) { return isConstantIntValue(extent, 0); }))
     return init;
   auto isNamed = [&](ArrayRef<AffineMap> maps) { return maps == ArrayRef<AffineMap>({lhsMap, rhsMap, resultMap}); };
@@ -74,22 +74,22 @@ Value frontend::contract(ImplicitLocOpBuilder &b, Value lhs, Value rhs, AffineMa
 Value frontend::matmul(ImplicitLocOpBuilder &b, Value lhs, Value rhs) {
   auto lhsType = cast<RankedTensorType>(lhs.getType()), rhsType = cast<RankedTensorType>(rhs.getType());
   bool hasRows = lhsType.getRank() > 1, hasColumns = rhsType.getRank() > 1;
-  Extents left = extentsOf(b, lhs), right = extentsOf(b, rhs);
-  Extents leftBatches(ArrayRef(left).drop_back(hasRows ? 2 : 1));
-  Extents rightBatches(ArrayRef(right).drop_back(hasColumns ? 2 : 1));
-  Extents loops = *broadcastExtents(b, {leftBatches, rightBatches});
+  Extents lhsExtents = extentsOf(b, lhs), rhsExtents = extentsOf(b, rhs);
+  Extents lhsBatches(ArrayRef(lhsExtents).drop_back(hasRows ? 2 : 1));
+  Extents rhsBatches(ArrayRef(rhsExtents).drop_back(hasColumns ? 2 : 1));
+  Extents loops = *broadcastExtents(b, {lhsBatches, rhsBatches});
   int64_t batches = loops.size();
 
   auto mapBatches = [&](ArrayRef<OpFoldResult> own) {
     SmallVector<AffineExpr> expressions;
     for (auto [i, extent] : llvm::enumerate(own)) {
       int64_t loop = batches - own.size() + i;
-      bool stretches = isConstantIntValue(extent, 1) && !isConstantIntValue(loops[loop], 1);
-      expressions.push_back(stretches ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(loop));
+      bool broadcasts = isConstantIntValue(extent, 1) && !isConstantIntValue(loops[loop], 1);
+      expressions.push_back(broadcasts ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(loop));
     }
     return expressions;
   };
-  SmallVector<AffineExpr> leftDims = mapBatches(leftBatches), rightDims = mapBatches(rightBatches), resultDims;
+  SmallVector<AffineExpr> lhsDims = mapBatches(lhsBatches), rhsDims = mapBatches(rhsBatches), resultDims;
   for (int64_t i = 0; i < batches; ++i)
     resultDims.push_back(b.getAffineDimExpr(i));
   auto addLoop = [&](OpFoldResult extent) {
@@ -98,29 +98,29 @@ Value frontend::matmul(ImplicitLocOpBuilder &b, Value lhs, Value rhs) {
   };
   AffineExpr row, column;
   if (hasRows)
-    resultDims.push_back(row = addLoop(left[left.size() - 2]));
+    resultDims.push_back(row = addLoop(lhsExtents[lhsExtents.size() - 2]));
   if (hasColumns)
-    resultDims.push_back(column = addLoop(right.back()));
-  // Of the depth, what is static says more.
-  OpFoldResult rightDepth = right[right.size() - (hasColumns ? 2 : 1)];
-  AffineExpr depth = addLoop(isa<Attribute>(rightDepth) ? rightDepth : left.back());
+    resultDims.push_back(column = addLoop(rhsExtents.back()));
+  // Prefer the static extent of the contracting dimension.
+  OpFoldResult rhsDepth = rhsExtents[rhsExtents.size() - (hasColumns ? 2 : 1)];
+  AffineExpr depth = addLoop(isa<Attribute>(rhsDepth) ? rhsDepth : lhsExtents.back());
   if (hasRows)
-    leftDims.push_back(row);
-  leftDims.push_back(depth);
-  rightDims.push_back(depth);
+    lhsDims.push_back(row);
+  lhsDims.push_back(depth);
+  rhsDims.push_back(depth);
   if (hasColumns)
-    rightDims.push_back(column);
+    rhsDims.push_back(column);
 
   Type element = lhsType.getElementType();
   auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(loops.size(), 0, dims, b.getContext()); };
-  Value sums = contract(b, lhs, rhs, map(leftDims), map(rightDims), map(resultDims), loops,
-                        isShort(element) ? b.getF32Type() : element);
+  Value sums = contract(b, lhs, rhs, map(lhsDims), map(rhsDims), map(resultDims), loops,
+                        is16BitFloat(element) ? b.getF32Type() : element);
   return castElements(b, sums, element);
 }
 
 Value frontend::softmax(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
   Type element = getElementTypeOrSelf(tensor.getType());
-  Value wide = isShort(element) ? castElements(b, tensor, b.getF32Type()) : tensor;
+  Value wide = is16BitFloat(element) ? castElements(b, tensor, b.getF32Type()) : tensor;
   Value empty = tensor::EmptyOp::create(b, extentsOf(b, wide), getElementTypeOrSelf(wide.getType()));
   Value result = linalg::SoftmaxOp::create(b, wide.getType(), wide, empty, dim).getResult()[0];
   return castElements(b, result, element);

@@ -1,6 +1,7 @@
-//===- Einsum.cpp - Einstein's sums -------------------------------------------===//
+//===- Einsum.cpp - Einstein summation ------------------------------------===//
 //
-// Operands are multiplied from left to right; each product is one contraction, whose maps say what the letters say.
+// Operands are contracted pairwise from inputText to resultText. The indexing maps of each contraction follow from the
+// letters.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Import/Common/Einsum.h"
@@ -15,7 +16,8 @@ using namespace saccade::frontend;
 
 namespace {
 
-/// A label is a letter, or a dimension of the ellipsis: the number of those behind it, from this one on.
+/// A label is a letter or a dimension of the ellipsis. Ellipsis dimensions are numbered from the last one, starting
+/// after `firstOfEllipsis`.
 using Labels = SmallVector<int>;
 constexpr int firstOfEllipsis = 256;
 
@@ -24,35 +26,35 @@ struct Term {
   Labels labels;
 };
 
-/// One side of a comma or of the arrow, as it is written: letters, with `firstOfEllipsis` for the ellipsis.
-struct Written {
+/// The labels of one term as parsed, with `firstOfEllipsis` in place of the ellipsis.
+struct ParsedTerm {
   Labels labels;
   bool hasEllipsis() const { return llvm::is_contained(labels, firstOfEllipsis); }
 };
 
 } // namespace
 
-static FailureOr<Written> parseLabels(FrontendOp &op, StringRef text) {
-  Written written;
+static FailureOr<ParsedTerm> parseLabels(FrontendOp &op, StringRef text) {
+  ParsedTerm parsed;
   while (!(text = text.ltrim()).empty()) {
     if (text.consume_front("...")) {
-      if (written.hasEllipsis())
+      if (parsed.hasEllipsis())
         return op.error() << "a term of the equation has two ellipses";
-      written.labels.push_back(firstOfEllipsis);
+      parsed.labels.push_back(firstOfEllipsis);
       continue;
     }
     if (!llvm::isAlpha(text.front()))
-      return op.error() << "'" << text << "' in the equation is no letter";
-    written.labels.push_back(text.front());
+      return op.error() << "'" << text << "' in the equation is not a letter";
+    parsed.labels.push_back(text.front());
     text = text.drop_front();
   }
-  return written;
+  return parsed;
 }
 
-/// The labels of `count` dimensions in the place of the ellipsis.
-static Labels expandEllipsis(const Written &written, int count) {
+/// Replaces the ellipsis by the labels of `count` dimensions.
+static Labels expandEllipsis(const ParsedTerm &parsed, int count) {
   Labels labels;
-  for (int label : written.labels) {
+  for (int label : parsed.labels) {
     if (label != firstOfEllipsis)
       labels.push_back(label);
     else
@@ -62,7 +64,7 @@ static Labels expandEllipsis(const Written &written, int count) {
   return labels;
 }
 
-/// Elements at which dimensions with the same label have the same position.
+/// Takes the diagonal of dimensions with the same label.
 static Term takeDiagonals(ImplicitLocOpBuilder &b, const Term &term) {
   Labels kept;
   Extents extents = extentsOf(b, term.tensor), result;
@@ -94,7 +96,7 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term &y, cons
         loops.push_back(label);
         extents.push_back(extent);
       } else if (!isConstantIntValue(extent, 1) && !isa<Attribute>(extents[i])) {
-        // What is static says more than what is not.
+        // Prefer static extents.
         extents[i] = isa<Attribute>(extent) ? extent : extents[i];
       } else if (isConstantIntValue(extents[i], 1)) {
         extents[i] = extent;
@@ -107,8 +109,8 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term &y, cons
     SmallVector<AffineExpr> dims;
     for (auto [label, extent] : llvm::zip(term.labels, extentsOf(b, term.tensor))) {
       size_t i = llvm::find(loops, label) - loops.begin();
-      bool stretches = isConstantIntValue(extent, 1) && !isConstantIntValue(extents[i], 1);
-      dims.push_back(stretches ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(i));
+      bool broadcasts = isConstantIntValue(extent, 1) && !isConstantIntValue(extents[i], 1);
+      dims.push_back(broadcasts ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(i));
     }
     return AffineMap::get(loops.size(), 0, dims, b.getContext());
   };
@@ -121,8 +123,8 @@ static Term multiply(ImplicitLocOpBuilder &b, const Term &x, const Term &y, cons
   return {castElements(b, sums, element), kept};
 }
 
-/// Σ x over the labels that are not `kept`, which are in the order of `kept` then.
-static Value sumRest(ImplicitLocOpBuilder &b, const Term &x, const Labels &kept) {
+/// Σ x over the labels that are not in `kept`; the result dimensions are in the order of `kept`.
+static Value reduceRest(ImplicitLocOpBuilder &b, const Term &x, const Labels &kept) {
   SmallVector<int64_t> reduced;
   Labels rest;
   for (auto [i, label] : llvm::enumerate(x.labels))
@@ -132,12 +134,13 @@ static Value sumRest(ImplicitLocOpBuilder &b, const Term &x, const Labels &kept)
       reduced.push_back(i);
   Value sums = x.tensor;
   if (!reduced.empty())
-    sums = reduceBy(b, {Reduction::Zero, add}, sums, reduced, /*keep=*/false);
+    sums = reduceBy(b, {Reduction::Zero, add}, sums, reduced, /*keepDims=*/false);
   auto order = llvm::map_to_vector(kept, [&](int label) -> int64_t { return llvm::find(rest, label) - rest.begin(); });
   return transpose(b, sums, order);
 }
 
-/// Refuses labels whose extents differ and do not broadcast, and diagonals unless it is known that they do not differ.
+/// Emits an error if labels have different extents that do not broadcast, or if a diagonal has extents that are not
+/// provably equal.
 static LogicalResult verifyExtents(FrontendOp &op, ArrayRef<Term> terms) {
   for (const Term &term : terms) {
     Extents extents = extentsOf(op.builder(), term.tensor);
@@ -154,7 +157,7 @@ static LogicalResult verifyExtents(FrontendOp &op, ArrayRef<Term> terms) {
         continue;
       int64_t &known = found.try_emplace(label, extent).first->second;
       if (known != extent)
-        return op.error() << "one dimension of the equation has the extents " << known << " and " << extent;
+        return op.error() << "a letter of the equation has extents " << known << " and " << extent;
     }
   return success();
 }
@@ -168,49 +171,50 @@ FailureOr<Value> frontend::einsum(FrontendOp &op, StringRef equation, ArrayRef<V
     if (elementOf(input) != element || element.isInteger(1))
       return op.error() << "found elements of " << elementOf(input) << " and " << element
                         << ", expected numbers of one type";
-  auto [left, right] = equation.split("->");
+  auto [inputText, resultText] = equation.split("->");
   bool isExplicit = equation.contains("->");
   SmallVector<StringRef> texts;
-  left.split(texts, ',');
+  inputText.split(texts, ',');
   if (texts.size() != inputs.size())
-    return op.error() << "the equation has " << texts.size() << " terms, and there are " << inputs.size() << " inputs";
+    return op.error() << "the equation has " << texts.size() << " terms, expected one for each of " << inputs.size()
+                      << " inputs";
 
   SmallVector<Term> terms;
-  int stretched = 0; // dimensions of the longest ellipsis
+  int ellipsisRank = 0; // of the longest ellipsis
   llvm::MapVector<int, int> counts;
   for (auto [text, input] : llvm::zip(texts, inputs)) {
-    FailureOr<Written> written = parseLabels(op, text);
-    if (failed(written))
+    FailureOr<ParsedTerm> parsed = parseLabels(op, text);
+    if (failed(parsed))
       return failure();
-    int hidden = rankOf(input) - written->labels.size() + written->hasEllipsis();
-    if (hidden < 0 || (hidden > 0 && !written->hasEllipsis()))
+    int ellipsisDims = rankOf(input) - parsed->labels.size() + parsed->hasEllipsis();
+    if (ellipsisDims < 0 || (ellipsisDims > 0 && !parsed->hasEllipsis()))
       return op.error() << "the term '" << text.trim() << "' does not fit " << input.getType();
-    stretched = std::max(stretched, hidden);
-    terms.push_back({input, expandEllipsis(*written, hidden)});
+    ellipsisRank = std::max(ellipsisRank, ellipsisDims);
+    terms.push_back({input, expandEllipsis(*parsed, ellipsisDims)});
     for (int label : terms.back().labels)
       ++counts[label];
   }
   if (failed(verifyExtents(op, terms)))
     return failure();
 
-  Written expected;
+  ParsedTerm expected;
   if (isExplicit) {
-    FailureOr<Written> written = parseLabels(op, right);
-    if (failed(written))
+    FailureOr<ParsedTerm> parsed = parseLabels(op, resultText);
+    if (failed(parsed))
       return failure();
-    expected = *written;
+    expected = *parsed;
   } else {
-    // Every letter that comes once, in the order of the alphabet, behind what the ellipsis stands for.
+    // Implicit output: the ellipsis, then every letter that occurs once, in alphabetical order.
     for (auto [label, count] : counts)
       if (label < firstOfEllipsis && count == 1)
         expected.labels.push_back(label);
     llvm::sort(expected.labels);
     expected.labels.insert(expected.labels.begin(), firstOfEllipsis);
   }
-  Labels result = expandEllipsis(expected, stretched);
+  Labels result = expandEllipsis(expected, ellipsisRank);
   for (auto [i, label] : llvm::enumerate(result))
     if (!counts.contains(label) || llvm::is_contained(ArrayRef(result).take_front(i), label))
-      return op.error() << "the result of the equation has a letter twice, or one that no term has";
+      return op.error() << "the result of the equation repeats a letter or has one that no term has";
 
   for (Term &term : terms)
     term = takeDiagonals(b, term);
@@ -218,7 +222,7 @@ FailureOr<Value> frontend::einsum(FrontendOp &op, StringRef equation, ArrayRef<V
   for (size_t i = 1; i < terms.size(); ++i) {
     Labels kept = result;
     if (i + 1 < terms.size()) {
-      // What the result or a term behind has; letters of neither are summed now.
+      // Keep the labels of the result and of later terms; reduce all others.
       kept.clear();
       Labels both = product.labels;
       llvm::append_range(both, terms[i].labels);
@@ -231,5 +235,5 @@ FailureOr<Value> frontend::einsum(FrontendOp &op, StringRef equation, ArrayRef<V
     }
     product = multiply(b, product, terms[i], kept);
   }
-  return product.labels == result ? product.tensor : sumRest(b, product, result);
+  return product.labels == result ? product.tensor : reduceRest(b, product, result);
 }

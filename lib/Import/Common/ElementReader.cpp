@@ -1,4 +1,4 @@
-//===- ElementReader.cpp - One element of a tensor, as scalar code ------------===//
+//===- ElementReader.cpp - One tensor element as scalar code --------------===//
 #include "saccade/Import/Common/ElementReader.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
@@ -9,21 +9,21 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::frontend;
 
-Value Captures::inside(Block &block, unsigned own, Value outer) {
+Value Captures::inside(Block &block, unsigned numOwnArgs, Value outer) {
   if (!llvm::is_contained(values, outer))
     values.push_back(outer);
-  complete(block, own);
-  return block.getArgument(own + std::distance(values.begin(), llvm::find(values, outer)));
+  complete(block, numOwnArgs);
+  return block.getArgument(numOwnArgs + std::distance(values.begin(), llvm::find(values, outer)));
 }
 
-void Captures::complete(Block &block, unsigned own) {
-  for (size_t i = block.getNumArguments() - own; i < values.size(); ++i)
+void Captures::complete(Block &block, unsigned numOwnArgs) {
+  for (size_t i = block.getNumArguments() - numOwnArgs; i < values.size(); ++i)
     block.addArgument(values[i].getType(), values[i].getLoc());
 }
 
-ElementReader::ElementReader(Block &block, unsigned own, Captures &captures, Value whole, ValueRange position,
+ElementReader::ElementReader(Block &block, unsigned numOwnArgs, Captures &captures, Value whole, ValueRange position,
                              Value element)
-    : block(block), own(own), captures(captures), whole(whole), element(element), wholePosition(position),
+    : block(block), numOwnArgs(numOwnArgs), captures(captures), whole(whole), element(element), wholePosition(position),
       b(whole.getContext()) {
   b.setInsertionPointToEnd(&block);
 }
@@ -34,7 +34,7 @@ bool ElementReader::dependsOnWhole(Value value) {
   if (value == whole)
     return true;
   Operation *op = value.getDefiningOp();
-  // Its extents are no elements.
+  // Extents do not depend on the elements.
   if (!op || isa<tensor::DimOp, tensor::EmptyOp>(op))
     return false;
   if (auto found = depends.find(value); found != depends.end())
@@ -53,13 +53,13 @@ Value ElementReader::scalar(Value outer) {
   Attribute constant;
   if (matchPattern(outer, m_Constant(&constant)))
     return arith::ConstantOp::create(b, outer.getLoc(), cast<TypedAttr>(constant));
-  return dependsOnWhole(outer) ? Value() : captures.inside(block, own, outer);
+  return dependsOnWhole(outer) ? Value() : captures.inside(block, numOwnArgs, outer);
 }
 
 Value ElementReader::readCaptured(Value tensor, ValueRange position) {
   if (dependsOnWhole(tensor))
     return nullptr;
-  return tensor::ExtractOp::create(b, tensor.getLoc(), captures.inside(block, own, tensor), position);
+  return tensor::ExtractOp::create(b, tensor.getLoc(), captures.inside(block, numOwnArgs, tensor), position);
 }
 
 Value ElementReader::read(Value tensor, ValueRange position) {
@@ -74,7 +74,7 @@ Value ElementReader::read(Value tensor, ValueRange position) {
   return result;
 }
 
-/// Repeats the body of an elementwise op for the one element.
+/// Clones the body of an elementwise op for one element.
 Value ElementReader::readBody(linalg::GenericOp op, ValueRange position) {
   IRMapping mapping;
   for (OpOperand *input : op.getDpsInputOperands()) {
@@ -125,10 +125,10 @@ Value ElementReader::readBody(linalg::GenericOp op, ValueRange position) {
   return mapping.contains(yielded) ? mapping.lookup(yielded) : scalar(yielded);
 }
 
-/// The positions in the dimensions of a group for one position in the group as a whole. Null where dynamic extents
-/// would have to be known.
-static bool cutPosition(OpBuilder &b, Location loc, ArrayRef<int64_t> extents, Value whole,
-                        SmallVectorImpl<Value> &at) {
+/// Delinearizes the position `whole` in a group of dimensions into `at`. Returns false if this requires dynamic
+/// extents.
+static bool delinearizePosition(OpBuilder &b, Location loc, ArrayRef<int64_t> extents, Value whole,
+                                SmallVectorImpl<Value> &at) {
   auto number = [&](int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); };
   if (llvm::count_if(extents, [](int64_t extent) { return extent != 1; }) <= 1) {
     bool placed = false;
@@ -151,8 +151,8 @@ static bool cutPosition(OpBuilder &b, Location loc, ArrayRef<int64_t> extents, V
   return true;
 }
 
-/// The other way round.
-static Value joinPosition(OpBuilder &b, Location loc, ArrayRef<int64_t> extents, ArrayRef<Value> at) {
+/// Linearizes the position `at` in a group of dimensions; null if this requires dynamic extents.
+static Value linearizePosition(OpBuilder &b, Location loc, ArrayRef<int64_t> extents, ArrayRef<Value> at) {
   Value whole;
   for (auto [extent, position] : llvm::zip(extents, at)) {
     if (extent == 1)
@@ -215,7 +215,7 @@ Value ElementReader::readOp(Operation *op, Value tensor, ValueRange position) {
         if (collapse.getReassociationIndices().empty())
           at.assign(shape.size(), number(0));
         for (auto [i, group] : llvm::enumerate(collapse.getReassociationIndices()))
-          if (!cutPosition(b, loc, shape.slice(group.front(), group.size()), position[i], at))
+          if (!delinearizePosition(b, loc, shape.slice(group.front(), group.size()), position[i], at))
             return readCaptured(tensor, position);
         return read(collapse.getSrc(), at);
       })
@@ -223,8 +223,8 @@ Value ElementReader::readOp(Operation *op, Value tensor, ValueRange position) {
         SmallVector<Value> at, given(position);
         ArrayRef<int64_t> shape = expand.getResultType().getShape();
         for (const ReassociationIndices &group : expand.getReassociationIndices()) {
-          Value joined = joinPosition(b, loc, shape.slice(group.front(), group.size()),
-                                      ArrayRef(given).slice(group.front(), group.size()));
+          Value joined = linearizePosition(b, loc, shape.slice(group.front(), group.size()),
+                                           ArrayRef(given).slice(group.front(), group.size()));
           if (!joined)
             return readCaptured(tensor, position);
           at.push_back(joined);

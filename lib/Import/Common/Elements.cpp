@@ -1,4 +1,4 @@
-//===- Elements.cpp - Small tensors whose elements are known one by one -------===//
+//===- Elements.cpp - Small tensors with known elements -------------------===//
 #include "saccade/Import/Common/Elements.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -50,7 +50,7 @@ SmallVector<OpFoldResult> frontend::toExtents(ImplicitLocOpBuilder &b, ArrayRef<
     Value value = cast<Value>(each);
     if (value.getType().isIndex())
       return value;
-    // An extent that went through a tensor is the extent again, so that equal ones are one value.
+    // Strip index casts around extents, so that equal extents are one SSA value.
     if (auto cast = value.getDefiningOp<arith::IndexCastOp>(); cast && cast.getIn().getType().isIndex())
       return cast.getIn();
     return getAsOpFoldResult(b.createOrFold<arith::IndexCastOp>(b.getIndexType(), value));

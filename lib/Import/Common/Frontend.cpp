@@ -1,4 +1,4 @@
-//===- Frontend.cpp - Ops of other projects, by their names -----------------------===//
+//===- Frontend.cpp - Translation of unregistered ops by name -------------===//
 #include "saccade/Import/Common/Frontend.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Affine/Utils.h"
@@ -95,7 +95,7 @@ LogicalResult saccade::frontend::verifyTypes(Operation *op) {
   return success();
 }
 
-/// Whether a tensor with these static extents fits in an address space.
+/// Whether a tensor with these static extents exceeds `maxTensorElements`.
 static bool isTooLarge(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   int64_t count = 1;
@@ -105,7 +105,7 @@ static bool isTooLarge(Type type) {
          });
 }
 
-/// Translates one op of the frontend and puts the results in its place.
+/// Translates one op of the frontend and replaces its results.
 static LogicalResult translateOp(Operation *op, const Frontend &frontend, SmallVectorImpl<Value> &results) {
   FrontendOp view(op, frontend);
   auto translator = frontend.translators.find(view.getName());
@@ -115,7 +115,7 @@ static LogicalResult translateOp(Operation *op, const Frontend &frontend, SmallV
     return failure();
   for (Value result : results)
     if (result && isTooLarge(result.getType()))
-      return view.error() << "makes " << result.getType() << ", which no memory holds";
+      return view.error() << "result type " << result.getType() << " is too large";
   if (results.size() > op->getNumResults())
     results.truncate(op->getNumResults());
   results.resize(op->getNumResults());
@@ -130,7 +130,7 @@ static LogicalResult translateOp(Operation *op, const Frontend &frontend, SmallV
 
 static bool belongsTo(Operation *op, const Frontend &frontend) { return frontend.nameOf(op).has_value(); }
 
-/// Whether `op` only stands for an operand that is missing.
+/// Whether `op` is a placeholder for a missing operand.
 static bool isNoValue(Operation *op, const Frontend &frontend) { return frontend.nameOf(op) == StringRef("NoValue"); }
 
 LogicalResult FrontendOp::inlineRegion(Region &region, ValueRange arguments, SmallVectorImpl<Value> &results) {
@@ -159,7 +159,7 @@ LogicalResult FrontendOp::inlineRegion(Region &region, ValueRange arguments, Sma
   return success();
 }
 
-/// Extents are computed in `affine`, where they fold as they are made; what is left of it becomes `arith`.
+/// Extents are built as folded `affine.apply` ops; expands the remaining ones to `arith`.
 static void expandExtents(func::FuncOp function) {
   function.walk<WalkOrder::PostOrder, ReverseIterator>([](affine::AffineApplyOp op) {
     if (!op.use_empty()) {
@@ -173,7 +173,7 @@ static void expandExtents(func::FuncOp function) {
 LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend &frontend) {
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes()))
     if (isTooLarge(type))
-      return function.emitError() << "argument " << i << " is " << type << ", which no memory holds";
+      return function.emitError() << "argument " << i << " is " << type << ", which is too large";
   SmallVector<Operation *> missing;
   for (Block &block : function.getBody())
     for (Operation &op : llvm::make_early_inc_range(block)) {
@@ -192,7 +192,7 @@ LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend
     if (op->use_empty())
       op->erase();
   expandExtents(function);
-  // A result of a type that nobody registered is what it turns out to be.
+  // A result declared with an unregistered type takes the type of the returned value.
   if (!function.isExternal() && function.getBody().hasOneBlock()) {
     SmallVector<Type> types(function.getResultTypes());
     ValueRange returned = function.getBody().front().getTerminator()->getOperands();
@@ -201,7 +201,7 @@ LogicalResult saccade::frontend::translate(func::FuncOp function, const Frontend
         type = value.getType();
     function.setType(FunctionType::get(function.getContext(), function.getArgumentTypes(), types));
   }
-  // What is returned may know more or fewer of its extents than was declared.
+  // Returned values may have more or fewer static extents than declared.
   WalkResult walk = function.walk([&](func::ReturnOp op) {
     for (auto [operand, type] : llvm::zip(op->getOpOperands(), function.getResultTypes())) {
       if (operand.get().getType() == type)

@@ -1,4 +1,4 @@
-//===- Functions.cpp - Functions of one number that take several ops ----------===//
+//===- Functions.cpp - Scalar functions -----------------------------------===//
 #include "saccade/Import/Common/Functions.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
@@ -85,8 +85,8 @@ Value frontend::gelu(OpBuilder &b, Location loc, Value x, bool byTanh) {
   return mul(b, loc, times(0.5, x), add(b, loc, number(b, loc, x, 1), inner));
 }
 
-/// Squares of the base are multiplied where the exponent has a bit, modulo 2^bits as all products of integers; 1 / base
-/// is cut off towards 0. Of a known exponent all but the products folds away.
+/// Exponentiation by squaring modulo 2^bits; 1 / base is truncated towards 0. For a constant exponent everything except
+/// the multiplications folds away.
 static Value integerPower(OpBuilder &b, Location loc, Value base, Value exponent) {
   unsigned bits = exponent.getType().getIntOrFloatBitWidth();
   Value one = number(b, loc, base, 1), none = number(b, loc, base, 0), zero = number(b, loc, exponent, 0);
@@ -97,7 +97,7 @@ static Value integerPower(OpBuilder &b, Location loc, Value base, Value exponent
   };
   APInt known;
   bool isKnown = matchPattern(exponent, m_ConstantInt(&known));
-  // Without the bit of the sign.
+  // Exclude the sign bit.
   unsigned last = isKnown && !known.isNegative() ? known.getActiveBits() : bits - 1;
   Value result = one, square = base;
   for (unsigned bit = 0; bit < last; ++bit) {

@@ -1,4 +1,4 @@
-//===- Gather.cpp - Elements that tensors of indices say ---------------------===//
+//===- Gather.cpp - Gather ops with checked operands ----------------------===//
 #include "saccade/Import/Common/Gather.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Elements.h"
@@ -34,7 +34,7 @@ FailureOr<Value> frontend::gatherSlices(FrontendOp &op, Value table, Value indic
     }
     if (rankOf(indices) == 0)
       return selectIndex(b, table, axis, constant->front());
-    // Elements of a shape.
+    // Known elements, such as those of a shape.
     std::optional<SmallVector<OpFoldResult>> elements = elementsOf(table);
     if (elements && type.getRank() == 1 && static_cast<int64_t>(constant->size()) <= maxFoldedElements) {
       auto chosen = llvm::map_to_vector(*constant, [&](int64_t index) { return (*elements)[index]; });
@@ -57,7 +57,8 @@ FailureOr<Value> frontend::gatherElements(FrontendOp &op, Value table, Value ind
   for (int64_t i = 0; fits && i < rank; ++i)
     fits = i == axis || type.isDynamicDim(i) || found.isDynamicDim(i) || found.getDimSize(i) <= type.getDimSize(i);
   if (!fits)
-    return op.error() << "indices are " << found << ", expected no more than " << type << " has beside axis " << axis;
+    return op.error() << "indices are " << found << ", expected extents of at most those of " << type
+                      << " except along axis " << axis;
   Value extent = getValueOrCreateConstantIndexOp(b, b.getLoc(), extentsOf(b, table)[axis]);
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
     SmallVector<Value> position(x.take_front(rank));

@@ -1,4 +1,4 @@
-//===- OpaqueText.cpp - Attributes of dialects that nobody registered ---------===//
+//===- OpaqueText.cpp - Attributes of unregistered dialects ---------------===//
 #include "saccade/Import/Common/OpaqueText.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -8,7 +8,7 @@ using namespace saccade::frontend;
 
 namespace {
 
-/// Takes words and marks off the front of a text.
+/// Tokenizer for attribute text.
 struct Scanner {
   StringRef text;
 
@@ -20,7 +20,7 @@ struct Scanner {
   StringRef word() {
     skipSpace();
     StringRef found = text.take_while([](char c) { return llvm::isAlnum(c) || c == '_' || c == '.' || c == '-'; });
-    // "x" and "->" stand between lists, and belong to no word.
+    // "x" and "->" separate lists and are not part of a word.
     text = text.drop_front(found.size());
     return found;
   }
@@ -42,7 +42,7 @@ std::optional<SmallVector<int64_t>> OpaqueText::integers(StringRef name) const {
   return result;
 }
 
-/// [word, ...]; false where it is not closed.
+/// Parses [word, ...]; false if the list is not closed.
 static bool scanList(Scanner &scanner, SmallVectorImpl<StringRef> &words) {
   if (scanner.take("]"))
     return true;

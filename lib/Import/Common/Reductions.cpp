@@ -1,4 +1,4 @@
-//===- Reductions.cpp - Sums along dimensions, and what is made of them -------===//
+//===- Reductions.cpp - Reductions, norms and scans -----------------------===//
 #include "saccade/Import/Common/Reductions.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "saccade/Import/Common/Functions.h"
@@ -11,14 +11,14 @@ using namespace saccade::frontend;
 static Value exponential(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::ExpOp>(loc, x); }
 static Value logarithm(OpBuilder &b, Location loc, Value x) { return b.createOrFold<math::LogOp>(loc, x); }
 
-static const Reduction largestOf{Reduction::Least, maximum};
+static const Reduction maxOf{Reduction::Lowest, maximum};
 static const Reduction meanOf{Reduction::Zero, add, nullptr, nullptr, /*isMean=*/true};
 
 Type frontend::getAccumulatorType(Type element) {
   return element.isF16() || element.isBF16() ? Float32Type::get(element.getContext()) : element;
 }
 
-/// The product of some extents, as a number of `type`.
+/// The product of the extents `dims`, as a value of `type`.
 static Value countOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, Type type) {
   Extents extents = extentsOf(b, tensor);
   auto reduced = llvm::map_to_vector(dims, [&](int64_t dim) { return extents[dim]; });
@@ -27,11 +27,11 @@ static Value countOf(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> di
 }
 
 Value frontend::reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Value tensor, ArrayRef<int64_t> dims,
-                     bool keepDims) {
+                         bool keepDims) {
   Type element = getElementTypeOrSelf(tensor.getType());
-  bool isExtreme = reduction.start >= Reduction::Least;
+  bool isExtreme = reduction.start >= Reduction::Lowest;
   Type type = isExtreme ? element : getAccumulatorType(element);
-  TypedAttr start = isExtreme ? extremeAttr(type, reduction.start == Reduction::Largest)
+  TypedAttr start = isExtreme ? extremeAttr(type, reduction.start == Reduction::Highest)
                               : numberAttr(type, reduction.start == Reduction::One);
   Value sum = reduce(b, tensor, dims, keepDims, start, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value value = reduction.before ? reduction.before(nested, loc, x[0]) : x[0];
@@ -46,7 +46,7 @@ Value frontend::reduceBy(ImplicitLocOpBuilder &b, const Reduction &reduction, Va
   });
 }
 
-/// Differences of elements and what they are aligned to.
+/// x − y with broadcasting, converted to `element`.
 static Value subtract(ImplicitLocOpBuilder &b, Value x, Value y, Type element) {
   return elementwise(b, {x, y}, element, [&](OpBuilder &nested, Location loc, ValueRange in) {
     return convert(nested, loc, sub(nested, loc, in[0], in[1]), element);
@@ -57,7 +57,7 @@ Value frontend::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
   auto finiteMaximum = [&](bool keeps) {
-    Value largest = reduceBy(b, largestOf, wide, dims, keeps);
+    Value largest = reduceBy(b, maxOf, wide, dims, keeps);
     return elementwise(b, largest, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
       Value zero = makeNumber(nested, loc, type, 0), isFinite = math::IsFiniteOp::create(nested, loc, x[0]);
       return select(nested, loc, isFinite, x[0], zero);
@@ -70,10 +70,11 @@ Value frontend::logSumExp(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_
   });
 }
 
-Value frontend::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims, double correction) {
+Value frontend::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool keepDims,
+                         double correction) {
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
-  Value centred = subtract(b, wide, reduceBy(b, meanOf, wide, dims, /*keep=*/true), type);
+  Value centred = subtract(b, wide, reduceBy(b, meanOf, wide, dims, /*keepDims=*/true), type);
   Value sum = reduceBy(b, {Reduction::Zero, add, square}, centred, dims, keepDims);
   Value count = countOf(b, tensor, dims, type);
   return elementwise(b, sum, element, [&](OpBuilder &nested, Location loc, ValueRange x) {
@@ -86,8 +87,8 @@ Value frontend::variance(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t
 Value frontend::logSoftmax(ImplicitLocOpBuilder &b, Value tensor, int64_t axis) {
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
-  Value shifted = subtract(b, wide, reduceBy(b, largestOf, wide, axis, /*keep=*/true), type);
-  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, axis, /*keep=*/true);
+  Value shifted = subtract(b, wide, reduceBy(b, maxOf, wide, axis, /*keepDims=*/true), type);
+  Value sum = reduceBy(b, {Reduction::Zero, add, exponential, logarithm}, shifted, axis, /*keepDims=*/true);
   return subtract(b, shifted, sum, element);
 }
 
@@ -95,7 +96,7 @@ Value frontend::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axi
   Extents extents = extentsOf(b, tensor);
   int64_t rank = extents.size();
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
-  // Loops over the result, then over what is summed.
+  // The loops of the result, then the reduction loop.
   SmallVector<AffineExpr> from, to;
   for (int64_t i = 0; i < rank; ++i) {
     from.push_back(b.getAffineDimExpr(i == axis ? rank : i));
@@ -103,9 +104,9 @@ Value frontend::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axi
   }
   SmallVector<utils::IteratorType> iterators(rank, utils::IteratorType::parallel);
   iterators.push_back(utils::IteratorType::reduction);
-  // A second input of the result's extent says how far its positions go.
+  // An iota along the axis provides the positions of the element and of the result.
   Value init = splat(b, extents, type, 0);
-  Value own = generate(b, {extents[axis]}, {}, b.getI64Type(), [&](OpBuilder &nested, Location loc, ValueRange x) {
+  Value iota = generate(b, {extents[axis]}, {}, b.getI64Type(), [&](OpBuilder &nested, Location loc, ValueRange x) {
     return convert(nested, loc, x[0], nested.getI64Type());
   });
   auto map = [&](ArrayRef<AffineExpr> dims) { return AffineMap::get(rank + 1, 0, dims, b.getContext()); };
@@ -118,20 +119,21 @@ Value frontend::cumulativeSum(ImplicitLocOpBuilder &b, Value tensor, int64_t axi
     value = select(nested, loc, counts, value, makeNumber(nested, loc, type, 0));
     linalg::YieldOp::create(nested, loc, add(nested, loc, x[3], value));
   };
-  Value sums = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor, own, own}, ValueRange{init},
+  Value sums = linalg::GenericOp::create(b, TypeRange{init.getType()}, ValueRange{tensor, iota, iota}, ValueRange{init},
                                          maps, iterators, body)
                    .getResult(0);
   return castElements(b, sums, element);
 }
 
-Norm frontend::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool subtractsMean, double epsilon,
-                     Value scale, Value bias) {
+Norm frontend::normalize(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_t> dims, bool subtractsMean,
+                         double epsilon, Value scale, Value bias) {
   Type element = getElementTypeOrSelf(tensor.getType()), type = getAccumulatorType(element);
   Value wide = castElements(b, tensor, type);
-  Value centre = subtractsMean ? reduceBy(b, meanOf, wide, dims, /*keep=*/true) : nullptr;
+  Value centre = subtractsMean ? reduceBy(b, meanOf, wide, dims, /*keepDims=*/true) : nullptr;
   Value centred = subtractsMean ? subtract(b, wide, centre, type) : wide;
-  Value spread = reduceBy(b, {Reduction::Zero, add, square, nullptr, /*isMean=*/true}, centred, dims, /*keep=*/true);
-  Value inverse = elementwise(b, spread, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
+  Value variance =
+      reduceBy(b, {Reduction::Zero, add, square, nullptr, /*isMean=*/true}, centred, dims, /*keepDims=*/true);
+  Value inverse = elementwise(b, variance, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value sum = add(nested, loc, x[0], makeNumber(nested, loc, type, epsilon));
     return nested.createOrFold<math::RsqrtOp>(loc, sum);
   });

@@ -1,4 +1,4 @@
-//===- Requirements.cpp - What translators of all frontends ask of operands -------===//
+//===- Requirements.cpp - Operand checks shared by all frontends ----------===//
 #include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Structured.h"
 

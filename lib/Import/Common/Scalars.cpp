@@ -1,4 +1,4 @@
-//===- Scalars.cpp - Arithmetic on scalars of any type ------------------------===//
+//===- Scalars.cpp - Scalar arithmetic on any element type ----------------===//
 #include "saccade/Import/Common/Scalars.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
@@ -41,15 +41,16 @@ Value frontend::sub(OpBuilder &b, Location loc, Value x, Value y) {
 Value frontend::mul(OpBuilder &b, Location loc, Value x, Value y) {
   return choose<arith::MulFOp, arith::MulIOp>(b, loc, x, y);
 }
-/// A divisor that the processor can divide by, and whether it stands for −1, by which it cannot divide the least
-/// number.
+/// Returns a divisor that is safe for integer division (neither 0 nor −1), and whether the original is −1: the lowest
+/// integer divided by −1 overflows and traps.
 static std::pair<Value, Value> makeDivisible(OpBuilder &b, Location loc, Value y) {
   APInt constant;
   if (matchPattern(y, m_ConstantInt(&constant)) && !constant.isZero() && !constant.isAllOnes())
     return {y, nullptr};
   Value one = frontend::makeNumber(b, loc, y.getType(), 1);
   Value isZero = frontend::compare(b, loc, arith::CmpIPredicate::eq, y, frontend::makeNumber(b, loc, y.getType(), 0));
-  Value isMinusOne = frontend::compare(b, loc, arith::CmpIPredicate::eq, y, frontend::makeNumber(b, loc, y.getType(), -1));
+  Value isMinusOne =
+      frontend::compare(b, loc, arith::CmpIPredicate::eq, y, frontend::makeNumber(b, loc, y.getType(), -1));
   Value either = b.createOrFold<arith::OrIOp>(loc, isZero, isMinusOne);
   return {frontend::select(b, loc, either, one, y), isMinusOne};
 }
@@ -75,13 +76,13 @@ Value frontend::minimum(OpBuilder &b, Location loc, Value x, Value y) {
 }
 
 Value frontend::mod(OpBuilder &b, Location loc, Value x, Value y, bool truncated) {
-  // The remainder by 1 is 0, as that by −1.
+  // The remainder by 1 is 0, like that by −1.
   if (!isa<FloatType>(x.getType()))
     y = makeDivisible(b, loc, y).first;
   Value rest = choose<arith::RemFOp, arith::RemSIOp>(b, loc, x, y);
   if (truncated)
     return rest;
-  // Where the remainder has the other sign it is a divisor away.
+  // Add the divisor if the signs of the remainder and the divisor differ.
   Value zero = makeNumber(b, loc, x.getType(), 0);
   Value differs = b.createOrFold<arith::XOrIOp>(loc, compare(b, loc, arith::CmpIPredicate::slt, rest, zero),
                                                 compare(b, loc, arith::CmpIPredicate::slt, y, zero));
@@ -114,7 +115,7 @@ Value frontend::compare(OpBuilder &b, Location loc, arith::CmpIPredicate predica
     case Integer::uge:
       return Real::OGE;
     }
-    llvm_unreachable("all predicates are there");
+    llvm_unreachable("unhandled predicate");
   }();
   return b.createOrFold<arith::CmpFOp>(loc, real, x, y);
 }
@@ -131,7 +132,7 @@ Value frontend::convert(OpBuilder &b, Location loc, Value x, Type type) {
     return compare(b, loc, arith::CmpIPredicate::ne, x, makeNumber(b, loc, from, 0));
   bool isFlag = from.isInteger(1);
   if (from.isIndex() || type.isIndex()) {
-    // Numbers go to and from positions by way of i64.
+    // Convert to and from index through i64.
     Type wide = b.getI64Type();
     if (from.isIndex())
       return convert(b, loc, b.createOrFold<arith::IndexCastOp>(loc, wide, x), type);
@@ -143,7 +144,7 @@ Value frontend::convert(OpBuilder &b, Location loc, Value x, Type type) {
         return b.createOrFold<arith::ExtFOp>(loc, type, x);
       if (source.getWidth() > real.getWidth())
         return b.createOrFold<arith::TruncFOp>(loc, type, x);
-      // f16 and bf16 do not hold each other's numbers.
+      // Neither f16 nor bf16 represents all values of the other: convert through f32.
       return convert(b, loc, convert(b, loc, x, b.getF32Type()), type);
     }
     if (isFlag)

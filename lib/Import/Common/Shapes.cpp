@@ -1,4 +1,4 @@
-//===- Shapes.cpp - Ops that move elements and compute nothing ----------------===//
+//===- Shapes.cpp - Ops that move elements without computing --------------===//
 #include "saccade/Import/Common/Shapes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -33,7 +33,7 @@ OpFoldResult frontend::multiplyExtents(ImplicitLocOpBuilder &b, ArrayRef<OpFoldR
 }
 
 OpFoldResult frontend::divideExtents(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  // Of no elements any number of parts is right: what is made of them is checked where it is used.
+  // Avoid division by 0. The quotient is unspecified then, and the uses of the result check its extents.
   if (isConstantIntValue(y, 0))
     y = b.getIndexAttr(1);
   if (auto divisor = dyn_cast<Value>(y))
@@ -56,7 +56,7 @@ std::optional<int64_t> frontend::countElements(ArrayRef<OpFoldResult> extents) {
 //===- Reshapes -----------------------------------------------------------===//
 
 namespace {
-/// A product as its constant factor and its other ones, sorted.
+/// A product as a constant factor and the sorted SSA factors.
 struct Factors {
   int64_t constant = 1;
   bool overflows = false;
@@ -82,7 +82,7 @@ private:
     if (!apply || !addProduct(apply.getAffineMap().getResult(0), apply))
       values.push_back(value);
   }
-  /// Adds the factors of an expression; false, and nothing is added, where it is no product.
+  /// Adds the factors of `expression`; returns false without changes if it is not a product.
   bool addProduct(AffineExpr expression, affine::AffineApplyOp apply) {
     SmallVector<AffineExpr> todo = {expression};
     SmallVector<OpFoldResult> factors;
@@ -107,11 +107,11 @@ private:
 } // namespace
 
 OpFoldResult frontend::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> numerator,
-                                  ArrayRef<OpFoldResult> denominator) {
+                                      ArrayRef<OpFoldResult> denominator) {
   Factors over(numerator), under(denominator);
   if (over.overflows || under.overflows || under.constant == 0)
     return divideExtents(b, multiplyExtents(b, numerator), multiplyExtents(b, denominator));
-  // What stands on both sides needs no division.
+  // Cancel common factors.
   for (Value each : SmallVector<Value>(under.values))
     if (auto *same = llvm::find(over.values, each); same != over.values.end()) {
       over.values.erase(same);
@@ -127,25 +127,27 @@ OpFoldResult frontend::divideProducts(ImplicitLocOpBuilder &b, ArrayRef<OpFoldRe
   return isConstantIntValue(divisor, 1) ? product(over) : divideExtents(b, product(over), divisor);
 }
 
-/// Whether two groups of dimensions have as many elements as far as one can tell: the same factors.
-static bool haveSameElementCount(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) { return Factors(from) == Factors(to); }
+/// Whether two groups of dimensions provably have the same number of elements (equal factors).
+static bool haveSameElementCount(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
+  return Factors(from) == Factors(to);
+}
 
 namespace {
-/// Dimensions of a tensor and those of its reshape that hold the same elements.
+/// Dimensions of a tensor and the dimensions of its reshape with the same elements.
 struct Group {
   SmallVector<int64_t, 2> from, to;
 };
 } // namespace
 
-/// Cuts both shapes into the smallest groups from the front that can be told to hold as many; what cannot be told is
-/// one group. Each group has a dimension on both sides.
+/// Partitions both shapes, from the front, into the smallest groups with provably equal element counts; the rest is one
+/// group. Each group has at least one dimension on both sides.
 static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<OpFoldResult> to) {
   SmallVector<Group> groups;
   size_t i = 0, j = 0;
   while (i < from.size() && j < to.size()) {
     size_t m = 1, n = 1;
     bool found = false;
-    // The smallest pair first: by their sum, then by the number on the left.
+    // Try pairs in order of their total size, then of the size of the first group.
     for (size_t sum = 2; !found && sum <= from.size() - i + to.size() - j; ++sum)
       for (m = 1; !found && m < sum && m <= from.size() - i; ++m) {
         n = sum - m;
@@ -168,7 +170,7 @@ static SmallVector<Group> matchDimensions(ArrayRef<OpFoldResult> from, ArrayRef<
     i += m;
     j += n;
   }
-  // Dimensions of extent 1 may be left at the end.
+  // Append trailing dimensions of extent 1 to the last group.
   for (; i < from.size() && !groups.empty(); ++i)
     groups.back().from.push_back(i);
   for (; j < to.size() && !groups.empty(); ++j)
@@ -188,7 +190,7 @@ Value frontend::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldRe
     return tensor::ExpandShapeOp::create(b, expected, tensor, ArrayRef<ReassociationIndices>(), extents);
   if (extents.empty())
     return tensor::CollapseShapeOp::create(b, tensor, ArrayRef<ReassociationIndices>());
-  // Each group is joined, then cut.
+  // Collapse each group, then expand it.
   SmallVector<ReassociationIndices> collapsed, expanded;
   SmallVector<int64_t> shape;
   for (const Group &group : matchDimensions(extentsOf(b, tensor), extents)) {
@@ -200,7 +202,7 @@ Value frontend::reshape(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldRe
   Value joined = tensor;
   if (static_cast<int64_t>(collapsed.size()) != type.getRank())
     joined = tensor::CollapseShapeOp::create(b, joined, collapsed);
-  // The new extents may say more or less than the old ones.
+  // The new extents may be more or less static than the old ones.
   auto refined = RankedTensorType::get(shape, type.getElementType());
   if (joined.getType() != refined)
     joined = tensor::CastOp::create(b, refined, joined);
@@ -235,10 +237,10 @@ Value frontend::transpose(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<int64_
   return linalg::TransposeOp::create(b, tensor, empty, permutation).getResult()[0];
 }
 
-Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
-                  ArrayRef<int64_t> steps) {
+Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> offsets,
+                      ArrayRef<OpFoldResult> sizes, ArrayRef<int64_t> steps) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  // All of it.
+  // The identity slice.
   if (llvm::all_of(offsets, [](OpFoldResult each) { return isConstantIntValue(each, 0); }) &&
       llvm::all_of(steps, [](int64_t step) { return step == 1; }) && sizes == ArrayRef(extentsOf(b, tensor)))
     return tensor;
@@ -258,14 +260,14 @@ Value frontend::slice(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResu
     }
     return fromElements(b, expected, chosen);
   }
-  // Nothing begins behind the end.
+  // An empty slice may have an offset equal to the extent, which extract_slice does not allow.
   if (llvm::is_contained(expected.getShape(), 0))
     return tensor::EmptyOp::create(b, sizes, type.getElementType());
   if (llvm::all_of(steps, [](int64_t step) { return step > 0; })) {
     auto strides = llvm::map_to_vector(steps, [&](int64_t step) -> OpFoldResult { return b.getIndexAttr(step); });
     return tensor::ExtractSliceOp::create(b, tensor, offsets, sizes, strides);
   }
-  // Backwards there is no view.
+  // extract_slice has no negative strides.
   return generate(b, sizes, {}, type.getElementType(), [&](OpBuilder &nested, Location loc, ValueRange at) {
     SmallVector<Value> position;
     for (auto [i, offset, step] : llvm::zip(at, offsets, steps)) {
@@ -293,7 +295,7 @@ Value frontend::concat(ImplicitLocOpBuilder &b, ValueRange tensors, int64_t dim)
     return tensors.front();
   if (parts.size() == 1)
     return parts.front();
-  // Small vectors are joined element by element: shapes are made so.
+  // Concatenate known elements, as in shape computations.
   SmallVector<OpFoldResult> all;
   bool isKnown = llvm::all_of(parts, [&](Value each) {
     std::optional<SmallVector<OpFoldResult>> elements = elementsOf(each);
@@ -317,8 +319,9 @@ Value frontend::broadcastTo(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFo
                   [](OpBuilder &, Location, ValueRange arguments) { return arguments.back(); });
 }
 
-/// The tensor without dimensions of extent 1 that only a reshape put there, and where its dimensions are in it.
-static Value dropPlacedDims(Value tensor, SmallVectorImpl<int64_t> &dims) {
+/// Returns the tensor before expand_shape ops that only insert dimensions of extent 1, and updates `dims` to the
+/// remaining dimensions.
+static Value dropUnitDims(Value tensor, SmallVectorImpl<int64_t> &dims) {
   while (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>()) {
     SmallVector<int64_t> kept;
     for (const ReassociationIndices &group : expand.getReassociationIndices()) {
@@ -337,7 +340,7 @@ static Value dropPlacedDims(Value tensor, SmallVectorImpl<int64_t> &dims) {
 }
 
 Value frontend::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> extents,
-                           ArrayRef<int64_t> dims) {
+                               ArrayRef<int64_t> dims) {
   auto type = cast<RankedTensorType>(tensor.getType());
   RankedTensorType expected = typeOf(extents, type.getElementType());
   std::optional<SmallVector<OpFoldResult>> elements = elementsOf(tensor);
@@ -354,17 +357,17 @@ Value frontend::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<O
   }
   if (elements && elements->size() == 1)
     return splat(b, extents, toValue(b, elements->front()));
-  // Where nothing is repeated it is a reshape.
-  bool stretches = !llvm::is_sorted(dims);
+  // Without repetition a reshape is sufficient.
+  bool broadcasts = !llvm::is_sorted(dims);
   for (auto [i, extent] : llvm::enumerate(extents)) {
     auto own = llvm::find(dims, static_cast<int64_t>(i));
     int64_t before = own == dims.end() ? 1 : type.getDimSize(own - dims.begin());
-    stretches |= before == 1 && !isConstantIntValue(extent, 1);
+    broadcasts |= before == 1 && !isConstantIntValue(extent, 1);
   }
-  if (!stretches)
+  if (!broadcasts)
     return reshape(b, tensor, extents);
   SmallVector<int64_t> places(dims);
-  Value source = dropPlacedDims(tensor, places);
+  Value source = dropUnitDims(tensor, places);
   SmallVector<AffineExpr> position;
   for (auto [place, extent] : llvm::zip(places, cast<RankedTensorType>(source.getType()).getShape())) {
     bool repeats = extent == 1 && !isConstantIntValue(extents[place], 1);
@@ -382,14 +385,14 @@ Value frontend::broadcastAlong(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<O
       .getResult(0);
 }
 
-Value frontend::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> behind,
-                Value value) {
+Value frontend::pad(ImplicitLocOpBuilder &b, Value tensor, ArrayRef<OpFoldResult> before, ArrayRef<OpFoldResult> after,
+                    Value value) {
   Extents extents = extentsOf(b, tensor), result;
-  for (auto [extent, low, high] : llvm::zip(extents, before, behind))
+  for (auto [extent, low, high] : llvm::zip(extents, before, after))
     result.push_back(addExtents(b, addExtents(b, extent, low), high));
   if (llvm::any_of(extents, [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
     return splat(b, result, value);
-  // What is read is always inside, and chosen only where it belongs.
+  // Clamp the read position to the tensor, and select `value` outside of it.
   auto body = [&](OpBuilder &nested, Location loc, ValueRange at) {
     Value isInside = arith::ConstantIntOp::create(nested, loc, 1, 1),
           zero = arith::ConstantIndexOp::create(nested, loc, 0);

@@ -1,4 +1,4 @@
-//===- Structured.cpp - Elementwise ops, broadcasting, gathers ---------------===//
+//===- Structured.cpp - Elementwise ops, broadcasting and gathers ---------===//
 #include "saccade/Import/Common/Structured.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -8,8 +8,8 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::frontend;
 
-/// The first argument of the function, and its dimension, that has the same extent in all calls: a reader has named it.
-/// They are one value here.
+/// The first (argument, dimension) with the same symbolic dimension name (attn.dim_names), so that dimensions of one
+/// name share one SSA value.
 static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim) {
   auto function = dyn_cast<FunctionOpInterface>(argument.getOwner()->getParentOp());
   auto nameOf = [&](unsigned i, int64_t d) {
@@ -28,8 +28,8 @@ static std::pair<Value, int64_t> firstOfName(BlockArgument argument, int64_t dim
   return {argument, dim};
 }
 
-/// The extent as the op that makes the tensor was given it, so that equal ones are one value; else asked of the tensor,
-/// once.
+/// The extent of a dimension: taken from the op that produces the tensor if possible, so that equal extents are one SSA
+/// value; otherwise from a tensor.dim, which is reused.
 static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim) {
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!type.isDynamicDim(dim))
@@ -53,7 +53,7 @@ static OpFoldResult extentOf(ImplicitLocOpBuilder &b, Value tensor, int64_t dim)
       return extentOf(b, collapse.getSrc(), group.front());
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     std::tie(tensor, dim) = firstOfName(argument, dim);
-  // One that has been asked for before.
+  // Reuse a dominating tensor.dim.
   Block *block = b.getInsertionBlock();
   for (Operation *user : tensor.getUsers()) {
     auto known = dyn_cast<tensor::DimOp>(user);
@@ -107,25 +107,25 @@ FailureOr<Extents> frontend::broadcastExtents(ImplicitLocOpBuilder &b, ArrayRef<
       std::optional<int64_t> one = getConstantIntValue(expected), other = getConstantIntValue(extent);
       if (one && other && *one != 1 && *one != *other)
         return failure();
-      // What is static says more than what is not.
+      // Prefer static extents.
       if (isOne(expected) || (!one && other))
         expected = extent;
     }
   return result;
 }
 
-/// From the loops over `extents` to the dimensions of an input that broadcasts to them.
+/// The map from the loops over `extents` to the dimensions of an input that broadcasts to them.
 static AffineMap broadcastMap(OpBuilder &b, RankedTensorType input, ArrayRef<OpFoldResult> extents) {
   SmallVector<AffineExpr> expressions;
   int64_t skipped = extents.size() - input.getRank();
   for (int64_t i = 0; i < input.getRank(); ++i) {
-    bool stretches = input.getDimSize(i) == 1 && !isOne(extents[skipped + i]);
-    expressions.push_back(stretches ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(skipped + i));
+    bool broadcasts = input.getDimSize(i) == 1 && !isOne(extents[skipped + i]);
+    expressions.push_back(broadcasts ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(skipped + i));
   }
   return AffineMap::get(extents.size(), 0, expressions, b.getContext());
 }
 
-/// The result element by element, where all elements of inputs are known.
+/// Evaluates the result element by element if all elements of the inputs are known; otherwise returns null.
 static Value evaluateElements(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
                               bool withPositions, ScalarBuilder body) {
   RankedTensorType type = typeOf(extents, element);
@@ -188,7 +188,7 @@ Value frontend::elementwise(ImplicitLocOpBuilder &b, ValueRange inputs, Type ele
 }
 
 Value frontend::generate(ImplicitLocOpBuilder &b, ArrayRef<OpFoldResult> extents, ValueRange inputs, Type element,
-                     ScalarBuilder body) {
+                         ScalarBuilder body) {
   return loopOver(b, extents, inputs, element, /*withPositions=*/true, body);
 }
 
@@ -222,7 +222,7 @@ Value frontend::gather(ImplicitLocOpBuilder &b, Value table, Value indices, int6
   result.erase(result.begin() + axis);
   result.insert(result.begin() + axis, from.begin(), from.end());
 
-  // The indices take part as an input that does not vary along the table's other dimensions.
+  // The indices are an input that is constant along the other dimensions of the table.
   SmallVector<AffineExpr> dims;
   for (int64_t i = 0; i < depth; ++i)
     dims.push_back(b.getAffineDimExpr(axis + i));

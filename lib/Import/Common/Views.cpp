@@ -1,4 +1,4 @@
-//===- Views.cpp - Shapes as graphs ask for them ------------------------------===//
+//===- Views.cpp - Slices, ranges and fills in frontend conventions -------===//
 #include "saccade/Import/Common/Views.h"
 #include "saccade/Import/Common/Elements.h"
 #include "saccade/Import/Common/Requirements.h"
@@ -10,27 +10,27 @@ using namespace saccade::frontend;
 FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents to) {
   ImplicitLocOpBuilder &b = op.builder();
   Extents from = extentsOf(b, tensor);
-  std::optional<size_t> open;
+  std::optional<size_t> inferred;
   for (auto [i, extent] : llvm::enumerate(to)) {
     std::optional<int64_t> size = getConstantIntValue(extent);
     if (size == -1) {
-      if (open)
-        return op.error() << "extents " << *open << " and " << i << " of the shape are both open";
-      open = i;
+      if (inferred)
+        return op.error() << "extents " << *inferred << " and " << i << " of the shape are both inferred";
+      inferred = i;
     } else if (size && *size < 0) {
       return op.error() << "extent " << i << " of the shape is " << *size;
     }
   }
-  if (open) {
+  if (inferred) {
     Extents denominator(to);
-    denominator.erase(denominator.begin() + *open);
+    denominator.erase(denominator.begin() + *inferred);
     std::optional<int64_t> all = countElements(from), rest = countElements(denominator);
     if (rest == 0)
-      return op.error() << "the open extent of an empty shape can be any";
+      return op.error() << "the inferred extent of an empty shape can be any";
     if (all && rest && *all % *rest != 0)
-      return op.error() << "cannot reshape " << tensor.getType() << ": " << *all << " elements are no multiple of "
+      return op.error() << "cannot reshape " << tensor.getType() << ": " << *all << " elements, expected a multiple of "
                         << *rest;
-    to[*open] = divideProducts(b, from, denominator);
+    to[*inferred] = divideProducts(b, from, denominator);
   }
   std::optional<int64_t> found = countElements(from), expected = countElements(to);
   if (found && expected && *found != *expected)
@@ -38,14 +38,15 @@ FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents
   return reshape(b, tensor, to);
 }
 
-/// A bound of a slice in 0 ... extent (backwards −1 ... extent − 1), from one that may count from the end.
+/// Normalizes a bound, which may count from the end, and clamps it to [0, extent], or to [−1, extent − 1] for negative
+/// steps.
 static int64_t clampBound(int64_t bound, int64_t extent, int64_t step) {
   if (bound < 0)
     bound += extent;
   return step > 0 ? std::clamp<int64_t>(bound, 0, extent) : std::clamp<int64_t>(bound, -1, extent - 1);
 }
 
-/// min(max(bound (+ extent), 0), extent), for bounds of which only the sign of constants is known.
+/// min(max(bound (+ extent), 0), extent) for dynamic bounds or extents.
 static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, OpFoldResult extent) {
   std::optional<int64_t> constant = getConstantIntValue(bound);
   if (constant == 0 || bound == extent)
@@ -64,8 +65,9 @@ static OpFoldResult clampToExtent(ImplicitLocOpBuilder &b, OpFoldResult bound, O
 FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
-  Slice part{Extents(type.getRank(), b.getIndexAttr(0)), extentsOf(b, tensor), SmallVector<int64_t>(type.getRank(), 1)};
-  auto &[offsets, sizes, steps] = part;
+  Slice computed{Extents(type.getRank(), b.getIndexAttr(0)), extentsOf(b, tensor),
+                 SmallVector<int64_t>(type.getRank(), 1)};
+  auto &[offsets, sizes, steps] = computed;
   for (const auto &[axis, start, end, step] : bounds) {
     if (step == 0)
       return op.error() << "a step is 0";
@@ -79,7 +81,7 @@ FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<S
       continue;
     }
     if (step != 1)
-      return op.error() << "steps along an extent that only the run time knows are not supported";
+      return op.error() << "steps along a dynamic dimension are not supported";
     OpFoldResult extent = sizes[axis];
     offsets[axis] = clampToExtent(b, start, extent);
     OpFoldResult to = clampToExtent(b, end, extent);
@@ -90,24 +92,24 @@ FailureOr<Slice> frontend::computeSlice(FrontendOp &op, Value tensor, ArrayRef<S
       size = getAsOpFoldResult(maximum(b, b.getLoc(), value, arith::ConstantIndexOp::create(b, 0)));
     sizes[axis] = size;
   }
-  return part;
+  return computed;
 }
 
 FailureOr<Value> frontend::sliceBetween(FrontendOp &op, Value tensor, ArrayRef<SliceBounds> bounds) {
-  FailureOr<Slice> part = computeSlice(op, tensor, bounds);
-  if (failed(part))
+  FailureOr<Slice> computed = computeSlice(op, tensor, bounds);
+  if (failed(computed))
     return failure();
-  return slice(op.builder(), tensor, part->offsets, part->sizes, part->steps);
+  return slice(op.builder(), tensor, computed->offsets, computed->sizes, computed->steps);
 }
 
 LogicalResult frontend::splitInto(FrontendOp &op, Value tensor, int64_t axis, ArrayRef<int64_t> sizes,
-                              SmallVectorImpl<Value> &results) {
+                                  SmallVectorImpl<Value> &results) {
   ImplicitLocOpBuilder &b = op.builder();
   auto type = cast<RankedTensorType>(tensor.getType());
   int64_t parts = op.getOperation()->getNumResults(), extent = type.getDimSize(axis), sum = 0;
   for (int64_t size : sizes)
     if (size < 0 || llvm::AddOverflow(sum, size, sum))
-      return op.error() << "a part has " << size << " elements";
+      return op.error() << "a computed has " << size << " elements";
   if (static_cast<int64_t>(sizes.size()) != parts || (!ShapedType::isDynamic(extent) && sum != extent))
     return op.error() << "dimension " << axis << " of " << type << " cannot be split into " << parts
                       << " results, the parts given are " << sizes.size() << " of " << sum << " elements together";
@@ -124,7 +126,8 @@ LogicalResult frontend::splitInto(FrontendOp &op, Value tensor, int64_t axis, Ar
   return success();
 }
 
-FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldResult end, OpFoldResult step, Type element) {
+FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldResult end, OpFoldResult step,
+                                     Type element) {
   ImplicitLocOpBuilder &b = op.builder();
   std::optional<int64_t> first = getConstantIntValue(start), limit = getConstantIntValue(end);
   std::optional<int64_t> delta = getConstantIntValue(step);
@@ -134,14 +137,14 @@ FailureOr<Value> frontend::makeRange(FrontendOp &op, OpFoldResult start, OpFoldR
   if (first && limit) {
     int64_t distance;
     if (*delta > 0 ? llvm::SubOverflow(*limit, *first, distance) : llvm::SubOverflow(*first, *limit, distance))
-      return op.error() << "from " << *first << " to " << *limit << " are more numbers than any memory holds";
+      return op.error() << "range from " << *first << " to " << *limit << " is too long";
     uint64_t width = *delta < 0 ? -uint64_t(*delta) : uint64_t(*delta);
     count = b.getIndexAttr(distance <= 0 ? 0 : llvm::divideCeil(uint64_t(distance), width));
   } else if (*delta == 1) {
     Value distance = getValueOrCreateConstantIndexOp(b, b.getLoc(), subtractExtents(b, end, start));
     count = getAsOpFoldResult(maximum(b, b.getLoc(), distance, arith::ConstantIndexOp::create(b, 0)));
   } else {
-    return op.error() << "a range whose length only the run time knows must have the step 1";
+    return op.error() << "found a range of dynamic length, expected a step of 1";
   }
   return generate(b, {count}, {}, element, [&](OpBuilder &nested, Location loc, ValueRange at) {
     Value from = getValueOrCreateConstantIndexOp(nested, loc, start);

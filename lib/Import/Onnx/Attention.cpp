@@ -1,8 +1,8 @@
-//===- Attention.cpp - ONNX's Attention, versions 23 to 25 --------------------===//
+//===- Attention.cpp - ONNX Attention, opset 23 to 25 ---------------------===//
 //
-// One attn.attention: the cache is put in front of new keys, the causal mask, windows and masks become the mask region,
-// the soft-cap and biases the score region, in the order that the operator has: scale, soft-cap, bias, softmax. Where
-// scores are asked for, a product beside it makes them.
+// Translates to one attn.attention: the cache is concatenated before the new keys; the causal mask, windows and masks
+// become the mask region; soft-cap and bias become the score region. The operator order is scale, soft-cap, bias,
+// softmax. If the scores are a result, a separate matmul computes them.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionOperands.h"
@@ -19,18 +19,19 @@ using frontend::Extents;
 
 namespace {
 
-/// What the op is made of, checked.
+/// The verified operands and attributes of the op.
 struct Parts {
   AttentionOperand query, key, value;
   double scale;
   AttentionScores scores;
-  bool isFlat; // inputs of three dimensions, and so the output
+  bool isRank3; // whether inputs and output have three dimensions
 };
 
 } // namespace
 
-/// `past` along positions in front of `operand`, as [b,h,s,d].
-static FailureOr<AttentionOperand> appendToCache(FrontendOp &op, Value past, const AttentionOperand &operand, StringRef role) {
+/// Concatenates `past` and `operand` along the sequence, as [b,h,s,d].
+static FailureOr<AttentionOperand> appendToCache(FrontendOp &op, Value past, const AttentionOperand &operand,
+                                                 StringRef role) {
   ImplicitLocOpBuilder &b = op.builder();
   if (!past)
     return operand;
@@ -47,20 +48,20 @@ static FailureOr<AttentionOperand> appendToCache(FrontendOp &op, Value past, con
 
 static FailureOr<Parts> readParts(FrontendOp &op) {
   ImplicitLocOpBuilder &b = op.builder();
-  int64_t heads = op.integer("q_num_heads", 0), keyHeads = op.integer("kv_num_heads", 0);
+  int64_t heads = op.integer("q_num_heads", 0), kvHeads = op.integer("kv_num_heads", 0);
   if (failed(requireOperands(op, 3, opsetOf(op) >= 24 ? 7 : 6)))
     return failure();
   if (bool(op.operand(4)) != bool(op.operand(5)))
-    return op.error() << "past_key and past_value must come together";
+    return op.error() << "found only one of past_key and past_value, expected both or none";
   FailureOr<AttentionOperand> query = splitHeads(op, op.operand(0), heads, "the query");
-  FailureOr<AttentionOperand> key = splitHeads(op, op.operand(1), keyHeads, "the key");
-  FailureOr<AttentionOperand> value = splitHeads(op, op.operand(2), keyHeads, "the value");
+  FailureOr<AttentionOperand> key = splitHeads(op, op.operand(1), kvHeads, "the key");
+  FailureOr<AttentionOperand> value = splitHeads(op, op.operand(2), kvHeads, "the value");
   if (failed(query) || failed(key) || failed(value))
     return failure();
-  bool isFlat = rankOf(op.operand(0)) == 3;
+  bool isRank3 = rankOf(op.operand(0)) == 3;
   for (unsigned i : {1u, 2u})
-    if ((rankOf(op.operand(i)) == 3) != isFlat)
-      return op.error() << "query, key and value must have as many dimensions";
+    if ((rankOf(op.operand(i)) == 3) != isRank3)
+      return op.error() << "query, key and value have different ranks, expected equal ranks";
   OpFoldResult past = b.getIndexAttr(0);
   if (op.operand(4) && rankOf(op.operand(4)) == 4)
     past = frontend::extentsOf(b, op.operand(4))[2];
@@ -70,7 +71,7 @@ static FailureOr<Parts> readParts(FrontendOp &op) {
   value = appendToCache(op, op.operand(5), *value, "value");
   if (failed(value) || failed(requireFit(op, *query, *key, *value)))
     return failure();
-  Parts parts{*query, *key, *value, 0, {}, isFlat};
+  Parts parts{*query, *key, *value, 0, {}, isRank3};
   double depth = *getConstantIntValue(parts.query.extent(Dim::Depth));
   parts.scale = op.number("scale", 1 / std::sqrt(depth));
   if (failed(parts.scores.init(op, parts.query.extent(Dim::Seq), past)))
@@ -78,7 +79,7 @@ static FailureOr<Parts> readParts(FrontendOp &op) {
   return parts;
 }
 
-/// A region with one block of `types` and the captures' types that yields what `body` makes.
+/// Fills `region` with a block of arguments of `types` and of the captures, which yields the result of `body`.
 static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> types, ValueRange captures,
                        function_ref<Value(OpBuilder &, Location, Block &)> body) {
   Block &block = region.emplaceBlock();
@@ -91,22 +92,21 @@ static void fillRegion(ImplicitLocOpBuilder &b, Region &region, ArrayRef<Type> t
   attn::YieldOp::create(nested, b.getLoc(), result);
 }
 
-static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool wantsLse) {
+static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool needsLse) {
   ImplicitLocOpBuilder &b = op.builder();
   const AttentionScores &scores = parts.scores;
   Type element = elementOf(parts.query.tensor), type = attn::getScoreType(element), index = b.getIndexType();
   Extents extents(parts.query.extents);
   extents.back() = parts.value.extent(Dim::Depth);
   Type output = frontend::typeOf(extents, element), lse;
-  if (wantsLse)
-    lse = frontend::typeOf({parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)},
-                       type);
+  if (needsLse)
+    lse = frontend::typeOf(
+        {parts.query.extent(Dim::Batch), parts.query.extent(Dim::Head), parts.query.extent(Dim::Seq)}, type);
   Value value = frontend::castElements(b, parts.value.tensor, element);
-  auto made = attn::AttentionOp::create(b, output, lse, Type(), Type(), TypeRange(), parts.query.tensor,
-                                        parts.key.tensor, value, scores.getCaptures(), Value(), op.operand(6), Value(),
-                                        Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
-                                        parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale),
-                                        attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
+  auto made = attn::AttentionOp::create(
+      b, output, lse, Type(), Type(), TypeRange(), parts.query.tensor, parts.key.tensor, value, scores.getCaptures(),
+      Value(), op.operand(6), Value(), Value(), Value(), ValueRange(), Value(), parts.query.dims, parts.key.dims,
+      parts.value.dims, parts.query.dims, b.getF64FloatAttr(parts.scale), attn::ScheduleAttr(), attn::SplitKVAttr(), 0);
   if (scores.changesScores())
     fillRegion(b, made.getScore(), {type, index, index, index, index}, scores.getCaptures(),
                [&](OpBuilder &nested, Location loc, Block &block) {
@@ -123,7 +123,7 @@ static attn::AttentionOp buildAttention(FrontendOp &op, const Parts &parts, bool
   return made;
 }
 
-/// Scores as a result: 0 as they are, 1 with the soft-cap, 2 with the mask (−∞ where it hides), 3 as weights.
+/// The scores as a result. Modes: 0 raw, 1 soft-capped, 2 biased and masked (−∞ for masked keys), 3 softmax weights.
 static Value buildScores(FrontendOp &op, const Parts &parts, int64_t mode, Value lse) {
   ImplicitLocOpBuilder &b = op.builder();
   Value raw = emitScores(b, parts.query, parts.key, parts.scale);
@@ -166,10 +166,10 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   int64_t mode = op.integer("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3)
     return op.error() << "qk_matmul_output_mode is " << mode << ", expected 0 to 3";
-  bool wantsScores = op.isUsed(3);
-  attn::AttentionOp made = buildAttention(op, *parts, /*wantsLse=*/wantsScores && mode == 3);
+  bool needsScores = op.isUsed(3);
+  attn::AttentionOp made = buildAttention(op, *parts, /*needsLse=*/needsScores && mode == 3);
   Value output = made.getOutput();
-  if (parts->isFlat) {
+  if (parts->isRank3) {
     Extents extents = frontend::extentsOf(b, output);
     OpFoldResult width = frontend::multiplyExtents(b, {extents[2], extents[3]});
     output = frontend::reshape(b, output, {extents[0], extents[1], width});
@@ -177,7 +177,7 @@ static LogicalResult translateAttention(FrontendOp &op, Values &results) {
   results.push_back(output);
   results.push_back(op.isUsed(1) ? toBHSD(b, parts->key).tensor : Value());
   results.push_back(op.isUsed(2) ? toBHSD(b, parts->value).tensor : Value());
-  results.push_back(wantsScores ? buildScores(op, *parts, mode, made.getLse()) : Value());
+  results.push_back(needsScores ? buildScores(op, *parts, mode, made.getLse()) : Value());
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- AttentionOperands.cpp - Queries, keys and values of ONNX's ops ---------===//
+//===- AttentionOperands.cpp - Operands of ONNX attention ops -------------===//
 #include "AttentionOperands.h"
 
 using namespace mlir;
@@ -25,9 +25,9 @@ FailureOr<AttentionOperand> onnx::splitHeads(FrontendOp &op, Value tensor, int64
     return op.error() << role << " is " << type << ", expected 3 or 4 dimensions";
   int64_t width = type.getDimSize(2);
   if (heads <= 0)
-    return op.error() << role << " is " << type << ", and the number of its heads is not given";
+    return op.error() << role << " is " << type << ", expected a positive number of heads";
   if (ShapedType::isDynamic(width) || width % heads != 0)
-    return op.error() << role << " is " << type << ", expected a last dimension that " << heads << " heads divide";
+    return op.error() << role << " is " << type << ", expected a last dimension divisible by " << heads << " heads";
   Extents extents = frontend::extentsOf(b, tensor);
   extents.back() = b.getIndexAttr(width / heads);
   extents.insert(extents.begin() + 2, b.getIndexAttr(heads));
@@ -41,8 +41,10 @@ AttentionOperand onnx::toBHSD(ImplicitLocOpBuilder &b, const AttentionOperand &o
   return {tensor, bhsdDims(b.getContext()), frontend::extentsOf(b, tensor)};
 }
 
-LogicalResult onnx::requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key, const AttentionOperand &value) {
-  auto requireEqual = [&](const AttentionOperand &x, const AttentionOperand &y, Dim dim, const Twine &what) -> LogicalResult {
+LogicalResult onnx::requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key,
+                               const AttentionOperand &value) {
+  auto requireEqual = [&](const AttentionOperand &x, const AttentionOperand &y, Dim dim,
+                          const Twine &what) -> LogicalResult {
     std::optional<int64_t> found = getConstantIntValue(x.extent(dim)), expected = getConstantIntValue(y.extent(dim));
     if (!found || !expected || *found == *expected)
       return success();
@@ -58,18 +60,19 @@ LogicalResult onnx::requireFit(FrontendOp &op, const AttentionOperand &query, co
     if (std::optional<int64_t> depth = getConstantIntValue(each->extent(Dim::Depth)); !depth || *depth == 0)
       return op.error() << "the head size of " << each->tensor.getType() << " must be static and not 0";
   std::optional<int64_t> heads = getConstantIntValue(query.extent(Dim::Head));
-  std::optional<int64_t> keyHeads = getConstantIntValue(key.extent(Dim::Head));
-  if (heads && keyHeads && (*keyHeads == 0 || *heads % *keyHeads != 0))
-    return op.error() << "found " << *heads << " query heads, expected a multiple of the " << *keyHeads << " key heads";
+  std::optional<int64_t> kvHeads = getConstantIntValue(key.extent(Dim::Head));
+  if (heads && kvHeads && (*kvHeads == 0 || *heads % *kvHeads != 0))
+    return op.error() << "found " << *heads << " query heads, expected a multiple of the " << *kvHeads << " KV heads";
   if (elementOf(key.tensor) != elementOf(query.tensor))
     return op.error() << "the key is " << key.tensor.getType() << ", the query " << query.tensor.getType();
   return success();
 }
 
-Value onnx::emitScores(ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key, double scale) {
+Value onnx::emitScores(ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key,
+                       double scale) {
   Type type = attn::getScoreType(elementOf(query.tensor));
   OpFoldResult group = frontend::divideExtents(b, query.extent(Dim::Head), key.extent(Dim::Head));
-  // Query heads [kv, group] are cut, so that the product's maps say which key head each reads.
+  // Split query heads into [kv, group], so that the indexing maps express which KV head each query head attends to.
   unsigned at = *query.dims.position(Dim::Head);
   Extents cut(query.extents);
   cut[at] = key.extent(Dim::Head);

@@ -1,4 +1,4 @@
-//===- AttentionOperands.h - Queries, keys and values of ONNX's ops -*- C++ -*-===//
+//===- AttentionOperands.h - Operands of ONNX attention ops -----*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_ONNX_ATTENTIONOPERANDS_H
 #define SACCADE_LIB_IMPORT_ONNX_ATTENTIONOPERANDS_H
 
@@ -7,29 +7,32 @@
 
 namespace saccade::onnx {
 
-/// One operand with its dimensions named.
+/// An attention operand with named dimensions.
 struct AttentionOperand {
-  mlir::Value tensor;    // of four dimensions
-  attn::DimsAttr dims;   // [b,h,s,d] or [b,s,h,d]
-  frontend::Extents extents; // as the tensor has them
+  mlir::Value tensor;        // of rank 4
+  attn::DimsAttr dims;       // [b,h,s,d] or [b,s,h,d]
+  frontend::Extents extents; // of `tensor`
 
   mlir::OpFoldResult extent(attn::Dim dim) const { return extents[*dims.position(dim)]; }
 };
 
-attn::DimsAttr bhsdDims(mlir::MLIRContext *context);  // [b,h,s,d]
+attn::DimsAttr bhsdDims(mlir::MLIRContext *context); // [b,h,s,d]
 attn::DimsAttr bshdDims(mlir::MLIRContext *context); // [b,s,h,d]
 
-/// A tensor [b,h,s,d] as it is, or [b,s,h·d] cut into `heads`. Refuses others, naming `role`.
+/// Returns a rank-4 tensor [b,h,s,d] unchanged and reshapes [b,s,h·d] to [b,s,h,d]. Emits an error that names `role`
+/// for other tensors.
 mlir::FailureOr<AttentionOperand> splitHeads(FrontendOp &op, mlir::Value tensor, int64_t heads, llvm::StringRef role);
 
-/// The same as [b,h,s,d].
+/// Transposes the operand to [b,h,s,d] if necessary.
 AttentionOperand toBHSD(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &operand);
 
-/// Refuses operands that attn.attention would.
-mlir::LogicalResult requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key, const AttentionOperand &value);
+/// Verifies the operand shapes as attn.attention would.
+mlir::LogicalResult requireFit(FrontendOp &op, const AttentionOperand &query, const AttentionOperand &key,
+                               const AttentionOperand &value);
 
-/// scale · Q Kᵀ as [b,h,q,k] in the type of scores; key heads are shared by as many query heads as there are more.
-mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key, double scale);
+/// scale · Q Kᵀ as [b,h,q,k] in the score type; several query heads may share a KV head.
+mlir::Value emitScores(mlir::ImplicitLocOpBuilder &b, const AttentionOperand &query, const AttentionOperand &key,
+                       double scale);
 
 } // namespace saccade::onnx
 

@@ -1,4 +1,4 @@
-//===- AttentionScores.cpp - What ONNX's Attention does to a score ------------===//
+//===- AttentionScores.cpp - Score and mask code of ONNX Attention --------===//
 #include "AttentionScores.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -18,11 +18,12 @@ LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFold
   isCausal = op.integer("is_causal", 0) != 0;
   softcap = op.number("softcap", 0);
   if (opsetOf(op) >= 25) {
-    left = op.integer("left_window_size", -1);
-    right = op.integer("right_window_size", -1);
+    leftWindow = op.integer("left_window_size", -1);
+    rightWindow = op.integer("right_window_size", -1);
   }
-  if (left < -1 || right < -1)
-    return op.error() << "a window of " << left << " keys before and " << right << " behind, expected -1 or more";
+  if (leftWindow < -1 || rightWindow < -1)
+    return op.error() << "a window of " << leftWindow << " keys before and " << rightWindow
+                      << " after, expected -1 or more";
   if (Value given = op.operand(3)) {
     auto type = cast<RankedTensorType>(given.getType());
     if (type.getRank() < 1 || type.getRank() > 4)
@@ -38,13 +39,13 @@ LogicalResult AttentionScores::init(FrontendOp &op, OpFoldResult queries, OpFold
   if (Value given = op.operand(6)) {
     auto type = cast<RankedTensorType>(given.getType());
     if (type.getRank() != 1 || !type.getElementType().isInteger(64))
-      return op.error() << "nonpad_kv_seqlen is " << type << ", expected one i64 a batch";
+      return op.error() << "nonpad_kv_seqlen is " << type << ", expected one i64 per batch";
     if (op.operand(4))
-      return op.error() << "nonpad_kv_seqlen and past_key exclude each other";
+      return op.error() << "nonpad_kv_seqlen and past_key are mutually exclusive";
     lengths = captures.size();
     captures.push_back(given);
   }
-  if (isCausal || left >= 0 || right >= 0) {
+  if (isCausal || leftWindow >= 0 || rightWindow >= 0) {
     if (lengths >= 0)
       capture(queryLength);
     else
@@ -59,7 +60,8 @@ Value AttentionScores::extent(OpBuilder &b, Location loc, OpFoldResult size, Val
   return getValueOrCreateConstantIndexOp(b, loc, size);
 }
 
-/// The mask's element for a pair, its dimensions aligned at the last; keys behind its end have that of the last one.
+/// The mask element for a (query, key) pair; mask dimensions are aligned at the last one. Keys beyond its end are
+/// clamped to the last element.
 Value AttentionScores::element(OpBuilder &b, Location loc, ValueRange at, ValueRange inside) const {
   auto type = cast<RankedTensorType>(captures[mask].getType());
   SmallVector<Value> position(at.drop_front(4 - type.getRank()));
@@ -87,21 +89,21 @@ Value AttentionScores::isVisible(OpBuilder &b, Location loc, ValueRange at, Valu
   auto require = [&](Value condition) {
     visible = visible ? b.createOrFold<arith::AndIOp>(loc, visible, condition) : condition;
   };
-  if (isCausal || left >= 0 || right >= 0) {
+  if (isCausal || leftWindow >= 0 || rightWindow >= 0) {
     Value own = frontend::add(b, loc, at[2], offset(b, loc, at, inside));
     if (isCausal)
       require(frontend::compare(b, loc, Predicate::sle, at[3], own));
-    if (left >= 0) {
-      Value first = frontend::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, left));
+    if (leftWindow >= 0) {
+      Value first = frontend::sub(b, loc, own, arith::ConstantIndexOp::create(b, loc, leftWindow));
       require(frontend::compare(b, loc, Predicate::sge, at[3], first));
     }
-    if (right >= 0) {
-      Value last = frontend::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, right));
+    if (rightWindow >= 0) {
+      Value last = frontend::add(b, loc, own, arith::ConstantIndexOp::create(b, loc, rightWindow));
       require(frontend::compare(b, loc, Predicate::sle, at[3], last));
     }
   }
   if (mask >= 0) {
-    // A mask that is too short hides the rest; one of a single column is for all keys.
+    // A mask shorter than the keys masks the remaining ones; a mask with one column applies to all keys.
     if (!isConstantIntValue(maskLength, 1))
       require(frontend::compare(b, loc, Predicate::slt, at[3], extent(b, loc, maskLength, inside)));
     Value given = element(b, loc, at, inside);

@@ -1,4 +1,4 @@
-//===- AttentionScores.h - What ONNX's Attention does to a score --*- C++ -*-===//
+//===- AttentionScores.h - Score and mask code of ONNX Attention -*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_ONNX_ATTENTIONSCORES_H
 #define SACCADE_LIB_IMPORT_ONNX_ATTENTIONSCORES_H
 
@@ -6,39 +6,38 @@
 
 namespace saccade::onnx {
 
-/// Which keys a query sees, and what becomes of a score. The same code fills the regions of attn.attention and a
-/// product beside it, where scores are asked for as a result: `at` is (b, h, q, k), `captures` are values of
-/// `getCaptures`.
+/// Scalar code for the mask and for modifications of the score. It is used in the regions of attn.attention and, if the
+/// scores are a result, after a separate matmul. `at` is (b, h, q, k); `captures` are the values of `getCaptures`.
 class AttentionScores {
 public:
-  /// Reads the inputs and attributes of `op`. `queryLength` is the extent of queries, `pastLength` that of past keys.
+  /// Reads the inputs and attributes of `op`. `queryLength` is the number of queries, `pastLength` that of cached keys.
   mlir::LogicalResult init(FrontendOp &op, mlir::OpFoldResult queryLength, mlir::OpFoldResult pastLength);
 
   mlir::ValueRange getCaptures() const { return captures; }
-  bool hasMask() const { return mask >= 0 || isCausal || left >= 0 || right >= 0; }
+  bool hasMask() const { return mask >= 0 || isCausal || leftWindow >= 0 || rightWindow >= 0; }
   bool changesScores() const { return softcap > 0 || isBias; }
 
-  /// Whether query q sees key k. Lengths are not asked.
+  /// Whether query q attends to key k. Does not check nonpad_kv_seqlen.
   mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
   mlir::Value softcapped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score) const;
-  /// The bias of the mask added, where it is one of numbers.
+  /// Adds the mask to the score if it is a floating-point bias.
   mlir::Value biased(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, mlir::ValueRange at,
                      mlir::ValueRange captures) const;
 
 private:
   mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
-  /// The position of a query among the keys, without its own: what the causal mask and windows are aligned by.
+  /// The offset from query positions to key positions, to which the causal mask and windows are aligned.
   mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
   mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange captures) const;
-  /// A dynamic size becomes a capture; its number stands for it.
+  /// Captures a dynamic size.
   void capture(mlir::OpFoldResult size);
 
   mlir::SmallVector<mlir::Value> captures;
-  int mask = -1, lengths = -1; // numbers of captures
-  bool isBias = false;         // the mask has numbers, else conditions
+  int mask = -1, lengths = -1; // indices into captures, or -1
+  bool isBias = false;         // whether the mask is floating point
   mlir::OpFoldResult queryLength, pastLength, maskLength;
   bool isCausal = false;
-  int64_t left = -1, right = -1;
+  int64_t leftWindow = -1, rightWindow = -1;
   double softcap = 0;
 };
 

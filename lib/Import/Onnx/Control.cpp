@@ -1,7 +1,7 @@
-//===- Control.cpp - ONNX's operators with subgraphs that are run -------------===//
+//===- Control.cpp - ONNX control flow ------------------------------------===//
 //
-// Programs have no loops and branches over tensors. A branch is taken here where its condition is known; a scan or a
-// loop of a known, small number of steps is written out.
+// Programs have no data-dependent control flow. If takes the branch of its constant condition; Scan and Loop with a
+// small constant trip count are unrolled.
 //
 //===----------------------------------------------------------------------===//
 #include "Onnx.h"
@@ -11,25 +11,25 @@ using namespace saccade;
 using namespace saccade::onnx;
 using frontend::Extents;
 
-/// More steps would make a program that takes too long to compile.
-static constexpr int64_t maxSteps = 64;
+/// Limit on unrolling that bounds compile time.
+static constexpr int64_t maxTripCount = 64;
 
 static LogicalResult translateIf(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 1)))
     return failure();
   std::optional<SmallVector<int64_t>> condition = frontend::constantIntegers(op.operand(0));
   if (!condition || condition->size() != 1)
-    return op.error() << "the condition must be constant: branches over tensors are not supported";
-  StringRef expected = condition->front() ? "then_branch" : "else_branch";
+    return op.error() << "the condition must be constant: data-dependent branches are not supported";
+  StringRef branchName = condition->front() ? "then_branch" : "else_branch";
   auto names = op.getOperation()->getAttrOfType<ArrayAttr>("regions");
   for (auto [i, region] : llvm::enumerate(op.getOperation()->getRegions()))
-    if (names && i < names.size() && names[i] == StringAttr::get(names.getContext(), expected))
+    if (names && i < names.size() && names[i] == StringAttr::get(names.getContext(), branchName))
       return op.inlineRegion(region, {}, results);
-  return op.error() << "there is no " << expected;
+  return op.error() << "missing " << branchName;
 }
 
-/// States, then tensors of which each step gets one element along an axis; states, then one element each of further
-/// results.
+/// Inputs: states, then tensors that are sliced along an axis, one slice per iteration. Results: states, then
+/// per-iteration results concatenated.
 static LogicalResult translateScan(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   int64_t scanned = op.integer("num_scan_inputs", 0), inputs = op.numOperands(), states = inputs - scanned;
@@ -52,9 +52,9 @@ static LogicalResult translateScan(FrontendOp &op, Values &results) {
       return failure();
     axes[i] = *axis;
     int64_t extent = type.getDimSize(*axis);
-    if (ShapedType::isDynamic(extent) || extent < 1 || extent > maxSteps || (steps >= 0 && extent != steps))
+    if (ShapedType::isDynamic(extent) || extent < 1 || extent > maxTripCount || (steps >= 0 && extent != steps))
       return op.error() << "dimension " << *axis << " of " << type << " is scanned, expected one static extent of 1 to "
-                        << maxSteps;
+                        << maxTripCount;
     steps = extent;
   }
 
@@ -64,12 +64,13 @@ static LogicalResult translateScan(FrontendOp &op, Values &results) {
   for (int64_t step = 0; step < steps; ++step) {
     SmallVector<Value> arguments = state, given;
     for (int64_t i = 0; i < scanned; ++i)
-      arguments.push_back(frontend::selectIndex(b, op.operand(states + i), axes[i], backwards[i] ? steps - 1 - step : step));
+      arguments.push_back(
+          frontend::selectIndex(b, op.operand(states + i), axes[i], backwards[i] ? steps - 1 - step : step));
     if (failed(op.inlineRegion(op.getOperation()->getRegion(0), arguments, given)))
       return failure();
     if (given.size() != states + made.size() ||
         !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
-      return op.error() << "the subgraph gives " << given.size() << " results, expected " << states + made.size();
+      return op.error() << "the subgraph has " << given.size() << " results, expected " << states + made.size();
     state.assign(given.begin(), given.begin() + states);
     for (auto [all, each] : llvm::zip(made, ArrayRef(given).drop_front(states)))
       all.push_back(each);
@@ -91,7 +92,7 @@ static LogicalResult translateScan(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// The one flag that a tensor of one element is known to hold.
+/// The constant flag in a one-element tensor.
 static std::optional<bool> knownFlag(Value tensor) {
   std::optional<SmallVector<int64_t>> known = frontend::constantIntegers(tensor);
   if (!known || known->size() != 1)
@@ -99,16 +100,16 @@ static std::optional<bool> knownFlag(Value tensor) {
   return known->front() != 0;
 }
 
-/// A loop whose steps are known: how many at most, and after each whether it goes on. States, then a row a step of
-/// further results.
+/// Loop with a constant trip count and constant continue conditions. Results: states, then per-iteration results
+/// stacked.
 static LogicalResult translateLoop(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
-  std::optional<SmallVector<int64_t>> most = frontend::constantIntegers(op.operand(0));
-  std::optional<bool> goesOn = op.operand(1) ? knownFlag(op.operand(1)) : true;
-  if (op.getOperation()->getNumRegions() != 1 || !most || most->size() != 1 || most->front() < 0 ||
-      most->front() > maxSteps || !goesOn)
-    return op.error() << "the number of steps must be a constant of 0 to " << maxSteps
-                      << ", and the condition missing or constant";
+  std::optional<SmallVector<int64_t>> tripCount = frontend::constantIntegers(op.operand(0));
+  std::optional<bool> continues = op.operand(1) ? knownFlag(op.operand(1)) : true;
+  if (op.getOperation()->getNumRegions() != 1 || !tripCount || tripCount->size() != 1 || tripCount->front() < 0 ||
+      tripCount->front() > maxTripCount || !continues)
+    return op.error() << "expected a constant trip count of 0 to " << maxTripCount
+                      << " and a missing or constant condition";
   SmallVector<Value> state;
   for (unsigned i = 2; i < op.numOperands(); ++i)
     state.push_back(op.operand(i));
@@ -116,7 +117,7 @@ static LogicalResult translateLoop(FrontendOp &op, Values &results) {
     return op.error() << "an input is missing";
   size_t states = state.size();
   SmallVector<SmallVector<Value>> made(std::max<int64_t>(0, op.getOperation()->getNumResults() - states));
-  for (int64_t step = 0; step < most->front() && *goesOn; ++step) {
+  for (int64_t step = 0; step < tripCount->front() && *continues; ++step) {
     auto scalar = [&](Type type, int64_t value) {
       return frontend::fromElements(b, RankedTensorType::get({}, type), {b.getIntegerAttr(type, value)});
     };
@@ -126,10 +127,10 @@ static LogicalResult translateLoop(FrontendOp &op, Values &results) {
       return failure();
     if (given.size() != 1 + states + made.size() ||
         !llvm::all_of(given, [](Value each) { return isa<RankedTensorType>(each.getType()); }))
-      return op.error() << "the subgraph gives " << given.size() << " results, expected " << 1 + states + made.size();
-    goesOn = knownFlag(given.front());
-    if (!goesOn)
-      return op.error() << "whether the loop goes on must be constant: loops over tensors are not supported";
+      return op.error() << "the subgraph has " << given.size() << " results, expected " << 1 + states + made.size();
+    continues = knownFlag(given.front());
+    if (!continues)
+      return op.error() << "the loop condition must be constant: data-dependent loops are not supported";
     state.assign(given.begin() + 1, given.begin() + 1 + states);
     for (auto [all, each] : llvm::zip(made, ArrayRef(given).drop_front(1 + states)))
       all.push_back(each);
@@ -141,7 +142,7 @@ static LogicalResult translateLoop(FrontendOp &op, Values &results) {
       rows.push_back(frontend::unsqueeze(b, each, {0}));
     bool isOne = llvm::all_of(rows, [&](Value row) { return row.getType() == rows.front().getType(); });
     if (rows.empty() || !isOne)
-      return op.error() << "rows of a result must be of one type, and there must be one";
+      return op.error() << "found no rows or rows of different types, expected at least one row of one type";
     results.push_back(frontend::concat(b, rows, 0));
   }
   return success();

@@ -1,4 +1,4 @@
-//===- Elementwise.cpp - ONNX's operators on elements -------------------------===//
+//===- Elementwise.cpp - ONNX elementwise operators -----------------------===//
 #include "Onnx.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
@@ -11,11 +11,11 @@ using namespace saccade::onnx;
 
 namespace {
 
-/// What an operator makes of the elements of its inputs.
+/// Computes one result element from the input elements.
 using OnElements = Value (*)(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x);
 
 struct Elementwise {
-  unsigned least, most;
+  unsigned minInputs, maxInputs;
   bool isCondition; // the result is of i1
   OnElements compute;
 };
@@ -26,7 +26,7 @@ static Value number(OpBuilder &b, Location loc, Value like, double value) {
   return frontend::makeNumber(b, loc, like.getType(), value);
 }
 
-/// `RealOp` of a floating-point number.
+/// Applies `RealOp` to a floating-point number.
 template <typename RealOp> static Value real(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<RealOp>(loc, x[0]);
 }
@@ -35,7 +35,7 @@ template <arith::CmpIPredicate predicate> static Value compare(FrontendOp &, OpB
   return frontend::compare(b, loc, predicate, x[0], x[1]);
 }
 
-/// Two numbers at a time, from the left.
+/// Combines the inputs pairwise from left to right.
 template <Value (*combine)(OpBuilder &, Location, Value, Value)>
 static Value fold(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   Value result = x[0];
@@ -48,7 +48,7 @@ template <typename BitOp> static Value bits(FrontendOp &, OpBuilder &b, Location
   return b.createOrFold<BitOp>(loc, x[0], x[1]);
 }
 
-/// A function of one number that needs nothing of the op.
+/// A unary function without attributes.
 template <Value (*function)(OpBuilder &, Location, Value)>
 static Value plain(FrontendOp &, OpBuilder &b, Location loc, ValueRange x) {
   return function(b, loc, x[0]);
@@ -132,7 +132,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
   return table;
 }
 
-/// Refuses elements that the operator does not have: it may work on numbers, on conditions or on both.
+/// Verifies the element types, which depend on the operator.
 static LogicalResult verifyElements(FrontendOp &op, const Elementwise &expected) {
   static const llvm::StringSet<> real = {"Ceil",    "Cos",   "Elu",       "Erf",  "Exp",        "Floor",
                                          "Gelu",    "IsNaN", "LeakyRelu", "Log",  "Reciprocal", "Round",
@@ -161,7 +161,7 @@ static LogicalResult verifyElements(FrontendOp &op, const Elementwise &expected)
 
 static LogicalResult translateElementwise(FrontendOp &op, Values &results) {
   const Elementwise &entry = getTable().find(op.getName())->second;
-  if (failed(requireOperands(op, entry.least, entry.most)))
+  if (failed(requireOperands(op, entry.minInputs, entry.maxInputs)))
     return failure();
   SmallVector<Value> inputs = op.operands();
   if (llvm::is_contained(inputs, Value()))
@@ -175,7 +175,7 @@ static LogicalResult translateElementwise(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// The one number that all elements of a constant are.
+/// The value of a splat constant.
 static std::optional<double> constantNumber(Value tensor) {
   DenseElementsAttr constant;
   if (!matchPattern(tensor, m_Constant(&constant)) || !constant.isSplat())
@@ -194,7 +194,9 @@ static LogicalResult translatePow(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)) || failed(requireBroadcast(op, op.operands())))
     return failure();
   std::optional<double> exponent = constantNumber(op.operand(1));
-  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) { return frontend::power(b, loc, x[0], x[1], exponent); };
+  auto compute = [&](OpBuilder &b, Location loc, ValueRange x) {
+    return frontend::power(b, loc, x[0], x[1], exponent);
+  };
   results.push_back(frontend::elementwise(op.builder(), op.operands(), elementOf(op.operand(0)), compute));
   return success();
 }
@@ -211,7 +213,7 @@ static LogicalResult translateCast(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// A bound that is missing does not bind.
+/// A missing bound has no effect.
 static LogicalResult translateClip(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 3)))
     return failure();
@@ -224,9 +226,9 @@ static LogicalResult translateClip(FrontendOp &op, Values &results) {
       bound = frontend::splat(op.builder(), {}, element, attribute.getValueAsDouble());
     if (!bound)
       bound = frontend::fromElements(op.builder(), RankedTensorType::get({}, element),
-                                 {frontend::extremeAttr(element, /*largest=*/i == 2)});
+                                     {frontend::extremeAttr(element, /*largest=*/i == 2)});
     if (elementOf(bound) != element || rankOf(bound) != 0)
-      return op.error() << "bound " << bound.getType() << " is no single " << element;
+      return op.error() << "bound is " << bound.getType() << ", expected a scalar " << element;
     inputs.push_back(bound);
   }
   results.push_back(frontend::elementwise(op.builder(), inputs, element, [](OpBuilder &b, Location loc, ValueRange x) {
@@ -235,7 +237,7 @@ static LogicalResult translateClip(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// What a node passes on unchanged. Dropout drops nothing where a model is only run.
+/// Identity, and Dropout in inference mode.
 static LogicalResult translateIdentity(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 3)))
     return failure();
@@ -245,7 +247,7 @@ static LogicalResult translateIdentity(FrontendOp &op, Values &results) {
       return op.error() << "dropout in training is not supported";
   }
   results.push_back(op.operand(0));
-  // Dropout's second result says what was kept.
+  // The second result of Dropout is the mask of kept elements.
   if (op.isUsed(1))
     results.push_back(
         frontend::splat(op.builder(), frontend::extentsOf(op.builder(), op.operand(0)), op.builder().getI1Type(), 1));

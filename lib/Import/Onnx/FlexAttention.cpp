@@ -1,8 +1,8 @@
-//===- FlexAttention.cpp - ONNX's FlexAttention (preview, version 1) ----------===//
+//===- FlexAttention.cpp - ONNX FlexAttention (preview opset 1) -----------===//
 //
-// Its subgraphs work on the whole tensor of scores or of weights. Where each element of what they make needs only its
-// own score and its position, they become the score and weight regions of one attn.attention. Else the tensors are
-// made.
+// The subgraphs transform the whole tensor of scores or softmax weights. If each result element depends only on its own
+// input element and position, they become the score and weight regions of one attn.attention. Otherwise the tensors are
+// materialized.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionOperands.h"
@@ -21,7 +21,7 @@ namespace {
 struct Flex {
   AttentionOperand query, key, value;
   double scale;
-  Type modified; // the element type of what the subgraphs work on
+  Type modified; // the element type of the subgraph inputs
   Region *score = nullptr, *weight = nullptr;
 
   Extents pairs() const {
@@ -47,7 +47,7 @@ static FailureOr<Flex> readFlex(FrontendOp &op) {
   if (int64_t precision = op.integer("softmax_precision", 0))
     flex.modified = elementType(op.builder().getContext(), precision);
   if (!isa_and_nonnull<FloatType>(flex.modified))
-    return op.error() << "softmax_precision is no type of floating point";
+    return op.error() << "softmax_precision is not a floating-point type";
   auto names = op.getOperation()->getAttrOfType<ArrayAttr>("regions");
   for (auto [i, region] : llvm::enumerate(op.getOperation()->getRegions())) {
     auto name = names && i < names.size() ? dyn_cast<StringAttr>(names[i]) : StringAttr();
@@ -56,12 +56,12 @@ static FailureOr<Flex> readFlex(FrontendOp &op) {
     else if (name && name.getValue() == "prob_mod")
       flex.weight = &region;
     else
-      return op.error() << "subgraph " << i << " is not known, expected score_mod and prob_mod";
+      return op.error() << "unknown subgraph " << i << ", expected score_mod or prob_mod";
   }
   return flex;
 }
 
-/// What a subgraph makes of a tensor, of its shape and element type.
+/// Applies a subgraph to `tensor`; the result must have the same shape and element type.
 static FailureOr<Value> apply(FrontendOp &op, Region *region, Value tensor) {
   if (!region)
     return tensor;
@@ -72,16 +72,16 @@ static FailureOr<Value> apply(FrontendOp &op, Region *region, Value tensor) {
   auto found = results.size() == 1 ? dyn_cast<RankedTensorType>(results[0].getType()) : RankedTensorType();
   if (!found || found.getElementType() != type.getElementType() ||
       failed(verifyCompatibleShape(found.getShape(), type.getShape()))) {
-    InFlightDiagnostic error = op.error() << "a subgraph makes of " << type;
+    InFlightDiagnostic error = op.error() << "a subgraph maps " << type << " to";
     if (results.size() == 1)
-      return error << " a " << results[0].getType();
+      return error << " " << results[0].getType();
     return error << " " << results.size() << " results";
   }
   return results[0];
 }
 
-/// A block for a region of attn.attention that computes the element of `modified` from that of `whole`; false where
-/// it needs others.
+/// Fills `block` with code that computes an element of `modified` from the same element of `whole`; returns false if it
+/// depends on other elements.
 static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, frontend::Captures &captures, Value whole, Value modified,
                       Type type) {
   Type index = b.getIndexType();
@@ -101,7 +101,7 @@ static bool fillBlock(ImplicitLocOpBuilder &b, Block &block, frontend::Captures 
   return true;
 }
 
-/// One attn.attention; null where a subgraph needs other elements than its own.
+/// Builds one attn.attention; null if a subgraph reads elements other than its own.
 static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   ImplicitLocOpBuilder &b = op.builder();
   Type element = elementOf(flex.query.tensor), type = attn::getScoreType(element);
@@ -111,14 +111,14 @@ static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   for (auto [block, region] : llvm::zip(blocks, regions)) {
     if (!region)
       continue;
-    // Stands for all scores; nothing reads it in the end.
+    // A placeholder for the scores, dead after the region is built.
     Value whole = tensor::EmptyOp::create(b, flex.pairs(), flex.modified);
     FailureOr<Value> modified = apply(op, region, whole);
     if (failed(modified))
       return failure();
     block = std::make_unique<Block>();
     if (!fillBlock(b, *block, captures, whole, *modified, type)) {
-      // A detached block must not use itself when it goes.
+      // A detached block must not have uses when it is destroyed.
       for (auto &each : blocks)
         if (each)
           each->dropAllUses();
@@ -142,7 +142,7 @@ static FailureOr<Value> buildFused(FrontendOp &op, const Flex &flex) {
   return made.getOutput();
 }
 
-/// Scores, weights and the weighted sum of values as tensors.
+/// Materializes scores and weights and computes P·V.
 static FailureOr<Value> buildWhole(FrontendOp &op, const Flex &flex) {
   ImplicitLocOpBuilder &b = op.builder();
   Value scores = frontend::castElements(b, emitScores(b, flex.query, flex.key, flex.scale), flex.modified);
@@ -152,7 +152,7 @@ static FailureOr<Value> buildWhole(FrontendOp &op, const Flex &flex) {
   FailureOr<Value> weights = apply(op, flex.weight, frontend::softmax(b, *modified, 3));
   if (failed(weights))
     return failure();
-  // Query heads [kv, group] share the values of a key head.
+  // Query heads [kv, group] share the values of a KV head.
   Extents extents = flex.pairs();
   OpFoldResult heads = flex.key.extent(Dim::Head), group = frontend::divideExtents(b, extents[1], heads);
   Value grouped = frontend::reshape(b, *weights, {extents[0], heads, group, extents[2], extents[3]});
@@ -162,8 +162,8 @@ static FailureOr<Value> buildWhole(FrontendOp &op, const Flex &flex) {
   OpFoldResult depth = flex.value.extent(Dim::Depth);
   Value sum =
       frontend::contract(b, grouped, flex.value.tensor, map({batch, head, member, i, j}), map({batch, head, j, d}),
-                     map({batch, head, member, i, d}), {extents[0], heads, group, extents[2], depth, extents[3]},
-                     attn::getScoreType(elementOf(flex.query.tensor)));
+                         map({batch, head, member, i, d}), {extents[0], heads, group, extents[2], depth, extents[3]},
+                         attn::getScoreType(elementOf(flex.query.tensor)));
   Value joined = frontend::reshape(b, sum, {extents[0], extents[1], extents[2], depth});
   return frontend::castElements(b, joined, elementOf(flex.query.tensor));
 }
@@ -181,4 +181,6 @@ static LogicalResult translateFlexAttention(FrontendOp &op, Values &results) {
   return success();
 }
 
-void onnx::addFlexAttention(frontend::Frontend &frontend) { frontend.translators["preview.FlexAttention"] = translateFlexAttention; }
+void onnx::addFlexAttention(frontend::Frontend &frontend) {
+  frontend.translators["preview.FlexAttention"] = translateFlexAttention;
+}

@@ -1,4 +1,4 @@
-//===- Gathers.cpp - ONNX's operators that look elements up -------------------===//
+//===- Gathers.cpp - ONNX gather operators --------------------------------===//
 #include "Onnx.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Gather.h"
@@ -34,7 +34,7 @@ static LogicalResult translateGatherElements(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// The last dimension of the indices is a position in the table's dimensions behind `batch_dims`, which both have.
+/// The last dimension of the indices is a position in the dimensions of the table after the common `batch_dims`.
 static LogicalResult translateGatherND(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
@@ -52,7 +52,7 @@ static LogicalResult translateGatherND(FrontendOp &op, Values &results) {
   result.pop_back();
   int64_t outer = result.size(), inner = rank - batches - count;
   result.append(from.end() - inner, from.end());
-  // One input for each looked-up dimension, stretched along those of the table that stay.
+  // One input per gathered dimension, broadcast along the remaining dimensions of the table.
   SmallVector<Value> inputs, extents;
   for (int64_t i = 0; i < count; ++i) {
     Value one = frontend::selectIndex(b, indices, depth - 1, i);

@@ -1,7 +1,6 @@
-//===- ImportOnnx.cpp - Translate ops of ONNX ---------------------------------===//
+//===- ImportOnnx.cpp - Translate ONNX ops --------------------------------===//
 //
-// Gathers the translators of all operators into one frontend and leads every function through it. It stands in front of
-// everything else: no other pass knows these ops.
+// Applies the ONNX translators to every function. Runs first, because no other pass handles these ops.
 //
 //===----------------------------------------------------------------------===//
 #include "Onnx.h"

@@ -1,6 +1,6 @@
-//===- LinearAttention.cpp - ONNX's LinearAttention, version 27 ---------------===//
+//===- LinearAttention.cpp - ONNX LinearAttention, opset 27 ---------------===//
 //
-// One causal attn.linear on [batch, token, head, size]: the operator's decay, beta and past state are clauses of it.
+// Translates to one causal attn.linear on [batch, token, head, size]; decay, beta and past state become its operands.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionOperands.h"
@@ -14,16 +14,16 @@ using frontend::Extents;
 
 namespace {
 
-/// Decay or beta, with the dimensions that it has; null where the update rule has none.
-struct Factor {
+/// A gate (decay or beta) with its dimensions; null if the update rule has none.
+struct Gate {
   Value tensor;
   attn::AxesAttr axes;
 };
 
-/// What the op is made of, checked.
+/// The verified operands and attributes of the op.
 struct Linear {
   AttentionOperand query, key, value;
-  Factor decay, beta;
+  Gate decay, beta;
   Value state;
   double scale;
 };
@@ -32,40 +32,40 @@ struct Linear {
 
 static ArrayRef<int64_t> shapeOf(Value tensor) { return cast<RankedTensorType>(tensor.getType()).getShape(); }
 
-static FailureOr<AttentionOperand> cut(FrontendOp &op, unsigned input, int64_t heads, StringRef role) {
+static FailureOr<AttentionOperand> readOperand(FrontendOp &op, unsigned input, int64_t heads, StringRef role) {
   if (rankOf(op.operand(input)) != 3)
     return op.error() << role << " is " << op.operand(input).getType() << ", expected 3 dimensions";
   return splitHeads(op, op.operand(input), heads, role);
 }
 
-/// `tensor` in a type that attn.linear takes beside `element`: that, or the one of states.
-static Value toNumbers(ImplicitLocOpBuilder &b, Value tensor, Type element) {
+/// Casts `tensor` to the score type unless it has type `element`; attn.linear accepts both.
+static Value castOperand(ImplicitLocOpBuilder &b, Value tensor, Type element) {
   Type type = attn::getScoreType(element);
   return elementOf(tensor) == element ? tensor : frontend::castElements(b, tensor, type);
 }
 
-/// Tensor `input` as [batch, token], [batch, token, head] or [batch, token, head, row], whichever its width is that of.
-static FailureOr<Factor> readGate(FrontendOp &op, unsigned input, const AttentionOperand &key, bool ofRows, StringRef role) {
+/// Reads a gate as [batch, token], [batch, token, head] or [batch, token, head, row], depending on its last extent.
+static FailureOr<Gate> readGate(FrontendOp &op, unsigned input, const AttentionOperand &key, bool isPerRow,
+                                StringRef role) {
   Value tensor = op.operand(input);
   if (!tensor)
-    return Factor{};
+    return Gate{};
   ImplicitLocOpBuilder &b = op.builder();
   int64_t heads = *getConstantIntValue(key.extent(Dim::Head)), depth = *getConstantIntValue(key.extent(Dim::Depth));
   int64_t width = rankOf(tensor) == 3 ? shapeOf(tensor)[2] : -1;
-  if (width != heads && width != (ofRows ? heads * depth : 1)) {
-    InFlightDiagnostic error = op.error()
-                               << role << " is " << tensor.getType() << ", expected a number for each key head";
-    return ofRows ? error << " or one for each of its " << depth << " dimensions" : error << " or one for all";
+  if (width != heads && width != (isPerRow ? heads * depth : 1)) {
+    InFlightDiagnostic error = op.error() << role << " is " << tensor.getType() << ", expected one value per KV head";
+    return isPerRow ? error << " or one for each of its " << depth << " dimensions" : error << " or one for all";
   }
   if (!isa<FloatType>(elementOf(tensor)))
     return op.error() << role << " is " << tensor.getType() << ", expected floating point";
   for (unsigned i : {0u, 1u})
     if (int64_t own = shapeOf(tensor)[i], expected = shapeOf(key.tensor)[i];
         !ShapedType::isDynamic(own) && !ShapedType::isDynamic(expected) && own != expected)
-      return op.error() << role << " is " << tensor.getType() << ", expected " << (i ? "tokens" : "batches")
-                        << " as the key has them, " << expected;
+      return op.error() << role << " is " << tensor.getType() << ", expected " << expected
+                        << (i ? " tokens" : " batches") << " as in the key";
   SmallVector<Dim> dims = {Dim::Batch, Dim::Seq, Dim::Head};
-  if (width != heads && ofRows) {
+  if (width != heads && isPerRow) {
     FailureOr<AttentionOperand> own = splitHeads(op, tensor, heads, role);
     if (failed(own))
       return failure();
@@ -75,32 +75,34 @@ static FailureOr<Factor> readGate(FrontendOp &op, unsigned input, const Attentio
     tensor = frontend::squeeze(b, tensor, {2});
     dims.pop_back();
   }
-  return Factor{toNumbers(b, tensor, elementOf(key.tensor)), attn::AxesAttr::get(b.getContext(), dims)};
+  return Gate{castOperand(b, tensor, elementOf(key.tensor)), attn::AxesAttr::get(b.getContext(), dims)};
 }
 
 static FailureOr<Linear> readLinear(FrontendOp &op) {
   if (failed(requireOperands(op, 3, 6)))
     return failure();
   ImplicitLocOpBuilder &b = op.builder();
-  int64_t heads = op.integer("q_num_heads", 0), keyHeads = op.integer("kv_num_heads", 0);
-  if (heads <= 0 || keyHeads <= 0 || heads % keyHeads)
-    return op.error() << "found " << heads << " query heads, expected a multiple of the " << keyHeads << " key heads";
+  int64_t heads = op.integer("q_num_heads", 0), kvHeads = op.integer("kv_num_heads", 0);
+  if (heads <= 0 || kvHeads <= 0 || heads % kvHeads)
+    return op.error() << "found " << heads << " query heads, expected a multiple of the " << kvHeads << " KV heads";
   StringRef rule = op.text("update_rule", "gated_delta");
   if (!llvm::is_contained({"linear", "gated", "delta", "gated_delta"}, rule))
-    return op.error() << "the update rule '" << rule << "' is not known, expected linear, gated, delta or gated_delta";
+    return op.error() << "unknown update rule '" << rule << "', expected linear, gated, delta or gated_delta";
   if (rule.contains("gated") != bool(op.operand(4)) || rule.contains("delta") != bool(op.operand(5)))
-    return op.error() << "decay goes with gated rules and beta with delta rules, found the rule '" << rule << "'";
+    return op.error() << "inputs do not match the update rule '" << rule
+                      << "', expected decay for gated and beta for delta rules";
 
-  FailureOr<AttentionOperand> query = cut(op, 0, heads, "the query"), key = cut(op, 1, keyHeads, "the key");
-  FailureOr<AttentionOperand> value = cut(op, 2, keyHeads, "the value");
+  FailureOr<AttentionOperand> query = readOperand(op, 0, heads, "the query"),
+                              key = readOperand(op, 1, kvHeads, "the key");
+  FailureOr<AttentionOperand> value = readOperand(op, 2, kvHeads, "the value");
   if (failed(query) || failed(key) || failed(value) || failed(requireFit(op, *query, *key, *value)))
     return failure();
   std::optional<int64_t> queries = getConstantIntValue(query->extent(Dim::Seq));
   std::optional<int64_t> keys = getConstantIntValue(key->extent(Dim::Seq));
   if (queries && keys && *queries != *keys)
-    return op.error() << "query and key differ in tokens: found " << *queries << " and " << *keys;
-  FailureOr<Factor> decay = readGate(op, 4, *key, /*ofRows=*/true, "decay");
-  FailureOr<Factor> beta = readGate(op, 5, *key, /*ofRows=*/false, "beta");
+    return op.error() << "query and key have different sequence lengths: found " << *queries << " and " << *keys;
+  FailureOr<Gate> decay = readGate(op, 4, *key, /*isPerRow=*/true, "decay");
+  FailureOr<Gate> beta = readGate(op, 5, *key, /*isPerRow=*/false, "beta");
   if (failed(decay) || failed(beta))
     return failure();
 
@@ -112,9 +114,9 @@ static FailureOr<Linear> readLinear(FrontendOp &op) {
     Extents extents = {key->extent(Dim::Batch), key->extent(Dim::Head), depth, width};
     if (!isa<FloatType>(elementOf(past)) ||
         failed(verifyCompatibleShape(past.getType(), frontend::typeOf(extents, elementOf(past)))))
-      return op.error() << "past_state is " << past.getType() << ", expected [batch, key heads, "
+      return op.error() << "past_state is " << past.getType() << ", expected [batch, KV heads, "
                         << *getConstantIntValue(depth) << ", " << *getConstantIntValue(width) << "]";
-    linear.state = toNumbers(b, past, element);
+    linear.state = castOperand(b, past, element);
   }
   double scale = op.number("scale", 0);
   linear.scale = scale != 0 ? scale : 1 / std::sqrt(double(*getConstantIntValue(depth)));
@@ -146,4 +148,6 @@ static LogicalResult translateLinearAttention(FrontendOp &op, Values &results) {
   return success();
 }
 
-void onnx::addLinearAttention(frontend::Frontend &frontend) { frontend.translators["LinearAttention"] = translateLinearAttention; }
+void onnx::addLinearAttention(frontend::Frontend &frontend) {
+  frontend.translators["LinearAttention"] = translateLinearAttention;
+}

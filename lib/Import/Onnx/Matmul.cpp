@@ -1,4 +1,4 @@
-//===- Matmul.cpp - ONNX's matrix products ----------------------------------===//
+//===- Matmul.cpp - ONNX matmuls and convolutions -------------------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "Onnx.h"
 #include "saccade/Import/Common/Einsum.h"
@@ -20,27 +20,27 @@ static LogicalResult translateMatMul(FrontendOp &op, Values &results) {
   return append(frontend::importMatmul(op, op.operand(0), op.operand(1)), results);
 }
 
-/// alpha · A · B + beta · C, A and B transposed on request.
+/// alpha · A · B + beta · C; A and B may be transposed.
 static LogicalResult translateGemm(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
     return failure();
   Value lhs = op.operand(0), rhs = op.operand(1);
   if (rankOf(lhs) != 2)
     return op.error() << "cannot multiply " << lhs.getType() << " and " << rhs.getType() << ", expected two matrices";
-  frontend::GemmParams affine;
-  affine.transA = op.integer("transA", 0) != 0;
-  affine.transB = op.integer("transB", 0) != 0;
-  affine.alpha = op.number("alpha", 1);
-  affine.beta = op.number("beta", 1);
-  affine.bias = op.operand(2);
-  return append(frontend::importGemm(op, lhs, rhs, affine), results);
+  frontend::GemmParams params;
+  params.transA = op.integer("transA", 0) != 0;
+  params.transB = op.integer("transB", 0) != 0;
+  params.alpha = op.number("alpha", 1);
+  params.beta = op.number("beta", 1);
+  params.bias = op.operand(2);
+  return append(frontend::importGemm(op, lhs, rhs, params), results);
 }
 
 static LogicalResult translateEinsum(FrontendOp &op, Values &results) {
   return append(frontend::einsum(op, op.text("equation", ""), op.operands()), results);
 }
 
-/// A convolution whose windows lie beside each other.
+/// Only convolutions with non-overlapping windows.
 static LogicalResult translateConv(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
     return failure();
@@ -57,7 +57,7 @@ static LogicalResult translateConv(FrontendOp &op, Values &results) {
               llvm::all_of(pads, [](int64_t each) { return each == 0; }) &&
               llvm::is_contained({"NOTSET", "VALID"}, op.text("auto_pad", "NOTSET"));
   if (!fits)
-    return op.error() << "only windows beside each other are supported: strides as large as the filters, no padding, "
+    return op.error() << "only non-overlapping windows are supported: strides equal to the filter size, no padding, "
                          "no groups and no dilations";
   return append(frontend::convolvePatches(op, image, filters, op.operand(2)), results);
 }

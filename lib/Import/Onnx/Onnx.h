@@ -1,16 +1,16 @@
-//===- Onnx.h - Translators of ONNX's operators, by family --------*- C++ -*-===//
+//===- Onnx.h - Translators of ONNX operators by family ---------*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_ONNX_ONNX_H
 #define SACCADE_LIB_IMPORT_ONNX_ONNX_H
 
-#include "saccade/Import/Common/Frontend.h"
 #include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Frontend.h"
 #include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Shapes.h"
 
 namespace saccade::onnx {
 
-using frontend::FrontendOp;
 using frontend::elementOf;
+using frontend::FrontendOp;
 using frontend::rankOf;
 using frontend::requireBroadcast;
 using frontend::requireEqual;
@@ -18,13 +18,12 @@ using frontend::resolveAxes;
 using frontend::resolveAxis;
 using Values = llvm::SmallVectorImpl<mlir::Value>;
 
-/// The version of the default operator set where a module does not say.
+/// The opset version of modules without the attribute `onnx.opset`.
 inline constexpr int64_t newestOpset = 28;
-/// The version of the default operator set that the program is written in, or the function of the model that the node
-/// comes from.
+/// The opset version of the module, or of the model function that the node was inlined from.
 int64_t opsetOf(FrontendOp &op);
 
-// Each adds the operators of a family to the frontend.
+// Each function adds the operators of one family to the frontend.
 void addAttention(frontend::Frontend &frontend);
 void addControl(frontend::Frontend &frontend);
 void addElementwise(frontend::Frontend &frontend);
@@ -38,19 +37,18 @@ void addScatters(frontend::Frontend &frontend);
 void addShapes(frontend::Frontend &frontend);
 void addSlices(frontend::Frontend &frontend);
 
-/// Refuses an op with fewer or more operands, missing ones at the end not counted, or with a missing one among the
-/// first `least`.
-mlir::LogicalResult requireOperands(FrontendOp &op, unsigned least, unsigned most);
-/// The elements of operand `i`, integers that a shape is made of; refuses a tensor that only the run time knows.
+/// Emits an error unless the op has `minCount` to `maxCount` operands, without trailing missing ones, and none of the
+/// first `minCount` is missing.
+mlir::LogicalResult requireOperands(FrontendOp &op, unsigned minCount, unsigned maxCount);
+/// The elements of integer operand `i` as extents; emits an error if they are not computable from shapes.
 mlir::FailureOr<frontend::Extents> requireExtents(FrontendOp &op, unsigned i, llvm::StringRef role);
-/// The same where there must be one.
+/// The only element of operand `i` as an extent.
 mlir::FailureOr<mlir::OpFoldResult> requireExtent(FrontendOp &op, unsigned i, llvm::StringRef role);
-/// The extents of a new tensor out of operand `i`; refuses negative ones, and more elements than any memory holds.
+/// The shape in operand `i`; emits an error for negative extents or more than `maxTensorElements` elements.
 mlir::FailureOr<frontend::Extents> requireShape(FrontendOp &op, unsigned i, llvm::StringRef role);
-/// The integers of operand `i`, or of the attribute `name`, where older versions have them; nothing where both are
-/// missing.
+/// The integers of operand `i`, or of the attribute `name` used by older opsets; nullopt if both are missing.
 mlir::FailureOr<std::optional<llvm::SmallVector<int64_t>>> integersOf(FrontendOp &op, unsigned i, llvm::StringRef name);
-/// The element type that ONNX's number stands for (TensorProto.DataType); null for one that is not supported.
+/// The element type for a TensorProto.DataType; null if unsupported.
 mlir::Type elementType(mlir::MLIRContext *context, int64_t dataType);
 
 } // namespace saccade::onnx

@@ -1,4 +1,4 @@
-//===- Reductions.cpp - ONNX's reductions, softmax and norms ------------------===//
+//===- Reductions.cpp - ONNX reductions, softmax and norms ----------------===//
 #include "saccade/Import/Common/Reductions.h"
 #include "Onnx.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,9 +20,9 @@ static const llvm::StringMap<Reduction> &getTable() {
       {"ReduceL2", {Reduction::Zero, frontend::add, frontend::square, squareRoot}},
       {"ReduceLogSum", {Reduction::Zero, frontend::add, nullptr, logarithm}},
       {"ReduceLogSumExp", {Reduction::Zero, frontend::add, exponential, logarithm}},
-      {"ReduceMax", {Reduction::Least, frontend::maximum}},
+      {"ReduceMax", {Reduction::Lowest, frontend::maximum}},
       {"ReduceMean", {Reduction::Zero, frontend::add, nullptr, nullptr, /*isMean=*/true}},
-      {"ReduceMin", {Reduction::Largest, frontend::minimum}},
+      {"ReduceMin", {Reduction::Highest, frontend::minimum}},
       {"ReduceProd", {Reduction::One, frontend::mul}},
       {"ReduceSum", {Reduction::Zero, frontend::add}},
       {"ReduceSumSquare", {Reduction::Zero, frontend::add, frontend::square}},
@@ -39,7 +39,7 @@ static LogicalResult translateReduction(FrontendOp &op, Values &results) {
   Type element = elementOf(tensor);
   if (!isa<FloatType>(element) && reduction.after)
     return op.error() << "found elements of " << element << ", expected floating point";
-  if (element.isInteger(1) && reduction.start < Reduction::Least)
+  if (element.isInteger(1) && reduction.start < Reduction::Lowest)
     return op.error() << "found elements of bool, expected numbers";
   auto given = integersOf(op, 1, "axes");
   if (failed(given))
@@ -53,8 +53,9 @@ static LogicalResult translateReduction(FrontendOp &op, Values &results) {
   if (failed(dims))
     return failure();
   bool keepDims = op.integer("keepdims", 1) != 0;
-  results.push_back(op.getName() == "ReduceLogSumExp" ? frontend::logSumExp(op.builder(), tensor, *dims, keepDims)
-                                                      : frontend::reduceBy(op.builder(), reduction, tensor, *dims, keepDims));
+  results.push_back(op.getName() == "ReduceLogSumExp"
+                        ? frontend::logSumExp(op.builder(), tensor, *dims, keepDims)
+                        : frontend::reduceBy(op.builder(), reduction, tensor, *dims, keepDims));
   return success();
 }
 
@@ -73,7 +74,7 @@ static LogicalResult translateSoftmax(FrontendOp &op, Values &results) {
     results.push_back(frontend::softmax(b, tensor, *axis));
     return success();
   }
-  // Before version 13 all dimensions from the axis on were one.
+  // Before opset 13, softmax flattened all dimensions from the axis on.
   Extents extents = frontend::extentsOf(b, tensor), joined(ArrayRef(extents).take_front(*axis));
   joined.push_back(frontend::multiplyExtents(b, ArrayRef(extents).drop_front(*axis)));
   results.push_back(frontend::reshape(b, frontend::softmax(b, frontend::reshape(b, tensor, joined), *axis), extents));
@@ -103,7 +104,7 @@ static LogicalResult translateCumSum(FrontendOp &op, Values &results) {
   Value tensor = op.operand(0);
   std::optional<SmallVector<int64_t>> given = frontend::constantIntegers(op.operand(1));
   if (!given || given->size() != 1 || elementOf(tensor).isInteger(1))
-    return op.error() << "the axis must be one constant, and elements numbers";
+    return op.error() << "expected a constant axis and numeric elements";
   FailureOr<int64_t> axis = resolveAxis(op, given->front(), rankOf(tensor));
   if (failed(axis))
     return failure();
@@ -114,8 +115,8 @@ static LogicalResult translateCumSum(FrontendOp &op, Values &results) {
 
 //===- Norms --------------------------------------------------------------===//
 
-/// (x − mean) / √(variance + ε) · scale + bias over the dimensions from an axis on, or x / √(mean of squares + ε) ·
-/// scale, in f32 at least. Further results, as LayerNormalization has them: the mean and 1 / √(variance + ε).
+/// LayerNormalization and RMSNormalization over the dimensions from `axis` on; see `frontend::normalize`. The optional
+/// further results are the mean and 1 / √(variance + ε).
 static LogicalResult translateNorm(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 3)))
     return failure();
@@ -128,7 +129,7 @@ static LogicalResult translateNorm(FrontendOp &op, Values &results) {
   FailureOr<int64_t> axis = resolveAxis(op, op.integer("axis", -1), rankOf(tensor));
   if (failed(axis) || failed(requireBroadcast(op, op.operands())))
     return failure();
-  // Scale and bias are broadcast to the input, never the input to them.
+  // Scale and bias must broadcast to the input, not vice versa.
   for (Value factor : {scale, bias}) {
     if (!factor)
       continue;
@@ -138,7 +139,7 @@ static LogicalResult translateNorm(FrontendOp &op, Values &results) {
     for (auto [extent, expected] : llvm::zip(llvm::reverse(from), llvm::reverse(to)))
       isLarger |= expected == 1 && extent != 1;
     if (isLarger)
-      return op.error() << "found a scale or bias of " << factor.getType() << ", expected one that is broadcast to "
+      return op.error() << "found a scale or bias of " << factor.getType() << ", expected one that broadcasts to "
                         << tensor.getType();
   }
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rankOf(tensor)));

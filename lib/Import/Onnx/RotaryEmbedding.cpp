@@ -1,4 +1,4 @@
-//===- RotaryEmbedding.cpp - ONNX's RotaryEmbedding, version 23 ---------------===//
+//===- RotaryEmbedding.cpp - ONNX RotaryEmbedding, opset 23 ---------------===//
 #include "AttentionOperands.h"
 
 using namespace mlir;
@@ -7,8 +7,8 @@ using namespace saccade::onnx;
 using attn::Dim;
 using frontend::Extents;
 
-/// Elements first, first + step, ... of the last dimension.
-static Value partOf(ImplicitLocOpBuilder &b, Value tensor, int64_t first, int64_t count, int64_t step = 1) {
+/// Elements first, first + step, … of the last dimension.
+static Value sliceLastDim(ImplicitLocOpBuilder &b, Value tensor, int64_t first, int64_t count, int64_t step = 1) {
   Extents sizes = frontend::extentsOf(b, tensor);
   SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
   SmallVector<int64_t> steps(sizes.size(), 1);
@@ -18,8 +18,8 @@ static Value partOf(ImplicitLocOpBuilder &b, Value tensor, int64_t first, int64_
   return frontend::slice(b, tensor, offsets, sizes, steps);
 }
 
-/// The cache of cosines or sines for each position, with a dimension of heads that broadcasts.
-static FailureOr<Value> readCache(FrontendOp &op, unsigned input, int64_t half, bool bhsdDims, StringRef role) {
+/// The cos or sin values for each position, with a head dimension of extent 1.
+static FailureOr<Value> readCache(FrontendOp &op, unsigned input, int64_t half, bool isBHSD, StringRef role) {
   ImplicitLocOpBuilder &b = op.builder();
   Value cache = op.operand(input), positions = op.operand(3);
   int64_t rank = positions ? 2 : 3;
@@ -33,7 +33,7 @@ static FailureOr<Value> readCache(FrontendOp &op, unsigned input, int64_t half, 
       return op.error() << "position_ids is " << positions.getType() << ", expected [batch, position] of integers";
     cache = frontend::gather(b, cache, positions, 0);
   }
-  return frontend::unsqueeze(b, cache, {bhsdDims ? 1 : 2});
+  return frontend::unsqueeze(b, cache, {isBHSD ? 1 : 2});
 }
 
 static LogicalResult translateRotaryEmbedding(FrontendOp &op, Values &results) {
@@ -44,25 +44,25 @@ static LogicalResult translateRotaryEmbedding(FrontendOp &op, Values &results) {
   if (failed(input))
     return failure();
   std::optional<int64_t> depth = getConstantIntValue(input->extent(Dim::Depth));
-  int64_t given = op.integer("rotary_embedding_dim", 0), turned = given ? given : depth.value_or(0);
-  if (!depth || turned <= 0 || turned > *depth || turned % 2)
-    return op.error() << "found " << turned
-                      << " of a head's numbers to turn, expected an even number up to the head size";
-  int64_t half = turned / 2;
-  bool bhsdDims = input->dims == onnx::bhsdDims(b.getContext()), interleaved = op.integer("interleaved", 0) != 0;
-  FailureOr<Value> cosines = readCache(op, 1, half, bhsdDims, "cos_cache");
-  FailureOr<Value> sines = readCache(op, 2, half, bhsdDims, "sin_cache");
+  int64_t given = op.integer("rotary_embedding_dim", 0), rotated = given ? given : depth.value_or(0);
+  if (!depth || rotated <= 0 || rotated > *depth || rotated % 2)
+    return op.error() << "found rotary_embedding_dim " << rotated
+                      << ", expected an even number of at most the head size";
+  int64_t half = rotated / 2;
+  bool isBHSD = input->dims == onnx::bhsdDims(b.getContext()), interleaved = op.integer("interleaved", 0) != 0;
+  FailureOr<Value> cosines = readCache(op, 1, half, isBHSD, "cos_cache");
+  FailureOr<Value> sines = readCache(op, 2, half, isBHSD, "sin_cache");
   if (failed(cosines) || failed(sines))
     return failure();
 
-  Value x = partOf(b, input->tensor, 0, half, interleaved ? 2 : 1);
-  Value y = partOf(b, input->tensor, interleaved ? 1 : half, half, interleaved ? 2 : 1);
+  Value x = sliceLastDim(b, input->tensor, 0, half, interleaved ? 2 : 1);
+  Value y = sliceLastDim(b, input->tensor, interleaved ? 1 : half, half, interleaved ? 2 : 1);
   SmallVector<Value> inputs = {x, y, *cosines, *sines};
   if (failed(requireBroadcast(op, inputs)))
     return failure();
   Type element = elementOf(input->tensor);
   Type type = element.isF64() ? element : b.getF32Type();
-  auto turn = [&](bool isSecond) {
+  auto rotate = [&](bool isSecond) {
     return frontend::elementwise(b, inputs, element, [&](OpBuilder &nested, Location loc, ValueRange in) {
       auto wide = llvm::map_to_vector(in, [&](Value each) { return frontend::convert(nested, loc, each, type); });
       Value own = frontend::mul(nested, loc, wide[2], wide[isSecond ? 1 : 0]);
@@ -71,22 +71,24 @@ static LogicalResult translateRotaryEmbedding(FrontendOp &op, Values &results) {
       return frontend::convert(nested, loc, sum, element);
     });
   };
-  Value first = turn(false), second = turn(true), output;
+  Value first = rotate(false), second = rotate(true), output;
   if (interleaved) {
     Value pairs = frontend::concat(b, {frontend::unsqueeze(b, first, {4}), frontend::unsqueeze(b, second, {4})}, 4);
     Extents extents = input->extents;
-    extents.back() = b.getIndexAttr(turned);
+    extents.back() = b.getIndexAttr(rotated);
     output = frontend::reshape(b, pairs, extents);
-    if (turned < *depth)
-      output = frontend::concat(b, {output, partOf(b, input->tensor, turned, *depth - turned)}, 3);
+    if (rotated < *depth)
+      output = frontend::concat(b, {output, sliceLastDim(b, input->tensor, rotated, *depth - rotated)}, 3);
   } else {
     SmallVector<Value> parts = {first, second};
-    if (turned < *depth)
-      parts.push_back(partOf(b, input->tensor, turned, *depth - turned));
+    if (rotated < *depth)
+      parts.push_back(sliceLastDim(b, input->tensor, rotated, *depth - rotated));
     output = frontend::concat(b, parts, 3);
   }
-  results.push_back(bhsdDims ? output : frontend::reshape(b, output, frontend::extentsOf(b, op.operand(0))));
+  results.push_back(isBHSD ? output : frontend::reshape(b, output, frontend::extentsOf(b, op.operand(0))));
   return success();
 }
 
-void onnx::addRotaryEmbedding(frontend::Frontend &frontend) { frontend.translators["RotaryEmbedding"] = translateRotaryEmbedding; }
+void onnx::addRotaryEmbedding(frontend::Frontend &frontend) {
+  frontend.translators["RotaryEmbedding"] = translateRotaryEmbedding;
+}

@@ -1,7 +1,7 @@
-//===- Scatters.cpp - ONNX's operators that put elements in places ------------===//
+//===- Scatters.cpp - ONNX scatter operators ------------------------------===//
 //
-// Programs write every element once. So each element of the result looks for the update that goes there: a reduction
-// over the updates gives the number of the last one, or −1. An index outside of the tensor is nobody's.
+// Scatter is computed as a gather, because linalg ops write every element once: a reduction over the updates finds the
+// number of the last update to each position, or −1. Updates with an out-of-range index are ignored.
 //
 //===----------------------------------------------------------------------===//
 #include "Onnx.h"
@@ -17,7 +17,7 @@ static Value sizeOf(ImplicitLocOpBuilder &b, OpFoldResult extent) {
   return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent);
 }
 
-/// Refuses what reduces, and operands that do not belong together.
+/// Rejects scatter with a reduction and mismatched operands.
 static LogicalResult verifyScatter(FrontendOp &op) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();
@@ -31,8 +31,8 @@ static LogicalResult verifyScatter(FrontendOp &op) {
   return success();
 }
 
-/// Of each position in the first dimensions of the result, the number of the last update that goes there, or −1.
-/// `columns` are the indices along these dimensions, one for each update.
+/// For each position in the leading dimensions of the result, the number of the last update written there, or −1.
+/// `columns` are the indices along these dimensions, one element per update.
 static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, ArrayRef<OpFoldResult> extents) {
   int64_t rank = extents.size();
   SmallVector<Value> sizes = llvm::map_to_vector(extents, [&](OpFoldResult each) { return sizeOf(b, each); });
@@ -44,7 +44,8 @@ static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, Array
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Value isHere;
     for (int64_t i = 0; i < rank; ++i) {
-      Value at = linalg::IndexOp::create(nested, loc, i), expected = frontend::normalizeIndex(nested, loc, x[i], sizes[i]);
+      Value at = linalg::IndexOp::create(nested, loc, i),
+            expected = frontend::normalizeIndex(nested, loc, x[i], sizes[i]);
       Value same = frontend::compare(nested, loc, arith::CmpIPredicate::eq, expected, at);
       isHere = isHere ? nested.createOrFold<arith::AndIOp>(loc, isHere, same) : same;
     }
@@ -57,8 +58,8 @@ static Value findWriters(ImplicitLocOpBuilder &b, ArrayRef<Value> columns, Array
       .getResult(0);
 }
 
-/// The last dimension of the indices is a position in the first dimensions of the tensor: there go the updates, which
-/// have the tensor's other dimensions behind those of the indices.
+/// The last dimension of the indices is a position in the leading dimensions of the tensor. Updates have the other
+/// dimensions of the indices, then those of the tensor.
 static LogicalResult translateScatterND(FrontendOp &op, Values &results) {
   if (failed(verifyScatter(op)))
     return failure();
@@ -76,9 +77,9 @@ static LogicalResult translateScatterND(FrontendOp &op, Values &results) {
   for (int64_t i = 0; fits && i < type.getRank(); ++i)
     fits = type.isDynamicDim(i) || getConstantIntValue(fitting[i]).value_or(type.getDimSize(i)) == type.getDimSize(i);
   if (!fits)
-    return op.error() << "updates are " << type << ", expected those of " << indices.getType() << " into "
-                      << tensor.getType();
-  // Updates behind each other.
+    return op.error() << "updates are " << type << ", expected a shape that fits indices " << indices.getType()
+                      << " and tensor " << tensor.getType();
+  // Flatten the updates.
   OpFoldResult number = frontend::multiplyExtents(b, ArrayRef(from).drop_back());
   if (isConstantIntValue(number, 0)) {
     results.push_back(tensor);
@@ -86,7 +87,8 @@ static LogicalResult translateScatterND(FrontendOp &op, Values &results) {
   }
   Extents rows = {number};
   rows.append(extents.begin() + count, extents.end());
-  Value listed = frontend::reshape(b, updates, rows), table = frontend::reshape(b, indices, {number, b.getIndexAttr(count)});
+  Value listed = frontend::reshape(b, updates, rows),
+        table = frontend::reshape(b, indices, {number, b.getIndexAttr(count)});
   SmallVector<Value> columns;
   for (int64_t i = 0; i < count; ++i)
     columns.push_back(frontend::selectIndex(b, table, 1, i));
@@ -105,7 +107,7 @@ static LogicalResult translateScatterND(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Element by element: each update goes to its own position, but for `axis`, which the indices say.
+/// Each update goes to its own position, with the position along `axis` replaced by the index.
 static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
   if (failed(verifyScatter(op)))
     return failure();
@@ -124,14 +126,14 @@ static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
            (own == other || found.isDynamicDim(i) || given.isDynamicDim(i));
   }
   if (!fits)
-    return op.error() << "indices are " << found << " and updates " << given << ", expected one shape, no larger than "
-                      << type << " beside axis " << *axis;
+    return op.error() << "indices are " << found << " and updates " << given << ", expected equal shapes of at most "
+                      << type << " except along axis " << *axis;
   if (llvm::is_contained(found.getShape(), 0) || llvm::is_contained(given.getShape(), 0)) {
     results.push_back(tensor);
     return success();
   }
   Extents extents = frontend::extentsOf(b, tensor), from = frontend::extentsOf(b, indices);
-  // Of each position that has indices beside the axis, the place along it of the last update that goes there, or −1.
+  // For each position covered by the indices, the position along the axis of the last update written there, or −1.
   Extents places = from;
   places[*axis] = extents[*axis];
   Value size = sizeOf(b, extents[*axis]), init = frontend::splat(b, places, b.getI64Type(), -1);
@@ -144,7 +146,8 @@ static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
   iterators.push_back(utils::IteratorType::reduction);
   auto find = [&](OpBuilder &nested, Location loc, ValueRange x) {
     Type wide = nested.getI64Type();
-    Value at = linalg::IndexOp::create(nested, loc, *axis), expected = frontend::normalizeIndex(nested, loc, x[0], size);
+    Value at = linalg::IndexOp::create(nested, loc, *axis),
+          expected = frontend::normalizeIndex(nested, loc, x[0], size);
     Value place = frontend::convert(nested, loc, linalg::IndexOp::create(nested, loc, rank), wide);
     Value isHere = frontend::compare(nested, loc, arith::CmpIPredicate::eq, expected, at);
     Value own = frontend::select(nested, loc, isHere, place, frontend::makeNumber(nested, loc, wide, -1));
@@ -155,7 +158,7 @@ static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
                       .getResult(0);
   SmallVector<Value> limits = llvm::map_to_vector(places, [&](OpFoldResult each) { return sizeOf(b, each); });
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) {
-    // Positions that have no indices read the nearest that has, and do not take it.
+    // Clamp positions beyond the indices, and discard the element read there.
     Value isThere = arith::ConstantIntOp::create(nested, loc, 1, 1),
           one = arith::ConstantIndexOp::create(nested, loc, 1);
     SmallVector<Value> position;
@@ -168,7 +171,8 @@ static LogicalResult translateScatterElements(FrontendOp &op, Values &results) {
     Value zero = frontend::makeNumber(nested, loc, writer.getType(), 0);
     Value isWritten = frontend::compare(nested, loc, arith::CmpIPredicate::sge, writer, zero);
     isThere = nested.createOrFold<arith::AndIOp>(loc, isThere, isWritten);
-    position[*axis] = frontend::convert(nested, loc, frontend::maximum(nested, loc, writer, zero), nested.getIndexType());
+    position[*axis] =
+        frontend::convert(nested, loc, frontend::maximum(nested, loc, writer, zero), nested.getIndexType());
     return frontend::select(nested, loc, isThere, tensor::ExtractOp::create(nested, loc, updates, position), x[rank]);
   };
   results.push_back(frontend::generate(b, extents, tensor, elementOf(tensor), body));

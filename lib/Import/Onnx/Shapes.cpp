@@ -1,4 +1,4 @@
-//===- Shapes.cpp - ONNX's operators on shapes --------------------------------===//
+//===- Shapes.cpp - ONNX shape operators ----------------------------------===//
 #include "Onnx.h"
 #include "saccade/Import/Common/Views.h"
 
@@ -44,7 +44,7 @@ static LogicalResult translateReshape(FrontendOp &op, Values &results) {
     if (keepsZero || !isConstantIntValue(extent, 0))
       continue;
     if (i >= from.size())
-      return op.error() << "extent " << i << " of the shape is to stay as it is, and the input has "
+      return op.error() << "extent " << i << " of the shape is 0 (copied from the input), but the input is "
                         << op.operand(0).getType();
     extent = from[i];
   }
@@ -65,8 +65,8 @@ static LogicalResult translateFlatten(FrontendOp &op, Values &results) {
   Extents extents = frontend::extentsOf(b, op.operand(0));
   size_t cut = axis < 0 ? axis + rank : axis;
   results.push_back(frontend::reshape(b, op.operand(0),
-                                  {frontend::multiplyExtents(b, ArrayRef(extents).take_front(cut)),
-                                   frontend::multiplyExtents(b, ArrayRef(extents).drop_front(cut))}));
+                                      {frontend::multiplyExtents(b, ArrayRef(extents).take_front(cut)),
+                                       frontend::multiplyExtents(b, ArrayRef(extents).drop_front(cut))}));
   return success();
 }
 
@@ -123,7 +123,7 @@ static LogicalResult translateTranspose(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Broadcasts both ways: where the shape says 1 the input's extent stays.
+/// Bidirectional broadcast: extent 1 in the shape keeps the extent of the input.
 static LogicalResult translateExpand(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2, 2)))
     return failure();
@@ -156,7 +156,7 @@ static LogicalResult translateConstantOfShape(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// start, start + delta, ... before limit. How many there are must be known from shapes.
+/// start, start + delta, … before limit. The length must be computable from shapes.
 static LogicalResult translateRange(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 3, 3)))
     return failure();

@@ -1,4 +1,4 @@
-//===- Slices.cpp - ONNX's operators that take tensors apart and join them ----===//
+//===- Slices.cpp - ONNX slice, split, concat and pad operators -----------===//
 #include "Onnx.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Views.h"
@@ -36,7 +36,7 @@ static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   SmallVector<int64_t> given = givenSteps->value_or(SmallVector<int64_t>(axes->size(), 1));
   if (starts->size() != axes->size() || ends->size() != axes->size() || given.size() != axes->size())
     return op.error() << "found " << starts->size() << " starts, " << ends->size() << " ends, " << axes->size()
-                      << " axes and " << given.size() << " steps, expected as many of each";
+                      << " axes and " << given.size() << " steps, expected the same number of each";
 
   SmallVector<frontend::SliceBounds> all;
   for (auto [axis, start, end, step] : llvm::zip(*axes, *starts, *ends, given))
@@ -108,28 +108,29 @@ static LogicalResult translatePad(FrontendOp &op, Values &results) {
     return failure();
   if (pads.size() != 2 * axes->size())
     return op.error() << "found " << pads.size() << " pads, expected " << 2 * axes->size();
-  SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), behind(before);
+  SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), after(before);
   for (auto [i, axis] : llvm::enumerate(*axes)) {
     before[axis] = pads[i];
-    behind[axis] = pads[axes->size() + i];
+    after[axis] = pads[axes->size() + i];
     int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(axis);
-    std::optional<int64_t> low = getConstantIntValue(pads[i]), high = getConstantIntValue(behind[axis]);
+    std::optional<int64_t> low = getConstantIntValue(pads[i]), high = getConstantIntValue(after[axis]);
     for (std::optional<int64_t> pad : {low, high})
       if (pad && (*pad > frontend::maxTensorElements || *pad < -frontend::maxTensorElements))
-        return op.error() << "a pad is " << *pad << ", which no memory holds";
+        return op.error() << "a pad is " << *pad << ", which is too large";
     if (low && high && !ShapedType::isDynamic(extent) && *low + *high + extent < 0)
-      return op.error() << "the pads take more than all of dimension " << axis << " of " << tensor.getType();
+      return op.error() << "the pads crop dimension " << axis << " of " << tensor.getType() << " to a negative extent";
   }
   Type element = elementOf(tensor);
-  Value value = op.operand(2) ? Value(tensor::ExtractOp::create(b, frontend::reshape(b, op.operand(2), {}), ValueRange()))
-                              : frontend::makeNumber(b, b.getLoc(), element, op.number("value", 0));
+  Value value = op.operand(2)
+                    ? Value(tensor::ExtractOp::create(b, frontend::reshape(b, op.operand(2), {}), ValueRange()))
+                    : frontend::makeNumber(b, b.getLoc(), element, op.number("value", 0));
   if (value.getType() != element)
     return op.error() << "the value is " << value.getType() << ", expected " << element;
-  results.push_back(frontend::pad(b, tensor, before, behind, value));
+  results.push_back(frontend::pad(b, tensor, before, after, value));
   return success();
 }
 
-/// Elements on one side of a diagonal, 0 on the other.
+/// Keeps the triangle on one side of a diagonal and sets the rest to 0.
 static LogicalResult translateTrilu(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1, 2)))
     return failure();

@@ -1,4 +1,4 @@
-//===- Support.cpp - What translators of ONNX's operators ask -----------------===//
+//===- Support.cpp - Operand accessors of ONNX translators ----------------===//
 #include "Onnx.h"
 
 using namespace mlir;
@@ -13,30 +13,30 @@ int64_t onnx::opsetOf(FrontendOp &op) {
   return version ? version.getInt() : newestOpset;
 }
 
-LogicalResult onnx::requireOperands(FrontendOp &op, unsigned least, unsigned most) {
+LogicalResult onnx::requireOperands(FrontendOp &op, unsigned minCount, unsigned maxCount) {
   unsigned found = op.operands().size();
-  if (found < least || found > most) {
+  if (found < minCount || found > maxCount) {
     InFlightDiagnostic error = op.error();
-    error << "found " << found << " inputs, expected " << least;
-    if (most != least)
-      error << " to " << most;
+    error << "found " << found << " inputs, expected " << minCount;
+    if (maxCount != minCount)
+      error << " to " << maxCount;
     return error;
   }
-  for (unsigned i = 0; i < least; ++i)
+  for (unsigned i = 0; i < minCount; ++i)
     if (!op.operand(i))
       return op.error() << "input " << i << " is missing";
   return success();
 }
 
-/// The elements of operand `i`, as they are.
+/// The known elements of integer operand `i`.
 static FailureOr<SmallVector<OpFoldResult>> requireElements(FrontendOp &op, unsigned i, StringRef role) {
   Value tensor = op.operand(i);
   if (!tensor || !isa<IntegerType, IndexType>(elementOf(tensor)))
-    return op.error() << role << " is missing or not of integers";
+    return op.error() << role << " is missing or not an integer tensor";
   if (std::optional<SmallVector<OpFoldResult>> elements = frontend::elementsOf(tensor))
     return *elements;
-  return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
-                    << " that only the run time knows";
+  return op.error() << role << " must be constant or computed from shapes, found the run-time value "
+                    << tensor.getType();
 }
 
 FailureOr<frontend::Extents> onnx::requireExtents(FrontendOp &op, unsigned i, StringRef role) {
@@ -65,7 +65,7 @@ FailureOr<frontend::Extents> onnx::requireShape(FrontendOp &op, unsigned i, Stri
     if (size < 0)
       return op.error() << "extent " << dim << " of " << role << " is " << size;
     if (size > 0 && (llvm::MulOverflow(count, size, count) || count > frontend::maxTensorElements))
-      return op.error() << role << " has more elements than any memory holds";
+      return op.error() << role << " has too many elements";
   }
   return extents;
 }

@@ -1,7 +1,7 @@
-//===- BuildAttention.cpp - The attention that was recognised -----------------===//
+//===- BuildAttention.cpp - Build the raised attention op -----------------===//
 //
-// Builds the op out of named operands and regions, and what leads from its output to the tensor that is replaced: heads
-// that are split again, dimensions in another order, another type.
+// Builds attn.attention from named operands and regions, followed by the ops that restore the shape, dimension order
+// and type of the replaced tensor.
 //
 //===----------------------------------------------------------------------===//
 #include "BuildAttention.h"
@@ -12,13 +12,13 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::raise;
 
-/// The label of a dimension of the output; none where its one iteration has no name.
+/// The label of an output dimension; empty for unnamed loops with trip count 1.
 static Label labelOf(unsigned loop, const Loops &loops, const NamedLoops &names) {
   return loop == loops.valueDepth || names.has(loop) ? Label{loop} : Label{};
 }
 
-/// The loops of the dimensions that the output is made with: those of the product with values where it has heads behind
-/// each other, else the order that queries have.
+/// The loops of the output dimensions: in the order of the P·V contraction if its batch and head dimensions are
+/// adjacent, else in the order of the query.
 static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, const NamedLoops &names,
                                          const Labelled &query) {
   SmallVector<unsigned> own, asQuery;
@@ -38,8 +38,8 @@ static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, cons
   return asQuery;
 }
 
-/// The output of `op`, whose dimensions are `grouping` of the loops `order`, in the shape and type of what `values`
-/// gives.
+/// Converts the output of `op`, whose dimensions are `grouping` of the loops `order`, to the shape and type of the
+/// result of `values`.
 static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp values, const Grouping &grouping,
                          ArrayRef<unsigned> order) {
   Location loc = op.getLoc();
@@ -78,7 +78,7 @@ static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp va
   return result.getType() == type ? result : tensor::CastOp::create(b, loc, type, result);
 }
 
-/// The extents of an output whose dimensions are `grouping` of the loops `order`.
+/// The shape of an output whose dimensions are `grouping` of the loops `order`.
 static SmallVector<int64_t> shapeOf(const Graph &graph, const Grouping &grouping, ArrayRef<unsigned> order) {
   SmallVector<int64_t> shape;
   for (const ReassociationIndices &group : grouping.groups) {

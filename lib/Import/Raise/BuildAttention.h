@@ -1,4 +1,4 @@
-//===- BuildAttention.h - The attention that was recognised -------*- C++ -*-===//
+//===- BuildAttention.h - Build the raised attention op ---------*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_BUILDATTENTION_H
 #define SACCADE_LIB_IMPORT_RAISE_BUILDATTENTION_H
 
@@ -7,16 +7,16 @@
 
 namespace saccade::raise {
 
-/// What an attention is made of.
+/// The components of an attention.
 struct AttentionParts {
   Labelled query, key, value;
-  std::unique_ptr<mlir::Block> score, mask, weight; ///< regions; null where there is none
+  std::unique_ptr<mlir::Block> score, mask, weight; ///< regions; null if absent
   llvm::ArrayRef<mlir::Value> captures;             ///< of all regions
   double scale = 1;
 };
 
-/// Replaces `values`, the contraction with values, by attention, and gives the op. Null where batches and heads do not
-/// lie behind each other in the result: nothing has changed then.
+/// Replaces the P·V contraction `values` by attention and returns the new op. Returns null without changes if batch and
+/// head dimensions are not adjacent in the result.
 attn::AttentionOp replaceByAttention(mlir::linalg::LinalgOp values, const Graph &graph, const Loops &loops,
                                      const NamedLoops &names, AttentionParts &parts);
 

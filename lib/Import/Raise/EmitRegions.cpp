@@ -1,7 +1,7 @@
-//===- EmitRegions.cpp - Expressions as regions of attention --------------------===//
+//===- EmitRegions.cpp - Emit expressions as regions of attention ---------===//
 //
-// Positions become region arguments, elements of tensors reads of captures. What is costly and does not depend on the score is
-// read from the tensor that the graph computes anyway, unless it depends on positions alone.
+// Positions become region arguments, tensor elements become reads of captures. Costly subexpressions that do not depend
+// on the score are read from the tensor that the graph computes, unless they depend on positions only.
 //
 //===----------------------------------------------------------------------===//
 #include "EmitRegions.h"
@@ -52,7 +52,7 @@ Value RegionEmitter::capture(Value value) {
   return block->getArgument(firstIndex + 4 + number);
 }
 
-/// Whether regions know the position along `loop`.
+/// Whether the position along `loop` can be computed in a region.
 bool RegionEmitter::isKnown(unsigned loop) const {
   if (loop == names.key || graph.getExtent(loop) == 1)
     return true;
@@ -67,11 +67,12 @@ Value RegionEmitter::loop(unsigned loop) {
   if (loop == names.key)
     return block->getArgument(firstIndex + 3);
   auto makeIndex = [&](int64_t value) { return arith::ConstantIndexOp::create(*b, loc, value).getResult(); };
-  for (auto [argument, loops] : llvm::enumerate(ArrayRef<SmallVector<unsigned>>{names.batch, names.head, names.query})) {
+  for (auto [argument, loops] :
+       llvm::enumerate(ArrayRef<SmallVector<unsigned>>{names.batch, names.head, names.query})) {
     auto *found = llvm::find(loops, loop);
     if (found == loops.end())
       continue;
-    // A digit of the position.
+    // Delinearize the position.
     int64_t stride = 1;
     for (unsigned inner : ArrayRef(loops).drop_front(found - loops.begin() + 1))
       stride *= graph.getExtent(inner);
@@ -91,18 +92,18 @@ Value RegionEmitter::index(AffineExpr expr) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return arith::ConstantIndexOp::create(*b, loc, constant.getValue());
   auto both = cast<AffineBinaryOpExpr>(expr);
-  Value left = index(both.getLHS()), right = index(both.getRHS());
+  Value lhs = index(both.getLHS()), rhs = index(both.getRHS());
   switch (both.getKind()) {
   case AffineExprKind::Add:
-    return arith::AddIOp::create(*b, loc, left, right);
+    return arith::AddIOp::create(*b, loc, lhs, rhs);
   case AffineExprKind::Mul:
-    return arith::MulIOp::create(*b, loc, left, right);
+    return arith::MulIOp::create(*b, loc, lhs, rhs);
   case AffineExprKind::FloorDiv:
-    return arith::FloorDivSIOp::create(*b, loc, left, right);
+    return arith::FloorDivSIOp::create(*b, loc, lhs, rhs);
   case AffineExprKind::CeilDiv:
-    return arith::CeilDivSIOp::create(*b, loc, left, right);
+    return arith::CeilDivSIOp::create(*b, loc, lhs, rhs);
   default:
-    return arith::RemSIOp::create(*b, loc, left, right);
+    return arith::RemSIOp::create(*b, loc, lhs, rhs);
   }
 }
 
@@ -123,7 +124,7 @@ Value RegionEmitter::read(const Access &access) {
   return toScore(tensor::ExtractOp::create(*b, loc, tensor, indices));
 }
 
-/// Where the graph itself keeps `node`, if it is better read there.
+/// The tensor element that holds `node`, if reading it is cheaper than recomputing.
 const Access *RegionEmitter::findComputed(Node node) {
   if (!node->readsTensors || (node->kind != Expr::Element && !node->isCostly))
     return nullptr;
@@ -162,7 +163,7 @@ Value RegionEmitter::emitNode(Node node) {
     if (node->kind == Expr::Scalar)
       return toScore(capture(node->value));
     if (node->kind != Expr::Apply)
-      return fail("a part of the score is no elementwise function of tensors");
+      return fail("a part of the score is not an elementwise function of tensors");
     OperationState state(loc, node->name);
     for (Node operand : node->operands) {
       state.operands.push_back(emitNode(operand));

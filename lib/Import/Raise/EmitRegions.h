@@ -1,4 +1,4 @@
-//===- EmitRegions.h - Expressions as regions of attention --------*- C++ -*-===//
+//===- EmitRegions.h - Emit expressions as regions of attention -*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_EMITREGIONS_H
 #define SACCADE_LIB_IMPORT_RAISE_EMITREGIONS_H
 
@@ -6,15 +6,14 @@
 
 namespace saccade::raise {
 
-/// Writes regions of one attention. They share their captures.
+/// Emits the regions of one attention, which share their captures.
 class RegionEmitter {
 public:
-  /// `variable` is what stands for the score, or in the weight region for the weight.
   RegionEmitter(const Graph &graph, const NamedLoops &names, mlir::Type scoreType, mlir::Location loc)
       : graph(graph), names(names), scoreType(scoreType), loc(loc) {}
 
-  /// A region that yields `root`, where `score` and `weight` stand for the first argument. Null where it depends on what
-  /// regions cannot know; `reason` says on what.
+  /// Emits a region that yields `root`; `variable` stands for its first argument, the score or the weight, and is null
+  /// for a mask. Returns null if `root` depends on values that are not available in a region; see `getReason`.
   std::unique_ptr<mlir::Block> emit(Node root, Node variable);
   llvm::ArrayRef<mlir::Value> getCaptures() const { return captures; }
   llvm::StringRef getReason() const { return reason; }
@@ -37,7 +36,7 @@ private:
   llvm::SmallVector<mlir::Value> captures;
   llvm::SmallVector<mlir::Block *> blocks;
   std::string reason;
-  // Of the region at hand.
+  // State of the region being emitted.
   mlir::OpBuilder *b = nullptr;
   mlir::Block *block = nullptr;
   Node variable = nullptr;

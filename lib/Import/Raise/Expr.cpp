@@ -1,4 +1,4 @@
-//===- Expr.cpp - Unique expressions, and affine positions ---------------------===//
+//===- Expr.cpp - Expression uniquing and affine positions ----------------===//
 #include "Expr.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/DenseSet.h"
@@ -8,16 +8,20 @@ using namespace mlir;
 using namespace saccade::raise;
 
 //===----------------------------------------------------------------------===//
-// Making nodes
+// Node creation
 //===----------------------------------------------------------------------===//
 
 Type Graph::real() const { return Float64Type::get(context); }
 
 Node Graph::unique(Expr expr) {
   auto word = [](auto pointer) { return reinterpret_cast<uint64_t>(pointer.getAsOpaquePointer()); };
-  std::vector<uint64_t> key = {uint64_t(expr.kind), word(expr.type), llvm::bit_cast<uint64_t>(expr.number),
-                               uint64_t(expr.integer), reinterpret_cast<uint64_t>(expr.name.data()),
-                               word(expr.attributes), expr.key};
+  std::vector<uint64_t> key = {uint64_t(expr.kind),
+                               word(expr.type),
+                               llvm::bit_cast<uint64_t>(expr.number),
+                               uint64_t(expr.integer),
+                               reinterpret_cast<uint64_t>(expr.name.data()),
+                               word(expr.attributes),
+                               expr.key};
   for (Value value : {expr.value, expr.access.tensor})
     key.push_back(word(value));
   if (expr.position)
@@ -104,7 +108,7 @@ Node Graph::apply(StringRef name, Type type, ArrayRef<Node> given, DictionaryAtt
   SmallVector<Node, 3> operands(given);
   if (isa<FloatType>(type))
     type = real();
-  // Constants last, the rest in the order in which they were made.
+  // Sort operands: constants last, the others in order of creation.
   if (isCommutative(name))
     llvm::sort(operands, [](Node a, Node b) {
       auto rank = [](Node node) {
@@ -123,9 +127,9 @@ Node Graph::apply(StringRef name, Type type, ArrayRef<Node> given, DictionaryAtt
   if (Node simple = simplifyIndex(name, type, operands, attributes))
     return simple;
   Expr expr{Expr::Apply, type};
-  // One copy of each name, so that pointers compare.
+  // Unique the name, so that pointers can be compared.
   expr.name = StringAttr::get(context, name).getValue();
-  // Fast-math flags are no part of the algebra.
+  // Drop all attributes except comparison predicates, such as fast-math flags.
   bool isComparison = name == "arith.cmpi" || name == "arith.cmpf";
   expr.attributes = isComparison ? DictionaryAttr::get(context, {*attributes.getNamed("predicate")}) : DictionaryAttr();
   expr.operands = operands;
@@ -185,15 +189,14 @@ SmallVector<std::pair<Node, bool>> saccade::raise::addends(Node root) {
 // Positions
 //===----------------------------------------------------------------------===//
 
-/// Collects `expr` as a sum of terms with constant factors.
+/// Collects the terms of `expr` with their constant factors.
 static void flatten(AffineExpr expr, int64_t factor, SmallVectorImpl<std::pair<AffineExpr, int64_t>> &terms) {
   if (auto both = dyn_cast<AffineBinaryOpExpr>(expr)) {
     if (both.getKind() == AffineExprKind::Add) {
       flatten(both.getLHS(), factor, terms);
       return flatten(both.getRHS(), factor, terms);
     }
-    if (auto constant = dyn_cast<AffineConstantExpr>(both.getRHS());
-        constant && both.getKind() == AffineExprKind::Mul)
+    if (auto constant = dyn_cast<AffineConstantExpr>(both.getRHS()); constant && both.getKind() == AffineExprKind::Mul)
       return flatten(both.getLHS(), factor * constant.getValue(), terms);
   }
   terms.push_back({expr, factor});
@@ -220,24 +223,24 @@ AffineExpr Graph::simplify(AffineExpr expr) const {
   auto both = dyn_cast<AffineBinaryOpExpr>(expr);
   if (!both)
     return expr;
-  AffineExpr left = simplify(both.getLHS()), right = simplify(both.getRHS());
-  // A loop of one step counts in no sum.
+  AffineExpr lhs = simplify(both.getLHS()), rhs = simplify(both.getRHS());
+  // Loops with trip count 1 have position 0.
   auto isUnit = [&](AffineExpr e) {
     auto dim = dyn_cast<AffineDimExpr>(e);
     return dim && extents[dim.getPosition()] == 1;
   };
   AffineExpr zero = getAffineConstantExpr(0, context);
-  left = isUnit(left) ? zero : left;
-  right = isUnit(right) ? zero : right;
-  auto divisor = dyn_cast<AffineConstantExpr>(right);
+  lhs = isUnit(lhs) ? zero : lhs;
+  rhs = isUnit(rhs) ? zero : rhs;
+  auto divisor = dyn_cast<AffineConstantExpr>(rhs);
   if (both.getKind() == AffineExprKind::Add)
-    return joinDigits(left + right);
+    return joinDigits(lhs + rhs);
   bool divides = both.getKind() == AffineExprKind::FloorDiv || both.getKind() == AffineExprKind::Mod;
   if (!divides || !divisor || divisor.getValue() <= 0)
-    return getAffineBinaryOpExpr(both.getKind(), left, right);
-  // left = divisor · quotient + rest, and the rest may be known to be smaller than the divisor.
+    return getAffineBinaryOpExpr(both.getKind(), lhs, rhs);
+  // lhs = divisor · quotient + rest; if 0 ≤ rest < divisor, the quotient and the remainder are known.
   SmallVector<std::pair<AffineExpr, int64_t>> terms;
-  flatten(left, 1, terms);
+  flatten(lhs, 1, terms);
   AffineExpr quotient = zero, rest = zero;
   for (auto [term, factor] : terms) {
     if (factor % divisor.getValue() == 0)
@@ -248,9 +251,9 @@ AffineExpr Graph::simplify(AffineExpr expr) const {
   SmallVector<std::optional<int64_t>> lower(extents.size(), 0), upper;
   for (int64_t extent : extents)
     upper.push_back(ShapedType::isDynamic(extent) ? std::nullopt : std::optional(extent - 1));
-  auto least = getBoundForAffineExpr(rest, extents.size(), 0, lower, upper, /*isUpper=*/false);
-  auto most = getBoundForAffineExpr(rest, extents.size(), 0, lower, upper, /*isUpper=*/true);
-  if (least && most && *least >= 0 && *most < divisor.getValue())
+  auto minRest = getBoundForAffineExpr(rest, extents.size(), 0, lower, upper, /*isUpper=*/false);
+  auto maxRest = getBoundForAffineExpr(rest, extents.size(), 0, lower, upper, /*isUpper=*/true);
+  if (minRest && maxRest && *minRest >= 0 && *maxRest < divisor.getValue())
     return both.getKind() == AffineExprKind::FloorDiv ? quotient : rest;
   return both.getKind() == AffineExprKind::FloorDiv ? quotient + rest.floorDiv(divisor) : rest % divisor;
 }

@@ -1,8 +1,8 @@
-//===- Expr.h - What an element of a tensor is computed from ------*- C++ -*-===//
+//===- Expr.h - Expressions of tensor elements ------------------*- C++ -*-===//
 //
-// Raising does not match ops, it asks what one element of a tensor is: an expression over elements of other tensors and
-// positions. Expressions are unique, so that equal ones are one node, and are simplified as they are made: what is left
-// is the algebra of a graph, without the order of its operands, its reshapes, transposes, broadcasts and casts.
+// Raising does not match op sequences. It describes one element of a tensor as an expression over elements of other
+// tensors and positions. Expressions are uniqued and simplified on construction, so the order of operands, reshapes,
+// transposes, broadcasts and casts do not matter.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_EXPR_H
@@ -21,7 +21,7 @@ namespace saccade::raise {
 struct Expr;
 using Node = const Expr *;
 
-/// An element of a tensor: `index` in terms of the loops of the contraction that is looked at.
+/// An element of a tensor; `index` is in terms of the loops of the contraction being raised.
 struct Access {
   mlir::Value tensor;
   llvm::SmallVector<mlir::AffineExpr, 4> index;
@@ -32,13 +32,13 @@ struct Expr {
     Number,   ///< a floating point constant
     Integer,  ///< an integer constant of `type`
     Position, ///< `position`, an index
-    Element,  ///< `access` of a tensor that is not looked into
-    Scalar,   ///< a value that is the same for all elements; whole tensors stand for themselves in tensor.extract
+    Element,  ///< `access` of a tensor that is not traced further
+    Scalar,   ///< a value that is the same for all elements, or the tensor operand of tensor.extract
     Apply,    ///< the op `name` with `attributes` on `operands`
-    Softmax,  ///< the softmax of operand 0 along loop `key`; `value` is what computes it
+    Softmax,  ///< the softmax of operand 0 along loop `key`; `value` is its result tensor
   };
   Kind kind;
-  mlir::Type type; ///< f64 for every floating point number: casts between them are left out
+  mlir::Type type; ///< f64 for all floating-point types: casts between them are dropped
   double number = 0;
   int64_t integer = 0;
   mlir::AffineExpr position = {};
@@ -49,11 +49,11 @@ struct Expr {
   mlir::DictionaryAttr attributes = {};
   llvm::SmallVector<Node, 3> operands = {};
 
-  unsigned id = 0;           ///< in the order in which nodes were made
-  uint64_t loops = 0;        ///< the loops that it depends on, a bit each
-  bool readsTensors = false; ///< whether it depends on what a tensor holds
-  bool isCostly = false;     ///< whether computing it takes more than a few instructions
-  /// Elements that hold just this number, those nearest to arguments first.
+  unsigned id = 0;           ///< in order of creation
+  uint64_t loops = 0;        ///< bit mask of the loops it depends on
+  bool readsTensors = false; ///< whether it depends on tensor elements
+  bool isCostly = false;     ///< whether recomputing it is expensive (math functions, division)
+  /// Tensor elements that hold this value, those closest to function arguments first.
   mutable llvm::SmallVector<Access, 2> origins = {};
 
   bool isReal() const { return llvm::isa<mlir::FloatType>(type); }
@@ -63,10 +63,10 @@ struct Expr {
   Node operator[](unsigned i) const { return operands[i]; }
 };
 
-/// Makes expressions and owns them. Loop l is AffineDimExpr l.
+/// Creates and owns expressions. Loop l is AffineDimExpr l.
 class Graph {
 public:
-  /// `extents` of the loops, dynamic ones as `ShapedType::kDynamic`; at most 63.
+  /// `extents` are the trip counts of the loops, at most 63 of them; dynamic ones are `ShapedType::kDynamic`.
   Graph(mlir::MLIRContext *context, llvm::ArrayRef<int64_t> extents) : context(context), extents(extents) {}
 
   Node number(double value);
@@ -76,18 +76,18 @@ public:
   Node element(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
   Node scalar(mlir::Value value);
   Node softmax(Node input, unsigned key, mlir::Value value);
-  /// Any op on scalars, simplified. `type` may be any floating point type.
+  /// Any scalar op, simplified. `type` may be any floating-point type.
   Node apply(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Node> operands,
              mlir::DictionaryAttr attributes = {});
 
   Node negated(Node condition);
-  Node both(Node left, Node right);
-  Node sum(Node left, Node right) { return apply("arith.addf", real(), {left, right}); }
-  Node product(Node left, Node right) { return apply("arith.mulf", real(), {left, right}); }
-  /// `node` with `to` in place of `from`.
+  Node both(Node lhs, Node rhs);
+  Node sum(Node lhs, Node rhs) { return apply("arith.addf", real(), {lhs, rhs}); }
+  Node product(Node lhs, Node rhs) { return apply("arith.mulf", real(), {lhs, rhs}); }
+  /// Replaces `from` by `to` in `node`.
   Node replace(Node node, Node from, Node to);
 
-  /// `expr` with what the extents of the loops say of quotients and remainders.
+  /// Simplifies quotients and remainders in `expr` with the extents of the loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr) const;
   int64_t getExtent(unsigned loop) const { return extents[loop]; }
   unsigned getNumLoops() const { return extents.size(); }
@@ -111,10 +111,10 @@ private:
   std::map<std::vector<uint64_t>, Node> known;
 };
 
-/// Calls `visit` for every node below and at `node`, operands first, each once.
+/// Calls `visit` once for `node` and every node below it, operands first.
 void forEachNode(Node node, llvm::function_ref<void(Node)> visit);
 
-/// The addends of a sum, differences included: (node, whether it is subtracted).
+/// The addends of a sum or difference: (node, whether it is subtracted).
 llvm::SmallVector<std::pair<Node, bool>> addends(Node node);
 
 } // namespace saccade::raise

@@ -1,8 +1,8 @@
-//===- MatchSoftmax.cpp - Softmax in all its forms ------------------------------===//
+//===- MatchSoftmax.cpp - Match the variants of softmax -------------------===//
 //
-// A softmax does not change when a number that is the same for all keys is subtracted from its scores. So whatever does
-// not depend on the key is left out of the exponent, the maximum among it, and what remains must be the same in the
-// exponential and in the sum.
+// Softmax is invariant to subtracting a value that is the same for all keys. Terms of the exponent that do not depend
+// on the key, such as the maximum, are therefore split off, and the rest must be equal in the exponential and in the
+// sum.
 //
 //===----------------------------------------------------------------------===//
 #include "MatchSoftmax.h"
@@ -15,11 +15,11 @@ using namespace saccade::raise;
 
 namespace {
 
-/// An exponential, as the sum of its exponent: what depends on the key, and what does not.
+/// An exponential, with its exponent split into terms that depend on the key and terms that do not.
 struct Exponential {
-  Node score;                                        ///< that part of the exponent that depends on the key
-  SmallVector<std::pair<Node, bool>, 2> shifts;      ///< the rest, each with whether it is subtracted
-  Node condition = nullptr;                          ///< where this does not hold it is 0
+  Node score;                                   ///< the part of the exponent that depends on the key
+  SmallVector<std::pair<Node, bool>, 2> shifts; ///< the other terms, and whether each is subtracted
+  Node condition = nullptr;                     ///< if set, the exponential is 0 unless this holds
 };
 
 class Matcher {
@@ -49,7 +49,7 @@ private:
   unsigned key;
 };
 
-/// Moves what does not depend on the key from `exponent` into the shifts of `result`.
+/// Moves terms of `exponent` that do not depend on the key into the shifts of `result`.
 Node Matcher::splitExponent(Node exponent, Exponential &result) {
   // (s − m) · c is s · c − m · c.
   if (exponent->is("arith.mulf") && (*exponent)[1]->kind == Expr::Number &&
@@ -74,7 +74,7 @@ Node Matcher::splitExponent(Node exponent, Exponential &result) {
 
 std::optional<Exponential> Matcher::readExponential(Node node) {
   Exponential result;
-  // Masked behind the exponential: a weight of 0 is a score of −∞.
+  // Masking after the exponential: a weight of 0 is a score of −∞.
   auto addCondition = [&](Node condition) {
     result.condition = result.condition ? graph.both(result.condition, condition) : condition;
   };
@@ -111,7 +111,7 @@ std::optional<Exponential> Matcher::readSum(Node leaf, Operation *&anchor) {
   return readExponential(summand);
 }
 
-/// Where `select` takes another number in place of a sum of 0, the sum; else null.
+/// If `select` replaces a sum of 0 by another value, returns the sum; else null.
 static Node guardedFromZero(Node select) {
   Node condition = (*select)[0];
   if (!condition->is("arith.cmpf") || !(*condition)[1]->isNumber(0))
@@ -124,7 +124,7 @@ static Node guardedFromZero(Node select) {
   return sum && sum == (*condition)[0] ? sum : nullptr;
 }
 
-/// A sum that a guard keeps from 0: an exponential of the maximum is 1, so it never is.
+/// Removes a guard against a sum of 0. The sum is at least 1 because the exponential of the maximum is 1.
 Node Matcher::dropSumGuards(Node sum, bool isStable) {
   if (sum->is("arith.select"))
     if (Node guarded = guardedFromZero(sum))
@@ -139,8 +139,7 @@ bool Matcher::hasMaximum(const Exponential &exponential) {
   return llvm::any_of(exponential.shifts, [&](auto shift) {
     bool found = false;
     forEachNode(shift.first, [&](Node node) {
-      found |= node->kind == Expr::Element &&
-               tracer.reduced(node, {"arith.maximumf", "arith.maxnumf"}, key) != nullptr;
+      found |= node->kind == Expr::Element && tracer.reduced(node, {"arith.maximumf", "arith.maxnumf"}, key) != nullptr;
     });
     return found && shift.second;
   });
@@ -149,8 +148,7 @@ bool Matcher::hasMaximum(const Exponential &exponential) {
 Node Matcher::maskedScore(const Exponential &exponential) {
   if (!exponential.condition)
     return exponential.score;
-  return graph.apply("arith.select", graph.real(),
-                     {exponential.condition, exponential.score, graph.number(-INFINITY)});
+  return graph.apply("arith.select", graph.real(), {exponential.condition, exponential.score, graph.number(-INFINITY)});
 }
 
 std::optional<SoftmaxMatch> Matcher::matchQuotient(Node node, Node numerator, Node denominator) {
@@ -209,7 +207,7 @@ std::optional<SoftmaxMatch> saccade::raise::findSoftmax(Graph &graph, Tracer &tr
   return std::nullopt;
 }
 
-/// Whether `condition` holds where no score of the row is above −∞: all are −∞, or not any is more.
+/// Whether `condition` holds if all scores of the row are −∞.
 static bool testsForEmptyRow(Graph &graph, Tracer &tracer, Node condition, Node score, unsigned key) {
   bool isNegated = condition->is("arith.xori") && (*condition)[1]->kind == Expr::Integer;
   Node leaf = isNegated ? (*condition)[0] : condition;
@@ -266,6 +264,7 @@ bool saccade::raise::sumsExponentials(linalg::LinalgOp op) {
   Node each = tracer.reduced(tracer.element(op->getResult(0), map.getResults()), {"arith.addf"}, reductions[0]);
   bool isExponential = false;
   if (each)
-    forEachNode(each, [&](Node node) { isExponential |= node == each && (node->is("math.exp") || node->is("math.exp2")); });
+    forEachNode(each,
+                [&](Node node) { isExponential |= node == each && (node->is("math.exp") || node->is("math.exp2")); });
   return isExponential;
 }

@@ -1,4 +1,4 @@
-//===- MatchSoftmax.h - Softmax in all its forms ------------------*- C++ -*-===//
+//===- MatchSoftmax.h - Match the variants of softmax -----------*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_MATCHSOFTMAX_H
 #define SACCADE_LIB_IMPORT_RAISE_MATCHSOFTMAX_H
 
@@ -6,24 +6,23 @@
 
 namespace saccade::raise {
 
-/// A softmax along a loop.
+/// A recognised softmax.
 struct SoftmaxMatch {
-  Node weight;             ///< what was recognised
-  Node score;              ///< what it is the softmax of, −∞ or a large negative number where a key is not seen
-  mlir::Operation *anchor; ///< the op that remarks stand at: the softmax, or its sum
+  Node weight;             ///< the result of the softmax
+  Node score;              ///< its input; −∞ or a large negative number for masked keys
+  mlir::Operation *anchor; ///< the op that remarks are attached to: the softmax or its sum
   bool isStable = true;    ///< whether a maximum is subtracted before the exponential
-  bool isGuarded = false;  ///< whether rows without keys were thought of
+  bool isGuarded = false;  ///< whether the graph handles fully masked rows
 };
 
-/// The softmax over loop `key` in `weight`, which may be a function of it. Recognised are linalg.softmax, the exponential
-/// over the sum of exponentials, however shifted, masked behind the exponential or not, and the exponential of a score
-/// less the logarithm of that sum.
+/// Finds the softmax over loop `key` in `weight`, which may be a function of it. Recognises linalg.softmax, exp(s) / Σ
+/// exp(s) with any shift and with masking before or after the exponential, and exp(s − log Σ exp(s)).
 std::optional<SoftmaxMatch> findSoftmax(Graph &graph, Tracer &tracer, Node weight, unsigned key);
 
-/// `weight` without the guards that put 0 where the softmax of `match` is NaN, which it never is with us.
+/// Removes guards from `weight` that select 0 if the softmax of `match` is NaN, which attention never yields.
 Node dropGuards(Graph &graph, Tracer &tracer, Node weight, SoftmaxMatch &match, unsigned key);
 
-/// Whether `op` sums exponentials along one dimension: where a softmax that was not raised is seen.
+/// Whether `op` sums exponentials along one dimension: the op at which a softmax is reported as not raised.
 bool sumsExponentials(mlir::linalg::LinalgOp op);
 
 } // namespace saccade::raise

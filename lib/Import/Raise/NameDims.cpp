@@ -1,4 +1,4 @@
-//===- NameDims.cpp - Which loop is batch, head, position and depth -------------===//
+//===- NameDims.cpp - Batch, head, sequence and depth loops ---------------===//
 #include "NameDims.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -36,7 +36,7 @@ SmallVector<Labelled> saccade::raise::findLabelled(Node node, const Graph &graph
         break;
       if (label->loop)
         seen |= uint64_t(1) << *label->loop;
-      // The groups of heads must fill all heads.
+      // The groups must cover all heads.
       int64_t heads = label->group > 1 ? graph.getExtent(*label->loop) : 0;
       if (label->group > 1 && (ShapedType::isDynamic(heads) || heads != extent * label->group))
         break;
@@ -89,7 +89,7 @@ std::optional<Grouping> saccade::raise::groupDims(ArrayRef<Label> labels, const 
   return result;
 }
 
-/// Loops of one iteration need not be in an operand.
+/// Whether the operand has `loop`; loops with trip count 1 may be missing.
 static bool isIn(const Graph &graph, const Labelled &operand, unsigned loop) {
   return operand.has(loop) || graph.getExtent(loop) == 1;
 }
@@ -106,19 +106,20 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
     for (Label label : operand->labels)
       if (label.loop && *label.loop != allowed && *label.loop != loops.key &&
           !llvm::is_contained(loops.rows, *label.loop)) {
-        naming.reason = "an operand has a dimension that neither the scores nor the depth have";
+        naming.reason = "an operand has a dimension that is neither a score dimension nor the depth";
         return naming;
       }
   if (!query.has(loops.depth) || !key.has(loops.depth) || !key.has(loops.key) || !value.has(loops.key) ||
       !value.has(loops.valueDepth) || query.has(loops.key)) {
-    naming.reason = "an operand lacks its depth or its positions";
+    naming.reason = "an operand lacks its depth or sequence dimension";
     return naming;
   }
-  // Shared are loops that keys have, grouped those of which several share a key head; the others are the queries' own.
+  // `shared`: loops of keys or values; `grouped`: loops of which several iterations share a KV head; `own`: loops of
+  // queries only.
   SmallVector<unsigned> shared, grouped, own;
   for (unsigned loop : loops.rows) {
     if (!isIn(graph, query, loop)) {
-      naming.reason = "queries are the same for several batches or heads";
+      naming.reason = "the query is broadcast along batches or heads";
       return naming;
     }
     Label inKey = labelIn(key, loop), inValue = labelIn(value, loop);
@@ -129,7 +130,7 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
     (inKey.group > 1 ? grouped : inKey.loop || inValue.loop ? shared : own).push_back(loop);
   }
   if (grouped.size() > 1) {
-    naming.reason = "more than one dimension is repeated for keys";
+    naming.reason = "keys are repeated along more than one dimension";
     return naming;
   }
   auto fits = [&](const NamedLoops &names) {
@@ -137,7 +138,7 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
            groupDims(key.labels, names, loops.key, loops.depth) &&
            groupDims(value.labels, names, loops.key, loops.valueDepth);
   };
-  // The sequence of queries is the longest of the queries' own loops, the last of equal ones.
+  // The query sequence is the longest loop of the queries, the last of equally long ones.
   SmallVector<std::optional<unsigned>> candidates(own.begin(), own.end());
   llvm::sort(candidates, [&](auto a, auto b) {
     auto rank = [&](auto loop) { return std::pair(uint64_t(graph.getExtent(*loop)), llvm::find(own, *loop)); };
@@ -146,11 +147,10 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
   if (own.empty())
     candidates = {std::nullopt};
   for (std::optional<unsigned> sequence : candidates) {
-    // A loop of one iteration that no operand has needs no name.
-    SmallVector<unsigned> groups = llvm::filter_to_vector(own, [&](unsigned loop) {
-      return loop != sequence && (query.has(loop) || graph.getExtent(loop) != 1);
-    });
-    // Heads are the repeated loop, or a loop that keys share with the groups behind it, or the last that they share.
+    // Loops with trip count 1 that no operand has need no name.
+    SmallVector<unsigned> groups = llvm::filter_to_vector(
+        own, [&](unsigned loop) { return loop != sequence && (query.has(loop) || graph.getExtent(loop) != 1); });
+    // Heads are the grouped loop, or a shared loop followed by the groups, or the last shared loop.
     SmallVector<std::optional<unsigned>> outerLoops = {std::nullopt};
     if (grouped.empty() && (shared.size() > 1 || !groups.empty()))
       for (unsigned loop : shared)
@@ -171,7 +171,7 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
       }
     }
   }
-  naming.reason = "batches and heads do not lie behind each other in every operand";
+  naming.reason = "batch and head dimensions are not adjacent in every operand";
   return naming;
 }
 

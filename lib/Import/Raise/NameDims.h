@@ -1,7 +1,7 @@
-//===- NameDims.h - Which loop is batch, head, position and depth -*- C++ -*-===//
+//===- NameDims.h - Batch, head, sequence and depth loops -------*- C++ -*-===//
 //
-// Two contractions have loops; attention has named dimensions. A named dimension may stand for several loops that lie behind
-// each other in every operand: heads for key heads and groups, batches for windows of images.
+// Maps the loops of the two contractions to the named dimensions of attention. A named dimension may stand for several
+// loops that are adjacent in every operand: KV heads and groups for heads, batches and image windows for batches.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_NAMEDIMS_H
@@ -12,15 +12,14 @@
 
 namespace saccade::raise {
 
-/// What one dimension of an operand is indexed by: a loop, a loop divided by the size of a group of heads, or nothing where
-/// its extent is 1.
+/// The index of one operand dimension: a loop, a loop divided by the group size of heads, or none for extent 1.
 struct Label {
   std::optional<unsigned> loop;
   int64_t group = 1;
   bool operator==(const Label &) const = default;
 };
 
-/// An operand of attention with one label for each of its dimensions.
+/// An operand of attention with one label per dimension.
 struct Labelled {
   mlir::Value tensor;
   llvm::SmallVector<Label> labels;
@@ -30,9 +29,9 @@ struct Labelled {
   }
 };
 
-/// The loops of the contraction with values, and the one that scores are summed over.
+/// The loops of the P·V contraction, and the contracting loop `depth` of the scores.
 struct Loops {
-  llvm::SmallVector<unsigned> rows; ///< loops of a weight but for the key, in the order in which weights have them
+  llvm::SmallVector<unsigned> rows; ///< loops of the weights except the key, in the order of their dimensions
   unsigned key, depth, valueDepth;
 };
 
@@ -46,10 +45,10 @@ struct NamedLoops {
   }
 };
 
-/// The candidates among the origins of `node` whose dimensions each have a label.
+/// The origins of `node` whose dimensions all have a label.
 llvm::SmallVector<Labelled> findLabelled(Node node, const Graph &graph);
 
-/// Names the loops, so that the operands of all roles can be given named dimensions. A null reason means success.
+/// Assigns names to the loops that fit all operands. A null reason means success.
 struct Naming {
   NamedLoops names;
   const char *reason = nullptr;
@@ -57,13 +56,13 @@ struct Naming {
 Naming nameLoops(const Graph &graph, const Loops &loops, const Labelled &query, const Labelled &key,
                  const Labelled &value);
 
-/// The operand with named dimensions: loops of one name are collapsed, dimensions of extent 1 without a name dropped, and a
-/// sequence of length 1 is made where `seq` is not among the labels. `depth` is the loop of the last dimension.
+/// The operand with named dimensions: collapses the loops of one name, drops unnamed dimensions of extent 1, and
+/// inserts a sequence dimension of extent 1 if no label is in `seq`. `depth` is the loop of the depth dimension.
 std::pair<mlir::Value, attn::DimsAttr> nameOperand(mlir::OpBuilder &b, mlir::Location loc, const Labelled &operand,
                                                    const NamedLoops &names, llvm::ArrayRef<unsigned> seq,
                                                    unsigned depth);
 
-/// How a tensor with `labels` is grouped into named dimensions, outermost first; a name for each group.
+/// The grouping of a tensor with `labels` into named dimensions, outermost first, with a name for each group.
 struct Grouping {
   llvm::SmallVector<mlir::ReassociationIndices> groups;
   llvm::SmallVector<attn::Dim> dims;

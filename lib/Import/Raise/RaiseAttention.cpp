@@ -1,8 +1,8 @@
-//===- RaiseAttention.cpp - softmax(Q Kᵀ) V becomes attention -------------------===//
+//===- RaiseAttention.cpp - softmax(Q Kᵀ) V becomes attention -------------===//
 //
-// Finds contractions whose left or right side is a softmax of another contraction, whatever stands between, and
-// replaces each by one attn.attention. It stands behind the frontends, which all end in linalg on tensors, and in front of
-// everything that looks at attention.
+// Finds contractions whose LHS or RHS is a softmax of another contraction, possibly with other ops between them, and
+// replaces each by one attn.attention. Runs after the importers, which all produce linalg on tensors, and before all
+// passes that transform attention.
 //
 //===----------------------------------------------------------------------===//
 #include "BuildAttention.h"
@@ -25,20 +25,20 @@ using namespace saccade::raise;
 
 namespace {
 
-/// Why softmaxes were not raised, by the op that is their sum.
+/// Why softmaxes were not raised, by the op that computes the sum.
 using Reasons = llvm::MapVector<Operation *, std::string>;
 
-/// The operands of an attention, each in the most original form that all share the type of.
+/// The operands of an attention: for each, the earliest producer such that all have the same element type.
 struct Operands {
   Labelled query, key, value;
-  Node scoreFactor = nullptr; ///< what queries and keys were multiplied by
+  Node scoreFactor = nullptr; ///< constant factor of queries and keys
 };
 
-/// A product that scores may be made of.
-struct Product {
-  Node leaf;           ///< its element among the scores
-  Node left, right;    ///< elements of its sides
-  Node init = nullptr; ///< what it is added to, if anything
+/// A candidate for the Q·Kᵀ matmul.
+struct ScoreMatmul {
+  Node leaf;           ///< its result element in the score expression
+  Node lhs, rhs;       ///< elements of its operands
+  Node init = nullptr; ///< its initial value unless that is 0
 };
 
 /// One attempt at one contraction.
@@ -47,21 +47,21 @@ public:
   Raising(linalg::LinalgOp values, bool lints)
       : values(values), lints(lints), graph(values.getContext(), extentsOf(values)), tracer(graph) {}
 
-  /// Replaces the contraction, if it can; else says why where there is a softmax.
+  /// Raises the contraction if possible; otherwise records the reason if it uses a softmax.
   bool run(Reasons &reasons);
 
 private:
   static SmallVector<int64_t> extentsOf(linalg::LinalgOp op) {
     SmallVector<int64_t> extents = op.getStaticLoopRanges();
-    extents.push_back(ShapedType::kDynamic); // the depth of queries and keys
+    extents.push_back(ShapedType::kDynamic); // the depth (head size) of queries and keys
     return extents;
   }
 
   bool findLoops(unsigned side);
-  SmallVector<Product> findMatmuls(Node score);
-  bool chooseOperands(const Product &product, Operands &operands);
+  SmallVector<ScoreMatmul> findMatmuls(Node score);
+  bool chooseOperands(const ScoreMatmul &matmul, Operands &operands);
   bool replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked);
-  Node readScale(Node score, Node product, double &scale);
+  Node readScale(Node score, Node matmul, double &scale);
   void warn(const SoftmaxMatch &match, const MaskedScore &masked);
   std::optional<Location> findTableOfHeadSize(Node condition);
   bool fail(const Twine &why) {
@@ -81,7 +81,7 @@ private:
   std::string reason;
 };
 
-/// Divides the loops of the contraction, if its operand `side` were weights.
+/// Classifies the loops of the contraction, with its operand `side` as the softmax weights.
 bool Raising::findLoops(unsigned side) {
   AffineMap weights = values.getMatchingIndexingMap(values.getDpsInputOperand(side));
   AffineMap valueMap = values.getMatchingIndexingMap(values.getDpsInputOperand(1 - side));
@@ -131,9 +131,9 @@ bool Raising::run(Reasons &reasons) {
   return false;
 }
 
-/// The contractions in `score`, those with most loops of the weights first.
-SmallVector<Product> Raising::findMatmuls(Node score) {
-  SmallVector<Product> products;
+/// The matmuls in `score`, sorted by the number of loops they depend on.
+SmallVector<ScoreMatmul> Raising::findMatmuls(Node score) {
+  SmallVector<ScoreMatmul> matmuls;
   forEachNode(score, [&](Node node) {
     if (node->kind != Expr::Element || !node->dependsOn(loops.key))
       return;
@@ -151,23 +151,23 @@ SmallVector<Product> Raising::findMatmuls(Node score) {
       return tracer.element(operand->get(), llvm::map_to_vector(op.getMatchingIndexingMap(operand).getResults(),
                                                                 [&](AffineExpr e) { return e.replaceDims(index); }));
     };
-    Product product{node, side(0), side(1)};
-    if (product.left->dependsOn(loops.key))
-      std::swap(product.left, product.right);
+    ScoreMatmul matmul{node, side(0), side(1)};
+    if (matmul.lhs->dependsOn(loops.key))
+      std::swap(matmul.lhs, matmul.rhs);
     Value init = op.getDpsInits()[0];
     if (!isZero(init))
-      product.init = tracer.element(init, node->access.index);
-    if (!product.left->dependsOn(loops.key) && product.right->dependsOn(loops.key))
-      products.push_back(product);
+      matmul.init = tracer.element(init, node->access.index);
+    if (!matmul.lhs->dependsOn(loops.key) && matmul.rhs->dependsOn(loops.key))
+      matmuls.push_back(matmul);
   });
-  llvm::sort(products, [](const Product &a, const Product &b) {
+  llvm::sort(matmuls, [](const ScoreMatmul &a, const ScoreMatmul &b) {
     auto rank = [](Node leaf) { return std::pair(-llvm::popcount(leaf->loops), leaf->id); };
     return rank(a.leaf) < rank(b.leaf);
   });
-  return products;
+  return matmuls;
 }
 
-/// Takes factors that are the same for all elements out of `node`.
+/// Removes factors that are the same for all elements from `node` and multiplies them into `factor`.
 static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
   while (true) {
     Node taken = nullptr;
@@ -187,10 +187,10 @@ static Node hoistScaleFactors(Graph &graph, Node node, Node &factor) {
   }
 }
 
-bool Raising::chooseOperands(const Product &product, Operands &operands) {
+bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
   operands.scoreFactor = graph.number(1);
-  Node query = hoistScaleFactors(graph, product.left, operands.scoreFactor);
-  Node key = hoistScaleFactors(graph, product.right, operands.scoreFactor);
+  Node query = hoistScaleFactors(graph, matmul.lhs, operands.scoreFactor);
+  Node key = hoistScaleFactors(graph, matmul.rhs, operands.scoreFactor);
   OpOperand *valueOperand = values.getDpsInputOperand(1 - weightSide);
   Node value = tracer.element(valueOperand->get(), values.getMatchingIndexingMap(valueOperand).getResults());
   SmallVector<Labelled> queries = findLabelled(query, graph), keys = findLabelled(key, graph),
@@ -200,7 +200,7 @@ bool Raising::chooseOperands(const Product &product, Operands &operands) {
                       : keys.empty()  ? "keys"
                                       : "values") +
                 " are indexed by more than batch, head, position and depth");
-  // The most original form wins: keys before they were repeated, queries before they were widened.
+  // Prefer the narrowest type: keys before they were repeated, queries before they were widened.
   for (SmallVector<Labelled> *candidates : {&queries, &keys, &valuesFound}) {
     SmallVector<Labelled> sorted;
     for (unsigned width : {16, 32, 64})
@@ -225,38 +225,38 @@ bool Raising::chooseOperands(const Product &product, Operands &operands) {
   return fail(naming.reason ? naming.reason : "queries, keys and values have different element types");
 }
 
-/// Where the product is used in one place, multiplied by a constant, that is the scale.
-Node Raising::readScale(Node score, Node product, double &scale) {
+/// If the only use of `product` is a multiplication by a constant, moves that factor into `scale`.
+Node Raising::readScale(Node score, Node matmul, double &scale) {
   while (true) {
     SmallVector<Node> users;
     forEachNode(score, [&](Node node) {
-      if (llvm::is_contained(node->operands, product))
+      if (llvm::is_contained(node->operands, matmul))
         users.push_back(node);
     });
     if (users.size() != 1 || !users[0]->is("arith.mulf") || (*users[0])[1]->kind != Expr::Number)
       return score;
     scale *= (*users[0])[1]->number;
-    score = graph.replace(score, users[0], product);
+    score = graph.replace(score, users[0], matmul);
   }
 }
 
 bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked) {
   if (!isZero(values.getDpsInits()[0]))
-    return fail("the product with values starts from a tensor that is not 0");
-  SmallVector<Product> products = findMatmuls(masked.score);
-  if (products.empty())
-    return fail("its scores are made from no product of queries and keys");
+    return fail("the P·V matmul starts from a tensor that is not 0");
+  SmallVector<ScoreMatmul> matmuls = findMatmuls(masked.score);
+  if (matmuls.empty())
+    return fail("its scores contain no Q·Kᵀ matmul");
   Operands operands;
-  auto product = llvm::find_if(products, [&](const Product &each) { return chooseOperands(each, operands); });
-  if (product == products.end())
+  auto matmul = llvm::find_if(matmuls, [&](const ScoreMatmul &each) { return chooseOperands(each, operands); });
+  if (matmul == matmuls.end())
     return false;
 
-  // The product without what operands were multiplied by and what it was added to stands for the score.
+  // A variable stands for the raw matmul result; operand factors and the initial value become part of the score.
   Node variable = graph.scalar(values.getDpsInits()[0]);
   Node score = graph.product(variable, operands.scoreFactor);
-  if (product->init)
-    score = graph.sum(score, product->init);
-  auto inScores = [&](Node node) { return graph.replace(node, product->leaf, score); };
+  if (matmul->init)
+    score = graph.sum(score, matmul->init);
+  auto inScores = [&](Node node) { return graph.replace(node, matmul->leaf, score); };
   double scale = 1;
   SmallVector<Node> conditions = llvm::map_to_vector(masked.conditions, inScores);
   Node whole = readScale(inScores(masked.score), variable, scale);
@@ -266,28 +266,28 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
   bool dependsOnScores = false;
   forEachNode(condition, [&](Node node) { dependsOnScores |= node == variable; });
   if (dependsOnScores)
-    return fail("which keys are seen depends on their scores");
+    return fail("the mask depends on the scores");
 
   Type scoreType = attn::getScoreType(getElementTypeOrSelf(operands.query.tensor));
   RegionEmitter emitter(graph, naming.names, scoreType, match.anchor->getLoc());
   AttentionParts parts;
   parts.query = operands.query, parts.key = operands.key, parts.value = operands.value;
-  bool isWanted[3] = {whole != variable, condition != graph.truth(true), weight != match.weight};
+  bool isNeeded[3] = {whole != variable, condition != graph.truth(true), weight != match.weight};
   Node roots[3] = {whole, condition, weight}, variables[3] = {variable, nullptr, match.weight};
   std::unique_ptr<Block> *regions[3] = {&parts.score, &parts.mask, &parts.weight};
   for (unsigned i = 0; i < 3; ++i)
-    if (isWanted[i] && !(*regions[i] = emitter.emit(roots[i], variables[i])))
+    if (isNeeded[i] && !(*regions[i] = emitter.emit(roots[i], variables[i])))
       return fail(emitter.getReason());
   parts.captures = emitter.getCaptures();
   parts.scale = scale;
   attn::AttentionOp op = replaceByAttention(values, graph, loops, naming.names, parts);
   if (!op)
-    return fail("batches and heads do not lie behind each other in the result");
+    return fail("batch and head dimensions are not adjacent in the result");
   headSize = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Depth);
   return true;
 }
 
-/// Mistakes of whole graphs that nothing is left of once they are raised.
+/// Reports likely mistakes of the original graph, which are no longer visible after raising.
 void Raising::warn(const SoftmaxMatch &match, const MaskedScore &masked) {
   for (Node condition : masked.conditions)
     if (std::optional<Location> table = findTableOfHeadSize(condition)) {
@@ -297,15 +297,14 @@ void Raising::warn(const SoftmaxMatch &match, const MaskedScore &masked) {
     }
   if (!match.isStable)
     emitWarning(match.anchor->getLoc())
-        << "softmax takes exponentials without subtracting the largest score first: scores above 88 overflow in f32; "
-           "attention subtracts it";
+        << "softmax does not subtract the row maximum: scores above 88 overflow in f32; attention subtracts it";
   bool readsTensors = llvm::any_of(masked.conditions, [](Node condition) { return condition->readsTensors; });
   if (masked.isInfinite && readsTensors && !match.isGuarded)
-    emitWarning(match.anchor->getLoc())
-        << "softmax of a row whose keys are all masked is NaN here, and nothing guards against it; attention gives 0";
+    emitWarning(match.anchor->getLoc()) << "softmax of a fully masked row is NaN; attention gives 0";
 }
 
-/// `tril(head_size)`: a table of positions that is as large as the head where the lengths are not known to be.
+/// Finds tables such as `tril(head_size)`: a table of positions with the size of the head although no sequence length
+/// is known to be equal.
 std::optional<Location> Raising::findTableOfHeadSize(Node condition) {
   std::optional<Location> found;
   ArrayRef<unsigned> query = naming.names.query;
@@ -313,7 +312,7 @@ std::optional<Location> Raising::findTableOfHeadSize(Node condition) {
       graph.getExtent(loops.key) == headSize)
     return found;
   forEachNode(condition, [&](Node node) {
-    // Captured tables are seen by the lint of attention.
+    // The lint pass on attention checks captured tables.
     if (node->kind == Expr::Element)
       return;
     for (const Access &origin : node->origins) {
@@ -333,7 +332,7 @@ std::optional<Location> Raising::findTableOfHeadSize(Node condition) {
 // Pass
 //===----------------------------------------------------------------------===//
 
-/// The softmaxes of `function`, each by the op that remarks stand at.
+/// The softmaxes of `function`, each by the op that remarks are attached to.
 SmallVector<Operation *> findSoftmaxes(func::FuncOp function) {
   SmallVector<Operation *> found;
   function.walk([&](linalg::LinalgOp op) {
@@ -350,10 +349,10 @@ void explain(Operation *softmax, const Reasons &reasons) {
     remark << known->second;
   else if (softmax->use_empty())
     remark << "nothing uses its weights";
-  else if (auto product = dyn_cast<linalg::LinalgOp>(*softmax->getUsers().begin()); product && isContraction(product))
-    remark << "the product with its weights sums over another dimension than it does";
+  else if (auto matmul = dyn_cast<linalg::LinalgOp>(*softmax->getUsers().begin()); matmul && isContraction(matmul))
+    remark << "the matmul with its weights contracts another dimension than the softmax";
   else
-    remark << "its weights reach no product with values, but '" << softmax->getUsers().begin()->getName() << "'";
+    remark << "its weights are not used by a P·V matmul, but by '" << softmax->getUsers().begin()->getName() << "'";
 }
 
 struct RaiseAttention : saccade::impl::RaiseAttentionBase<RaiseAttention> {
@@ -375,7 +374,7 @@ struct RaiseAttention : saccade::impl::RaiseAttentionBase<RaiseAttention> {
     for (linalg::LinalgOp op : contractions)
       isChanged |= Raising(op, lint).run(reasons);
     if (isChanged) {
-      // What computed the weights is dead now. (Whether something was is all that the result says.)
+      // Remove the dead ops that computed the weights. (The result of DCE is whether it removed any.)
       IRRewriter rewriter(&getContext());
       (void)runRegionDCE(rewriter, getOperation()->getRegions());
     }

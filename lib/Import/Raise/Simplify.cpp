@@ -1,7 +1,7 @@
-//===- Simplify.cpp - The algebra of expressions -------------------------------===//
+//===- Simplify.cpp - Algebraic simplification of expressions -------------===//
 //
-// Rules that hold for all real numbers, truth values or positions. Rounding may differ in the last bit, NaN and infinities
-// do not where they can reach a result.
+// Rules that hold for all real numbers, truth values or positions. They may change rounding in the last bit, but not
+// NaN and infinities that can reach a result.
 //
 //===----------------------------------------------------------------------===//
 #include "Expr.h"
@@ -27,9 +27,12 @@ Node Graph::foldNumbers(StringRef name, ArrayRef<Node> operands) {
   if (operands.size() == 1) {
     using Function = double (*)(double);
     static const std::pair<StringRef, Function> functions[] = {
-        {"arith.negf", [](double a) { return -a; }},       {"math.sqrt", [](double a) { return std::sqrt(a); }},
-        {"math.rsqrt", [](double a) { return 1 / std::sqrt(a); }}, {"math.exp", [](double a) { return std::exp(a); }},
-        {"math.log", [](double a) { return std::log(a); }}, {"math.absf", [](double a) { return std::abs(a); }}};
+        {"arith.negf", [](double a) { return -a; }},
+        {"math.sqrt", [](double a) { return std::sqrt(a); }},
+        {"math.rsqrt", [](double a) { return 1 / std::sqrt(a); }},
+        {"math.exp", [](double a) { return std::exp(a); }},
+        {"math.log", [](double a) { return std::log(a); }},
+        {"math.absf", [](double a) { return std::abs(a); }}};
     for (auto [function, compute] : functions)
       if (name == function)
         return number(compute(x));
@@ -65,7 +68,7 @@ Node Graph::simplifyReal(StringRef name, ArrayRef<Node> operands) {
       return nullptr;
     if (from->kind == Expr::Integer)
       return number(isTruth(from) && isSigned ? -double(from->integer) : double(from->integer));
-    // A truth value in a wider integer is 0 or 1.
+    // A truth value extended to a wider integer is 0 or 1.
     if (from->is("arith.extui") && isTruth((*from)[0]))
       return apply("arith.uitofp", real(), {(*from)[0]});
     return nullptr;
@@ -107,7 +110,7 @@ Node Graph::simplifyReal(StringRef name, ArrayRef<Node> operands) {
 
 Node Graph::negated(Node condition) { return apply("arith.xori", condition->type, {condition, truth(true)}); }
 
-Node Graph::both(Node left, Node right) { return apply("arith.andi", left->type, {left, right}); }
+Node Graph::both(Node lhs, Node rhs) { return apply("arith.andi", lhs->type, {lhs, rhs}); }
 
 static DictionaryAttr withPredicate(MLIRContext *context, arith::CmpIPredicate predicate) {
   Builder b(context);
@@ -129,7 +132,7 @@ Node Graph::compareIntegers(DictionaryAttr attributes, ArrayRef<Node> operands) 
     if (c->is("arith.extui") && isTruth((*c)[0]))
       return equals((*c)[0], constant->integer);
   }
-  // Positions in whatever type compare like positions.
+  // Compare positions as index, regardless of the integer type they were cast to.
   auto asIndex = [&](Node node) -> Node {
     if (node->is("arith.index_cast") && (*node)[0]->type.isIndex() && node->type.getIntOrFloatBitWidth() >= 32)
       return (*node)[0];
@@ -139,7 +142,7 @@ Node Graph::compareIntegers(DictionaryAttr attributes, ArrayRef<Node> operands) 
   Node left = asIndex(x), right = asIndex(y);
   if (left && right)
     return apply("arith.cmpi", IntegerType::get(context, 1), {left, right}, attributes);
-  // One order for both ways to write a comparison.
+  // Canonicalize the order of operands.
   using P = arith::CmpIPredicate;
   static const std::pair<P, P> swapped[] = {{P::sgt, P::slt}, {P::sge, P::sle}, {P::ugt, P::ult}, {P::uge, P::ule}};
   for (auto [from, to] : swapped)
@@ -154,24 +157,24 @@ Node Graph::simplifyLogic(StringRef name, Type type, ArrayRef<Node> operands, Di
   if (name == "arith.cmpi")
     return compareIntegers(attributes, operands);
   if (name == "arith.cmpf") {
-    // [c] against 0 is c.
+    // Comparing a converted truth value with 0 or 1 gives the truth value or its negation.
     auto predicate = cast<arith::CmpFPredicateAttr>(attributes.get("predicate")).getValue();
     Node x = operands[0], y = operands[1];
     bool isTruthNumber = x->is("arith.uitofp") && isTruth((*x)[0]);
     using P = arith::CmpFPredicate;
     if (isTruthNumber && (y->isNumber(0) || y->isNumber(1))) {
-      bool asks = y->isNumber(1);
+      bool comparesToOne = y->isNumber(1);
       if (predicate == P::OEQ || predicate == P::UEQ)
-        return asks ? (*x)[0] : negated((*x)[0]);
+        return comparesToOne ? (*x)[0] : negated((*x)[0]);
       if (predicate == P::UNE || predicate == P::ONE)
-        return asks ? negated((*x)[0]) : (*x)[0];
-      if (predicate == P::OGT && !asks)
+        return comparesToOne ? negated((*x)[0]) : (*x)[0];
+      if (predicate == P::OGT && !comparesToOne)
         return (*x)[0];
     }
     return nullptr;
   }
-  if (name == "arith.trunci" && type.isInteger(1) && (operands[0]->is("arith.extui") || operands[0]->is("arith.extsi")) &&
-      isTruth((*operands[0])[0]))
+  if (name == "arith.trunci" && type.isInteger(1) &&
+      (operands[0]->is("arith.extui") || operands[0]->is("arith.extsi")) && isTruth((*operands[0])[0]))
     return (*operands[0])[0];
   if (name == "arith.select") {
     Node condition = operands[0], x = operands[1], y = operands[2];
@@ -212,7 +215,7 @@ Node Graph::simplifyLogic(StringRef name, Type type, ArrayRef<Node> operands, Di
     auto predicate = cast<arith::CmpIPredicateAttr>(x->attributes.get("predicate")).getValue();
     return apply("arith.cmpi", type, x->operands, withPredicate(context, arith::invertPredicate(predicate)));
   }
-  // A key is hidden where one of several things hides it: it is seen where none does.
+  // De Morgan: a key is visible if none of several conditions masks it.
   if (x->is("arith.ori"))
     return both(negated((*x)[0]), negated((*x)[1]));
   return nullptr;
@@ -236,10 +239,10 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
       value = isUnsigned ? value.zextOrTrunc(widthOf(type)) : value.sextOrTrunc(widthOf(type));
       return integer(type, value.getSExtValue());
     }
-    // An unsigned cast to more bits makes large numbers of negative ones.
+    // Zero extension turns negative numbers into large ones.
     if (name == "arith.extui" || (name == "arith.index_castui" && type.isIndex()))
       return nullptr;
-    // Positions fit into 32 bits wherever the program means them to.
+    // Positions are assumed to fit into 32 bits.
     if (isCast(name) && isCast(from->name) && isWide(from->type))
       return type == (*from)[0]->type ? (*from)[0] : nullptr;
     if (!isCast(name) && isCast(from->name) && (*from)[0]->type.isIndex() && isWide(type) && isWide(from->type))
@@ -262,7 +265,7 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
       return position(x->position * y->position);
     return nullptr;
   }
-  // Arithmetic on positions is done before they are cast.
+  // Perform arithmetic on positions before casts.
   if (!isWide(type))
     return nullptr;
   SmallVector<Node> indices;

@@ -1,7 +1,7 @@
-//===- SplitMask.cpp - Which part of a score hides keys -------------------------===//
+//===- SplitMask.cpp - Split masking off a score --------------------------===//
 //
-// Models hide a key by choosing −∞ for its score, or by adding a large negative number or a multiple of one. Here these
-// become conditions, from the outermost inwards.
+// Models mask a key by selecting −∞ for its score or by adding a large negative number. This converts such ops to
+// conditions, from the outermost inwards.
 //
 //===----------------------------------------------------------------------===//
 #include "SplitMask.h"
@@ -11,9 +11,10 @@
 using namespace mlir;
 using namespace saccade::raise;
 
-/// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −3.4e38, −∞. The lint knows the same.
+/// Numbers up to this one mean "masked": −1e4 (representable in f16), −1e9, −3.4e38, −∞. The lint pass uses the same
+/// limit.
 static constexpr double largestSentinel = -9999;
-/// What a sentinel may be once it is scaled: its exponential is 0 beside that of any score a model makes.
+/// Limit of a sentinel after scaling: its exponential is 0 compared to that of realistic scores.
 static constexpr double largestScaled = -500;
 
 static bool isTruthNumber(Node node) { return node->is("arith.uitofp") && (*node)[0]->type.isInteger(1); }
@@ -28,7 +29,7 @@ public:
 
 private:
   Node splitSum(Node node);
-  /// Whether a key with such a score is not seen, once the score is scaled.
+  /// Whether a key with this score is masked after scaling.
   bool isSentinel(Node node) {
     return node->kind == Expr::Number && node->number <= largestSentinel && node->number * factor <= largestScaled;
   }
@@ -38,10 +39,10 @@ private:
 
   Graph &graph;
   MaskedScore &result;
-  double factor = 1; ///< of what is looked at, in the score
+  double factor = 1; ///< the scale of the current subexpression in the score
 };
 
-/// Notes that only keys with `condition` are seen, and returns `rest`.
+/// Records that only keys with `condition` are visible, and returns `rest`.
 Node Splitter::hide(Node condition, Node sentinel, Node rest) {
   (std::isinf(sentinel->number) ? result.isInfinite : result.isFinite) = true;
   if (!llvm::is_contained(result.conditions, condition))
@@ -71,12 +72,13 @@ Node Splitter::split(Node node) {
   }
 }
 
-/// What `factor` times a sentinel leaves to be seen: a factor of 0, where 1 hides. Null where it may hide in part.
+/// The condition under which `factor` · sentinel does not mask the key: factor 0, where 1 masks. Null if intermediate
+/// factors might mask partially.
 Node Splitter::isVisible(Node factor, double sentinel) {
   Type i1 = IntegerType::get(graph.getContext(), 1);
   if (isTruthNumber(factor))
     return graph.negated((*factor)[0]);
-  // 1 − m: m is 1 where a key is seen. A number may be anything between, but 1 − m is then 2⁻²⁴ at least.
+  // 1 − m, where m is 1 for visible keys. m may be any value in between, but then 1 − m is at least 2⁻²⁴.
   bool isReversed = factor->is("arith.subf") && (*factor)[0]->isNumber(1);
   Node flag = isReversed ? (*factor)[1] : factor;
   // 1 − m is also 1 + m · −1.
@@ -99,7 +101,7 @@ Node Splitter::isVisible(Node factor, double sentinel) {
   return isReversed ? isSet : graph.negated(isSet);
 }
 
-/// What an addend leaves once its sentinels are conditions; the addend where it has none.
+/// Records the sentinels of an addend as conditions and returns the remaining addend.
 Node Splitter::readAddend(Node node) {
   if (node->is("arith.select") && isSentinel((*node)[2]))
     return hide((*node)[0], (*node)[2], (*node)[1]);
@@ -115,12 +117,12 @@ Node Splitter::splitSum(Node node) {
   SmallVector<Node> rest;
   for (auto [addend, isSubtracted] : addends(node)) {
     Node term = isSubtracted ? graph.product(addend, graph.number(-1)) : addend;
-    Node left = readAddend(term);
+    Node remaining = readAddend(term);
     // A score may be masked before a bias is added.
-    left = left == term && !isSubtracted ? split(term) : left;
-    rest.push_back(left);
+    remaining = remaining == term && !isSubtracted ? split(term) : remaining;
+    rest.push_back(remaining);
   }
-  // What is hidden may also have been multiplied by 0, which is 1 where it is seen.
+  // Masked scores may also have been multiplied by the mask, which is 1 for visible keys.
   Node sum = nullptr;
   for (Node term : rest) {
     if (term->is("arith.mulf"))

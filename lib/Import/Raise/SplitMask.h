@@ -1,4 +1,4 @@
-//===- SplitMask.h - Which part of a score hides keys -------------*- C++ -*-===//
+//===- SplitMask.h - Split masking off a score ------------------*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_SPLITMASK_H
 #define SACCADE_LIB_IMPORT_RAISE_SPLITMASK_H
 
@@ -7,14 +7,14 @@
 namespace saccade::raise {
 
 struct MaskedScore {
-  Node score;                            ///< the score of the keys that are seen
-  llvm::SmallVector<Node, 2> conditions; ///< a key is seen where all hold
-  bool isFinite = false;                 ///< whether a finite number hid keys
-  bool isInfinite = false;               ///< whether −∞ did
+  Node score;                            ///< the score of visible keys
+  llvm::SmallVector<Node, 2> conditions; ///< a key is visible if all hold
+  bool isFinite = false;                 ///< whether a finite number masked keys
+  bool isInfinite = false;               ///< whether −∞ masked keys
 };
 
-/// Takes from `score` what sets it to −∞, or to a number of at most −9999, or adds that. A number that hides keys is taken
-/// for a mask: what is raised gives 0 for a row whose keys are all hidden, where the graph gave the mean of all values.
+/// Removes from `score` the ops that select or add −∞ or a number of at most −9999. Such a number is treated as a mask:
+/// attention gives 0 for a fully masked row, where the graph gave the mean of all values.
 MaskedScore splitMask(Graph &graph, Node score);
 
 } // namespace saccade::raise

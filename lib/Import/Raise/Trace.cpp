@@ -1,4 +1,4 @@
-//===- Trace.cpp - From ops on tensors to expressions ---------------------------===//
+//===- Trace.cpp - From ops on tensors to expressions ---------------------===//
 #include "Trace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -9,7 +9,7 @@
 using namespace mlir;
 using namespace saccade::raise;
 
-/// Longer chains of ops than this are not looked through.
+/// Limits of tracing: longer chains of ops become leaves.
 static constexpr unsigned maxDepth = 200;
 static constexpr size_t maxNodes = 20000;
 
@@ -19,9 +19,10 @@ static constexpr size_t maxNodes = 20000;
 
 using Index = SmallVector<AffineExpr>;
 
-/// Where the element stands before an expansion: positions in a group are digits. Inner extents must be static, or 1.
-static std::optional<Index> beforeExpansion(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
-                                            ArrayRef<AffineExpr> index, MLIRContext *context) {
+/// The index of an element before expand_shape: the indices of each group are linearized. Inner extents must be static
+/// or 1.
+static std::optional<Index> indexBeforeExpand(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
+                                              ArrayRef<AffineExpr> index, MLIRContext *context) {
   Index source;
   for (const ReassociationIndices &group : groups) {
     AffineExpr position = getAffineConstantExpr(0, context);
@@ -39,13 +40,12 @@ static std::optional<Index> beforeExpansion(ArrayRef<ReassociationIndices> group
   return source;
 }
 
-/// The same before a collapse: the position is cut into digits.
-static std::optional<Index> beforeCollapse(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
-                                           ArrayRef<AffineExpr> index, const Graph &graph) {
+/// The index of an element before collapse_shape: each index is delinearized into its group.
+static std::optional<Index> indexBeforeCollapse(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
+                                                ArrayRef<AffineExpr> index, const Graph &graph) {
   Index source(extents.size(), getAffineConstantExpr(0, graph.getContext()));
   for (auto [group, position] : llvm::zip_equal(groups, index)) {
-    SmallVector<int64_t> dims =
-        llvm::filter_to_vector(group, [&](int64_t dim) { return extents[dim] != 1; });
+    SmallVector<int64_t> dims = llvm::filter_to_vector(group, [&](int64_t dim) { return extents[dim] != 1; });
     AffineExpr rest = position;
     for (int64_t dim : llvm::reverse(dims)) {
       if (dim == dims.front()) {
@@ -61,7 +61,7 @@ static std::optional<Index> beforeCollapse(ArrayRef<ReassociationIndices> groups
   return source;
 }
 
-static std::optional<Index> beforeSlice(tensor::ExtractSliceOp slice, ArrayRef<AffineExpr> index) {
+static std::optional<Index> indexBeforeSlice(tensor::ExtractSliceOp slice, ArrayRef<AffineExpr> index) {
   llvm::SmallBitVector dropped = slice.getDroppedDims();
   Index source;
   unsigned next = 0;
@@ -111,17 +111,19 @@ Node Tracer::trace(Value tensor, ArrayRef<AffineExpr> index) {
     return position ? element(source, *position) : nullptr;
   };
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
-    return through(expand.getSrc(), beforeExpansion(expand.getReassociationIndices(), shapeOf(expand.getResult()),
-                                                    index, graph.getContext()));
+    return through(expand.getSrc(), indexBeforeExpand(expand.getReassociationIndices(), shapeOf(expand.getResult()),
+                                                      index, graph.getContext()));
   if (auto collapse = dyn_cast<tensor::CollapseShapeOp>(op))
     return through(collapse.getSrc(),
-                   beforeCollapse(collapse.getReassociationIndices(), shapeOf(collapse.getSrc()), index, graph));
+                   indexBeforeCollapse(collapse.getReassociationIndices(), shapeOf(collapse.getSrc()), index, graph));
   if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
-    // A slice of numbers that are computed from positions is such a number; of other tensors it has extents of its own.
-    Node node = through(slice.getSource(), beforeSlice(slice, index));
+    // A slice of values computed from positions is looked through. A slice of a tensor stays a leaf because it has its
+    // own extents.
+    Node node = through(slice.getSource(), indexBeforeSlice(slice, index));
     bool readsElements = false;
     if (node)
-      forEachNode(node, [&](Node each) { readsElements |= each->kind == Expr::Element || each->kind == Expr::Softmax; });
+      forEachNode(node,
+                  [&](Node each) { readsElements |= each->kind == Expr::Element || each->kind == Expr::Softmax; });
     return readsElements ? nullptr : node;
   }
   if (auto recast = dyn_cast<tensor::CastOp>(op))
@@ -137,7 +139,7 @@ Node Tracer::trace(Value tensor, ArrayRef<AffineExpr> index) {
   }
   if (auto structuredOp = dyn_cast<linalg::LinalgOp>(op))
     return structured(structuredOp, cast<OpResult>(tensor).getResultNumber(), index);
-  // Arithmetic on whole tensors.
+  // Elementwise ops on tensors.
   if (op->hasTrait<OpTrait::Elementwise>() && op->getNumResults() == 1 && op->getNumRegions() == 0)
     return operation(*op, [&](Value operand) {
       return isa<RankedTensorType>(operand.getType()) ? element(operand, index) : scalar(operand, 0);
@@ -153,7 +155,7 @@ Node Tracer::constant(Attribute value, Type type, ArrayRef<AffineExpr> index) {
     return isa<FloatType>(type) ? graph.number(dense.getSplatValue<APFloat>().convertToDouble())
                                 : graph.integer(type, type.isInteger(1) ? dense.getSplatValue<APInt>().getZExtValue()
                                                                         : dense.getSplatValue<APInt>().getSExtValue());
-  // Positions that were written down: first, first + step, ... along one dimension.
+  // A constant arithmetic sequence along one dimension (iota) is a position.
   ArrayRef<int64_t> shape = dense.getType().getShape();
   auto longDim = llvm::find_if(shape, [](int64_t extent) { return extent != 1; });
   bool isVector = llvm::count_if(shape, [](int64_t extent) { return extent != 1; }) == 1;
@@ -173,7 +175,8 @@ Node Tracer::constant(Attribute value, Type type, ArrayRef<AffineExpr> index) {
 // Structured ops
 //===----------------------------------------------------------------------===//
 
-/// The positions of all loops that `map` has, where its results are loops.
+/// Solves `map` for the positions of the loops, given the positions of its results; nullopt unless all results are
+/// loops or constants.
 static std::optional<Index> invert(AffineMap map, ArrayRef<AffineExpr> index) {
   Index loops(map.getNumDims());
   for (auto [expr, position] : llvm::zip_equal(map.getResults(), index))
@@ -270,10 +273,10 @@ Node Tracer::operation(Operation &op, llvm::function_ref<Node(Value)> nodeOf) {
     if (auto real = dyn_cast<FloatAttr>(attribute))
       return graph.number(real.getValueAsDouble());
     auto integer = dyn_cast<IntegerAttr>(attribute);
-    return integer ? graph.integer(integer.getType(), integer.getType().isInteger(1)
-                                                          ? integer.getValue().getZExtValue()
-                                                          : integer.getValue().getSExtValue())
-                   : nullptr;
+    return integer
+               ? graph.integer(integer.getType(), integer.getType().isInteger(1) ? integer.getValue().getZExtValue()
+                                                                                 : integer.getValue().getSExtValue())
+               : nullptr;
   }
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
     SmallVector<Node> operands = {graph.scalar(extract.getTensor())};
@@ -283,8 +286,8 @@ Node Tracer::operation(Operation &op, llvm::function_ref<Node(Value)> nodeOf) {
         return nullptr;
     }
     if (llvm::all_of(llvm::drop_begin(operands), [](Node node) { return node->kind == Expr::Position; }))
-      return element(extract.getTensor(), llvm::map_to_vector(llvm::drop_begin(operands),
-                                                              [](Node node) { return node->position; }));
+      return element(extract.getTensor(),
+                     llvm::map_to_vector(llvm::drop_begin(operands), [](Node node) { return node->position; }));
     return graph.apply(op.getName().getStringRef(), op.getResult(0).getType(), operands);
   }
   if (!isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) || isa<arith::BitcastOp>(op))
@@ -332,9 +335,9 @@ bool saccade::raise::isContraction(linalg::LinalgOp op) {
   auto product = uncast(isFirst ? sum.getRhs() : sum.getLhs()).getDefiningOp<arith::MulFOp>();
   if (!product || (!isFirst && sum.getRhs() != block.getArgument(2)))
     return false;
-  Value left = uncast(product.getLhs()), right = uncast(product.getRhs());
-  return (left == block.getArgument(0) && right == block.getArgument(1)) ||
-         (left == block.getArgument(1) && right == block.getArgument(0));
+  Value lhs = uncast(product.getLhs()), rhs = uncast(product.getRhs());
+  return (lhs == block.getArgument(0) && rhs == block.getArgument(1)) ||
+         (lhs == block.getArgument(1) && rhs == block.getArgument(0));
 }
 
 bool saccade::raise::isZero(Value value) {

@@ -1,4 +1,4 @@
-//===- Trace.h - From ops on tensors to expressions ---------------*- C++ -*-===//
+//===- Trace.h - From ops on tensors to expressions -------------*- C++ -*-===//
 #ifndef SACCADE_LIB_IMPORT_RAISE_TRACE_H
 #define SACCADE_LIB_IMPORT_RAISE_TRACE_H
 
@@ -7,16 +7,16 @@
 
 namespace saccade::raise {
 
-/// Looks through elementwise ops, broadcasts, transposes, reshapes and slices, until an op that is none.
+/// Looks through elementwise ops, broadcasts, transposes, reshapes and slices. All other ops become leaves.
 class Tracer {
 public:
   explicit Tracer(Graph &graph) : graph(graph) {}
 
-  /// What the element of `tensor` at `index` is computed from.
+  /// The expression for the element of `tensor` at `index`.
   Node element(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
 
-  /// What a reduction reduces over loop `key`: where `leaf` is an element of the result of a reduction by the op `combiner`
-  /// along one dimension. Null where it is none. `op` becomes the reduction.
+  /// If `leaf` is an element of a reduction along one dimension whose combiner is one of `combiners`, the expression of
+  /// the reduced element over loop `key`; otherwise null. Sets `op` to the reduction.
   Node reduced(Node leaf, llvm::ArrayRef<llvm::StringRef> combiners, unsigned key, mlir::Operation **op = nullptr);
 
 private:
@@ -24,7 +24,8 @@ private:
   Node structured(mlir::linalg::LinalgOp op, unsigned result, llvm::ArrayRef<mlir::AffineExpr> index);
   Node constant(mlir::Attribute value, mlir::Type type, llvm::ArrayRef<mlir::AffineExpr> index);
   Node scalar(mlir::Value value, unsigned depth);
-  /// Gives every value of `block` its node; fails where an op has none. `loops` answers linalg.index.
+  /// Builds the node of every value in `block`; returns false if an op is unsupported. `loops` are the values of
+  /// linalg.index.
   bool body(mlir::Block &block, llvm::ArrayRef<mlir::AffineExpr> loops, llvm::DenseMap<mlir::Value, Node> &nodes);
   Node operation(mlir::Operation &op, llvm::function_ref<Node(mlir::Value)> nodeOf);
 
@@ -33,10 +34,10 @@ private:
   unsigned depth = 0;
 };
 
-/// Whether `op` sums products of two operands, with nothing else in its body but casts of them.
+/// Whether `op` is a contraction of two operands whose body contains only casts, a multiplication and an addition.
 bool isContraction(mlir::linalg::LinalgOp op);
 
-/// Whether `value` is 0 everywhere: what a sum starts from.
+/// Whether `value` is filled with 0.
 bool isZero(mlir::Value value);
 
 } // namespace saccade::raise

@@ -1,8 +1,8 @@
-//===- Control.cpp - StableHLO's loops and branches ---------------------------===//
+//===- Control.cpp - StableHLO control flow -------------------------------===//
 //
-// Programs have no loops and branches over tensors. A loop whose steps can be counted, as one over the layers of a
-// model, is written out. Of branches the one is taken whose condition is known; where it is not, all are computed and
-// their results chosen.
+// Programs have no data-dependent control flow. A while loop with a constant trip count, such as one over the layers of
+// a model, is unrolled. A branch with a constant condition is taken; otherwise all branches are computed and the
+// results selected.
 //
 //===----------------------------------------------------------------------===//
 #include "StableHLO.h"
@@ -11,19 +11,20 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::stablehlo;
 
-/// More steps would make a program that takes too long to compile.
-static constexpr int64_t maxSteps = 64;
+/// Limit on unrolling that bounds compile time.
+static constexpr int64_t maxTripCount = 64;
 
-/// Translates a region and holds its results against `types`, where these are tensors.
+/// Translates a region and verifies its results against `types`, which must be ranked tensors.
 static LogicalResult runRegion(FrontendOp &op, Region &region, ValueRange arguments, TypeRange types, Values &results) {
   if (failed(op.inlineRegion(region, arguments, results)))
     return failure();
   if (results.size() != types.size())
-    return op.error() << "a region gives " << results.size() << " results, expected " << types.size();
+    return op.error() << "a region yields " << results.size() << " results, expected " << types.size();
   for (auto [value, type] : llvm::zip(results, types)) {
     auto found = dyn_cast<RankedTensorType>(value.getType()), expected = dyn_cast<RankedTensorType>(type);
-    if (!found || !expected || found.getElementType() != expected.getElementType() || found.getRank() != expected.getRank())
-      return op.error() << "a region gives " << value.getType() << ", expected " << type;
+    if (!found || !expected || found.getElementType() != expected.getElementType() ||
+        found.getRank() != expected.getRank())
+      return op.error() << "a region yields " << value.getType() << ", expected " << type;
   }
   return success();
 }
@@ -31,20 +32,20 @@ static LogicalResult runRegion(FrontendOp &op, Region &region, ValueRange argume
 static LogicalResult translateWhile(FrontendOp &op, Values &results) {
   Operation *loop = op.getOperation();
   if (loop->getNumRegions() != 2 || op.operands().size() != loop->getNumResults())
-    return op.error() << "wanted a condition, a body and as many results as operands";
+    return op.error() << "expected a condition, a body and one result per operand";
   SmallVector<Value> state = op.operands();
   Type flag = RankedTensorType::get({}, op.builder().getI1Type());
   for (int64_t step = 0;; ++step) {
     SmallVector<Value> condition;
     if (failed(runRegion(op, loop->getRegion(0), state, flag, condition)))
       return failure();
-    std::optional<SmallVector<int64_t>> goesOn = frontend::constantIntegers(condition.front());
-    if (!goesOn)
-      return op.error() << "the number of steps must be known: loops over tensors are not supported";
-    if (goesOn->front() == 0)
+    std::optional<SmallVector<int64_t>> continues = frontend::constantIntegers(condition.front());
+    if (!continues)
+      return op.error() << "the trip count must be constant: data-dependent loops are not supported";
+    if (continues->front() == 0)
       break;
-    if (step == maxSteps)
-      return op.error() << "a loop has more than " << maxSteps << " steps";
+    if (step == maxTripCount)
+      return op.error() << "the loop has more than " << maxTripCount << " iterations";
     SmallVector<Value> next;
     if (failed(runRegion(op, loop->getRegion(1), state, loop->getResultTypes(), next)))
       return failure();
@@ -54,7 +55,7 @@ static LogicalResult translateWhile(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// A branch for true and one for false, or one for each index; an index outside means the last.
+/// stablehlo.if has a true and a false branch, stablehlo.case one per index; an out-of-range index selects the last.
 static LogicalResult translateBranch(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   Operation *branch = op.getOperation();
@@ -63,7 +64,7 @@ static LogicalResult translateBranch(FrontendOp &op, Values &results) {
   if (op.operands().size() != 1 || count < 1 || (isIf && count != 2) || typeOf(op.operand(0)).getRank() != 0 ||
       (isIf ? !typeOf(op.operand(0)).getElementType().isInteger(1)
             : !isa<IntegerType>(typeOf(op.operand(0)).getElementType())))
-    return op.error() << "wanted one scalar and its branches";
+    return op.error() << "expected one scalar condition or index, and its branches";
   if (std::optional<SmallVector<int64_t>> known = frontend::constantIntegers(op.operand(0))) {
     int64_t index = isIf ? known->front() == 0 : known->front();
     index = index < 0 || index >= count ? count - 1 : index;
@@ -93,8 +94,7 @@ static LogicalResult translateBranch(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Assertions about shapes hold of the shapes that the program checks itself; what only says where a tensor lies says
-/// nothing here.
+/// Shape assertions are dropped because the program verifies its shapes itself. Sharding annotations have no effect.
 static LogicalResult translateCustomCall(FrontendOp &op, Values &results) {
   StringRef target = op.text("call_target_name", "");
   if (target == "shape_assertion")

@@ -1,7 +1,7 @@
-//===- Elementwise.cpp - StableHLO's ops on elements --------------------------===//
+//===- Elementwise.cpp - StableHLO elementwise ops ------------------------===//
 //
-// The same table serves ops on tensors and the regions of reductions, which have ops on tensors of rank 0 and mean
-// scalars.
+// The same table serves ops on tensors and the regions of reductions, whose ops on rank-0 tensors are scalar
+// computations.
 //
 //===----------------------------------------------------------------------===//
 #include "StableHLO.h"
@@ -16,10 +16,10 @@ using namespace saccade::stablehlo;
 
 namespace {
 
-/// What an op makes of the elements of its operands; `element` is the type of the result's.
+/// Computes one result element of type `element` from the operand elements.
 using OnElements = Value (*)(Operation *op, OpBuilder &b, Location loc, ValueRange x, Type element);
 
-/// The elements that an op has.
+/// The element types that an op accepts.
 enum Domain { Any, Numbers, Reals, Bits };
 
 struct Elementwise {
@@ -34,7 +34,7 @@ static Value number(OpBuilder &b, Location loc, Value like, double value) {
   return frontend::makeNumber(b, loc, like.getType(), value);
 }
 
-/// `Op` of a floating-point number.
+/// Applies `Op` to floating-point numbers.
 template <typename Op> static Value unary(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
   return b.createOrFold<Op>(loc, x[0]);
 }
@@ -42,7 +42,7 @@ template <typename Op> static Value binary(Operation *, OpBuilder &b, Location l
   return b.createOrFold<Op>(loc, x[0], x[1]);
 }
 
-/// A function that all frontends have.
+/// A function shared by all frontends.
 template <Value (*compute)(OpBuilder &, Location, Value)>
 static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type) {
   return compute(b, loc, x[0]);
@@ -52,7 +52,7 @@ static Value shared(Operation *, OpBuilder &b, Location loc, ValueRange x, Type)
   return compute(b, loc, x[0], x[1]);
 }
 
-/// Sums and products of flags are "or" and "and".
+/// On i1, add is "or" and multiply is "and".
 static Value add(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
   return type.isInteger(1) ? frontend::maximum(b, loc, x[0], x[1]) : frontend::add(b, loc, x[0], x[1]);
 }
@@ -60,13 +60,13 @@ static Value multiply(Operation *, OpBuilder &b, Location loc, ValueRange x, Typ
   return type.isInteger(1) ? frontend::minimum(b, loc, x[0], x[1]) : frontend::mul(b, loc, x[0], x[1]);
 }
 
-/// `value`, or `byZero` where integers are divided by 0.
+/// `byZero` if the integer divisor is 0, else `value`.
 static Value guardDivisionByZero(OpBuilder &b, Location loc, Value divisor, Value byZero, Value value) {
   Value isZero = frontend::compare(b, loc, arith::CmpIPredicate::eq, divisor, number(b, loc, divisor, 0));
   return frontend::select(b, loc, isZero, byZero, value);
 }
 
-/// Integers by 0 are −1, and the remainder is the number itself.
+/// Integer division by 0 gives −1; the remainder is the dividend.
 static Value divide(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
   Value quotient = frontend::div(b, loc, x[0], x[1]);
   return isa<FloatType>(type) ? quotient : guardDivisionByZero(b, loc, x[1], number(b, loc, x[0], -1), quotient);
@@ -76,7 +76,7 @@ static Value remainder(Operation *, OpBuilder &b, Location loc, ValueRange x, Ty
   return isa<FloatType>(type) ? rest : guardDivisionByZero(b, loc, x[1], x[0], rest);
 }
 
-/// Shifts by the width or more, of which LLVM says nothing, leave 0, or the sign. The number of places is unsigned.
+/// Shifts by at least the bit width, which are undefined in LLVM, give 0 or the sign. The shift amount is unsigned.
 template <typename Op> static Value shift(Operation *, OpBuilder &b, Location loc, ValueRange x, Type type) {
   unsigned width = type.getIntOrFloatBitWidth();
   if constexpr (std::is_same_v<Op, arith::ShRSIOp>)
@@ -85,12 +85,12 @@ template <typename Op> static Value shift(Operation *, OpBuilder &b, Location lo
   return frontend::select(b, loc, isFar, number(b, loc, x[0], 0), b.createOrFold<Op>(loc, x[0], x[1]));
 }
 
-/// Of what an integer cannot hold it becomes the nearest number, and 0 of NaN.
+/// Floating point to integer conversion saturates; NaN gives 0.
 static Value convertTo(Operation *, OpBuilder &b, Location loc, ValueRange x, Type element) {
   Value value = x[0];
   if (!isa<FloatType>(value.getType()) || isa<FloatType>(element) || element.isInteger(1))
     return frontend::convert(b, loc, value, element);
-  // f16 does not reach the limits of integers.
+  // f16 cannot represent the limits of integers.
   if (value.getType().getIntOrFloatBitWidth() < 32)
     value = frontend::convert(b, loc, value, b.getF32Type());
   double limit = std::ldexp(1.0, element.getIntOrFloatBitWidth() - 1);
@@ -98,8 +98,11 @@ static Value convertTo(Operation *, OpBuilder &b, Location loc, ValueRange x, Ty
   Value isHigh = frontend::compare(b, loc, arith::CmpIPredicate::sge, value, number(b, loc, value, limit));
   Value isOutside = b.createOrFold<arith::OrIOp>(loc, isLow, isHigh);
   isOutside = b.createOrFold<arith::OrIOp>(loc, isOutside, frontend::isNaN(b, loc, value));
-  Value inside = frontend::convert(b, loc, frontend::select(b, loc, isOutside, number(b, loc, value, 0), value), element);
-  auto extreme = [&](bool largest) { return arith::ConstantOp::create(b, loc, frontend::extremeAttr(element, largest)); };
+  Value inside =
+      frontend::convert(b, loc, frontend::select(b, loc, isOutside, number(b, loc, value, 0), value), element);
+  auto extreme = [&](bool largest) {
+    return arith::ConstantOp::create(b, loc, frontend::extremeAttr(element, largest));
+  };
   return frontend::select(b, loc, isLow, extreme(false), frontend::select(b, loc, isHigh, extreme(true), inside));
 }
 
@@ -127,7 +130,7 @@ static Value choose(Operation *, OpBuilder &b, Location loc, ValueRange x, Type)
 
 //===- Comparisons ----------------------------------------------------------===//
 
-/// The one word of an attribute like #stablehlo<comparison_direction GE>; empty where it is missing.
+/// The single word in an attribute such as #stablehlo<comparison_direction GE>; empty if missing.
 static StringRef wordOf(Operation *op, StringRef attribute) {
   std::optional<frontend::OpaqueText> text = frontend::parseOpaque(op->getAttr(attribute));
   return text && text->items.size() == 1 && text->items[0].words.size() == 1 ? text->items[0].words[0] : StringRef();
@@ -146,12 +149,12 @@ static std::optional<arith::CmpIPredicate> predicateOf(Operation *op) {
 }
 
 static Value compare(Operation *op, OpBuilder &b, Location loc, ValueRange x, Type) {
-  SmallVector<Value> sides(x);
-  // A flag that is set is more than one that is not: as a signed number of one bit it would be less.
+  SmallVector<Value> operands(x);
+  // Compare i1 unsigned: as a signed i1, true would be −1.
   if (x[0].getType().isInteger(1))
-    for (Value &side : sides)
-      side = frontend::convert(b, loc, side, b.getI8Type());
-  return frontend::compare(b, loc, *predicateOf(op), sides[0], sides[1]);
+    for (Value &operand : operands)
+      operand = frontend::convert(b, loc, operand, b.getI8Type());
+  return frontend::compare(b, loc, *predicateOf(op), operands[0], operands[1]);
 }
 
 //===- The ops --------------------------------------------------------------===//
@@ -206,8 +209,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
   return table;
 }
 
-/// Refuses elements that an op does not have, and a comparison of an unknown kind. `elements` are those of its
-/// operands.
+/// Verifies the operand element types `elements`, the result type, and the kind of a comparison.
 static LogicalResult verifyElements(StringRef name, const Elementwise &entry, Operation *op, ArrayRef<Type> elements,
                                     llvm::function_ref<InFlightDiagnostic()> error) {
   bool isSelect = name == "select", isCompare = name == "compare";
@@ -225,17 +227,17 @@ static LogicalResult verifyElements(StringRef name, const Elementwise &entry, Op
     return error() << "found elements of " << element << ", expected " << (isReal ? "integers" : "numbers");
   auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType()) : nullptr;
   if (!result)
-    return error() << "wanted one result that is a ranked tensor";
+    return error() << "expected one result that is a ranked tensor";
   bool makesFlags = isCompare || name == "is_finite";
   if (makesFlags ? !result.getElementType().isInteger(1) : name != "convert" && result.getElementType() != element)
-    return error() << "found elements of " << result.getElementType() << " as result of " << element;
+    return error() << "found result elements of " << result.getElementType() << " for operand elements of " << element;
   if (isCompare && (!predicateOf(op) || wordOf(op, "compare_type") == "TOTALORDER"))
     return error() << "a comparison '" << wordOf(op, "comparison_direction") << "' of type '"
                    << wordOf(op, "compare_type") << "' is not supported";
   return success();
 }
 
-/// The number that all elements of a constant are, or a fill has.
+/// The value of a splat constant or of a constant fill.
 static std::optional<double> constantNumber(Value tensor) {
   DenseFPElementsAttr constant;
   FloatAttr filled;
@@ -269,7 +271,7 @@ static LogicalResult translateElementwise(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Casts that only take away precision: to a type and back.
+/// Reduces precision by a cast to a supported type and back.
 static LogicalResult translateReducePrecision(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
@@ -300,7 +302,7 @@ void stablehlo::addElementwise(frontend::Frontend &frontend) {
 
 //===- Regions on elements ----------------------------------------------------===//
 
-/// The terminator is registered by nobody, and is the last op.
+/// The ops of a block without its terminator, which is unregistered.
 static auto withoutLast(Block &block) { return llvm::make_range(block.begin(), std::prev(block.end())); }
 
 static StringRef nameIn(Operation &op) { return op.getName().getStringRef().split('.').second; }
@@ -319,23 +321,23 @@ LogicalResult stablehlo::requireScalarRegion(FrontendOp &op, Region &region, uns
   };
   for (Value argument : region.getArguments())
     if (!elementOf(argument.getType()))
-      return op.error() << "the region is given " << argument.getType() << ", expected tensors of rank 0";
+      return op.error() << "the region has an argument " << argument.getType() << ", expected tensors of rank 0";
   for (Operation &each : withoutLast(region.front())) {
-    auto error = [&] { return op.error() << "its region has " << each.getName() << ": "; };
+    auto error = [&] { return op.error() << "in the region, " << each.getName() << ": "; };
     auto elements = llvm::map_to_vector(each.getOperandTypes(), elementOf);
     if (llvm::is_contained(elements, Type()) ||
         !llvm::all_of(each.getOperands(), [&](Value x) { return x.getParentRegion() == &region; }))
-      return error() << "its operands must be tensors of rank 0 of the region";
+      return error() << "expected operands that are rank-0 tensors defined in the region";
     if (nameIn(each) == "constant") {
       auto value = each.getAttrOfType<DenseElementsAttr>("value");
       if (!value || !value.isSplat() || each.getNumResults() != 1 || each.getResult(0).getType() != value.getType() ||
           !elementOf(value.getType()))
-        return error() << "it is no single number";
+        return error() << "expected a scalar constant";
       continue;
     }
     auto entry = getTable().find(nameIn(each));
     if (entry == getTable().end() || each.getNumOperands() != entry->second.operands)
-      return error() << "this op is not supported there";
+      return error() << "this op is not supported";
     if (failed(verifyElements(nameIn(each), entry->second, &each, elements, error)))
       return failure();
   }

@@ -1,4 +1,4 @@
-//===- Gathers.cpp - StableHLO's gathers -------------------------------------===//
+//===- Gathers.cpp - StableHLO gathers ------------------------------------===//
 #include "StableHLO.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -9,7 +9,7 @@ using frontend::Extents;
 
 namespace {
 
-/// What #stablehlo.gather<...> says, and the sizes of slices.
+/// The fields of #stablehlo.gather<...> and the slice sizes.
 struct GatherDims {
   SmallVector<int64_t> offsets, collapsed, batches, indexBatches, starts;
   Extents sizes;
@@ -33,10 +33,10 @@ static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
                             {"index_vector_dim", &vector}}) {
     auto found = text->integers(name);
     if (!found)
-      return op.error() << name << " are no integers";
+      return op.error() << name << " is not a list of integers";
     *list = *found;
   }
-  // What is zero is not printed.
+  // Zero is the default and not printed.
   numbers.vector = vector.empty() ? 0 : vector.front();
   if (op.getName() == "dynamic_gather") {
     FailureOr<Extents> sizes = requireExtents(op, 2, "the list of sizes");
@@ -51,11 +51,11 @@ static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
   }
   SmallVector<int64_t> dropped(numbers.collapsed);
   dropped.append(numbers.batches);
-  SmallVector<int64_t> looked(numbers.starts);
-  looked.append(numbers.batches);
+  SmallVector<int64_t> gathered(numbers.starts);
+  gathered.append(numbers.batches);
   int64_t outer = depth - (numbers.vector < depth);
   if (failed(requireDims(op, dropped, rank, "collapsed_slice_dims")) ||
-      failed(requireDims(op, looked, rank, "start_index_map")) ||
+      failed(requireDims(op, gathered, rank, "start_index_map")) ||
       failed(requireDims(op, numbers.indexBatches, depth, "start_indices_batching_dims")) ||
       failed(requireDims(op, numbers.offsets, outer + numbers.offsets.size(), "offset_dims")))
     return failure();
@@ -64,22 +64,22 @@ static FailureOr<GatherDims> readGatherDims(FrontendOp &op) {
       static_cast<int64_t>(numbers.sizes.size()) != rank || numbers.batches.size() != numbers.indexBatches.size() ||
       llvm::is_contained(numbers.indexBatches, numbers.vector) ||
       static_cast<int64_t>(numbers.offsets.size() + dropped.size()) != rank)
-    return op.error() << "the dimension numbers do not belong to " << op.operand(0).getType() << " and "
+    return op.error() << "the dimension numbers do not fit " << op.operand(0).getType() << " and "
                       << op.operand(1).getType();
   for (int64_t dim = 0; dim < rank; ++dim) {
     int64_t extent = typeOf(op.operand(0)).getDimSize(dim);
     std::optional<int64_t> size = getConstantIntValue(numbers.sizes[dim]);
     bool isDropped = llvm::is_contained(dropped, dim),
-         isLookedUp = isDropped && !llvm::is_contained(numbers.batches, dim);
+         isGathered = isDropped && !llvm::is_contained(numbers.batches, dim);
     if ((size && (*size < 0 || (!ShapedType::isDynamic(extent) && *size > extent))) || (isDropped && size != 1) ||
-        (isLookedUp && extent == 0))
+        (isGathered && extent == 0))
       return op.error() << "a slice of " << size.value_or(-1) << " elements of dimension " << dim << " of "
                         << op.operand(0).getType() << " is not supported";
   }
   return numbers;
 }
 
-/// A look-up of one slice whose place is known; null for any other.
+/// Emits a gather of one slice at a constant position as a slice; null for other gathers.
 static Value takeSlice(FrontendOp &op, const GatherDims &numbers) {
   ImplicitLocOpBuilder &b = op.builder();
   Value table = op.operand(0), indices = op.operand(1);
@@ -97,8 +97,7 @@ static Value takeSlice(FrontendOp &op, const GatherDims &numbers) {
   return frontend::squeeze(b, slice, numbers.collapsed);
 }
 
-/// Element by element: positions of the result are those in the indices and in the slices. What the indices say is
-/// moved so far that slices lie inside.
+/// Result dimensions are index dimensions and slice dimensions. Start indices are clamped so that slices are in bounds.
 static LogicalResult translateGather(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, op.getName() == "gather" ? 2 : 3)))
     return failure();
@@ -116,7 +115,7 @@ static LogicalResult translateGather(FrontendOp &op, Values &results) {
   int64_t rank = typeOf(table).getRank(), depth = typeOf(indices).getRank();
   Extents from = frontend::extentsOf(b, table), all = frontend::extentsOf(b, indices), result;
 
-  // The dimensions of the result: of slices at offset_dims, of the indices elsewhere.
+  // The dimensions of the result: slice dimensions at offset_dims, index dimensions elsewhere.
   SmallVector<int64_t> outer, inner, places;
   for (int64_t i = 0; i < depth; ++i)
     if (i != numbers->vector)
@@ -135,13 +134,13 @@ static LogicalResult translateGather(FrontendOp &op, Values &results) {
       result.push_back(all[outer[taken++]]);
     }
   }
-  // One input for each dimension that is looked up, repeated along the slices.
-  SmallVector<Value> inputs, most;
+  // One input per gathered dimension, broadcast along the slices.
+  SmallVector<Value> inputs, maxStarts;
   for (auto [i, dim] : llvm::enumerate(numbers->starts)) {
     Value one = numbers->vector < depth ? frontend::selectIndex(b, indices, numbers->vector, i) : indices;
     inputs.push_back(offsets.empty() ? one : frontend::unsqueeze(b, one, offsets));
     OpFoldResult last = frontend::subtractExtents(b, from[dim], numbers->sizes[dim]);
-    most.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), last));
+    maxStarts.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), last));
   }
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
     SmallVector<Value> position(rank);
@@ -150,7 +149,7 @@ static LogicalResult translateGather(FrontendOp &op, Values &results) {
     for (auto [dim, batch] : llvm::zip(numbers->batches, numbers->indexBatches))
       position[dim] = x[places[llvm::find(outer, batch) - outer.begin()]];
     Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
-    for (auto [dim, start, last] : llvm::zip(numbers->starts, x.take_back(inputs.size()), most)) {
+    for (auto [dim, start, last] : llvm::zip(numbers->starts, x.take_back(inputs.size()), maxStarts)) {
       Value at = frontend::convert(nested, loc, start, nested.getIndexType());
       at = frontend::maximum(nested, loc, zero, frontend::minimum(nested, loc, at, last));
       position[dim] = position[dim] ? frontend::add(nested, loc, at, position[dim]) : at;

@@ -1,7 +1,7 @@
-//===- ImportStablehlo.cpp - Translate ops of StableHLO -----------------------===//
+//===- ImportStablehlo.cpp - Translate StableHLO ops ----------------------===//
 //
-// Puts functions in place of their calls and leads every function that is left through the frontend of StableHLO. It stands
-// in front of everything else: no other pass knows these ops.
+// Inlines calls and applies the StableHLO translators to the remaining functions. Runs first, because no other pass
+// handles these ops.
 //
 //===----------------------------------------------------------------------===//
 #include "StableHLO.h"
@@ -31,7 +31,7 @@ static const frontend::Frontend &getFrontend() {
   return frontend;
 }
 
-/// Takes away what the frontend says of modules, functions and arguments, and nobody here reads.
+/// Removes attributes of JAX, XLA and StableHLO from modules, functions and arguments.
 static void dropForeignAttributes(Operation *op) {
   auto isForeign = [](NamedAttribute attribute) {
     return llvm::any_of(ArrayRef<StringRef>{"jax.", "mhlo.", "sdy.", "stablehlo.", "tf."},
@@ -67,12 +67,12 @@ struct ImportStablehlo : saccade::impl::ImportStablehloBase<ImportStablehlo> {
     for (auto function : module.getOps<func::FuncOp>())
       if (failed(stablehlo::inlineCalls(function, symbols)))
         return signalPassFailure();
-    // What can only be called is not called any more.
+    // Private functions have no calls left.
     for (auto function : llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
       if (function.isPrivate() && !function.isExternal())
         symbols.erase(function);
-    WalkResult typed =
-        module.walk([](Operation *op) { return WalkResult(getFrontend().nameOf(op) ? frontend::verifyTypes(op) : success()); });
+    WalkResult typed = module.walk(
+        [](Operation *op) { return WalkResult(getFrontend().nameOf(op) ? frontend::verifyTypes(op) : success()); });
     if (typed.wasInterrupted())
       return signalPassFailure();
     dropForeignAttributes(module);

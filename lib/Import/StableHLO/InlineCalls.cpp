@@ -1,7 +1,7 @@
-//===- InlineCalls.cpp - Helpers that jax writes as functions -----------------===//
+//===- InlineCalls.cpp - Inline helper functions of JAX -------------------===//
 //
-// jax writes `where`, `tril` and the like as functions of their own, and hands extents to them as tensors: only in
-// place of their calls are these known.
+// JAX outlines `where`, `tril` and similar helpers and passes extents to them as tensors. Their shapes are only known
+// after inlining.
 //
 //===----------------------------------------------------------------------===//
 #include "StableHLO.h"
@@ -10,11 +10,10 @@
 using namespace mlir;
 using namespace saccade;
 
-/// Functions that call each other in circles have no end, and few that call each other twice give many ops; no model
-/// has so many.
+/// Limit on inlining, which stops recursion and exponential growth.
 static constexpr unsigned maxOps = 200'000;
 
-/// The name of the function that an op stands for: called, or the decomposition of a composite op.
+/// The callee of a call, or the decomposition of a composite op.
 static FlatSymbolRefAttr calleeOf(Operation *op) {
   if (auto call = dyn_cast<func::CallOp>(op))
     return call.getCalleeAttr();
@@ -34,10 +33,10 @@ LogicalResult stablehlo::inlineCalls(func::FuncOp function, SymbolTable &symbols
     Operation *call = calls.pop_back_val();
     auto callee = symbols.lookup<func::FuncOp>(calleeOf(call).getValue());
     if (!callee || callee.isExternal() || !callee.getBody().hasOneBlock())
-      return call->emitError() << "the function '" << calleeOf(call).getValue() << "' has no body of one block";
+      return call->emitError() << "the function '" << calleeOf(call).getValue()
+                               << "' has no body or more than one block";
     if (callee == function || count > maxOps)
-      return call->emitError() << "'" << callee.getName() << "' is called in a circle, or calls come to more than "
-                               << maxOps << " ops";
+      return call->emitError() << "'" << callee.getName() << "' is recursive, or inlining exceeds " << maxOps << " ops";
     Block &body = callee.getBody().front();
     if (callee.getArgumentTypes() != call->getOperandTypes() || callee.getResultTypes() != call->getResultTypes())
       return call->emitError() << "found " << callee.getFunctionType() << " for a call of "

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - StableHLO's matrix products and convolutions ------------===//
+//===- Matmul.cpp - StableHLO dot_general and convolutions ----------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "StableHLO.h"
 #include "saccade/Import/Common/Reductions.h"
@@ -9,8 +9,8 @@ using namespace saccade;
 using namespace saccade::stablehlo;
 using frontend::Extents;
 
-/// Loops: batches, dimensions of the left factor alone, of the right alone, and those that are summed. The result has
-/// all but the last, in this order.
+/// The loops are batches, free dimensions of the LHS, free dimensions of the RHS, and contracting dimensions. The
+/// result has all except the contracting ones, in this order.
 static LogicalResult translateDot(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2)))
     return failure();
@@ -24,7 +24,7 @@ static LogicalResult translateDot(FrontendOp &op, Values &results) {
     auto found = numbers->integers((side + "_batching_dimensions").str());
     auto depth = numbers->integers((side + "_contracting_dimensions").str());
     if (!found || !depth)
-      return op.error() << "the dimensions are no integers";
+      return op.error() << "the dimension numbers are not integers";
     batches[i] = *found;
     contracting[i] = *depth;
     SmallVector<int64_t> both(*found);
@@ -34,7 +34,7 @@ static LogicalResult translateDot(FrontendOp &op, Values &results) {
   }
   if (batches[0].size() != batches[1].size() || contracting[0].size() != contracting[1].size())
     return op.error() << "found " << batches[0].size() << " and " << batches[1].size() << " batches, "
-                      << contracting[0].size() << " and " << contracting[1].size() << " summed dimensions";
+                      << contracting[0].size() << " and " << contracting[1].size() << " contracting dimensions";
   Type element = declaredElement(op);
   if (!element || element.isInteger(1) || isa<FloatType>(element) != isa<FloatType>(types[0].getElementType()) ||
       isa<FloatType>(element) != isa<FloatType>(types[1].getElementType()))
@@ -44,12 +44,12 @@ static LogicalResult translateDot(FrontendOp &op, Values &results) {
   SmallVector<AffineExpr> dims[2], result;
   for (unsigned i : {0u, 1u})
     dims[i].resize(extents[i].size());
-  auto join = [&](ArrayRef<int64_t> left, ArrayRef<int64_t> right, StringRef what) -> LogicalResult {
-    for (auto [l, r] : llvm::zip(left, right)) {
+  auto join = [&](ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs, StringRef what) -> LogicalResult {
+    for (auto [l, r] : llvm::zip(lhs, rhs)) {
       if (failed(frontend::requireEqual(op, types[1].getDimSize(r), types[0].getDimSize(l), what)))
         return failure();
       dims[0][l] = dims[1][r] = b.getAffineDimExpr(loops.size());
-      // What is static says more.
+      // Prefer static extents.
       loops.push_back(isa<Attribute>(extents[1][r]) ? extents[1][r] : extents[0][l]);
     }
     return success();
@@ -65,16 +65,16 @@ static LogicalResult translateDot(FrontendOp &op, Values &results) {
     }
   for (size_t i = 0; i < loops.size(); ++i)
     result.push_back(b.getAffineDimExpr(i));
-  if (failed(join(contracting[0], contracting[1], "summed dimensions")))
+  if (failed(join(contracting[0], contracting[1], "contracting dimensions")))
     return failure();
   auto map = [&](ArrayRef<AffineExpr> each) { return AffineMap::get(loops.size(), 0, each, b.getContext()); };
   Value product = frontend::contract(b, op.operand(0), op.operand(1), map(dims[0]), map(dims[1]), map(result), loops,
-                                 frontend::getAccumulatorType(element));
+                                     frontend::getAccumulatorType(element));
   results.push_back(frontend::castElements(b, product, element));
   return success();
 }
 
-/// Where the dimensions of a tensor are: those that `names` says, then the spatial ones.
+/// The positions of the dimensions `names` in a layout such as [b, f, 0, 1]; nullopt if it has others.
 static std::optional<SmallVector<int64_t>> layoutOf(const frontend::OpaqueText::Item &item, ArrayRef<StringRef> names) {
   SmallVector<int64_t> places;
   for (StringRef name : names) {
@@ -86,7 +86,7 @@ static std::optional<SmallVector<int64_t>> layoutOf(const frontend::OpaqueText::
   return item.words.size() == names.size() ? std::optional(places) : std::nullopt;
 }
 
-/// A convolution that cuts an image into patches.
+/// Only convolutions with non-overlapping windows (patch embedding).
 static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 2)))
     return failure();
@@ -99,14 +99,16 @@ static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
   Layout image = hasLayouts ? layoutOf(numbers->items[0], {"b", "f", "0", "1"}) : Layout();
   Layout filter = hasLayouts ? layoutOf(numbers->items[1], {"o", "i", "0", "1"}) : Layout();
   Layout result = hasLayouts ? layoutOf(numbers->items[2], {"b", "f", "0", "1"}) : Layout();
-  RankedTensorType left = typeOf(op.operand(0)), right = typeOf(op.operand(1));
-  if (!image || !filter || !result || left.getRank() != 4 || right.getRank() != 4 ||
+  RankedTensorType imageType = typeOf(op.operand(0)), filterType = typeOf(op.operand(1));
+  if (!image || !filter || !result || imageType.getRank() != 4 || filterType.getRank() != 4 ||
       !isa_and_nonnull<FloatType>(declaredElement(op)))
-    return op.error() << "cannot convolve " << left << " and " << right << ", expected images in two dimensions";
-  Value pixels = frontend::transpose(b, op.operand(0), *image), filters = frontend::transpose(b, op.operand(1), *filter);
-  left = typeOf(pixels);
-  right = typeOf(filters);
-  SmallVector<int64_t> ones = {1, 1}, zeros(4, 0), window(right.getShape().drop_front(2));
+    return op.error() << "cannot convolve " << imageType << " and " << filterType
+                      << ", expected images in two dimensions";
+  Value pixels = frontend::transpose(b, op.operand(0), *image),
+        filters = frontend::transpose(b, op.operand(1), *filter);
+  imageType = typeOf(pixels);
+  filterType = typeOf(filters);
+  SmallVector<int64_t> ones = {1, 1}, zeros(4, 0), window(filterType.getShape().drop_front(2));
   auto reversal = op.getOperation()->getAttrOfType<DenseBoolArrayAttr>("window_reversal");
   bool fits = op.integers("window_strides").value_or(ones) == window &&
               op.integers("padding").value_or(zeros) == zeros && op.integers("lhs_dilation").value_or(ones) == ones &&
@@ -114,14 +116,13 @@ static LogicalResult translateConvolution(FrontendOp &op, Values &results) {
               op.integer("batch_group_count", 1) == 1 &&
               (!reversal || llvm::none_of(reversal.asArrayRef(), [](bool each) { return each; }));
   if (!fits)
-    return op.error()
-           << "only windows beside each other are supported: strides as large as the filters, no padding, no "
-              "groups, no dilations";
+    return op.error() << "only non-overlapping windows are supported: strides equal to the filter size, no padding, no "
+                         "groups, no dilations";
   FailureOr<Value> product = frontend::convolvePatches(op, pixels, filters, /*bias=*/nullptr);
   if (failed(product))
     return failure();
-  results.push_back(
-      frontend::transpose(b, frontend::castElements(b, *product, declaredElement(op)), invertPermutationVector(*result)));
+  results.push_back(frontend::transpose(b, frontend::castElements(b, *product, declaredElement(op)),
+                                        invertPermutationVector(*result)));
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- Reductions.cpp - StableHLO's reductions --------------------------------===//
+//===- Reductions.cpp - StableHLO reductions ------------------------------===//
 #include "saccade/Import/Common/Reductions.h"
 #include "StableHLO.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -8,7 +8,7 @@ using namespace saccade;
 using namespace saccade::stablehlo;
 using frontend::Extents;
 
-/// The name of the one op that a region has, on its two arguments; empty for any other region.
+/// The name of the only op of a region if it takes both arguments; empty for other regions.
 static StringRef onlyOp(Region &region) {
   Block &body = region.front();
   if (body.getNumArguments() != 2 || !llvm::hasNItems(body, 2) ||
@@ -20,14 +20,14 @@ static StringRef onlyOp(Region &region) {
   return takesBoth ? body.front().getName().getStringRef() : "";
 }
 
-/// Refuses tensors and first values that do not belong together. The first half of the operands are tensors of one
-/// shape.
+/// Verifies that operands are `count` tensors of one shape followed by `count` initial values of matching types, and
+/// that the region fits them.
 static LogicalResult verifyOperands(FrontendOp &op, unsigned count) {
   Operation *operation = op.getOperation();
   if (count == 0 || op.operands().size() != 2 * count || operation->getNumResults() != count ||
       operation->getNumRegions() != 1)
     return op.error() << "found " << op.numOperands() << " operands, " << operation->getNumResults() << " results and "
-                      << operation->getNumRegions() << " regions, expected a first value and a result for each tensor";
+                      << operation->getNumRegions() << " regions, expected one initial value and one result per tensor";
   for (unsigned i = 0; i < count; ++i) {
     RankedTensorType type = typeOf(op.operand(i)), first = typeOf(op.operand(count + i));
     if (type.getRank() != typeOf(op.operand(0)).getRank() || first.getRank() != 0 ||
@@ -39,15 +39,15 @@ static LogicalResult verifyOperands(FrontendOp &op, unsigned count) {
     return failure();
   for (unsigned i = 0; i < 2 * count; ++i)
     if (getElementTypeOrSelf(region.getArgument(i).getType()) != typeOf(op.operand(i % count)).getElementType())
-      return op.error() << "the region is given " << region.getArgument(i).getType() << " for elements of "
+      return op.error() << "the region has an argument " << region.getArgument(i).getType() << " for elements of "
                         << op.operand(i % count).getType();
   for (auto [i, value] : llvm::enumerate(region.front().back().getOperands()))
     if (getElementTypeOrSelf(value.getType()) != typeOf(op.operand(i)).getElementType())
-      return op.error() << "the region makes " << value.getType() << " of elements of " << op.operand(i).getType();
+      return op.error() << "the region yields " << value.getType() << " for elements of " << op.operand(i).getType();
   return requireSameShape(op, ArrayRef(op.operands()).take_front(count));
 }
 
-/// A loop over all elements with the region as its body. Sums of 16-bit numbers are in f32.
+/// A reduction with the region as its body. Sums of 16-bit floats are accumulated in f32.
 static LogicalResult translateReduce(FrontendOp &op, Values &results) {
   unsigned count = op.numOperands() / 2;
   if (failed(verifyOperands(op, count)))
@@ -94,7 +94,7 @@ static LogicalResult translateReduce(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Of windows only those that make sums of all elements up to each one, or from it on.
+/// Supports only windows that compute prefix or suffix sums.
 static LogicalResult translateReduceWindow(FrontendOp &op, Values &results) {
   if (op.numOperands() != 2)
     return op.error() << "windows over several tensors are not supported";
@@ -128,13 +128,13 @@ static LogicalResult translateReduceWindow(FrontendOp &op, Values &results) {
     axis = i;
   }
   if (!fits)
-    return op.error() << "of reductions over windows only sums up to each element along one dimension are supported";
+    return op.error() << "only cumulative sums along one dimension are supported as window reductions";
   if (axis < 0) {
     results.push_back(op.operand(0));
     return success();
   }
   results.push_back(frontend::cumulativeSum(op.builder(), op.operand(0), axis, /*isExclusive=*/false,
-                                        /*isReversed=*/(*padding)[2 * axis] == 0));
+                                            /*isReversed=*/(*padding)[2 * axis] == 0));
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- Shapes.cpp - StableHLO's constants, positions and shapes ---------------===//
+//===- Shapes.cpp - StableHLO constants, iota and shape ops ---------------===//
 #include "StableHLO.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -12,7 +12,7 @@ static LogicalResult translateConstant(FrontendOp &op, Values &results) {
   auto dense = dyn_cast_or_null<DenseElementsAttr>(value);
   auto type = dense ? dyn_cast<RankedTensorType>(dense.getType()) : nullptr;
   if (failed(requireOperands(op, 0)) || !type || op.getOperation()->getResult(0).getType() != type)
-    return op.error() << "the attribute 'value' is missing or no constant of the result's type";
+    return op.error() << "the attribute 'value' is missing or not a constant of the result type";
   ImplicitLocOpBuilder &b = op.builder();
   if (dense.isSplat() && type.getNumElements() > frontend::maxFoldedElements) {
     Extents extents = getAsIndexOpFoldResult(b.getContext(), type.getShape());
@@ -30,24 +30,24 @@ static FailureOr<Extents> requireDeclared(FrontendOp &op) {
                   ? dyn_cast<RankedTensorType>(op.getOperation()->getResult(0).getType())
                   : nullptr;
   if (!type || !type.hasStaticShape())
-    return op.error() << "wanted one result of static shape";
+    return op.error() << "expected one result of static shape";
   return Extents(getAsIndexOpFoldResult(op.builder().getContext(), type.getShape()));
 }
 
-/// The extents of the result: declared, or of an op that computes them the elements of operand `i`.
+/// The extents of the result: as declared, or for dynamic ops the elements of operand `i`.
 static FailureOr<Extents> resultExtents(FrontendOp &op, unsigned i) {
   if (!op.getName().starts_with("dynamic_"))
     return requireDeclared(op);
   FailureOr<Extents> extents = requireExtents(op, i, "the shape");
   auto type = dyn_cast<RankedTensorType>(op.getOperation()->getResult(0).getType());
   if (failed(extents) || !type)
-    return failed(extents) ? failure() : op.error() << "the result is no ranked tensor";
+    return failed(extents) ? failure() : op.error() << "expected a ranked tensor as result";
   if (static_cast<int64_t>(extents->size()) != type.getRank())
-    return op.error() << "the shape has " << extents->size() << " extents, the result is " << type;
+    return op.error() << "the shape has " << extents->size() << " extents, expected those of the result " << type;
   for (auto [extent, declared] : llvm::zip(*extents, type.getShape())) {
     std::optional<int64_t> known = getConstantIntValue(extent);
     if (known && !ShapedType::isDynamic(declared) && *known != declared)
-      return op.error() << "the shape has the extent " << *known << ", the result is " << type;
+      return op.error() << "the shape has the extent " << *known << ", expected that of the result " << type;
     if (!ShapedType::isDynamic(declared))
       extent = op.builder().getIndexAttr(declared);
   }
@@ -99,7 +99,7 @@ static LogicalResult translateBroadcast(FrontendOp &op, Values &results) {
   for (auto [dim, own] : llvm::zip(*dims, type.getShape())) {
     std::optional<int64_t> expected = getConstantIntValue((*extents)[dim]);
     if (own != 1 && expected && !ShapedType::isDynamic(own) && own != *expected)
-      return op.error() << type << " cannot be broadcast: found " << own << " for the extent " << *expected;
+      return op.error() << type << " does not broadcast: found extent " << own << ", expected " << *expected;
   }
   results.push_back(frontend::broadcastAlong(op.builder(), op.operand(0), *extents, *dims));
   return success();
@@ -125,7 +125,7 @@ static LogicalResult translateDimensionSize(FrontendOp &op, Values &results) {
   if (failed(requireDims(op, dim, typeOf(op.operand(0)).getRank(), "dimension")))
     return failure();
   if (!element)
-    return op.error() << "wanted a result of integers";
+    return op.error() << "expected an integer result";
   Value list = frontend::fromExtents(b, frontend::extentsOf(b, op.operand(0))[dim], element);
   results.push_back(frontend::reshape(b, list, {}));
   return success();

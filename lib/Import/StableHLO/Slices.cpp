@@ -1,4 +1,4 @@
-//===- Slices.cpp - StableHLO's ops on parts of tensors -----------------------===//
+//===- Slices.cpp - StableHLO slice, update, concatenate and pad ops ------===//
 #include "StableHLO.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Requirements.h"
@@ -8,7 +8,7 @@ using namespace saccade;
 using namespace saccade::stablehlo;
 using frontend::Extents;
 
-/// Limits as attributes, which must lie inside.
+/// Slice with constant bounds, which must be in range.
 static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 1)))
     return failure();
@@ -22,7 +22,8 @@ static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   Extents offsets, sizes;
   for (auto [extent, start, limit, stride] : llvm::zip(type.getShape(), *starts, *limits, *strides)) {
     if (start < 0 || limit < start || stride < 1 || (!ShapedType::isDynamic(extent) && limit > extent))
-      return op.error() << "from " << start << " to " << limit << " by " << stride << " is no slice of " << type;
+      return op.error() << "the slice from " << start << " to " << limit << " by " << stride << " is out of range for "
+                        << type;
     offsets.push_back(b.getIndexAttr(start));
     sizes.push_back(b.getIndexAttr(llvm::divideCeil(limit - start, stride)));
   }
@@ -30,7 +31,7 @@ static LogicalResult translateSlice(FrontendOp &op, Values &results) {
   return success();
 }
 
-/// Limits as operands that are computed from shapes.
+/// Slice with bounds computed from shapes.
 static LogicalResult translateRealDynamicSlice(FrontendOp &op, Values &results) {
   if (failed(requireOperands(op, 4)))
     return failure();
@@ -43,7 +44,7 @@ static LogicalResult translateRealDynamicSlice(FrontendOp &op, Values &results) 
   size_t rank = type.getRank();
   if (starts->size() != rank || limits->size() != rank || strides->size() != rank)
     return op.error() << "found " << starts->size() << " starts, " << limits->size() << " limits and "
-                      << strides->size() << " strides for " << type;
+                      << strides->size() << " strides, expected one of each per dimension of " << type;
   Extents sizes;
   for (auto [start, limit, stride] : llvm::zip(*starts, *limits, *strides)) {
     if (!isConstantIntValue(stride, 1))
@@ -53,13 +54,13 @@ static LogicalResult translateRealDynamicSlice(FrontendOp &op, Values &results) 
   for (auto [extent, start, size] : llvm::zip(type.getShape(), *starts, sizes)) {
     std::optional<int64_t> first = getConstantIntValue(start), count = getConstantIntValue(size);
     if ((count && *count < 0) || (first && count && !ShapedType::isDynamic(extent) && *first + *count > extent))
-      return op.error() << *count << " elements are no slice of " << type;
+      return op.error() << "a slice of " << *count << " elements is out of range for " << type;
   }
   results.push_back(frontend::slice(b, op.operand(0), *starts, sizes, SmallVector<int64_t>(rank, 1)));
   return success();
 }
 
-/// Refuses an op that has not `first` operands and a start for each dimension of the first.
+/// Verifies that the op has `first` operands followed by one start index per dimension of operand 0.
 static LogicalResult requireStarts(FrontendOp &op, unsigned first) {
   if (!op.operand(0))
     return op.error() << "found no operand";
@@ -68,7 +69,7 @@ static LogicalResult requireStarts(FrontendOp &op, unsigned first) {
 
 namespace {
 
-/// Where a slice starts: numbers, or where a single one is not known tensors of rank 0, not yet moved inside.
+/// The start indices of a slice: clamped constants, or rank-0 tensors that are not yet clamped if any is dynamic.
 struct Starts {
   Extents known;
   SmallVector<Value> tensors;
@@ -77,7 +78,7 @@ struct Starts {
 
 } // namespace
 
-/// Starts that operand `first` and those behind it say, for a slice of these sizes.
+/// Reads the start indices, operands `first` and following, of a slice of these sizes.
 static FailureOr<Starts> readStarts(FrontendOp &op, unsigned first, ArrayRef<OpFoldResult> sizes) {
   ImplicitLocOpBuilder &b = op.builder();
   Starts starts;
@@ -100,16 +101,16 @@ static FailureOr<Starts> readStarts(FrontendOp &op, unsigned first, ArrayRef<OpF
   return starts;
 }
 
-/// The starts as numbers, moved so far that all sizes lie inside.
+/// The start indices as values, clamped so that the slice is in bounds.
 static SmallVector<Value> clampStarts(OpBuilder &b, Location loc, ValueRange starts, ArrayRef<OpFoldResult> extents,
                                       ArrayRef<OpFoldResult> sizes) {
   SmallVector<Value> clamped;
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   for (auto [start, extent, size] : llvm::zip(starts, extents, sizes)) {
-    Value most = frontend::sub(b, loc, getValueOrCreateConstantIndexOp(b, loc, extent),
-                           getValueOrCreateConstantIndexOp(b, loc, size));
+    Value maxStart = frontend::sub(b, loc, getValueOrCreateConstantIndexOp(b, loc, extent),
+                                   getValueOrCreateConstantIndexOp(b, loc, size));
     Value at = frontend::convert(b, loc, start, b.getIndexType());
-    clamped.push_back(frontend::maximum(b, loc, frontend::minimum(b, loc, at, most), zero));
+    clamped.push_back(frontend::maximum(b, loc, frontend::minimum(b, loc, at, maxStart), zero));
   }
   return clamped;
 }
@@ -120,12 +121,12 @@ static LogicalResult translateDynamicSlice(FrontendOp &op, Values &results) {
   ImplicitLocOpBuilder &b = op.builder();
   Value tensor = op.operand(0);
   int64_t rank = typeOf(tensor).getRank();
-  auto expected = requireIntegers(op, "slice_sizes", rank);
-  if (failed(expected))
+  auto sliceSizes = requireIntegers(op, "slice_sizes", rank);
+  if (failed(sliceSizes))
     return failure();
-  if (llvm::any_of(*expected, [](int64_t size) { return size < 0; }))
-    return op.error() << "a size is negative";
-  Extents sizes = getAsIndexOpFoldResult(b.getContext(), *expected), extents = frontend::extentsOf(b, tensor);
+  if (llvm::any_of(*sliceSizes, [](int64_t size) { return size < 0; }))
+    return op.error() << "found a negative slice size";
+  Extents sizes = getAsIndexOpFoldResult(b.getContext(), *sliceSizes), extents = frontend::extentsOf(b, tensor);
   FailureOr<Starts> starts = readStarts(op, 1, sizes);
   if (failed(starts))
     return failure();
@@ -151,7 +152,7 @@ static LogicalResult translateUpdate(FrontendOp &op, Values &results) {
   RankedTensorType type = typeOf(tensor), updateType = typeOf(update);
   int64_t rank = type.getRank();
   if (updateType.getRank() != rank || updateType.getElementType() != type.getElementType())
-    return op.error() << "cannot put " << updateType << " into " << type;
+    return op.error() << "cannot update " << type << " with " << updateType;
   Extents sizes = frontend::extentsOf(b, update), extents = frontend::extentsOf(b, tensor);
   FailureOr<Starts> starts = readStarts(op, 2, sizes);
   if (failed(starts))
@@ -165,7 +166,7 @@ static LogicalResult translateUpdate(FrontendOp &op, Values &results) {
     results.push_back(tensor);
     return success();
   }
-  // What is read of the update is always inside, and chosen only where it belongs.
+  // Clamp the read position to the update, and select the original element outside of it.
   SmallVector<Value> inputs(starts->tensors);
   inputs.push_back(tensor);
   auto body = [&](OpBuilder &nested, Location loc, ValueRange x) -> Value {
@@ -191,7 +192,7 @@ static LogicalResult translateUpdate(FrontendOp &op, Values &results) {
 static LogicalResult translateConcatenate(FrontendOp &op, Values &results) {
   SmallVector<Value> inputs = op.operands();
   if (inputs.empty() || llvm::is_contained(inputs, Value()) || op.getOperation()->getNumResults() != 1)
-    return op.error() << "wanted at least one tensor";
+    return op.error() << "expected at least one tensor";
   int64_t dim = op.integer("dimension", -1);
   if (failed(requireDims(op, dim, typeOf(inputs[0]).getRank(), "dimension")))
     return failure();
@@ -226,16 +227,17 @@ static LogicalResult translatePad(FrontendOp &op, Values &results) {
       pads[i] = getAsIndexOpFoldResult(b.getContext(), *found);
     }
     if (pads[i].size() != rank)
-      return op.error() << name << " has " << pads[i].size() << " numbers, expected " << rank;
+      return op.error() << name << " has " << pads[i].size() << " elements, expected " << rank;
   }
   if (!llvm::all_of(pads[2], [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
     return op.error() << "padding between elements is not supported";
   for (auto [extent, low, high] : llvm::zip(type.getShape(), pads[0], pads[1]))
     if (!ShapedType::isDynamic(extent) && getConstantIntValue(low) && getConstantIntValue(high) &&
         extent + *getConstantIntValue(low) + *getConstantIntValue(high) < 0)
-      return op.error() << "the padding takes more than all of " << type;
+      return op.error() << "the padding crops " << type << " to a negative extent";
   std::optional<SmallVector<OpFoldResult>> known = frontend::elementsOf(value);
-  Value scalar = known ? frontend::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, value, ValueRange()));
+  Value scalar =
+      known ? frontend::toValue(b, known->front()) : Value(tensor::ExtractOp::create(b, value, ValueRange()));
   results.push_back(frontend::pad(b, tensor, pads[0], pads[1], scalar));
   return success();
 }

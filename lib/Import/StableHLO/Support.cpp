@@ -1,4 +1,4 @@
-//===- Support.cpp - What translators of StableHLO's ops ask ------------------===//
+//===- Support.cpp - Operand and attribute accessors of StableHLO translators -===//
 #include "StableHLO.h"
 
 using namespace mlir;
@@ -24,9 +24,10 @@ FailureOr<SmallVector<int64_t>> stablehlo::requireIntegers(FrontendOp &op, Strin
                                                            std::optional<size_t> count) {
   std::optional<SmallVector<int64_t>> found = op.integers(attribute);
   if (!found)
-    return op.error() << "the attribute '" << attribute << "' is missing or no list of integers";
+    return op.error() << "the attribute '" << attribute << "' is missing or not a list of integers";
   if (count && found->size() != *count)
-    return op.error() << "the attribute '" << attribute << "' has " << found->size() << " integers, expected " << *count;
+    return op.error() << "the attribute '" << attribute << "' has " << found->size() << " integers, expected "
+                      << *count;
   return *found;
 }
 
@@ -35,7 +36,7 @@ LogicalResult stablehlo::requireDims(FrontendOp &op, ArrayRef<int64_t> dims, int
     if (dim < 0 || dim >= rank)
       return op.error() << what << ": dimension " << dim << " is outside of a tensor with " << rank << " dimensions";
     if (llvm::is_contained(dims.take_front(i), dim))
-      return op.error() << what << ": dimension " << dim << " comes twice";
+      return op.error() << what << ": dimension " << dim << " occurs twice";
   }
   return success();
 }
@@ -54,12 +55,12 @@ FailureOr<frontend::Extents> stablehlo::requireExtents(FrontendOp &op, unsigned 
     return op.error() << role << " is " << tensor.getType() << ", expected a list of integers";
   std::optional<SmallVector<OpFoldResult>> elements = frontend::elementsOf(tensor);
   if (!elements)
-    return op.error() << role << " must be constant or computed from shapes, found " << tensor.getType()
-                      << " that only the run time knows";
+    return op.error() << role << " must be constant or computed from shapes, found the run-time value "
+                      << tensor.getType();
   frontend::Extents extents = frontend::toExtents(op.builder(), *elements);
   for (OpFoldResult each : extents)
     if (std::optional<int64_t> extent = getConstantIntValue(each); extent && *extent < 0)
-      return op.error() << role << " has the negative number " << *extent;
+      return op.error() << role << " has a negative element, " << *extent;
   return extents;
 }
 
@@ -78,9 +79,9 @@ LogicalResult stablehlo::requireSameShape(FrontendOp &op, ValueRange tensors) {
       InFlightDiagnostic error = op.error() << "the operands";
       for (Value each : tensors)
         error << " " << each.getType();
-      return error << " are not of one shape";
+      return error << " have different shapes";
     }
-    // What is static says more.
+    // Prefer static extents.
     for (int64_t i = 0; i < type.getRank(); ++i)
       shape[i] = ShapedType::isDynamic(shape[i]) ? type.getDimSize(i) : shape[i];
   }

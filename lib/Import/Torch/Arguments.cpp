@@ -1,11 +1,11 @@
-//===- Arguments.cpp - The arguments of one op by their names -----------------===//
+//===- Arguments.cpp - Named arguments of a PyTorch op --------------------===//
 #include "Torch.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// The names of operands, in order.
+/// The argument names of the operands, in order.
 static ArrayRef<Attribute> namesOf(const FrontendOp &op) {
   auto names = dyn_cast_or_null<ArrayAttr>(op.attribute("arguments"));
   return names ? names.getValue() : ArrayRef<Attribute>();
@@ -14,7 +14,7 @@ static ArrayRef<Attribute> namesOf(const FrontendOp &op) {
 LogicalResult Arguments::verify() {
   ArrayRef<Attribute> names = namesOf(op);
   if (names.size() != op.numOperands() || !llvm::all_of(names, llvm::IsaPred<StringAttr>))
-    return op.error() << "found " << names.size() << " names of arguments, expected one for each of " << op.numOperands()
+    return op.error() << "found " << names.size() << " argument names, expected one for each of " << op.numOperands()
                       << " operands";
   return frontend::verifyTypes(op.getOperation());
 }
@@ -27,7 +27,7 @@ void Arguments::refuse(StringRef name, Attribute found, StringRef expected) cons
   if (found)
     error << found;
   else
-    error << "computed or a list";
+    error << "an operand or a list";
   error << ", expected " << expected;
 }
 
@@ -35,11 +35,11 @@ LogicalResult Arguments::verifyAllConsumed() {
   if (ignoresRest)
     return success();
   auto verify = [&](StringRef name, bool isOperand) -> LogicalResult {
-    const StringSet<> &asked = isOperand ? consumedOperands : consumedAttributes;
-    const StringSet<> &askedOtherwise = isOperand ? consumedAttributes : consumedOperands;
-    if (asked.contains(name))
+    const StringSet<> &consumed = isOperand ? consumedOperands : consumedAttributes;
+    const StringSet<> &consumedAsOtherKind = isOperand ? consumedAttributes : consumedOperands;
+    if (consumed.contains(name))
       return success();
-    if (!askedOtherwise.contains(name))
+    if (!consumedAsOtherKind.contains(name))
       return op.error() << "the argument '" << name << "' is not supported";
     return op.error() << "the argument '" << name << "' must be " << (isOperand ? "constant" : "a tensor");
   };
@@ -69,7 +69,7 @@ int64_t Arguments::integer(StringRef name, int64_t defaultValue) const {
 
 StringRef Arguments::text(StringRef name, StringRef defaultValue) const {
   if (Attribute given = attribute(name); given && !isa<StringAttr>(given))
-    refuse(name, given, "a word");
+    refuse(name, given, "a string");
   return op.text(name, defaultValue);
 }
 
@@ -96,27 +96,27 @@ FailureOr<Value> Arguments::required(StringRef name) const {
 FailureOr<std::optional<Extents>> Arguments::sizes(StringRef name) const {
   using Found = std::optional<Extents>;
   Builder b(op.getOperation()->getContext());
-  SmallVector<Value> open = list(name);
+  SmallVector<Value> dynamic = list(name);
   Attribute given = attribute(name);
-  if (!given && open.empty())
+  if (!given && dynamic.empty())
     return Found();
   SmallVector<Attribute> all = {given ? given : Attribute(b.getUnitAttr())};
   if (auto array = dyn_cast_or_null<ArrayAttr>(given))
     all.assign(array.begin(), array.end());
   Extents result;
-  auto *next = open.begin();
+  auto *next = dynamic.begin();
   for (Attribute each : all) {
     if (auto integer = dyn_cast<IntegerAttr>(each)) {
       bool isFlag = integer.getType().isInteger(1);
       result.push_back(b.getIndexAttr(isFlag ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue()));
       continue;
     }
-    if (!isa<UnitAttr>(each) || next == open.end() || !*next)
+    if (!isa<UnitAttr>(each) || next == dynamic.end() || !*next)
       return op.error() << "'" << name << "' has " << each << ", expected integers";
     auto elements = frontend::elementsOf(*next++);
     if (!elements || elements->size() != 1 || !isa<IntegerType>(elementOf(*std::prev(next))))
-      return op.error() << "'" << name << "' must be constant or computed from shapes, found "
-                        << (*std::prev(next)).getType() << " that only the run time knows";
+      return op.error() << "'" << name << "' must be constant or computed from shapes, found the run-time value "
+                        << (*std::prev(next)).getType();
     result.push_back(frontend::toExtents(op.builder(), *elements).front());
   }
   return Found(std::move(result));
@@ -138,7 +138,7 @@ FailureOr<Extents> Arguments::shape(const Extents &sizes) const {
     if (size < 0)
       return op.error() << "extent " << i << " of the shape is " << size;
     if (size != 0 && (llvm::MulOverflow(count, size, count) || count > frontend::maxTensorElements))
-      return op.error() << "the shape has more elements than any memory holds";
+      return op.error() << "the shape has too many elements";
   }
   return sizes;
 }
@@ -148,7 +148,7 @@ FailureOr<OpFoldResult> Arguments::size(StringRef name, int64_t defaultValue) co
   if (failed(found))
     return failure();
   if (*found && (*found)->size() != 1)
-    return op.error() << "'" << name << "' has " << (*found)->size() << " numbers, expected one";
+    return op.error() << "'" << name << "' has " << (*found)->size() << " elements, expected 1";
   return *found ? (*found)->front() : OpFoldResult(op.builder().getIndexAttr(defaultValue));
 }
 
@@ -172,7 +172,7 @@ Type Arguments::type(StringRef name, Type defaultValue) const {
   if (!type)
     return defaultValue;
   if (!frontend::isElementType(type.getValue())) {
-    refuse(name, type, "a type of elements");
+    refuse(name, type, "an element type");
     return defaultValue ? defaultValue : Float32Type::get(type.getContext());
   }
   return type.getValue();
@@ -202,7 +202,7 @@ void torch::add(frontend::Frontend &frontend, StringRef name, ArgumentTranslator
       return failure();
     if (arguments.isRefused())
       return failure();
-    // Nothing was computed of elements, and so nothing asked, where there are none.
+    // Arguments may be unused if the result is empty.
     bool isEmpty = !results.empty() && results[0] &&
                    cast<RankedTensorType>(results[0].getType()).getNumDynamicDims() == 0 &&
                    cast<RankedTensorType>(results[0].getType()).getNumElements() == 0;

@@ -1,8 +1,8 @@
-//===- Attention.cpp - PyTorch's scaled_dot_product_attention -----------------===//
+//===- Attention.cpp - PyTorch scaled_dot_product_attention ---------------===//
 //
-// It is written out as what it stands for: a product, its scale and mask, a softmax that gives 0 where all keys are
-// hidden, and a product. Raising makes one attn.attention of that, as of models that write it themselves, and sees
-// through what such models put around it: heads repeated for groups of queries, masks made of positions.
+// Expands the op to Q·Kᵀ, scale and mask, a softmax that gives 0 for fully masked rows, and P·V. Raising then builds
+// one attn.attention, as for models that write attention out, and can include surrounding ops such as repeated KV heads
+// and masks computed from positions.
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
@@ -16,11 +16,12 @@ using namespace saccade::torch;
 
 namespace {
 
-/// [batches..., heads, positions, depth], with as many key heads as the query has groups of heads.
+/// Operands of shape [batches..., heads, sequence, depth]. The query may have `group` times as many heads as key and
+/// value.
 struct Operands {
   Value query, key, value;
   Extents queryExtents, keyExtents, valueExtents;
-  int64_t group = 1; // query heads a key head
+  int64_t group = 1; // query heads per KV head
 };
 
 } // namespace
@@ -30,13 +31,18 @@ static FailureOr<Operands> readOperands(Arguments &a) {
   FailureOr<Value> query = a.required("query"), key = a.required("key"), value = a.required("value");
   if (failed(query) || failed(key) || failed(value))
     return failure();
-  Operands all{*query, *key, *value, frontend::extentsOf(b, *query), frontend::extentsOf(b, *key), frontend::extentsOf(b, *value)};
+  Operands all{*query,
+               *key,
+               *value,
+               frontend::extentsOf(b, *query),
+               frontend::extentsOf(b, *key),
+               frontend::extentsOf(b, *value)};
   auto type = cast<RankedTensorType>(query->getType());
   int64_t rank = type.getRank();
   auto fits = [&](Value tensor) { return rankOf(tensor) == rank && elementOf(tensor) == type.getElementType(); };
   if (rank < 2 || !isa<FloatType>(type.getElementType()) || !fits(all.key) || !fits(all.value))
     return a.op.error() << "found " << type << ", " << all.key.getType() << " and " << all.value.getType()
-                        << ", expected floating point in as many dimensions, 2 at least";
+                        << ", expected floating-point tensors of equal rank, at least 2";
   auto requireEqual = [&](const Extents &x, const Extents &y, int64_t dim, StringRef what) -> LogicalResult {
     std::optional<int64_t> found = getConstantIntValue(x[dim]), expected = getConstantIntValue(y[dim]);
     return found && expected ? frontend::requireEqual(a.op, *found, *expected, what) : success();
@@ -45,12 +51,11 @@ static FailureOr<Operands> readOperands(Arguments &a) {
       failed(requireEqual(all.valueExtents, all.keyExtents, rank - 2, "positions of the value")))
     return failure();
   if (a.flag("enable_gqa") && rank > 2) {
-    int64_t heads = type.getDimSize(rank - 3),
-            keyHeads = cast<RankedTensorType>(all.key.getType()).getDimSize(rank - 3);
-    if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(keyHeads) || keyHeads == 0 || heads % keyHeads != 0)
+    int64_t heads = type.getDimSize(rank - 3), kvHeads = cast<RankedTensorType>(all.key.getType()).getDimSize(rank - 3);
+    if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 || heads % kvHeads != 0)
       return a.op.error() << "found the query " << type << " and the key " << all.key.getType()
-                          << ", expected static heads, those of the query a multiple of those of the key";
-    all.group = heads / keyHeads;
+                          << ", expected static head counts, the query heads a multiple of the KV heads";
+    all.group = heads / kvHeads;
   }
   for (int64_t dim = 0; dim < rank - 2; ++dim) {
     bool isGrouped = dim == rank - 3 && all.group > 1;
@@ -61,8 +66,8 @@ static FailureOr<Operands> readOperands(Arguments &a) {
   return all;
 }
 
-/// scale · Q Kᵀ [..., key heads, group, queries, keys], without the group where there is none.
-static Value multiplyScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
+/// Q Kᵀ as [..., KV heads, group, queries, keys], without the group dimension if the group size is 1.
+static Value emitScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
   int64_t rank = all.queryExtents.size();
   SmallVector<AffineExpr> outer, keyOuter;
   Extents loops(ArrayRef(all.keyExtents).drop_back(2));
@@ -86,10 +91,12 @@ static Value multiplyScores(ImplicitLocOpBuilder &b, Operands &all, Type type) {
     whole.append({x, y});
     return AffineMap::get(loops.size(), 0, whole, b.getContext());
   };
-  return frontend::contract(b, all.query, all.key, map(outer, i, d), map(keyOuter, j, d), map(outer, i, j), loops, type);
+  return frontend::contract(b, all.query, all.key, map(outer, i, d), map(keyOuter, j, d), map(outer, i, j), loops,
+                            type);
 }
 
-/// The mask, to be broadcast to scores: with a dimension of its own for the group of heads where there is one.
+/// Reshapes the mask so that it broadcasts to the scores, which have a dimension for the group of heads if the group
+/// size is not 1.
 static Value alignMask(ImplicitLocOpBuilder &b, Value mask, int64_t group, int64_t rank) {
   int64_t own = rankOf(mask);
   if (group == 1 || own < 3)
@@ -102,7 +109,7 @@ static Value alignMask(ImplicitLocOpBuilder &b, Value mask, int64_t group, int64
   return frontend::reshape(b, mask, extents);
 }
 
-/// Scores with scale and mask: hidden where a key comes behind the query's own, or where a condition says so.
+/// Scales and masks the scores: by a bias or bool mask, and causally if requested.
 static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &all, double scale) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Type type = elementOf(scores);
@@ -122,8 +129,9 @@ static FailureOr<Value> maskScores(Arguments &a, Value scores, const Operands &a
         Value hidden = arith::ConstantOp::create(nested, loc, frontend::extremeAttr(type, /*largest=*/false));
         if (inputs.size() > 1) {
           Value given = x[rank + 1];
-          score = given.getType().isInteger(1) ? frontend::select(nested, loc, given, score, hidden)
-                                               : frontend::add(nested, loc, score, frontend::convert(nested, loc, given, type));
+          score = given.getType().isInteger(1)
+                      ? frontend::select(nested, loc, given, score, hidden)
+                      : frontend::add(nested, loc, score, frontend::convert(nested, loc, given, type));
         }
         if (isCausal) {
           Value isBefore = frontend::compare(nested, loc, arith::CmpIPredicate::sle, x[rank - 1], x[rank - 2]);
@@ -146,19 +154,19 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
     return a.op.error() << "the depth of " << all->query.getType() << " must be static and not 0";
   Extents result(all->queryExtents);
   result.back() = all->valueExtents.back();
-  Value scores = multiplyScores(b, *all, type);
+  Value scores = emitScores(b, *all, type);
   double scale = a.number("scale", 1 / std::sqrt(static_cast<double>(*depth)));
   FailureOr<Value> masked = maskScores(a, scores, *all, scale);
   if (failed(masked))
     return failure();
   int64_t rank = rankOf(scores);
   Value weights = frontend::softmax(b, *masked, rank - 1);
-  // A query that sees no key gives 0.
+  // Fully masked rows give 0.
   if (a.tensor("attn_mask"))
     weights = frontend::elementwise(b, weights, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
       return frontend::zeroForNaN(nested, loc, x[0]);
     });
-  // Σ over keys of weights · V, V shared by its group of heads.
+  // P·V, where query heads of a group share a KV head.
   SmallVector<AffineExpr> dims, valueDims;
   for (int64_t i = 0; i < rank; ++i)
     dims.push_back(b.getAffineDimExpr(i));
@@ -177,4 +185,6 @@ static LogicalResult translateAttention(Arguments &a, Values &results) {
   return success();
 }
 
-void torch::addAttention(frontend::Frontend &frontend) { add(frontend, "aten.scaled_dot_product_attention", translateAttention); }
+void torch::addAttention(frontend::Frontend &frontend) {
+  add(frontend, "aten.scaled_dot_product_attention", translateAttention);
+}

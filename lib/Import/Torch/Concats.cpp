@@ -1,4 +1,4 @@
-//===- Concats.cpp - PyTorch's operators that put tensors behind each other -----===//
+//===- Concats.cpp - PyTorch concatenation, padding and roll operators ----===//
 #include "Torch.h"
 #include "saccade/Import/Common/Views.h"
 
@@ -6,7 +6,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// Tensors of one promoted type behind each other.
+/// Concatenates tensors after promotion to a common type.
 static FailureOr<Value> join(Arguments &a, SmallVector<Value> tensors, int64_t axis) {
   SmallVector<TensorOrScalar> numbers(tensors.begin(), tensors.end());
   Type type = promote(a.op.builder().getContext(), numbers);
@@ -21,7 +21,7 @@ static LogicalResult translateCat(Arguments &a, Values &results) {
   SmallVector<Value> tensors = a.list("tensors");
   if (tensors.empty() || llvm::is_contained(tensors, Value()))
     return a.op.error() << "the argument 'tensors' is missing";
-  // Of tensors that have no elements and one dimension only nothing is asked.
+  // torch.cat ignores empty 1-D tensors.
   auto isEmptyTensor = [](Value each) {
     return rankOf(each) == 1 && cast<RankedTensorType>(each.getType()).getDimSize(0) == 0;
   };
@@ -49,16 +49,16 @@ static LogicalResult translateStack(Arguments &a, Values &results) {
   return append(join(a, tensors, *axis), results);
 }
 
-/// Elements shifted along a dimension, those that leave come in at the other end.
+/// Rotates elements along a dimension.
 static FailureOr<Value> rollAlong(Arguments &a, Value tensor, int64_t axis, OpFoldResult shift) {
   ImplicitLocOpBuilder &b = a.op.builder();
   OpFoldResult extent = frontend::extentsOf(b, tensor)[axis];
   std::optional<int64_t> size = getConstantIntValue(extent), by = getConstantIntValue(shift);
   if (!by)
-    return a.op.error() << "'shifts' must be constants";
+    return a.op.error() << "'shifts' must be constant";
   if (size && *size == 0)
     return tensor;
-  // The cut lies `by` in front of the end, going around as often as it takes.
+  // The split point is `by` elements before the end, modulo the extent.
   auto value = [&](OpFoldResult extent) { return getValueOrCreateConstantIndexOp(b, b.getLoc(), extent); };
   Value around = frontend::maximum(b, b.getLoc(), value(extent), value(b.getIndexAttr(1)));
   OpFoldResult cut =
@@ -82,7 +82,7 @@ static LogicalResult translateRoll(Arguments &a, Values &results) {
   auto given = a.integers("dims");
   if (!given || given->empty()) {
     if (shifts->size() != 1)
-      return a.op.error() << "found " << shifts->size() << " shifts for all dimensions together, expected one";
+      return a.op.error() << "found " << shifts->size() << " shifts for the flattened tensor, expected 1";
     Extents extents = frontend::extentsOf(b, *tensor);
     FailureOr<Value> flat =
         rollAlong(a, frontend::reshape(b, *tensor, {frontend::multiplyExtents(b, extents)}), 0, shifts->front());
@@ -92,7 +92,8 @@ static LogicalResult translateRoll(Arguments &a, Values &results) {
   if (failed(axes))
     return failure();
   if (axes->size() != shifts->size())
-    return a.op.error() << "found " << shifts->size() << " shifts for " << axes->size() << " dimensions";
+    return a.op.error() << "found " << shifts->size() << " shifts, expected one for each of " << axes->size()
+                        << " dimensions";
   FailureOr<Value> result = *tensor;
   for (auto [axis, shift] : llvm::zip(*axes, *shifts)) {
     result = rollAlong(a, *result, axis, shift);
@@ -122,7 +123,7 @@ static LogicalResult translateFlip(Arguments &a, Values &results) {
   return success();
 }
 
-/// Pads come in pairs, those of the last dimension first.
+/// Pads are (before, after) pairs, those of the last dimension first.
 static LogicalResult translatePad(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   FailureOr<Extents> pads = a.requiredSizes("pad");
@@ -137,28 +138,30 @@ static LogicalResult translatePad(Arguments &a, Values &results) {
   Attribute filling = given.isNull() ? Attribute(b.getI64IntegerAttr(0)) : cast<Attribute>(given);
   int64_t rank = rankOf(*tensor), padded = pads->size() / 2;
   if (pads->size() % 2 || padded > rank)
-    return a.op.error() << "found " << pads->size() << " pads for " << tensor->getType();
-  SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), behind(before);
-  bool isEmptyTensor = true;
+    return a.op.error() << "found " << pads->size() << " pads for " << tensor->getType()
+                        << ", expected two per padded dimension";
+  SmallVector<OpFoldResult> before(rank, b.getIndexAttr(0)), after(before);
+  bool isUnpadded = true;
   for (int64_t i = 0; i < padded; ++i) {
-    OpFoldResult low = before[rank - 1 - i] = (*pads)[2 * i], high = behind[rank - 1 - i] = (*pads)[2 * i + 1];
-    isEmptyTensor &= isConstantIntValue(low, 0) && isConstantIntValue(high, 0);
+    OpFoldResult low = before[rank - 1 - i] = (*pads)[2 * i], high = after[rank - 1 - i] = (*pads)[2 * i + 1];
+    isUnpadded &= isConstantIntValue(low, 0) && isConstantIntValue(high, 0);
     std::optional<int64_t> first = getConstantIntValue(low), last = getConstantIntValue(high);
     int64_t extent = cast<RankedTensorType>(tensor->getType()).getDimSize(rank - 1 - i);
     if (first && last && !ShapedType::isDynamic(extent) && *first + *last + extent < 0)
-      return a.op.error() << "the pads take more than all of dimension " << rank - 1 - i << " of " << tensor->getType();
+      return a.op.error() << "the pads crop dimension " << rank - 1 - i << " of " << tensor->getType()
+                          << " to a negative extent";
   }
-  if (isEmptyTensor) {
+  if (isUnpadded) {
     results.push_back(*tensor);
     return success();
   }
   Type element = elementOf(*tensor);
   Value value = arith::ConstantOp::create(b, elementAttr(filling, element));
-  results.push_back(frontend::pad(b, *tensor, before, behind, value));
+  results.push_back(frontend::pad(b, *tensor, before, after, value));
   return success();
 }
 
-/// Differences of neighbours, with tensors put in front and behind.
+/// Differences of adjacent elements, after concatenating `prepend` and `append`.
 static LogicalResult translateDiff(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -168,7 +171,7 @@ static LogicalResult translateDiff(Arguments &a, Values &results) {
   if (failed(axis))
     return failure();
   if (a.integer("n", 1) != 1)
-    return a.op.error() << "'n' is " << a.integer("n", 1) << ", only 1 is supported";
+    return a.op.error() << "'n' is " << a.integer("n", 1) << ", expected 1";
   SmallVector<Value> parts = {*tensor};
   if (Value front = a.tensor("prepend"))
     parts.insert(parts.begin(), front);
@@ -184,12 +187,12 @@ static LogicalResult translateDiff(Arguments &a, Values &results) {
       a.op, *whole, frontend::SliceBounds{*axis, b.getIndexAttr(0), frontend::subtractExtents(b, extent, one)});
   if (failed(later) || failed(earlier))
     return failure();
-  results.push_back(
-      frontend::elementwise(b, {*later, *earlier}, elementOf(*whole), [](OpBuilder &nested, Location loc, ValueRange x) {
-        if (x[0].getType().isInteger(1))
-          return nested.createOrFold<arith::XOrIOp>(loc, x[0], x[1]);
-        return frontend::sub(nested, loc, x[0], x[1]);
-      }));
+  results.push_back(frontend::elementwise(b, {*later, *earlier}, elementOf(*whole),
+                                          [](OpBuilder &nested, Location loc, ValueRange x) {
+                                            if (x[0].getType().isInteger(1))
+                                              return nested.createOrFold<arith::XOrIOp>(loc, x[0], x[1]);
+                                            return frontend::sub(nested, loc, x[0], x[1]);
+                                          }));
   return success();
 }
 

@@ -1,4 +1,4 @@
-//===- Creations.cpp - PyTorch's operators that make and convert tensors ------===//
+//===- Creations.cpp - PyTorch creation and conversion operators ----------===//
 #include "Torch.h"
 #include "saccade/Import/Common/Views.h"
 #include <cmath>
@@ -7,14 +7,14 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// The type of a new tensor: as asked for, else that of a tensor it is to be like, else `otherwise`.
+/// The element type of a new tensor: `dtype`, else the type of `self`, else `defaultValue`.
 static Type newType(const Arguments &a, Type defaultValue) {
   if (Value like = a.tensor("self"))
     defaultValue = elementOf(like);
   return a.type("dtype", defaultValue);
 }
 
-/// The shape that is given, or that of the tensor which the new one is to be like.
+/// The argument `size`, or the shape of `self`.
 static FailureOr<Extents> newShape(const Arguments &a) {
   FailureOr<std::optional<Extents>> size = a.sizes("size");
   if (failed(size))
@@ -27,7 +27,7 @@ static FailureOr<Extents> newShape(const Arguments &a) {
   return frontend::extentsOf(a.op.builder(), *like);
 }
 
-/// What a tensor is filled with where the operator's name says it: zeros, ones_like, new_zeros.
+/// Fills with the value implied by the operator name, such as zeros, ones_like, new_zeros.
 static LogicalResult translateConstant(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   FailureOr<Extents> shape = newShape(a);
@@ -55,7 +55,7 @@ static LogicalResult translateFull(Arguments &a, Values &results) {
   Type type = newType(a, promote(b.getContext(), {value}));
   if (auto tensor = dyn_cast<Value>(value)) {
     if (rankOf(tensor) != 0)
-      return a.op.error() << "'fill_value' is " << tensor.getType() << ", expected one number";
+      return a.op.error() << "'fill_value' is " << tensor.getType() << ", expected a scalar";
     results.push_back(frontend::broadcastTo(b, frontend::castElements(b, tensor, type), shape));
     return success();
   }
@@ -63,7 +63,7 @@ static LogicalResult translateFull(Arguments &a, Values &results) {
   return success();
 }
 
-/// start, start + step, ... before end; of floating point they must be constants.
+/// start, start + step, … before end; floating-point bounds must be constant.
 static LogicalResult translateArange(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   bool isReal = llvm::any_of(ArrayRef<StringRef>{"start", "end", "step"},
@@ -73,9 +73,9 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
     double start = a.number("start", 0), end = a.number("end", 0), step = a.number("step", 1);
     double length = std::ceil((end - start) / step);
     if (!a.attribute("end") || step == 0 || !std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
-      return a.op.error() << "a range of floating point must have constant, finite bounds and a step other than 0";
+      return a.op.error() << "a floating-point range must have constant, finite bounds and a step other than 0";
     if (length > static_cast<double>(frontend::maxTensorElements))
-      return a.op.error() << "from " << start << " to " << end << " are more numbers than any memory holds";
+      return a.op.error() << "range from " << start << " to " << end << " is too long";
     OpFoldResult count = b.getIndexAttr(length > 0 ? static_cast<int64_t>(length) : 0);
     results.push_back(frontend::generate(b, {count}, {}, type, [&](OpBuilder &nested, Location loc, ValueRange at) {
       Type wide = nested.getF64Type();
@@ -92,7 +92,7 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
   return append(frontend::makeRange(a.op, *start, *end, *step, type), results);
 }
 
-/// A tensor in another type, or in its own where none is asked for.
+/// Converts a tensor to `dtype` or the type of `other`.
 static LogicalResult translateConvert(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -104,7 +104,7 @@ static LogicalResult translateConvert(Arguments &a, Values &results) {
   return success();
 }
 
-/// What an operator passes on unchanged. Dropout drops nothing where a model is only run.
+/// Identity, and dropout in inference mode.
 static LogicalResult translateIdentity(Arguments &a, Values &results) {
   Value tensor = a.tensor("self") ? a.tensor("self") : a.tensor("input");
   if (!tensor)
@@ -115,7 +115,7 @@ static LogicalResult translateIdentity(Arguments &a, Values &results) {
   return success();
 }
 
-/// The other tensor's elements in the type and shape of this one.
+/// Converts and broadcasts `src` to the type and shape of `self`.
 static LogicalResult translateCopy(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   FailureOr<Value> tensor = a.required("self"), source = a.required("src");
@@ -130,7 +130,7 @@ static LogicalResult translateCopy(Arguments &a, Values &results) {
   return success();
 }
 
-/// What is checked of data, sizes and types while a model runs.
+/// Drops run-time assertions.
 static LogicalResult dropAssertion(Arguments &a, Values &) {
   a.ignoreRest();
   return success();
@@ -141,7 +141,7 @@ void torch::addCreations(frontend::Frontend &frontend) {
   add(frontend, "aten.copy", translateCopy);
   for (StringRef name : {"aten.fill", "aten.full", "aten.full_like", "aten.new_full", "aten.scalar_tensor"})
     add(frontend, name, translateFull);
-  // What is empty may be anything.
+  // The elements of empty tensors are unspecified.
   for (StringRef name : {"aten.empty", "aten.empty_like", "aten.new_empty", "aten.new_ones", "aten.new_zeros",
                          "aten.ones", "aten.ones_like", "aten.zero", "aten.zeros", "aten.zeros_like"})
     add(frontend, name, translateConstant);

@@ -1,6 +1,6 @@
-//===- Elementwise.cpp - PyTorch's operators on elements ----------------------===//
+//===- Elementwise.cpp - PyTorch elementwise operators --------------------===//
 //
-// Operands are promoted to one type, as PyTorch does; numbers of 16 bits are computed with in f32 and rounded once.
+// Operands are promoted by PyTorch's rules. 16-bit floats are computed in f32 and rounded once.
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
@@ -16,22 +16,22 @@ using namespace saccade::torch;
 
 namespace {
 
-/// What an operator makes of the elements of its operands.
+/// Computes one result element from the operand elements.
 using OnElements = Value (*)(Arguments &a, OpBuilder &b, Location loc, ValueRange x);
 
 struct Elementwise {
-  /// What the operator computes in and gives.
+  /// The type of the computation and of the result.
   enum Kind {
     Same,      // the promoted type
     Real,      // the promoted type, f32 for integers
-    Condition, // computed in the promoted type, the result is of bool
-    Logical,   // of bool, and so the operands
+    Condition, // computed in the promoted type; the result is bool
+    Logical,   // operands and result are bool
     Bits       // integers and bool
   } kind;
-  SmallVector<StringRef> operands; // names of arguments, in the order of elements
+  SmallVector<StringRef> operands; // argument names, in the order of elements
   OnElements compute;
-  StringRef factor = ""; // the argument that is the last operand where it is given, and counts for no type
-  /// Whether numbers beside tensors of 16 bits are taken as they are, not as ones of 16 bits.
+  StringRef factor = ""; // optional last operand that does not take part in type promotion
+  /// Whether Python scalars and 0-D tensors combined with 16-bit tensors keep their precision.
   bool keepsNumbers = false;
 };
 
@@ -53,17 +53,18 @@ static Value pair(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return function(b, loc, x[0], x[1]);
 }
 template <arith::CmpIPredicate predicate> static Value compare(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
-  // Of conditions, true is more than false.
+  // Compare bool unsigned: true is greater than false.
   if (!x[0].getType().isInteger(1))
     return frontend::compare(b, loc, predicate, x[0], x[1]);
   Type wide = b.getI8Type();
-  return frontend::compare(b, loc, predicate, frontend::convert(b, loc, x[0], wide), frontend::convert(b, loc, x[1], wide));
+  return frontend::compare(b, loc, predicate, frontend::convert(b, loc, x[0], wide),
+                           frontend::convert(b, loc, x[1], wide));
 }
 template <typename BitOp> static Value bits(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<BitOp>(loc, x[0], x[1]);
 }
 
-/// Numbers that stay as they are where they are integers.
+/// Rounds floating-point numbers; integers are unchanged.
 template <typename RealOp> static Value rounded(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return isa<FloatType>(x[0].getType()) ? b.createOrFold<RealOp>(loc, x[0]) : x[0];
 }
@@ -72,7 +73,7 @@ static Value logicalAdd(OpBuilder &b, Location loc, Value x, Value y) {
   return x.getType().isInteger(1) ? b.createOrFold<arith::OrIOp>(loc, x, y) : frontend::add(b, loc, x, y);
 }
 
-/// x · alpha, the operand number `at`, which is 1 unless it is given.
+/// x · alpha, where alpha is operand `at`, or x if it is missing.
 static Value scaleByAlpha(OpBuilder &b, Location loc, Value x, ValueRange operands, size_t at) {
   return operands.size() == at || matchPattern(operands[at], m_OneFloat()) ? x : frontend::mul(b, loc, x, operands[at]);
 }
@@ -87,15 +88,15 @@ static Value reversedDifference(Arguments &, OpBuilder &b, Location loc, ValueRa
   return frontend::sub(b, loc, x[1], scaleByAlpha(b, loc, x[0], x, 2));
 }
 
-/// The quotient of reals rounded down, in the steps of Python: what is left by the exact remainder divides nearly
-/// evenly, so 1 // 0.1 is 9 though 1 / 0.1 is 10.
+/// Floor division of floating-point numbers with Python's algorithm: the exact remainder is subtracted first, so 1 //
+/// 0.1 is 9 although 1 / 0.1 rounds to 10.
 static Value floorOfReals(OpBuilder &b, Location loc, Value x, Value y) {
   Type type = x.getType();
   Value zero = number(b, loc, x, 0), one = number(b, loc, x, 1), exact = frontend::div(b, loc, x, y);
   Value rest = frontend::mod(b, loc, x, y, /*truncated=*/true);
   Value even = frontend::div(b, loc, frontend::sub(b, loc, x, rest), y);
-  auto is = [&](arith::CmpIPredicate predicate, Value left, Value right) {
-    return frontend::compare(b, loc, predicate, left, right);
+  auto is = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) {
+    return frontend::compare(b, loc, predicate, lhs, rhs);
   };
   using Predicate = arith::CmpIPredicate;
   Value differs = b.createOrFold<arith::XOrIOp>(loc, is(Predicate::slt, y, zero), is(Predicate::slt, rest, zero));
@@ -104,17 +105,17 @@ static Value floorOfReals(OpBuilder &b, Location loc, Value x, Value y) {
   Value low = b.createOrFold<math::FloorOp>(loc, even);
   Value isNext = is(Predicate::sgt, frontend::sub(b, loc, even, low), number(b, loc, x, 0.5));
   low = frontend::select(b, loc, isNext, frontend::add(b, loc, low, one), low);
-  // 0 keeps the sign of the quotient; divided by 0, that is the result.
+  // A zero result has the sign of the quotient; division by 0 gives the quotient itself.
   Value none = b.createOrFold<math::CopySignOp>(loc, type, ValueRange{zero, exact});
   low = frontend::select(b, loc, is(Predicate::eq, even, zero), none, low);
   return frontend::select(b, loc, is(Predicate::eq, y, zero), exact, low);
 }
 
-/// The quotient rounded down, of integers, too.
+/// Floor division.
 static Value floorQuotient(OpBuilder &b, Location loc, Value x, Value y) {
   if (isa<FloatType>(x.getType()))
     return floorOfReals(b, loc, x, y);
-  // Python's remainder has the divisor's sign, and what is left without it divides evenly.
+  // Python's remainder has the sign of the divisor; without it the division is exact.
   return frontend::div(b, loc, frontend::sub(b, loc, x, frontend::mod(b, loc, x, y, /*truncated=*/false)), y);
 }
 static Value floorDivide(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
@@ -152,7 +153,7 @@ static Value elu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
 }
 static Value leakyRelu(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   return frontend::whereNegative(b, loc, x[0],
-                             frontend::mul(b, loc, x[0], number(b, loc, x[0], a.number("negative_slope", 0.01))));
+                                 frontend::mul(b, loc, x[0], number(b, loc, x[0], a.number("negative_slope", 0.01))));
 }
 static Value isInfinite(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   Value infinity = arith::ConstantOp::create(b, loc, frontend::extremeAttr(x[0].getType(), /*largest=*/true));
@@ -161,16 +162,17 @@ static Value isInfinite(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
 static Value reciprocalRoot(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return b.createOrFold<math::RsqrtOp>(loc, x[0]);
 }
-static Value productAndSum(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
+static Value multiplyAdd(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   return frontend::add(b, loc, x[0], scaleByAlpha(b, loc, frontend::mul(b, loc, x[1], x[2]), x, 3));
 }
-/// 1 and −1 by the sign, 0 for 0 and for what has none: NaN.
+/// The sign; 0 for 0 and NaN.
 static Value sign(Arguments &, OpBuilder &b, Location loc, ValueRange x) {
   Value sign = frontend::sign(b, loc, x[0]);
-  return isa<FloatType>(sign.getType()) ? frontend::select(b, loc, frontend::isNaN(b, loc, x[0]), number(b, loc, sign, 0), sign)
-                                        : sign;
+  return isa<FloatType>(sign.getType())
+             ? frontend::select(b, loc, frontend::isNaN(b, loc, x[0]), number(b, loc, sign, 0), sign)
+             : sign;
 }
-/// Rounded to that many decimals; a negative number counts from the point to the left.
+/// Rounds to `decimals` digits after the decimal point; a negative number rounds to powers of ten.
 static Value roundToDecimals(Arguments &a, OpBuilder &b, Location loc, ValueRange x) {
   int64_t decimals = a.integer("decimals", 0);
   if (!isa<FloatType>(x[0].getType()) || decimals == 0)
@@ -195,7 +197,7 @@ static const llvm::StringMap<Elementwise> &getTable() {
       {"__xor__", {E::Bits, two, bits<arith::XOrIOp>}},
       {"abs", {E::Same, one, plain<frontend::absolute>}},
       {"add", {E::Same, two, sum, "alpha"}},
-      {"addcmul", {E::Same, {"self", "tensor1", "tensor2"}, productAndSum, "value", /*keepsNumbers=*/true}},
+      {"addcmul", {E::Same, {"self", "tensor1", "tensor2"}, multiplyAdd, "value", /*keepsNumbers=*/true}},
       {"bitwise_and", {E::Bits, two, bits<arith::AndIOp>}},
       {"bitwise_not",
        {E::Bits, one,
@@ -256,8 +258,8 @@ static const llvm::StringMap<Elementwise> &getTable() {
   return table;
 }
 
-/// Applies `compute` to operands promoted to `type`, 16-bit numbers to f32; the result is one of `element`. Where
-/// `keepsNumbers`, numbers of Python and tensors without dimensions are not rounded to 16 bits first.
+/// Applies `compute` to operands promoted to `type` (computed in f32 if 16-bit) and converts the result to `element`.
+/// With `keepsNumbers`, Python scalars and 0-D tensors are not rounded to 16 bits first.
 static FailureOr<Value> applyPromoted(Arguments &a, ArrayRef<TensorOrScalar> operands, Type type, Type element,
                                       OnElements compute, bool keepsNumbers = false) {
   SmallVector<Value> tensors;
@@ -285,7 +287,7 @@ static FailureOr<Value> applyPromoted(Arguments &a, ArrayRef<TensorOrScalar> ope
   });
 }
 
-/// Refuses numbers of a kind that PyTorch has no such operator for.
+/// Rejects element types for which PyTorch does not implement the operator.
 static LogicalResult requireKind(Arguments &a, ArrayRef<TensorOrScalar> operands, Type type) {
   static const llvm::StringSet<> ofReals = {"elu", "gelu", "leaky_relu", "silu"};
   static const llvm::StringSet<> ofNumbers = {"abs", "addcmul", "ceil",      "floor", "floor_divide", "fmod", "neg",
@@ -293,7 +295,7 @@ static LogicalResult requireKind(Arguments &a, ArrayRef<TensorOrScalar> operands
   StringRef name = a.op.getName().split('.').second;
   auto tensor = dyn_cast<Value>(operands.front());
   bool isBool = type.isInteger(1);
-  // What is subtracted must not be bool either, whatever it is promoted to.
+  // Subtraction rejects bool operands even if they would be promoted.
   if (name == "sub" || name == "rsub")
     isBool = llvm::any_of(operands, [](TensorOrScalar each) {
       auto own = dyn_cast<Value>(each);
@@ -334,10 +336,11 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
                 results);
 }
 
-/// A bound that is missing does not bind.
+/// A missing bound has no effect.
 static LogicalResult translateClamp(Arguments &a, Values &results) {
   bool isHard = a.op.getName() == "aten.hardtanh";
-  TensorOrScalar low = tensorOrScalar(a, isHard ? "min_val" : "min"), high = tensorOrScalar(a, isHard ? "max_val" : "max");
+  TensorOrScalar low = tensorOrScalar(a, isHard ? "min_val" : "min"),
+                 high = tensorOrScalar(a, isHard ? "max_val" : "max");
   OpBuilder &builder = a.op.builder();
   if (isHard && low.isNull())
     low = Attribute(builder.getF64FloatAttr(-1));
@@ -345,7 +348,7 @@ static LogicalResult translateClamp(Arguments &a, Values &results) {
     high = Attribute(builder.getF64FloatAttr(1));
   SmallVector<TensorOrScalar> operands = {tensorOrScalar(a, "self"), low, high};
   if (!isa_and_present<Value>(operands[0]) || (operands[1].isNull() && operands[2].isNull()))
-    return a.op.error() << "wanted a tensor and one bound at least";
+    return a.op.error() << "expected a tensor and at least one bound";
   bool hasLow = !operands[1].isNull(), hasHigh = !operands[2].isNull();
   Type type = promote(a.op.builder().getContext(), operands);
   llvm::erase_if(operands, [](TensorOrScalar each) { return each.isNull(); });
@@ -361,12 +364,12 @@ static LogicalResult translateClamp(Arguments &a, Values &results) {
 FailureOr<Value> torch::extremeOf(Arguments &a, bool isLargest) {
   SmallVector<TensorOrScalar> operands = {tensorOrScalar(a, "self"), tensorOrScalar(a, "other")};
   if (operands[0].isNull() || operands[1].isNull())
-    return a.op.error() << "wanted two tensors";
+    return a.op.error() << "expected two tensors";
   Type type = promote(a.op.builder().getContext(), operands);
   return applyPromoted(a, operands, type, type, isLargest ? pair<frontend::maximum> : pair<frontend::minimum>);
 }
 
-/// condition ? self : other, either a tensor or a number.
+/// condition ? x : y, each a tensor or a scalar.
 static FailureOr<Value> choose(Arguments &a, Value condition, TensorOrScalar x, TensorOrScalar y, Type type) {
   if (!elementOf(condition).isInteger(1))
     return a.op.error() << "the condition is " << condition.getType() << ", expected bool";
@@ -396,7 +399,7 @@ static LogicalResult translateWhere(Arguments &a, Values &results) {
   if (failed(condition))
     return failure();
   if (x.isNull() || y.isNull())
-    return a.op.error() << "positions of what holds are not supported: only the run time knows how many there are";
+    return a.op.error() << "where with one argument is not supported: the result shape depends on the data";
   return append(choose(a, *condition, x, y, promote(a.op.builder().getContext(), {x, y})), results);
 }
 
@@ -404,7 +407,7 @@ static LogicalResult translateMaskedFill(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), mask = a.required("mask");
   TensorOrScalar value = tensorOrScalar(a, "value");
   if (failed(tensor) || failed(mask) || value.isNull())
-    return a.op.error() << "wanted a tensor, a mask and a value";
+    return a.op.error() << "expected a tensor, a mask and a value";
   return append(choose(a, *mask, value, *tensor, elementOf(*tensor)), results);
 }
 

@@ -1,4 +1,4 @@
-//===- Gathers.cpp - PyTorch's operators that look elements up ----------------===//
+//===- Gathers.cpp - PyTorch indexing operators ---------------------------===//
 #include "Torch.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Gather.h"
@@ -33,8 +33,8 @@ static LogicalResult translateGather(Arguments &a, Values &results) {
   return failed(dim) ? failure() : append(frontend::gatherElements(a.op, *tensor, *index, *dim), results);
 }
 
-/// tensor[i, j, :, ...] with tensors of indices that broadcast to one another, None where a dimension stays. Their
-/// dimensions stand where the indexed ones were, or in front where others lie between these.
+/// Advanced indexing tensor[i, j, :, ...]: index tensors broadcast to one another, None keeps a dimension. The
+/// broadcast dimensions replace the indexed ones, or come first if the indexed dimensions are not adjacent.
 static LogicalResult translateIndex(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -48,13 +48,13 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
     if (!index)
       continue;
     if (elementOf(index).isInteger(1))
-      return a.op.error() << "a mask of bool as index is not supported: only the run time knows how many elements it "
-                             "chooses";
+      return a.op.error() << "a bool mask as index is not supported: the result shape depends on the data";
     dims.push_back(dim);
     inputs.push_back(index);
   }
   if (static_cast<int64_t>(given.size()) > rank || dims.empty())
-    return a.op.error() << "found " << given.size() << " indices for " << tensor->getType();
+    return a.op.error() << "found " << given.size() << " indices, expected 1 to " << rank << " for "
+                        << tensor->getType();
   if (failed(frontend::requireBroadcast(a.op, inputs)))
     return failure();
   for (Value index : inputs)
@@ -66,23 +66,23 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
   SmallVector<Extents> shapes;
   for (Value index : inputs)
     shapes.push_back(frontend::extentsOf(b, index));
-  Extents from = frontend::extentsOf(b, *tensor), looked = *frontend::broadcastExtents(b, shapes), result;
-  bool isTogether = dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
-  int64_t at = isTogether ? dims.front() : 0, depth = looked.size();
-  // Where each dimension of the tensor that stays is in the result.
+  Extents from = frontend::extentsOf(b, *tensor), indexed = *frontend::broadcastExtents(b, shapes), result;
+  bool isAdjacent = dims.back() - dims.front() + 1 == static_cast<int64_t>(dims.size());
+  int64_t at = isAdjacent ? dims.front() : 0, depth = indexed.size();
+  // The position in the result of each dimension that is not indexed.
   SmallVector<int64_t> places(rank, -1);
   for (int64_t dim = 0; dim <= rank; ++dim) {
-    if (static_cast<int64_t>(result.size()) == at && (dim == at || !isTogether))
-      result.append(looked);
+    if (static_cast<int64_t>(result.size()) == at && (dim == at || !isAdjacent))
+      result.append(indexed);
     if (dim == rank || llvm::is_contained(dims, dim))
       continue;
     places[dim] = result.size();
     result.push_back(from[dim]);
   }
-  int64_t behind = result.size() - at - depth;
+  int64_t trailing = result.size() - at - depth;
   for (Value &index : inputs)
-    if (behind > 0)
-      index = frontend::unsqueeze(b, index, llvm::to_vector(llvm::seq(rankOf(index), rankOf(index) + behind)));
+    if (trailing > 0)
+      index = frontend::unsqueeze(b, index, llvm::to_vector(llvm::seq(rankOf(index), rankOf(index) + trailing)));
   SmallVector<Value> extents;
   for (int64_t dim : dims)
     extents.push_back(getValueOrCreateConstantIndexOp(b, b.getLoc(), from[dim]));
@@ -100,7 +100,7 @@ static LogicalResult translateIndex(Arguments &a, Values &results) {
   return success();
 }
 
-/// Elements that one mask chooses are replaced by one number, or by those of a tensor of the same shape.
+/// Replaces elements selected by one mask with a scalar.
 static LogicalResult translateIndexPut(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self"), values = a.required("values");
   SmallVector<Value> indices = a.list("indices");
@@ -108,12 +108,12 @@ static LogicalResult translateIndexPut(Arguments &a, Values &results) {
     return failure();
   bool isMask = indices.size() == 1 && indices[0] && elementOf(indices[0]).isInteger(1) && !a.flag("accumulate");
   if (!isMask || rankOf(indices[0]) > rankOf(*tensor) || rankOf(*values) != 0)
-    return a.op.error() << "only one number put where one mask says so is supported";
+    return a.op.error() << "only a scalar value at elements selected by one bool mask is supported";
   ImplicitLocOpBuilder &b = a.op.builder();
   int64_t rank = rankOf(indices[0]);
   Value mask = indices[0];
   for (auto [found, expected] : llvm::zip(cast<RankedTensorType>(mask.getType()).getShape(),
-                                        cast<RankedTensorType>(tensor->getType()).getShape()))
+                                          cast<RankedTensorType>(tensor->getType()).getShape()))
     if (failed(frontend::requireEqual(a.op, found, expected, "an extent of the mask")))
       return failure();
   if (rank < rankOf(*tensor))

@@ -1,7 +1,6 @@
-//===- ImportTorch.cpp - Translate ops of PyTorch -----------------------------===//
+//===- ImportTorch.cpp - Translate PyTorch ops ----------------------------===//
 //
-// Gathers the translators of all operators into one frontend and leads every function through it. It stands in front of
-// everything else: no other pass knows these ops.
+// Applies the PyTorch translators to every function. Runs first, because no other pass handles these ops.
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"

@@ -1,4 +1,4 @@
-//===- Matmul.cpp - PyTorch's matrix products -------------------------------===//
+//===- Matmul.cpp - PyTorch matmuls and convolutions ----------------------===//
 #include "saccade/Import/Common/Matmul.h"
 #include "Torch.h"
 #include "saccade/Import/Common/Einsum.h"
@@ -14,11 +14,11 @@ static LogicalResult translateMatmul(Arguments &a, Values &results) {
   for (StringRef name : {"mat2", "tensor", "vec"})
     rhs = rhs ? rhs : a.tensor(name);
   if (failed(lhs) || !rhs)
-    return a.op.error() << "the right factor is missing";
+    return a.op.error() << "the RHS is missing";
   return append(frontend::importMatmul(a.op, *lhs, rhs), results);
 }
 
-/// A product and a bias that broadcasts to it.
+/// product + bias, where the bias broadcasts.
 static FailureOr<Value> addBias(Arguments &a, Value product, Value bias) {
   if (failed(frontend::requireBroadcast(a.op, {product, bias})))
     return failure();
@@ -35,36 +35,36 @@ static LogicalResult translateLinear(Arguments &a, Values &results) {
   if (failed(input) || failed(weight))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  frontend::GemmParams affine;
-  affine.transB = true;
-  affine.bias = a.tensor("bias");
+  frontend::GemmParams params;
+  params.transB = true;
+  params.bias = a.tensor("bias");
   if (rankOf(*weight) == 1) {
     FailureOr<Value> product = frontend::importMatmul(a.op, *input, *weight);
-    return failed(product) || !affine.bias ? append(product, results)
-                                           : append(addBias(a, *product, affine.bias), results);
+    return failed(product) || !params.bias ? append(product, results)
+                                           : append(addBias(a, *product, params.bias), results);
   }
   if (rankOf(*input) != 1)
-    return append(frontend::importGemm(a.op, *input, *weight, affine), results);
-  FailureOr<Value> row = frontend::importGemm(a.op, frontend::unsqueeze(b, *input, {0}), *weight, affine);
+    return append(frontend::importGemm(a.op, *input, *weight, params), results);
+  FailureOr<Value> row = frontend::importGemm(a.op, frontend::unsqueeze(b, *input, {0}), *weight, params);
   return failed(row) ? failure() : append(frontend::squeeze(b, *row, {0}), results);
 }
 
-/// beta · self + alpha · lhs · rhs, of two matrices or of batches of them.
+/// beta · self + alpha · lhs · rhs (addmm, baddbmm).
 static LogicalResult translateAddition(Arguments &a, Values &results) {
   bool isBatched = a.op.getName() == "aten.baddbmm";
   FailureOr<Value> self = a.required("self"), lhs = a.required(isBatched ? "batch1" : "mat1"),
                    rhs = a.required(isBatched ? "batch2" : "mat2");
   if (failed(self) || failed(lhs) || failed(rhs))
     return failure();
-  frontend::GemmParams affine;
-  affine.alpha = a.number("alpha", 1);
-  affine.beta = a.number("beta", 1);
-  affine.bias = *self;
+  frontend::GemmParams params;
+  params.alpha = a.number("alpha", 1);
+  params.beta = a.number("beta", 1);
+  params.bias = *self;
   auto multiply = isBatched ? frontend::importBatchedGemm : frontend::importGemm;
-  return append(multiply(a.op, *lhs, *rhs, affine), results);
+  return append(multiply(a.op, *lhs, *rhs, params), results);
 }
 
-/// A convolution whose windows lie beside each other.
+/// Only convolutions with non-overlapping windows (patch embedding).
 static LogicalResult translateConvolution(Arguments &a, Values &results) {
   FailureOr<Value> image = a.required("input"), filters = a.required("weight");
   if (failed(image) || failed(filters))
@@ -72,7 +72,7 @@ static LogicalResult translateConvolution(Arguments &a, Values &results) {
   auto filter = cast<RankedTensorType>(filters->getType());
   auto is = [&](StringRef name, ArrayRef<int64_t> expected) {
     SmallVector<int64_t> given = a.integers(name).value_or(SmallVector<int64_t>{expected.front()});
-    // One number is meant for all dimensions.
+    // A single number applies to all dimensions.
     if (given.size() == 1)
       given.assign(expected.size(), given.front());
     return ArrayRef<int64_t>(given) == expected;
@@ -88,12 +88,13 @@ static LogicalResult translateConvolution(Arguments &a, Values &results) {
            (is("padding", {0, 0}) || a.attribute("padding") == StringAttr::get(a.op.builder().getContext(), "valid"));
   }
   if (!fits)
-    return a.op.error() << "only images in two dimensions and windows beside each other are supported: strides as "
-                           "large as the filters, no padding, no groups and no dilations";
+    return a.op.error()
+           << "only 2-D images and non-overlapping windows are supported: strides equal to the filter size, "
+              "no padding, no groups and no dilations";
   return append(frontend::convolvePatches(a.op, *image, *filters, a.tensor("bias")), results);
 }
 
-/// Every element of one with every one of the other.
+/// Outer product.
 static LogicalResult translateOuter(Arguments &a, Values &results) {
   FailureOr<Value> x = a.required("self"), y = a.required("vec2");
   if (failed(x) || failed(y))
@@ -102,7 +103,7 @@ static LogicalResult translateOuter(Arguments &a, Values &results) {
 }
 
 static LogicalResult translateEinsum(Arguments &a, Values &results) {
-  (void)a.attribute("path"); // only an order
+  (void)a.attribute("path"); // only the contraction order
   return append(frontend::einsum(a.op, a.text("equation", ""), a.list("tensors")), results);
 }
 

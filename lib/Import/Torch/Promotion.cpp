@@ -1,4 +1,4 @@
-//===- Promotion.cpp - The types that PyTorch computes in ---------------------===//
+//===- Promotion.cpp - PyTorch type promotion -----------------------------===//
 #include "Torch.h"
 
 using namespace mlir;
@@ -12,7 +12,7 @@ TensorOrScalar torch::tensorOrScalar(const Arguments &arguments, StringRef name)
   bool isList = arguments.list(name).size() > 1;
   if (!isList && (!number || isa<IntegerAttr, FloatAttr>(number)))
     return number;
-  arguments.refuse(name, number, "one number or tensor");
+  arguments.refuse(name, number, "a scalar or tensor");
   return Attribute(Builder(arguments.op.getOperation()->getContext()).getI64IntegerAttr(0));
 }
 
@@ -23,13 +23,14 @@ Type torch::promote(Type x, Type y) {
   if (isReal != isOtherReal)
     return isReal ? x : y;
   unsigned width = x.getIntOrFloatBitWidth(), otherWidth = y.getIntOrFloatBitWidth();
-  // f16 and bf16 do not hold each other's numbers.
+  // Neither f16 nor bf16 represents all values of the other.
   if (isReal && width == otherWidth)
     return Float32Type::get(x.getContext());
   return width > otherWidth ? x : y;
 }
 
-/// What of higher and lower priority make together: the lower one counts where its kind of number is a higher one.
+/// Combines types of two priority classes (tensors, 0-D tensors, Python scalars): the lower one counts only if its
+/// category (bool, integer, floating point) is higher.
 static Type combine(Type higher, Type lower) {
   if (!higher || !lower)
     return higher ? higher : lower;

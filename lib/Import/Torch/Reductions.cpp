@@ -1,4 +1,4 @@
-//===- Reductions.cpp - PyTorch's reductions, softmax and norms ---------------===//
+//===- Reductions.cpp - PyTorch reductions, softmax and norms -------------===//
 #include "saccade/Import/Common/Reductions.h"
 #include "Torch.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -13,14 +13,14 @@ static Value squareRoot(OpBuilder &b, Location loc, Value x) { return b.createOr
 
 static const llvm::StringMap<Reduction> &getTable() {
   static const llvm::StringMap<Reduction> table = {
-      {"aten.all", {Reduction::Largest, frontend::minimum}},
-      {"aten.amax", {Reduction::Least, frontend::maximum}},
-      {"aten.amin", {Reduction::Largest, frontend::minimum}},
-      {"aten.any", {Reduction::Least, frontend::maximum}},
+      {"aten.all", {Reduction::Highest, frontend::minimum}},
+      {"aten.amax", {Reduction::Lowest, frontend::maximum}},
+      {"aten.amin", {Reduction::Highest, frontend::minimum}},
+      {"aten.any", {Reduction::Lowest, frontend::maximum}},
       {"aten.linalg_vector_norm", {Reduction::Zero, frontend::add, frontend::square, squareRoot}},
-      {"aten.max", {Reduction::Least, frontend::maximum}},
+      {"aten.max", {Reduction::Lowest, frontend::maximum}},
       {"aten.mean", {Reduction::Zero, frontend::add, nullptr, nullptr, /*isMean=*/true}},
-      {"aten.min", {Reduction::Largest, frontend::minimum}},
+      {"aten.min", {Reduction::Highest, frontend::minimum}},
       {"aten.prod", {Reduction::One, frontend::mul}},
       {"aten.sum", {Reduction::Zero, frontend::add}},
   };
@@ -32,23 +32,23 @@ static LogicalResult requireReal(Arguments &a, Type element) {
                                  : a.op.error() << "found elements of " << element << ", expected floating point";
 }
 
-/// Where along `axis` the extreme lies: the first of all positions that have it.
+/// The first position along `axis` that has the extreme value.
 static Value positionOf(ImplicitLocOpBuilder &b, Value tensor, Value extreme, int64_t axis, bool keepDims) {
   Type type = b.getI64Type();
   Value none = arith::ConstantOp::create(b, frontend::extremeAttr(type, /*largest=*/true));
   Value positions = frontend::generate(
       b, frontend::extentsOf(b, tensor), {tensor, extreme}, type, [&](OpBuilder &nested, Location loc, ValueRange x) {
         Value is = frontend::compare(nested, loc, arith::CmpIPredicate::eq, x[x.size() - 2], x.back());
-        // NaN is equal to nothing, and the largest of all.
+        // NaN is unequal to itself but counts as the extreme.
         if (isa<FloatType>(x.back().getType()))
           is = nested.createOrFold<arith::OrIOp>(loc, is, frontend::isNaN(nested, loc, x[x.size() - 2]));
         Value at = frontend::convert(nested, loc, x[axis], type);
         return frontend::select(nested, loc, is, at, none);
       });
-  return frontend::reduceBy(b, {Reduction::Largest, frontend::minimum}, positions, axis, keepDims);
+  return frontend::reduceBy(b, {Reduction::Highest, frontend::minimum}, positions, axis, keepDims);
 }
 
-/// max and min along one dimension also say where; argmax and argmin say nothing else.
+/// max and min along one dimension also return positions; argmax and argmin return positions only.
 static LogicalResult translateExtreme(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -61,8 +61,9 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
   FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
   if (failed(axis))
     return failure();
-  Reduction reduction{isLargest ? Reduction::Least : Reduction::Largest, isLargest ? frontend::maximum : frontend::minimum};
-  Value kept = frontend::reduceBy(b, reduction, *tensor, *axis, /*keep=*/true);
+  Reduction reduction{isLargest ? Reduction::Lowest : Reduction::Highest,
+                      isLargest ? frontend::maximum : frontend::minimum};
+  Value kept = frontend::reduceBy(b, reduction, *tensor, *axis, /*keepDims=*/true);
   if (!onlyPosition)
     results.push_back(keepDims ? kept : frontend::squeeze(b, kept, *axis));
   results.push_back(onlyPosition || a.op.isUsed(1) ? positionOf(b, *tensor, kept, *axis, keepDims) : Value());
@@ -87,7 +88,7 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   Type element = elementOf(*tensor), type = element;
   if (name == "aten.all" || name == "aten.any") {
     type = b.getI1Type();
-    // Of an empty list these reduce nothing, where others reduce all.
+    // An empty list of dimensions reduces nothing for all and any, but everything for other ops.
     if (auto given = a.integers("dim"); given && given->empty())
       dims->clear();
   }
@@ -102,7 +103,7 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   if ((reduction.isMean || reduction.after) && failed(requireReal(a, type)))
     return failure();
   if (name == "aten.linalg_vector_norm" && a.number("ord", 2) != 2)
-    return a.op.error() << "the norm of order " << a.number("ord", 2) << " is not supported, expected 2";
+    return a.op.error() << "found a norm of order " << a.number("ord", 2) << ", expected 2";
   Value converted = frontend::castElements(b, *tensor, type);
   results.push_back(frontend::reduceBy(b, reduction, converted, *dims, a.flag("keepdim")));
   return success();
@@ -154,7 +155,7 @@ static LogicalResult translateCumulativeSum(Arguments &a, Values &results) {
   Value converted = frontend::castElements(b, *tensor, type);
   results.push_back(rankOf(converted) == 0 ? converted
                                            : frontend::cumulativeSum(b, converted, *axis, /*isExclusive=*/false,
-                                                                 /*isReversed=*/false));
+                                                                     /*isReversed=*/false));
   return success();
 }
 
@@ -175,7 +176,7 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
     return success();
   }
   Value weights = frontend::softmax(b, converted, *axis);
-  // The safe one gives 0 where all scores are −∞.
+  // _safe_softmax gives 0 for fully masked rows.
   if (a.op.getName() == "aten._safe_softmax")
     weights = frontend::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
       return frontend::zeroForNaN(nested, loc, x[0]);
@@ -186,13 +187,13 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
 
 //===- Norms --------------------------------------------------------------===//
 
-/// The last dimensions of a tensor, of which `shape` says how many and how large they are; scale and bias, where they
-/// are there, have them all.
+/// The dimensions given by `normalized_shape`, which must match the last dimensions of the tensor and the shapes of
+/// weight and bias.
 static FailureOr<SmallVector<int64_t>> normalizedDims(Arguments &a, Value tensor) {
   auto shape = a.integers("normalized_shape");
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!shape || shape->empty() || static_cast<int64_t>(shape->size()) > type.getRank())
-    return a.op.error() << "'normalized_shape' must be constants, as many as " << type << " has dimensions at most";
+    return a.op.error() << "'normalized_shape' must be constant and have at most as many dimensions as " << type;
   int64_t first = type.getRank() - shape->size();
   for (auto [found, expected] : llvm::zip(type.getShape().drop_front(first), *shape))
     if (failed(frontend::requireEqual(a.op, found, expected, "a normalized extent")))
@@ -200,7 +201,8 @@ static FailureOr<SmallVector<int64_t>> normalizedDims(Arguments &a, Value tensor
   for (StringRef name : {"weight", "bias"})
     if (Value factor = a.tensor(name);
         factor && cast<RankedTensorType>(factor.getType()).getShape() != ArrayRef<int64_t>(*shape))
-      return a.op.error() << "'" << name << "' is " << factor.getType() << ", expected the extents that are normalized";
+      return a.op.error() << "'" << name << "' is " << factor.getType()
+                          << ", expected the extents of 'normalized_shape'";
   return llvm::to_vector(llvm::seq<int64_t>(first, type.getRank()));
 }
 
@@ -212,19 +214,19 @@ static LogicalResult translateNorm(Arguments &a, Values &results) {
   if (failed(dims))
     return failure();
   bool subtractsMean = a.op.getName() != "aten.rms_norm";
-  // RMS norm's ε is what the type that it is computed in tells apart from 1, where it is not given.
+  // The default ε of rms_norm is the machine epsilon of the accumulator type.
   double epsilon = 1e-5;
   if (!subtractsMean) {
     auto type = cast<FloatType>(frontend::getAccumulatorType(elementOf(*tensor)));
     epsilon = std::ldexp(1.0, 1 - static_cast<int>(APFloat::semanticsPrecision(type.getFloatSemantics())));
   }
   frontend::Norm norm = frontend::normalize(a.op.builder(), *tensor, *dims, subtractsMean, a.number("eps", epsilon),
-                                    a.tensor("weight"), a.tensor("bias"));
+                                            a.tensor("weight"), a.tensor("bias"));
   results.append({norm.result, norm.mean, norm.inverse});
   return success();
 }
 
-/// Mean of all elements of the last dimensions, as models pool with an output of one element.
+/// Global average pooling (output size 1).
 static LogicalResult translatePool(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   auto size = a.integers("output_size");
@@ -232,9 +234,10 @@ static LogicalResult translatePool(Arguments &a, Values &results) {
     return failure();
   int64_t pooled = a.op.getName() == "aten.adaptive_avg_pool1d" ? 1 : 2, rank = rankOf(*tensor);
   if (!size || !llvm::all_of(*size, [](int64_t each) { return each == 1; }) || rank < pooled)
-    return a.op.error() << "only pools with an output of one element are supported";
+    return a.op.error() << "only pooling with an output size of 1 is supported";
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq(rank - pooled, rank));
-  results.push_back(frontend::reduceBy(a.op.builder(), getTable().find("aten.mean")->second, *tensor, dims, /*keep=*/true));
+  results.push_back(
+      frontend::reduceBy(a.op.builder(), getTable().find("aten.mean")->second, *tensor, dims, /*keepDims=*/true));
   return success();
 }
 

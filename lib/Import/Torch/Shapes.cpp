@@ -1,4 +1,4 @@
-//===- Shapes.cpp - PyTorch's operators that change shapes --------------------===//
+//===- Shapes.cpp - PyTorch shape operators -------------------------------===//
 #include "Torch.h"
 #include "saccade/Import/Common/Views.h"
 
@@ -11,7 +11,7 @@ static LogicalResult translateReshape(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   if (a.attribute("dtype"))
-    return a.op.error() << "the bits of a tensor as those of another type are not supported";
+    return a.op.error() << "reinterpreting a tensor as another type is not supported";
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents shape;
   if (Value other = a.tensor("other")) {
@@ -30,13 +30,13 @@ static LogicalResult translateFlatten(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  // A tensor without dimensions counts as one with a single element along its only one.
+  // A 0-D tensor is treated as 1-D.
   int64_t rank = rankOf(*tensor), dims = std::max<int64_t>(rank, 1);
   FailureOr<int64_t> first = a.axis("start_dim", 0, dims), last = a.axis("end_dim", -1, dims);
   if (failed(first) || failed(last))
     return failure();
   if (*first > *last)
-    return a.op.error() << "start_dim " << *first << " is behind end_dim " << *last;
+    return a.op.error() << "start_dim " << *first << " is after end_dim " << *last;
   Extents extents = frontend::extentsOf(b, *tensor), shape(extents.begin(), extents.begin() + std::min(*first, rank));
   shape.push_back(frontend::multiplyExtents(b, rank ? ArrayRef(extents).slice(*first, *last - *first + 1) : extents));
   shape.append(extents.begin() + std::min(*last + 1, rank), extents.end());
@@ -54,20 +54,20 @@ static LogicalResult translateUnflatten(Arguments &a, Values &results) {
   if (failed(dim))
     return failure();
   Extents extents = frontend::extentsOf(b, *tensor), parts = *sizes;
-  // An open part is what the other ones leave of the dimension.
-  auto *open = llvm::find_if(parts, [](OpFoldResult each) { return isConstantIntValue(each, -1); });
-  if (open != parts.end()) {
-    *open = b.getIndexAttr(1);
+  // Infer a size of −1 from the other sizes.
+  auto *inferred = llvm::find_if(parts, [](OpFoldResult each) { return isConstantIntValue(each, -1); });
+  if (inferred != parts.end()) {
+    *inferred = b.getIndexAttr(1);
     if (llvm::any_of(parts, [](OpFoldResult each) { return isConstantIntValue(each, 0); }))
-      return a.op.error() << "the open extent of an empty shape can be any";
-    *open = frontend::divideExtents(b, extents[*dim], frontend::multiplyExtents(b, parts));
+      return a.op.error() << "cannot infer an extent of an empty shape";
+    *inferred = frontend::divideExtents(b, extents[*dim], frontend::multiplyExtents(b, parts));
   }
   extents.erase(extents.begin() + *dim);
   extents.insert(extents.begin() + *dim, parts.begin(), parts.end());
   return append(frontend::reshapeInferred(a.op, *tensor, extents), results);
 }
 
-/// Drops the dimensions given that have one element, or all of those.
+/// Drops the given dimensions if their extent is 1, or all dimensions of extent 1.
 static LogicalResult translateSqueeze(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -76,7 +76,7 @@ static LogicalResult translateSqueeze(Arguments &a, Values &results) {
   FailureOr<SmallVector<int64_t>> axes = a.axes("dim", type.getRank());
   if (failed(axes))
     return failure();
-  // An empty list is none, no list is all.
+  // An empty list means no dimension, a missing one all.
   if (auto given = a.integers("dim"); given && given->empty())
     axes->clear();
   llvm::erase_if(*axes, [&](int64_t axis) { return type.getDimSize(axis) != 1; });
@@ -108,7 +108,7 @@ static LogicalResult translatePermute(Arguments &a, Values &results) {
   return success();
 }
 
-/// Swaps two dimensions: the ones given, or those of a matrix.
+/// Swaps the given dimensions, or those of a matrix.
 static LogicalResult translateTranspose(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -128,24 +128,24 @@ static LogicalResult translateTranspose(Arguments &a, Values &results) {
   return success();
 }
 
-/// Broadcasts to a shape where −1 keeps the tensor's extent. Nothing is copied where nothing is stretched.
+/// Broadcasts to a shape in which −1 keeps the extent of the tensor. Becomes a reshape if nothing is repeated.
 static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents own = frontend::extentsOf(b, tensor);
   if (own.size() > shape.size())
-    return a.op.error() << tensor.getType() << " has more dimensions than the " << shape.size() << " of the shape";
+    return a.op.error() << "found " << tensor.getType() << ", expected at most " << shape.size() << " dimensions";
   size_t added = shape.size() - own.size();
-  bool stretches = false;
+  bool broadcasts = false;
   for (auto [i, extent] : llvm::enumerate(shape)) {
     bool isKept = isConstantIntValue(extent, -1);
     if (i < added) {
       if (isKept)
-        return a.op.error() << "extent " << i << " of the shape is -1, and there is none to keep";
-      stretches |= !isConstantIntValue(extent, 1);
+        return a.op.error() << "extent " << i << " of the shape is -1, but the tensor does not have that dimension";
+      broadcasts |= !isConstantIntValue(extent, 1);
       continue;
     }
     OpFoldResult found = own[i - added];
-    // What is dynamic is more than one element, and stays.
+    // A dynamic extent is assumed not to broadcast.
     if (isKept || !isConstantIntValue(found, 1)) {
       std::optional<int64_t> expected = getConstantIntValue(extent), size = getConstantIntValue(found);
       if (!isKept && expected && size && *expected != *size)
@@ -153,12 +153,12 @@ static FailureOr<Value> expandTo(Arguments &a, Value tensor, Extents shape) {
                             << i;
       extent = size || isKept || !expected ? found : extent;
     } else {
-      stretches |= !isConstantIntValue(extent, 1);
+      broadcasts |= !isConstantIntValue(extent, 1);
     }
   }
   if (failed(a.shape(shape)))
     return failure();
-  return stretches ? frontend::broadcastTo(b, tensor, shape) : frontend::reshape(b, tensor, shape);
+  return broadcasts ? frontend::broadcastTo(b, tensor, shape) : frontend::reshape(b, tensor, shape);
 }
 
 static LogicalResult translateExpand(Arguments &a, Values &results) {
@@ -173,51 +173,52 @@ static LogicalResult translateExpand(Arguments &a, Values &results) {
   return append(expandTo(a, *tensor, *size), results);
 }
 
-/// Copies beside each other: a dimension in front of each is stretched, and both are joined.
+/// Tiles the tensor: inserts a dimension before each, broadcasts it and collapses both.
 static LogicalResult translateRepeat(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   FailureOr<Extents> repeats = a.requiredSizes(a.has("dims") ? "dims" : "repeats");
   if (failed(tensor) || failed(repeats))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  Extents own = frontend::extentsOf(b, *tensor), apart, stretched, joined;
+  Extents own = frontend::extentsOf(b, *tensor), unsqueezed, broadcasted, joined;
   if (a.has("dims") && own.size() > repeats->size())
     repeats->insert(repeats->begin(), own.size() - repeats->size(), b.getIndexAttr(1));
   if (own.size() > repeats->size())
-    return a.op.error() << "found " << repeats->size() << " numbers of copies, expected one for each of " << own.size()
+    return a.op.error() << "found " << repeats->size() << " repeat counts, expected one for each of " << own.size()
                         << " dimensions";
   own.insert(own.begin(), repeats->size() - own.size(), b.getIndexAttr(1));
   for (auto [extent, count] : llvm::zip(own, *repeats)) {
-    apart.append({b.getIndexAttr(1), extent});
-    stretched.append({count, extent});
+    unsqueezed.append({b.getIndexAttr(1), extent});
+    broadcasted.append({count, extent});
     joined.push_back(frontend::multiplyExtents(b, {count, extent}));
   }
-  if (failed(a.shape(stretched)))
+  if (failed(a.shape(broadcasted)))
     return failure();
-  results.push_back(frontend::reshape(b, frontend::broadcastTo(b, frontend::reshape(b, *tensor, apart), stretched), joined));
+  results.push_back(
+      frontend::reshape(b, frontend::broadcastTo(b, frontend::reshape(b, *tensor, unsqueezed), broadcasted), joined));
   return success();
 }
 
-/// Every element as many times, one after the other.
+/// Repeats every element consecutively.
 static LogicalResult translateRepeatInterleave(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   FailureOr<OpFoldResult> repeats = a.size("repeats", 1);
   if (failed(tensor) || failed(repeats))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  (void)a.attribute("output_size"); // is known
+  (void)a.attribute("output_size"); // derivable from the operands
   if (!a.attribute("dim"))
     tensor = frontend::reshape(b, *tensor, {frontend::multiplyExtents(b, frontend::extentsOf(b, *tensor))});
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(*tensor));
   if (failed(dim))
     return failure();
-  Extents stretched = frontend::extentsOf(b, *tensor), joined = stretched;
-  stretched.insert(stretched.begin() + *dim + 1, *repeats);
+  Extents broadcasted = frontend::extentsOf(b, *tensor), joined = broadcasted;
+  broadcasted.insert(broadcasted.begin() + *dim + 1, *repeats);
   joined[*dim] = frontend::multiplyExtents(b, {joined[*dim], *repeats});
-  if (failed(a.shape(stretched)))
+  if (failed(a.shape(broadcasted)))
     return failure();
-  Value apart = frontend::unsqueeze(b, *tensor, *dim + 1);
-  results.push_back(frontend::reshape(b, frontend::broadcastTo(b, apart, stretched), joined));
+  Value unsqueezed = frontend::unsqueeze(b, *tensor, *dim + 1);
+  results.push_back(frontend::reshape(b, frontend::broadcastTo(b, unsqueezed, broadcasted), joined));
   return success();
 }
 

@@ -1,6 +1,6 @@
-//===- Sizes.cpp - Numbers of Python that stand for sizes ---------------------===//
+//===- Sizes.cpp - PyTorch symbolic sizes ---------------------------------===//
 //
-// `torch.aten.sym_size` and what Python computes with it: tensors of one i64, whose element is known as an extent.
+// `torch.aten.sym_size` and integer arithmetic on its results: 0-D i64 tensors whose element is known as an extent.
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// An extent as a tensor.
+/// An extent as a 0-D tensor.
 static Value fromExtent(ImplicitLocOpBuilder &b, OpFoldResult extent) {
   return frontend::reshape(b, frontend::fromExtents(b, {extent}, b.getI64Type()), {});
 }
@@ -36,25 +36,25 @@ static LogicalResult translateSymNumel(Arguments &a, Values &results) {
 
 using OnExtents = OpFoldResult (*)(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y);
 
-/// Arithmetic of two sizes: `self` and `other`.
+/// Arithmetic on two sizes, `self` and `other`.
 template <OnExtents compute> static LogicalResult translateArithmetic(Arguments &a, Values &results) {
   FailureOr<Extents> x = a.requiredSizes("self"), y = a.requiredSizes("other");
   if (failed(x) || failed(y))
     return failure();
   if (x->size() != 1 || y->size() != 1)
-    return a.op.error() << "wanted two numbers";
-  // Of an extent that is 0 only the run time knows.
+    return a.op.error() << "expected two scalars";
+  // Only constant divisors can be checked here.
   bool divides = a.op.getName() == "sym.floordiv" || a.op.getName() == "sym.mod";
   if (std::optional<int64_t> divisor = getConstantIntValue(y->front()); divides && divisor && *divisor <= 0)
-    return a.op.error() << "the divisor is " << *divisor << ", expected 1 at least";
+    return a.op.error() << "the divisor is " << *divisor << ", expected at least 1";
   results.push_back(fromExtent(a.op.builder(), compute(a.op.builder(), x->front(), y->front())));
   return success();
 }
 
 template <Value (*compute)(OpBuilder &, Location, Value, Value)>
 static OpFoldResult onValues(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
-  Value left = getValueOrCreateConstantIndexOp(b, b.getLoc(), x);
-  return getAsOpFoldResult(compute(b, b.getLoc(), left, getValueOrCreateConstantIndexOp(b, b.getLoc(), y)));
+  Value lhs = getValueOrCreateConstantIndexOp(b, b.getLoc(), x);
+  return getAsOpFoldResult(compute(b, b.getLoc(), lhs, getValueOrCreateConstantIndexOp(b, b.getLoc(), y)));
 }
 static Value remainder(OpBuilder &b, Location loc, Value x, Value y) { return frontend::mod(b, loc, x, y, false); }
 static OpFoldResult multiply(ImplicitLocOpBuilder &b, OpFoldResult x, OpFoldResult y) {
@@ -69,7 +69,7 @@ static LogicalResult translateNegate(Arguments &a, Values &results) {
   if (failed(x))
     return failure();
   if (x->size() != 1)
-    return a.op.error() << "wanted one number";
+    return a.op.error() << "expected one scalar";
   results.push_back(fromExtent(a.op.builder(), negate(a.op.builder(), x->front())));
   return success();
 }

@@ -1,4 +1,4 @@
-//===- Slices.cpp - PyTorch's operators that take tensors apart ----------------===//
+//===- Slices.cpp - PyTorch slicing operators -----------------------------===//
 #include "Torch.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "saccade/Import/Common/Views.h"
@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// The bounds that an op slices its tensor between.
+/// The slice bounds given by the arguments of the op.
 static FailureOr<frontend::SliceBounds> boundsOf(const Arguments &a, Value tensor) {
   FailureOr<int64_t> dim = a.axis("dim", 0, rankOf(tensor));
   FailureOr<OpFoldResult> start = a.size("start", 0), end = a.size("end", std::numeric_limits<int64_t>::max());
@@ -15,7 +15,7 @@ static FailureOr<frontend::SliceBounds> boundsOf(const Arguments &a, Value tenso
     return failure();
   int64_t step = a.integer("step", 1);
   if (step <= 0)
-    return a.op.error() << "the step is " << step << ", expected 1 at least";
+    return a.op.error() << "the step is " << step << ", expected at least 1";
   return frontend::SliceBounds{*dim, *start, *end, step};
 }
 
@@ -29,7 +29,7 @@ static LogicalResult translateSlice(Arguments &a, Values &results) {
   return append(frontend::sliceBetween(a.op, *tensor, *bounds), results);
 }
 
-/// `length` elements from `start` on, which may count from the end.
+/// `length` elements from `start`, which may count from the end.
 static LogicalResult translateNarrow(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -43,14 +43,15 @@ static LogicalResult translateNarrow(Arguments &a, Values &results) {
                          size = getConstantIntValue(extent);
   if ((count && *count < 0) || (first && size && (*first < -*size || *first > *size)) ||
       (first && size && count && *count > *size - (*first < 0 ? *first + *size : *first)))
-    return a.op.error() << "'start' and 'length' leave dimension " << *dim << " of " << tensor->getType();
+    return a.op.error() << "'start' and 'length' are out of range for dimension " << *dim << " of "
+                        << tensor->getType();
   if (first && *first < 0)
     start = frontend::addExtents(a.op.builder(), extent, *start);
   OpFoldResult end = frontend::addExtents(a.op.builder(), *start, *length);
   return append(frontend::sliceBetween(a.op, *tensor, frontend::SliceBounds{*dim, *start, end}), results);
 }
 
-/// Where a number points to that may count from the end.
+/// Normalizes an index that may count from the end; emits an error if it is out of range.
 static FailureOr<OpFoldResult> positionOf(Arguments &a, OpFoldResult index, OpFoldResult extent, Type type) {
   std::optional<int64_t> at = getConstantIntValue(index), size = getConstantIntValue(extent);
   if (at && size && (*at < -*size || *at >= *size))
@@ -58,7 +59,7 @@ static FailureOr<OpFoldResult> positionOf(Arguments &a, OpFoldResult index, OpFo
   return at && *at < 0 ? frontend::addExtents(a.op.builder(), extent, index) : index;
 }
 
-/// One element along a dimension, at an offset that may be dynamic: where it lies, with that dimension left out.
+/// The offsets of the slice at `index` along `dim`, which may be dynamic.
 static FailureOr<Extents> offsetsOf(Arguments &a, Value tensor, int64_t dim) {
   ImplicitLocOpBuilder &b = a.op.builder();
   FailureOr<OpFoldResult> index = a.size("index", 0);
@@ -90,25 +91,24 @@ static LogicalResult translateSelect(Arguments &a, Values &results) {
   return success();
 }
 
-/// `source` in the place of a part of `tensor`; it must have the part's extents.
-static FailureOr<Value> updateSlice(Arguments &a, Value tensor, Value source, const frontend::Slice &part) {
+/// Replaces a slice of `tensor` by `source`, which must have its extents.
+static FailureOr<Value> updateSlice(Arguments &a, Value tensor, Value source, const frontend::Slice &slice) {
   ImplicitLocOpBuilder &b = a.op.builder();
   auto own = cast<RankedTensorType>(source.getType()), whole = cast<RankedTensorType>(tensor.getType());
   if (own.getRank() != whole.getRank())
-    return a.op.error() << "the source has " << own.getRank() << " dimensions beside the " << whole.getRank()
-                        << " of the part";
-  for (auto [found, expected] : llvm::zip(own.getShape(), part.sizes))
+    return a.op.error() << "the source has " << own.getRank() << " dimensions, expected " << whole.getRank();
+  for (auto [found, expected] : llvm::zip(own.getShape(), slice.sizes))
     if (std::optional<int64_t> size = getConstantIntValue(expected);
         size && failed(frontend::requireEqual(a.op, found, *size, "an extent of the source")))
       return failure();
   Value converted = frontend::castElements(b, source, whole.getElementType());
-  if (llvm::any_of(part.sizes, [](OpFoldResult size) { return isConstantIntValue(size, 0); }))
+  if (llvm::any_of(slice.sizes, [](OpFoldResult size) { return isConstantIntValue(size, 0); }))
     return tensor;
-  // All of it: the part begins at the start and is as long.
+  // The slice is the whole tensor.
   if (whole.hasStaticShape() && own.getShape() == whole.getShape())
     return converted;
-  auto strides = getAsIndexOpFoldResult(b.getContext(), part.steps);
-  return tensor::InsertSliceOp::create(b, converted, tensor, part.offsets, frontend::extentsOf(b, source), strides)
+  auto strides = getAsIndexOpFoldResult(b.getContext(), slice.steps);
+  return tensor::InsertSliceOp::create(b, converted, tensor, slice.offsets, frontend::extentsOf(b, source), strides)
       .getResult();
 }
 
@@ -119,8 +119,8 @@ static LogicalResult translateSliceScatter(Arguments &a, Values &results) {
   FailureOr<frontend::SliceBounds> bounds = boundsOf(a, *tensor);
   if (failed(bounds))
     return failure();
-  FailureOr<frontend::Slice> part = frontend::computeSlice(a.op, *tensor, *bounds);
-  return failed(part) ? failure() : append(updateSlice(a, *tensor, *source, *part), results);
+  FailureOr<frontend::Slice> slice = frontend::computeSlice(a.op, *tensor, *bounds);
+  return failed(slice) ? failure() : append(updateSlice(a, *tensor, *source, *slice), results);
 }
 
 static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
@@ -136,14 +136,15 @@ static LogicalResult translateSelectScatter(Arguments &a, Values &results) {
   if (rankOf(*source) + 1 != rankOf(*tensor))
     return a.op.error() << "the source is " << source->getType() << ", expected one dimension less than "
                         << tensor->getType();
-  frontend::Slice part{*offsets, frontend::extentsOf(a.op.builder(), *tensor), SmallVector<int64_t>(rankOf(*tensor), 1)};
-  part.sizes[*dim] = a.op.builder().getIndexAttr(1);
-  return append(updateSlice(a, *tensor, frontend::unsqueeze(a.op.builder(), *source, *dim), part), results);
+  frontend::Slice slice{*offsets, frontend::extentsOf(a.op.builder(), *tensor),
+                        SmallVector<int64_t>(rankOf(*tensor), 1)};
+  slice.sizes[*dim] = a.op.builder().getIndexAttr(1);
+  return append(updateSlice(a, *tensor, frontend::unsqueeze(a.op.builder(), *source, *dim), slice), results);
 }
 
-//===- Several parts ------------------------------------------------------===//
+//===- Splits -------------------------------------------------------------===//
 
-/// Parts of one size, or of the sizes given, or as many parts as are given.
+/// Splits into parts of one size, of given sizes, or into a given number of chunks.
 static LogicalResult translateSplit(Arguments &a, Values &results) {
   FailureOr<Value> tensor = a.required("self");
   if (failed(tensor))
@@ -155,7 +156,7 @@ static LogicalResult translateSplit(Arguments &a, Values &results) {
   bool isChunk = a.op.getName() == "aten.chunk";
   auto given = a.integers(isChunk ? "chunks" : a.has("split_sizes") ? "split_sizes" : "split_size");
   if (!given || given->empty())
-    return a.op.error() << "the sizes of the parts must be constants";
+    return a.op.error() << "the sizes of the parts must be constant";
   bool isOne = !isa_and_present<ArrayAttr>(a.attribute(a.has("split_sizes") ? "split_sizes" : "split_size"));
   SmallVector<int64_t> sizes = *given;
   if (isChunk || isOne) {
@@ -192,7 +193,8 @@ static LogicalResult translateTriangle(Arguments &a, Values &results) {
   FailureOr<OpFoldResult> diagonal = a.size("diagonal", 0);
   if (failed(tensor) || failed(diagonal))
     return failure();
-  return append(frontend::keepTriangle(a.op, *tensor, *diagonal, /*keepsUpper=*/a.op.getName() == "aten.triu"), results);
+  return append(frontend::keepTriangle(a.op, *tensor, *diagonal, /*keepsUpper=*/a.op.getName() == "aten.triu"),
+                results);
 }
 
 void torch::addSlices(frontend::Frontend &frontend) {

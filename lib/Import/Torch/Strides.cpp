@@ -1,7 +1,8 @@
-//===- Strides.cpp - Tensors by their places in memory ------------------------===//
+//===- Strides.cpp - PyTorch as_strided -----------------------------------===//
 //
-// `as_strided` knows no dimensions of its operand, only its memory. A reader says how the operand lies there; what is
-// dense is put in the order of its memory, and elements are read by their places in that.
+// `as_strided` reads the memory of its operand regardless of its dimensions. The attribute self_stride gives the memory
+// layout of the operand. A dense operand is transposed to memory order and flattened, and elements are read by their
+// offset.
 //
 //===----------------------------------------------------------------------===//
 #include "Torch.h"
@@ -11,14 +12,15 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// The elements in the order of memory: dimensions by descending strides, joined. Refuses a tensor with gaps.
+/// The elements in memory order: transposes dimensions to descending strides and flattens them. Emits an error for
+/// non-dense layouts.
 static FailureOr<Value> inMemoryOrder(Arguments &a, Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
   auto strides = a.integers("self_stride");
   if (!strides || static_cast<int64_t>(strides->size()) != type.getRank() || !type.hasStaticShape())
-    return a.op.error() << "'self_stride' must have the strides of " << type << ", with static extents";
+    return a.op.error() << "'self_stride' must have the strides of " << type << ", and its extents must be static";
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, type.getRank()));
-  // Where a dimension with one element stands does not matter.
+  // The position of dimensions with extent 1 is arbitrary.
   llvm::sort(order, [&](int64_t x, int64_t y) {
     return std::tuple((*strides)[x], type.getDimSize(x), y) > std::tuple((*strides)[y], type.getDimSize(y), x);
   });
@@ -27,7 +29,7 @@ static FailureOr<Value> inMemoryOrder(Arguments &a, Value tensor) {
     if (type.getDimSize(dim) == 1)
       continue;
     if ((*strides)[dim] != expected)
-      return a.op.error() << "a tensor that does not lie densely in memory is not supported";
+      return a.op.error() << "a tensor with a non-dense memory layout is not supported";
     expected *= type.getDimSize(dim);
   }
   ImplicitLocOpBuilder &b = a.op.builder();
@@ -40,7 +42,7 @@ static LogicalResult translateAsStrided(Arguments &a, Values &results) {
     return failure();
   auto size = a.integers("size"), strides = a.integers("stride");
   if (!size || !strides || size->size() != strides->size())
-    return a.op.error() << "'size' and 'stride' must be constants, as many of each";
+    return a.op.error() << "'size' and 'stride' must be constant and have the same length";
   FailureOr<Value> flat = inMemoryOrder(a, *tensor);
   if (failed(flat))
     return failure();
@@ -50,11 +52,11 @@ static LogicalResult translateAsStrided(Arguments &a, Values &results) {
     (stride < 0 ? first : last) += (extent - 1) * stride;
   bool isEmpty = llvm::is_contained(*size, 0);
   if (!isEmpty && (first < 0 || last >= cast<RankedTensorType>(flat->getType()).getNumElements()))
-    return a.op.error() << "it reads outside of " << tensor->getType();
+    return a.op.error() << "the strides read outside of " << tensor->getType();
   ImplicitLocOpBuilder &b = a.op.builder();
   Extents extents = getAsIndexOpFoldResult(b.getContext(), *size);
-  results.push_back(
-      frontend::generate(b, extents, {}, elementOf(*tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
+  results.push_back(frontend::generate(
+      b, extents, {}, elementOf(*tensor), [&](OpBuilder &nested, Location loc, ValueRange at) -> Value {
         Value place = arith::ConstantIndexOp::create(nested, loc, offset);
         for (auto [i, stride] : llvm::zip(at, *strides)) {
           Value distance = frontend::mul(nested, loc, i, arith::ConstantIndexOp::create(nested, loc, stride));

@@ -1,25 +1,25 @@
-//===- Torch.h - Translators of PyTorch's operators, by family ----*- C++ -*-===//
+//===- Torch.h - Translators of PyTorch operators by family -----*- C++ -*-===//
 //
-// Ops are named as PyTorch's are, without the overload: `torch.aten.add`. What tells overloads apart are arguments,
-// which all have the names of the operator's schema: numbers, lists and types are attributes, tensors are operands,
-// whose names stand in the attribute `arguments`. Sizes that only the run time knows are operands, too, tensors of one
-// integer; where one is part of a list, `unit` keeps its place there.
+// Ops have the names of PyTorch operators without the overload, such as `torch.aten.add`. Overloads differ in their
+// arguments, which are named as in the operator schema: scalars, lists and types are attributes; tensors are operands,
+// whose names are in the attribute `arguments`. Dynamic sizes are operands, too: 0-D integer tensors. In a list, `unit`
+// marks their position.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_IMPORT_TORCH_TORCH_H
 #define SACCADE_LIB_IMPORT_TORCH_TORCH_H
 
-#include "saccade/Import/Common/Frontend.h"
 #include "saccade/Import/Common/Elements.h"
+#include "saccade/Import/Common/Frontend.h"
 #include "saccade/Import/Common/Requirements.h"
 #include "saccade/Import/Common/Shapes.h"
 #include "llvm/ADT/StringSet.h"
 
 namespace saccade::torch {
 
-using frontend::FrontendOp;
 using frontend::elementOf;
 using frontend::Extents;
+using frontend::FrontendOp;
 using frontend::rankOf;
 using mlir::failed;
 using mlir::failure;
@@ -29,49 +29,50 @@ using mlir::success;
 using mlir::Value;
 using Values = llvm::SmallVectorImpl<Value>;
 
-/// The arguments of one op by their names.
+/// The arguments of one op by name. Records which ones were read.
 class Arguments {
 public:
   explicit Arguments(FrontendOp &op) : op(op) {}
 
-  /// Refuses an op that does not name all of its operands, or with types that the common form does not have.
+  /// Emits an error if operands have no names or unsupported types.
   LogicalResult verify();
-  /// Refuses an op with an argument that its translator has not asked for, or only as something that it is not: the op
-  /// would mean something else.
+  /// Emits an error if the op has an argument that its translator did not read, because ignoring it would change the
+  /// meaning.
   LogicalResult verifyAllConsumed();
-  /// Refuses an argument for what it is: says so once an op, and lets the translator go on with something else.
+  /// Reports an unsupported argument, at most once per op. Translation continues with a default value and fails at the
+  /// end.
   void refuse(llvm::StringRef name, mlir::Attribute found, llvm::StringRef expected) const;
   bool isRefused() const { return refused; }
-  /// Says that the rest of the arguments does not matter.
+  /// Allows all remaining arguments to be ignored.
   void ignoreRest() { ignoresRest = true; }
 
   bool has(llvm::StringRef name) const { return tensor(name) || attribute(name); }
-  /// An attribute, null where it is missing.
+  /// An attribute argument; null if missing.
   mlir::Attribute attribute(llvm::StringRef name) const;
-  /// A tensor, null where it is missing.
+  /// A tensor argument; null if missing.
   Value tensor(llvm::StringRef name) const;
-  /// The same, refused where it is missing.
+  /// A tensor argument; emits an error if missing.
   FailureOr<Value> required(llvm::StringRef name) const;
-  /// All tensors of a list; null for one that is None.
+  /// All tensors of a list; None elements are null.
   llvm::SmallVector<Value> list(llvm::StringRef name) const;
 
-  /// A list of sizes or one size, of constants and of extents; nothing where it is missing.
+  /// One size or a list of sizes, constant or dynamic; nullopt if missing.
   FailureOr<std::optional<Extents>> sizes(llvm::StringRef name) const;
   FailureOr<Extents> requiredSizes(llvm::StringRef name) const;
-  /// Extents of a new tensor: refuses constants below 0, and more elements than any memory holds.
+  /// Verifies the shape of a new tensor: emits an error for negative extents or more than `maxTensorElements` elements.
   FailureOr<Extents> shape(const Extents &sizes) const;
   FailureOr<mlir::OpFoldResult> size(llvm::StringRef name, int64_t defaultValue) const;
-  /// Constants only; one number is a list of one.
+  /// Constant integers; a single number is a list of one element.
   std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef name) const;
   int64_t integer(llvm::StringRef name, int64_t defaultValue) const;
   bool flag(llvm::StringRef name) const { return integer(name, 0) != 0; }
   llvm::StringRef text(llvm::StringRef name, llvm::StringRef defaultValue) const;
-  /// A number, an integer or not.
+  /// A floating-point or integer number.
   double number(llvm::StringRef name, double defaultValue) const;
-  /// A type of elements; `otherwise` where it is missing.
+  /// An element type; `defaultValue` if missing.
   mlir::Type type(llvm::StringRef name, mlir::Type defaultValue = nullptr) const;
 
-  /// One dimension of a tensor, which must have some, and several: all where the argument is missing or empty.
+  /// Dimensions of a tensor of `rank`: one, or several, where a missing or empty list means all.
   FailureOr<int64_t> axis(llvm::StringRef name, int64_t defaultValue, int64_t rank) const;
   FailureOr<llvm::SmallVector<int64_t>> axes(llvm::StringRef name, int64_t rank) const;
 
@@ -83,17 +84,17 @@ private:
   bool ignoresRest = false;
 };
 
-/// Translates an op by its arguments.
+/// Translates an op given its arguments.
 using ArgumentTranslator = LogicalResult (*)(Arguments &arguments, Values &results);
 void add(frontend::Frontend &frontend, llvm::StringRef name, ArgumentTranslator translate);
 
-/// Passes on a result, or the failure.
+/// Appends a result, or propagates failure.
 LogicalResult append(FailureOr<Value> result, Values &results);
 
-/// The larger or the smaller of `self` and `other`, element by element.
+/// Elementwise maximum or minimum of `self` and `other`.
 FailureOr<Value> extremeOf(Arguments &arguments, bool isLargest);
 
-// Each adds the operators of a family to the frontend.
+// Each function adds the operators of one family to the frontend.
 void addAttention(frontend::Frontend &frontend);
 void addCreations(frontend::Frontend &frontend);
 void addElementwise(frontend::Frontend &frontend);
@@ -108,17 +109,17 @@ void addStrides(frontend::Frontend &frontend);
 
 //===- Types --------------------------------------------------------------===//
 
-/// A tensor, or a number of Python: an attribute.
+/// A tensor, or a Python scalar as an attribute.
 using TensorOrScalar = llvm::PointerUnion<mlir::Attribute, Value>;
 
-/// The argument `name`, a tensor or a number; null where it is missing.
+/// The argument `name`, a tensor or a scalar; null if missing.
 TensorOrScalar tensorOrScalar(const Arguments &arguments, llvm::StringRef name);
-/// The type that PyTorch promotes operands to: tensors with dimensions count more than those without, and these more
-/// than numbers, unless the kind of number (bool, integer, floating point) is a higher one.
+/// The type that operands are promoted to by PyTorch's rules: tensors take precedence over 0-D tensors, and these over
+/// scalars, unless the category (bool, integer, floating point) of the latter is higher.
 mlir::Type promote(mlir::MLIRContext *context, llvm::ArrayRef<TensorOrScalar> numbers);
-/// The element type that both hold.
+/// The type that two types of one priority are promoted to.
 mlir::Type promote(mlir::Type x, mlir::Type y);
-/// A number of Python as an element of `type`.
+/// A Python scalar as a constant of `type`.
 mlir::TypedAttr elementAttr(mlir::Attribute number, mlir::Type type);
 
 } // namespace saccade::torch

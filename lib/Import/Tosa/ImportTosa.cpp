@@ -1,7 +1,6 @@
-//===- ImportTosa.cpp - Lower ops of TOSA -------------------------------------===//
+//===- ImportTosa.cpp - Lower TOSA ops ------------------------------------===//
 //
-// Runs upstream's passes from TOSA to the common form where a program has ops of TOSA. It stands in front of raising,
-// which reads the common form only.
+// Runs MLIR's own lowering of TOSA if the program has TOSA ops. Runs before raising, which requires linalg on tensors.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Conversion/TosaToArith/TosaToArith.h"
@@ -25,15 +24,15 @@ namespace saccade {
 
 using namespace mlir;
 
-/// Marks branches and maxima that were there before upstream's passes.
+/// Marks scf.if and arith.maxui ops that existed before MLIR's lowering.
 static constexpr StringLiteral ownMark = "attn.own";
 
-/// Where extents are open, upstream asks at run time whether one is 1 and copies the tensor if so. Here two that meet
-/// are equal, which is checked when the program is called: the tensor stays as it is, and either extent is the
-/// result's. What the program itself asks stays.
+/// For dynamic extents, MLIR's lowering emits a run-time test for extent 1 and a broadcasting copy. Here matching
+/// dynamic extents are equal, which the entry point checks, so the branch and the maximum of the extents are removed.
+/// Ops that existed before are kept.
 static void assumeEqualDims(ModuleOp module) {
-  SmallVector<scf::IfOp> stretches;
-  SmallVector<arith::MaxUIOp> larger;
+  SmallVector<scf::IfOp> broadcasts;
+  SmallVector<arith::MaxUIOp> maxima;
   module.walk([&](Operation *op) {
     if (op->removeDiscardableAttr(ownMark))
       return;
@@ -42,18 +41,18 @@ static void assumeEqualDims(ModuleOp module) {
       auto extent = compare ? compare.getLhs().getDefiningOp<tensor::DimOp>() : nullptr;
       if (extent && branch.getNumResults() == 1 && branch.elseBlock() &&
           branch.elseYield().getResults().front() == extent.getSource())
-        stretches.push_back(branch);
+        broadcasts.push_back(branch);
     } else if (auto maximum = dyn_cast<arith::MaxUIOp>(op)) {
       auto isExtent = [](Value value) { return isa_and_nonnull<tensor::DimOp, arith::MaxUIOp>(value.getDefiningOp()); };
       if (llvm::all_of(maximum->getOperands(), isExtent))
-        larger.push_back(maximum);
+        maxima.push_back(maximum);
     }
   });
-  for (scf::IfOp branch : stretches) {
+  for (scf::IfOp branch : broadcasts) {
     branch.getResult(0).replaceAllUsesWith(branch.elseYield().getResults().front());
     branch.erase();
   }
-  for (arith::MaxUIOp maximum : larger) {
+  for (arith::MaxUIOp maximum : maxima) {
     maximum.replaceAllUsesWith(maximum.getLhs());
     maximum.erase();
   }
@@ -81,8 +80,8 @@ struct ImportTosa : saccade::impl::ImportTosaBase<ImportTosa> {
     if (failed(runPipeline(pipeline, getOperation())))
       return signalPassFailure();
     assumeEqualDims(getOperation());
-    // Shapes that ops were given stay behind.
-    WalkResult left = getOperation().walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
+    // Erase the remaining dead shape operands.
+    WalkResult remaining = getOperation().walk<WalkOrder::PostOrder, ReverseIterator>([&](Operation *op) {
       if (!isTosa(op))
         return WalkResult::advance();
       if (isOpTriviallyDead(op)) {
@@ -92,7 +91,7 @@ struct ImportTosa : saccade::impl::ImportTosaBase<ImportTosa> {
       op->emitError() << op->getName() << ": this op is not supported";
       return WalkResult::interrupt();
     });
-    if (left.wasInterrupted())
+    if (remaining.wasInterrupted())
       signalPassFailure();
   }
 };

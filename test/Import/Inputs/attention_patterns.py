@@ -1,31 +1,31 @@
-"""Forms of attention as text of a dialect: each, and its twin, becomes one attention that computes what it
-does."""
+"""Attention patterns as text of a dialect. Each pattern and its twin (commuted operands, other names) must be raised to
+one attention op with the same result."""
 
 import re
 import subprocess
 
 
-class Forms:
-    """Forms by their names: what builds the text of a function @form, the arguments of a run, what the op must say."""
+class Patterns:
+    """Patterns by name: the builder of a function @pattern, the arguments of a run, and text expected in the op."""
 
     def __init__(self, graph):
-        self.graph, self.forms = graph, {}
+        self.graph, self.patterns = graph, {}
 
-    def form(self, arguments, expects=(), forbids=()):
+    def pattern(self, arguments, expects=(), forbids=()):
         """Registers a builder. `arguments` are those of saccade-run, such as "2x4x9x16:f32"."""
         def register(build):
-            self.forms[build.__name__] = (build, arguments, expects, forbids)
+            self.patterns[build.__name__] = (build, arguments, expects, forbids)
             return build
         return register
 
     def check(self, path):
-        """Raises and runs all forms; `path` is a file to write to."""
-        for name, (build, arguments, expects, forbids) in self.attention_patterns.items():
+        """Raises and runs all patterns; `path` is a temporary file."""
+        for name, (build, arguments, expects, forbids) in self.patterns.items():
             for twin in (False, True):
                 graph = self.graph(twin)
                 build(graph)
                 self.check_one(f"{name}{' (twin)' if twin else ''}", graph.text(), path, expects, forbids)
-            # The twin is run: the reference sees the graph, not what was raised.
+            # Run the twin. The reference evaluates the graph before raising.
             run("saccade-run", path, *(f"--arg={each}" for each in arguments), "--check")
             print(f"{name}: one attention")
 
@@ -43,15 +43,15 @@ class Forms:
 
 
 def run(*command):
-    """What a command prints; it must succeed."""
+    """The stdout of a command, which must succeed."""
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
 class Text:
-    """Lines of a function, whose values are named for the form or for its twin. Values are (name, shape, element); None
-    is an open extent."""
+    """Lines of a function, with value names of the pattern or of its twin. Values are (name, shape, element); None is a
+    dynamic extent."""
 
     def __init__(self, twin, prefix="v"):
         self.twin, self.lines, self.arguments, self.result, self.more = twin, [], [], None, []
@@ -77,5 +77,5 @@ class Text:
     def text(self):
         arguments = ", ".join(f"{value[0]}: {self.type(value)}" for value in self.arguments)
         body = "\n".join(self.lines)
-        return (f"module {{\nfunc.func @form({arguments}) -> {self.type(self.result)} {{\n{body}\n"
+        return (f"module {{\nfunc.func @pattern({arguments}) -> {self.type(self.result)} {{\n{body}\n"
                 f"  return {self.result[0]} : {self.type(self.result)}\n}}\n{''.join(self.more)}}}\n")

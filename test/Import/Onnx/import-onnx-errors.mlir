@@ -17,7 +17,7 @@ func.func @shapes_do_not_broadcast(%x: tensor<3xf32>, %y: tensor<4xf32>) -> tens
 // -----
 
 func.func @rows_do_not_fit(%x: tensor<3x4xf32>, %y: tensor<5x6xf32>) -> tensor<3x6xf32> {
-  // expected-error @+1 {{onnx.MatMul: rows of the right matrix: found 5, expected 4}}
+  // expected-error @+1 {{onnx.MatMul: rows of the RHS: found 5, expected 4}}
   %z = "onnx.MatMul"(%x, %y) : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
   return %z : tensor<3x6xf32>
 }
@@ -41,7 +41,7 @@ func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<5xf32> {
 // -----
 
 func.func @heads_do_not_divide(%q: tensor<1x3x8x16xf32>, %k: tensor<1x2x8x16xf32>) -> tensor<1x3x8x16xf32> {
-  // expected-error @+1 {{onnx.Attention: found 3 query heads, expected a multiple of the 2 key heads}}
+  // expected-error @+1 {{onnx.Attention: found 3 query heads, expected a multiple of the 2 KV heads}}
   %y = "onnx.Attention"(%q, %k, %k) : (tensor<1x3x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>) -> tensor<1x3x8x16xf32>
   return %y : tensor<1x3x8x16xf32>
 }
@@ -50,7 +50,7 @@ func.func @heads_do_not_divide(%q: tensor<1x3x8x16xf32>, %k: tensor<1x2x8x16xf32
 
 func.func @decay_of_another_width(%q: tensor<2x3x8xf32>, %g: tensor<2x3x5xf32>) -> tensor<2x3x8xf32> {
   %none = "onnx.NoValue"() : () -> none
-  // expected-error @+1 {{onnx.LinearAttention: decay is 'tensor<2x3x5xf32>', expected a number for each key head or one for each of its 4 dimensions}}
+  // expected-error @+1 {{onnx.LinearAttention: decay is 'tensor<2x3x5xf32>', expected one value per KV head or one for each of its 4 dimensions}}
   %y = "onnx.LinearAttention"(%q, %q, %q, %none, %g) {q_num_heads = 2 : i64, kv_num_heads = 2 : i64, update_rule = "gated"}
     : (tensor<2x3x8xf32>, tensor<2x3x8xf32>, tensor<2x3x8xf32>, none, tensor<2x3x5xf32>) -> tensor<2x3x8xf32>
   return %y : tensor<2x3x8xf32>

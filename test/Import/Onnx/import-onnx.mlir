@@ -1,5 +1,5 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-onnx --canonicalize --cse --split-input-file | FileCheck %s
-// The example of the pass, and one op of each family: declared types in between do not count.
+// The example of the pass description, and one op per family. Declared intermediate types are ignored.
 
 // CHECK-LABEL: func.func @softmax
 // CHECK: linalg.softmax dimension(1) ins(%{{.*}} : tensor<?x8xf32>)
@@ -10,7 +10,7 @@ func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// Broadcasting is by maps.
+// Broadcasting uses indexing maps.
 // CHECK-DAG: #[[ROW:.*]] = affine_map<(d0, d1, d2) -> (0, d2)>
 // CHECK-DAG: #[[ALL:.*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
 // CHECK-LABEL: func.func @bias_broadcasts
@@ -36,8 +36,7 @@ func.func @matrices(%x: tensor<?x8xf32>, %w: tensor<8x4xf32>, %a: tensor<2x3x4xf
 
 // -----
 
-// A shape that the graph computes is folded, and a dynamic extent stays an extent: [batch, length, 12] becomes
-// [batch, length, 3, 4].
+// A computed shape is folded, and a dynamic extent stays dynamic: [batch, length, 12] becomes [batch, length, 3, 4].
 // CHECK-LABEL: func.func @computed_shape
 // CHECK-NOT: from_elements
 // CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3]] output_shape [%{{.*}}, %{{.*}}, 3, 4]
@@ -47,14 +46,14 @@ func.func @computed_shape(%x: tensor<?x?x12xf32>) -> tensor<?x?x3x4xf32> {
   %heads = arith.constant dense<[3, -1]> : tensor<2xi64>
   %shape = "onnx.Shape"(%x) : (tensor<?x?x12xf32>) -> tensor<3xi64>
   %front = "onnx.Slice"(%shape, %zero, %two) : (tensor<3xi64>, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
-  %wanted = "onnx.Concat"(%front, %heads) {axis = 0 : i64} : (!onnx.value, tensor<2xi64>) -> !onnx.value
-  %y = "onnx.Reshape"(%x, %wanted) : (tensor<?x?x12xf32>, !onnx.value) -> tensor<?x?x3x4xf32>
+  %shape = "onnx.Concat"(%front, %heads) {axis = 0 : i64} : (!onnx.value, tensor<2xi64>) -> !onnx.value
+  %y = "onnx.Reshape"(%x, %shape) : (tensor<?x?x12xf32>, !onnx.value) -> tensor<?x?x3x4xf32>
   return %y : tensor<?x?x3x4xf32>
 }
 
 // -----
 
-// A missing input has the type none, and results that nobody reads are not made.
+// A missing input has type none, and unused results are not computed.
 // CHECK-LABEL: func.func @attention
 // CHECK: attn.attention %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d]
 // CHECK-SAME: scale(2.500000e-01)
@@ -69,7 +68,7 @@ func.func @attention(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>, %v: ten
 
 // -----
 
-// Soft-cap, then bias; −∞ in a bias hides a key.
+// The soft-cap is applied before the bias; −∞ in a bias masks a key.
 // CHECK-LABEL: func.func @capped_and_biased
 // CHECK: attn.attention
 // CHECK: mask(
@@ -86,7 +85,8 @@ func.func @capped_and_biased(%q: tensor<2x4x?x16xf32>, %k: tensor<2x2x?x16xf32>,
 
 // -----
 
-// Positions that a subgraph makes from ranges are the positions of the region; nothing as large as the scores is left.
+// Positions that a subgraph computes from ranges become positions of the region; no tensor of the size of the scores is
+// left.
 // CHECK-LABEL: func.func @relative_positions
 // CHECK-NOT: linalg.generic
 // CHECK: attn.attention
@@ -120,7 +120,7 @@ func.func @relative_positions(%q: tensor<1x2x?x8xf32>, %k: tensor<1x2x?x8xf32>, 
 
 // -----
 
-// Decay is a number for each row of the state, beta one for all heads; a state that nobody reads is not made.
+// Decay has one value per row of the state, beta one for all heads. An unused state is not computed.
 // CHECK-LABEL: func.func @linear_attention
 // CHECK: %[[BETA:.*]] = tensor.collapse_shape %{{.*}} {{\[\[}}0], [1, 2]]
 // CHECK: attn.linear %{{.*}}[b,s,h,d], %{{.*}}[b,s,h,d], %{{.*}}[b,s,h,d] causal
@@ -138,7 +138,7 @@ func.func @linear_attention(%q: tensor<?x?x16xf32>, %k: tensor<?x?x8xf32>, %v: t
 
 // -----
 
-// Extents that are computed are left as `arith`.
+// Computed extents end as `arith`.
 // CHECK-LABEL: func.func @computed_extent
 // CHECK-NOT: affine.apply
 // CHECK: arith.muli

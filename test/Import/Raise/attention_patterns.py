@@ -1,5 +1,5 @@
-# Every form of attention becomes one op, and so does its twin, with other names and commuted operands. Compiled, the op
-# computes what the reference makes of the graph.
+# Every attention pattern is raised to one op, and so is its twin with other names and commuted operands. The compiled
+# op agrees with the reference result of the graph.
 # REQUIRES: numpy
 # RUN: %python %s %S/Inputs %t.mlir
 
@@ -14,13 +14,13 @@ from graphs import Graph, function
 
 B, H, N, M, D = 2, 4, 9, 13, 16
 QUERY, KEY = ((B, H, None, D), "f32"), ((B, H, None, D), "f32")
-FORMS = {}
+PATTERNS = {}
 
 
-def form(arguments, expects=(), forbids=(), sizes=None):
-    """A form: the types of arguments, what the op must say, and what it must not."""
+def pattern(arguments, expects=(), forbids=(), sizes=None):
+    """Registers a pattern: the argument types, and text that the op must and must not contain."""
     def register(build):
-        FORMS[build.__name__] = (arguments, expects, forbids, sizes or {}, build)
+        PATTERNS[build.__name__] = (arguments, expects, forbids, sizes or {}, build)
         return build
     return register
 
@@ -34,50 +34,50 @@ def weigh(g, s, kind="stable"):
     return g.einsum("bhij,bhjd->bhid", g.softmax(s, "bhij", kind), g.arguments[2])
 
 
-def form_of_softmax(kind):
+def pattern_of_softmax(kind):
     def build(g):
         return weigh(g, scores(g), kind)
     build.__name__ = f"softmax_{kind}"
-    form([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])(build)
+    pattern([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])(build)
 
 
 for kind in ["op", "stable", "unstable", "logarithm", "reciprocal"]:
-    form_of_softmax(kind)
+    pattern_of_softmax(kind)
 
 
-@form([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])
+@pattern([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])
 def scale_split_between_query_and_key(g):
     halves = [g.pointwise([(t, "bhid")], "bhid", lambda x: g.mul(x, g.const(0.5))) for t in g.arguments[:2]]
     return weigh(g, g.einsum("bhid,bhjd->bhij", *halves), "op")
 
 
-@form([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])
+@pattern([QUERY, KEY, KEY], ["scale(2.500000e-01) :"])
 def scale_as_a_division_of_queries(g):
     q = g.pointwise([(g.arguments[0], "bhid")], "bhid", lambda x: g.div(x, g.const(4.0)))
     return weigh(g, g.einsum("bhid,bhjd->bhij", q, g.arguments[1]))
 
 
-def causal(g, s, hidden):
+def causal(g, s, masked):
     def body(x):
-        seen = g.compare("sle", g.index(3), g.index(2))
-        return g.select(seen, x, g.const(hidden))
+        visible = g.compare("sle", g.index(3), g.index(2))
+        return g.select(visible, x, g.const(masked))
     return g.pointwise([(s, "bhij")], "bhij", body)
 
 
-@form([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle", "scale(2.500000e-01)"], ["score(", "captures"])
+@pattern([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle", "scale(2.500000e-01)"], ["score(", "captures"])
 def causal_by_select(g):
     return weigh(g, causal(g, scores(g), float("-inf")))
 
 
-@form([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle"], ["score(", "captures"])
+@pattern([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle"], ["score(", "captures"])
 def causal_before_the_scale(g):
     s = causal(g, scores(g, None), -10000.0)
     return weigh(g, g.pointwise([(s, "bhij")], "bhij", lambda x: g.mul(x, g.const(0.25))), "op")
 
 
-@form([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle"], ["score(", "captures"])
+@pattern([QUERY, KEY, KEY], ["mask(", "arith.cmpi sle"], ["score(", "captures"])
 def causal_from_integers(g):
-    # tril as models write it: positions of a table of their own in 32 bits, then a number added to the score.
+    # tril as models write it: a table of 32-bit positions, then a number added to the score.
     s = scores(g)
 
     def body():
@@ -87,7 +87,7 @@ def causal_from_integers(g):
     return weigh(g, g.pointwise([(s, "bhij"), (table, "ij")], "bhij", g.add))
 
 
-@form([QUERY, KEY, KEY, ((B, None), "f32")], ["mask(", "captures(", "arith.cmpf oge"], ["score("],
+@pattern([QUERY, KEY, KEY, ((B, None), "f32")], ["mask(", "captures(", "arith.cmpf oge"], ["score("],
       {3: lambda random: (random.random((B, M)) < 0.7).astype("float32") + 0 * numpy.eye(B, M, dtype="float32")})
 def padding_as_one_minus_flags(g):
     flags = g.arguments[3]
@@ -95,7 +95,7 @@ def padding_as_one_minus_flags(g):
     return weigh(g, g.pointwise([(scores(g), "bhij"), (added, "bj")], "bhij", g.add), "op")
 
 
-@form([QUERY, KEY, KEY, ((B, None), "i64")], ["mask(", "captures(", "arith.cmpi ne"], ["score("],
+@pattern([QUERY, KEY, KEY, ((B, None), "i64")], ["mask(", "captures(", "arith.cmpi ne"], ["score("],
       {3: lambda random: (random.random((B, M)) < 0.7).astype("int64")})
 def padding_as_integers(g):
     def body(m):
@@ -104,7 +104,7 @@ def padding_as_integers(g):
     return weigh(g, g.pointwise([(scores(g), "bhij"), (added, "bj")], "bhij", g.add))
 
 
-@form([QUERY, KEY, KEY, ((B, 1, 1, None), "i1")], ["mask(", "captures(", "tensor<2x1x1x?xi1>"], ["score("],
+@pattern([QUERY, KEY, KEY, ((B, 1, 1, None), "i1")], ["mask(", "captures(", "tensor<2x1x1x?xi1>"], ["score("],
       {3: lambda random: random.random((B, 1, 1, M)) < 0.7})
 def padding_as_truth_values(g):
     s, m = scores(g), g.arguments[3]
@@ -112,14 +112,14 @@ def padding_as_truth_values(g):
     return weigh(g, g.pointwise([(s, "bhij"), (flat, "bj")], "bhij", lambda x, c: g.select(c, x, g.const(-1e9))))
 
 
-@form([QUERY, KEY, KEY, ((H, None, None), "f32")], ["score(", "captures(", "tensor.extract"], ["mask("],
+@pattern([QUERY, KEY, KEY, ((H, None, None), "f32")], ["score(", "captures(", "tensor.extract"], ["mask("],
       {3: lambda random: random.standard_normal((H, N, M)).astype("float32")})
 def bias_of_a_head(g):
     s = g.pointwise([(scores(g), "bhij"), (g.arguments[3], "hij")], "bhij", g.add)
     return weigh(g, s)
 
 
-@form([QUERY, KEY, KEY, ((H,), "f32")], ["score(", "mask(", "captures(%arg3 : tensor<4xf32>)"], [],
+@pattern([QUERY, KEY, KEY, ((H,), "f32")], ["score(", "mask(", "captures(%arg3 : tensor<4xf32>)"], [],
       {3: lambda random: random.random(H).astype("float32")})
 def alibi_and_causal(g):
     def body(x, slope):
@@ -130,14 +130,14 @@ def alibi_and_causal(g):
     return weigh(g, causal(g, s, -1e9))
 
 
-@form([QUERY, KEY, KEY], ["score(", "math.tanh"], ["mask(", "captures"])
+@pattern([QUERY, KEY, KEY], ["score(", "math.tanh"], ["mask(", "captures"])
 def soft_cap(g):
     def body(x):
         return g.mul(g.op("math.tanh", g.mul(x, g.const(0.05))), g.const(20.0))
     return weigh(g, g.pointwise([(scores(g), "bhij")], "bhij", body))
 
 
-@form([QUERY, ((B, 2, None, D), "f32"), ((B, 2, None, D), "f32")],
+@pattern([QUERY, ((B, 2, None, D), "f32"), ((B, 2, None, D), "f32")],
       ["%arg1[b,h,s,d], %arg2[b,h,s,d]", "tensor<2x2x?x16xf32>, tensor<2x2x?x16xf32>)"], ["linalg.generic"])
 def keys_repeated_for_groups(g):
     repeated = []
@@ -155,7 +155,7 @@ class Two:
 TWO = Two()
 
 
-@form([((B, None, 2, 2, D), "f32"), ((B, None, 2, D), "f32"), ((B, None, 2, D), "f32")],
+@pattern([((B, None, 2, 2, D), "f32"), ((B, None, 2, D), "f32"), ((B, None, 2, D), "f32")],
       ["[b,s,h,d]", "tensor<2x?x4x16xf32>, tensor<2x?x2x16xf32>"], ["linalg.generic"])
 def groups_as_a_dimension(g):
     q, k, v = g.arguments
@@ -163,7 +163,7 @@ def groups_as_a_dimension(g):
     return g.einsum("bkgij,bjkd->bikgd", g.softmax(s, "bkgij"), v)
 
 
-@form([((B, None, H, D), "f32"), ((B, None, H, D), "f32"), ((B, None, H, D), "f32")], ["[b,s,h,d]", "out"],
+@pattern([((B, None, H, D), "f32"), ((B, None, H, D), "f32"), ((B, None, H, D), "f32")], ["[b,s,h,d]", "out"],
       ["linalg.transpose"])
 def einsum_layout(g):
     q, k, v = g.arguments
@@ -171,18 +171,18 @@ def einsum_layout(g):
     return g.einsum("bhij,bjhd->bhid", g.softmax(s, "bhij", "op"), v)
 
 
-@form([((B, None, H * D), "f32")] * 3, ["tensor<2x?x4x16xf32>, tensor<2x?x4x16xf32>, tensor<2x?x4x16xf32>"])
-def heads_cut_from_the_width(g):
+@pattern([((B, None, H * D), "f32")] * 3, ["tensor<2x?x4x16xf32>, tensor<2x?x4x16xf32>, tensor<2x?x4x16xf32>"])
+def heads_split_from_the_width(g):
     heads = [g.reshape(t, "[[0], [1], [2, 3]]", [B, None, H, D], True, [(t, 1)]) for t in g.arguments]
-    turned = [g.pointwise([(t, "bihd")], "bhid", lambda x: x) for t in heads]
-    s = g.einsum("bhid,bhjd->bhij", turned[0], turned[1])
-    return g.einsum("bhij,bhjd->bhid", g.softmax(s, "bhij"), turned[2])
+    transposed = [g.pointwise([(t, "bihd")], "bhid", lambda x: x) for t in heads]
+    s = g.einsum("bhid,bhjd->bhij", transposed[0], transposed[1])
+    return g.einsum("bhij,bhjd->bhid", g.softmax(s, "bhij"), transposed[2])
 
 
-@form([((B * H, None, D), "f32")] * 3 + [((B, 1, None, None), "f32")], ["score(", "arith.floordivsi"], [],
+@pattern([((B * H, None, D), "f32")] * 3 + [((B, 1, None, None), "f32")], ["score(", "arith.floordivsi"], [],
       {3: lambda random: random.standard_normal((B, 1, N, N)).astype("float32")})
 def batches_and_heads_as_one(g):
-    # As a batched product of matrices; only the softmax sees four dimensions.
+    # As a batched matmul; only the softmax has four dimensions.
     s = g.einsum("nid,njd->nij", g.arguments[0], g.arguments[1])
     four = g.reshape(s, "[[0, 1], [2], [3]]", [B, H, None, None], True, [(s, 1), (s, 2)])
     mask = g.reshape(g.arguments[3], "[[0, 1], [2], [3]]", [B, None, None], expands=False)
@@ -191,29 +191,30 @@ def batches_and_heads_as_one(g):
     return g.einsum("nij,njd->nid", three, g.arguments[2])
 
 
-@form([((N, D), "f32"), ((M, D), "f32"), ((M, D), "f32")], ["%arg0[s,d], %arg1[s,d], %arg2[s,d]"])
+@pattern([((N, D), "f32"), ((M, D), "f32"), ((M, D), "f32")], ["%arg0[s,d], %arg1[s,d], %arg2[s,d]"])
 def two_dimensions(g):
     s = g.einsum("id,jd->ij", g.arguments[0], g.arguments[1])
     return g.einsum("ij,jd->id", g.softmax(s, "ij"), g.arguments[2])
 
 
-@form([((N, D), "f32"), ((M, D), "f32"), ((M, D), "f32")], ["scale(1.000000e+00) :"])
+@pattern([((N, D), "f32"), ((M, D), "f32"), ((M, D), "f32")], ["scale(1.000000e+00) :"])
 def transposed_scores(g):
     s = g.einsum("jd,id->ji", g.arguments[1], g.arguments[0])
-    turned = g.pointwise([(s, "ji")], "ij", lambda x: x)
-    return g.einsum("jd,ij->id", g.arguments[2], g.softmax(turned, "ij"))
+    transposed = g.pointwise([(s, "ji")], "ij", lambda x: x)
+    return g.einsum("jd,ij->id", g.arguments[2], g.softmax(transposed, "ij"))
 
 
-@form([((B, H, None, D), "f16")] * 3, ["tensor<2x4x?x16xf16>) -> tensor<2x4x?x16xf32>"], ["arith.extf", "arith.truncf"])
+@pattern([((B, H, None, D), "f16")] * 3, ["tensor<2x4x?x16xf16>) -> tensor<2x4x?x16xf32>"],
+         ["arith.extf", "arith.truncf"])
 def half_precision(g):
-    # Products of f16 with a softmax in f32, as mixed precision does it: queries and keys are widened, weights rounded.
+    # Mixed precision: f16 matmuls with a softmax in f32. Queries and keys are widened, weights rounded.
     q, k = (g.pointwise([(t, "bhid")], "bhid", lambda x: g.op("arith.extf", x, to="f32")) for t in g.arguments[:2])
     p = g.softmax(g.einsum("bhid,bhjd->bhij", q, k), "bhij")
     rounded = g.pointwise([(p, "bhij")], "bhij", lambda x: g.op("arith.truncf", x, to="f16"), "f16")
     return g.einsum("bhij,bhjd->bhid", rounded, g.arguments[2])
 
 
-@form([QUERY, KEY, KEY], ["mask("], ["weight(", "score("])
+@pattern([QUERY, KEY, KEY], ["mask("], ["weight(", "score("])
 def guard_against_nan(g):
     s = causal(g, scores(g), float("-inf"))
     p = g.softmax(s, "bhij")
@@ -224,14 +225,14 @@ def guard_against_nan(g):
     return g.einsum("bhij,bhjd->bhid", g.pointwise([(p, "bhij")], "bhij", body), g.arguments[2])
 
 
-@form([QUERY, KEY, KEY, ((B, H, None, None), "f32")], ["weight(", "captures("], ["score("],
+@pattern([QUERY, KEY, KEY, ((B, H, None, None), "f32")], ["weight(", "captures("], ["score("],
       {3: lambda random: random.random((B, H, N, M)).astype("float32")})
 def weights_gated(g):
     p = g.pointwise([(g.softmax(scores(g), "bhij"), "bhij"), (g.arguments[3], "bhij")], "bhij", g.mul)
     return g.einsum("bhij,bhjd->bhid", p, g.arguments[2])
 
 
-@form([((B, None, D), "f32")] * 3, ["[b,s,d]"])
+@pattern([((B, None, D), "f32")] * 3, ["[b,s,d]"])
 def one_query_without_a_dimension(g):
     q = g.reduce(g.arguments[0], "bid", "bd", 0.0, g.add)
     s = g.einsum("bd,bjd->bj", q, g.arguments[1])
@@ -245,21 +246,21 @@ def run(*command, stdin=None):
 
 
 def build(name, commuted):
-    arguments, _, _, _, make = FORMS[name]
+    arguments, _, _, _, make = PATTERNS[name]
     g = Graph(name, arguments, commuted)
     return g.text(make(g))
 
 
 def main():
     path = sys.argv[2]
-    wanted = sys.argv[3:] or list(FORMS)
-    texts = {commuted: "module {\n" + "".join(build(name, commuted) for name in wanted) + "}\n"
+    names = sys.argv[3:] or list(PATTERNS)
+    texts = {commuted: "module {\n" + "".join(build(name, commuted) for name in names) + "}\n"
              for commuted in (False, True)}
-    raised = {c: run("saccade-opt", "--pass-pipeline=builtin.module(func.func(attn-raise-attention{remarks=true}),canonicalize,cse)",
-                     stdin=text) for c, text in texts.items()}
+    pipeline = "builtin.module(func.func(attn-raise-attention{remarks=true}),canonicalize,cse)"
+    raised = {c: run("saccade-opt", f"--pass-pipeline={pipeline}", stdin=text) for c, text in texts.items()}
     failures = []
-    for name in wanted:
-        arguments, expects, forbids, sizes, _ = FORMS[name]
+    for name in names:
+        arguments, expects, forbids, sizes, _ = PATTERNS[name]
         for commuted, module in raised.items():
             text = function(module, name)
             if text.count("attn.attention") != 1 or "math.exp" in text or "linalg.softmax" in text:
@@ -271,21 +272,23 @@ def main():
                 if forbidden in text:
                     failures.append(f"{name}{' (twin)' if commuted else ''}: '{forbidden}' in\n{text}")
     assert not failures, "\n".join(failures)
-    for name in wanted:
-        arguments, _, _, sizes, _ = FORMS[name]
+    for name in names:
+        arguments, _, _, sizes, _ = PATTERNS[name]
         random = numpy.random.default_rng(7)
         files = []
         for i, (shape, element) in enumerate(arguments):
             square = name in ("batches_and_heads_as_one",)
             extents = [extent or (N if i == 0 or square else M) for extent in shape]
-            data = sizes[i](random) if i in sizes else random.standard_normal(extents).astype(element.replace("f", "float"))
+            data = (sizes[i](random) if i in sizes
+                    else random.standard_normal(extents).astype(element.replace("f", "float")))
             if i in sizes and data.ndim >= 1 and data.dtype.kind in "bi":
-                data[..., 0] = 1  # every row has a key
+                data[..., 0] = 1  # every row has a visible key
             if i in sizes and name.startswith("padding"):
                 data[..., 0] = 1
             numpy.save(f"{path}.{i}.npy", data)
             files.append(f"--arg={path}.{i}.npy:{element}")
-        # One function at a time: the whole module would be compiled for each. The reference sees the graph, not what was raised.
+        # One function at a time, to avoid compiling the whole module for each. The reference evaluates the graph before
+        # raising.
         open(path, "w").write("module {\n" + function(texts[False], name) + "}\n")
         run("saccade-run", path, f"--entry={name}", *files, "--check")
 

@@ -1,11 +1,11 @@
-// The four mistakes of handwritten attention, in whole graphs.
+// The four lint warnings on attention written in plain ops.
 // RUN: saccade-opt --lint %s 2>&1 | FileCheck %s --implicit-check-not=warning
 
 #matrix = affine_map<(i, j) -> (i, j)>
 #row = affine_map<(i, j) -> (i)>
 #column = affine_map<(i, j) -> (j)>
 
-// The exponential of a score as it is.
+// Softmax without subtracting the row maximum.
 func.func @unstable_softmax(%q: tensor<?x64xf32>, %k: tensor<64x?xf32>, %v: tensor<?x64xf32>, %zs: tensor<?x?xf32>,
     %zr: tensor<?xf32>, %zo: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %zero = arith.constant 0.0 : f32
@@ -21,7 +21,7 @@ func.func @unstable_softmax(%q: tensor<?x64xf32>, %k: tensor<64x?xf32>, %v: tens
     %r = math.exp %t : f32
     linalg.yield %r : f32
   } -> tensor<?x?xf32>
-  // CHECK-DAG: [[#@LINE+1]]:10: warning: softmax takes exponentials without subtracting the largest score first
+  // CHECK-DAG: [[#@LINE+1]]:10: warning: softmax does not subtract the row maximum
   %sum = linalg.generic {indexing_maps = [#matrix, #row], iterator_types = ["parallel", "reduction"]}
       ins(%e : tensor<?x?xf32>) outs(%r0 : tensor<?xf32>) {
   ^bb0(%x: f32, %y: f32):
@@ -38,7 +38,7 @@ func.func @unstable_softmax(%q: tensor<?x64xf32>, %k: tensor<64x?xf32>, %v: tens
   return %o : tensor<?x64xf32>
 }
 
-// 1/√512 for 8 heads of 64.
+// Scale 1/√512 instead of 1/√64 for 8 heads of size 64.
 func.func @scale_of_the_whole_width(%x: tensor<?x512xf32>, %k: tensor<8x64x?xf32>, %v: tensor<8x?x64xf32>,
     %zs: tensor<8x?x?xf32>, %zq: tensor<8x?x64xf32>, %n: index) -> tensor<8x?x64xf32> {
   %zero = arith.constant 0.0 : f32
@@ -60,7 +60,7 @@ func.func @scale_of_the_whole_width(%x: tensor<?x512xf32>, %k: tensor<8x64x?xf32
   return %o : tensor<8x?x64xf32>
 }
 
-// tril(ones(head_size, head_size)).
+// Mask tril(ones(head_size, head_size)).
 func.func @causal_mask_as_large_as_the_head(%q: tensor<?x64xf32>, %k: tensor<64x?xf32>, %v: tensor<?x64xf32>,
     %zs: tensor<?x?xf32>, %zo: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %zero = arith.constant 0.0 : f32
@@ -90,7 +90,7 @@ func.func @causal_mask_as_large_as_the_head(%q: tensor<?x64xf32>, %k: tensor<64x
   return %o : tensor<?x64xf32>
 }
 
-// masked_fill(mask == 0, -inf), and a plain softmax.
+// masked_fill(mask == 0, -inf) followed by a plain softmax.
 func.func @rows_without_keys_unguarded(%q: tensor<?x64xf32>, %k: tensor<64x?xf32>, %v: tensor<?x64xf32>, %mask: tensor<?xi1>,
     %zs: tensor<?x?xf32>, %zo: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %zero = arith.constant 0.0 : f32
@@ -104,7 +104,7 @@ func.func @rows_without_keys_unguarded(%q: tensor<?x64xf32>, %k: tensor<64x?xf32
     %r = arith.select %c, %x, %hidden : f32
     linalg.yield %r : f32
   } -> tensor<?x?xf32>
-  // CHECK-DAG: [[#@LINE+1]]:8: warning: softmax of a row whose keys are all masked is NaN here, and nothing guards against it
+  // CHECK-DAG: [[#@LINE+1]]:8: warning: softmax of a fully masked row is NaN
   %p = linalg.softmax dimension(1) ins(%m : tensor<?x?xf32>) outs(%zs : tensor<?x?xf32>) -> tensor<?x?xf32>
   %o = linalg.matmul ins(%p, %v : tensor<?x?xf32>, tensor<?x64xf32>) outs(%o0 : tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>

@@ -1,12 +1,12 @@
-// What becomes attention, what does not, and what each softmax that is left says. attention_patterns.py has all the attention_patterns.
+// Raised graphs, graphs that are not, and the remark for each softmax left. attention_patterns.py has all patterns.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention{remarks=true}))' 2>&1 | FileCheck %s
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention))' 2>&1 | FileCheck %s --check-prefix=SILENT
 // SILENT-NOT: remark
 
-// CHECK: [[#@LINE+32]]:8: remark: not raised to attention: the product with its weights sums over another dimension than it does
-// CHECK: [[#@LINE+42]]:8: remark: not raised to attention: its weights reach no product with values, but 'func.return'
-// CHECK: [[#@LINE+51]]:8: remark: not raised to attention: its scores are made from no product of queries and keys
-// CHECK: [[#@LINE+62]]:8: remark: not raised to attention: the product with values starts from a tensor that is not 0
+// CHECK: [[#@LINE+32]]:8: remark: not raised to attention: the matmul with its weights contracts another dimension than the softmax
+// CHECK: [[#@LINE+42]]:8: remark: not raised to attention: its weights are not used by a P·V matmul, but by 'func.return'
+// CHECK: [[#@LINE+51]]:8: remark: not raised to attention: its scores contain no Q·Kᵀ matmul
+// CHECK: [[#@LINE+62]]:8: remark: not raised to attention: the P·V matmul starts from a tensor that is not 0
 
 // CHECK-LABEL: func.func @transposed_keys_and_products_by_name
 // CHECK-SAME: %[[Q:[^:]*]]: tensor<?x?x64xf32>, %[[K:[^:]*]]: tensor<?x?x64xf32>, %[[V:[^:]*]]: tensor<?x?x32xf32>
@@ -25,7 +25,7 @@ func.func @transposed_keys_and_products_by_name(%q: tensor<?x?x64xf32>, %k: tens
   return %o : tensor<?x?x32xf32>
 }
 
-// A softmax over queries is none of attention: the weights would have to sum to 1 over the keys.
+// A softmax over queries is not attention: the weights of each query would have to sum to 1.
 // CHECK-LABEL: func.func @softmax_along_the_wrong_dimension_stays
 // CHECK-NOT: attn.attention
 // CHECK: linalg.softmax dimension(1)

@@ -1,7 +1,6 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention{remarks=true}),canonicalize,cse)' | FileCheck %s
 // RUN: saccade-run %s --arg=2x9x16:f32 --arg=2x13x16:f32 --arg=2x13x16:f32 --arg=9x13:f32 --check | FileCheck %s --check-prefix=EXECUTED
-// Linalg as converters of PyTorch write it: named products, shapes that are expanded, a maximum that is made with its
-// position, which nobody reads.
+// Linalg as torch-mlir emits it: named matmuls, expanded shapes, and a maximum with an unused index result.
 
 // CHECK-LABEL: func.func @softmax_with_positions
 // CHECK: attn.attention %{{.*}}[b,s,d], %{{.*}}[b,s,d], %{{.*}}[b,s,d]

@@ -1,5 +1,5 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-stablehlo --canonicalize --cse --split-input-file | FileCheck %s
-// The example of the pass, and one op of each family.
+// The example of the pass description, and one op per family.
 
 // CHECK-LABEL: func.func @sum
 // CHECK: linalg.generic
@@ -12,7 +12,7 @@ func.func @sum(%x: tensor<2x8xf32>, %y: tensor<2x8xf32>) -> tensor<2x8xf32> {
 
 // -----
 
-// Helpers are put in place of their calls and go, and what the frontend says of arguments goes, too; what is ours stays.
+// Helper functions are inlined and erased, and foreign argument attributes are dropped; our own are kept.
 // CHECK-LABEL: func.func @calls(
 // CHECK-SAME: %{{.*}}: tensor<8xf32> {attn.constant}) -> tensor<8xf32> {
 // CHECK-NOT: call
@@ -35,7 +35,7 @@ module attributes {mhlo.num_partitions = 1 : i32} {
 
 // -----
 
-// Plain products are named ops; other dimensions are in the maps, not copied.
+// Plain matmuls become named ops; other layouts are expressed in the maps, not copied.
 // CHECK-DAG: #[[LEFT:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d1, d3, d5)>
 // CHECK-DAG: #[[RIGHT:.*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d4, d1, d5)>
 // CHECK-LABEL: func.func @products
@@ -53,7 +53,7 @@ func.func @products(%x: tensor<4x8xf32>, %w: tensor<8x5xf32>, %q: tensor<2x9x4x3
 
 // -----
 
-// A shape that the graph computes is folded, and a dimension that only stands beside others is a reshape.
+// A computed shape is folded, and a broadcast that only adds unit dimensions is a reshape.
 // CHECK-LABEL: func.func @shapes
 // CHECK-NOT: from_elements
 // CHECK: tensor.expand_shape %{{.*}} {{\[\[}}0], [1, 2]] output_shape [%{{.*}}, 3, 4]
@@ -70,7 +70,7 @@ func.func @shapes(%x: tensor<?x12xf32>, %y: tensor<8x5xf32>) -> (tensor<?x3x4xf3
 
 // -----
 
-// A loop of known steps is written out: twice three times.
+// A loop with a constant trip count is unrolled: three iterations.
 // CHECK-LABEL: func.func @loop
 // CHECK-NOT: scf
 // CHECK-COUNT-3: arith.mulf
@@ -94,7 +94,7 @@ func.func @loop(%x: tensor<3xf32>) -> tensor<3xf32> {
 
 // -----
 
-// A composite op is its decomposition, an assertion about shapes nothing; ops of chlo stand between the others.
+// A composite op is replaced by its decomposition, and a shape assertion is dropped; chlo ops may be mixed in.
 // CHECK-LABEL: func.func @composite
 // CHECK: math.erf
 // CHECK-NOT: stablehlo
@@ -113,7 +113,7 @@ func.func private @erf(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 // -----
 
-// A program without these ops is not changed.
+// A program without StableHLO ops is unchanged.
 // CHECK-LABEL: func.func private @untouched
 // CHECK: func.func @caller
 // CHECK: call @untouched

@@ -1,9 +1,9 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --split-input-file --verify-diagnostics
 
-// Equations of one text for all frontends: what does not fit the operands is refused, none is read outside of its extents.
+// Shared by all frontends: equations that do not fit the operands are rejected, so no operand is read out of bounds.
 
 func.func @extents_differ(%a: tensor<3x4xf32>, %b: tensor<5x6xf32>) -> tensor<3x6xf32> {
-  // expected-error @+1 {{torch.aten.einsum: one dimension of the equation has the extents 4 and 5}}
+  // expected-error @+1 {{torch.aten.einsum: a letter of the equation has extents 4 and 5}}
   %r = "torch.aten.einsum"(%a, %b) {equation = "ij,jk", arguments = ["tensors", "tensors"]}
     : (tensor<3x4xf32>, tensor<5x6xf32>) -> tensor<3x6xf32>
   return %r : tensor<3x6xf32>
@@ -28,7 +28,7 @@ func.func @diagonal_of_what_may_differ(%a: tensor<?x?xf32>) -> tensor<?xf32> {
 // -----
 
 func.func @result_names_twice(%a: tensor<4x4xf32>) -> tensor<4x4xf32> {
-  // expected-error @+1 {{torch.aten.einsum: the result of the equation has a letter twice, or one that no term has}}
+  // expected-error @+1 {{torch.aten.einsum: the result of the equation repeats a letter or has one that no term has}}
   %r = "torch.aten.einsum"(%a) {equation = "ij->ii", arguments = ["tensors"]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
   return %r : tensor<4x4xf32>
 }

@@ -9,7 +9,7 @@ func.func @unknown_op(%x: tensor<?xf32>) -> tensor<?xf32> {
 // -----
 
 func.func @nameless_operand(%x: tensor<3xf32>) -> tensor<3xf32> {
-  // expected-error @+1 {{torch.aten.neg: found 0 names of arguments, expected one for each of 1 operands}}
+  // expected-error @+1 {{torch.aten.neg: found 0 argument names, expected one for each of 1 operands}}
   %y = "torch.aten.neg"(%x) : (tensor<3xf32>) -> tensor<3xf32>
   return %y : tensor<3xf32>
 }
@@ -33,7 +33,7 @@ func.func @shapes_do_not_broadcast(%x: tensor<3xf32>, %y: tensor<4xf32>) -> tens
 // -----
 
 func.func @size_known_too_late(%x: tensor<6xf32>, %n: tensor<i64>) -> tensor<?xf32> {
-  // expected-error @+1 {{torch.aten.view: 'size' must be constant or computed from shapes, found 'tensor<i64>' that only the run time knows}}
+  // expected-error @+1 {{torch.aten.view: 'size' must be constant or computed from shapes, found the run-time value 'tensor<i64>'}}
   %y = "torch.aten.view"(%x, %n) {arguments = ["self", "size"], size = [unit]} : (tensor<6xf32>, tensor<i64>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }
@@ -41,7 +41,7 @@ func.func @size_known_too_late(%x: tensor<6xf32>, %n: tensor<i64>) -> tensor<?xf
 // -----
 
 func.func @elements_that_only_data_choose(%x: tensor<6xf32>, %m: tensor<6xi1>) -> tensor<?xf32> {
-  // expected-error @+1 {{torch.aten.index: a mask of bool as index is not supported}}
+  // expected-error @+1 {{torch.aten.index: a bool mask as index is not supported}}
   %y = "torch.aten.index"(%x, %m) {arguments = ["self", "indices"]} : (tensor<6xf32>, tensor<6xi1>) -> tensor<?xf32>
   return %y : tensor<?xf32>
 }
@@ -67,7 +67,7 @@ func.func @mask_of_numbers(%q: tensor<2x4x8xf32>, %m: tensor<4x4xi64>) -> tensor
 // -----
 
 func.func @overlapping_gaps(%x: tensor<4x4xf32>) -> tensor<2xf32> {
-  // expected-error @+1 {{torch.aten.as_strided: a tensor that does not lie densely in memory is not supported}}
+  // expected-error @+1 {{torch.aten.as_strided: a tensor with a non-dense memory layout is not supported}}
   %y = "torch.aten.as_strided"(%x) {arguments = ["self"], size = [2], stride = [1], self_stride = [8, 1]} : (tensor<4x4xf32>) -> tensor<2xf32>
   return %y : tensor<2xf32>
 }
@@ -117,7 +117,7 @@ func.func @declared_otherwise(%x: tensor<6xf32>) -> tensor<6xf16> {
 // -----
 
 func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.add: 'other' is "x", expected one number or tensor}}
+  // expected-error @+1 {{torch.aten.add: 'other' is "x", expected a scalar or tensor}}
   %r = "torch.aten.add"(%x) {arguments = ["self"], other = "x"} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -125,7 +125,7 @@ func.func @number_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", expected one number or tensor}}
+  // expected-error @+1 {{torch.aten.add: 'alpha' is "x", expected a scalar or tensor}}
   %r = "torch.aten.add"(%x, %x) {arguments = ["self", "other"], alpha = "x"} : (tensor<8x4xf32>, tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -133,7 +133,7 @@ func.func @alpha_that_is_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @fill_with_a_list(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.full_like: 'fill_value' is [1, 2], expected one number or tensor}}
+  // expected-error @+1 {{torch.aten.full_like: 'fill_value' is [1, 2], expected a scalar or tensor}}
   %r = "torch.aten.full_like"(%x) {arguments = ["self"], fill_value = [1, 2]} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -141,7 +141,7 @@ func.func @fill_with_a_list(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @pad_with_a_word(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.pad: 'value' is unit, expected one number or tensor}}
+  // expected-error @+1 {{torch.aten.pad: 'value' is unit, expected a scalar or tensor}}
   %r = "torch.aten.pad"(%x) {arguments = ["self"], pad = [1, 0], value} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -149,7 +149,7 @@ func.func @pad_with_a_word(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @type_of_a_tensor(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten._to_copy: 'dtype' is tensor<4xf32>, expected a type of elements}}
+  // expected-error @+1 {{torch.aten._to_copy: 'dtype' is tensor<4xf32>, expected an element type}}
   %r = "torch.aten._to_copy"(%x) {arguments = ["self"], dtype = tensor<4xf32>} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -237,7 +237,7 @@ func.func @row_of_other_length(%x: tensor<8x4xf32>, %y: tensor<9xf32>) -> !torch
 // -----
 
 func.func @whole_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<2xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.slice_scatter: the source has 1 dimensions beside the 2 of the part}}
+  // expected-error @+1 {{torch.aten.slice_scatter: the source has 1 dimensions, expected 2}}
   %r = "torch.aten.slice_scatter"(%x, %y) {arguments = ["self", "src"]} : (tensor<8x4xf32>, tensor<2xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -245,7 +245,7 @@ func.func @whole_of_other_rank(%x: tensor<8x4xf32>, %y: tensor<2xf32>) -> !torch
 // -----
 
 func.func @roll_by_nothing(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.roll: found 0 shifts for all dimensions together, expected one}}
+  // expected-error @+1 {{torch.aten.roll: found 0 shifts for the flattened tensor, expected 1}}
   %r = "torch.aten.roll"(%x) {arguments = ["self"], shifts = []} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -269,7 +269,7 @@ func.func @fewer_copies_than_none(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @too_many_copies(%x: tensor<8x4xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.repeat: the shape has more elements than any memory holds}}
+  // expected-error @+1 {{torch.aten.repeat: the shape has too many elements}}
   %r = "torch.aten.repeat"(%x) {arguments = ["self"], repeats = [9223372036854775807, 1]} : (tensor<8x4xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -277,7 +277,7 @@ func.func @too_many_copies(%x: tensor<8x4xf32>) -> !torch.value {
 // -----
 
 func.func @range_without_end() -> !torch.value {
-  // expected-error @+1 {{torch.aten.arange: a range of floating point must have constant, finite bounds}}
+  // expected-error @+1 {{torch.aten.arange: a floating-point range must have constant, finite bounds}}
   %r = "torch.aten.arange"() {arguments = [], end = 0x7FF0000000000000 : f64} : () -> !torch.value
   return %r : !torch.value
 }
@@ -286,7 +286,7 @@ func.func @range_without_end() -> !torch.value {
 
 func.func @half_of_nothing(%x: tensor<?x4xf32>) -> !torch.value {
   %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x4xf32>) -> tensor<i64>
-  // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, expected 1 at least}}
+  // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, expected at least 1}}
   %r = "torch.sym.floordiv"(%n) {arguments = ["self"], other = 0 : i64} : (tensor<i64>) -> !torch.value
   return %r : !torch.value
 }
@@ -294,7 +294,7 @@ func.func @half_of_nothing(%x: tensor<?x4xf32>) -> !torch.value {
 // -----
 
 func.func @part_behind_the_end(%x: tensor<8xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.narrow: 'start' and 'length' leave dimension 0 of 'tensor<8xf32>'}}
+  // expected-error @+1 {{torch.aten.narrow: 'start' and 'length' are out of range for dimension 0 of 'tensor<8xf32>'}}
   %r = "torch.aten.narrow"(%x) {arguments = ["self"], start = 6 : i64, length = 9 : i64} : (tensor<8xf32>) -> !torch.value
   return %r : !torch.value
 }
@@ -358,7 +358,7 @@ func.func @elements_complex(%x: tensor<4xcomplex<f32>>) -> !torch.value {
 // -----
 
 func.func @open_heads(%q: tensor<2x?x4x8xf32>, %k: tensor<2x2x4x8xf32>) -> !torch.value {
-  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: found the query 'tensor<2x?x4x8xf32>' and the key 'tensor<2x2x4x8xf32>', expected static heads}}
+  // expected-error @+1 {{torch.aten.scaled_dot_product_attention: found the query 'tensor<2x?x4x8xf32>' and the key 'tensor<2x2x4x8xf32>', expected static head counts}}
   %r = "torch.aten.scaled_dot_product_attention"(%q, %k, %k) {arguments = ["query", "key", "value"], enable_gqa = true} : (tensor<2x?x4x8xf32>, tensor<2x2x4x8xf32>, tensor<2x2x4x8xf32>) -> !torch.value
   return %r : !torch.value
 }

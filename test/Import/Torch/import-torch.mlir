@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --canonicalize --cse --split-input-file | FileCheck %s
 // RUN: saccade-opt %s --allow-unregistered-dialect --attn-import-torch --attn-raise-attention --split-input-file | FileCheck %s --check-prefix=RAISED
-// The example of the pass, and one op of each family: declared types in between do not count.
+// The example of the pass description, and one op per family. Declared intermediate types are ignored.
 
 // CHECK-LABEL: func.func @softmax
 // CHECK: linalg.softmax dimension(1) ins(%{{.*}} : tensor<?x8xf32>)
@@ -11,7 +11,7 @@ func.func @softmax(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
 
 // -----
 
-// A tensor with dimensions says more of the type than one without, and this more than a number.
+// Type promotion: tensors take precedence over 0-D tensors, and these over scalars.
 // CHECK-LABEL: func.func @promotion
 // CHECK: -> tensor<3xbf16>
 // CHECK: -> tensor<3xi1>
@@ -26,7 +26,7 @@ func.func @promotion(%x: tensor<3xbf16>, %y: tensor<f32>) -> (tensor<3xbf16>, te
 
 // -----
 
-// Sizes that Python computes are extents; `unit` keeps their places.
+// Sizes computed in Python are extents; `unit` marks their positions.
 // CHECK-LABEL: func.func @computed_size
 // CHECK-NOT: from_elements
 // CHECK: tensor.collapse_shape %{{.*}} {{\[\[}}0, 1], [2]] : tensor<?x?x12xf32> into tensor<?x12xf32>
@@ -42,7 +42,7 @@ func.func @computed_size(%x: tensor<?x?x12xf32>) -> tensor<?x3x4xf32> {
 
 // -----
 
-// Extents of one name are one value: the second tensor is not asked for its own.
+// Dimensions of one name share one SSA value: no tensor.dim of the second tensor.
 // CHECK-LABEL: func.func @equal_extents
 // CHECK-SAME: (%[[X:[^ :]*]]: tensor<?x4xf32> {attn.dim_names = ["n", ""]}, %[[Y:[^ :]*]]: tensor<?x4xf32> {attn.dim_names = ["n", ""]})
 // CHECK-NOT: tensor.dim %[[Y]]
@@ -56,7 +56,7 @@ func.func @equal_extents(%x: tensor<?x4xf32> {attn.dim_names = ["n", ""]}, %y: t
 
 // -----
 
-// A missing tensor of a list has the type none.
+// A missing tensor of a list has type none.
 // CHECK-LABEL: func.func @indexed
 // CHECK: tensor.extract
 // CHECK: -> tensor<5x7x4xf32>
@@ -69,7 +69,7 @@ func.func @indexed(%x: tensor<5x6x4xf32>, %i: tensor<7xi64>) -> tensor<5x7x4xf32
 
 // -----
 
-// Attention is written out, and raised with what stands around it: two key heads, each for two queries', and a causal mask.
+// Attention is expanded, then raised with the surrounding ops: two KV heads shared by four query heads, a causal mask.
 // RAISED-LABEL: func.func @attention
 // RAISED: attn.attention %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d], %{{.*}}[b,h,s,d]
 // RAISED-SAME: scale(5.000000e-01)

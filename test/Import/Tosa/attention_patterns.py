@@ -1,4 +1,4 @@
-"""Attention in ops of TOSA becomes one op, and so does its twin with commuted operands and other names.
+"""Attention in TOSA ops is raised to one op, and so is its twin with commuted operands and other names.
 
 RUN: %python %s %S/../Inputs %t.mlir
 """
@@ -6,13 +6,13 @@ RUN: %python %s %S/../Inputs %t.mlir
 import sys
 
 sys.path.insert(0, sys.argv[1])
-from attention_patterns import Forms, Text
+from attention_patterns import Patterns, Text
 
 B, H, N, M, D = 2, 4, 9, 13, 16
 
 
 class Graph(Text):
-    """TOSA, whose products have one dimension of batches."""
+    """TOSA, whose matmul has one batch dimension."""
 
     def op(self, name, operands, shape, element, attributes="", commutes=False):
         first = operands[:2][::-1] if commutes and self.twin else operands[:2]
@@ -60,7 +60,7 @@ class Graph(Text):
         return self.mul(e, self.one("reciprocal", self.one("reduce_sum", e, axis, rows)))
 
 
-forms = Forms(Graph)
+patterns = Patterns(Graph)
 THREE = [f"{B * H}x{N}x{D}:f32", f"{B * H}x{M}x{D}:f32", f"{B * H}x{M}x{D}:f32"]
 FOUR = [f"{B}x{H}x{N}x{D}:f32", f"{B}x{H}x{M}x{D}:f32", f"{B}x{H}x{M}x{D}:f32"]
 
@@ -70,13 +70,13 @@ def scores(g, q, k, element="f32"):
     return g.mul(g.matmul(q, g.transpose(k, (0, 2, 1)), element), scale)
 
 
-@forms.form(THREE, ["scale(2.500000e-01)"], ["mask(", "score("])
+@patterns.pattern(THREE, ["scale(2.500000e-01)"], ["mask(", "score("])
 def three_dimensions(g):
     q, k, v = g.argument(B * H, N, D), g.argument(B * H, M, D), g.argument(B * H, M, D)
     g.result = g.matmul(g.softmax(scores(g, q, k)), v)
 
 
-@forms.form(FOUR, ["scale(2.500000e-01)"], ["mask(", "score("])
+@patterns.pattern(FOUR, ["scale(2.500000e-01)"], ["mask(", "score("])
 def reshaped(g):
     q, k, v = g.argument(B, H, N, D), g.argument(B, H, M, D), g.argument(B, H, M, D)
     q, k, v = (g.reshape(x, (B * H, *x[1][2:])) for x in (q, k, v))
@@ -85,9 +85,9 @@ def reshaped(g):
     g.result = g.reshape(g.matmul(p, v), (B, H, N, D))
 
 
-@forms.form([f"{B}x{N}x{H * D}:f32", f"{B}x{M}x{H * D}:f32", f"{B}x{M}x{H * D}:f32"], ["scale(2.500000e-01)"],
+@patterns.pattern([f"{B}x{N}x{H * D}:f32", f"{B}x{M}x{H * D}:f32", f"{B}x{M}x{H * D}:f32"], ["scale(2.500000e-01)"],
             ["mask("])
-def heads_cut_from_rows(g):
+def heads_split_from_rows(g):
     operands = [g.argument(B, extent, H * D) for extent in (N, M, M)]
     q, k, v = (g.reshape(g.transpose(g.reshape(x, (B, x[1][1], H, D)), (0, 2, 1, 3)),
                          (B * H, x[1][1], D)) for x in operands)
@@ -95,32 +95,32 @@ def heads_cut_from_rows(g):
     g.result = g.reshape(g.transpose(o, (0, 2, 1, 3)), (B, N, H * D))
 
 
-@forms.form([*THREE, f"1x{N}x{M}:i1"], ["mask(", "captures("], ["score("])
+@patterns.pattern([*THREE, f"1x{N}x{M}:i1"], ["mask(", "captures("], ["score("])
 def selected_by_a_table(g):
-    q, k, v, seen = g.argument(B * H, N, D), g.argument(B * H, M, D), g.argument(B * H, M, D), g.argument(1, N, M,
+    q, k, v, visible = g.argument(B * H, N, D), g.argument(B * H, M, D), g.argument(B * H, M, D), g.argument(1, N, M,
                                                                                                           element="i1")
     s, hidden = scores(g, q, k), g.const("-1.0e+09", (1, 1, 1))
     if g.twin:
-        s = g.op("select", [g.one("logical_not", seen), hidden, s], s[1], "f32")
+        s = g.op("select", [g.one("logical_not", visible), hidden, s], s[1], "f32")
     else:
-        s = g.op("select", [seen, s, hidden], s[1], "f32")
+        s = g.op("select", [visible, s, hidden], s[1], "f32")
     g.result = g.matmul(g.softmax(s), v)
 
 
-@forms.form([*THREE, f"1x{N}x{M}:f32"], ["score(", "captures("], ["mask("])
+@patterns.pattern([*THREE, f"1x{N}x{M}:f32"], ["score(", "captures("], ["mask("])
 def added_table(g):
     q, k, v = g.argument(B * H, N, D), g.argument(B * H, M, D), g.argument(B * H, M, D)
     g.result = g.matmul(g.softmax(g.both("add", scores(g, q, k), g.argument(1, N, M))), v)
 
 
-@forms.form(THREE, ["score(", "math.tanh"], ["mask("])
+@patterns.pattern(THREE, ["score(", "math.tanh"], ["mask("])
 def soft_cap(g):
     q, k, v = g.argument(B * H, N, D), g.argument(B * H, M, D), g.argument(B * H, M, D)
     s = g.mul(scores(g, q, k), g.const("0.2", (1, 1, 1)))
     g.result = g.matmul(g.softmax(g.mul(g.one("tanh", s), g.const("5.0", (1, 1, 1)))), v)
 
 
-@forms.form([f"{each.removesuffix('f32')}bf16" for each in THREE], ["scale(2.500000e-01)"], ["score("])
+@patterns.pattern([f"{each.removesuffix('f32')}bf16" for each in THREE], ["scale(2.500000e-01)"], ["score("])
 def sixteen_bits(g):
     q, k, v = (g.argument(B * H, extent, D, element="bf16") for extent in (N, M, M))
     p = g.softmax(scores(g, q, k, "f32"))
@@ -128,10 +128,10 @@ def sixteen_bits(g):
     g.result = g.matmul(p, v, "f32")
 
 
-@forms.form(THREE, ["scale(2.500000e-01)"], ["mask("])
-def open_lengths(g):
+@patterns.pattern(THREE, ["scale(2.500000e-01)"], ["mask("])
+def dynamic_lengths(g):
     q, k, v = g.argument(None, None, D), g.argument(None, None, D), g.argument(None, None, D)
     g.result = g.matmul(g.softmax(scores(g, q, k)), v)
 
 
-forms.check(sys.argv[2])
+patterns.check(sys.argv[2])

@@ -1,5 +1,5 @@
 // RUN: saccade-opt %s --attn-import-tosa --split-input-file | FileCheck %s
-// The example of the pass; open extents that meet are equal, and an op that upstream does not lower is refused.
+// The example of the pass description. Matching dynamic extents are assumed equal.
 
 // CHECK-LABEL: func.func @exponential
 // CHECK: math.exp
@@ -22,7 +22,7 @@ func.func @open_extents(%x: tensor<?x?xf32>, %y: tensor<?x1xf32>) -> tensor<?x?x
 
 // -----
 
-// What the program itself asks of extents stays as it is.
+// Tests on extents in the original program are kept.
 
 // CHECK-LABEL: func.func @own_questions
 // CHECK-SAME: %[[X:.*]]: tensor<?xf32>, %[[Y:.*]]: tensor<?xf32>

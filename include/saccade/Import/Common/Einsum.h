@@ -1,4 +1,4 @@
-//===- Einsum.h - Einstein's sums ---------------------------------*- C++ -*-===//
+//===- Einsum.h - Einstein summation ----------------------------*- C++ -*-===//
 #ifndef SACCADE_IMPORT_COMMON_EINSUM_H
 #define SACCADE_IMPORT_COMMON_EINSUM_H
 
@@ -6,10 +6,11 @@
 
 namespace saccade::frontend {
 
-/// The sum of products that an equation as NumPy's says ("bij,bjk->bik"): with an ellipsis, with a letter twice in a
-/// term for its diagonal, and without an arrow, which stands for the letters that come once, in order. Dimensions of
-/// one letter have the same extent, or 1, which stretches where it is static. Inputs are numbers of one type, those of
-/// 16 bits summed in f32; each product is rounded to that type. Refuses equations that do not fit the inputs.
+/// Einstein summation with NumPy's equation syntax ("bij,bjk->bik"): supports an ellipsis, repeated letters in one term
+/// (the diagonal), and implicit output (letters that occur once, sorted). Dimensions with the same letter must have
+/// equal extents, or a static extent of 1, which broadcasts. Inputs have the same element type; 16-bit floats are
+/// accumulated in f32, and each intermediate result is rounded to the element type. Emits an error if the equation does
+/// not fit the inputs.
 mlir::FailureOr<mlir::Value> einsum(FrontendOp &op, llvm::StringRef equation, llvm::ArrayRef<mlir::Value> inputs);
 
 } // namespace saccade::frontend

@@ -1,8 +1,8 @@
-//===- ElementReader.h - One element of a tensor, as scalar code --*- C++ -*-===//
+//===- ElementReader.h - One tensor element as scalar code ------*- C++ -*-===//
 //
-// A graph that changes scores works on whole tensors; a region of attn.attention has one score and its position. This
-// reads a tensor of the common form at a position: through elementwise ops, reshapes, slices and fills, whose code it
-// repeats for the one element. What it cannot read through is captured whole and read by tensor.extract.
+// Ops that modify scores work on whole tensors, but a region of attn.attention computes one score at one position.
+// ElementReader emits the scalar code for one element by cloning the elementwise ops, reshapes, slices and fills that
+// produce the tensor. Tensors it cannot look through are captured and read with tensor.extract.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_COMMON_ELEMENTREADER_H
@@ -13,37 +13,39 @@
 
 namespace saccade::frontend {
 
-/// What several regions of one op capture: their last block arguments, in this order.
+/// Tensors and scalars captured by the regions of one op. They are the trailing block arguments of each region, in this
+/// order.
 struct Captures {
   llvm::SmallVector<mlir::Value> values;
 
-  /// The argument of `block`, behind `own` of its own, for an outer value, which becomes a capture.
-  mlir::Value inside(mlir::Block &block, unsigned own, mlir::Value outer);
-  /// Gives `block` the arguments for all captures.
-  void complete(mlir::Block &block, unsigned own);
+  /// Returns the argument of `block` that stands for `outer`, and captures `outer` if necessary. The first `numOwnArgs`
+  /// arguments are not captures.
+  mlir::Value inside(mlir::Block &block, unsigned numOwnArgs, mlir::Value outer);
+  /// Appends block arguments to `block` for all captures.
+  void complete(mlir::Block &block, unsigned numOwnArgs);
 };
 
 class ElementReader {
 public:
-  /// Builds at the end of `block`, whose first `own` arguments are no captures. `whole` is the tensor that stands for
-  /// all elements, its element at `position` is `element`.
-  ElementReader(mlir::Block &block, unsigned own, Captures &captures, mlir::Value whole, mlir::ValueRange position,
-                mlir::Value element);
+  /// Emits code at the end of `block`, whose first `numOwnArgs` arguments are not captures. `element` is the element at
+  /// `position` of the tensor `whole`.
+  ElementReader(mlir::Block &block, unsigned numOwnArgs, Captures &captures, mlir::Value whole,
+                mlir::ValueRange position, mlir::Value element);
 
-  /// The element of `tensor` at `position`; null where it needs other elements of `whole`.
+  /// The element of `tensor` at `position`; null if it depends on other elements of `whole`.
   mlir::Value read(mlir::Value tensor, mlir::ValueRange position);
 
 private:
   mlir::Value readOp(mlir::Operation *op, mlir::Value tensor, mlir::ValueRange position);
   mlir::Value readBody(mlir::linalg::GenericOp op, mlir::ValueRange position);
   mlir::Value readCaptured(mlir::Value tensor, mlir::ValueRange position);
-  /// A scalar from outside of the block: a constant is repeated, another captured; null where it depends on `whole`.
+  /// A scalar defined outside the block: constants are cloned, other values captured. Null if it depends on `whole`.
   mlir::Value scalar(mlir::Value outer);
   bool dependsOnWhole(mlir::Value value);
   mlir::Value number(int64_t value);
 
   mlir::Block &block;
-  unsigned own;
+  unsigned numOwnArgs;
   Captures &captures;
   mlir::Value whole, element;
   llvm::SmallVector<mlir::Value> wholePosition;

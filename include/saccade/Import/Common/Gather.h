@@ -1,4 +1,4 @@
-//===- Gather.h - Elements that tensors of indices say -----------*- C++ -*-===//
+//===- Gather.h - Gather ops with checked operands --------------*- C++ -*-===//
 #ifndef SACCADE_IMPORT_COMMON_GATHER_H
 #define SACCADE_IMPORT_COMMON_GATHER_H
 
@@ -6,13 +6,15 @@
 
 namespace saccade::frontend {
 
-/// Refuses indices that are no integers, and a table that has nothing to read along `dims`.
-mlir::LogicalResult requireIndices(FrontendOp &op, mlir::Value table, mlir::Value indices, llvm::ArrayRef<int64_t> dims);
+/// Emits an error if `indices` are not integers or if `table` is empty along one of `dims`.
+mlir::LogicalResult requireIndices(FrontendOp &op, mlir::Value table, mlir::Value indices,
+                                   llvm::ArrayRef<int64_t> dims);
 
-/// `gather` of Structured.h; constant indices become slices or elements.
+/// Checked version of `gather` in Structured.h (ONNX Gather, torch.index_select). Constant indices become slices or
+/// known elements.
 mlir::FailureOr<mlir::Value> gatherSlices(FrontendOp &op, mlir::Value table, mlir::Value indices, int64_t axis);
 
-/// Element by element of `indices`: the position of each, but for `axis`, which the index says.
+/// ONNX GatherElements, torch.gather: result[i] = table[i with i[axis] replaced by indices[i]].
 mlir::FailureOr<mlir::Value> gatherElements(FrontendOp &op, mlir::Value table, mlir::Value indices, int64_t axis);
 
 } // namespace saccade::frontend

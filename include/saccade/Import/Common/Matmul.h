@@ -1,6 +1,6 @@
-//===- Matmul.h - Matrix products and convolutions, their operands checked -*- C++ -*-===//
+//===- Matmul.h - Matmuls and convolutions with checked operands -*- C++ -*-===//
 //
-// Numbers of 16 bits are summed in f32. Transposed factors are in the maps of the product, not copied.
+// 16-bit floats are accumulated in f32. Transposed operands are expressed in the indexing maps, not copied.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_COMMON_MATMUL_H
@@ -10,24 +10,25 @@
 
 namespace saccade::frontend {
 
-/// `matmul` of Structured.h; refuses what cannot be multiplied.
+/// Checked version of `matmul` in Structured.h.
 mlir::FailureOr<mlir::Value> importMatmul(FrontendOp &op, mlir::Value lhs, mlir::Value rhs);
 
-/// What is done to a product of matrices.
+/// Parameters of a general matrix multiply (BLAS gemm).
 struct GemmParams {
-  bool transA = false, transB = false; // the factor comes transposed
-  double alpha = 1, beta = 1;                 // of the product and of the bias
-  mlir::Value bias;                           // broadcast to the product, or null
+  bool transA = false, transB = false; // whether the operand is stored transposed
+  double alpha = 1, beta = 1;          // factors of the product and of the bias
+  mlir::Value bias;                    // broadcast to the product; may be null
 };
 
-/// alpha · lhs · rhs + beta · bias. `rhs` is a matrix, and so is `lhs` where it is turned; else it has any number of
-/// dimensions in front of its last. The bias is added in the type of sums, and not read where beta is 0.
-mlir::FailureOr<mlir::Value> importGemm(FrontendOp &op, mlir::Value lhs, mlir::Value rhs, const GemmParams &affine);
-/// The same of batches of matrices, see `importMatmul`, none of them transposed.
-mlir::FailureOr<mlir::Value> importBatchedGemm(FrontendOp &op, mlir::Value lhs, mlir::Value rhs, const GemmParams &affine);
+/// alpha · lhs · rhs + beta · bias. `rhs` is a matrix; `lhs` is a matrix if `transA` is set, and may otherwise have
+/// leading dimensions. The bias is added in the accumulator type, and ignored if beta is 0.
+mlir::FailureOr<mlir::Value> importGemm(FrontendOp &op, mlir::Value lhs, mlir::Value rhs, const GemmParams &params);
+/// alpha · lhs · rhs + beta · bias with batch dimensions as in `importMatmul`. Transposition is not supported.
+mlir::FailureOr<mlir::Value> importBatchedGemm(FrontendOp &op, mlir::Value lhs, mlir::Value rhs,
+                                               const GemmParams &params);
 
-/// A convolution of images [n,c,y,x] with filters [m,c,y,x] whose windows lie beside each other, as models of images
-/// cut these into patches: a product of patches, as rows, and filters, plus a number of `bias` (or null) a filter.
+/// Convolution of images [n,c,y,x] with filters [m,c,y,x] whose stride equals the kernel size (patch embedding): a
+/// matmul of the patches, as rows, with the filters, plus `bias` [m] (may be null).
 mlir::FailureOr<mlir::Value> convolvePatches(FrontendOp &op, mlir::Value image, mlir::Value filters, mlir::Value bias);
 
 } // namespace saccade::frontend

@@ -1,7 +1,7 @@
-//===- OpaqueText.h - Attributes of dialects that nobody registered -*- C++ -*-===//
+//===- OpaqueText.h - Attributes of unregistered dialects -------*- C++ -*-===//
 //
-// An attribute like #stablehlo.dot<lhs_contracting_dimensions = [3]> is kept by MLIR as text. This cuts such text into
-// its parts.
+// MLIR keeps an attribute such as #stablehlo.dot<lhs_contracting_dimensions = [3]> of an unregistered dialect as text.
+// This parses such text into its items.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_COMMON_OPAQUETEXT_H
@@ -14,22 +14,22 @@
 
 namespace saccade::frontend {
 
-/// `kind<name = [word, ...], name = word, [word, ...]x[...]->[...]>`, or `kind word` where the dialect prints it so.
-/// The words are parts of the attribute's text, which its context owns.
+/// `kind<name = [word, ...], name = word, [word, ...]x[...]->[...]>`, or `kind word` if the dialect prints it so. The
+/// strings refer to the text of the attribute, which the context owns.
 struct OpaqueText {
   struct Item {
-    llvm::StringRef name; ///< empty for an item that has none
+    llvm::StringRef name; ///< empty if the item has no name
     llvm::SmallVector<llvm::StringRef> words;
   };
 
   llvm::StringRef kind;
   llvm::SmallVector<Item> items;
 
-  /// The words of an item as integers: none where it is missing, nothing where one is no integer.
+  /// The words of item `name` as integers: empty if the item is missing, nullopt if a word is not an integer.
   std::optional<llvm::SmallVector<int64_t>> integers(llvm::StringRef name) const;
 };
 
-/// Nothing for an attribute that is not opaque, or whose text is of another form.
+/// Returns nullopt if the attribute is not opaque or has a different syntax.
 std::optional<OpaqueText> parseOpaque(mlir::Attribute attribute);
 
 } // namespace saccade::frontend

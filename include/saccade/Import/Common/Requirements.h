@@ -1,4 +1,4 @@
-//===- Requirements.h - What translators of all frontends ask of operands -*- C++ -*-===//
+//===- Requirements.h - Operand checks shared by all frontends --*- C++ -*-===//
 #ifndef SACCADE_IMPORT_COMMON_REQUIREMENTS_H
 #define SACCADE_IMPORT_COMMON_REQUIREMENTS_H
 
@@ -6,21 +6,21 @@
 
 namespace saccade::frontend {
 
-/// The rank of a tensor, which a value of the common form always has.
+/// The rank of a tensor; values in linalg-on-tensors form are always ranked.
 int64_t rankOf(mlir::Value tensor);
 mlir::Type elementOf(mlir::Value tensor);
 
-/// `axis` counted from the front; refuses one outside of −rank ... rank − 1.
+/// `axis` as a non-negative number; emits an error if it is outside of [−rank, rank − 1].
 mlir::FailureOr<int64_t> resolveAxis(FrontendOp &op, int64_t axis, int64_t rank);
-/// All of them, each once.
+/// Resolves all axes; emits an error if one occurs twice.
 mlir::FailureOr<llvm::SmallVector<int64_t>> resolveAxes(FrontendOp &op, llvm::ArrayRef<int64_t> axes, int64_t rank);
-/// Refuses tensors that do not broadcast to one another.
+/// Emits an error if the tensors do not broadcast to a common shape.
 mlir::LogicalResult requireBroadcast(FrontendOp &op, mlir::ValueRange tensors);
-/// Refuses a tensor that does not broadcast to the shape of `to` as it is.
+/// Emits an error if the tensor does not broadcast to the shape of `to`.
 mlir::LogicalResult requireBroadcastTo(FrontendOp &op, mlir::Value tensor, mlir::Type to);
-/// Refuses two extents that cannot be equal.
+/// Emits an error if two extents are static and differ. `what` describes them in the message.
 mlir::LogicalResult requireEqual(FrontendOp &op, int64_t found, int64_t expected, llvm::StringRef what);
-/// Refuses tensors that differ in more than the extent along `axis`.
+/// Emits an error if the tensors differ in more than the extent along `axis`.
 mlir::LogicalResult requireConcatenable(FrontendOp &op, mlir::ValueRange tensors, int64_t axis);
 
 } // namespace saccade::frontend

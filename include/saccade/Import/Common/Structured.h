@@ -1,8 +1,8 @@
-//===- Structured.h - Structured ops on tensors, built in the common form -*- C++ -*-===//
+//===- Structured.h - Structured ops on tensors -----------------*- C++ -*-===//
 //
-// Elementwise ops, reductions, contractions and gathers as `linalg` ops. Broadcasting is by indexing maps, never by
-// copies. Extents may be dynamic; two dynamic ones that meet are taken to be equal, which the shape function of the
-// entry checks, and one that is 1 only at run time does not broadcast.
+// Builds elementwise ops, reductions, contractions and gathers as `linalg` ops. Broadcasting uses indexing maps, never
+// copies. Dynamic extents that must match are assumed equal, which the shape function of the entry point checks; an
+// extent that is 1 only at run time does not broadcast.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_COMMON_STRUCTURED_H
@@ -17,7 +17,7 @@
 
 namespace saccade::frontend {
 
-/// An extent is an index attribute where it is static.
+/// Extents; static ones are index attributes.
 using Extents = llvm::SmallVector<mlir::OpFoldResult>;
 
 /// The extents of a ranked tensor.
@@ -26,55 +26,52 @@ Extents extentsOf(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor);
 /// The type of a tensor with these extents.
 mlir::RankedTensorType typeOf(llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::Type element);
 
-/// A tensor of one number; `value` a scalar, or a constant of `element`.
+/// A tensor filled with `value`: a scalar, or a constant of type `element`.
 mlir::Value splat(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::Value value);
 mlir::Value splat(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::Type element,
                   double value);
 
-/// The extents that NumPy's rules broadcast shapes to: aligned at the last dimension, 1 stretches. Fails where two
-/// static extents do not fit.
+/// The shape to which NumPy's rules broadcast `shapes`: aligned at the last dimension, extent 1 broadcasts. Fails if
+/// two static extents differ.
 mlir::FailureOr<Extents> broadcastExtents(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<Extents> shapes);
 
-/// Applies `body` to the elements of `inputs`, broadcast by NumPy's rules (which must have been checked); `body` gives
-/// a scalar of `element`. Where all elements of inputs are known one by one, so are those of the result.
+/// Applies `body` to the elements of `inputs`, which must broadcast by NumPy's rules; `body` returns a scalar of type
+/// `element`. If all elements of the inputs are known, the elements of the result are known, too.
 mlir::Value elementwise(mlir::ImplicitLocOpBuilder &b, mlir::ValueRange inputs, mlir::Type element, ScalarBuilder body);
 
-/// The same over given extents, with the positions in front of the elements: `body` gets one index for each dimension,
-/// then one element of each input.
+/// Like `elementwise` over explicit extents. `body` takes one index per dimension, then one element of each input.
 mlir::Value generate(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::ValueRange inputs,
                      mlir::Type element, ScalarBuilder body);
 
-/// Elements converted to `element`, see `convert`.
+/// Casts elements to `element`, see `convert`.
 mlir::Value castElements(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, mlir::Type element);
 
-/// Reduces `dims` by `combine`, (element, sum so far) -> sum, from `start`. Reduced dimensions are dropped, or stay
-/// with extent 1 where `keep`.
+/// Reduces `dims` by `combine`, (element, accumulator) -> accumulator, starting from `start`. Reduced dimensions are
+/// dropped, or kept with extent 1 if `keepDims` is set.
 mlir::Value reduce(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, llvm::ArrayRef<int64_t> dims, bool keepDims,
                    mlir::TypedAttr start, ScalarBuilder combine);
 
-/// Σ lhs · rhs, in `element`, over `extents` of a loop nest. Each map leads from the loops to the dimensions of lhs,
-/// rhs and the result; loops that the result does not have are summed. Operands may have dimensions of extent 1 at
-/// constant 0 in the map. Becomes a named op of `linalg` where there is one.
+/// Σ lhs · rhs accumulated in `element` over a loop nest with `extents`. The maps lead from the loops to the dimensions
+/// of lhs, rhs and the result; loops absent from the result are reduced. Operand dimensions of extent 1 may map to the
+/// constant 0. Emits a named `linalg` op if one matches.
 mlir::Value contract(mlir::ImplicitLocOpBuilder &b, mlir::Value lhs, mlir::Value rhs, mlir::AffineMap lhsMap,
                      mlir::AffineMap rhsMap, mlir::AffineMap resultMap, llvm::ArrayRef<mlir::OpFoldResult> extents,
                      mlir::Type element);
 
-/// The product of matrices by NumPy's rules: dimensions in front of the last two are batches and broadcast, an operand
-/// of one dimension is a row (lhs) or a column (rhs). Sums of 16-bit numbers are in f32. Shapes must have been checked.
+/// Matmul by NumPy's rules: leading dimensions are batches and broadcast; a 1-D operand is a row (lhs) or column (rhs).
+/// 16-bit floats are accumulated in f32. The caller must check the shapes.
 mlir::Value matmul(mlir::ImplicitLocOpBuilder &b, mlir::Value lhs, mlir::Value rhs);
 
 /// The softmax along dimension `dim`.
 mlir::Value softmax(mlir::ImplicitLocOpBuilder &b, mlir::Value tensor, int64_t dim);
 
-/// An integer as an index from the front of a dimension of `extent`: a negative one counts from the end. What is
-/// outside stays outside.
+/// Normalizes an index: negative values count from the end of `extent`. Out-of-range values stay out of range.
 mlir::Value normalizeIndex(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
-/// Where in a dimension of `extent` an integer points to: a negative one counts from the end, and what is still outside
-/// is the nearest end.
+/// Normalizes an index and clamps it to [0, extent − 1].
 mlir::Value clampIndexToExtent(mlir::OpBuilder &b, mlir::Location loc, mlir::Value index, mlir::Value extent);
 
-/// table[..., indices[...], ...]: the dimension `axis` of the table is replaced by those of `indices`, see
-/// `clampIndexToExtent`.
+/// table[..., indices[...], ...]: replaces dimension `axis` of the table by the dimensions of `indices`. Indices are
+/// normalized with `clampIndexToExtent`.
 mlir::Value gather(mlir::ImplicitLocOpBuilder &b, mlir::Value table, mlir::Value indices, int64_t axis);
 
 } // namespace saccade::frontend

@@ -1,7 +1,7 @@
-//===- Views.h - Shapes as graphs ask for them --------------------*- C++ -*-===//
+//===- Views.h - Slices, ranges and fills in frontend conventions -*- C++ -*-===//
 //
-// Shapes with an open extent, bounds that count from the end and may lie outside, ranges and fills: what translators
-// have before they can use Shapes.h.
+// Handles shapes with an inferred extent (−1), bounds that count from the end and clamp, ranges and fills, and lowers
+// them to Shapes.h.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_IMPORT_COMMON_VIEWS_H
@@ -12,17 +12,17 @@
 
 namespace saccade::frontend {
 
-/// The tensor reshaped to `extents`, of which one may be −1: whatever is left. Refuses a shape of other size.
+/// Reshapes the tensor to `extents`, one of which may be −1 (inferred). Emits an error if the element counts differ.
 mlir::FailureOr<mlir::Value> reshapeInferred(FrontendOp &op, mlir::Value tensor, Extents extents);
 
-/// Elements start, start + step, ... before `end` along `axis`. Bounds may be negative, then counted from the end, and
-/// lie outside, then they are the nearest end.
+/// Bounds of a slice along `axis`: start, start + step, … before `end`. Negative bounds count from the end;
+/// out-of-range bounds are clamped.
 struct SliceBounds {
   int64_t axis;
   mlir::OpFoldResult start, end;
   int64_t step = 1;
 };
-/// Where a part of a tensor lies, dimension by dimension.
+/// Offsets, sizes and steps of a slice, per dimension.
 struct Slice {
   Extents offsets, sizes;
   llvm::SmallVector<int64_t> steps;
@@ -30,19 +30,20 @@ struct Slice {
 mlir::FailureOr<Slice> computeSlice(FrontendOp &op, mlir::Value tensor, llvm::ArrayRef<SliceBounds> bounds);
 mlir::FailureOr<mlir::Value> sliceBetween(FrontendOp &op, mlir::Value tensor, llvm::ArrayRef<SliceBounds> bounds);
 
-/// Parts of these sizes along `axis`; refuses them where they are not all of it.
+/// Splits the tensor into parts of these sizes along `axis`; emits an error if they do not add up to the extent.
 mlir::LogicalResult splitInto(FrontendOp &op, mlir::Value tensor, int64_t axis, llvm::ArrayRef<int64_t> sizes,
                               llvm::SmallVectorImpl<mlir::Value> &results);
 
-/// start, start + step, ... before `end`, integers converted to `element`.
+/// The range start, start + step, … before `end`, converted to `element`.
 mlir::FailureOr<mlir::Value> makeRange(FrontendOp &op, mlir::OpFoldResult start, mlir::OpFoldResult end,
                                        mlir::OpFoldResult step, mlir::Type element);
 
-/// A tensor of one number; its elements are known one by one where they are few.
+/// A tensor filled with `value`; small ones have known elements.
 mlir::Value filled(mlir::ImplicitLocOpBuilder &b, llvm::ArrayRef<mlir::OpFoldResult> extents, mlir::TypedAttr value);
 
-/// Elements on one side of a diagonal of matrices, 0 on the other.
-mlir::FailureOr<mlir::Value> keepTriangle(FrontendOp &op, mlir::Value tensor, mlir::OpFoldResult diagonal, bool keepsUpper);
+/// Keeps the upper or lower triangle of a batch of matrices relative to `diagonal` and sets the rest to 0.
+mlir::FailureOr<mlir::Value> keepTriangle(FrontendOp &op, mlir::Value tensor, mlir::OpFoldResult diagonal,
+                                          bool keepsUpper);
 
 } // namespace saccade::frontend
 

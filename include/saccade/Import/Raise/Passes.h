@@ -1,4 +1,4 @@
-//===- Passes.h - From plain ops to attention ---------------------*- C++ -*-===//
+//===- Passes.h - Raising plain ops to attention ----------------*- C++ -*-===//
 #ifndef SACCADE_IMPORT_RAISE_PASSES_H
 #define SACCADE_IMPORT_RAISE_PASSES_H
 
@@ -10,7 +10,7 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Import/Raise/Passes.h.inc"
 
-/// What the remark on a softmax that is left begins with; the reason follows.
+/// Prefix of the remark on a softmax that was not raised; the reason follows.
 inline constexpr llvm::StringLiteral notRaised = "not raised to attention: ";
 } // namespace saccade
 

@@ -1,4 +1,4 @@
-"""Builds graphs of linalg ops as text, each in two forms: as written, and with operands commuted and other names."""
+"""Builds graphs of linalg ops as text, each in two variants: as written, and with commuted operands and other names."""
 
 import itertools
 import re
@@ -15,13 +15,14 @@ class Tensor:
 
 
 class Graph:
-    """One function. Extents are numbers, or None for those that are given at run time."""
+    """One function. Extents are numbers, or None if dynamic."""
 
     def __init__(self, name, arguments, commuted=False):
         self.name, self.commuted = name, commuted
         self.lines, self.counter = [], itertools.count()
         self.prefix = "twin" if commuted else "v"
-        self.arguments = [Tensor(f"%{self.prefix}_in{i}", shape, element) for i, (shape, element) in enumerate(arguments)]
+        self.arguments = [Tensor(f"%{self.prefix}_in{i}", shape, element)
+                          for i, (shape, element) in enumerate(arguments)]
 
     def fresh(self):
         return f"%{self.prefix}{next(self.counter)}"
@@ -99,8 +100,8 @@ class Graph:
     def filled(self, letters, operands, element, value):
         empty = self.empty(letters, operands, element)
         number = self.const(value, element)[0]
-        return Tensor(self.line(f"linalg.fill ins({number} : {element}) outs({empty.name} : {empty.type}) -> {empty.type}"),
-                      empty.shape, element)
+        outs = f"outs({empty.name} : {empty.type}) -> {empty.type}"
+        return Tensor(self.line(f"linalg.fill ins({number} : {element}) {outs}"), empty.shape, element)
 
     def generic(self, inputs, out, into, loops, reduced, body):
         maps = ", ".join(f"affine_map<({', '.join(loops)}) -> ({', '.join(subscript)})>"
@@ -120,12 +121,12 @@ class Graph:
         return Tensor(name, into.shape, into.element)
 
     def einsum(self, equation, a, b, element="f32"):
-        sides, out = equation.split("->")
-        left, right = sides.split(",")
-        operands = [(a, left), (b, right)]
+        inputs, out = equation.split("->")
+        lhs, rhs = inputs.split(",")
+        operands = [(a, lhs), (b, rhs)]
         if self.commuted:
             operands.reverse()
-        loops = sorted(set(left + right), key=lambda l: (l not in out, out.find(l), l))
+        loops = sorted(set(lhs + rhs), key=lambda l: (l not in out, out.find(l), l))
         into = self.filled(out, operands, element, 0.0)
 
         def body(x, y, c):
@@ -136,7 +137,7 @@ class Graph:
         return self.generic(operands, out, into, loops, set(loops) - set(out), body)
 
     def pointwise(self, operands, out, body, element="f32", like=()):
-        """`operands` are (tensor, subscript); `body` gets an element of each, behind the graph itself."""
+        """`operands` are (tensor, subscript); `body` takes one element of each."""
         into = self.empty(out, list(operands) + list(like), element)
         return self.generic(list(operands), out, into, list(out), set(), lambda *args: body(*args[:-1]))
 
@@ -144,30 +145,30 @@ class Graph:
         into = self.filled(out, [(tensor, subscript)], tensor.element, start)
         return self.generic([(tensor, subscript)], out, into, list(subscript), set(subscript) - set(out), combine)
 
-    def softmax(self, scores, subscript, form="stable"):
+    def softmax(self, scores, subscript, variant="stable"):
         """Along the last dimension."""
         rows, pair = subscript[:-1], [(scores, subscript)]
-        if form == "op":
+        if variant == "op":
             into = self.empty(subscript, pair, scores.element)
             return Tensor(self.line(f"linalg.softmax dimension({len(rows)}) ins({scores.name} : {scores.type})"
                                     f" outs({into.name} : {into.type}) -> {into.type}"), scores.shape)
         shifted = scores
-        if form != "unstable":
-            largest = self.reduce(scores, subscript, rows, float("-inf"),
+        if variant != "unstable":
+            maximum = self.reduce(scores, subscript, rows, float("-inf"),
                                   lambda x, c: self.op("arith.maximumf", x, c, commutes=True))
-            shifted = self.pointwise([(scores, subscript), (largest, rows)], subscript, self.sub)
+            shifted = self.pointwise([(scores, subscript), (maximum, rows)], subscript, self.sub)
         exponentials = self.pointwise([(shifted, subscript)], subscript, self.exp)
         total = self.reduce(exponentials, subscript, rows, 0.0, self.add)
-        if form == "logarithm":
+        if variant == "logarithm":
             return self.pointwise([(shifted, subscript), (total, rows)], subscript,
                                   lambda s, t: self.exp(self.sub(s, self.op("math.log", t))))
-        if form == "reciprocal":
+        if variant == "reciprocal":
             inverse = self.pointwise([(total, rows)], rows, lambda t: self.div(self.const(1.0), t))
             return self.pointwise([(exponentials, subscript), (inverse, rows)], subscript, self.mul)
         return self.pointwise([(exponentials, subscript), (total, rows)], subscript, self.div)
 
     def reshape(self, tensor, groups, shape, expands, sizes=()):
-        """`groups` such as [[0], [1, 2]]; `sizes` says where an extent comes from: (tensor, position)."""
+        """`groups` such as [[0], [1, 2]]; `sizes` are the sources of dynamic extents: (tensor, position)."""
         result = Tensor(None, shape, tensor.element)
         if not expands:
             result.name = self.line(f"tensor.collapse_shape {tensor.name} {groups} : {tensor.type} into {result.type}")
