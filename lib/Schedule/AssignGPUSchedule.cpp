@@ -1,11 +1,11 @@
-//===- AssignGPUSchedule.cpp - Tile sizes of GPU kernels -------------------===//
+//===- AssignGPUSchedule.cpp - Tile sizes of GPU kernels ----------------------===//
 //
-// What AssignSchedule is for a CPU. A kernel's threads are fixed, so its rows are too; how many keys it takes at once is
-// its own affair, and a step of the loop is as long as it is useful.
+// The counterpart of AssignSchedule for GPUs. The CTA size fixes the rows of a task; kernels subdivide key tiles
+// themselves, so these are long.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Schedule/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Schedule/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNGPUSCHEDULE
@@ -15,23 +15,23 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Head sizes with which the keys of few queries are cut: those whose state fits into a CTA beside the keys.
+/// The maximum head size for split-KV: the state must fit in a CTA together with a key tile.
 static constexpr int64_t maxSplitHeadSize = 256;
 
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t valueDepth, const GPUTarget &target) {
-  // The accumulator of a row of the tensor cores' kernel lies in four threads: 128 numbers in each is what fits.
+  // In the tensor-core kernel four threads share the accumulator of a row, with at most 128 elements per thread.
   bool isDeep = target.hasAsyncCopy && element.getIntOrFloatBitWidth() == 16 && valueDepth > 128;
   return attn::ScheduleAttr::get(element.getContext(), isDeep ? 64 : 128, /*cols=*/16384, /*depth=*/0);
 }
 
 attn::SplitKVAttr saccade::scheduleSplitKVForGPU(MLIRContext *context) {
-  // Sixteen rows are what a product of the tensor cores has. 256 keys of each head make enough tasks for a GPU from a few
-  // thousand positions on; what their states take in memory is a few percent of the keys.
+  // 16 rows are one mma.sync tile. Chunks of 256 keys give enough tasks to fill a GPU from a few thousand keys on;
+  // their partial states take a few percent of the memory of the keys.
   return attn::SplitKVAttr::get(context, /*queries=*/16, /*rows=*/16, /*cols=*/256);
 }
 
 attn::ScheduleAttr saccade::scheduleMatmul(MLIRContext *context) {
-  // Eight columns of four rows for each thread: their sums lie in registers beside what they are the product of.
+  // 4 × 8 accumulators per thread, which fit in registers together with their operands.
   return attn::ScheduleAttr::get(context, /*rows=*/64, /*cols=*/64, /*depth=*/16);
 }
 

@@ -1,11 +1,11 @@
 //===- AssignSchedule.cpp - Tile sizes of attention and contractions ----------===//
 //
-// Chooses how many rows a task has and how many keys a step. Stands before tiling, which only reads
-// what is written here; sequence lengths and batches stay out, so that one kernel serves all.
+// Chooses the rows of a task and the keys of a tile. It runs before tiling, which only reads the schedule. Schedules
+// are independent of sequence lengths and batch, so that one kernel serves all.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Schedule/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Schedule/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
@@ -15,17 +15,18 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The part of a core's second-level cache (1 MiB on current servers) that the operands of a task may fill.
+/// The part of L2 (1 MiB per core on current servers) that the operands of a task may fill, in bytes.
 static constexpr int64_t cacheBytes = 640 * 1024;
 
 attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64_t valueDepth,
                                               const CPUTarget &target) {
-  // A step holds the packed keys and values; a task also its queries and its accumulator. Steps of 512 keys are
-  // where rescaling and packing stop to show, twice as many where products of pairs are twice as fast. A task that has more
-  // than 512 queries packs the keys of shorter sequences once. Halve both until they fit; rows stay whole groups.
-  int64_t step = target.packingFactor(element, element);
-  int64_t rows = 576, cols = 512 * step;
-  int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / step / 8;
+  // A tile holds packed keys and values; a task also holds its queries and accumulator. From 512 keys per tile on, the
+  // cost of rescaling and packing is negligible; matmuls of packed pairs are twice as fast and need twice as many. With
+  // more than 512 queries per task, the keys of shorter sequences are packed once. Halve both until they fit in cache;
+  // rows stay a multiple of the row group.
+  int64_t packingFactor = target.packingFactor(element, element);
+  int64_t rows = 576, cols = 512 * packingFactor;
+  int64_t columnBytes = (depth + valueDepth) * attn::getScoreType(element).getWidth() / packingFactor / 8;
   while (cols > 64 && (rows + cols) * columnBytes > cacheBytes) {
     rows = rows > 96 && cols <= 512 ? rows / 2 : rows;
     cols /= 2;
@@ -34,8 +35,8 @@ attn::ScheduleAttr saccade::scheduleAttention(Type element, int64_t depth, int64
 }
 
 attn::SplitKVAttr saccade::scheduleSplitKV(MLIRContext *context) {
-  // Beyond eight queries a head, packing keys costs less than reading registers of queries for each of them. A group of
-  // rows takes less time than a core needs to read the keys and values it works on.
+  // With more than eight queries per head, packing the keys is cheaper than broadcasting queries from registers for
+  // every key. A task of one row group is bound by reading its keys and values.
   return attn::SplitKVAttr::get(context, /*queries=*/8, /*rows=*/rowGroup, /*cols=*/1024);
 }
 
@@ -44,7 +45,7 @@ attn::ScheduleAttr saccade::scheduleContraction(MLIRContext *context, unsigned b
   return attn::ScheduleAttr::get(context, block.rows, bits == 64 ? block.columns / 2 : block.columns, block.depth);
 }
 
-/// A depth for choosing tiles where the type leaves it open.
+/// The head size used to choose tiles if it is dynamic.
 static int64_t depthOr(int64_t depth, int64_t fallback) { return ShapedType::isDynamic(depth) ? fallback : depth; }
 
 namespace {

@@ -1,11 +1,11 @@
-//===- VerifyScheduled.cpp - What holds after the schedule stage --------------===//
+//===- VerifyScheduled.cpp - The invariant after the schedule stage -----------===//
 //
-// Checks that tile sizes are known for all that will be tiled, and that heads fit in a kernel. Stands last in its
-// stage.
+// Verifies that all ops that will be tiled have a schedule, and that head sizes are within the limit. It runs last in
+// its stage.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Schedule/Passes.h"
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
+#include "saccade/Schedule/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_VERIFYSCHEDULED
@@ -15,7 +15,7 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// A kernel holds rows of a head, and its code grows with them.
+/// The code size of a kernel grows with the head size.
 static constexpr int64_t maxHeadSize = 8192;
 
 static LogicalResult verifyHeadSizes(Operation *op) {

@@ -1,4 +1,4 @@
-// Rows are those of a CTA, steps over keys are long, and a schedule of one's own stays.
+// Rows are those of a CTA, key tiles are long, and an existing schedule is kept.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-gpu-schedule{target=sm_80}))' | FileCheck %s
 
 // CHECK-LABEL: @rows_of_a_cta
@@ -15,25 +15,25 @@ func.func @deep_values_halve_the_rows(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf1
   return %o : tensor<?x256xbf16>
 }
 
-// CHECK-LABEL: @squares_of_products
+// CHECK-LABEL: @square_matmul_blocks
 // CHECK: linalg.matmul {schedule = #attn.schedule<rows = 64, cols = 64, depth = 16>}
-func.func @squares_of_products(%a: tensor<?x64xf32>, %b: tensor<64x?xf32>, %c: tensor<?x?xf32>) -> tensor<?x?xf32> {
+func.func @square_matmul_blocks(%a: tensor<?x64xf32>, %b: tensor<64x?xf32>, %c: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %d = linalg.matmul ins(%a, %b : tensor<?x64xf32>, tensor<64x?xf32>) outs(%c : tensor<?x?xf32>) -> tensor<?x?xf32>
   return %d : tensor<?x?xf32>
 }
 
-// CHECK-LABEL: @keeps_what_is_there
+// CHECK-LABEL: @existing_schedule_is_kept
 // CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 64, cols = 512>
-func.func @keeps_what_is_there(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
+func.func @existing_schedule_is_kept(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 64, cols = 512>} : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
 }
 
-// What never has few queries, and heads whose state is too large for a CTA.
-// CHECK-LABEL: @never_few
+// No split-KV schedule for many queries or for heads whose state does not fit in a CTA.
+// CHECK-LABEL: @no_split_kv
 // CHECK: attn.attention
 // CHECK-NOT: few =
-func.func @never_few(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
+func.func @no_split_kv(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<17x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<17x64xf32>
   %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>
   return %o, %p : tensor<17x64xf32>, tensor<?x320xf32>

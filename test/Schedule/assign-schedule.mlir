@@ -1,10 +1,10 @@
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4 | FileCheck %s
 // RUN: saccade-opt %s --attn-assign-schedule=target=v4-bf16 | FileCheck %s --check-prefix=PAIRS
 
-// Sequence lengths do not enter: a short static problem gets the tiles of any length.
+// The schedule does not depend on sequence lengths, even if they are static and short.
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
 func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {
-  // With few queries there is another one, which the run time chooses.
+  // A split-KV schedule is added, which is selected at run time.
   // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
   %a = attn.attention %long[s,d], %long[s,d], %long[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
@@ -19,7 +19,7 @@ func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256x
   return %a : tensor<?x256xf64>
 }
 
-// Pairs of bf16 are half as large as what is widened.
+// Packed bf16 pairs take half the memory of operands widened to f32.
 // CHECK-LABEL: @pairs_get_larger_tiles
 // PAIRS-LABEL: @pairs_get_larger_tiles
 func.func @pairs_get_larger_tiles(%x: tensor<?x64xbf16>, %y: tensor<?x128xbf16>) -> (tensor<?x64xbf16>, tensor<?x128xbf16>) {
@@ -39,8 +39,8 @@ func.func @a_given_schedule_is_kept(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   return %a : tensor<?x64xf32>
 }
 
-// CHECK-LABEL: @many_queries_are_never_few
-func.func @many_queries_are_never_few(%q: tensor<9x64xf32>, %x: tensor<?x64xf32>) -> tensor<9x64xf32> {
+// CHECK-LABEL: @no_split_kv_for_many_queries
+func.func @no_split_kv_for_many_queries(%q: tensor<9x64xf32>, %x: tensor<?x64xf32>) -> tensor<9x64xf32> {
   // CHECK: {schedule = #attn.schedule<rows = 576, cols = 512>}
   %a = attn.attention %q[s,d], %x[s,d], %x[s,d] : (tensor<9x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<9x64xf32>
   return %a : tensor<9x64xf32>

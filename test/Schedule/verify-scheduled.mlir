@@ -8,7 +8,7 @@ func.func @attention_needs_a_schedule(%x: tensor<?x64xf32>) -> tensor<?x64xf32> 
 
 // -----
 
-func.func @products_need_a_schedule(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %init: tensor<?x8xf32>) -> tensor<?x8xf32> {
+func.func @matmuls_need_a_schedule(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>, %init: tensor<?x8xf32>) -> tensor<?x8xf32> {
   // expected-error @+1 {{has no schedule after the schedule stage}}
   %a = linalg.matmul ins(%x, %w : tensor<?x8xf32>, tensor<8x8xf32>) outs(%init : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %a : tensor<?x8xf32>
@@ -23,7 +23,7 @@ func.func @elementwise_ops_need_none(%x: tensor<?xf32>) -> tensor<?xf32> {
 
 // -----
 
-func.func @large_heads_fit_in_no_kernel(%q: tensor<?x8xf32>, %v: tensor<?x9000xf32>) -> tensor<?x9000xf32> {
+func.func @head_size_is_limited(%q: tensor<?x8xf32>, %v: tensor<?x9000xf32>) -> tensor<?x9000xf32> {
   // expected-error @+1 {{head size of value is 9000, expected at most 8192}}
   %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x9000xf32>) -> tensor<?x9000xf32>
   return %a : tensor<?x9000xf32>

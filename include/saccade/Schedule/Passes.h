@@ -2,11 +2,11 @@
 #ifndef SACCADE_SCHEDULE_PASSES_H
 #define SACCADE_SCHEDULE_PASSES_H
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Support/GPUTarget.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Pass/PassManager.h"
 
 namespace saccade {
 
@@ -15,25 +15,26 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Schedule/Passes.h.inc"
 
-/// The tiles of attention over operands of type `element` with `depth` key and `valueDepth` value columns.
+/// Returns the CPU tile sizes of attention over operands of type `element` with head sizes `depth` (keys) and
+/// `valueDepth` (values).
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t depth, int64_t valueDepth, const CPUTarget &target);
 
-/// How attention with few queries is cut, and how many are few.
+/// Returns the split-KV schedule for CPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKV(mlir::MLIRContext *context);
 
-/// The tiles of a contraction that accumulates in elements of `bits` bits.
+/// Returns the CPU tile sizes of a contraction that accumulates in elements of `bits` bits.
 attn::ScheduleAttr scheduleContraction(mlir::MLIRContext *context, unsigned bits, const CPUTarget &target);
 
-/// The tiles of attention with `valueDepth` value columns in a kernel for `target`.
+/// Returns the GPU tile sizes of attention with value head size `valueDepth`.
 attn::ScheduleAttr scheduleAttention(mlir::Type element, int64_t valueDepth, const GPUTarget &target);
 
-/// How attention with few queries is cut for kernels, and how many are few.
+/// Returns the split-KV schedule for GPUs and the maximum number of queries it applies to.
 attn::SplitKVAttr scheduleSplitKVForGPU(mlir::MLIRContext *context);
 
-/// The tiles of a matrix product in a kernel.
+/// Returns the GPU tile sizes of a matmul.
 attn::ScheduleAttr scheduleMatmul(mlir::MLIRContext *context);
 
-/// Afterwards every attention and every matrix product carries a schedule.
+/// Adds the passes after which every attention op and every matmul has a schedule.
 void buildSchedulePipeline(mlir::OpPassManager &pm, const CPUTarget &target);
 void buildSchedulePipeline(mlir::OpPassManager &pm, const GPUTarget &target);
 

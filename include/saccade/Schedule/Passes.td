@@ -1,39 +1,39 @@
-//===- Passes.td - Choosing tiles -------------------------------*- tablegen -*-===//
+//===- Passes.td - The passes of the schedule stage -------------*- tablegen -*-===//
 #ifndef SACCADE_SCHEDULE_PASSES_TD
 #define SACCADE_SCHEDULE_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
 
 def AssignSchedule : Pass<"attn-assign-schedule", "::mlir::func::FuncOp"> {
-  let summary = "gives every attention and contraction its tile sizes";
+  let summary = "assign CPU tile sizes to attention and contractions";
   let description = [{
-    A pure function of element type, head sizes and target; no sequence length or batch enters, so one kernel
-    serves all of them. An op that already carries a schedule keeps it.
+    The schedule is a pure function of element type, head sizes and target. It does not depend on sequence lengths or
+    batch, so that one kernel serves all of them. An existing schedule is kept.
 
     ```mlir
     %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 384, cols = 512>} : ...
     ```
   }];
-  let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target to choose for">];
+  let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target">];
   let dependentDialects = ["::saccade::attn::AttnDialect"];
 }
 
 def AssignGPUSchedule : Pass<"attn-assign-gpu-schedule", "::mlir::func::FuncOp"> {
-  let summary = "gives every attention and contraction the tile sizes of a GPU kernel";
+  let summary = "assign GPU tile sizes to attention and contractions";
   let description = [{
-    A row of queries for each thread of a CTA, and long steps over keys: kernels cut them up themselves. Products are cut
-    into squares. An op that already carries a schedule keeps it.
+    Attention gets as many rows as a CTA computes, and long key tiles that kernels subdivide themselves. Matmuls get
+    square blocks. An existing schedule is kept.
 
     ```mlir
     %o = attn.attention %q[s,d], %k[s,d], %v[s,d] {schedule = #attn.schedule<rows = 128, cols = 16384>} : ...
     ```
   }];
-  let options = [Option<"target", "target", "std::string", "\"sm_80\"", "architecture to choose for">];
+  let options = [Option<"target", "target", "std::string", "\"sm_80\"", "GPU target">];
   let dependentDialects = ["::saccade::attn::AttnDialect"];
 }
 
 def VerifyScheduled : Pass<"attn-verify-scheduled", "::mlir::func::FuncOp"> {
-  let summary = "checks that every attention and contraction carries a schedule";
+  let summary = "verify that attention and contractions have a schedule";
   let description = [{The invariant at the end of the schedule stage.}];
 }
 
