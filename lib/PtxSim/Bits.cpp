@@ -139,7 +139,7 @@ template <typename F> bool decodeShift(Decoder &d) {
   Type type = d.type();
   Handler handler = dispatchInteger(type, []<typename T>() -> Handler { return mapBinary<T, T, F, uint32_t>; });
   if (!handler || !d.expectOperands(3))
-    return d.fail("this type is not simulated here");
+    return d.fail("the type is not simulated for this instruction");
   d.result(d.at(0), type);
   d.input(d.at(1), type);
   d.input(d.at(2), Type::U32);

@@ -220,7 +220,7 @@ bool decodeSelp(Decoder &d) {
   case 8:
     return d.emit(select<uint64_t>);
   default:
-    return d.fail("this type is not simulated here");
+    return d.fail("the type is not simulated for this instruction");
   }
 }
 

@@ -207,7 +207,7 @@ bool decodePair(Decoder &d, Type to, Rounding rounding, uint32_t flags) {
     if (!d.expectOperands(2) || rounding != Rounding::NearestEven || flags & ~relu)
       return d.fail("expected .rn");
     if (flags & relu)
-      return d.fail(".relu is not simulated here");
+      return d.fail(".relu is not simulated for this instruction");
     d.result(d.at(0), Type::B32);
     d.input(d.at(1), Type::B16);
     d.op.numbers[0] = uint32_t(from);

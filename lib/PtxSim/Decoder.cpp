@@ -99,7 +99,8 @@ std::optional<Rounding> Decoder::takeRounding() {
 
 bool Decoder::allTaken() {
   return modifier == instruction.modifiers.size() ||
-         fail("the modifier '." + llvm::Twine(instruction.modifiers[modifier]) + "' is not simulated here");
+         fail("the modifier '." + llvm::Twine(instruction.modifiers[modifier]) +
+              "' is not simulated for this instruction");
 }
 
 bool Decoder::expectOperands(unsigned min, unsigned max) {
@@ -174,7 +175,7 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
     if (auto slot = builder.special(operand.name); slot && bytes == 4)
       inputs.push_back(*slot);
     else
-      fail("the special register '" + operand.name + "' is not simulated here");
+      fail("the special register '" + operand.name + "' is not simulated for this instruction");
     return;
   case Operand::Symbol:
     if (!operand.variable || bytes < 4)
@@ -183,7 +184,7 @@ void Decoder::input(const Operand &operand, Type type, bool wider) {
       constant(builder.addressOf(*operand.variable) + operand.offset, bytes);
     return;
   default:
-    fail("this kind of operand is not simulated here");
+    fail("the kind of operand is not simulated for this instruction");
   }
 }
 

@@ -176,7 +176,7 @@ bool decodeAccess(Decoder &d, bool loads) {
   Type type = d.type();
   unsigned elements = vector < 0 ? 1 : 2 << vector;
   if (type == Type::Pred || bytesOf(type) > 8 || elements * bytesOf(type) > 32 || d.count() < 2)
-    return d.fail("this type is not simulated here");
+    return d.fail("the type is not simulated for this instruction");
   const Operand &value = d.at(loads ? 0 : 1), &place = d.at(loads ? 1 : 0);
   // The optional third operand is a cache policy.
   if (!d.expectOperands(2, 3))
@@ -198,7 +198,7 @@ bool decodeAccess(Decoder &d, bool loads) {
   if (registerBytes < bytesOf(type))
     return d.fail("the register is narrower than the type");
   if (!loads && (space == Space::Param || space == Space::Const))
-    return d.fail("this space is read-only");
+    return d.fail("this state space is read-only");
   Access access =
       loads ? (isAtomic ? Access::AtomicRead : Access::Read) : (isAtomic ? Access::AtomicWrite : Access::Write);
   d.op.numbers[0] = uint32_t(space) | uint32_t(access) << 8 | uint32_t(nonCoherent) << 16;

@@ -95,7 +95,7 @@ bool decodeMove(Decoder &d) {
   case 8:
     return d.emit(copyRow<uint64_t>);
   default:
-    return d.fail("this type is not simulated here");
+    return d.fail("the type is not simulated for this instruction");
   }
 }
 
@@ -122,7 +122,7 @@ bool decodeConvertAddress(Decoder &d) {
   d.op.numbers[1] = d.take("to");
   int space = d.takeOneOf({"global", "shared", "local", "param", "const", "shared::cta"});
   if (space < 0)
-    return d.fail("this space is not simulated");
+    return d.fail("this state space is not simulated");
   d.op.numbers[0] = space == 5 ? 1 : space;
   Type type = d.type();
   if (type != Type::U64)
@@ -139,7 +139,7 @@ void isInSpace(Warp &warp, const Op &op, uint32_t mask) {
 bool decodeIsSpace(Decoder &d) {
   int space = d.takeOneOf({"global", "shared", "local", "param", "shared::cta"});
   if (space < 0 || !d.expectOperands(2))
-    return d.fail("this space is not simulated");
+    return d.fail("this state space is not simulated");
   d.op.numbers[0] = space == 4 ? 1 : space;
   d.result(d.at(0), Type::Pred);
   d.input(d.at(1), Type::U64);

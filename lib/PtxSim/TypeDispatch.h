@@ -44,7 +44,7 @@ using Wide =
 /// Emits an op with one result and `inputs` inputs that all have `type`.
 inline bool emitSame(Decoder &decoder, Type type, unsigned inputs, Handler handler) {
   if (!handler)
-    return decoder.fail("this type is not simulated here");
+    return decoder.fail("the type is not simulated for this instruction");
   if (!decoder.expectOperands(inputs + 1))
     return false;
   decoder.result(decoder.at(0), type);

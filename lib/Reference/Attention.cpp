@@ -1,6 +1,6 @@
 //===- Attention.cpp - attn.attention as plain unfused attention ------------------===//
 //
-// scores = scale · Q Kᵀ, score region, mask, softmax over all keys at once, times V: the definition, a row at a time.
+// The definition, row by row: scale · Q Kᵀ, score region, mask, softmax over all keys, times V.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
@@ -35,7 +35,7 @@ static LogicalResult shapeOfAttention(attn::AttentionOp op, Frame &frame, unsign
   return success();
 }
 
-/// The output must be as large as queries and values say, also where its type is static.
+/// Checks the extents of the output, which may be static, against those of query and value.
 static LogicalResult checkOutput(attn::AttentionOp op, const Scorer &scorer, const NamedCells &output) {
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq, Dim::Depth}) {
     int64_t expected = dim == Dim::Depth ? scorer.value.extent(dim) : scorer.query.extent(dim);
@@ -46,7 +46,7 @@ static LogicalResult checkOutput(attn::AttentionOp op, const Scorer &scorer, con
   return success();
 }
 
-/// A length operand for `batch`, or `whole` where there is none.
+/// The length operand `length` at `batch`, or `whole` if it is null.
 static FailureOr<int64_t> lengthOf(attn::AttentionOp op, Frame &frame, StringRef role, Value length, int64_t batch,
                                    int64_t batches, int64_t whole) {
   if (!length)
@@ -63,7 +63,7 @@ static FailureOr<int64_t> lengthOf(attn::AttentionOp op, Frame &frame, StringRef
   return (*lengths)->data()[batch].integer;
 }
 
-/// The sink of a head, −inf where there is none.
+/// The sink of a head; −inf if there is none.
 static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head, int64_t heads) {
   Value sink = op.getSink();
   if (!sink)
@@ -82,7 +82,7 @@ static FailureOr<double> sinkOf(attn::AttentionOp op, Frame &frame, int64_t head
   return (*sinks)->data()[head].real;
 }
 
-/// Turns scores and a sink into probabilities, rounding as a plain softmax in `type` would; returns the log-sum-exp.
+/// Computes probabilities from scores and a sink with the rounding of a softmax in `type`. Returns the log-sum-exp.
 static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double sink, std::vector<double> &weights) {
   weights.clear();
   double max = sink, sum = 0;
@@ -93,7 +93,7 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double s
   if (sink != -INFINITY)
     sum = frame.rounded(type, std::exp(frame.rounded(type, sink - max)));
   for (double score : scores) {
-    // exp(−inf − max) is 0 whatever max is, even Inf.
+    // A masked key has weight 0 even if max is Inf.
     double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
     weights.push_back(weight);
   }
@@ -112,12 +112,12 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
   if (failed(scorer) || failed(output) || failed(checkOutput(op, *scorer, {*output, op.getOutputDims()})))
     return failure();
   if (range.heads == 0)
-    return success(); // no heads, no groups of heads
+    return success();
   int64_t batches = scorer->query.batches();
   bool isRagged = op.getCuSeqlensQ() != nullptr;
   std::vector<double> scores, weights, factors;
   if (isRagged) {
-    // Rows of no sequence.
+    // Rows after the last sequence.
     int64_t end = range.position + range.positions;
     for (int64_t head = range.head; head < range.head + range.heads; ++head)
       for (int64_t tokenIndex = std::max(range.position, scorer->query.starts.back()); tokenIndex < end; ++tokenIndex)
@@ -126,7 +126,7 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
   }
   int64_t firstBatch = isRagged ? 0 : range.batch, lastBatch = isRagged ? batches : range.batch + range.batches;
   for (int64_t batch = firstBatch; batch < lastBatch; ++batch) {
-    // The part of the range that lies in this batch.
+    // The part of the range in this batch.
     int64_t start = scorer->query.start(batch), firstPosition = std::max<int64_t>(range.position - start, 0);
     int64_t lastPosition = std::min(range.position + range.positions - start, scorer->query.length(batch));
     if (isRagged && firstPosition >= lastPosition)
@@ -142,12 +142,12 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
     scorer->keyLength = *keyLength;
     int64_t keys = std::clamp<int64_t>(*keyLength - scorer->at[3], 0, keyExtent);
 
-    int64_t firstKeyHead = scorer->keyHead(range.head);
-    int64_t keyHeads = scorer->keyHead(range.head + range.heads - 1) - firstKeyHead + 1;
+    int64_t firstKVHead = scorer->kvHead(range.head);
+    int64_t kvHeads = scorer->kvHead(range.head + range.heads - 1) - firstKVHead + 1;
     if (failed(frame.demand(op.getQuery(), scorer->query.box(batch, range.head, range.heads, firstPosition,
                                                              lastPosition - firstPosition))) ||
-        failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKeyHead, keyHeads, 0, keys))) ||
-        failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKeyHead, keyHeads, 0, keys))))
+        failed(frame.demand(op.getKey(), scorer->key.box(batch, firstKVHead, kvHeads, 0, keys))) ||
+        failed(frame.demand(op.getValue(), scorer->value.box(batch, firstKVHead, kvHeads, 0, keys))))
       return failure();
     for (int64_t head = range.head; head < range.head + range.heads; ++head) {
       FailureOr<double> sink = sinkOf(op, frame, head, scorer->query.extent(Dim::Head));
@@ -162,10 +162,10 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
         for (auto [key, factor] : llvm::enumerate(factors)) {
           if (scores[key] == -INFINITY)
             continue;
-          FailureOr<double> modifiedWeight = scorer->modifiedWeight(key, factor);
-          if (failed(modifiedWeight))
+          FailureOr<double> modified = scorer->modifiedWeight(key, factor);
+          if (failed(modified))
             return failure();
-          factor = *modifiedWeight;
+          factor = *modified;
         }
         if (failed(visit(*scorer, {batch, head, position, start + position, weights, factors, scores, logSumExp})))
           return failure();
@@ -176,9 +176,10 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
 }
 
 /// Σ weight · value over the keys of a row.
-template <typename Sum> static std::vector<Sum> weigh(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
+template <typename Sum>
+static std::vector<Sum> weightedSum(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
   std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
-  const double *values = scorer.value.at(row.batch, scorer.keyHead(row.head), 0);
+  const double *values = scorer.value.at(row.batch, scorer.kvHead(row.head), 0);
   for (size_t i = 0; i < row.factors.size(); ++i)
     if (int64_t key = frame.term(i, row.factors.size()); row.scores[key] != -INFINITY)
       addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, row.factors[key]),
@@ -186,7 +187,7 @@ template <typename Sum> static std::vector<Sum> weigh(Frame &frame, const Scorer
   return sums;
 }
 
-/// A result and the elements of it that belong to one row.
+/// A result and the box of its elements for one row.
 struct RowOfResult {
   Cells *cells;
   Box box;
@@ -206,27 +207,27 @@ struct RowOfResult {
   Scalar &front() const { return cells->at(box.offsets); }
 };
 
-/// Log-sum-exp, largest score, its position and tallies.
+/// Stores log-sum-exp, row maximum, argmax and tallies of a row.
 static LogicalResult evaluateOthers(attn::AttentionOp op, Frame &frame, Scorer &scorer, const AttentionRow &row) {
-  LargestScore largest(row.scores);
+  RowMax max(row.scores);
   SmallVector<MutableArrayRef<double>> tallies;
   for (Value result : op->getResults().drop_front()) {
-    FailureOr<RowOfResult> tokenIndex = RowOfResult::of(op, frame, result, row);
-    if (failed(tokenIndex))
+    FailureOr<RowOfResult> elements = RowOfResult::of(op, frame, result, row);
+    if (failed(elements))
       return failure();
     if (result == op.getLse()) {
-      tokenIndex->front().real = row.logSumExp;
+      elements->front().real = row.logSumExp;
     } else if (result == op.getRowMax()) {
-      tokenIndex->front().real = largest.score;
+      elements->front().real = max.score;
     } else if (result == op.getArgmax()) {
-      tokenIndex->front().integer = largest.key < 0 ? -1 : scorer.at[3] + largest.key;
+      elements->front().integer = max.key < 0 ? -1 : scorer.at[3] + max.key;
     } else {
-      // Bins are the last dimension, and cells lie in order.
-      tallies.emplace_back(&tokenIndex->front().real, tokenIndex->box.sizes.back());
-      // Where probabilities are no numbers, no bin is.
+      // Bins are the last dimension, so those of a row are contiguous.
+      tallies.emplace_back(&elements->front().real, elements->box.sizes.back());
+      // If the probabilities are NaN, so are all bins.
       llvm::fill(tallies.back(), std::isnan(row.logSumExp) ? NAN : 0.0);
     }
-    tokenIndex->cells->setKnown(tokenIndex->box);
+    elements->cells->setKnown(elements->box);
   }
   return addTallies(frame, scorer, row.scores, row.weights, tallies);
 }
@@ -243,13 +244,13 @@ static LogicalResult evaluateAttention(attn::AttentionOp op, Frame &frame, unsig
         to[depth * out.stride(Dim::Depth)] = frame.rounded(out.cells->getElementType(), sum);
     };
     if (frame.isRounded() && scorer.scoreType.isF32())
-      store(weigh<float>(frame, scorer, row));
+      store(weightedSum<float>(frame, scorer, row));
     else
-      store(weigh<double>(frame, scorer, row));
-    FailureOr<RowOfResult> tokenIndex = RowOfResult::of(op, frame, op.getOutput(), row);
-    if (failed(tokenIndex))
+      store(weightedSum<double>(frame, scorer, row));
+    FailureOr<RowOfResult> elements = RowOfResult::of(op, frame, op.getOutput(), row);
+    if (failed(elements))
       return failure();
-    out.cells->setKnown(tokenIndex->box);
+    out.cells->setKnown(elements->box);
     return evaluateOthers(op, frame, scorer, row);
   };
   return forEachAttentionRow(op, frame, AttentionRange::of(box, op.getResultDims(op->getResult(result))), visit);

@@ -1,6 +1,6 @@
 //===- AttentionRows.h - attn.attention, row by row -----------------*- C++ -*-===//
 //
-// Shared by the results of attention and by the magnitudes of their terms.
+// Row-wise evaluation of attention, shared by its results and by the magnitudes of their terms.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_ATTENTIONROWS_H
@@ -13,26 +13,26 @@ namespace saccade::reference {
 /// One row of attention: a query of a head of a batch, and its probabilities.
 struct AttentionRow {
   int64_t batch, head;
-  int64_t position; ///< within its batch
-  int64_t tokenIndex;    ///< within the query and the results: another one where sequences are packed
-  /// exp(score − max) / sum for every key up to the length, in order; 0 where masked. Empty where neither a key nor a
-  /// sink counts.
+  int64_t position;   ///< within its batch
+  int64_t tokenIndex; ///< row in the query and result tensors; differs from `position` for ragged sequences
+  /// Probabilities exp(score − max) / sum of the keys up to the length; 0 if masked. Empty if the row attends to
+  /// neither a key nor a sink.
   llvm::ArrayRef<double> weights;
-  /// What the weight region makes of them: the factors of the values.
+  /// Weights after the weight region: the factors of the values.
   llvm::ArrayRef<double> factors;
   llvm::ArrayRef<double> scores;
-  double logSumExp; ///< −inf where no key counts
+  double logSumExp; ///< −inf if the row is empty
 };
 
-/// Which part of the batches, heads and queries of attention is wanted.
+/// A range of batches, heads and queries.
 struct AttentionRange {
   int64_t batch, batches, head, heads, position, positions;
 
-  /// The part that `box` of a result needs whose dimensions are named `dims`; others lack depth.
+  /// The range covered by `box` of a result with dimensions `dims`.
   static AttentionRange of(const Box &box, llvm::ArrayRef<attn::Dim> dims);
 };
 
-/// Makes queries, keys and values known as far as the range needs them and calls `visit` for each of its rows.
+/// Computes the queries, keys and values that the range depends on, and calls `visit` for each row of it.
 mlir::LogicalResult forEachAttentionRow(attn::AttentionOp op, Frame &frame, const AttentionRange &range,
                                         llvm::function_ref<mlir::LogicalResult(Scorer &, const AttentionRow &)> visit);
 

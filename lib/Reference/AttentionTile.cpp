@@ -1,6 +1,6 @@
 //===- AttentionTile.cpp - attn.accumulate, attn.merge, attn.finalize ------------===//
 //
-// The online softmax on an explicit state in base 2, as the dialect defines it; on tensors only.
+// The online softmax on an explicit state in base 2, as defined by the dialect, on tensors.
 //
 //===----------------------------------------------------------------------===//
 #include "Scoring.h"
@@ -13,11 +13,11 @@ using attn::Dim;
 
 namespace {
 
-/// The state of a tile of queries: accumulator rows × depth, running max and sum.
+/// The state of a tile of queries: accumulator (rows × depth), running max and running sum.
 struct TileState {
   Cells *acc, *max, *sum;
 
-  /// The state that `op` computes, started from its destinations.
+  /// The results of `op`, initialised from its inits.
   static FailureOr<TileState> start(DestinationStyleOpInterface op, Frame &frame) {
     Cells *cells[3];
     for (unsigned i = 0; i < 3; ++i) {
@@ -55,12 +55,12 @@ struct TileState {
   }
 };
 
-/// 2^(max − newMax): by what a state at `max` shrinks; 0 for the empty state. `newMax` is not −inf.
-double shrink(Frame &frame, Type type, double max, double newMax) {
+/// The rescaling factor 2^(max − newMax) of a state; 0 for the empty state. `newMax` is not −inf.
+double rescale(Frame &frame, Type type, double max, double newMax) {
   return frame.rounded(type, std::exp2(frame.rounded(type, max - newMax)));
 }
 
-/// Gives shape of init `result`.
+/// The shape of result number `result` is that of its init.
 template <typename OpTy> LogicalResult shapeOfInit(OpTy op, Frame &frame, unsigned result, Shape &shape) {
   FailureOr<Cells *> cells =
       frame.cells(cast<DestinationStyleOpInterface>(op.getOperation()).getDpsInitOperand(result)->get());
@@ -82,10 +82,10 @@ void setAllKnown(Operation *op, Frame &frame) {
 // attn.accumulate
 //===----------------------------------------------------------------------===//
 
-/// What a state holds besides accumulator, max and sum.
+/// The state in addition to accumulator, max and sum: tallies, row maximum and argmax.
 struct OtherState {
   SmallVector<Cells *> tallies;
-  Cells *largest = nullptr, *position = nullptr;
+  Cells *rowMax = nullptr, *argmax = nullptr;
 
   static FailureOr<OtherState> start(attn::AccumulateOp op, Frame &frame) {
     OtherState state;
@@ -99,7 +99,7 @@ struct OtherState {
       if (i < op.getTallies().size())
         state.tallies.push_back(*to);
       else
-        (state.largest ? state.position : state.largest) = *to;
+        (state.rowMax ? state.argmax : state.rowMax) = *to;
     }
     return state;
   }
@@ -113,28 +113,28 @@ struct OtherState {
   }
 };
 
-/// The largest score of a row and its position, given those of a tile.
-static void keepLargest(const Scorer &scorer, ArrayRef<double> scores, const OtherState &state, int64_t row) {
-  LargestScore largest(scores);
-  if (!state.largest || !(largest.score > state.largest->reals()[row]))
+/// Updates row maximum and argmax of a row with the scores of a tile.
+static void updateRowMax(const Scorer &scorer, ArrayRef<double> scores, const OtherState &state, int64_t row) {
+  RowMax max(scores);
+  if (!state.rowMax || !(max.score > state.rowMax->reals()[row]))
     return;
-  state.largest->reals()[row] = largest.score;
-  if (state.position)
-    state.position->data()[row].integer = scorer.at[3] + largest.key;
+  state.rowMax->reals()[row] = max.score;
+  if (state.argmax)
+    state.argmax->data()[row].integer = scorer.at[3] + max.key;
 }
 
-/// Folds one row of scores into row `row` of the state. `isFinal`: max and sum are those of all keys.
+/// Accumulates one row of scores into row `row` of the state. `isFinal`: max and sum are final, those of all keys.
 static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double> scores, const TileState &state,
                                    const OtherState &others, bool isFinal, int64_t row) {
   Type type = scorer.scoreType;
-  keepLargest(scorer, scores, others, row);
+  updateRowMax(scorer, scores, others, row);
   double log2e = frame.rounded(type, std::numbers::log2e);
   double newMax = state.m(row);
   for (double score : scores)
     newMax = maxOrNaN(newMax, frame.rounded(type, score * log2e));
   if (newMax == -INFINITY)
     return success();
-  double factor = shrink(frame, type, state.m(row), newMax);
+  double factor = rescale(frame, type, state.m(row), newMax);
   state.m(row) = newMax;
   if (!isFinal)
     state.l(row) = frame.rounded(type, state.l(row) * factor);
@@ -154,10 +154,11 @@ static LogicalResult accumulateRow(Frame &frame, Scorer &scorer, ArrayRef<double
     double weight = weights[key] = frame.rounded(type, std::exp2(exponent));
     if (!isFinal)
       state.l(row) = frame.rounded(type, state.l(row) + weight);
-    FailureOr<double> modifiedWeight = scorer.modifiedWeight(key, isFinal ? frame.rounded(type, weight / state.l(row)) : weight);
-    if (failed(modifiedWeight))
+    FailureOr<double> modified =
+        scorer.modifiedWeight(key, isFinal ? frame.rounded(type, weight / state.l(row)) : weight);
+    if (failed(modified))
       return failure();
-    weight = frame.rounded(scorer.inputType, isFinal ? frame.rounded(type, *modifiedWeight * state.l(row)) : *modifiedWeight);
+    weight = frame.rounded(scorer.inputType, isFinal ? frame.rounded(type, *modified * state.l(row)) : *modified);
     const double *values = scorer.value.at(0, 0, key);
     for (int64_t depth = 0; depth < state.depth(); ++depth)
       sums[depth] = frame.rounded(
@@ -222,9 +223,10 @@ static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, con
     double newMax = maxOrNaN(state->m(row), other->m(row));
     if (newMax == -INFINITY)
       continue;
-    double ours = shrink(frame, type, state->m(row), newMax), theirs = shrink(frame, type, other->m(row), newMax);
+    double factor = rescale(frame, type, state->m(row), newMax),
+           otherFactor = rescale(frame, type, other->m(row), newMax);
     auto join = [&](double a, double b) {
-      return frame.rounded(type, frame.rounded(type, ours * a) + frame.rounded(type, theirs * b));
+      return frame.rounded(type, frame.rounded(type, factor * a) + frame.rounded(type, otherFactor * b));
     };
     state->m(row) = newMax;
     state->l(row) = join(state->l(row), other->l(row));
@@ -265,7 +267,7 @@ static LogicalResult evaluateFinalize(attn::FinalizeOp op, Frame &frame, unsigne
       (*lse)->reals()[row] = state->l(row) == 0 ? -INFINITY : frame.rounded(type, base2 * std::numbers::ln2);
     }
   }
-  // Tallies are divided likewise, all else is copied.
+  // Tallies are divided by the sum too; row maximum and argmax are copied.
   for (auto [from, to] : llvm::zip_equal(op.getOthers(), op->getResults().take_back(op.getOthers().size()))) {
     FailureOr<Cells *> source = frame.demandAll(from), copy = frame.cells(to);
     if (failed(source) || failed(copy))

@@ -1,4 +1,4 @@
-//===- Cells.cpp - The elements of a value, computed piece by piece -----------===//
+//===- Cells.cpp - Lazily computed elements of a value ------------------------===//
 #include "Cells.h"
 #include "llvm/Support/MathExtras.h"
 #include <cstring>
@@ -13,11 +13,11 @@ SmallVector<int64_t> saccade::reference::rowMajorStrides(ArrayRef<int64_t> shape
   return strides;
 }
 
-std::optional<Box> saccade::reference::intersect(const Box &left, const Box &right) {
+std::optional<Box> saccade::reference::intersect(const Box &a, const Box &b) {
   Box shared;
-  for (int64_t dim = 0; dim < left.rank(); ++dim) {
-    int64_t first = std::max(left.offsets[dim], right.offsets[dim]);
-    int64_t end = std::min(left.offsets[dim] + left.sizes[dim], right.offsets[dim] + right.sizes[dim]);
+  for (int64_t dim = 0; dim < a.rank(); ++dim) {
+    int64_t first = std::max(a.offsets[dim], b.offsets[dim]);
+    int64_t end = std::min(a.offsets[dim] + a.sizes[dim], b.offsets[dim] + b.sizes[dim]);
     if (first >= end)
       return std::nullopt;
     shared.offsets.push_back(first);
@@ -51,7 +51,7 @@ FailureOr<std::shared_ptr<Cells>> Cells::create(Type elementType, ArrayRef<int64
 std::shared_ptr<Cells> Cells::ofTensor(const Tensor &tensor) {
   FailureOr<std::shared_ptr<Cells>> cells = create(tensor.elementType, tensor.shape);
   if (failed(cells))
-    llvm::report_bad_alloc_error("no memory for a copy of an argument");
+    llvm::report_bad_alloc_error("out of memory for a copy of an argument");
   std::copy(tensor.values.begin(), tensor.values.end(), (*cells)->data());
   (*cells)->allKnown = true;
   return *cells;
@@ -66,7 +66,7 @@ std::shared_ptr<Cells> Cells::ofScalar(Type type, Scalar value) {
 std::optional<Box> Cells::unknownPart(const Box &box) const {
   if (allKnown || box.size() == 0)
     return std::nullopt;
-  // Known elements mostly come in whole boxes, so most calls end in the first row or find it all unknown.
+  // Elements usually become known box by box, so memchr mostly finds an unknown element at once.
   SmallVector<int64_t> low(box.rank(), INT64_MAX), high(box.rank(), -1);
   bool found = false;
   Box rows = box;

@@ -1,7 +1,7 @@
-//===- Cells.h - The elements of a value, computed piece by piece -*- C++ -*-===//
+//===- Cells.h - Lazily computed elements of a value --------------*- C++ -*-===//
 //
-// Storage behind every value of the interpreter. It remembers which elements are known, so that a
-// value can be computed on demand; pages that are never asked for are never touched.
+// Storage of the interpreter's values. It tracks which elements are known, so that values are computed on demand;
+// memory pages of unused elements are never allocated.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_CELLS_H
@@ -39,7 +39,7 @@ inline int64_t linearIndex(llvm::ArrayRef<int64_t> index, llvm::ArrayRef<int64_t
   return linear;
 }
 
-/// Calls `body(first, length)` for every run of `box` along the last dimension of a row-major tensor.
+/// Calls `body(first, length)` for every row of `box` along the last dimension of a row-major tensor.
 template <typename Body> void forEachRow(Box box, llvm::ArrayRef<int64_t> strides, Body body) {
   if (box.rank() == 0)
     return body(int64_t(0), int64_t(1));
@@ -50,12 +50,12 @@ template <typename Body> void forEachRow(Box box, llvm::ArrayRef<int64_t> stride
   forEachPoint(box, [&](llvm::ArrayRef<int64_t> index) { body(linearIndex(index, strides), length); });
 }
 
-/// What two boxes share; nothing where that is empty.
-std::optional<Box> intersect(const Box &left, const Box &right);
+/// Intersection of two boxes; nullopt if empty.
+std::optional<Box> intersect(const Box &a, const Box &b);
 
 class Cells {
 public:
-  /// Fails where the tensor is larger than memory.
+  /// Fails if the tensor does not fit into memory.
   static mlir::FailureOr<std::shared_ptr<Cells>> create(mlir::Type elementType, llvm::ArrayRef<int64_t> shape);
   static std::shared_ptr<Cells> ofTensor(const Tensor &tensor);
   static std::shared_ptr<Cells> ofScalar(mlir::Type type, Scalar value);
@@ -65,12 +65,12 @@ public:
   llvm::ArrayRef<int64_t> getStrides() const { return strides; }
   int64_t size() const { return count; }
   Scalar *data() { return values.get(); }
-  /// The same elements as reals.
+  /// The elements as doubles.
   double *reals() { return &values.get()->real; }
   Scalar &at(llvm::ArrayRef<int64_t> index) { return values.get()[linearIndex(index, strides)]; }
 
   bool isKnown(int64_t linear) const { return allKnown || known.get()[linear]; }
-  /// The smallest box around the elements of `box` that are not known; nothing where all are.
+  /// Bounding box of the unknown elements of `box`; nullopt if all are known.
   std::optional<Box> unknownPart(const Box &box) const;
   void setKnown(const Box &box);
 
@@ -83,7 +83,7 @@ private:
   llvm::SmallVector<int64_t> shape, strides;
   int64_t count = 1;
   bool allKnown = false;
-  // calloc, not std::vector: the operating system hands out zero pages as they are touched.
+  // calloc, not std::vector: the operating system allocates zero pages on first access.
   std::unique_ptr<Scalar, Free<Scalar>> values;
   std::unique_ptr<bool, Free<bool>> known;
 };

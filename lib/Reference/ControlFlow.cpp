@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace saccade::reference;
 
-/// Copies `box` of what `source` of frame `inner` holds into result number `result` of `op`.
+/// Copies `box` of `source` in frame `inner` to result number `result` of `op`.
 static LogicalResult forward(Operation *op, Frame &frame, unsigned result, Frame &inner, Value source, const Box &box) {
   FailureOr<Cells *> from = inner.demand(source, box), to = frame.cells(op->getResult(result));
   if (failed(from) || failed(to))
@@ -30,7 +30,7 @@ static LogicalResult forwardShape(Frame &inner, Value source, Shape &shape) {
 // func.call
 //===----------------------------------------------------------------------===//
 
-/// The frame of the callee, and the value that it returns as `result`.
+/// The frame of the callee, and the value returned as `result`.
 static std::pair<Frame *, Value> enterCall(func::CallOp op, Frame &frame, unsigned result) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, op.getCalleeAttr());
   Frame &inner = frame.child(op, callee.getBody(), /*isNested=*/false);
@@ -53,7 +53,7 @@ static LogicalResult evaluateCall(func::CallOp op, Frame &frame, unsigned result
 // scf.if
 //===----------------------------------------------------------------------===//
 
-/// The value that the taken branch yields, and its frame.
+/// The frame of the taken branch, and the value yielded as `result`.
 static FailureOr<std::pair<Frame *, Value>> takeBranch(scf::IfOp op, Frame &frame, unsigned result) {
   FailureOr<Scalar> condition = frame.scalar(op.getCondition());
   if (failed(condition))
@@ -80,13 +80,13 @@ static LogicalResult shapeOfFor(scf::ForOp op, Frame &frame, unsigned result, Sh
   return forwardShape(frame, op.getInitArgs()[result], shape);
 }
 
-/// Runs the whole loop, every iteration in a frame of its own, and fills all results.
+/// Runs the whole loop, each iteration in a new frame, and computes all results.
 static LogicalResult evaluateFor(scf::ForOp op, Frame &frame, unsigned, const Box &) {
   SmallVector<int64_t> bounds;
   if (failed(frame.indices({op.getLowerBound(), op.getUpperBound(), op.getStep()}, bounds)))
     return failure();
   if (bounds[2] <= 0)
-    return op.emitOpError() << "has step " << bounds[2] << ", expected more than 0";
+    return op.emitOpError() << "has step " << bounds[2] << ", expected a positive value";
   SmallVector<std::shared_ptr<Cells>> carried;
   for (Value init : op.getInitArgs()) {
     FailureOr<std::shared_ptr<Cells>> cells = frame.take(init);
@@ -95,7 +95,7 @@ static LogicalResult evaluateFor(scf::ForOp op, Frame &frame, unsigned, const Bo
     carried.push_back(*cells);
   }
   Type inductionType = op.getInductionVar().getType();
-  // Counted, so that a bound near the end of the integers does not overflow.
+  // Iterating over a trip count avoids overflow of the induction variable.
   uint64_t distance = bounds[0] < bounds[1] ? uint64_t(bounds[1]) - uint64_t(bounds[0]) : 0;
   uint64_t trips = llvm::divideCeil(distance, uint64_t(bounds[2]));
   for (uint64_t trip = 0; trip < trips; ++trip) {
@@ -111,7 +111,7 @@ static LogicalResult evaluateFor(scf::ForOp op, Frame &frame, unsigned, const Bo
         return failure();
       if ((*value)->getShape() != cells->getShape())
         return op.emitOpError()
-               << "carries a tensor whose shape changes, which the reference interpreter does not know";
+               << "carries a tensor whose shape changes, which the reference interpreter does not support";
       next.push_back(*value);
     }
     carried = std::move(next);

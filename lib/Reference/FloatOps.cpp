@@ -1,4 +1,4 @@
-//===- FloatOps.cpp - Scalar ops that give a float ------------------------------===//
+//===- FloatOps.cpp - Scalar ops with float results -----------------------------===//
 #include "ScalarOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -31,7 +31,7 @@ template <typename Fn> ScalarFunction ternary(Fn fn) {
   };
 }
 
-/// IEEE 754-2019 maximum and minimum: NaN wins, −0 is less than +0.
+/// IEEE 754-2019 maximum and minimum: they propagate NaN, and −0 is less than +0.
 double maximum(double a, double b) {
   if (std::isnan(a) || std::isnan(b))
     return NAN;
@@ -39,7 +39,7 @@ double maximum(double a, double b) {
 }
 double minimum(double a, double b) { return -maximum(-a, -b); }
 
-/// The bits of `value`, which is a number of `type`, and back.
+/// The bits of `value`, which is representable in `type`.
 APInt bitsOf(FloatType type, double value) {
   APFloat number(value);
   bool losesInfo;
@@ -98,7 +98,7 @@ ScalarFunction saccade::reference::floatFunction(Operation *op) {
       .Case([](arith::MinimumFOp) { return binary(minimum); })
       .Case([](arith::MaxNumFOp) { return binary([](double a, double b) { return std::fmax(a, b); }); })
       .Case([](arith::MinNumFOp) { return binary([](double a, double b) { return std::fmin(a, b); }); })
-      // The caller rounds where types are to be respected.
+      // The caller rounds to the result type.
       .Case<arith::ExtFOp, arith::TruncFOp>([](auto) { return unary([](double a) { return a; }); })
       .Case([](arith::SIToFPOp op) { return fromInteger(getElementTypeOrSelf(op.getIn()), true); })
       .Case([](arith::UIToFPOp op) { return fromInteger(getElementTypeOrSelf(op.getIn()), false); })

@@ -1,4 +1,4 @@
-//===- Frame.cpp - The values of one run of a region --------------------------===//
+//===- Frame.cpp - Values of one execution of a region ------------------------===//
 #include "Frame.h"
 #include "Program.h"
 #include "ScalarOps.h"
@@ -53,7 +53,7 @@ FailureOr<Frame::Nesting> Frame::enter(Operation *op) {
   constexpr unsigned limit = 2000;
   if (*depth == limit)
     return op->emitOpError() << "is part of a chain of more than " << limit
-                             << " ops, too deep for the reference interpreter";
+                             << " ops, which is too deep for the reference interpreter";
   return Nesting(*depth);
 }
 
@@ -62,7 +62,7 @@ std::pair<Frame *, Value> Frame::resolve(Value value) {
   while (true) {
     while (frame->region != value.getParentRegion()) {
       frame = frame->parent;
-      assert(frame && "a value of no frame");
+      assert(frame && "value is not visible from this frame");
     }
     auto it = frame->aliases.find(value);
     if (it == frame->aliases.end())
@@ -79,7 +79,7 @@ FailureOr<Cells *> Frame::cells(Value name) {
   Operation *op = result.getOwner();
   const Semantics *semantics = semanticsOf(op);
   if (!semantics)
-    return op->emitOpError() << "is not known to the reference interpreter";
+    return op->emitOpError() << "is not supported by the reference interpreter";
   FailureOr<Nesting> nesting = home->enter(op);
   if (failed(nesting))
     return failure();
@@ -93,12 +93,12 @@ FailureOr<Cells *> Frame::cells(Value name) {
     assert(shape.size() == size_t(type.getRank()));
     for (auto [declared, extent] : llvm::zip_equal(type.getShape(), shape))
       if (extent < 0 || (!ShapedType::isDynamic(declared) && declared != extent))
-        return op->emitOpError() << "gives a result of shape [" << ArrayRef<int64_t>(shape) << "], expected " << type;
+        return op->emitOpError() << "has a result of shape [" << ArrayRef<int64_t>(shape) << "], expected " << type;
   }
   FailureOr<std::shared_ptr<Cells>> fresh = Cells::create(getElementTypeOrSelf(value), shape);
   if (failed(fresh))
-    return op->emitOpError() << "gives a result of shape [" << ArrayRef<int64_t>(shape)
-                             << "], too large for the reference interpreter";
+    return op->emitOpError() << "has a result of shape [" << ArrayRef<int64_t>(shape)
+                             << "], which is too large for the reference interpreter";
   return (home->values[value] = *fresh).get();
 }
 

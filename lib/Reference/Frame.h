@@ -1,7 +1,7 @@
-//===- Frame.h - The values of one run of a region ----------------*- C++ -*-===//
+//===- Frame.h - Values of one execution of a region --------------*- C++ -*-===//
 //
-// A frame holds the values that one run of a function, a branch or a loop iteration defines, and
-// computes them when they are asked for. What an op means is looked up in a table of semantics.
+// A frame holds the values of one execution of a function, a branch or a loop iteration, and computes them on demand.
+// Ops are evaluated through a table of semantics.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_FRAME_H
@@ -19,14 +19,14 @@ class Frame;
 class Program;
 using Shape = llvm::SmallVector<int64_t>;
 
-/// What an op means. `evaluate` must make at least the elements `box` of result number `result` known, and may fill
-/// more; the caller marks `box` as known. `shape` is asked only where the result's type is dynamic.
+/// Semantics of an op. `evaluate` computes at least the elements `box` of result number `result`; the caller marks
+/// `box` as known. `shape` is called only if the result type is dynamic.
 struct Semantics {
   std::function<mlir::LogicalResult(mlir::Operation *, Frame &, unsigned result, Shape &)> shape;
   std::function<mlir::LogicalResult(mlir::Operation *, Frame &, unsigned result, const Box &)> evaluate;
 };
 
-/// The semantics of `op`, or null where it is not known.
+/// The semantics of `op`, or null if it is not supported.
 const Semantics *semanticsOf(mlir::Operation *op);
 
 class SemanticsTable {
@@ -51,7 +51,7 @@ private:
   llvm::StringMap<Semantics> table;
 };
 
-// One function a family of ops.
+// One function per family of ops.
 void addAttentionSemantics(SemanticsTable &table);
 void addAttentionTileSemantics(SemanticsTable &table);
 void addLinearSemantics(SemanticsTable &table);
@@ -65,9 +65,9 @@ const Semantics &elementwiseSemantics();
 
 class Frame {
 public:
-  /// The frame of the function that is evaluated.
+  /// Frame of the evaluated function.
   Frame(mlir::Region &region, Precision precision) : region(&region), precision(precision) {}
-  /// A frame made while `creator` is evaluated; `isNested` where its region reads values of the creator's.
+  /// Frame of a region executed from `creator`; `isNested` if the region can use values of the creator's frame.
   Frame(mlir::Region &region, Frame &creator, bool isNested)
       : region(&region), parent(isNested ? &creator : nullptr), precision(creator.precision), depth(creator.depth) {}
   Frame(const Frame &) = delete;
@@ -75,39 +75,38 @@ public:
   Precision getPrecision() const { return precision; }
   bool isRounded() const { return precision != Precision::Exact; }
   bool isReversed() const { return precision == Precision::RoundedReversed; }
-  /// The position of what a sum of `count` terms takes as its term number `i`.
+  /// Position of the i-th of `count` terms in the order of summation.
   int64_t term(int64_t i, int64_t count) const { return isReversed() ? count - 1 - i : i; }
-  /// `value` as a result of type `type` holds it.
+  /// `value`, rounded to `type` unless the precision is exact.
   double rounded(mlir::Type type, double value) const { return isRounded() ? roundTo(type, value) : value; }
 
-  /// Gives a block argument its value.
+  /// Sets the value of a block argument.
   void bind(mlir::Value argument, std::shared_ptr<Cells> cells) { values[argument] = std::move(cells); }
-  /// Makes a block argument another name of `value` of `frame`, which is computed there on demand.
+  /// Makes a block argument an alias of `value` in `frame`, computed there on demand.
   void alias(mlir::Value argument, Frame &frame, mlir::Value value) { aliases[argument] = {&frame, value}; }
 
-  /// The storage of `value`: its shape is settled, its elements may be unknown.
+  /// The storage of `value`. Its shape is final; its elements may be unknown.
   mlir::FailureOr<Cells *> cells(mlir::Value value);
-  /// The storage of `value` with the elements of `box` known.
+  /// Computes the elements `box` of `value` and returns its storage.
   mlir::FailureOr<Cells *> demand(mlir::Value value, const Box &box);
   mlir::FailureOr<Cells *> demandAll(mlir::Value value);
-  /// The same, as something that outlives the frame.
+  /// Like `demandAll`, with shared ownership, so that the storage can outlive the frame.
   mlir::FailureOr<std::shared_ptr<Cells>> take(mlir::Value value);
 
   mlir::FailureOr<Scalar> scalar(mlir::Value value);
   mlir::FailureOr<int64_t> index(mlir::OpFoldResult value);
   mlir::LogicalResult indices(llvm::ArrayRef<mlir::OpFoldResult> values, llvm::SmallVectorImpl<int64_t> &numbers);
 
-  /// The frame of a branch or callee of `op` over `body`, made at the first call.
+  /// The frame of a branch or callee `body` of `op`, created on the first call.
   Frame &child(mlir::Operation *op, mlir::Region &body, bool isNested);
-  /// The compiled form of a scalar region, kept between two demands; null at first.
+  /// The cached program of a scalar region; null before it is compiled.
   std::shared_ptr<Program> &program(mlir::Region *body);
 
 private:
-  /// The frame that holds `value`, and its name there.
+  /// Follows aliases and parent frames to the frame that owns `value`, and the value there.
   std::pair<Frame *, mlir::Value> resolve(mlir::Value value);
 
-  /// Counts the demands that wait for one another; too many, and `enter` fails with a diagnostic rather than overflow
-  /// the stack.
+  /// Counts nested demands. `enter` fails with a diagnostic beyond a limit, to avoid a stack overflow.
   class Nesting;
   mlir::FailureOr<Nesting> enter(mlir::Operation *op);
 

@@ -1,4 +1,4 @@
-//===- IntegerOps.cpp - Scalar ops that give an integer, affine ops, constants ---===//
+//===- IntegerOps.cpp - Integer and affine ops, constants ------------------------===//
 #include "ScalarOps.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,15 +12,15 @@ using namespace saccade::reference;
 
 namespace {
 
-constexpr Problem divisionByZero = "divides by zero";
+constexpr Problem divisionByZero = "division by zero";
 
 unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-/// How `Scalar::integer` of a type reads as a signed and as an unsigned number.
+/// Signed and unsigned interpretation of `Scalar::integer` for a type.
 struct Integers {
   Type type;
   unsigned width = widthOf(type);
-  // A true i1 is held as 1; read as signed it is −1.
+  // A true i1 is stored as 1; as a signed value it is −1.
   int64_t signedOf(int64_t value) const { return width == 1 ? -value : value; }
   uint64_t unsignedOf(int64_t value) const { return value & llvm::maskTrailingOnes<uint64_t>(width); }
   int64_t wrap(uint64_t value) const { return wrapTo(type, value); }
@@ -41,8 +41,7 @@ template <typename Fn> ScalarFunction onUnsigned(Type type, Fn fn) {
   };
 }
 
-/// The same where the second operand must not be 0. Division by −1 is negation, which wraps where the quotient of the
-/// smallest number would not fit.
+/// A division or remainder, with an error for divisor 0. `fn` handles −1 separately, since INT64_MIN / −1 overflows.
 template <typename Fn> ScalarFunction dividing(Type type, bool isSigned, Fn fn) {
   ScalarFunction divide = isSigned ? onSigned(type, fn) : onUnsigned(type, fn);
   return [divide](const Scalar *operands, Scalar &result) -> Problem {
@@ -99,7 +98,7 @@ bool compare(arith::CmpIPredicate predicate, const Integers &integers, int64_t a
   case arith::CmpIPredicate::uge:
     return ua >= ub;
   }
-  llvm_unreachable("a predicate that does not exist");
+  llvm_unreachable("unknown predicate");
 }
 
 bool compare(arith::CmpFPredicate predicate, double a, double b) {
@@ -138,7 +137,7 @@ bool compare(arith::CmpFPredicate predicate, double a, double b) {
   case arith::CmpFPredicate::AlwaysTrue:
     return true;
   }
-  llvm_unreachable("a predicate that does not exist");
+  llvm_unreachable("unknown predicate");
 }
 
 template <typename Fn> ScalarFunction classify(Fn fn) {
@@ -155,7 +154,7 @@ template <typename Fn> ScalarFunction onBits(Type type, Fn fn) {
   };
 }
 
-/// The value of every result of `map`, reduced by `choose`.
+/// The results of `map`, reduced by `choose`.
 template <typename Choose> ScalarFunction affineFunction(AffineMap map, Choose choose) {
   return [=](const Scalar *operands, Scalar &result) -> Problem {
     SmallVector<int64_t> inputs;
@@ -170,7 +169,7 @@ template <typename Choose> ScalarFunction affineFunction(AffineMap map, Choose c
              evaluateAffine(division.getRHS(), dims, symbols) <= 0;
     });
     if (bad)
-      return "divides by a number that is not positive";
+      return "division by a value that is not positive";
     result.integer = evaluateAffine(map.getResult(0), dims, symbols);
     for (AffineExpr expr : map.getResults().drop_front())
       result.integer = choose(result.integer, evaluateAffine(expr, dims, symbols));
@@ -213,7 +212,7 @@ int64_t saccade::reference::evaluateAffine(AffineExpr expr, ArrayRef<int64_t> di
   case AffineExprKind::Mod:
     return right > 0 ? llvm::mod(left, right) : 0;
   default:
-    llvm_unreachable("an affine expression that does not exist");
+    llvm_unreachable("unknown affine expression");
   }
 }
 

@@ -1,4 +1,4 @@
-//===- Interpreter.cpp - The float64 reference: calls and what they accept --------===//
+//===- Interpreter.cpp - Entry points of the float64 reference --------------------===//
 #include "saccade/Reference/Interpreter.h"
 #include "Frame.h"
 #include "Magnitude.h"
@@ -14,12 +14,12 @@ using namespace saccade;
 using namespace saccade::reference;
 
 //===----------------------------------------------------------------------===//
-// What can be evaluated
+// Supported programs
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// Checks `function` and all that it calls before anything is computed.
+/// Checks `function` and its callees before evaluation.
 class SupportChecker {
 public:
   LogicalResult check(func::FuncOp function) {
@@ -35,7 +35,7 @@ public:
       return failure();
     if (!function.getBody().hasOneBlock())
       return function.emitOpError() << "has " << function.getBody().getBlocks().size()
-                                    << " blocks, but the reference interpreter knows structured control flow only";
+                                    << " blocks, but the reference interpreter supports structured control flow only";
     return success();
   }
 
@@ -45,24 +45,24 @@ private:
          llvm::concat<const Type>(SmallVector<Type>(op->getOperandTypes()), SmallVector<Type>(op->getResultTypes())))
       if (isa<ShapedType>(type) && !isa<RankedTensorType>(type))
         return op->emitOpError() << "has a value of type " << type
-                                 << ", but the reference interpreter knows ranked tensors and scalars only";
+                                 << ", but the reference interpreter supports ranked tensors and scalars only";
     if (auto call = dyn_cast<func::CallOp>(op))
       return check(call);
     if (isa<func::ReturnOp, scf::YieldOp, linalg::YieldOp, tensor::YieldOp, attn::YieldOp, linalg::IndexOp,
             attn::LengthOp>(op))
       return success();
     if (!semanticsOf(op))
-      return op->emitOpError() << "is not known to the reference interpreter";
+      return op->emitOpError() << "is not supported by the reference interpreter";
     return success();
   }
 
   LogicalResult check(func::CallOp call) {
     auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(call, call.getCalleeAttr());
     if (!callee)
-      return call.emitOpError() << "calls '" << call.getCallee() << "', which is no function";
+      return call.emitOpError() << "calls '" << call.getCallee() << "', which is not a function";
     if (open.contains(callee))
       return call.emitOpError() << "calls '" << call.getCallee()
-                                << "', which calls itself; the reference interpreter knows no recursion";
+                                << "', which is recursive; the reference interpreter does not support recursion";
     return check(callee);
   }
 
@@ -71,7 +71,7 @@ private:
 
 } // namespace
 
-/// Whether `argument` is a value of `type`.
+/// Checks that `argument` has type `type`.
 static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type type, const Tensor &argument) {
   auto tensorType = dyn_cast<RankedTensorType>(type);
   ArrayRef<int64_t> declared = tensorType ? tensorType.getShape() : ArrayRef<int64_t>();
@@ -79,7 +79,7 @@ static LogicalResult checkArgument(func::FuncOp function, unsigned number, Type 
   if (fits)
     for (auto [expected, extent] : llvm::zip_equal(declared, argument.shape))
       fits &= ShapedType::isDynamic(expected) || expected == extent;
-  assert(argument.size() == Box::whole(argument.shape).size() && "a tensor holds as many values as its shape says");
+  assert(argument.size() == Box::whole(argument.shape).size() && "number of values does not match the shape");
   if (fits)
     return success();
   InFlightDiagnostic diagnostic = function.emitOpError() << "argument " << number << " is ";
@@ -96,7 +96,7 @@ struct Evaluation::State {
   State(func::FuncOp function, Precision precision) : function(function), frame(function.getBody(), precision) {}
 
   Value returned(unsigned result) { return function.getBody().front().getTerminator()->getOperand(result); }
-  /// The attention whose result `result` is, or null.
+  /// The attention op that defines result number `result`, or null.
   attn::AttentionOp attention(unsigned result) { return returned(result).getDefiningOp<attn::AttentionOp>(); }
 
   func::FuncOp function;
@@ -112,7 +112,7 @@ FailureOr<Evaluation> Evaluation::begin(func::FuncOp function, ArrayRef<Tensor> 
   if (failed(SupportChecker().check(function)))
     return failure();
   if (arguments.size() != function.getNumArguments())
-    return function.emitOpError() << "is given " << arguments.size() << " arguments, expected "
+    return function.emitOpError() << "found " << arguments.size() << " arguments, expected "
                                   << function.getNumArguments();
   auto state = std::make_unique<State>(function, precision);
   for (auto [argument, tensor] : llvm::zip_equal(function.getArguments(), arguments)) {
@@ -158,7 +158,7 @@ FailureOr<Tensor> Evaluation::evaluate(unsigned result, ArrayRef<Box> boxes) {
   return gathered;
 }
 
-/// `count` of `total` rows: the first and the last, and two clusters in between.
+/// Up to `count` of `total` rows in four clusters: at the start, at the end, and two at random.
 static SmallVector<int64_t> chooseRows(int64_t total, int64_t count, uint64_t seed) {
   SmallVector<int64_t> rows;
   if (total <= count) {
@@ -191,7 +191,7 @@ FailureOr<SmallVector<Box>> Evaluation::sampleRows(unsigned result, int64_t rows
     rowDim = state->returned(result) == attention.getOutput()
                  ? int64_t(*attention.getOutputDims().position(attn::Dim::Depth))
                  : -1;
-  // Rows are counted over the other dimensions, in order.
+  // Rows are numbered over the other dimensions, in row-major order.
   SmallVector<int64_t> counted(*extents);
   if (rowDim >= 0)
     counted[rowDim] = 1;
@@ -207,7 +207,7 @@ FailureOr<SmallVector<Box>> Evaluation::sampleRows(unsigned result, int64_t rows
 }
 
 FailureOr<std::optional<Magnitude>> Evaluation::magnitude(unsigned result, ArrayRef<Box> boxes) {
-  assert(!state->frame.isRounded() && "magnitudes are exact");
+  assert(!state->frame.isRounded() && "magnitudes require Precision::Exact");
   attn::AttentionOp attention = state->attention(result);
   if (!attention || state->returned(result) != attention.getOutput())
     return std::optional<Magnitude>();

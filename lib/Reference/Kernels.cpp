@@ -1,4 +1,4 @@
-//===- Kernels.cpp - The hot loops of the interpreter --------------------------===//
+//===- Kernels.cpp - Hot loops of the interpreter ------------------------------===//
 #include "Kernels.h"
 #include <algorithm>
 
@@ -23,7 +23,7 @@ template <typename Sum> void addScaled(int64_t count, double factor, const doubl
 
 namespace {
 
-/// Neighbouring outputs are summed together: their sums are independent, so the processor overlaps them.
+/// Number of neighbouring outputs computed together: their accumulations are independent and can be vectorised.
 constexpr int64_t lanes = 16;
 
 template <typename Sum> struct Contraction {
@@ -78,7 +78,7 @@ void contract(const std::vector<ContractionLoop> &loops, const double *lhs, cons
       return;
     (loop.isReduction ? contraction.reduction : contraction.parallel).push_back(loop);
   }
-  // The last parallel loop that fills the lanes becomes the lanes.
+  // The last parallel loop with at least `lanes` iterations is vectorised.
   std::vector<ContractionLoop> &parallel = contraction.parallel;
   auto isWide = [](const ContractionLoop &loop) { return loop.extent >= lanes; };
   auto lane = std::find_if(parallel.rbegin(), parallel.rend(), isWide);

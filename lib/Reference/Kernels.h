@@ -1,8 +1,7 @@
-//===- Kernels.h - The hot loops of the interpreter ----------------*- C++ -*-===//
+//===- Kernels.h - Hot loops of the interpreter --------------------*- C++ -*-===//
 //
-// Dot products and contractions over strided f64 storage. `Sum` is the type in which terms are
-// multiplied and added: double, or float where the program says f32. No LLVM here: these loops are compiled with
-// optimisation in every build type.
+// Dot products and contractions over strided f64 storage. `Sum` is the type of multiplications and additions: double,
+// or float for f32 accumulation. The loops are optimised in every build type, so this file includes no LLVM headers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_KERNELS_H
@@ -13,14 +12,14 @@
 
 namespace saccade::reference {
 
-/// A loop of a contraction: how often it runs, and how far it moves each operand, in elements.
+/// A loop of a contraction: its trip count and the stride of each operand, in elements.
 struct ContractionLoop {
   int64_t extent;
   int64_t lhs, rhs, out;
   bool isReduction;
 };
 
-/// out += left · right over all `loops`. Every output element sums its terms one after another, in loop order.
+/// out += lhs · rhs over all `loops`. The terms of each output element are accumulated in loop order.
 template <typename Sum>
 void contract(const std::vector<ContractionLoop> &loops, const double *lhs, const double *rhs, double *out);
 

@@ -1,7 +1,7 @@
-//===- Linalg.cpp - Structured ops as loop nests, and linalg.softmax --------------===//
+//===- Linalg.cpp - Structured linalg ops and linalg.softmax ----------------------===//
 //
-// Every linalg op, named or generic, is what its interface says: loops, one indexing map an operand,
-// and a scalar body. Only contractions have a faster way to the same numbers.
+// Evaluates linalg ops, named or generic, through LinalgOp: a loop nest, one indexing map per operand and a scalar
+// body. Contractions have a fast path with bitwise equal results.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -17,7 +17,7 @@ using namespace saccade::reference;
 
 namespace {
 
-/// How an operand is read: element at strides · loops + start where its map is linear, by evaluating the map else.
+/// Maps loop indices to an element of an operand: strides · loops + start for a linear map, else by evaluating the map.
 struct Access {
   Cells *cells;
   AffineMap map;
@@ -51,7 +51,7 @@ struct Access {
   }
 
 private:
-  /// Whether `expr` is built without division and remainder, so that it is linear.
+  /// Whether `expr` has no division or remainder, and is therefore linear.
   static bool isSum(AffineExpr expr) {
     auto both = dyn_cast<AffineBinaryOpExpr>(expr);
     if (!both)
@@ -61,7 +61,7 @@ private:
   }
 };
 
-/// The least and greatest value of `expr` over `loops`; exact for sums of loops, an enclosure otherwise.
+/// Minimum and maximum of `expr` over `loops`; exact for sums of loop indices, else conservative.
 std::pair<int64_t, int64_t> rangeOf(AffineExpr expr, const Box &loops) {
   if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
     int64_t first = loops.offsets[dim.getPosition()];
@@ -77,9 +77,9 @@ std::pair<int64_t, int64_t> rangeOf(AffineExpr expr, const Box &loops) {
   if (both.getKind() == AffineExprKind::Mod)
     return {0, otherHigh - 1};
   // Multiplication and division by a constant are monotone.
-  AffineExpr left = getAffineDimExpr(0, expr.getContext());
-  AffineExpr over = getAffineBinaryOpExpr(both.getKind(), left, both.getRHS());
-  int64_t a = evaluateAffine(over, {low}), b = evaluateAffine(over, {high});
+  AffineExpr lhs = getAffineDimExpr(0, expr.getContext());
+  AffineExpr ofBound = getAffineBinaryOpExpr(both.getKind(), lhs, both.getRHS());
+  int64_t a = evaluateAffine(ofBound, {low}), b = evaluateAffine(ofBound, {high});
   return {std::min(a, b), std::max(a, b)};
 }
 
@@ -109,7 +109,7 @@ private:
   SmallVector<Access> accesses; ///< inputs, then results
 };
 
-/// Loop extents from the shapes of the operands, which must agree.
+/// Infers loop extents from the shapes of the operands, which must agree.
 LogicalResult StructuredOp::findExtents() {
   extents.assign(op.getNumLoops(), -1);
   for (OpOperand &operand : op->getOpOperands()) {
@@ -129,12 +129,12 @@ LogicalResult StructuredOp::findExtents() {
   }
   for (auto [loop, extent] : llvm::enumerate(extents))
     if (extent < 0)
-      return op->emitOpError() << "has loop " << loop << " that no operand gives an extent, which the reference "
-                               << "interpreter does not know";
+      return op->emitOpError() << "has loop " << loop << " whose extent no operand determines, which the reference "
+                               << "interpreter does not support";
   return success();
 }
 
-/// Parallel loops that every result has can be cut to the box; all others run whole.
+/// Restricts the parallel loops that index every result to the box; all other loops run in full.
 void StructuredOp::chooseLoops(unsigned result, const Box &box) {
   loops = Box::whole(extents);
   SmallVector<utils::IteratorType> kinds = op.getIteratorTypesArray();
@@ -154,7 +154,7 @@ void StructuredOp::chooseLoops(unsigned result, const Box &box) {
   }
 }
 
-/// Reductions to anything but floats are no sums: their order may decide which of equal elements is chosen.
+/// Only reductions to floats are reversed. The order of others, such as an argmax, can determine the result.
 bool StructuredOp::runsReversed(unsigned loop) {
   return frame.isReversed() && op.getIteratorTypesArray()[loop] == utils::IteratorType::reduction &&
          llvm::all_of(op.getDpsInits(), [](Value init) { return isa<FloatType>(getElementTypeOrSelf(init)); });
@@ -173,7 +173,7 @@ Box StructuredOp::imageOf(AffineMap map, ArrayRef<int64_t> shape) const {
   return image;
 }
 
-/// Whether what `init` holds can reach the result.
+/// Whether the result can depend on the contents of `init`.
 bool StructuredOp::readsOut(OpOperand *init) {
   unsigned number = init->getOperandNumber();
   Block *block = op.getBlock();
@@ -181,7 +181,7 @@ bool StructuredOp::readsOut(OpOperand *init) {
   return isRead || loops.size() == 0 || !maps[number].isProjectedPermutation();
 }
 
-/// Makes the operands known where the loops reach, and starts the results from the inits.
+/// Computes the elements of the operands that the loops access, and initialises the results from the inits.
 LogicalResult StructuredOp::demandOperands() {
   for (OpOperand *input : op.getDpsInputOperands()) {
     AffineMap map = maps[input->getOperandNumber()];
@@ -189,7 +189,7 @@ LogicalResult StructuredOp::demandOperands() {
     if (failed(cells) || (loops.size() && failed(frame.demand(input->get(), imageOf(map, (*cells)->getShape())))))
       return failure();
     accesses.emplace_back(*cells, map);
-    // Maps such as (i, j) -> (i + j) do not give the extent, so they are checked.
+    // Maps such as (i, j) -> (i + j) do not determine an extent, so they are checked for bounds.
     for (auto [dim, expr] : llvm::enumerate(map.getResults()))
       if (loops.size() && rangeOf(expr, loops).second >= (*cells)->getShape()[dim] && accesses.back().isLinear)
         return op->emitOpError() << "reads beyond dimension " << dim << " of operand " << input->getOperandNumber();
@@ -213,7 +213,7 @@ LogicalResult StructuredOp::demandOperands() {
   return success();
 }
 
-/// out + a · b over floats, with nothing but widening around it.
+/// out + a · b on floats, with no other ops than extensions.
 bool StructuredOp::isFloatContraction() {
   if (!linalg::isaContractionOpInterface(op))
     return false;
@@ -222,7 +222,7 @@ bool StructuredOp::isFloatContraction() {
   });
 }
 
-/// The same sums as the body would make, term by term; 16-bit results are summed in f32 and rounded once.
+/// Computes the same sums as the body, in the same order; 16-bit results are accumulated in f32 and rounded once.
 void StructuredOp::runContraction() {
   std::vector<ContractionLoop> nest;
   Access &out = accesses[2];
@@ -237,13 +237,13 @@ void StructuredOp::runContraction() {
     nest.push_back({loops.sizes[loop], step * accesses[0].strides[loop], step * accesses[1].strides[loop],
                     step * out.strides[loop], kinds[loop] == utils::IteratorType::reduction});
   }
-  const double *left = accesses[0].cells->reals() + accesses[0].position(start);
-  const double *right = accesses[1].cells->reals() + accesses[1].position(start);
+  const double *lhs = accesses[0].cells->reals() + accesses[0].position(start);
+  const double *rhs = accesses[1].cells->reals() + accesses[1].position(start);
   double *sums = out.cells->reals() + out.position(loops.offsets);
   Type type = out.cells->getElementType();
   if (!frame.isRounded() || type.isF64())
-    return contract<double>(nest, left, right, sums);
-  contract<float>(nest, left, right, sums);
+    return contract<double>(nest, lhs, rhs, sums);
+  contract<float>(nest, lhs, rhs, sums);
   if (type.isF32())
     return;
   forEachRow(imageOf(out.map, out.cells->getShape()), out.cells->getStrides(), [&](int64_t first, int64_t length) {
@@ -258,16 +258,16 @@ LogicalResult StructuredOp::runBody() {
   if (failed(body))
     return failure();
   unsigned numInputs = op.getNumDpsInputs(), numArguments = op.getBlock()->getNumArguments();
-  SmallVector<unsigned> backwards;
+  SmallVector<unsigned> reversed;
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
     if (runsReversed(loop))
-      backwards.push_back(loop);
+      reversed.push_back(loop);
   LogicalResult status = success();
-  forEachPoint(loops, [&](ArrayRef<int64_t> forwards) {
+  forEachPoint(loops, [&](ArrayRef<int64_t> index) {
     if (failed(status))
       return;
-    SmallVector<int64_t, 8> point(forwards);
-    for (unsigned loop : backwards)
+    SmallVector<int64_t, 8> point(index);
+    for (unsigned loop : reversed)
       point[loop] = 2 * loops.offsets[loop] + loops.sizes[loop] - 1 - point[loop];
     SmallVector<Scalar *, 4> elements;
     for (const Access &access : accesses)
@@ -295,7 +295,7 @@ LogicalResult StructuredOp::evaluate(unsigned result, const Box &box) {
     else if (failed(runBody()))
       return failure();
   }
-  // Every result is there now, not only the one that was asked for.
+  // All results are computed, not only the requested one.
   for (const Access &access : ArrayRef(accesses).drop_front(op.getNumDpsInputs()))
     access.cells->setKnown(access.map.isProjectedPermutation() ? imageOf(access.map, access.cells->getShape())
                                                                : Box::whole(access.cells->getShape()));

@@ -1,6 +1,6 @@
-//===- Linear.cpp - attn.linear as its recurrence ---------------------------------===//
+//===- Linear.cpp - attn.linear as a recurrence -----------------------------------===//
 //
-// One key after another is written into a state, and queries read it: the definition, without chunks.
+// The definition, without chunks: keys and values update the state one position after another, and queries read it.
 //
 //===----------------------------------------------------------------------===//
 #include "Scoring.h"
@@ -12,7 +12,7 @@ using attn::Dim;
 
 namespace {
 
-/// Decay or beta: a factor that is the same along the dimensions that it does not name.
+/// Decay or beta: a factor that is broadcast along the dimensions it does not name.
 struct Factor {
   Cells *cells = nullptr;
   attn::AxesAttr axes;
@@ -25,26 +25,26 @@ struct Factor {
   }
 };
 
-/// The recurrence of one batch and key head.
+/// The recurrence of one batch and KV head.
 class Recurrence {
 public:
-  /// Computes all of both results: a row needs all positions before it anyway.
+  /// Computes both results completely, since a row depends on all earlier positions.
   static LogicalResult run(attn::LinearOp op, Frame &frame);
 
 private:
   Recurrence(attn::LinearOp op, Frame &frame) : op(op), frame(frame), type(op.getStateType()) {}
   LogicalResult fetch();
   LogicalResult checkExtents();
-  LogicalResult runHead(int64_t batch, int64_t keyHead);
+  LogicalResult runHead(int64_t batch, int64_t kvHead);
 
-  /// φ of the head size numbers at `from`.
+  /// Applies the feature map φ to the head-size elements at `from`.
   LogicalResult features(const double *from, int64_t stride, std::vector<double> &to);
   LogicalResult write(int64_t batch, int64_t head, int64_t position);
   LogicalResult read(int64_t batch, int64_t head, int64_t position);
   double rounded(double value) const { return frame.rounded(type, value); }
   double &cell(int64_t row, int64_t column) { return state[row * columns + column]; }
-  /// Sᵀ x, column `column`.
-  double answer(ArrayRef<double> x, int64_t column);
+  /// Element `column` of Sᵀ x.
+  double readState(ArrayRef<double> x, int64_t column);
 
   attn::LinearOp op;
   Frame &frame;
@@ -54,29 +54,29 @@ private:
   Cells *before = nullptr, *after = nullptr;
   Program *feature = nullptr;
   double scale = 1;
-  /// Rows are features of keys; with `normalize` the last column belongs to values of 1.
+  /// Rows are key features, columns value elements; with `normalize`, the last column accumulates values of 1.
   std::vector<double> state, k, v, q;
   int64_t rows = 0, columns = 0;
 };
 
 LogicalResult Recurrence::checkExtents() {
-  auto same = [&](StringRef what, int64_t left, StringRef lhsRole, int64_t right, StringRef rhsRole) -> LogicalResult {
-    if (left == right)
+  auto same = [&](StringRef what, int64_t lhs, StringRef lhsRole, int64_t rhs, StringRef rhsRole) -> LogicalResult {
+    if (lhs == rhs)
       return success();
-    return op.emitOpError() << rhsRole << " has " << what << ' ' << right << ", but " << lhsRole << " has " << left;
+    return op.emitOpError() << rhsRole << " has " << what << ' ' << rhs << ", but " << lhsRole << " has " << lhs;
   };
-  int64_t queryHeads = query.extent(Dim::Head), keyHeads = key.extent(Dim::Head);
+  int64_t queryHeads = query.extent(Dim::Head), kvHeads = key.extent(Dim::Head);
   if (failed(same("batch size", query.extent(Dim::Batch), "query", key.extent(Dim::Batch), "key")) ||
       failed(same("batch size", query.extent(Dim::Batch), "query", value.extent(Dim::Batch), "value")) ||
-      failed(same("head count", keyHeads, "key", value.extent(Dim::Head), "value")) ||
+      failed(same("head count", kvHeads, "key", value.extent(Dim::Head), "value")) ||
       failed(same("length", key.extent(Dim::Seq), "key", value.extent(Dim::Seq), "value")) ||
       failed(same("head size", query.extent(Dim::Depth), "query", rows, "key")))
     return failure();
   if (op.getCausal() && failed(same("length", query.extent(Dim::Seq), "query", key.extent(Dim::Seq), "key")))
     return failure();
-  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
-    return op.emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
-                            << " key heads";
+  if (kvHeads == 0 ? queryHeads != 0 : queryHeads % kvHeads != 0)
+    return op.emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << kvHeads
+                            << " KV heads";
   for (auto [role, factor] : {std::pair("decay", &decay), std::pair("beta", &beta)})
     if (factor->cells)
       for (auto [dim, extent] : llvm::zip_equal(factor->axes.getDims(), factor->cells->getShape()))
@@ -89,7 +89,8 @@ LogicalResult Recurrence::checkExtents() {
   for (auto [role, cells] : {std::pair("state", before), std::pair("final state", after)})
     if (cells)
       for (auto [i, extent] : llvm::enumerate(expected))
-        if (failed(same("extent " + std::to_string(i), extent, "what keys and values make", cells->getShape()[i], role)))
+        if (failed(same("extent " + std::to_string(i), extent, "the state of these keys and values",
+                        cells->getShape()[i], role)))
           return failure();
   return success();
 }
@@ -150,7 +151,7 @@ LogicalResult Recurrence::features(const double *from, int64_t stride, std::vect
   return success();
 }
 
-double Recurrence::answer(ArrayRef<double> x, int64_t column) {
+double Recurrence::readState(ArrayRef<double> x, int64_t column) {
   double sum = 0;
   for (int64_t i = 0; i < rows; ++i) {
     int64_t row = frame.term(i, rows);
@@ -164,9 +165,9 @@ LogicalResult Recurrence::write(int64_t batch, int64_t head, int64_t position) {
     return failure();
   if (decay.cells)
     for (int64_t row = 0; row < rows; ++row) {
-      double left = rounded(std::exp(decay.at(batch, head, position, row)));
+      double factor = rounded(std::exp(decay.at(batch, head, position, row)));
       for (int64_t column = 0; column < columns; ++column)
-        cell(row, column) = rounded(cell(row, column) * left);
+        cell(row, column) = rounded(cell(row, column) * factor);
     }
   const double *from = value.at(batch, head, position);
   v.assign(columns, 1.0);
@@ -174,7 +175,7 @@ LogicalResult Recurrence::write(int64_t batch, int64_t head, int64_t position) {
     v[column] = from[column * value.stride(Dim::Depth)];
   if (beta.cells)
     for (int64_t column = 0; column < columns; ++column)
-      v[column] = rounded(beta.at(batch, head, position, 0) * rounded(v[column] - answer(k, column)));
+      v[column] = rounded(beta.at(batch, head, position, 0) * rounded(v[column] - readState(k, column)));
   for (int64_t row = 0; row < rows; ++row)
     for (int64_t column = 0; column < columns; ++column)
       cell(row, column) = rounded(cell(row, column) + rounded(k[row] * v[column]));
@@ -185,32 +186,32 @@ LogicalResult Recurrence::read(int64_t batch, int64_t head, int64_t position) {
   if (failed(features(query.at(batch, head, position), query.stride(Dim::Depth), q)))
     return failure();
   double *to = output.at(batch, head, position);
-  double sum = op.getNormalize() ? answer(q, columns - 1) : 1;
+  double sum = op.getNormalize() ? readState(q, columns - 1) : 1;
   for (int64_t column = 0; column < value.extent(Dim::Depth); ++column) {
-    double number = answer(q, column);
+    double number = readState(q, column);
     number = op.getNormalize() ? (sum == 0 ? 0 : number / sum) : number * scale;
     to[column * output.stride(Dim::Depth)] = frame.rounded(output.cells->getElementType(), rounded(number));
   }
   return success();
 }
 
-LogicalResult Recurrence::runHead(int64_t batch, int64_t keyHead) {
+LogicalResult Recurrence::runHead(int64_t batch, int64_t kvHead) {
   int64_t group = query.extent(Dim::Head) / key.extent(Dim::Head);
   int64_t first = 0;
   for (Dim dim : op.getStateDims())
-    first = first * key.extent(dim) + (dim == Dim::Batch ? batch : keyHead);
+    first = first * key.extent(dim) + (dim == Dim::Batch ? batch : kvHead);
   first *= rows * columns;
   state.assign(rows * columns, 0.0);
   if (before)
     std::copy_n(before->reals() + first, state.size(), state.begin());
   auto readAll = [&](int64_t position) -> LogicalResult {
     for (int64_t i = 0; i < group; ++i)
-      if (failed(read(batch, keyHead * group + i, position)))
+      if (failed(read(batch, kvHead * group + i, position)))
         return failure();
     return success();
   };
   for (int64_t i = 0; i < key.extent(Dim::Seq); ++i)
-    if (failed(write(batch, keyHead, i)) || (op.getCausal() && failed(readAll(i))))
+    if (failed(write(batch, kvHead, i)) || (op.getCausal() && failed(readAll(i))))
       return failure();
   for (int64_t i = 0; !op.getCausal() && i < query.extent(Dim::Seq); ++i)
     if (failed(readAll(i)))

@@ -1,8 +1,8 @@
-//===- Magnitude.cpp - How large the terms of attention are -----------------------===//
+//===- Magnitude.cpp - Magnitudes of the terms of attention -----------------------===//
 //
-// The output is Σ p v with p = softmax(s). To first order, errors δs of the scores move it by
-// Σ p v (δs − Σ p δs), at most Σ p |v| |δs| + (Σ p |v|) (Σ p |δs|). A score is off by its own size and the size
-// of the terms of its dot product, so those stand for |δs| here.
+// The output is Σ p v with p = softmax(s). To first order, score errors δs change it by Σ p v (δs − Σ p δs), which is
+// at most Σ p |v| |δs| + (Σ p |v|) (Σ p |δs|). The error of a score is relative to its size and the terms of its dot
+// product; their magnitudes are used for |δs|.
 //
 //===----------------------------------------------------------------------===//
 #include "Magnitude.h"
@@ -21,7 +21,7 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   for (auto [i, size] : llvm::enumerate(sizes)) {
     if (row.scores[i] == -INFINITY)
       continue;
-    const double *key = scorer.key.at(row.batch, scorer.keyHead(row.head), i);
+    const double *key = scorer.key.at(row.batch, scorer.kvHead(row.head), i);
     for (int64_t depth = 0; depth < scorer.key.extent(Dim::Depth); ++depth)
       size += std::abs(query[depth * queryStride] * key[depth * keyStride]);
     size = size * std::abs(scorer.getScale()) + std::abs(row.scores[i]) + 1;
@@ -61,7 +61,7 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
-          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.keyHead(row.head),
+          double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
                                                                     key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
           conditioned += term * sizes[key];

@@ -1,4 +1,4 @@
-//===- Magnitude.h - How large the terms of attention are -----------*- C++ -*-===//
+//===- Magnitude.h - Magnitudes of the terms of attention -----------*- C++ -*-===//
 #ifndef SACCADE_REFERENCE_MAGNITUDE_H
 #define SACCADE_REFERENCE_MAGNITUDE_H
 
@@ -7,7 +7,7 @@
 
 namespace saccade::reference {
 
-/// The magnitudes of elements `boxes` of the output of `op`, one after another.
+/// Magnitudes of the elements `boxes` of the output of `op`, concatenated.
 mlir::FailureOr<Magnitude> magnitudeOf(attn::AttentionOp op, Frame &frame, llvm::ArrayRef<Box> boxes);
 
 } // namespace saccade::reference

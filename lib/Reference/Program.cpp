@@ -1,4 +1,4 @@
-//===- Program.cpp - A scalar region as a straight list of instructions -------===//
+//===- Program.cpp - Compiled scalar regions ----------------------------------===//
 #include "Program.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -26,7 +26,7 @@ LogicalResult Program::add(Operation &op, Precision precision) {
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     FailureOr<Scalar> value = scalarOf(constant.getValue());
     if (failed(value))
-      return op.emitOpError() << "is not a number that the reference interpreter knows";
+      return op.emitOpError() << "is not a scalar that the reference interpreter supports";
     slotOfValue[constant] = newSlot(*value);
     return success();
   }
@@ -48,7 +48,7 @@ LogicalResult Program::add(Operation &op, Precision precision) {
   } else {
     instruction.function = scalarFunction(&op);
     if (!instruction.function)
-      return op.emitOpError() << "is not known to the reference interpreter inside a scalar region";
+      return op.emitOpError() << "is not supported by the reference interpreter in a scalar region";
   }
   for (Value operand : operands)
     instruction.operands.push_back(slotOf(operand));
@@ -64,7 +64,7 @@ FailureOr<std::shared_ptr<Program>> Program::compile(Region &body, Precision pre
   Operation *parent = body.getParentOp();
   if (!body.hasOneBlock())
     return parent->emitOpError()
-           << "has a scalar region of several blocks, which the reference interpreter does not know";
+           << "has a scalar region with several blocks, which the reference interpreter does not support";
   program->block = &body.front();
   for (BlockArgument argument : program->block->getArguments())
     program->slotOfValue[argument] = program->newSlot();
@@ -78,7 +78,7 @@ FailureOr<std::shared_ptr<Program>> Program::compile(Region &body, Precision pre
   return program;
 }
 
-/// Reads one element of `tensor`, computing it where it is not known yet.
+/// Reads one element of `tensor`, computing it if it is not known.
 static ScalarFunction extractFrom(Operation *op, Frame &frame, Value tensor, Cells *cells) {
   return [=, &frame](const Scalar *operands, Scalar &result) -> Problem {
     SmallVector<int64_t> index;
@@ -90,7 +90,7 @@ static ScalarFunction extractFrom(Operation *op, Frame &frame, Value tensor, Cel
       return "";
     }
     if (!cells->isKnown(linearIndex(index, cells->getStrides()))) {
-      // Neighbours along the last dimension are likely to be next.
+      // Compute the whole row: its other elements are likely to be read next.
       Box row{index, SmallVector<int64_t>(index.size(), 1)};
       if (!index.empty()) {
         row.offsets.back() = 0;
@@ -107,7 +107,7 @@ static ScalarFunction extractFrom(Operation *op, Frame &frame, Value tensor, Cel
 static ScalarFunction extentOf(Cells *cells) {
   return [=](const Scalar *operands, Scalar &result) -> Problem {
     if (uint64_t(operands[0].integer) >= cells->getShape().size())
-      return "asks for a dimension that the tensor does not have";
+      return "reads the extent of a dimension that the tensor does not have";
     result.integer = cells->getShape()[operands[0].integer];
     return nullptr;
   };
@@ -165,7 +165,7 @@ FailureOr<Program *> saccade::reference::bindProgram(Region &body, Frame &frame,
       return failure();
     program = *compiled;
   }
-  // A program that reads a value computed by the same program's op cannot be: SSA has no cycles.
+  // Binding cannot run the same program recursively, since SSA has no cycles.
   if (failed(program->bind(frame, captures)))
     return failure();
   return program.get();

@@ -1,7 +1,7 @@
-//===- Program.h - A scalar region as a straight list of instructions -*- C++ -*-===//
+//===- Program.h - Compiled scalar regions ----------------------------*- C++ -*-===//
 //
-// The body of a linalg op, or a score or mask region, runs once an element. It is compiled to a list
-// of functions over numbered slots, so that no run walks the IR.
+// The body of a linalg op or a score or mask region runs once per element. It is compiled to a list of functions over
+// numbered slots, which avoids walking the IR in every run.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_PROGRAM_H
@@ -16,14 +16,14 @@ namespace saccade::reference {
 
 class Program {
 public:
-  /// Compiles the single block of `body`. Fails with a diagnostic at an op that is not known.
+  /// Compiles the single block of `body`. Fails with a diagnostic on an unsupported op.
   static mlir::FailureOr<std::shared_ptr<Program>> compile(mlir::Region &body, Precision precision);
 
-  /// Fetches what the block reads from outside, tensors on demand. `captures` maps block arguments that stand for
-  /// values outside (captured tensors and scalars) to them.
+  /// Binds the values from outside that the block uses; elements of tensors are computed on demand. `captures` maps
+  /// block arguments to captured tensors and scalars.
   mlir::LogicalResult bind(Frame &frame, const mlir::IRMapping &captures = {});
 
-  /// Inputs of the next run. Those that the block does not read are ignored.
+  /// Inputs of the next run. Unused ones are ignored.
   void setArgument(unsigned number, Scalar value) { slots[number] = value; }
   void setLoopIndex(unsigned loop, int64_t value) {
     if (loop < loopSlots.size())
@@ -32,17 +32,17 @@ public:
   void setLength(attn::Role role, int64_t value) { slots[lengthSlots[unsigned(role)]].integer = value; }
 
   mlir::LogicalResult run();
-  /// What the terminator yields, after a run.
+  /// Operand `number` of the terminator, after a run.
   Scalar yielded(unsigned number) const { return slots[yieldedSlots[number]]; }
 
 private:
   struct Instruction {
     mlir::Operation *op;
-    ScalarFunction function; ///< empty until bound where it reads a tensor
-    mlir::Value tensor;      ///< what a tensor.extract or tensor.dim reads
+    ScalarFunction function; ///< empty until bound for an op that reads a tensor
+    mlir::Value tensor;      ///< operand of tensor.extract or tensor.dim
     llvm::SmallVector<unsigned, 3> operands;
     unsigned result;
-    mlir::Type roundTo; ///< null where the result is not rounded
+    mlir::Type roundTo; ///< null if the result is not rounded
   };
 
   mlir::LogicalResult add(mlir::Operation &op, Precision precision);
@@ -58,7 +58,7 @@ private:
   mlir::Block *block = nullptr;
 };
 
-/// The compiled and bound program of `body`, compiled once a frame.
+/// Binds the program of `body`, which is compiled once per frame.
 mlir::FailureOr<Program *> bindProgram(mlir::Region &body, Frame &frame, const mlir::IRMapping &captures = {});
 
 } // namespace saccade::reference

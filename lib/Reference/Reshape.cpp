@@ -1,7 +1,7 @@
 //===- Reshape.cpp - tensor.expand_shape and tensor.collapse_shape ----------------===//
 //
-// A reshape keeps the row-major order, so an element has the same linear position on both sides; the
-// work is in finding which boxes of the source hold a box of the result.
+// A reshape preserves row-major order, so an element has the same linear position in source and result. The code finds
+// the boxes of the source that contain a box of the result.
 //
 //===----------------------------------------------------------------------===//
 #include "Frame.h"
@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace saccade::reference;
 
-/// Cuts the linear positions [first, end) of a tensor of shape `sizes` into boxes, at most 2 · rank − 1.
+/// Splits the linear positions [first, end) of a tensor of shape `sizes` into at most 2 · rank − 1 boxes.
 static void cutInterval(int64_t first, int64_t end, ArrayRef<int64_t> sizes, Box prefix, SmallVectorImpl<Box> &boxes) {
   auto push = [&](int64_t offset, int64_t size, ArrayRef<int64_t> rest) {
     Box box = prefix;
@@ -50,7 +50,7 @@ static void cutInterval(int64_t first, int64_t end, ArrayRef<int64_t> sizes, Box
 /// The linear positions of `box` in a tensor of shape `sizes`, as intervals.
 static SmallVector<std::pair<int64_t, int64_t>> intervalsOf(Box box, ArrayRef<int64_t> sizes) {
   SmallVector<int64_t> strides = rowMajorStrides(sizes);
-  // Whole inner dimensions belong to one run.
+  // Fully covered inner dimensions are contiguous.
   int64_t dim = box.rank() - 1;
   while (dim > 0 && box.sizes[dim] == sizes[dim])
     --dim;
@@ -68,7 +68,7 @@ static SmallVector<std::pair<int64_t, int64_t>> intervalsOf(Box box, ArrayRef<in
   return intervals;
 }
 
-/// Makes `box` of result 0 of `op` known; dimension groups[i] of one side is dimension i of the other.
+/// Computes `box` of result 0 of `op`. Dimensions groups[i] of the expanded side are dimension i of the collapsed side.
 static LogicalResult reshape(Operation *op, Frame &frame, const Box &box, ArrayRef<ReassociationIndices> groups,
                              bool isExpanding) {
   Value source = op->getOperand(0);
@@ -79,15 +79,16 @@ static LogicalResult reshape(Operation *op, Frame &frame, const Box &box, ArrayR
   auto countOf = [](ArrayRef<int64_t> shape) { return Box::whole(shape).size(); };
   ArrayRef<int64_t> expanded = isExpanding ? toShape : fromShape, collapsed = isExpanding ? fromShape : toShape;
   if (groups.empty() && countOf(expanded) != countOf(collapsed))
-    return op->emitOpError() << "has " << countOf(fromShape) << " elements before and " << countOf(toShape) << " after";
+    return op->emitOpError() << "has " << countOf(fromShape) << " elements in its source and " << countOf(toShape)
+                             << " in its result";
 
-  // The boxes of the source are the products of those of each group.
+  // The boxes of the source are the Cartesian products of the boxes of each group.
   SmallVector<Box> needed(1);
   for (auto [i, group] : llvm::enumerate(groups)) {
     ArrayRef<int64_t> sizes = expanded.slice(group.front(), group.size());
     if (countOf(sizes) != collapsed[i])
-      return op->emitOpError() << "takes dimensions of " << countOf(sizes) << " elements for one of extent "
-                               << collapsed[i];
+      return op->emitOpError() << "has " << countOf(sizes) << " elements in the dimensions of group " << i
+                               << ", expected " << collapsed[i];
     SmallVector<Box> pieces;
     if (isExpanding) {
       Box part{SmallVector<int64_t>(ArrayRef(box.offsets).slice(group.front(), group.size())),
@@ -98,16 +99,16 @@ static LogicalResult reshape(Operation *op, Frame &frame, const Box &box, ArrayR
       cutInterval(box.offsets[i], box.offsets[i] + box.sizes[i], sizes, {}, pieces);
     }
     SmallVector<Box> products;
-    for (const Box &left : needed)
-      for (const Box &right : pieces) {
-        Box both = left;
-        both.offsets.append(right.offsets);
-        both.sizes.append(right.sizes);
+    for (const Box &prefix : needed)
+      for (const Box &piece : pieces) {
+        Box both = prefix;
+        both.offsets.append(piece.offsets);
+        both.sizes.append(piece.sizes);
         products.push_back(both);
       }
     needed = std::move(products);
   }
-  // Without groups one side is of rank 0 and the other all ones.
+  // Without groups, one side has rank 0 and the other only unit extents.
   if (groups.empty())
     needed = {Box::whole(fromShape)};
   for (const Box &piece : needed)

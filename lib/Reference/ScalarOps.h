@@ -1,7 +1,7 @@
-//===- ScalarOps.h - What arith and math ops compute ---------------*- C++ -*-===//
+//===- ScalarOps.h - Evaluation of scalar ops ----------------------*- C++ -*-===//
 //
-// Each scalar op is a function from numbers to a number, in f64 and i64. Rounding to the declared
-// float type is the caller's; integers wrap at their declared width here.
+// Maps arith, math and affine ops to functions on f64 and i64 scalars. Integers wrap at their declared width; rounding
+// to the declared float type is done by the caller.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_SCALAROPS_H
@@ -14,25 +14,25 @@
 
 namespace saccade::reference {
 
-/// Null, or what went wrong; empty where that was reported already.
+/// Null on success, else an error message; empty if the error has been reported already.
 using Problem = const char *;
 /// Computes a result from the operands in order.
 using ScalarFunction = std::function<Problem(const Scalar *operands, Scalar &result)>;
 
-/// The function of `op`, which must have one result; empty where `op` is no scalar op that we know. Elementwise ops on
-/// tensors have the function of their elements. Values that upstream calls poison (a float that no integer holds, a
-/// shift beyond the width) become some value: only its use would be wrong, and a select may drop it.
+/// The function of `op`, which has one result; empty if `op` is not a supported scalar op. Elementwise ops on tensors
+/// have the function of their elements. Poison (an out-of-range conversion or shift) becomes an arbitrary value rather
+/// than an error, since a select may discard it.
 ScalarFunction scalarFunction(mlir::Operation *op);
 ScalarFunction floatFunction(mlir::Operation *op);
 ScalarFunction integerFunction(mlir::Operation *op);
 
-/// The value of a constant attribute of type `type`; null attribute kinds that have no single number give failure.
+/// The value of a scalar constant attribute; fails for other attributes.
 mlir::FailureOr<Scalar> scalarOf(mlir::Attribute attribute);
 
-/// `expr` at the point `dims`, `symbols`. Divisors must be positive.
+/// Evaluates `expr` at `dims` and `symbols`. Divisors must be positive.
 int64_t evaluateAffine(mlir::AffineExpr expr, llvm::ArrayRef<int64_t> dims, llvm::ArrayRef<int64_t> symbols = {});
 
-/// `value` as an integer of `type`: wrapped at its width and sign-extended; 0 or 1 for i1.
+/// Wraps `value` to the width of `type` and sign-extends it; 0 or 1 for i1.
 int64_t wrapTo(mlir::Type type, int64_t value);
 
 } // namespace saccade::reference

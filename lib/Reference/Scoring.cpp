@@ -1,4 +1,4 @@
-//===- Scoring.cpp - Scores of queries against keys ------------------------------===//
+//===- Scoring.cpp - Masked scores of queries and keys ---------------------------===//
 #include "Scoring.h"
 #include "Kernels.h"
 
@@ -43,7 +43,7 @@ Box NamedCells::box(int64_t batch, int64_t head, int64_t heads, int64_t position
 // Scorer
 //===----------------------------------------------------------------------===//
 
-/// Reads where packed sequences begin.
+/// Reads and checks cu_seqlens of ragged sequences.
 LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
   for (auto [clause, operand, offsets, views] :
        {std::tuple("cu_seqlens_q", "query", whole.getCuSeqlensQ(), SmallVector<NamedCells *>{&query}),
@@ -55,13 +55,13 @@ LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
       return failure();
     int64_t size = (*cells)->getShape()[0], before = 0, total = views[0]->extent(Dim::Seq);
     if (size == 0)
-      return whole.emitOpError() << clause << " has no element, expected one more than there are sequences";
+      return whole.emitOpError() << clause << " is empty, expected one more element than sequences";
     if (failed(frame->demand(offsets, Box{{0}, {size}})))
       return failure();
     for (int64_t i = 0; i < size; ++i) {
       int64_t offset = (*cells)->data()[i].integer;
       if (i == 0 && offset != 0)
-        return whole.emitOpError() << clause << " begins with " << offset << ", expected 0";
+        return whole.emitOpError() << clause << " starts with " << offset << ", expected 0";
       if (offset < before || offset > total)
         return whole.emitOpError() << clause << " has element " << i << " = " << offset << ", expected " << before
                                    << " to " << total << ", the rows of " << operand;
@@ -73,7 +73,7 @@ LogicalResult Scorer::findSequences(attn::AttentionOp whole) {
   return success();
 }
 
-/// What the verifier demands of static sizes must hold of those at run time.
+/// Checks at run time what the verifier checks for static sizes.
 LogicalResult Scorer::findExtents() {
   for (auto [view, operand, dims] :
        {std::tuple(&query, op.getQuery(), op.getQueryDims()), std::tuple(&key, op.getKey(), op.getKeyDims()),
@@ -91,22 +91,22 @@ LogicalResult Scorer::findExtents() {
       return success();
     return op->emitOpError() << role << " has batch size " << view.batches() << ", but query has " << query.batches();
   };
-  auto same = [&](StringRef what, Dim dim, StringRef lhsRole, const NamedCells &left, StringRef rhsRole,
-                  const NamedCells &right) -> LogicalResult {
-    if (left.extent(dim) == right.extent(dim))
+  auto same = [&](StringRef what, Dim dim, StringRef lhsRole, const NamedCells &lhs, StringRef rhsRole,
+                  const NamedCells &rhs) -> LogicalResult {
+    if (lhs.extent(dim) == rhs.extent(dim))
       return success();
-    return op->emitOpError() << rhsRole << " has " << what << ' ' << right.extent(dim) << ", but " << lhsRole
-                             << " has " << left.extent(dim);
+    return op->emitOpError() << rhsRole << " has " << what << ' ' << rhs.extent(dim) << ", but " << lhsRole << " has "
+                             << lhs.extent(dim);
   };
   if (failed(sameBatches("key", key)) || failed(sameBatches("value", value)) ||
       failed(same("head count", Dim::Head, "key", key, "value", value)) ||
       failed(same("length", Dim::Seq, "key", key, "value", value)) ||
       failed(same("head size", Dim::Depth, "query", query, "key", key)))
     return failure();
-  int64_t queryHeads = query.extent(Dim::Head), keyHeads = key.extent(Dim::Head);
-  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
-    return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
-                             << " key heads";
+  int64_t queryHeads = query.extent(Dim::Head), kvHeads = key.extent(Dim::Head);
+  if (kvHeads == 0 ? queryHeads != 0 : queryHeads % kvHeads != 0)
+    return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << kvHeads
+                             << " KV heads";
   inputType = query.cells->getElementType();
   scoreType = op.getScoreType();
   return success();
@@ -188,7 +188,7 @@ LogicalResult saccade::reference::addTallies(Frame &frame, Scorer &scorer, Array
   return success();
 }
 
-LargestScore::LargestScore(ArrayRef<double> scores) {
+RowMax::RowMax(ArrayRef<double> scores) {
   for (auto [i, each] : llvm::enumerate(scores))
     if (each > score)
       score = each, key = i;
@@ -207,7 +207,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
     program->setLength(attn::Role::Query, queryLength);
     program->setLength(attn::Role::Key, keyLength);
   }
-  const double *q = query.at(batch, head, position), *k = key.at(batch, keyHead(head), 0);
+  const double *q = query.at(batch, head, position), *k = key.at(batch, kvHead(head), 0);
   int64_t depth = key.extent(Dim::Depth), step = key.stride(Dim::Seq);
   int64_t queryStride = query.stride(Dim::Depth), keyStride = key.stride(Dim::Depth);
   if (frame->isReversed() && depth > 0) {
@@ -215,7 +215,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
     queryStride = -queryStride, keyStride = -keyStride;
   }
   bool isNarrow = frame->isRounded() && scoreType.isF32();
-  auto product = isNarrow ? dot<float> : dot<double>;
+  auto dotProduct = isNarrow ? dot<float> : dot<double>;
   scores.assign(keys, -INFINITY);
   for (int64_t i = 0; i < keys; ++i) {
     if (mask) {
@@ -225,7 +225,7 @@ LogicalResult Scorer::scores(int64_t batch, int64_t head, int64_t position, int6
       if (!mask->yielded(0).integer)
         continue;
     }
-    scores[i] = frame->rounded(scoreType, product(depth, q, queryStride, k + i * step, keyStride) * scale);
+    scores[i] = frame->rounded(scoreType, dotProduct(depth, q, queryStride, k + i * step, keyStride) * scale);
     if (score) {
       score->setArgument(4, Scalar{.integer = at[3] + i});
       score->setArgument(0, Scalar{.real = scores[i]});

@@ -1,7 +1,6 @@
-//===- Scoring.h - Scores of queries against keys -------------------*- C++ -*-===//
+//===- Scoring.h - Masked scores of queries and keys ----------------*- C++ -*-===//
 //
-// The part that whole and tiled attention share: the masked scores of one query, and the softmax
-// over them.
+// The part shared by attn.attention and the ops on tiles: the masked scores of one query, and its tallies.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_SCORING_H
@@ -15,32 +14,32 @@
 
 namespace saccade::reference {
 
-/// The larger of two numbers; NaN wins.
+/// Maximum that propagates NaN.
 inline double maxOrNaN(double a, double b) { return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b); }
 
-/// A tensor seen through the names of its dimensions; a missing one has extent 1. Positions count from the beginning of
-/// their batch.
+/// A tensor with named dimensions; a missing dimension has extent 1. Positions are relative to the start of the
+/// sequence.
 struct NamedCells {
   Cells *cells = nullptr;
   attn::DimsAttr dims;
-  /// Where the sequences of a packed tensor begin, which are its batches, and where the last one ends; else empty.
+  /// cu_seqlens of a ragged tensor, whose batches are its sequences; empty for a dense tensor.
   llvm::SmallVector<int64_t> starts = {};
 
   int64_t extent(attn::Dim dim) const;
   int64_t batches() const { return starts.empty() ? extent(attn::Dim::Batch) : int64_t(starts.size()) - 1; }
-  /// How many positions `batch` has.
+  /// Sequence length of `batch`.
   int64_t length(int64_t batch) const {
     return starts.empty() ? extent(attn::Dim::Seq) : starts[batch + 1] - starts[batch];
   }
-  /// The position in the tensor of the first of `batch`.
+  /// Row of the tensor at which `batch` starts.
   int64_t start(int64_t batch) const { return starts.empty() ? 0 : starts[batch]; }
   int64_t stride(attn::Dim dim) const;
   double *at(int64_t batch, int64_t head, int64_t position) const;
-  /// The elements of one batch, heads [head, head + heads) and positions [position, position + positions), all depths.
+  /// Box of one batch, heads [head, head + heads), positions [position, position + positions) and all of depth.
   Box box(int64_t batch, int64_t head, int64_t heads, int64_t position, int64_t positions) const;
 };
 
-/// Computes masked scores of one `ScoringOpInterface`.
+/// Computes the masked scores of a `ScoringOpInterface`.
 class Scorer {
 public:
   static mlir::FailureOr<Scorer> create(attn::ScoringOpInterface op, Frame &frame);
@@ -48,22 +47,22 @@ public:
   NamedCells query, key, value;
   mlir::Type inputType, scoreType;
 
-  /// The scores of query `position` of (batch, head) against the first `keys` keys, scaled, changed by the score
-  /// region, −inf where masked: a key that scores −inf weighs nothing, so that nothing more than this need be known.
-  /// All numbers count from element 0 of the operands. Keys beyond `keys` and masked keys are not read.
+  /// Scores of query `position` of (batch, head) against the first `keys` keys: scaled, modified by the score region,
+  /// −inf if masked. Indices are relative to element 0 of the operands. Keys beyond `keys` and masked keys are not
+  /// read.
   mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
 
-  /// Of the row whose scores were computed last: what the weight region makes of `weight` at `key`, itself without one.
+  /// Applies the weight region, if any, to `weight` at `key`, for the row whose scores were computed last.
   mlir::FailureOr<double> modifiedWeight(int64_t key, double weight);
-  /// What tally region `number` yields at `key`, which has this score.
+  /// Runs tally region `number` at `key`, for the row whose scores were computed last.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 
-  /// What `attn.length` answers with, and the absolute position (b, h, q, k) of element 0.
+  /// Results of `attn.length`, and the absolute position (b, h, q, k) of element 0.
   int64_t queryLength = 0, keyLength = 0;
   int64_t at[4] = {0, 0, 0, 0};
 
-  /// The key head that serves a query head.
-  int64_t keyHead(int64_t head) const { return head / (query.extent(attn::Dim::Head) / key.extent(attn::Dim::Head)); }
+  /// The KV head of a query head.
+  int64_t kvHead(int64_t head) const { return head / (query.extent(attn::Dim::Head) / key.extent(attn::Dim::Head)); }
   double getScale() const { return scale; }
 
 private:
@@ -79,15 +78,15 @@ private:
   llvm::SmallVector<Program *> tallies;
 };
 
-/// Adds the tallies of a row, whose probabilities or weights are given, to `sums`: an array of bins for each tally.
+/// Adds the tallies of a row with these scores and weights to `sums`, an array of bins per tally.
 mlir::LogicalResult addTallies(Frame &frame, Scorer &scorer, llvm::ArrayRef<double> scores,
                                llvm::ArrayRef<double> weights, llvm::ArrayRef<llvm::MutableArrayRef<double>> sums);
 
-/// The largest score that is a number, and where; −inf and −1 where there is none.
-struct LargestScore {
+/// Row maximum, ignoring NaN, and its key; −inf and −1 if there is none.
+struct RowMax {
   double score = -INFINITY;
   int64_t key = -1;
-  explicit LargestScore(llvm::ArrayRef<double> scores);
+  explicit RowMax(llvm::ArrayRef<double> scores);
 };
 
 } // namespace saccade::reference

@@ -7,12 +7,12 @@ using namespace saccade::reference;
 
 namespace {
 
-/// A slice with its numbers: point i of the slice is point offsets + i · strides of the whole tensor.
+/// An evaluated slice: index i of the slice is index offsets + i · strides of the whole tensor.
 struct Slice {
   SmallVector<int64_t> offsets, sizes, strides;
-  SmallVector<unsigned> kept; ///< the dimensions that a rank-reduced slice still has
+  SmallVector<unsigned> kept; ///< dimensions that remain in a rank-reduced slice
 
-  /// Reads the numbers of `op` and checks that the slice lies within `whole`.
+  /// Evaluates offsets, sizes and strides of `op` and checks that the slice is within a tensor of shape `whole`.
   template <typename OpTy> static FailureOr<Slice> of(OpTy op, Frame &frame, ArrayRef<int64_t> whole) {
     Slice slice;
     if (failed(frame.indices(op.getMixedOffsets(), slice.offsets)) ||
@@ -27,26 +27,26 @@ struct Slice {
       int64_t first = slice.offsets[dim], last = first + (size - 1) * slice.strides[dim];
       bool isWithin = size == 0 || (size > 0 && std::min(first, last) >= 0 && std::max(first, last) < extent);
       if (!isWithin)
-        return op.emitOpError() << "reaches from " << first << " to " << last << " in dimension " << dim
+        return op.emitOpError() << "accesses indices " << first << " to " << last << " of dimension " << dim
                                 << ", which has extent " << extent;
     }
     return slice;
   }
 
-  /// Where point `index` of the (rank-reduced) slice lies in the whole tensor.
-  SmallVector<int64_t> place(ArrayRef<int64_t> index) const {
-    SmallVector<int64_t> place(offsets);
-    for (auto [dim, position] : llvm::zip_equal(kept, index))
-      place[dim] += position * strides[dim];
-    return place;
+  /// Index in the whole tensor of `index` of the (rank-reduced) slice.
+  SmallVector<int64_t> positionOf(ArrayRef<int64_t> index) const {
+    SmallVector<int64_t> position(offsets);
+    for (auto [dim, i] : llvm::zip_equal(kept, index))
+      position[dim] += i * strides[dim];
+    return position;
   }
 
-  /// A box of the whole tensor around `box` of the slice.
+  /// Bounding box, in the whole tensor, of `box` of the slice.
   Box around(const Box &box) const {
     SmallVector<int64_t> last(box.offsets);
     for (auto [end, size] : llvm::zip_equal(last, box.sizes))
       end += size - 1;
-    SmallVector<int64_t> low = place(box.offsets), high = place(last);
+    SmallVector<int64_t> low = positionOf(box.offsets), high = positionOf(last);
     Box boundingBox;
     for (auto [a, b] : llvm::zip_equal(low, high)) {
       boundingBox.offsets.push_back(std::min(a, b));
@@ -55,7 +55,7 @@ struct Slice {
     return boundingBox;
   }
 
-  /// The part of the slice that lies in `box` of the whole tensor; nothing where they do not meet.
+  /// The part of the slice within `box` of the whole tensor; nullopt if empty.
   std::optional<Box> within(const Box &box) const {
     Box part;
     unsigned next = 0;
@@ -104,7 +104,7 @@ static LogicalResult evaluateExtractSlice(tensor::ExtractSliceOp op, Frame &fram
   FailureOr<Slice> slice = Slice::of(op, frame, (*from)->getShape());
   if (failed(slice) || failed(frame.demand(op.getSource(), slice->around(box))))
     return failure();
-  forEachPoint(box, [&](ArrayRef<int64_t> index) { (*to)->at(index) = (*from)->at(slice->place(index)); });
+  forEachPoint(box, [&](ArrayRef<int64_t> index) { (*to)->at(index) = (*from)->at(slice->positionOf(index)); });
   return success();
 }
 
@@ -130,7 +130,7 @@ static LogicalResult evaluateInsertSlice(tensor::InsertSliceOp op, Frame &frame,
     return op.emitOpError() << "inserts a source of shape [" << (*from)->getShape() << "], expected ["
                             << ArrayRef<int64_t>(expected) << "]";
   std::optional<Box> inserted = slice->within(box);
-  // Where the slice covers the box, the destination does not matter.
+  // If the slice covers the box, the destination is not needed.
   if (!inserted || inserted->size() != box.size()) {
     FailureOr<Cells *> dest = frame.demand(op.getDest(), box);
     if (failed(dest))
@@ -143,7 +143,7 @@ static LogicalResult evaluateInsertSlice(tensor::InsertSliceOp op, Frame &frame,
     return success();
   if (failed(frame.demand(op.getSource(), *inserted)))
     return failure();
-  forEachPoint(*inserted, [&](ArrayRef<int64_t> index) { (*to)->at(slice->place(index)) = (*from)->at(index); });
+  forEachPoint(*inserted, [&](ArrayRef<int64_t> index) { (*to)->at(slice->positionOf(index)) = (*from)->at(index); });
   return success();
 }
 

@@ -64,11 +64,11 @@ SmallVector<int64_t> saccade::reference::positionInTensor(ArrayRef<Box> boxes, i
     }
     return index;
   }
-  llvm_unreachable("a position beyond the boxes");
+  llvm_unreachable("position is out of range");
 }
 
-/// Rounds to a multiple of the unit in the last place that `value` has in the format; the division and the
-/// multiplication are by powers of two, so nearbyint is the only rounding.
+/// Rounds to a multiple of the ulp of `value` in the format. Scaling by powers of two is exact, so only nearbyint
+/// rounds.
 static double roundToFormat(double value, int precision, int minExponent, int maxExponent) {
   if (value == 0 || !std::isfinite(value))
     return value;

@@ -1,4 +1,4 @@
-//===- TensorOps.cpp - Constants, elementwise ops and the small ops of tensor --===//
+//===- TensorOps.cpp - Constants, elementwise ops and tensor ops ---------------===//
 #include "Program.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -7,7 +7,7 @@
 using namespace mlir;
 using namespace saccade::reference;
 
-/// Calls `value(index, scalar)` for every element of `box` of result 0 of `op`, to fill it in.
+/// Calls `value(index, element)` for every element of `box` of result 0 of `op`, to compute it.
 template <typename Fill> static LogicalResult fill(Operation *op, Frame &frame, const Box &box, Fill value) {
   FailureOr<Cells *> cells = frame.cells(op->getResult(0));
   if (failed(cells))
@@ -20,7 +20,7 @@ template <typename Fill> static LogicalResult fill(Operation *op, Frame &frame, 
   return status;
 }
 
-/// For ops whose result always has a static type.
+/// For ops whose result type is always static.
 template <typename OpTy> static LogicalResult noShape(OpTy, Frame &, unsigned, Shape &) {
   llvm_unreachable("the result type is static");
 }
@@ -44,21 +44,20 @@ static LogicalResult evaluateConstant(arith::ConstantOp op, Frame &frame, unsign
     return fill(op, frame, box, [&](ArrayRef<int64_t>, Scalar &element) { return element = *number, success(); });
   auto elements = dyn_cast<DenseElementsAttr>(op.getValue());
   if (!elements || elements.getElementType().isIntOrIndexOrFloat() == false)
-    return op.emitOpError() << "is no constant that the reference interpreter knows";
+    return op.emitOpError() << "is a constant that the reference interpreter does not support";
   auto values = elements.getValues<Attribute>();
   SmallVector<int64_t> strides = rowMajorStrides(elements.getType().getShape());
   return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
     FailureOr<Scalar> number =
         scalarOf(elements.isSplat() ? elements.getSplatValue<Attribute>() : values[linearIndex(index, strides)]);
     if (failed(number))
-      return op.emitOpError() << "is no constant that the reference interpreter knows";
+      return op.emitOpError() << "is a constant that the reference interpreter does not support";
     element = *number;
     return success();
   });
 }
 
-/// An arith or math op on scalars, or element by element on tensors; scalar operands (the condition of a select) serve
-/// all elements.
+/// An elementwise op on scalars or tensors; scalar operands, such as the condition of a select, are broadcast.
 static LogicalResult evaluateElementwise(Operation *op, Frame &frame, unsigned, const Box &box) {
   SmallVector<Cells *, 3> operands;
   for (Value operand : op->getOperands()) {
@@ -102,10 +101,10 @@ const Semantics &saccade::reference::elementwiseSemantics() {
 }
 
 //===----------------------------------------------------------------------===//
-// Making tensors
+// Creating tensors
 //===----------------------------------------------------------------------===//
 
-/// The extents of a result: those of its type, the dynamic ones from `sizes` in order.
+/// The shape of the result type, with dynamic extents from `sizes` in order.
 template <typename OpTy> static LogicalResult shapeFromSizes(OpTy op, Frame &frame, OperandRange sizes, Shape &shape) {
   for (int64_t extent : cast<RankedTensorType>(op->getResult(0).getType()).getShape()) {
     FailureOr<int64_t> size = extent;
@@ -127,7 +126,7 @@ template <typename OpTy> static LogicalResult shapeFromDynamicExtents(OpTy op, F
     return shapeFromSizes(op, frame, op.getDynamicSizes(), shape);
 }
 
-/// Unset elements show: a NaN, or a number that no test expects.
+/// Uninitialised elements are NaN or an arbitrary integer pattern, so that their use shows in results.
 static LogicalResult evaluateEmpty(tensor::EmptyOp op, Frame &frame, unsigned, const Box &box) {
   bool isReal = isa<FloatType>(op.getType().getElementType());
   Scalar unset =
@@ -152,7 +151,7 @@ static LogicalResult evaluateFromElements(tensor::FromElementsOp op, Frame &fram
   });
 }
 
-/// Runs `body`, whose arguments are the indices of an element.
+/// Runs `body`, whose arguments are the index of an element.
 static LogicalResult runIndexed(Program &body, ArrayRef<int64_t> index, Scalar &element) {
   for (auto [dim, position] : llvm::enumerate(index))
     body.setArgument(dim, Scalar{.integer = position});
@@ -171,7 +170,7 @@ static LogicalResult evaluateGenerate(tensor::GenerateOp op, Frame &frame, unsig
 }
 
 //===----------------------------------------------------------------------===//
-// Reading and changing tensors
+// Element access
 //===----------------------------------------------------------------------===//
 
 static LogicalResult evaluateDim(tensor::DimOp op, Frame &frame, unsigned, const Box &box) {
@@ -180,7 +179,8 @@ static LogicalResult evaluateDim(tensor::DimOp op, Frame &frame, unsigned, const
   if (failed(source) || failed(dim))
     return failure();
   if (*dim < 0 || *dim >= int64_t((*source)->getShape().size()))
-    return op.emitOpError() << "asks for dimension " << *dim << " of a tensor of rank " << (*source)->getShape().size();
+    return op.emitOpError() << "reads the extent of dimension " << *dim << " of a tensor of rank "
+                            << (*source)->getShape().size();
   return fill(op, frame, box, [&](ArrayRef<int64_t>, Scalar &element) {
     element.integer = (*source)->getShape()[*dim];
     return success();
@@ -194,7 +194,7 @@ static LogicalResult evaluateRank(tensor::RankOp op, Frame &frame, unsigned, con
   });
 }
 
-/// Evaluates `values` as an index into `cells`, which must be within it.
+/// Evaluates `values` as an index into `cells`; fails if it is out of bounds.
 static LogicalResult indexInto(Operation *op, Frame &frame, Cells *cells, ValueRange values,
                                SmallVectorImpl<int64_t> &index) {
   if (failed(frame.indices(getAsOpFoldResult(values), index)))
@@ -219,11 +219,11 @@ static LogicalResult evaluateExtract(tensor::ExtractOp op, Frame &frame, unsigne
 static LogicalResult evaluateInsert(tensor::InsertOp op, Frame &frame, unsigned, const Box &box) {
   FailureOr<Cells *> dest = frame.demand(op.getDest(), box);
   FailureOr<Scalar> scalar = frame.scalar(op.getScalar());
-  SmallVector<int64_t> place;
-  if (failed(dest) || failed(scalar) || failed(indexInto(op, frame, *dest, op.getIndices(), place)))
+  SmallVector<int64_t> target;
+  if (failed(dest) || failed(scalar) || failed(indexInto(op, frame, *dest, op.getIndices(), target)))
     return failure();
   return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) {
-    element = index == ArrayRef<int64_t>(place) ? *scalar : (*dest)->at(index);
+    element = index == ArrayRef<int64_t>(target) ? *scalar : (*dest)->at(index);
     return success();
   });
 }
@@ -267,15 +267,15 @@ static LogicalResult evaluatePad(tensor::PadOp op, Frame &frame, unsigned, const
   if (failed(padding))
     return failure();
   return fill(op, frame, box, [&](ArrayRef<int64_t> index, Scalar &element) -> LogicalResult {
-    SmallVector<int64_t> place;
+    SmallVector<int64_t> position;
     bool isInside = true;
     for (auto [dim, extent] : llvm::enumerate((*source)->getShape())) {
-      place.push_back(index[dim] - low[dim]);
-      isInside &= place.back() >= 0 && place.back() < extent;
+      position.push_back(index[dim] - low[dim]);
+      isInside &= position.back() >= 0 && position.back() < extent;
     }
     if (!isInside)
       return runIndexed(**padding, index, element);
-    element = (*source)->at(place);
+    element = (*source)->at(position);
     return success();
   });
 }
@@ -305,8 +305,8 @@ static LogicalResult evaluateConcat(tensor::ConcatOp op, Frame &frame, unsigned,
     Box piece = Box::whole((*from)->getShape());
     for (auto [dim, extent] : llvm::enumerate((*to)->getShape()))
       if (dim != op.getDim() && piece.sizes[dim] != extent)
-        return op.emitOpError() << "joins tensors that differ in dimension " << dim << ": " << piece.sizes[dim]
-                                << " and " << extent;
+        return op.emitOpError() << "concatenates tensors of different extents in dimension " << dim << ": "
+                                << piece.sizes[dim] << " and " << extent;
     piece.offsets[op.getDim()] = start;
     std::optional<Box> shared = intersect(piece, box);
     if (shared) {
@@ -315,9 +315,9 @@ static LogicalResult evaluateConcat(tensor::ConcatOp op, Frame &frame, unsigned,
       if (failed(frame.demand(input, needed)))
         return failure();
       forEachPoint(needed, [&](ArrayRef<int64_t> index) {
-        SmallVector<int64_t> place(index);
-        place[op.getDim()] += start;
-        (*to)->at(place) = (*from)->at(index);
+        SmallVector<int64_t> target(index);
+        target[op.getDim()] += start;
+        (*to)->at(target) = (*from)->at(index);
       });
     }
     start += (*from)->getShape()[op.getDim()];

@@ -1,4 +1,4 @@
-//===- Tolerance.cpp - When a computed result counts as right ---------------------===//
+//===- Tolerance.cpp - Tolerance of computed results ------------------------------===//
 #include "saccade/Reference/Tolerance.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::reference;
 
-/// Same NaN, same Inf.
+/// Equal values, or both NaN.
 static bool sameKind(double a, double b) { return (std::isnan(a) && std::isnan(b)) || a == b; }
 
 static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
@@ -29,20 +29,20 @@ static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
   return comparison;
 }
 
-/// What rounding of the terms of element `i` can amount to.
+/// Bound on the rounding error of element `i`, from the magnitudes of its terms.
 static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
   double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
   double sumEpsilon = epsilonOf(attn::getScoreType(magnitude.inputType));
   double weighted = magnitude.weighted.values[i].real, conditioned = magnitude.conditioned.values[i].real;
-  // Below its normal numbers a type rounds to multiples of its smallest one, however small the terms are.
+  // Subnormal results are rounded to multiples of the smallest subnormal value.
   double smallest = llvm::APFloat::getSmallest(cast<FloatType>(type).getFloatSemantics()).convertToDouble();
   return tolerance::outputFactor * outputEpsilon * weighted + smallest +
          tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
 }
 
-/// The largest of the errors that `rounded` makes, and their sum.
+/// Maximum and sum of the errors of `rounded`.
 static std::pair<double, double> errorsOf(const Tensor &exact, const Tensor &rounded) {
-  assert(exact.size() == rounded.size() && "results of one shape");
+  assert(exact.size() == rounded.size() && "expected results of one shape");
   double max = 0, sum = 0;
   for (auto [value, found] : llvm::zip_equal(exact.values, rounded.values)) {
     if (!std::isfinite(value.real) || !std::isfinite(found.real))
@@ -55,7 +55,7 @@ static std::pair<double, double> errorsOf(const Tensor &exact, const Tensor &rou
 
 Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
                                        const Magnitude *magnitude) {
-  assert(exact.size() == actual.size() && "results of one shape");
+  assert(exact.size() == actual.size() && "expected results of one shape");
   if (!actual.isReal())
     return compareIntegers(exact, actual);
   Type type = actual.elementType;
@@ -76,7 +76,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   comparison.allowed = tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
   double sumOfErrors = 0;
   auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
-    // The first failure stays, a larger error replaces a smaller one as long as all agrees.
+    // Keep the first failure; without a failure, keep the largest error.
     if (!comparison.agrees() ||
         (verdict == Comparison::Agrees && comparison.worst >= 0 && error <= comparison.maxError))
       return;
@@ -91,7 +91,7 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
   for (int64_t i = 0; i < exact.size(); ++i) {
     double value = exact.values[i].real, found = actual.values[i].real, held = roundTo(type, value);
     if (!std::isfinite(held) || !std::isfinite(found)) {
-      // An overflow that plain evaluation has too is no difference.
+      // An overflow that plain evaluation has too is accepted.
       bool overflows = std::isfinite(held) && llvm::any_of(plain, [&](const Tensor &rounded) {
                          return !std::isfinite(rounded.values[i].real) && sameKind(rounded.values[i].real, found);
                        });
@@ -115,12 +115,12 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
 
 std::string Comparison::describe() const {
   if (worst < 0)
-    return "equal (no element)";
+    return "equal (no elements)";
   StringRef verdictText = verdict == Agrees      ? "agrees"
                           : verdict == NotFinite ? "differs in NaN or Inf"
                           : verdict == TooFar    ? "differs by more than twice the error of plain evaluation"
-                                                 : "differs by more than rounding of its terms allows";
-  return llvm::formatv("{0}: error {1:e} of {2:e} allowed (ratio {3:f3}) at element {4}: {5:e} where {6:e} is exact",
+                                                 : "differs by more than the rounding of its terms allows";
+  return llvm::formatv("{0}: error {1:e} of {2:e} allowed (ratio {3:f3}) at element {4}: found {5:e}, expected {6:e}",
                        verdictText, maxError, allowed, ratio, worst, actual, exact)
       .str();
 }

@@ -1,7 +1,7 @@
-//===- Interpreter.h - The float64 reference: what a program means --*- C++ -*-===//
+//===- Interpreter.h - The float64 reference interpreter ------------*- C++ -*-===//
 //
-// The oracle against which every code generator is tested. It evaluates functions over the attn
-// dialect and the surrounding linalg, tensor, arith, math, affine and scf on tensors, op by op, as plain loops.
+// The oracle against which every code generator is tested. It evaluates functions on tensors over the attn, linalg,
+// tensor, arith, math, affine and scf dialects, op by op, as plain loops.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_INTERPRETER_H
@@ -14,36 +14,36 @@
 
 namespace saccade::reference {
 
-/// How float results are held.
+/// Precision of float results.
 enum class Precision {
-  /// Everything in f64, whatever the declared types.
+  /// Everything in f64, regardless of the declared types.
   Exact,
-  /// Every result rounded to its declared type; contractions accumulate in their declared type, f32 at least.
-  /// Attention is plain unfused attention: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.
+  /// Every result is rounded to its declared type; contractions accumulate in their declared type, at least f32.
+  /// Attention is unfused: f32 scores (f64 for f64), probabilities rounded to the input type, f32 sums.
   Rounded,
-  /// The same, every sum from its last term to its first: as plain as `Rounded`, with other rounding errors.
+  /// Like `Rounded`, with every sum in reverse order: the same accuracy, different rounding errors.
   RoundedReversed,
 };
 
-/// Evaluates `function` on `arguments` and returns all its results. Where an op is not known, an argument does not fit
-/// its type or the program has no meaning (index out of bounds, division by zero), it fails with a diagnostic there.
+/// Evaluates `function` on `arguments` and returns all its results. Fails with a diagnostic if an op is not supported,
+/// an argument does not match its type, or behaviour is undefined (index out of bounds, division by zero).
 mlir::FailureOr<llvm::SmallVector<Tensor>> interpret(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments,
                                                      Precision precision = Precision::Exact);
 
-/// How large the terms are that an attention result is a sum of, element by element like the result.
+/// Magnitudes of the terms of an attention output, per element.
 struct Magnitude {
-  Tensor weighted;      ///< Σ p |v|: what rounding of probabilities and results is relative to
-  Tensor conditioned;   ///< how far the result moves, to first order, if each score is off by 1 part in Σ |q k|
-  mlir::Type inputType; ///< of queries, keys and values: what probabilities may be rounded to
-  int64_t keys = 0;     ///< how many keys there are
-  int64_t depth = 0;    ///< d_k
+  Tensor weighted;      ///< Σ p |v|, which bounds the error of rounded probabilities and results
+  Tensor conditioned;   ///< first-order effect of score errors as large as the scores; see Magnitude.cpp
+  mlir::Type inputType; ///< type of query, key and value, to which probabilities may be rounded
+  int64_t keys = 0;     ///< number of keys
+  int64_t depth = 0;    ///< head size of query and key
 };
 
-/// One call that is evaluated on demand: only what the asked-for elements need is computed, and once. `arguments`
-/// are copied. Checking a few rows of a large program this way takes a small part of the work.
+/// A call evaluated lazily: computes, once, only the values that the requested elements depend on, so a few rows of a
+/// large program are cheap to check.
 class Evaluation {
 public:
-  /// Checks that the arguments fit the function and that every op in it is known.
+  /// Checks that the arguments match the function and that every op is supported. Copies the arguments.
   static mlir::FailureOr<Evaluation> begin(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments,
                                            Precision precision = Precision::Exact);
   Evaluation(Evaluation &&);
@@ -53,16 +53,16 @@ public:
   unsigned numResults() const;
   mlir::FailureOr<llvm::SmallVector<int64_t>> shape(unsigned result);
   mlir::FailureOr<Tensor> evaluate(unsigned result);
-  /// Only the elements of `boxes`, one after another, rank 1 (as `gather` of the whole result).
+  /// Only the elements of `boxes`, concatenated as a tensor of rank 1 (equals `gather` of the whole result).
   mlir::FailureOr<Tensor> evaluate(unsigned result, llvm::ArrayRef<Box> boxes);
 
-  /// At most `rows` rows of a result, as boxes: the first, the last, and some in between, in few clusters so that
-  /// they share keys and values. A row runs along the last dimension; along depth where the result is that of
-  /// `attn.attention`, and a log-sum-exp is sampled by element. The same `seed` gives the same rows.
+  /// At most `rows` rows of a result, as boxes: the first, the last, and clusters in between, which share keys and
+  /// values. A row is along the last dimension, or along depth for the output of `attn.attention`; its other results
+  /// are sampled by element. Deterministic in `seed`.
   mlir::FailureOr<llvm::SmallVector<Box>> sampleRows(unsigned result, int64_t rows = 256, uint64_t seed = 0);
 
-  /// The magnitudes of elements `boxes` of a result that `attn.attention` returns as its output; nothing for others.
-  /// Only under Precision::Exact.
+  /// Magnitudes of the elements `boxes` of a result that is the output of an `attn.attention`; nullopt for other
+  /// results. Requires Precision::Exact.
   mlir::FailureOr<std::optional<Magnitude>> magnitude(unsigned result, llvm::ArrayRef<Box> boxes);
 
 private:

@@ -1,7 +1,6 @@
-//===- Tensor.h - The values that the reference interpreter computes -*- C++ -*-===//
+//===- Tensor.h - Values of the reference interpreter ----------------*- C++ -*-===//
 //
-// A tensor is a shape and a row-major array of wide numbers: what its elements mean is given by the
-// declared element type, what they hold is never narrower than f64 or i64.
+// A tensor is a shape, a declared element type and a row-major array of f64 or i64 values.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_TENSOR_H
@@ -16,24 +15,23 @@
 
 namespace saccade::reference {
 
-/// One number. The element type says which member holds it: `real` for float types, `integer` for integers,
-/// sign-extended (i1 is 0 or 1), and for index.
+/// One element: `real` for float types; `integer` for index and for integers, sign-extended (i1 is 0 or 1).
 union Scalar {
   double real;
   int64_t integer;
 };
 
-/// A part of a tensor: for every dimension where it starts and how far it reaches.
+/// A hyperrectangular part of a tensor.
 struct Box {
   llvm::SmallVector<int64_t> offsets, sizes;
 
   static Box whole(llvm::ArrayRef<int64_t> shape);
   int64_t rank() const { return sizes.size(); }
-  /// How many elements it has; 1 for rank 0.
+  /// Number of elements; 1 for rank 0.
   int64_t size() const;
 };
 
-/// A dense tensor, row-major; a scalar is a tensor of rank 0.
+/// A dense row-major tensor; a scalar has rank 0.
 struct Tensor {
   mlir::Type elementType;
   llvm::SmallVector<int64_t> shape;
@@ -42,25 +40,25 @@ struct Tensor {
   Tensor() = default;
   /// All elements 0.
   Tensor(mlir::Type elementType, llvm::ArrayRef<int64_t> shape);
-  /// `reals` must hold as many elements as `shape`; `elementType` is a float type. The numbers are taken as they are.
+  /// From `reals`, one per element, without rounding. `elementType` is a float type.
   static Tensor ofReals(mlir::Type elementType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<double> reals);
-  /// The same for integers and index.
+  /// From `integers`, one per element. `elementType` is an integer type or index.
   static Tensor ofIntegers(mlir::Type elementType, llvm::ArrayRef<int64_t> shape, llvm::ArrayRef<int64_t> integers);
 
   bool isReal() const { return llvm::isa<mlir::FloatType>(elementType); }
   int64_t size() const { return values.size(); }
 };
 
-/// The elements of `boxes` of `tensor`, one after another, as a tensor of rank 1.
+/// The elements of `boxes` of `tensor`, concatenated as a tensor of rank 1.
 Tensor gather(const Tensor &tensor, llvm::ArrayRef<Box> boxes);
 
-/// Where element `position` of what `gather` returns stands in the tensor it was gathered from.
+/// Index, in the source tensor, of element `position` of the result of `gather`.
 llvm::SmallVector<int64_t> positionInTensor(llvm::ArrayRef<Box> boxes, int64_t position);
 
-/// `value` rounded to nearest, ties to even, to what `type` can hold; f64 stays as it is.
+/// Rounds `value` to `type`, to nearest with ties to even; f64 is unchanged.
 double roundTo(mlir::Type type, double value);
 
-/// The distance from 1 to the next number of `type`.
+/// Machine epsilon of `type`: the distance from 1 to the next larger value.
 double epsilonOf(mlir::Type type);
 
 } // namespace saccade::reference

@@ -1,4 +1,4 @@
-// attn.attention: hand-computed cases, and every clause against the formula.
+// attn.attention: hand-computed cases, and every clause compared with the definition.
 #include "Formula.h"
 #include "Harness.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 class Attention : public Reference {
 protected:
-  /// Runs `source` on q, k, v and `more`, and compares output and log-sum-exp with the formula.
+  /// Runs `source` on `arguments`, and compares output and log-sum-exp with `formula`.
   void expectFormula(llvm::StringRef source, llvm::SmallVector<Tensor> arguments, Formula<double> formula,
                      double tolerance = 1e-13) {
     formula.compute();
@@ -37,7 +37,7 @@ TEST_F(Attention, TwoQueriesOnTwoKeysByHand) {
 }
 
 TEST_F(Attention, CausalByHand) {
-  // Query 0 sees key 0 only; query 1 sees both, with equal scores.
+  // Query 0 attends to key 0 only; query 1 attends to both, with equal scores.
   auto results = run(R"(
     func.func @causal(%q: tensor<2x1xf32>, %k: tensor<2x1xf32>, %v: tensor<2x1xf32>) -> (tensor<2x1xf32>, tensor<2xf32>) {
       %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] mask causal<top_left> lse
@@ -62,10 +62,10 @@ TEST_F(Attention, ValuesMayBeWiderThanKeys) {
   expectFormula(plain, {q, k, v}, Formula<double>::of(q, k, v));
 }
 
-TEST_F(Attention, GroupsOfQueryHeadsShareAKeyHead) {
+TEST_F(Attention, GroupedQueryHeadsShareAKVHead) {
   Tensor q = random({2, 6, 4, 5}), k = random({2, 2, 7, 5}), v = random({2, 2, 7, 5});
   expectFormula(plain, {q, k, v}, Formula<double>::of(q, k, v));
-  // Heads 0..2 read key head 0 and 3..5 key head 1: changing key head 1 leaves the first three alone.
+  // Query heads 0..2 use KV head 0 and 3..5 use KV head 1: changing KV head 1 changes the last three only.
   auto before = run(plain, {q, k, v})[0];
   for (int64_t i = 7 * 5; i < 2 * 7 * 5; ++i)
     k.values[i].real += 1 + i;
@@ -80,7 +80,7 @@ TEST_F(Attention, NoKeysGiveZero) {
   expectNear(results[1], std::vector<double>(6, -INFINITY));
 }
 
-TEST_F(Attention, LayoutsNameTheSameElements) {
+TEST_F(Attention, Layouts) {
   // q[b,s,h,d], k[d,s] and v[s,d] without batch and head, output [d,h,s,b].
   Tensor q = random({1, 3, 2, 4}), k = random({4, 5}), v = random({5, 6});
   auto results = run(R"(
@@ -117,7 +117,7 @@ constexpr const char *bottomRight = R"(
     return %o, %l : tensor<?x?x?x?xf32>, tensor<?x?x?xf32>
   })";
 
-TEST_F(Attention, BottomRightLetsTheLastQuerySeeTheLastKey) {
+TEST_F(Attention, BottomRightAlignsTheLastQueryWithTheLastKey) {
   for (auto [queries, keys] : {std::pair(3, 7), std::pair(7, 3), std::pair(4, 4)}) {
     Tensor q = random({1, 2, queries, 4}), k = random({1, 2, keys, 4}), v = random({1, 2, keys, 4});
     auto formula = Formula<double>::of(q, k, v);
@@ -126,8 +126,8 @@ TEST_F(Attention, BottomRightLetsTheLastQuerySeeTheLastKey) {
   }
 }
 
-TEST_F(Attention, RowsThatSeeNoKeyAreZero) {
-  // 7 queries on 3 keys: the first 4 rows see nothing.
+TEST_F(Attention, FullyMaskedRowsAreZero) {
+  // 7 queries and 3 keys: the first 4 rows attend to no key.
   auto results = run(bottomRight, {random({1, 1, 7, 2}), random({1, 1, 3, 2}), random({1, 1, 3, 2})});
   for (int64_t i = 0; i < 8; ++i)
     EXPECT_EQ(0, results[0].values[i].real);
@@ -135,7 +135,7 @@ TEST_F(Attention, RowsThatSeeNoKeyAreZero) {
     EXPECT_EQ(i < 4, results[1].values[i].real == -INFINITY) << i;
 }
 
-TEST_F(Attention, BottomRightCountsFromTheLengths) {
+TEST_F(Attention, BottomRightUsesTheLengths) {
   Tensor q = random({2, 1, 4, 3}), k = random({2, 1, 6, 3}), v = random({2, 1, 6, 3});
   auto formula = Formula<double>::of(q, k, v);
   int64_t queryLengths[] = {4, 2}, keyLengths[] = {5, 6};
@@ -171,7 +171,7 @@ TEST_F(Attention, KeysBeyondTheLengthAreNeverRead) {
   expectFormula(byLength, {q, k, v, index(3)}, formula);
 }
 
-TEST_F(Attention, LengthsBeyondTheTensorEndWithIt) {
+TEST_F(Attention, LengthsAreClampedToTheTensor) {
   Tensor q = random({1, 2, 3, 4}), k = random({1, 2, 5, 4}), v = random({1, 2, 5, 4});
   expectFormula(byLength, {q, k, v, index(99)}, Formula<double>::of(q, k, v));
   auto none = run(byLength, {q, k, v, index(-1)});
@@ -179,7 +179,7 @@ TEST_F(Attention, LengthsBeyondTheTensorEndWithIt) {
   expectNear(none[1], std::vector<double>(6, -INFINITY));
 }
 
-TEST_F(Attention, AMaskedKeyLeavesNoTraceEvenIfNaN) {
+TEST_F(Attention, MaskedKeysHaveNoEffectEvenIfNaN) {
   Tensor q = random({3, 2}), k = random({4, 2}), v = random({4, 2});
   Tensor poisonedK = k, poisonedV = v;
   poisonedK.values[3].real = poisonedV.values[2].real = nan;
@@ -195,7 +195,7 @@ TEST_F(Attention, AMaskedKeyLeavesNoTraceEvenIfNaN) {
   EXPECT_EQ(realsOf(run(source, {q, k, v})[0]), realsOf(run(source, {q, poisonedK, poisonedV})[0]));
 }
 
-TEST_F(Attention, ANaNStaysInItsRow) {
+TEST_F(Attention, NaNStaysInItsRow) {
   Tensor q = random({1, 1, 3, 4}), k = random({1, 1, 5, 4}), v = random({1, 1, 5, 4});
   q.values[4].real = nan;
   auto results = run(plain, {q, k, v});
@@ -205,8 +205,8 @@ TEST_F(Attention, ANaNStaysInItsRow) {
     EXPECT_EQ(i == 1, std::isnan(results[1].values[i].real)) << i;
 }
 
-TEST_F(Attention, ScoreRegionSeesAbsolutePositionsAndCaptures) {
-  // ALiBi with a slope a head, a scalar capture, and a table indexed by position; `at` moves all four.
+TEST_F(Attention, ScoreRegionUsesAbsolutePositionsAndCaptures) {
+  // ALiBi with one slope per head, a scalar capture, and a table indexed by position; `at` offsets all four positions.
   Tensor q = random({1, 2, 3, 4}), k = random({1, 2, 5, 4}), v = random({1, 2, 5, 4});
   Tensor slope = reals({3}, {-0.5, 0.25, 2}), table = random({20});
   auto formula = Formula<double>::of(q, k, v);
@@ -246,7 +246,7 @@ TEST_F(Attention, ScoreRegionSeesAbsolutePositionsAndCaptures) {
 }
 
 TEST_F(Attention, LengthsAreAbsoluteAndAtMovesElementZero) {
-  // Queries 10..13 of 12, keys 20..25 of 23: two queries and three keys count.
+  // Queries 10..13 with length 12, keys 20..25 with length 23: two queries and three keys are valid.
   Tensor q = random({1, 1, 4, 3}), k = random({1, 1, 6, 3}), v = random({1, 1, 6, 3});
   auto formula = Formula<double>::of(q, k, v);
   formula.queryLength = [](int64_t) { return 2; };
@@ -266,9 +266,9 @@ TEST_F(Attention, LengthsAreAbsoluteAndAtMovesElementZero) {
   }
 }
 
-TEST_F(Attention, ScoreIsNotEvaluatedWhereTheMaskDoesNotHold) {
-  // The table has 3 elements; keys 3 and 4 are masked, so reading it at %j is fine.
-  std::string message = refusal(R"(
+TEST_F(Attention, ScoreIsNotEvaluatedForMaskedKeys) {
+  // The table has 3 elements; keys 3 and 4 are masked, so it is never read out of bounds.
+  std::string message = errorOf(R"(
     func.func @guarded(%q: tensor<2x4xf32>, %k: tensor<5x4xf32>, %v: tensor<5x4xf32>, %t: tensor<3xf32>) -> tensor<2x4xf32> {
       %o = attn.attention %q[s,d], %k[s,d], %v[s,d] captures(%t : tensor<3xf32>)
         mask(%b, %h, %i, %j, %tb) {
@@ -287,7 +287,7 @@ TEST_F(Attention, ScoreIsNotEvaluatedWhereTheMaskDoesNotHold) {
   EXPECT_EQ("", message);
 }
 
-TEST_F(Attention, ScaleComesFromTheAttributeOrAValue) {
+TEST_F(Attention, ScaleFromAttributeOrValue) {
   Tensor q = random({1, 1, 3, 4}), k = random({1, 1, 5, 4}), v = random({1, 1, 5, 4});
   auto formula = Formula<double>::of(q, k, v);
   formula.scale = 0.375;
@@ -305,8 +305,8 @@ TEST_F(Attention, LargeScoresDoNotOverflow) {
   expectFormula(plain, {q, k, v}, Formula<double>::of(q, k, v), 1e-11);
 }
 
-TEST_F(Attention, RoundedRoundsProbabilitiesAndOutputToTheInputType) {
-  // Weights 1/3 each in bf16: 0.333984375; times 3 values of 1 that is 1.001953125, in bf16 1.
+TEST_F(Attention, RoundedPrecisionRoundsProbabilitiesToTheInputType) {
+  // Three probabilities of 1/3, in bf16 0.333984375, times values of 1 give 1.001953125.
   constexpr const char *source = R"(
     func.func @thirds(%q: tensor<1x1xbf16>, %k: tensor<3x1xbf16>, %v: tensor<3x1xbf16>) -> (tensor<1x1xf32>, tensor<1xf32>) {
       %o, %l = attn.attention %q[s,d], %k[s,d], %v[s,d] lse

@@ -1,4 +1,4 @@
-// attn.accumulate, attn.merge, attn.finalize: attention cut into tiles of keys.
+// attn.accumulate, attn.merge, attn.finalize: attention tiled along the keys.
 #include "Formula.h"
 #include "Harness.h"
 
@@ -8,7 +8,7 @@ namespace {
 
 using AttentionTile = Reference;
 
-// Eleven keys in tiles of four; the state has two rows more than there are queries.
+// Keys in tiles of four; the state has two more rows than there are queries.
 constexpr const char *tiled = R"(
   func.func @tiled(%q: tensor<5x4xf32>, %k: tensor<?x4xf32>, %v: tensor<?x6xf32>, %slope: f32, %acc0: tensor<7x6xf32>,
       %max0: tensor<7xf32>, %sum0: tensor<7xf32>, %begin: index, %end: index)
@@ -65,8 +65,8 @@ constexpr const char *tiled = R"(
     return %o#0, %o#1 : tensor<6x5xf32>, tensor<5xf32>
   })";
 
-TEST_F(AttentionTile, TilesMergedAndFinalizedAreAttention) {
-  // With 11 keys every row sees some; with 3 keys the first two rows see none.
+TEST_F(AttentionTile, AccumulateMergeFinalizeEqualsAttention) {
+  // With 11 keys every row attends to some; with 3 keys the first two rows attend to none.
   for (int64_t keys : {11, 9, 3}) {
     Tensor q = random({5, 4}), k = random({keys, 4}), v = random({keys, 6}), slope = reals({}, {0.25});
     auto results = run(tiled, {q, k, v, slope});
@@ -92,7 +92,7 @@ constexpr const char *merge = R"(
   })";
 
 TEST_F(AttentionTile, MergeByHand) {
-  // Maxima 3 and 1: the second state shrinks by 2^-2.
+  // Maxima 3 and 1: the second state is rescaled by 2^-2.
   auto results = run(merge, {reals({1, 2}, {8, 4}, "f64"), reals({1}, {1}, "f64"), reals({1}, {12}, "f64"),
                              reals({1, 2}, {1, 2}, "f64"), reals({1}, {3}, "f64"), reals({1}, {5}, "f64")});
   EXPECT_EQ((std::vector<double>{3, 3}), realsOf(results[0]));

@@ -1,4 +1,4 @@
-// Sinks, weight regions, tallies and largest scores: hand-computed cases, whole and in tiles.
+// Sinks, weight regions, tallies, row maximum and argmax: hand-computed cases, whole and tiled.
 #include "Harness.h"
 
 using namespace saccade::reference;
@@ -9,9 +9,9 @@ using AttentionWeights = Reference;
 
 const double ln2 = std::log(2.0), ln3 = std::log(3.0);
 
-TEST_F(AttentionWeights, SinkTakesItsPartByHand) {
-  // Head 0: scores ln 3 and 0 beside a sink of ln 4: weights 3/8 and 1/8. Head 1 has none: 3/4 and 1/4. Query 1 is behind
-  // the length: it has no sink either. Query 0 of the second call sees no key.
+TEST_F(AttentionWeights, SinkByHand) {
+  // Head 0: scores ln 3 and 0 and a sink of ln 4 give weights 3/8 and 1/8. Head 1 has no sink: 3/4 and 1/4. Query 1 is
+  // beyond the length, so it has no sink either. Query 0 of the second call attends to no key.
   const char *source = R"(
     func.func @sink(%q: tensor<2x2x2xf64>, %k: tensor<?x2xf64>, %v: tensor<?x1xf64>, %t: tensor<2xf64>)
         -> (tensor<2x2x1xf64>, tensor<2x2xf64>) {
@@ -62,10 +62,10 @@ constexpr const char *all = R"(
   })";
 
 TEST_F(AttentionWeights, RegionsByHand) {
-  // Scores of query 0: ln 2, ln 3, ln 3, weights 1/4, 3/8, 3/8. Of query 1, which does not see key 2: ln 2 and ln 3,
-  // weights 2/5 and 3/5. Bins are key − 1, so that key 0 has none.
-  auto results = run(all, {reals({2, 1}, {1, 1}, "f64"), reals({3, 1}, {ln2, ln3, ln3}, "f64"),
-                           reals({3, 1}, {1, 2, 3}, "f64")});
+  // Query 0: scores ln 2, ln 3, ln 3, weights 1/4, 3/8, 3/8. Query 1, for which key 2 is masked: scores ln 2 and ln 3,
+  // weights 2/5 and 3/5. The bin is key − 1, so key 0 has none.
+  auto results =
+      run(all, {reals({2, 1}, {1, 1}, "f64"), reals({3, 1}, {ln2, ln3, ln3}, "f64"), reals({3, 1}, {1, 2, 3}, "f64")});
   double square = 9.0 / 64;
   expectNear(results[0], {1 + 1.0 / 16 + 5 * (1 + square), 1 + 4.0 / 25 + 2 * (1 + 9.0 / 25)});
   expectNear(results[1], {3 * ln2, std::log(5.0)});
@@ -76,9 +76,9 @@ TEST_F(AttentionWeights, RegionsByHand) {
   expectNear(results[5], {3.75, 3.75, 6, 0});
 }
 
-TEST_F(AttentionWeights, NaNIsNeverTheLargest) {
-  auto results = run(all, {reals({2, 1}, {1, 1}, "f64"), reals({3, 1}, {NAN, -2, -1}, "f64"),
-                           reals({3, 1}, {1, 2, 3}, "f64")});
+TEST_F(AttentionWeights, RowMaximumIgnoresNaN) {
+  auto results =
+      run(all, {reals({2, 1}, {1, 1}, "f64"), reals({3, 1}, {NAN, -2, -1}, "f64"), reals({3, 1}, {1, 2, 3}, "f64")});
   expectNear(results[2], {-1, -2});
   EXPECT_EQ(2, results[3].values[0].integer);
   EXPECT_EQ(1, results[3].values[1].integer);
@@ -88,7 +88,8 @@ TEST_F(AttentionWeights, NaNIsNeverTheLargest) {
 
 TEST_F(AttentionWeights, TilesByHand) {
   // The scores ln 2, ln 3, ln 3 of RegionsByHand in two tiles, the second at position 10; then the weight region.
-  auto results = run(R"(
+  auto results =
+      run(R"(
     func.func @tiles(%q: tensor<1x1xf64>, %k: tensor<3x1xf64>, %v: tensor<3x1xf64>)
         -> (tensor<1x1xf64>, tensor<1x2xf64>, tensor<1xf64>, tensor<1xi64>) {
       %c0 = arith.constant 0 : index
@@ -135,8 +136,7 @@ TEST_F(AttentionWeights, TilesByHand) {
         into(%acc[s,d] : tensor<1x1xf64>, %bins : tensor<1x2xf64>, %max : tensor<1xf64>, %where : tensor<1xi64>)
       return %r#0, %r#1, %r#2, %r#3 : tensor<1x1xf64>, tensor<1x2xf64>, tensor<1xf64>, tensor<1xi64>
     })",
-                     {reals({1, 1}, {1}, "f64"), reals({3, 1}, {ln2, ln3, ln3}, "f64"),
-                      reals({3, 1}, {1, 2, 3}, "f64")});
+          {reals({1, 1}, {1}, "f64"), reals({3, 1}, {ln2, ln3, ln3}, "f64"), reals({3, 1}, {1, 2, 3}, "f64")});
   expectNear(results[0], {1 + 1.0 / 16 + 5 * (1 + 9.0 / 64)});
   expectNear(results[1], {ln2 / 4, ln3 * 3 / 4});
   expectNear(results[2], {ln3});

@@ -26,7 +26,7 @@ TEST_F(ControlFlow, LoopsCarryTensorsAndScalars) {
   EXPECT_EQ(2, results[2].values[0].integer);
 }
 
-TEST_F(ControlFlow, LoopsThatDoNotRunGiveTheirInits) {
+TEST_F(ControlFlow, LoopsWithoutIterationsReturnTheirInits) {
   auto results = run(R"(
     func.func @none(%t: tensor<2xf32>, %n: index) -> tensor<2xf32> {
       %c1 = arith.constant 1 : index
@@ -59,7 +59,7 @@ TEST_F(ControlFlow, OnlyTheTakenBranchRuns) {
   EXPECT_EQ((std::vector<double>{5, 6, 7}), realsOf(run(branches, {integers({}, {0}, "i1"), a, index(9)})[0]));
 }
 
-TEST_F(ControlFlow, CallsComputeWhatIsAskedFor) {
+TEST_F(ControlFlow, CallsAreEvaluatedLazily) {
   auto function = parse(R"(
     func.func private @twice(%a: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>) {
       %b = arith.addf %a, %a : tensor<?xf32>

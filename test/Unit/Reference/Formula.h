@@ -1,7 +1,6 @@
-//===- Formula.h - Attention from its formula -----------------------*- C++ -*-===//
+//===- Formula.h - Attention by its definition ----------------------*- C++ -*-===//
 //
-// Written from the definition and not from the interpreter, on plain [batch, head, position, depth] arrays, in a
-// number type of choice.
+// Independent of the interpreter, on plain [batch, head, position, depth] arrays and in any floating-point type.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TEST_UNIT_REFERENCE_FORMULA_H
@@ -14,11 +13,11 @@
 namespace saccade::reference {
 
 template <typename Number> struct Formula {
-  // Extents: batch, query heads, key heads, queries, keys, head size of keys and of values.
+  // Extents: batch, query heads, KV heads, queries, keys, head size of keys, head size of values.
   int64_t B = 1, H = 1, G = 1, S = 1, N = 1, D = 1, E = 1;
   const Tensor *q, *k, *v;
   Number scale = 0;
-  /// Keys and queries that count, by batch.
+  /// Lengths of keys and queries per batch.
   std::function<int64_t(int64_t)> keyLength = [this](int64_t) { return N; };
   std::function<int64_t(int64_t)> queryLength = [this](int64_t) { return S; };
   std::function<bool(int64_t b, int64_t h, int64_t i, int64_t j)> mask;

@@ -1,4 +1,4 @@
-//===- Harness.h - Programs as text, tensors as lists ---------------*- C++ -*-===//
+//===- Harness.h - Runs programs from text --------------------------*- C++ -*-===//
 #ifndef SACCADE_TEST_UNIT_REFERENCE_HARNESS_H
 #define SACCADE_TEST_UNIT_REFERENCE_HARNESS_H
 
@@ -39,7 +39,7 @@ protected:
   }
   Tensor index(int64_t value) { return integers({}, {value}); }
 
-  /// Normally distributed numbers of the type, rounded to it.
+  /// Normally distributed elements, rounded to the element type.
   Tensor random(llvm::ArrayRef<int64_t> shape, llvm::StringRef name = "f32", double deviation = 1) {
     Tensor tensor(type(name), shape);
     std::normal_distribution<double> normal(0, deviation);
@@ -48,7 +48,7 @@ protected:
     return tensor;
   }
 
-  /// Parses a module; the last function is the one to run.
+  /// Parses a module and returns its last function.
   mlir::func::FuncOp parse(llvm::StringRef source) {
     module = mlir::parseSourceString<mlir::ModuleOp>(source, &context);
     if (!module)
@@ -72,8 +72,8 @@ protected:
     return function ? run(function, arguments, precision) : llvm::SmallVector<Tensor>();
   }
 
-  /// What the interpreter says to a program that it refuses; empty where it does not.
-  std::string refusal(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments) {
+  /// The diagnostics of a program that fails; empty if it succeeds.
+  std::string errorOf(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments) {
     std::string message;
     mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &diagnostic) {
       message += diagnostic.str();

@@ -18,7 +18,7 @@ TEST_F(Linalg, MatmulByHand) {
   EXPECT_EQ((std::vector<double>{14, 25, 40, 51}), realsOf(results[0]));
 }
 
-TEST_F(Linalg, BatchMatmulWithATransposedSide) {
+TEST_F(Linalg, BatchMatmulWithATransposedOperand) {
   Tensor a = random({2, 19, 7}), b = random({2, 35, 7}), c = random({2, 19, 35});
   auto results = run(R"(
     #a = affine_map<(b, m, n, k) -> (b, m, k)>
@@ -39,14 +39,14 @@ TEST_F(Linalg, BatchMatmulWithATransposedSide) {
   EXPECT_EQ(expected, realsOf(results[0]));
 }
 
-// The fast way of a contraction gives the very numbers of its body, in every precision.
-TEST_F(Linalg, ContractionsAgreeWithTheirBody) {
+// The fast path of contractions equals the evaluation of the body bitwise, in every precision.
+TEST_F(Linalg, ContractionFastPathEqualsBody) {
   constexpr const char *direct = R"(
     func.func @direct(%a: tensor<5x40xf32>, %b: tensor<40x33xf32>, %c: tensor<5x33xf32>) -> tensor<5x33xf32> {
       %r = linalg.matmul ins(%a, %b : tensor<5x40xf32>, tensor<40x33xf32>) outs(%c : tensor<5x33xf32>) -> tensor<5x33xf32>
       return %r : tensor<5x33xf32>
     })";
-  // The subtraction keeps this from being recognised as a contraction.
+  // The subtraction prevents recognition as a contraction.
   constexpr const char *body = R"(
     func.func @body(%a: tensor<5x40xf32>, %b: tensor<40x33xf32>, %c: tensor<5x33xf32>) -> tensor<5x33xf32> {
       %r = linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>,
@@ -66,13 +66,13 @@ TEST_F(Linalg, ContractionsAgreeWithTheirBody) {
   EXPECT_NE(realsOf(run(direct, {a, b, c})[0]), realsOf(run(direct, {a, b, c}, Precision::Rounded)[0]));
 }
 
-TEST_F(Linalg, SixteenBitContractionsSumInF32) {
+TEST_F(Linalg, SixteenBitContractionsAccumulateInF32) {
   constexpr const char *source = R"(
     func.func @sum(%a: tensor<1x3xbf16>, %b: tensor<3x1xbf16>, %c: tensor<1x1xbf16>) -> tensor<1x1xbf16> {
       %r = linalg.matmul ins(%a, %b : tensor<1x3xbf16>, tensor<3x1xbf16>) outs(%c : tensor<1x1xbf16>) -> tensor<1x1xbf16>
       return %r : tensor<1x1xbf16>
     })";
-  // 256 + 1 is lost in bf16, not in f32; the result is rounded once.
+  // 256 + 1 is exact in f32 but not in bf16; the result is rounded once.
   for (auto [last, expected] : {std::pair(1.0, 258.0), std::pair(0.0, 256.0)}) {
     Tensor left = reals({1, 3}, {256, 1, last}, "bf16"), ones = reals({3, 1}, {1, 1, 1}, "bf16");
     EXPECT_EQ(expected, run(source, {left, ones, reals({1, 1}, {0}, "bf16")}, Precision::Rounded)[0].values[0].real);
@@ -119,7 +119,7 @@ TEST_F(Linalg, ElementwiseWithKinds) {
   EXPECT_EQ((std::vector<double>{0.5, 1, 3, 2}), realsOf(results[1]));
 }
 
-TEST_F(Linalg, GenericReadsIndicesCapturesAndTensors) {
+TEST_F(Linalg, GenericWithIndicesCapturesAndTensors) {
   auto results = run(R"(
     func.func @generic(%a: tensor<?x3xf32>, %table: tensor<?xf32>, %x: f32) -> (tensor<?x3xf32>, tensor<?xf32>) {
       %c0 = arith.constant 0 : index
@@ -148,7 +148,7 @@ TEST_F(Linalg, GenericReadsIndicesCapturesAndTensors) {
   EXPECT_EQ((std::vector<double>{322.5, 6541.5}), realsOf(results[1]));
 }
 
-TEST_F(Linalg, MapsMayAddAndDivideLoops) {
+TEST_F(Linalg, MapsWithSumsAndDivisions) {
   // A convolution (i + j) and an upsampling (i floordiv 2).
   auto function = parse(R"(
     func.func @maps(%a0: tensor<5xf32>, %w: tensor<3xf32>, %z: tensor<3xf32>, %e: tensor<6xf32>) -> (tensor<3xf32>, tensor<6xf32>) {
@@ -174,7 +174,7 @@ TEST_F(Linalg, MapsMayAddAndDivideLoops) {
   auto results = run(function, arguments);
   EXPECT_EQ((std::vector<double>{321, 432, 543}), realsOf(results[0]));
   EXPECT_EQ((std::vector<double>{1, 1, 10, 10, 100, 100}), realsOf(results[1]));
-  // One element of the convolution needs three of its input, which are computed for it.
+  // One element of the convolution depends on three elements of its input.
   for (int64_t i = 0; i < 3; ++i) {
     auto part = Evaluation::begin(function, arguments)->evaluate(0, {Box{{i}, {1}}});
     ASSERT_TRUE(mlir::succeeded(part));
@@ -182,7 +182,7 @@ TEST_F(Linalg, MapsMayAddAndDivideLoops) {
   }
 }
 
-TEST_F(Linalg, AReductionOverNothingIsItsInit) {
+TEST_F(Linalg, EmptyReductionReturnsItsInit) {
   auto results = run(R"(
     func.func @nothing(%a: tensor<2x?xf32>, %b: tensor<?x3xf32>, %c: tensor<2x3xf32>) -> tensor<2x3xf32> {
       %r = linalg.matmul ins(%a, %b : tensor<2x?xf32>, tensor<?x3xf32>) outs(%c : tensor<2x3xf32>) -> tensor<2x3xf32>
@@ -192,8 +192,8 @@ TEST_F(Linalg, AReductionOverNothingIsItsInit) {
   EXPECT_EQ((std::vector<double>{1, 2, 3, 4, 5, 6}), realsOf(results[0]));
 }
 
-TEST_F(Linalg, WhatTheLoopsDoNotReachIsTheInit) {
-  // A map that leaves out every other element, and a reduction over nothing whose body does not read its result.
+TEST_F(Linalg, UnwrittenElementsKeepTheInit) {
+  // A map that skips every other element, and an empty reduction whose body does not read its result.
   auto results = run(R"(
     func.func @inits(%a: tensor<2xf32>, %b: tensor<4xf32>, %c: tensor<2x?xf32>) -> (tensor<4xf32>, tensor<2xf32>) {
       %s = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i * 2)>],
@@ -246,8 +246,8 @@ TEST_F(Linalg, SoftmaxAlongAnyDimension) {
   }
 }
 
-// Layer norm on demand: a row of the result needs its own row only.
-TEST_F(Linalg, PartsOnDemandAreThePartsOfTheWhole) {
+// Lazy layer norm: a row of the result depends only on the same row of the input.
+TEST_F(Linalg, LazyBoxesEqualTheWholeResult) {
   auto function = parse(R"(
     #all = affine_map<(m, n) -> (m, n)>
     #row = affine_map<(m, n) -> (m)>

@@ -1,4 +1,4 @@
-// The attention block of MiniLM-L6 that ships with the examples, against the numbers that came with its data.
+// The attention block of MiniLM-L6 from the examples, compared with the expected output in its data.
 #include "Harness.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -43,7 +43,7 @@ protected:
   }
 };
 
-TEST_F(MiniLM, ItsFirstAttentionBlockGivesTheExpectedStates) {
+TEST_F(MiniLM, FirstAttentionBlock) {
   module = mlir::parseSourceString<mlir::ModuleOp>(read("attention.mlir"), &context);
   ASSERT_TRUE(module);
   auto function = module->lookupSymbol<mlir::func::FuncOp>("minilm_attention");
@@ -53,7 +53,7 @@ TEST_F(MiniLM, ItsFirstAttentionBlockGivesTheExpectedStates) {
   Tensor expected = load("expected");
   auto results = run(function, arguments);
   ASSERT_EQ(expected.shape, results[0].shape);
-  // Rows of padding are not compared: what they hold is nobody's business.
+  // Padding rows are unspecified and not compared.
   int64_t sentences = expected.shape[0], tokens = expected.shape[1], width = expected.shape[2];
   for (int64_t b = 0; b < sentences; ++b)
     for (int64_t i = 0; i < arguments.back().values[b].integer * width; ++i)

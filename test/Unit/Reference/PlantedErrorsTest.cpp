@@ -1,4 +1,4 @@
-// The tolerance rule on results of an online softmax: right ones agree, each planted error shows.
+// The tolerance rule on an online softmax: correct results agree, and each planted error is detected.
 #include "Harness.h"
 #include "saccade/Reference/Tolerance.h"
 
@@ -6,12 +6,12 @@ using namespace saccade::reference;
 
 namespace {
 
-/// Attention a tile of keys at a time, in f32 as a kernel does it, with errors to plant.
+/// Flash attention in f32 as in a kernel, with optional errors.
 struct Online {
-  static constexpr int64_t heads = 4, keyHeads = 2, queries = 8, keys = 40, depth = 16, tile = 8;
-  bool forgetsRescale = false; ///< of one accumulator, once
-  bool confusesHeads = false;  ///< h mod 2 for h / 2
-  mlir::Type weightType;       ///< what probabilities are rounded to
+  static constexpr int64_t heads = 4, kvHeads = 2, queries = 8, keys = 40, depth = 16, tile = 8;
+  bool forgetsRescale = false; ///< skips one rescaling of one accumulator
+  bool confusesHeads = false;  ///< uses KV head h mod 2 instead of h / 2
+  mlir::Type weightType;       ///< type to which probabilities are rounded
 
   Tensor operator()(const Tensor &q, const Tensor &k, const Tensor &v) const {
     Tensor result(q.elementType, q.shape);
@@ -23,7 +23,7 @@ struct Online {
 
 private:
   void row(const Tensor &q, const Tensor &k, const Tensor &v, int64_t head, int64_t i, Scalar *to) const {
-    int64_t keyHead = confusesHeads ? head % keyHeads : head / (heads / keyHeads);
+    int64_t kvHead = confusesHeads ? head % kvHeads : head / (heads / kvHeads);
     auto at = [&](const Tensor &t, int64_t h, int64_t position, int64_t d) {
       return float(t.values[(h * t.shape[1] + position) * depth + d].real);
     };
@@ -32,7 +32,7 @@ private:
       float scores[tile] = {}, newMax = max;
       for (int64_t j = 0; j < tile; ++j) {
         for (int64_t d = 0; d < depth; ++d)
-          scores[j] += at(q, head, i, d) * at(k, keyHead, first + j, d);
+          scores[j] += at(q, head, i, d) * at(k, kvHead, first + j, d);
         scores[j] *= 1 / std::sqrt(float(depth));
         newMax = std::max(newMax, scores[j]);
       }
@@ -46,7 +46,7 @@ private:
         float weight = std::exp(scores[j] - max);
         sum += weight;
         for (int64_t d = 0; d < depth; ++d)
-          acc[d] += float(roundTo(weightType, weight)) * at(v, keyHead, first + j, d);
+          acc[d] += float(roundTo(weightType, weight)) * at(v, kvHead, first + j, d);
       }
     }
     for (int64_t d = 0; d < depth; ++d)
@@ -56,11 +56,11 @@ private:
 
 class PlantedErrors : public Reference {
 protected:
-  /// Evaluates plain attention over normally distributed numbers; scores deviate as queries do.
+  /// Evaluates attention on normally distributed operands; `deviation` is that of the queries, and so of the scores.
   void attend(llvm::StringRef name, double deviation = 1, int64_t keys = Online::keys) {
     q = random({Online::heads, Online::queries, Online::depth}, name, deviation);
-    k = random({Online::keyHeads, keys, Online::depth}, name);
-    v = random({Online::keyHeads, keys, Online::depth}, name);
+    k = random({Online::kvHeads, keys, Online::depth}, name);
+    v = random({Online::kvHeads, keys, Online::depth}, name);
     std::string query = "tensor<4x8x16x" + name.str() + ">", key = "tensor<2x?x16x" + name.str() + ">";
     auto function = parse("func.func @f(%q: " + query + ", %k: " + key + ", %v: " + key + ") -> " + query +
                           "{ %o = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] : (" + query + ", " + key + ", " +
@@ -74,7 +74,7 @@ protected:
       plain.push_back(*Evaluation::begin(function, {q, k, v}, precision)->evaluate(0, all));
   }
 
-  /// The first bound alone: that of the terms must not be what finds the errors.
+  /// Uses the first bound only, which must suffice to detect the errors.
   Comparison compareOnline(Online online) { return compare(exact, plain, online(q, k, v)); }
 
   double plainError() {
@@ -90,7 +90,7 @@ protected:
   std::optional<Magnitude> magnitude;
 };
 
-TEST_F(PlantedErrors, ShowInEveryType) {
+TEST_F(PlantedErrors, AreDetectedInEveryType) {
   for (llvm::StringRef name : {"f32", "f16", "bf16"}) {
     attend(name);
     mlir::Type own = type(name);
@@ -102,14 +102,14 @@ TEST_F(PlantedErrors, ShowInEveryType) {
   }
 }
 
-TEST_F(PlantedErrors, ProbabilitiesOfFloatsRoundedTo16BitsShow) {
+TEST_F(PlantedErrors, ProbabilitiesOfF32RoundedTo16BitsAreDetected) {
   attend("f32");
   for (llvm::StringRef name : {"f16", "bf16"})
     EXPECT_EQ(Comparison::TooFar, compareOnline({.weightType = type(name)}).verdict) << name.str();
 }
 
 TEST_F(PlantedErrors, ThreeTimesThePlainErrorIsTooFar) {
-  // Large scores: their error reaches the result and stands far above the floor.
+  // With large scores, the error of plain evaluation is far above the rounding floor.
   attend("f32", 100);
   double error = plainError();
   ASSERT_GT(error, 20 * epsilonOf(type("f32")));
@@ -121,8 +121,8 @@ TEST_F(PlantedErrors, ThreeTimesThePlainErrorIsTooFar) {
   }
 }
 
-TEST_F(PlantedErrors, OneUnitInTheLastPlaceIsNone) {
-  // The output is the value of the only key, which every type holds: plain evaluation makes no error.
+TEST_F(PlantedErrors, OneUlpIsAccepted) {
+  // The output is the value of the only key, which is exact in every type, so plain evaluation has no error.
   for (llvm::StringRef name : {"f32", "f16", "bf16"}) {
     attend(name, 1, 1);
     EXPECT_EQ(0, plainError());

@@ -1,4 +1,4 @@
-// The oracle itself: 1,000 random cases against the formula in long double, to 1e-12 of the largest element.
+// Accuracy of the oracle: 1,000 random cases agree with the definition in long double to 1e-12 of the largest element.
 #include "Formula.h"
 #include "Harness.h"
 #include "saccade/Reference/Tolerance.h"
@@ -35,12 +35,12 @@ TEST_F(PrecisionOfOracle, RandomAttentionAgreesWithLongDouble) {
   ASSERT_TRUE(function);
   double worst = 0;
   for (int round = 0; round < 1000; ++round) {
-    auto pick = [&](int64_t most) { return int64_t(1 + generator() % most); };
-    int64_t batch = pick(2), keyHeads = pick(2), heads = keyHeads * pick(3), queries = pick(8), keys = pick(24),
+    auto pick = [&](int64_t max) { return int64_t(1 + generator() % max); };
+    int64_t batch = pick(2), kvHeads = pick(2), heads = kvHeads * pick(3), queries = pick(8), keys = pick(24),
             depth = pick(16), valueDepth = pick(8), left = int64_t(generator() % 12) - 4;
     double size = std::exp2(double(generator() % 8) - 3);
-    Tensor q = random({batch, heads, queries, depth}, "f64", size), k = random({batch, keyHeads, keys, depth}, "f64"),
-           v = random({batch, keyHeads, keys, valueDepth}, "f64"), bias = random({queries, keys}, "f64");
+    Tensor q = random({batch, heads, queries, depth}, "f64", size), k = random({batch, kvHeads, keys, depth}, "f64"),
+           v = random({batch, kvHeads, keys, valueDepth}, "f64"), bias = random({queries, keys}, "f64");
     std::vector<int64_t> lengths;
     for (int64_t b = 0; b < batch; ++b)
       lengths.push_back(generator() % (keys + 1));
@@ -71,7 +71,7 @@ TEST_F(PrecisionOfOracle, RandomAttentionAgreesWithLongDouble) {
     }
   }
   RecordProperty("worst relative error", std::to_string(worst));
-  EXPECT_GT(worst, 0); // or nothing was compared
+  EXPECT_GT(worst, 0); // guards against an empty comparison
 }
 
 } // namespace

@@ -1,11 +1,11 @@
-// Sums from their last term to the first are sums of reversed operands from the first to the last.
+// Reversed summation equals forward summation of reversed operands.
 #include "Harness.h"
 
 using namespace saccade::reference;
 
 namespace {
 
-/// `tensor` with the elements along `dims` in opposite order.
+/// `tensor`, reversed along `dims`.
 Tensor reversed(const Tensor &tensor, llvm::ArrayRef<int64_t> dims) {
   Tensor result = tensor;
   for (int64_t dim : dims) {
@@ -21,21 +21,23 @@ Tensor reversed(const Tensor &tensor, llvm::ArrayRef<int64_t> dims) {
   return result;
 }
 
-class Backwards : public Reference {
+class ReversedSums : public Reference {
 protected:
-  /// `arguments` backwards must be `turned` forwards, and not `arguments` forwards.
-  void expectReversal(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments, llvm::ArrayRef<Tensor> turned,
-                      llvm::ArrayRef<int64_t> turnedResultDims = {}) {
-    auto backwards = run(source, arguments, Precision::RoundedReversed);
-    auto forwards = run(source, arguments, Precision::Rounded), expected = run(source, turned, Precision::Rounded);
+  /// Reversed sums on `arguments` must equal forward sums on `reversedArguments`, and differ from forward sums on
+  /// `arguments`.
+  void expectReversal(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments,
+                      llvm::ArrayRef<Tensor> reversedArguments, llvm::ArrayRef<int64_t> reversedResultDims = {}) {
+    auto actual = run(source, arguments, Precision::RoundedReversed);
+    auto forward = run(source, arguments, Precision::Rounded);
+    auto expected = run(source, reversedArguments, Precision::Rounded);
     for (auto [i, result] : llvm::enumerate(expected)) {
-      EXPECT_EQ(realsOf(reversed(result, turnedResultDims)), realsOf(backwards[i])) << "result " << i;
-      EXPECT_NE(realsOf(forwards[i]), realsOf(backwards[i])) << "result " << i;
+      EXPECT_EQ(realsOf(reversed(result, reversedResultDims)), realsOf(actual[i])) << "result " << i;
+      EXPECT_NE(realsOf(forward[i]), realsOf(actual[i])) << "result " << i;
     }
   }
 };
 
-TEST_F(Backwards, AttentionSumsOverDepthAndKeys) {
+TEST_F(ReversedSums, AttentionSumsOverDepthAndKeys) {
   for (llvm::StringRef name : {"f32", "bf16"}) {
     std::string q = "tensor<8x16x" + name.str() + ">", k = "tensor<200x16x" + name.str() + ">";
     std::string source = "func.func @f(%q: " + q + ", %k: " + k + ", %v: " + k +
@@ -48,7 +50,7 @@ TEST_F(Backwards, AttentionSumsOverDepthAndKeys) {
   }
 }
 
-TEST_F(Backwards, AccumulateSumsOverDepthAndKeys) {
+TEST_F(ReversedSums, AccumulateSumsOverDepthAndKeys) {
   constexpr const char *source = R"(
     func.func @f(%q: tensor<8x16xf32>, %k: tensor<50x16xf32>, %v: tensor<50x16xf32>, %a0: tensor<8x16xf32>,
         %m0: tensor<8xf32>, %s0: tensor<8xf32>) -> (tensor<8x16xf32>, tensor<8xf32>) {
@@ -64,7 +66,7 @@ TEST_F(Backwards, AccumulateSumsOverDepthAndKeys) {
                  {reversed(q, {1}), reversed(k, {0, 1}), reversed(v, {0}), acc, max, sum});
 }
 
-TEST_F(Backwards, ContractionsAndTheirBodies) {
+TEST_F(ReversedSums, ContractionsAndTheirBodies) {
   constexpr const char *contraction = R"(
     func.func @f(%a: tensor<5x40xf32>, %b: tensor<40x33xf32>, %c: tensor<5x33xf32>) -> tensor<5x33xf32> {
       %r = linalg.matmul ins(%a, %b : tensor<5x40xf32>, tensor<40x33xf32>) outs(%c : tensor<5x33xf32>) -> tensor<5x33xf32>
@@ -81,8 +83,8 @@ TEST_F(Backwards, ContractionsAndTheirBodies) {
   expectReversal(reduction, {a, start}, {reversed(a, {1}), start});
 }
 
-TEST_F(Backwards, OnlySumsOfFloatsTurn) {
-  // The last index wins: a reduction, but no sum.
+TEST_F(ReversedSums, OnlyFloatSumsAreReversed) {
+  // The result is the last index: a reduction that is not a sum.
   constexpr const char *last = R"(
     func.func @f(%a: tensor<5xf32>, %c: tensor<index>) -> tensor<index> {
       %r = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>],
@@ -96,7 +98,7 @@ TEST_F(Backwards, OnlySumsOfFloatsTurn) {
   EXPECT_EQ(4, run(last, {random({5}), index(0)}, Precision::RoundedReversed)[0].values[0].integer);
 }
 
-TEST_F(Backwards, SoftmaxSumsItsLine) {
+TEST_F(ReversedSums, SoftmaxSum) {
   constexpr const char *source = R"(
     func.func @f(%a: tensor<7x60xf32>) -> tensor<7x60xf32> {
       %e = tensor.empty() : tensor<7x60xf32>
@@ -107,7 +109,7 @@ TEST_F(Backwards, SoftmaxSumsItsLine) {
   expectReversal(source, {a}, {reversed(a, {1})}, {1});
 }
 
-TEST_F(Backwards, EmptySumsStayEmpty) {
+TEST_F(ReversedSums, EmptySums) {
   constexpr const char *source = R"(
     func.func @f(%q: tensor<2x0xf32>, %k: tensor<3x0xf32>, %v: tensor<3x1xf32>) -> tensor<2x1xf32> {
       %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<2x0xf32>, tensor<3x0xf32>, tensor<3x1xf32>)

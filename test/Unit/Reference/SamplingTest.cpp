@@ -1,4 +1,4 @@
-// Rows on demand: which are chosen, what they cost, and that they are those of the whole result.
+// Lazy evaluation of sampled rows: their choice, cost and values.
 #include "Harness.h"
 
 using namespace saccade::reference;
@@ -7,7 +7,7 @@ namespace {
 
 using Sampling = Reference;
 
-// Projections, attention with a bias that is computed, output projection and residual, as an encoder block has them.
+// An encoder block: projections, attention, output projection and residual.
 std::string block(int64_t heads, int64_t depth) {
   std::string d = std::to_string(depth), h = std::to_string(heads), w = std::to_string(heads * depth);
   std::string matrix = "tensor<?x" + w + "xf32>", weight = "tensor<" + w + "x" + w + "xf32>",
@@ -33,7 +33,7 @@ std::string block(int64_t heads, int64_t depth) {
   return source;
 }
 
-TEST_F(Sampling, SampledRowsAreThoseOfTheWhole) {
+TEST_F(Sampling, SampledRowsEqualTheWholeResult) {
   auto function = parse(block(3, 4));
   ASSERT_TRUE(function);
   llvm::SmallVector<Tensor> arguments{random({5, 11, 12}), random({12, 12}), random({12, 12}), random({12, 12}),
@@ -56,7 +56,7 @@ TEST_F(Sampling, SampledRowsAreThoseOfTheWhole) {
   }
 }
 
-TEST_F(Sampling, TakesTheEndsAndEverythingThatIsSmall) {
+TEST_F(Sampling, IncludesTheEndsAndAllRowsOfSmallResults) {
   auto function = parse("func.func @f(%a: tensor<?x3xf32>) -> tensor<?x3xf32> { return %a : tensor<?x3xf32> }");
   auto large = Evaluation::begin(function, {random({1000, 3})});
   auto rows = large->sampleRows(0, 64);
@@ -72,7 +72,7 @@ TEST_F(Sampling, TakesTheEndsAndEverythingThatIsSmall) {
   EXPECT_EQ(0u, none->sampleRows(0, 64)->size());
 }
 
-TEST_F(Sampling, LogSumExpsGoByElementAndRowsAlongDepth) {
+TEST_F(Sampling, RowsAreAlongDepthAndLogSumExpByElement) {
   auto function = parse(R"(
     func.func @f(%q: tensor<6x500xf32>, %k: tensor<500x6xf32>) -> (tensor<6x500xf32>, tensor<500xf32>) {
       %o, %l = attn.attention %q[d,s], %k[s,d], %k[s,d] lse
@@ -88,8 +88,8 @@ TEST_F(Sampling, LogSumExpsGoByElementAndRowsAlongDepth) {
   EXPECT_EQ((llvm::SmallVector<int64_t>{1}), elements->front().sizes);
 }
 
-// 32 × 196 tokens of width 768 are 35 GFLOP as a whole; 256 rows need little of that.
-TEST_F(Sampling, ALargeBlockIsCheckedByAFewRows) {
+// The whole result of 32 × 196 tokens of width 768 takes 35 GFLOP; 256 rows take a small part.
+TEST_F(Sampling, FewRowsOfALargeBlockAreCheap) {
   auto function = parse(block(12, 64));
   auto evaluation = Evaluation::begin(function, {random({32, 196, 768}), random({768, 768}, "f32", 0.03),
                                                  random({768, 768}, "f32", 0.03), random({768, 768}, "f32", 0.03),

@@ -1,4 +1,4 @@
-// arith, math and affine on scalars and element by element.
+// arith, math and affine ops on scalars and tensors.
 #include "Harness.h"
 
 using namespace saccade::reference;
@@ -7,7 +7,7 @@ namespace {
 
 class ScalarOps : public Reference {
 protected:
-  /// The result of `op` (its text after `%r = `) on %a, %b, %c of `from`, of type `to`.
+  /// Result, of type `to`, of `op` (the text after `%r = `) on operands %a, %b, %c of type `from`.
   Tensor result(llvm::StringRef op, llvm::StringRef from, llvm::StringRef to, llvm::ArrayRef<Tensor> operands,
                 Precision precision = Precision::Exact) {
     std::string arguments;
@@ -43,7 +43,7 @@ TEST_F(ScalarOps, FloatArithmetic) {
   EXPECT_EQ(7.0, f64("math.fma %a, %b, %c : f64", {2, 3, 1}));
 }
 
-TEST_F(ScalarOps, MaximumPassesNaNOnAndMaxnumDropsIt) {
+TEST_F(ScalarOps, MaximumPropagatesNaNAndMaxnumIgnoresIt) {
   EXPECT_TRUE(std::isnan(f64("arith.maximumf %a, %b : f64", {1, NAN})));
   EXPECT_TRUE(std::isnan(f64("arith.minimumf %a, %b : f64", {NAN, 1})));
   EXPECT_EQ(1, f64("arith.maxnumf %a, %b : f64", {1, NAN}));
@@ -109,7 +109,7 @@ TEST_F(ScalarOps, IntegersWrapAtTheirWidth) {
   EXPECT_EQ(10, integer("arith.xori %a, %b : i32", "i32", {6, 12}));
 }
 
-TEST_F(ScalarOps, DivisionsRoundAsTheyAreNamed) {
+TEST_F(ScalarOps, DivisionRounding) {
   EXPECT_EQ(-3, integer("arith.divsi %a, %b : i32", "i32", {-7, 2}));
   EXPECT_EQ(-4, integer("arith.floordivsi %a, %b : i32", "i32", {-7, 2}));
   EXPECT_EQ(-3, integer("arith.ceildivsi %a, %b : i32", "i32", {-7, 2}));
@@ -132,7 +132,7 @@ TEST_F(ScalarOps, MinimaMaximaAndBitCounts) {
   EXPECT_EQ(2, integer("math.cttz %a : i8", "i8", {4}));
 }
 
-TEST_F(ScalarOps, ComparisonsReadTheSign) {
+TEST_F(ScalarOps, SignedAndUnsignedComparisons) {
   EXPECT_EQ(1, integer("arith.cmpi slt, %a, %b : i8", "i8", {-1, 3}, "i1"));
   EXPECT_EQ(0, integer("arith.cmpi ult, %a, %b : i8", "i8", {-1, 3}, "i1"));
   EXPECT_EQ(1, integer("arith.cmpi slt, %a, %b : i1", "i1", {1, 0}, "i1")); // true is −1
@@ -176,12 +176,12 @@ TEST_F(ScalarOps, Conversions) {
             result("arith.bitcast %a : i16 to bf16", "i16", "bf16", {integers({}, {-16384}, "i16")}).values[0].real);
 }
 
-TEST_F(ScalarOps, RoundedRoundsEveryResultAndExactNone) {
+TEST_F(ScalarOps, OnlyRoundedPrecisionRounds) {
   Tensor third = reals({}, {1}), three = reals({}, {3});
   auto divide = "arith.divf %a, %b : f32";
   EXPECT_EQ(1.0 / 3, result(divide, "f32", "f32", {third, three}).values[0].real);
   EXPECT_EQ(double(1.0f / 3), result(divide, "f32", "f32", {third, three}, Precision::Rounded).values[0].real);
-  Tensor precise = reals({}, {1.00390625}); // 1 + 2^-8, halfway between two bf16 numbers
+  Tensor precise = reals({}, {1.00390625}); // 1 + 2^-8, halfway between two bf16 values
   auto truncate = "arith.truncf %a : f32 to bf16";
   EXPECT_EQ(1.00390625, result(truncate, "f32", "bf16", {precise}).values[0].real);
   EXPECT_EQ(1.0, result(truncate, "f32", "bf16", {precise}, Precision::Rounded).values[0].real);
@@ -231,7 +231,7 @@ TEST_F(ScalarOps, AffineMaps) {
   EXPECT_EQ(4, affine("affine.max affine_map<(d0)[s0] -> (s0, d0, 4)>(%i)[%n]"));
 }
 
-TEST_F(ScalarOps, TensorsGoElementByElement) {
+TEST_F(ScalarOps, ElementwiseOnTensors) {
   auto results = run(R"(
     func.func @elements(%a: tensor<?xf32>, %b: tensor<?xf32>, %c: i1) -> (tensor<?xf32>, tensor<?xf32>, tensor<?xi1>) {
       %sum = arith.addf %a, %b : tensor<?xf32>

@@ -1,4 +1,4 @@
-// The tensor dialect: making, reading, cutting and reshaping tensors.
+// The tensor dialect: creating, accessing, slicing and reshaping tensors.
 #include "Harness.h"
 
 using namespace saccade::reference;
@@ -31,7 +31,7 @@ TEST_F(TensorOps, Constants) {
   EXPECT_EQ(1, results[3].values[0].integer);
 }
 
-TEST_F(TensorOps, MakingTensors) {
+TEST_F(TensorOps, CreatingTensors) {
   auto results = run(R"(
     func.func @make(%n: index, %x: f32) -> (tensor<?x2xindex>, tensor<?x2xf32>, tensor<2x2xf32>, tensor<?xf32>) {
       %g = tensor.generate %n {
@@ -52,7 +52,7 @@ TEST_F(TensorOps, MakingTensors) {
   EXPECT_EQ((std::vector<double>{2, 2, 2, 2, 2, 2}), realsOf(results[1]));
   EXPECT_EQ((std::vector<double>{2, 4, 4, 2}), realsOf(results[2]));
   for (double value : realsOf(results[3]))
-    EXPECT_TRUE(std::isnan(value)); // what nobody set shows
+    EXPECT_TRUE(std::isnan(value)); // uninitialised elements are NaN
 }
 
 TEST_F(TensorOps, ExtractInsertDimRankCast) {
@@ -89,7 +89,7 @@ TEST_F(TensorOps, SlicesWithStridesAndDroppedDimensions) {
   EXPECT_EQ((std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, -1, 10, -2}), realsOf(results[2]));
 }
 
-TEST_F(TensorOps, ReshapesKeepTheOrder) {
+TEST_F(TensorOps, ReshapesKeepRowMajorOrder) {
   auto results = run(R"(
     func.func @reshape(%t: tensor<?x6xf32>, %n: index) -> (tensor<?x2x2x3xf32>, tensor<?xf32>, tensor<f32>, tensor<1x1xf32>) {
       %a = tensor.expand_shape %t [[0, 1], [2, 3]] output_shape [%n, 2, 2, 3] : tensor<?x6xf32> into tensor<?x2x2x3xf32>
@@ -124,8 +124,8 @@ TEST_F(TensorOps, PadAndConcat) {
   EXPECT_EQ((std::vector<double>{10, 20, 5, 10, 20, 30, 40, 6, 30, 40}), realsOf(results[1]));
 }
 
-// Every box of a chain of reshapes, slices, pads, joins and transposes is the same part of the whole result.
-TEST_F(TensorOps, PartsOnDemandAreThePartsOfTheWhole) {
+// Lazily evaluated boxes of a chain of reshapes, slices, pads, concats and transposes equal those of the whole result.
+TEST_F(TensorOps, LazyBoxesEqualTheWholeResult) {
   auto function = parse(R"(
     func.func @chain(%t: tensor<6x10xf32>, %n: index) -> tensor<?x3x8xf32> {
       %zero = arith.constant 0.0 : f32
@@ -153,7 +153,7 @@ TEST_F(TensorOps, PartsOnDemandAreThePartsOfTheWhole) {
   for (int round = 0; round < 200; ++round) {
     auto evaluation = Evaluation::begin(function, arguments);
     ASSERT_TRUE(mlir::succeeded(evaluation));
-    // Two boxes in one evaluation, so that the second finds some elements known.
+    // Two boxes in one evaluation: some elements of the second one may be known already.
     llvm::SmallVector<Box> boxes(2);
     for (Box &box : boxes)
       for (int64_t extent : whole.shape) {

@@ -1,4 +1,4 @@
-// The tolerance rule: what passes, what does not, and the second bound.
+// The tolerance rule and its second bound.
 #include "saccade/Reference/Tolerance.h"
 #include "Harness.h"
 
@@ -19,7 +19,7 @@ TEST_F(Tolerance, TwiceTheErrorOfPlainEvaluationPasses) {
   EXPECT_NEAR(2.1, bad.meanRatio, 1e-3);
 }
 
-TEST_F(Tolerance, TheOrderOfSumsWithTheLargerErrorCounts) {
+TEST_F(Tolerance, LargerErrorOfTheTwoOrdersCounts) {
   Tensor exact = reals({2}, {1, 2}), near = reals({2}, {1 + 1e-3, 2}), far = reals({2}, {1, 2 - 2e-3});
   for (std::vector<Tensor> plain : {std::vector{near, far}, std::vector{far, near}}) {
     EXPECT_TRUE(compare(exact, plain, reals({2}, {1 + 3.9e-3, 2})).agrees());
@@ -35,8 +35,8 @@ TEST_F(Tolerance, AnOverflowDoesNotRaiseTheFloor) {
   EXPECT_FALSE(compare(exact, rounded, reals({2}, {INFINITY, 1.01}, "f16")).agrees());
 }
 
-TEST_F(Tolerance, TheFloorIsThatOfTheResultType) {
-  // Plain evaluation is exact here, so only the floor is left: 2 · 0.31 · 2^-7 in bf16, 2 · 0.31 · 2^-23 in f32.
+TEST_F(Tolerance, FloorFollowsTheResultType) {
+  // Plain evaluation is exact here, so only the floor counts: 2 · 0.31 · 2^-7 in bf16, 2 · 0.31 · 2^-23 in f32.
   Tensor exact = reals({1}, {0.01}, "f64");
   EXPECT_TRUE(compare(exact, exact, reals({1}, {roundTo(type("bf16"), 0.01)}, "bf16")).agrees());
   EXPECT_FALSE(compare(exact, exact, reals({1}, {0.015}, "bf16")).agrees());
@@ -44,13 +44,13 @@ TEST_F(Tolerance, TheFloorIsThatOfTheResultType) {
   EXPECT_FALSE(compare(exact, exact, reals({1}, {0.010001})).agrees());
 }
 
-TEST_F(Tolerance, DoublesAreComparedUpToTheOracle) {
+TEST_F(Tolerance, F64IsComparedUpToTheOracleError) {
   Tensor exact = reals({2}, {1, 1e-3}, "f64");
   EXPECT_TRUE(compare(exact, exact, reals({2}, {1 + 5e-13, 1e-3}, "f64")).agrees());
   EXPECT_FALSE(compare(exact, exact, reals({2}, {1 + 5e-12, 1e-3}, "f64")).agrees());
 }
 
-TEST_F(Tolerance, NaNAndInfMustBeWhereTheyBelong) {
+TEST_F(Tolerance, NaNAndInfMustMatch) {
   Tensor exact = reals({4}, {NAN, INFINITY, -INFINITY, 1});
   EXPECT_TRUE(compare(exact, exact, exact).agrees());
   for (auto [i, wrong] :
@@ -63,7 +63,7 @@ TEST_F(Tolerance, NaNAndInfMustBeWhereTheyBelong) {
   }
 }
 
-TEST_F(Tolerance, AnOverflowOfTheTypeIsNoDifference) {
+TEST_F(Tolerance, OverflowOfTheResultTypeAgrees) {
   Tensor exact = reals({2}, {70000, 1}, "f64"), rounded = reals({2}, {INFINITY, 1}, "f16");
   EXPECT_TRUE(compare(exact, rounded, reals({2}, {INFINITY, 1}, "f16")).agrees());
   EXPECT_FALSE(compare(exact, rounded, reals({2}, {65504, 1}, "f16")).agrees());
@@ -77,16 +77,16 @@ TEST_F(Tolerance, IntegersMustBeEqual) {
   EXPECT_EQ(2, comparison.worst);
 }
 
-TEST_F(Tolerance, NothingAgreesWithNothing) {
+TEST_F(Tolerance, EmptyResultsAgree) {
   Tensor none = reals({0}, {});
   EXPECT_TRUE(compare(none, none, none).agrees());
-  EXPECT_EQ("equal (no element)", compare(none, none, none).describe());
+  EXPECT_EQ("equal (no elements)", compare(none, none, none).describe());
 }
 
 TEST_F(Tolerance, DescribesTheWorstElement) {
   Tensor exact = reals({2}, {1, 2});
   std::string text = compare(exact, exact, reals({2}, {1, 2.5})).describe();
-  EXPECT_NE(std::string::npos, text.find("at element 1: 2.500000e+00 where 2.000000e+00 is exact")) << text;
+  EXPECT_NE(std::string::npos, text.find("at element 1: found 2.500000e+00, expected 2.000000e+00")) << text;
 }
 
 constexpr const char *attention = R"(
@@ -115,7 +115,7 @@ TEST_F(Tolerance, MagnitudeIsTheSumOfWeightedAbsoluteValues) {
 }
 
 TEST_F(Tolerance, MagnitudeByHand) {
-  // Products 2 and −2; the score region makes the weights 3/4 and 1/4. |s| + Σ |q k| + 1 is ln 3 + 3 and 3.
+  // Dot products 2 and −2; the score region gives weights 3/4 and 1/4. |s| + Σ |q k| + 1 is ln 3 + 3 and 3.
   auto function = parse(R"(
     func.func @f(%q: tensor<1x1xf64>, %k: tensor<2x1xf64>, %v: tensor<2x1xf64>, %s: tensor<2xf64>) -> tensor<1x1xf64> {
       %o = attn.attention %q[s,d], %k[s,d], %v[s,d] captures(%s : tensor<2xf64>) scale(1.0)
@@ -134,7 +134,7 @@ TEST_F(Tolerance, MagnitudeByHand) {
   expectNear((*magnitude)->conditioned, {3 * (ln3 + 3) + 2 * 3 + 5 * (0.75 * (ln3 + 3) + 0.25 * 3)});
 }
 
-TEST_F(Tolerance, TheSecondBoundAllowsForTheSmallestNumberOfAType) {
+TEST_F(Tolerance, SecondBoundIncludesTheSmallestSubnormal) {
   Magnitude magnitude;
   magnitude.weighted = magnitude.conditioned = reals({1}, {1e-9}, "f64");
   magnitude.inputType = type("f16");
@@ -143,9 +143,9 @@ TEST_F(Tolerance, TheSecondBoundAllowsForTheSmallestNumberOfAType) {
   EXPECT_EQ(Comparison::OutOfBound, compare(exact, {zero}, more, &magnitude).verdict);
 }
 
-TEST_F(Tolerance, PlainAttentionStaysWithinBothBoundsAndAPlantedErrorDoesNot) {
+TEST_F(Tolerance, SecondBoundDetectsAPlantedError) {
   Tensor q = random({2, 8, 16}), k = random({2, 40, 16}), v = random({2, 40, 16});
-  // Values of very different size: an error that hides behind the largest element shows in the smallest.
+  // Values of very different magnitude: an error below the first bound, set by the largest element, exceeds the second.
   for (int64_t i = 0; i < v.size(); i += 16)
     v.values[i].real = roundTo(v.elementType, v.values[i].real * 1e-6);
   auto function = parse(attention);
