@@ -63,9 +63,9 @@ def run_page(page, folder):
         elif language == "python":
             output = run_python(page, code, line, names)
         elif language == "sh":
-            done = subprocess.run(["bash", "-ec", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            done = subprocess.run(["bash", "-ec", code], capture_output=True, text=True)
             output = done.stdout
-            assert done.returncode == 0, f"{page}:{line}: exit code {done.returncode}\n{output}"
+            assert done.returncode == 0, f"{page}:{line}: exit code {done.returncode}\n{output}{done.stderr}"
         elif language == "mlir":
             subprocess.run(["saccade-opt", "-", "-o", os.devnull], input=code, text=True, check=True)
         count += language in RUN or comment == "output"
