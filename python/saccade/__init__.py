@@ -1,6 +1,6 @@
-"""Saccade from Python: attention on torch tensors and NumPy arrays, and any program with attention, compiled.
+"""Python API of the Saccade compiler: attention on torch tensors and NumPy arrays, and compiled MLIR programs.
 
-Importing this imports neither torch nor NumPy, and loads no library.
+Importing this package imports neither torch nor NumPy and loads no shared library.
 """
 
 from saccade import builders, masks, scores
@@ -20,9 +20,9 @@ __all__ = [
     "CacheInfo",
     "CompileError",
     "Diagnostic",
-    "Failed",
     "Function",
     "Module",
+    "ToolError",
     "TraceError",
     "Value",
     "Warning",

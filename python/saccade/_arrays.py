@@ -1,6 +1,6 @@
-"""The arrays that calls take: the guards before compiled code sees them, and how they are described to it.
+"""Checks of array arguments, and their description for the C API as DLTensors.
 
-Nothing here imports torch or NumPy: an argument of theirs can only come where they are already in the process.
+Nothing here imports torch or NumPy: their arrays can only be passed if the process has imported them already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array: TypeAlias = Union["torch.Tensor", "numpy.ndarray"]
 """A torch CPU tensor or a NumPy array."""
 
-# DLPack's (type code, bits) of the element types of programs.
+# DLPack's (type code, bits) of the element types.
 DTYPES = {
     "float64": (2, 64), "float32": (2, 32), "float16": (2, 16), "bfloat16": (4, 16), "bool": (6, 8),
     "int64": (0, 64), "int32": (0, 32), "int16": (0, 16), "int8": (0, 8),
@@ -29,14 +29,14 @@ DTYPES = {
 }  # fmt: skip
 DTYPE_NAMES = {encoded: name for name, encoded in DTYPES.items()}
 
-_torch: Any = None  # torch, once the process has it
-_plain: set[type] = set()  # torch's tensor types whose memory is what it seems to be
-_ndarray: Any = None  # numpy.ndarray, once the process has it
+_torch: Any = None  # the torch module, once imported
+_plain: set[type] = set()  # tensor types that access their memory directly
+_ndarray: Any = None  # numpy.ndarray, once imported
 _codes: dict[Any, int] = {}  # torch and NumPy dtypes as a DLDataType of one lane
 
 
 def torch_module() -> Any:
-    """torch where the process has imported it, else None."""
+    """The torch module if the process has imported it, else None."""
     global _torch
     if _torch is None:
         torch = sys.modules.get("torch")
@@ -82,16 +82,17 @@ def dimensions(count: int) -> str:
 
 
 def check_tensor(name: str, x: Any) -> bool:
-    """Refuses what compiled code would read wrongly or not at all; `name` is the argument's. Extents and element types
-    are checked by the code itself. Returns whether x is a torch tensor (else it is a NumPy array).
+    """Rejects arrays that compiled code cannot read; the compiled code checks extents and element types. Returns
+    whether x is a torch tensor (otherwise it is a NumPy array).
 
-    Raises ValueError for a tensor that requires grad (unless grad mode is off) or has the negative or conjugate bit
-    set, TypeError for another device, for what has no memory of its own (fake, meta, sparse, nested and functorch
-    tensors, masked arrays), for NumPy arrays of other than plain native numbers, and for what is no array.
+    Raises:
+        ValueError: a tensor that requires grad (unless grad mode is off) or has the negative or conjugate bit set.
+        TypeError: another device, no memory of its own (fake, meta, sparse, nested and functorch tensors, masked
+            arrays), a NumPy dtype that is not supported or not native, or not an array.
     """
     if type(x) in _plain and x.is_cpu and not x.requires_grad and not x.is_neg():
         try:
-            if x.data_ptr():  # raises where there is no storage
+            if x.data_ptr():  # raises without storage
                 return True
         except RuntimeError:
             pass
@@ -105,7 +106,7 @@ def check_tensor(name: str, x: Any) -> bool:
 
 
 def check_result(name: str, x: Any) -> bool:
-    """check_tensor, for an array that is written to: a read-only one is a ValueError."""
+    """`check_tensor` for an array that is written to; a read-only one raises ValueError."""
     if check_tensor(name, x):
         if x.is_nested:
             check_torch(name, x)
@@ -115,7 +116,7 @@ def check_result(name: str, x: Any) -> bool:
 
 
 def check_writable(name: str, x: Any) -> None:
-    """Refuses a read-only NumPy array, a ValueError, and says nothing of anything else."""
+    """Raises ValueError for a read-only NumPy array; accepts anything else."""
     if is_numpy(x) and not x.flags.writeable:
         raise ValueError(f"{name} is a read-only NumPy array, expected one to write to")
 
@@ -127,9 +128,9 @@ def _refuse(name: str, x: object) -> NoReturn:
 
 
 def check_torch(name: str, x: Any) -> None:
-    """check_tensor for what is known to be a torch tensor, with all that a quick look leaves out."""
+    """`check_tensor` for a known torch tensor, without its fast path."""
     if type(x) not in _plain and type(x).__torch_dispatch__ is not _torch._C._disabled_torch_dispatch_impl:
-        raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor: it has no memory to read")
+        raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor with memory to read")
     if x.device.type != "cpu":
         raise TypeError(f"{name} is on {x.device}, expected cpu")
     if x.layout is not _torch.strided or x.is_nested:
@@ -140,7 +141,7 @@ def check_torch(name: str, x: Any) -> None:
     except RuntimeError:
         is_missing = True
     if is_missing:
-        raise TypeError(f"{name} has no memory to read: torch.func traces it, or it was never computed")
+        raise TypeError(f"{name} has no memory to read: it is traced by torch.func or was never computed")
     if x.requires_grad and _torch.is_grad_enabled():
         raise ValueError(
             f"{name} requires grad, and there is no backward yet: call under torch.no_grad() or pass its .detach()"
@@ -158,17 +159,24 @@ def _check_numpy(name: str, x: Any) -> None:
         if encoded is None:
             raise TypeError(f"{name} has dtype {dtype}, expected one of {', '.join(DTYPES)}")
         if not dtype.isnative:
-            raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; wanted native {dtype.name}")
+            raise TypeError(f"{name} has dtype {dtype.str}, of the other byte order; expected native {dtype.name}")
         _codes[dtype] = encoded[0] | encoded[1] << 8 | 1 << 16
     if type(x) is not _ndarray and isinstance(x, getattr(sys.modules.get("numpy.ma"), "MaskedArray", ())):
-        raise TypeError(f"{name} is a masked array, expected a plain one: its mask would count for nothing")
+        raise TypeError(f"{name} is a masked array, expected a plain one: its mask would be ignored")
     if not x.flags.aligned:
         raise ValueError(f"{name} is a view whose elements are not aligned in memory: pass a copy")
 
 
 def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int | float | bool:
-    """The Python number for the scalar argument `name`; `type` is as in the program ("index", "f32"), `encoded` is
-    DLPack's (code, bits). TypeError for what is no number, or no integer where one is wanted; ValueError where it does not fit.
+    """Converts the scalar argument `name` to a Python scalar.
+
+    Args:
+        type: its type in the program ("index", "f32").
+        encoded: its DLPack type as (code, bits).
+
+    Raises:
+        TypeError: x is no number, or no integer for an integer type.
+        ValueError: x is out of range.
     """
     code, bits = encoded
     is_real = code in (2, 4)
@@ -178,7 +186,7 @@ def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int 
         number = float(x) if is_real else _truth(x) if code == 6 else operator.index(x)
     except (TypeError, ValueError):
         raise TypeError(f"{name} is {x!r:.80}, expected {'a number' if is_real else 'an integer'} ({type})") from None
-    # Integers of programs have no sign of their own: both readings of their bits may be given.
+    # Integers are signless in MLIR: signed and unsigned values are accepted.
     lowest, highest = (0, 1) if code == 6 else (-(1 << bits - 1), min(1 << bits, 1 << 63) - 1)
     if not is_real and not lowest <= number <= highest:
         raise ValueError(f"{name} is {number}, expected {lowest} ... {highest} ({type})")
@@ -186,7 +194,7 @@ def check_scalar(name: str, type: str, encoded: tuple[int, int], x: Any) -> int 
 
 
 def _truth(x: Any) -> bool | int:
-    """operator.index for i1, which also takes NumPy's True and False."""
+    """operator.index for i1 that also accepts NumPy booleans."""
     return bool(x) if getattr(getattr(x, "dtype", None), "kind", "") == "b" else operator.index(x)
 
 
@@ -194,8 +202,8 @@ def _truth(x: Any) -> bool | int:
 
 
 def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """Address of element 0, DLDataType, extents and strides in elements of an array. Its type is checked here, the rest
-    of check_tensor is not."""
+    """The address of element 0, the DLDataType, extents and strides in elements of an array. It checks the element
+    type, but none of the other conditions of `check_tensor`."""
     if is_torch(x):
         try:
             return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
@@ -213,13 +221,14 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
 
 
 def encode_values(values: list[Any]) -> ctypes.Array:
-    """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is what
-    `describe` gives, or a Python number. One piece of 64-bit words is several times quicker than ctypes structures."""
+    """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is the
+    result of `describe` or a Python scalar. A flat array of 64-bit slots is several times faster than ctypes
+    structures."""
     return _encode([0] * (3 * len(values)), range(len(values)), values)
 
 
 class EncodedValues:
-    """Values of which most are the same in many calls: their DLTensors are written once."""
+    """Values that are mostly the same in many calls: their DLTensors are encoded once."""
 
     def __init__(self, values: list[Any]):
         self._memory = encode_values(values)
@@ -229,12 +238,13 @@ class EncodedValues:
         return len(self._slots) // 3
 
     def fill(self, places: list[int], values: list[Any]) -> ctypes.Array:
-        """As `pack` gives it, with other values at some places. What was packed must outlive it."""
+        """As `encode_values`, with other values at some places. This object must outlive the result."""
         return _encode(self._slots.copy(), places, values)
 
 
 def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array:
-    """Writes values at their places among the SaccadeValues `words`, and what they point to behind these."""
+    """Writes values at their places in the SaccadeValue `slots`, and the DLTensors that they point to after the slots.
+    """
     tensors = [value for value in values if type(value) is tuple]
     count = len(slots) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
     memory = (ctypes.c_int64 * count)()
@@ -257,7 +267,7 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
 
 
 def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
-    """A new NumPy array; bfloat16 takes ml_dtypes."""
+    """A new NumPy array; bfloat16 requires ml_dtypes."""
     import numpy
 
     if dtype != "bfloat16":
@@ -265,5 +275,5 @@ def empty_numpy(shape: tuple[int, ...], dtype: str) -> numpy.ndarray:
     try:
         import ml_dtypes
     except ImportError:
-        raise TypeError("a NumPy result of bfloat16 takes the package ml_dtypes; or pass torch tensors") from None
+        raise TypeError("a NumPy result of bfloat16 requires the package ml_dtypes; or pass torch tensors") from None
     return numpy.empty(shape, ml_dtypes.bfloat16)

@@ -1,6 +1,6 @@
-"""The command that writes a model as a program: python -m saccade.onnx, saccade.torch, saccade.jax.
+"""The command line shared by `python -m saccade.onnx`, `saccade.torch` and `saccade.jax`: writes a model as a program.
 
-Exit codes: 0 done; 1 the model was refused; 2 usage; 3 a file could not be read or written.
+Exit codes: 0 success; 1 the model is rejected; 2 usage; 3 a file cannot be read or written.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from typing import Protocol
 
 
 class Program(Protocol):
-    """What a reader gives."""
+    """The result of a reader."""
 
     def write(self, path: str) -> list[str]:
-        """Writes the program and what lies beside it; gives the names of the files."""
+        """Writes the program and its weight files; returns the file names."""
 
 
 def write_program(package: str, model: str, read: Callable[[str], Program], refusal: type[Exception]) -> int:
-    """Reads the file named on the command line and writes its program. `package` is the package, `model` says what the
-    file is, `refusal` is what `read` raises for one that is not."""
+    """Reads the file named on the command line and writes its program; returns the exit code.
+
+    Args:
+        package: the package name for the usage text.
+        model: describes the input file.
+        read: reads the file.
+        refusal: the exception that `read` raises for an invalid file.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=f"Writes {model} as a program.")
     parser.add_argument("model", help=model)
-    parser.add_argument("-o", dest="output", required=True, help="the program to write, its weights beside it")
+    parser.add_argument("-o", dest="output", required=True, help="the program to write; weights go to files next to it")
     options = parser.parse_args()
     try:
         files = read(options.model).write(options.output)

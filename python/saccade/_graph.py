@@ -1,7 +1,7 @@
-"""Graphs of other projects as programs: what readers of all of them write.
+"""Programs made from imported graphs: the parts shared by the readers of all formats.
 
-A program is one function @main in generic form, its weights are arguments beside the inputs. docs/guides/import.md says what a
-reader must know.
+A program is one function @main in generic form, with weights as additional arguments. docs/guides/import.md describes
+the requirements of a reader.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from saccade._text import quote
 
 ELEMENTS = {"f32": ("<f4", 4), "i8": ("|i1", 1), "i16": ("<i2", 2), "i32": ("<i4", 4), "i64": ("<i8", 8),
             "i1": ("|b1", 1), "f16": ("<f2", 2), "f64": ("<f8", 8), "bf16": ("<u2", 2)}
-"""Types of elements by MLIR's names: NumPy's name (bf16 as its bits) and how many bytes an element takes."""
+"""MLIR element types: NumPy's type string (bf16 as its bits) and the size in bytes."""
 
 SMALL = 64
-"""Tensors of at most this many elements are constants of the program, others its arguments."""
+"""Tensors of at most this many elements are constants of the program, larger ones are arguments."""
 
 
 class Weight(Protocol):
-    """The elements of a weight."""
+    """A weight that can be written to a file."""
 
     def npy(self) -> bytes:
-        """The weight as a file of NumPy's format; bf16 as uint16, its bits."""
+        """The weight in NumPy's .npy format; bf16 as the uint16 bits."""
 
 
 @dataclasses.dataclass
 class Tensor:
-    """A tensor of a model: the elements row by row, little-endian, a bool in a byte."""
+    """A tensor of a model: row-major little-endian elements, one byte per bool."""
 
     element: str
     shape: tuple[int, ...]
@@ -43,20 +43,20 @@ class Tensor:
 
     @property
     def type(self) -> str:
-        """The type in MLIR."""
+        """The MLIR type."""
         return tensor_type(self.element, self.shape)
 
     @property
     def count(self) -> int:
-        """How many elements it has."""
+        """The number of elements."""
         return math.prod(self.shape)
 
     def dense(self) -> str:
-        """The elements as an attribute of MLIR, exactly."""
+        """The elements as a `dense` attribute, without rounding."""
         return f"dense<{_nested(self._elements(), self.shape)}> : {self.type}"
 
     def npy(self) -> bytes:
-        """The tensor as a file of NumPy's format; bf16 as uint16, its bits."""
+        """The tensor in NumPy's .npy format; bf16 as the uint16 bits."""
         header = repr({"descr": ELEMENTS[self.element][0], "fortran_order": False, "shape": self.shape})
         header += " " * (-(len(header) + 11) % 64) + "\n"
         return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + self.data
@@ -68,43 +68,43 @@ class Tensor:
         if self.element.startswith("i"):
             code = {1: "b", 2: "h", 4: "i", 8: "q"}[size]
             return [str(number) for (number,) in struct.iter_unpack("<" + code, self.data)]
-        # The bits of a number: they say NaN and 0.1 alike.
+        # Bit patterns represent all values exactly, including NaN.
         bits = struct.iter_unpack("<" + {2: "H", 4: "I", 8: "Q"}[size], self.data)
         return [f"0x{number:0{2 * size}X}" for (number,) in bits]
 
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """An input, a weight or an output."""
+    """An input, weight or output of a model."""
 
     name: str
-    """As the model calls it."""
+    """The name in the model."""
     argument: str
-    """As the program does."""
+    """The name in the program."""
     element: str
-    """The type of its elements in MLIR; empty where the model does not say."""
+    """The MLIR element type; empty if the model does not declare it."""
     shape: tuple[int | None, ...] | None
-    """None for an extent that only the run time knows, or for all of them."""
+    """None for a dynamic extent, or for an unknown rank."""
 
 
 @dataclasses.dataclass
 class Program:
-    """One function @main: the inputs of the model, then its weights."""
+    """One function @main that takes the inputs of the model, then its weights."""
 
     text: str
     inputs: list[Value]
     weights: Sequence[tuple[Value, Any]]
-    """Each with its elements, which have `npy`."""
+    """Each weight with its elements, which have `npy`."""
     outputs: list[Value]
 
     def write(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes the program to `path`, and each weight to a file `<path without .mlir>.<argument>.npy` beside it;
-        gives the names of all files, the program's last. Each file appears whole or not at all."""
+        """Writes the program to `path` and each weight to `<path without .mlir>.<argument>.npy`. Each file is replaced
+        atomically. Returns the names of all files, the program's last."""
         path = os.fspath(path)
         stem = re.sub(r"\.mlir$", "", path)
         files = [(f"{stem}.{weight.argument}.npy", tensor.npy) for weight, tensor in self.weights]
         files.append((path, self.text.encode))
-        # What can fail has failed before the first file gets its name.
+        # All files are written to temporary names first, so an error leaves no partial result.
         written: list[tuple[str, str]] = []
         try:
             for name, make in files:
@@ -120,24 +120,32 @@ class Program:
 
 
 class Writer:
-    """The lines of a function's body. A value is its name and its type."""
+    """Collects the lines of a function body. A value is a pair of SSA name and type."""
 
     def __init__(self, file: str):
-        """`file` stands for the model in locations."""
+        """`file` is the model's name in locations."""
         self.file = file
         self.lines: list[str] = []
         self.count = 0
 
     def name(self, prefix: str = "") -> str:
-        """A name that no value has."""
+        """A new SSA name."""
         name = f"%{prefix}{self.count}"
         self.count += 1
         return name
 
     def emit(self, op: str, operands: Sequence[tuple[str, str]], types: Sequence[str], rest: str = "", node: str = "",
              place: tuple[str, int] | None = None) -> str:
-        """Writes an op and gives the name of its results. `rest` are regions and attributes; `node` names it in
-        diagnostics, at `place`, a file and a line, or else where it is in the model."""
+        """Writes an op and returns the name of its results.
+
+        Args:
+            op: the op's name.
+            operands: names and types of the operands.
+            types: the result types.
+            rest: regions and attributes as text.
+            node: the node's name for diagnostics.
+            place: its file and line; defaults to the position in the model.
+        """
         name = self.name()
         results = (name + (f":{len(types)}" if len(types) > 1 else "") + " = ") if types else ""
         file, line = place or (self.file, self.count)
@@ -154,7 +162,7 @@ class Writer:
         return name, tensor.type
 
     def function(self, arguments: Sequence[str], returned: Sequence[tuple[str, str]], attributes: str = "") -> str:
-        """The module with these lines as the function @main."""
+        """The module text with the collected lines as the function @main."""
         types = ", ".join(type for _, type in returned)
         place = f"{quote('main')}({quote(self.file)}:0:0)"
         return "\n".join([f"module attributes {{{attributes}}} {{" if attributes else "module {",
@@ -165,7 +173,7 @@ class Writer:
 
 
 def tensor_type(element: str, shape: Sequence[int | None]) -> str:
-    """The type in MLIR; None is an extent that only the run time knows."""
+    """The MLIR type; None is a dynamic extent."""
     extents = "".join(f"{'?' if extent is None else extent}x" for extent in shape)
     return f"tensor<{extents}{element}>"
 

@@ -1,6 +1,6 @@
-"""libsaccade.so, the compiler: declared as in saccade-c/saccade.h, loaded at the first use.
+"""ctypes bindings of libsaccade.so, declared as in saccade-c/saccade.h and loaded at the first use.
 
-Importing this loads nothing. The library stands in the package's own folder, and its symbols stay private to it.
+The library is stored in the package's own folder, and its symbols are private to it.
 """
 
 from __future__ import annotations
@@ -54,15 +54,16 @@ class _CacheCounts(ctypes.Structure):
 
 
 class CacheInfo(NamedTuple):
-    """What the compilations of this process came to, since the last `cache_clear`. Programs count where one is asked for:
-    by `compile`, and by the first call of its kind of `attention`. Calls after that ask for none, and count nowhere."""
+    """Compilation statistics of this process since the last `cache_clear`. A program is counted at each `compile`, and
+    at the first call of `attention` for each kernel; later calls of `attention` use the kernel directly and are not
+    counted."""
 
     hits: int
-    """Programs asked for that were found already compiled."""
+    """Requested programs that were already compiled."""
     compilations: int
     """Programs that were compiled."""
     modules: int
-    """Compiled programs now in the cache."""
+    """Compiled programs that are in the cache now."""
 
 
 _PROGRAM = [c_void_p, c_char_p, c_size_t, c_char_p, POINTER(Option), c_size_t]
@@ -96,14 +97,14 @@ _FUNCTIONS = {
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The loaded library; calls into it release the GIL. Raises ImportError where it cannot be loaded."""
+    """The loaded library; calls into it release the GIL. Raises ImportError if it cannot be loaded."""
     if not PATH.exists():
         raise ImportError(f"saccade's compiler is not installed: there is no {PATH}", path=str(PATH))
     try:
         loaded = ctypes.CDLL(str(PATH))
     except OSError as error:
         raise ImportError(
-            f"saccade's compiler cannot be loaded: {error}. It needs the shared libraries of LLVM and MLIR 22 "
+            f"saccade's compiler cannot be loaded: {error}. It requires the shared libraries of LLVM and MLIR 22 "
             "(on Debian: libllvm22 and libmlir-22)",
             path=str(PATH),
         ) from error
@@ -113,12 +114,12 @@ def library() -> ctypes.CDLL:
     return loaded
 
 
-# SaccadeResult, but for SACCADE_COMPILE_ERROR.
+# SaccadeResult values, except SACCADE_COMPILE_ERROR.
 _ERRORS = {1: TypeError, 2: ValueError, 3: MemoryError, 5: NotImplementedError, 6: RuntimeError}
 
 
 def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoReturn:
-    """Raises what a SaccadeResult other than SACCADE_OK stands for, with this thread's message."""
+    """Raises the exception for a SaccadeResult other than SACCADE_OK, with the message of this thread."""
     message = library().saccade_last_error().decode(errors="replace")
     if result in _ERRORS:
         raise _ERRORS[result](message)
@@ -130,7 +131,7 @@ def raise_error(result: int, diagnostics: tuple[Diagnostic, ...] = ()) -> NoRetu
 
 _context: int | None = None
 _lock = threading.Lock()
-# No other thread of a parent may hold it when a child begins.
+# A fork must not copy the lock while another thread holds it.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _of_thread = threading.local()
 
@@ -143,7 +144,7 @@ def _handle_diagnostic(severity: int, text: bytes, _user: object) -> None:
 
 
 def context() -> int:
-    """The one context of this process, with the kernels compiled so far; a fork goes on with it."""
+    """The single compiler context of this process, with the kernels compiled so far; a forked child keeps using it."""
     global _context
     with _lock:
         if _context is None:
@@ -156,7 +157,7 @@ def context() -> int:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
-    """The context, and a list that gets what the compiler says of what this thread compiles meanwhile."""
+    """The context, and a list that collects the diagnostics of compilations in this thread."""
     _of_thread.diagnostics = collected = []
     try:
         yield context(), collected
@@ -166,8 +167,7 @@ def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
 
 @opaque
 def cache_info() -> CacheInfo:
-    """How often programs were compiled, and found again, in this process. Not how often they were called: a call of
-    `attention` that finds its kernel by its arguments asks for no program."""
+    """Statistics of the compilations and cache hits of this process; see `CacheInfo`."""
     counts = library().saccade_cache_info(context())
     return CacheInfo(counts.hits, counts.compilations, counts.modules)
 
@@ -176,14 +176,14 @@ _caches: list[Callable[[], None]] = []
 
 
 def on_cache_clear(clear: Callable[[], None]) -> None:
-    """Has `cache_clear` call `clear`, too: it drops what keeps programs elsewhere."""
+    """Registers a function that `cache_clear` calls to drop references to programs held elsewhere."""
     _caches.append(clear)
 
 
 @opaque
 def cache_clear() -> None:
-    """Forgets all compiled programs, those of `attention` too, and counts from 0 again. Memory goes back with the last
-    module or function that is still held elsewhere."""
+    """Removes all compiled programs, including those of `attention`, and resets the statistics. Memory is freed with
+    the last module or function that is still referenced."""
     library().saccade_cache_clear(context())
     for clear in _caches:
         clear()
@@ -191,9 +191,9 @@ def cache_clear() -> None:
 
 @opaque
 def set_num_threads(threads: int) -> None:
-    """Sets how many threads a call may use, the calling one included; 0 is the machine's count.
+    """Sets the maximum number of threads of a call, including the calling one; 0 uses the machine's count.
 
-    Where PyTorch is in the process its own pool serves, with `torch.set_num_threads`.
+    If PyTorch is imported, its thread pool is used and `torch.set_num_threads` applies instead.
     """
     try:
         threads = operator.index(threads)
@@ -206,5 +206,5 @@ def set_num_threads(threads: int) -> None:
 
 @opaque
 def num_threads() -> int:
-    """How many threads a call may use, the calling one included."""
+    """The maximum number of threads of a call, including the calling one."""
     return library().saccade_num_threads()

@@ -1,8 +1,7 @@
-"""Functions that torch.compile leaves as they are.
+"""Excludes functions from tracing by torch.compile.
 
-It knows them by an attribute, that of `torch._dynamo.disable`, which needs no torch: where it meets one, it ends its
-graph, and begins another behind the call. The frames of the call are none of its business either, but only torch can
-be told so.
+Dynamo skips a function with the attribute that `torch._dynamo.disable` sets; setting it requires no torch. Dynamo ends
+its graph at the call and starts another one after it. Skipping the frames below the call requires torch's own API.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ _is_registered = False
 
 
 class _Reason(str):
-    """What torch.compile says where it meets such a function. It writes that before any frame of the function runs: the
-    moment to tell it, since torch may have been imported after us."""
+    """The reason that torch.compile prints for a skipped function. Dynamo formats it before any frame of the function
+    runs, so torch is imported by then and its frame API can be called."""
 
     def __format__(self, spec: str) -> str:
         skip_dynamo_frames()
@@ -27,7 +26,7 @@ class _Reason(str):
 
 
 def opaque(function: _Function) -> _Function:
-    """Marks a function whose calls torch.compile shall not look into."""
+    """Marks a function that torch.compile must not trace."""
     marked: Any = function
     marked._torchdynamo_disable = True
     marked._torchdynamo_disable_msg = _Reason(f"saccade.{function.__qualname__} is opaque: it calls compiled code")
@@ -36,8 +35,8 @@ def opaque(function: _Function) -> _Function:
 
 
 def skip_dynamo_frames() -> None:
-    """Has torch, which is in the process, leave alone what our functions call. Without that it still works, but
-    compiles pieces of them, and warns of the rest."""
+    """Disables Dynamo for all frames below the marked functions; torch must be imported. Otherwise, Dynamo compiles
+    parts of them and warns about the rest."""
     global _is_registered
     if _is_registered:
         return
@@ -45,8 +44,8 @@ def skip_dynamo_frames() -> None:
     try:
         evaluation = sys.modules["torch"]._C._dynamo.eval_frame
         skip = evaluation._FrameAction.SKIP
-        strategy = evaluation._FrameExecStrategy(skip, skip)  # for the frame, and for all that it calls
+        strategy = evaluation._FrameExecStrategy(skip, skip)  # for the frame and for its callees
         for code in _codes:
             evaluation.set_code_exec_strategy(code, strategy)
-    except (AttributeError, TypeError):  # not promised to stay where it is
+    except (AttributeError, TypeError):  # a private API of torch
         pass

@@ -1,4 +1,4 @@
-"""What `saccade.attention` may be given: the numbers, and what is said where tensors do not fit one another."""
+"""Argument checks of `saccade.attention`: options, kinds and shapes, with messages in terms of its parameters."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 from saccade import _arrays
 from saccade._arrays import Array
 
-# Element types, as torch and NumPy name them and as programs do.
+# MLIR's names of the element types of torch and NumPy.
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 INTEGERS = {"int32": "i32", "int64": "i64"}
-# Past every position, and small enough that sums with it stay in 64 bits.
+# Larger than any position, and small enough that sums with it do not overflow 64 bits.
 _POSITION_LIMIT = 1 << 40
 _ALIGNMENTS = 'None, "top_left", "bottom_right" or an int offset (key <= query + offset)'
 
 
 def dtype_name(x: Any) -> str:
-    """"float32" for torch.float32 and NumPy's float32."""
+    """"float32" for torch.float32 and NumPy's float32 alike."""
     return getattr(x.dtype, "name", None) or str(x.dtype).removeprefix("torch.")
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- scalars and options ------------------------------------------------------------------------------------------
 
 
 def _integer(x: Any) -> int | None:
-    """x as an int, None where it is none. True is an int for Python, but not for us."""
+    """x as an int, or None if it is no integer; booleans do not count."""
     if type(x) is int:
         return x
     if isinstance(x, bool) or "bool" in str(getattr(x, "dtype", "")) or getattr(x, "ndim", 0):
@@ -42,7 +42,7 @@ def check_scale(scale: Any) -> float:
         return scale
     if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", 0):
         raise TypeError(f"scale is {scale!r:.80}, expected a number")
-    if getattr(scale, "requires_grad", False):  # a number has no gradient
+    if getattr(scale, "requires_grad", False):  # the conversion to a scalar drops the gradient
         _arrays.check_tensor("scale", scale)
         scale = scale.detach()
     try:
@@ -52,19 +52,20 @@ def check_scale(scale: Any) -> float:
 
 
 def check_heads(heads: int, q: Any, layout: Any) -> None:
-    """Refuses queries of another number of heads than the tables of a score are for. What is wrong with `layout` or q
-    is said elsewhere."""
+    """Checks the number of query heads against the tables of a score. Invalid layouts and queries are reported
+    elsewhere."""
     axis = layout.find("h") if isinstance(layout, str) else -1
     if 0 <= axis < len(getattr(q, "shape", ())) and q.shape[axis] != heads:
         raise ValueError(f"score has tables for {heads} heads, q has {q.shape[axis]}")
 
 
 def check_causal(causal: Any) -> int:
-    """The offset of a causal mask that is neither of the named ones."""
+    """The offset of a causal mask without a named alignment."""
     if isinstance(causal, bool):
         raise TypeError(
-            f'causal is {causal}, expected an alignment: {_ALIGNMENTS}. "top_left" lets query i see keys up to key i, '
-            '"bottom_right" the last query up to the last key; with as many queries as keys they are the same'
+            f'causal is {causal}, expected an alignment: {_ALIGNMENTS}. "top_left" lets query i attend to '
+            'keys up to key i, "bottom_right" the last query up to the last key; both are the same if there are as many '
+            "queries as keys"
         )
     if isinstance(causal, str):
         raise ValueError(f"causal is {causal!r}, expected {_ALIGNMENTS}")
@@ -75,7 +76,8 @@ def check_causal(causal: Any) -> int:
 
 
 def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
-    """Which sides of a window end, "l", "r", "lr" or "", and how many keys away. A causal mask ends the right side."""
+    """The bounded sides of a window, "l", "r", "lr" or "", and their distances in keys. A causal mask bounds the right
+    side."""
     if not isinstance(window, (tuple, list)):
         count = _integer(window)
         if count is None:
@@ -94,7 +96,7 @@ def check_window(window: Any, is_causal: bool) -> tuple[str, tuple[int, ...]]:
 
 
 def _check_side(name: str, side: Any) -> int:
-    """How far a window reaches; -1 where the side is open."""
+    """The distance of one side of a window; -1 if it is open."""
     if side is None:
         return -1
     span = _integer(side)
@@ -106,7 +108,7 @@ def _check_side(name: str, side: Any) -> int:
 
 
 def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
-    """The kind of a length, "index", "i32" or "i64", and its value."""
+    """The kind of kv_len, "index", "i32" or "i64", and its value."""
     if type(kv_len) is not int and getattr(kv_len, "ndim", 0) == 0:
         length = _integer(kv_len)
         if length is None:
@@ -122,7 +124,7 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
 
 
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
-    """The element types of the offsets of packed sequences."""
+    """The element types of the cumulative sequence lengths."""
     is_torch = _arrays.check_tensor("q", q)
     elements = []
     for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
@@ -133,8 +135,8 @@ def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str,
                             f"{name} is None, expected the offsets of q's sequences, as {other} has those of k's")
         check_kind(name, offsets, is_torch)
         if offsets.ndim != 1:
-            raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, expected 1: where each sequence begins, and "
-                            "the end of the last one")
+            raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, expected 1: the start of "
+                            "each sequence and the end of the last one")
         element = INTEGERS.get(dtype_name(offsets))
         if element is None:
             raise TypeError(f"{name} has element type {dtype_name(offsets)}, expected int32 or int64")
@@ -143,7 +145,7 @@ def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str,
 
 
 def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
-    """The element type of a sink, whether it is one number for all heads, and its value."""
+    """The element type of a sink, whether it is one scalar for all heads, and its value."""
     is_torch = _arrays.check_tensor("q", q)
     precision = "float64" if dtype_name(q) == "float64" else "float32"
     if isinstance(sink, (int, float)) and not isinstance(sink, bool):
@@ -157,16 +159,16 @@ def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
     return (ELEMENTS[dtype_name(sink)], False), sink
 
 
-def check_layout(layout: Any, is_packed: bool) -> int:
-    """Where the head size stands in a layout."""
+def check_layout(layout: Any, is_ragged: bool) -> int:
+    """The axis of the head dimension in a layout."""
     if not isinstance(layout, str):
         raise TypeError(f'layout is {layout!r:.80}, expected a string such as "bhsd"')
     if not {"s", "d"} <= set(layout) <= set("bhsd") or len(set(layout)) != len(layout):
-        raise ValueError(f"layout is {layout!r:.80}, expected the letters s, d and, where there are any, b and h, each "
+        raise ValueError(f"layout is {layout!r:.80}, expected the letters s, d and optionally b and h, each "
                          'once: as "bhsd", "bshd" or "sd"')
-    if is_packed and "b" in layout:
-        raise ValueError(f"layout is {layout!r}, expected one without b: with cu_seqlens_q the sequences of a batch lie behind "
-                         'each other along s, as in "shd"')
+    if is_ragged and "b" in layout:
+        raise ValueError(f"layout is {layout!r}, expected one without b: with cu_seqlens_q the sequences of a "
+                         'batch are concatenated along s, as in "shd"')
     return layout.index("d")
 
 
@@ -174,7 +176,7 @@ def check_layout(layout: Any, is_packed: bool) -> int:
 
 
 def _check_tensor(name: str, x: Any) -> bool:
-    """The usual check, and one for tensors whose extents cannot even be asked for."""
+    """`_arrays.check_tensor`, and rejects nested tensors, which have no extents."""
     is_torch = _arrays.check_tensor(name, x)
     if is_torch and x.is_nested:
         _arrays.check_torch(name, x)
@@ -182,14 +184,14 @@ def _check_tensor(name: str, x: Any) -> bool:
 
 
 def check_kind(name: str, x: Any, is_torch: bool) -> None:
-    """Refuses what compiled code cannot read, and another kind than q's."""
+    """Rejects arrays that compiled code cannot read, and those of another kind than q."""
     if _check_tensor(name, x) != is_torch:
         found, expected = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
         raise TypeError(f"{name} is a {found}, expected a {expected}, as q is")
 
 
 def check_kinds(q: Array, k: Array, v: Array) -> bool:
-    """The same for q, k and v. Returns whether they are torch tensors."""
+    """Checks q, k and v; returns whether they are torch tensors."""
     is_torch = _check_tensor("q", q)
     check_kind("k", k, is_torch)
     check_kind("v", v, is_torch)
@@ -197,15 +199,15 @@ def check_kinds(q: Array, k: Array, v: Array) -> bool:
 
 
 def check_sizes(q: Array, k: Array, v: Array) -> None:
-    """Refuses tensors whose extents are none of Python's numbers: those of torch.jit.trace are tensors, too."""
+    """Rejects tensors with symbolic extents, as torch.jit.trace passes them."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         if not all(isinstance(extent, int) for extent in x.shape):
-            raise TypeError(f"{name} is traced by torch.jit.trace, which cannot look into saccade.attention: call it "
-                            "outside of what is traced")
+            raise TypeError(f"{name} is traced by torch.jit.trace, which cannot trace saccade.attention: "
+                            "call it outside of the traced function")
 
 
 def split_out(out: Any, return_lse: bool) -> tuple[Any, Any]:
-    """Where the output goes and where the log-sum-exp does, None for new arrays."""
+    """The arrays for the output and the log-sum-exp; None for new ones."""
     if not isinstance(out, tuple):
         return out, None
     if not return_lse:
@@ -219,7 +221,7 @@ def split_out(out: Any, return_lse: bool) -> tuple[Any, Any]:
 
 
 def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
-    """Refuses what cannot be written to, and another kind than q's."""
+    """Rejects outputs that are not writable or of another kind than q."""
     if output is None:
         return
     if isinstance(output, list):
@@ -232,7 +234,8 @@ def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
 
 def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,
                  output: Any, lse: Any) -> None:
-    """Refuses what does not fit together, in the terms of the caller. The compiled code checks the same, in its own."""
+    """Checks ranks, element types and shapes. The compiled code makes the same checks, but reports them in its own
+    terms."""
     axes = {dim: axis for axis, dim in enumerate(layout)}
     for name, x in (("q", q), ("k", k), ("v", v)):
         if len(x.shape) != len(layout):
@@ -256,17 +259,17 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         same("k", "b", "batch size", size["b"], "q")
         same("v", "b", "batch size", size["b"], "q")
     if "h" in axes:
-        key_heads = k.shape[axes["h"]]
-        same("v", "h", "head count", key_heads, "k")
-        if size["h"] % key_heads if key_heads else size["h"]:
-            raise ValueError(f"q has {size['h']} heads, expected a multiple of the {key_heads} heads of k")
+        kv_heads = k.shape[axes["h"]]
+        same("v", "h", "head count", kv_heads, "k")
+        if size["h"] % kv_heads if kv_heads else size["h"]:
+            raise ValueError(f"q has {size['h']} heads, expected a multiple of the {kv_heads} heads of k")
     same("v", "s", "length", k.shape[axes["s"]], "k")
     batch = size.get("b", 1)
     if ragged:
         batch = max(ragged[0].shape[0] - 1, 0)
         if ragged[0].shape[0] != ragged[1].shape[0]:
-            raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as many as "
-                             "cu_seqlens_q")
+            raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as "
+                             "many as cu_seqlens_q")
     if getattr(kv_len, "ndim", 0):
         if tuple(kv_len.shape) != (batch,):
             raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one number a batch")

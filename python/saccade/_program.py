@@ -1,7 +1,8 @@
-"""The program of one attention, as text: what `saccade.attention` compiles. docs/reference/language.md is the language.
+"""Builds the MLIR text that `saccade.attention` compiles: one attn.attention op. docs/reference/language.md defines the
+language.
 
-Only element types, head sizes and the code of the regions are in the text. Lengths, batch, heads, the scale, the offset
-of a causal mask and the reach of a window arrive as arguments, so that one kernel serves all of them.
+The text contains only element types, head dimensions and regions. Lengths, batch, heads, the scale, the offset of a
+causal mask and the bounds of a window are arguments, so one kernel serves all of them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from saccade.regions.traced_function import PARAMETERS
 
 @dataclasses.dataclass
 class Spec:
-    """What one kernel is made for."""
+    """The properties that one kernel is compiled for."""
 
     element: str  # "f32"
-    head_dim: int  # of queries and keys
+    head_dim: int  # of q and k
     head_dim_v: int
     layout: str  # "bhsd"
-    causal: str | None = None  # "top_left", "bottom_right" or "offset": a run-time number
-    left: bool = False  # whether a window ends on this side
+    causal: str | None = None  # "top_left", "bottom_right" or "offset", which is a run-time scalar
+    left: bool = False  # whether the window is bounded on this side
     right: bool = False
-    scale: bool = False  # given, or 1/√depth
-    kv_len: str | None = None  # "index", "i32" or "i64": one number, or one a batch
-    ragged: tuple[str, str] | None = None  # "i32" or "i64" each: sequences lie behind each other, the offsets' types
-    sink: str | None = None  # "f32" ...: its element type; with is_sink_number one number for all heads
+    scale: bool = False  # given as an argument, otherwise 1/√head_dim
+    kv_len: str | None = None  # "index" for a scalar, "i32" or "i64" for a tensor [batch]
+    ragged: tuple[str, str] | None = None  # element types of cu_seqlens_q and cu_seqlens_k, "i32" or "i64"
+    sink: str | None = None  # the element type, "f32" ...; with is_sink_number one scalar for all heads
     is_sink_number: bool = False
     lse: bool = False
     max: bool = False  # and argmax
@@ -42,8 +43,8 @@ class Spec:
 
 def program(spec: Spec) -> str:
     """The module, with one function @attention. Its inputs, in order: q, k, v, the captures of score, mask and weight,
-    then where the spec has them scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k; its results: the output, the log-sum-exp,
-    max and argmax."""
+    then those of scale, causal, left, right, kv_len, sink, cu_seqlens_q and cu_seqlens_k that the spec has. Its
+    results: the output, the log-sum-exp, max and argmax."""
     tensors = [(name, _tensor(spec, head_dim)) for name, head_dim in
                (("q", spec.head_dim), ("k", spec.head_dim), ("v", spec.head_dim_v))]
     regions = [(role, region) for role, region in (("score", spec.score), ("mask", spec.mask), ("weight", spec.weight))
@@ -89,7 +90,7 @@ ARGUMENTS = {role: [f"%{name}" for name in names] for role, names in PARAMETERS.
 
 
 def region_key(role: str, region: Region) -> str:
-    """A text that is the same for regions that compute the same from captures of the same types."""
+    """A text that is equal for regions with the same computation and capture types."""
     names = [f"%{i}" for i in range(len(region.captures))]
     return f"{', '.join(region.capture_types)}\n{region.body(ARGUMENTS[role], names)}"
 
@@ -108,7 +109,7 @@ def _types(values: list[tuple[str, str]]) -> str:
 
 
 def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
-    """A traced function as a clause. Every region of an op gets all that is captured, under names of its own."""
+    """A traced function as a clause. The entry block of every region takes all captures of the op."""
     region = {"score": spec.score, "mask": spec.mask, "weight": spec.weight}[role]
     arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in captures + bounds]
     if role != "mask":
@@ -118,7 +119,7 @@ def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list
 
 
 def _masks(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> list[str]:
-    """The clauses whose conjunction is the mask; a condition on run-time numbers needs a region."""
+    """The mask clauses, which are combined by conjunction; conditions on run-time scalars need a region."""
     clauses = []
     if spec.causal in ("top_left", "bottom_right"):
         clauses.append(f"mask causal<{spec.causal}>")
@@ -130,7 +131,7 @@ def _masks(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, 
 
 
 def _bounds(spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
-    """Run-time limits around a query's own key: itself, or where the alignment of the causal mask puts it."""
+    """Run-time bounds around the query's own key, which the alignment of the causal mask determines."""
     own, lines, conditions = "%i", [], []
     if spec.causal == "offset":
         own = "%own"

@@ -1,4 +1,4 @@
-"""Names and literals of MLIR's text, for what writes programs."""
+"""SSA names, scopes and literals of MLIR's textual format, for the readers that write programs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import struct
 
 
 class Scope:
-    """The names of a graph, or of a function: SSA values and their types."""
+    """The values of a graph or function by name: SSA name and type."""
 
     def __init__(self, parent: Scope | None = None):
         self.values: dict[str, tuple[str, str]] = {}
         self.parent = parent
 
     def find(self, name: str) -> tuple[str, str] | None:
-        """The value and the type, from here or from around."""
+        """The value and its type, from this scope or an enclosing one; None if there is none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.values:
@@ -24,13 +24,13 @@ class Scope:
 
 
 class Names:
-    """Names that MLIR's syntax has, each once."""
+    """Unique identifiers that are valid in MLIR."""
 
     def __init__(self) -> None:
         self.used: set[str] = set()
 
     def unique(self, name: str) -> str:
-        """A name like this one that was not given before."""
+        """A valid identifier derived from `name` that has not been returned before."""
         name = re.sub(r"[^A-Za-z0-9_]", "_", name)
         if not re.match(r"[A-Za-z_]", name) or name.startswith("arg"):
             name = f"_{name}"
@@ -43,18 +43,18 @@ class Names:
 
 
 def declare(argument: str, type: str, extents: list[str]) -> str:
-    """An argument of a function; `extents` are names of its extents, empty for those without one."""
+    """A function argument; `extents` are symbolic names of its extents, empty for unnamed ones."""
     names = f" {{attn.dim_names = [{', '.join(map(quote, extents))}]}}" if any(extents) else ""
     return f"%{argument}: {type}{names}"
 
 
 def float_attribute(value: float) -> str:
-    """A number of single precision as an attribute, by its bits."""
+    """A single-precision float attribute, written as its bits."""
     return f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08X} : f32"
 
 
 def quote(text: str | bytes) -> str:
-    """A string of MLIR: what is not plain ASCII as bytes in hexadecimal."""
+    """A string literal; bytes other than printable ASCII are escaped in hexadecimal."""
     data = text.encode() if isinstance(text, str) else text
     plain = set(range(32, 127)) - set(b'"\\')
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:02X}" for byte in data) + '"'

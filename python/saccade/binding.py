@@ -1,4 +1,4 @@
-"""Functions with some of their arguments fixed: what depends on these alone is computed once."""
+"""Functions with bound arguments: results that depend only on them are computed once."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from saccade._library import library
 from saccade.function import Function, Handle, Shape, Value
 
 _PREPACK = "__prepack"
-_ALIGNMENT = 64  # of prepacked tensors, in bytes: a line of the cache
+_ALIGNMENT = 64  # bytes; prepacked tensors are aligned to cache lines
 
 
 class BoundFunction(Function):
-    """A function of which some arguments are fixed (`Function.bind`). It is called as any other with what is left in
-    `inputs`, and may be called from several threads at once. It has no form of TVM-FFI and cannot be pickled."""
+    """A function with some arguments bound by `Function.bind`. It is called with the remaining `inputs` and is
+    thread-safe. It has no TVM-FFI form and cannot be pickled."""
 
     def __init__(self, handle: Handle, pointer: int, fixed: dict[str, Any], memory: Any):
-        """As `bind` calls it. `fixed` are arguments of the function at `pointer`: numbers and descriptions of arrays;
-        all that keeps their memory alive is in `memory`."""
+        """Args:
+            handle: the module.
+            pointer: the function to call.
+            fixed: bound arguments by name, as scalars or array descriptions.
+            memory: objects that own the memory of `fixed`.
+        """
         super().__init__(handle, pointer)
         self._memory = memory
         every = self.inputs
         left = [i for i, value in enumerate(every) if value.name not in fixed]
-        # The values as the C API takes them; what is not fixed is filled in by every call.
+        # All values as the C API takes them; each call fills in the unbound ones.
         self._fixed = _arrays.EncodedValues([fixed.get(value.name, 0) for value in every] + [0] * len(self.results))
         self._places = left + list(range(len(every), len(every) + len(self.results)))
         self.inputs: tuple[Value, ...] = tuple(every[i] for i in left)
-        """What is left for a call, in order."""
+        """The remaining inputs of a call, in order."""
         renumbered = {i: place for place, i in enumerate(left)}
         self._names = [value.name for value in (*self.inputs, *self.results)]
         self._tensors = [(renumbered[i], name) for i, name in self._tensors if i in renumbered]
@@ -37,15 +41,15 @@ class BoundFunction(Function):
 
     @property
     def tvm_ffi(self) -> Any:
-        """There is none: TypeError."""
-        raise TypeError(f"{self.name} has bound arguments, which TVM-FFI's form of a function cannot have")
+        """Not available: raises TypeError."""
+        raise TypeError(f"{self.name} has bound arguments, which the TVM-FFI form does not support")
 
     def bind(self, /, **values: Any) -> BoundFunction:
-        """Not twice: TypeError."""
-        raise TypeError(f"{self.name} has bound arguments already; bind all of them in one call")
+        """Binding twice raises TypeError."""
+        raise TypeError(f"{self.name} already has bound arguments: bind all of them in one call")
 
     def __reduce__(self):
-        raise TypeError(f"{self.name} has bound arguments, which do not travel: bind them where it is called")
+        raise TypeError(f"{self.name} has bound arguments, which cannot be pickled: bind them in the process that calls it")
 
     def _call_torch(self, inputs: tuple, results: tuple | None) -> tuple:
         return self._call_described(inputs, results, True)
@@ -56,7 +60,7 @@ class BoundFunction(Function):
 
 
 def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
-    """`Function.bind`."""
+    """Implements `Function.bind`."""
     handle, prepack = _prepack_function(function)
     main = Function(handle, _find(handle, function.name))
     made = {value.name for value in prepack.results} if prepack else set()
@@ -75,15 +79,14 @@ def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
         prepack._run(made_of + results)
         fixed |= zip((value.name for value in prepack.results), results)
     taken = {value.name for value in main.inputs}
-    # The others are needed no longer.
+    # Arrays read only by the prepack function are not kept.
     memory += (_view(values[name]) for name in values if name in taken and expected[name].shape is not None)
     return BoundFunction(handle, main._pointer.value, {name: each for name, each in fixed.items() if name in taken},
                          memory)  # fmt: skip
 
 
 def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
-    """The program with what is computed once in functions of its own, and the one of `function`, None where it needs
-    none."""
+    """The module with prepacking enabled, and the prepack function for `function`, None if it has none."""
     from saccade.module import Module
 
     source, name, options = function._handle.recipe
@@ -96,7 +99,7 @@ def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
 
 
 def _find(handle: Handle, name: str) -> int | None:
-    """The function of a module by its name."""
+    """Finds a function of a module by name."""
     c = library()
     for i in range(c.saccade_module_num_functions(handle.pointer)):
         pointer = c.saccade_module_function_at(handle.pointer, i)
@@ -106,7 +109,8 @@ def _find(handle: Handle, name: str) -> int | None:
 
 
 def _describe(value: Value, x: Any) -> Any:
-    """An argument as `_arrays.Packed` takes it, checked against the program: a wrong one is told where it is bound."""
+    """Checks an argument against the program and returns its form for `_arrays.EncodedValues`, so that errors are
+    raised at bind time."""
     if value.shape is None:
         return _arrays.check_scalar(value.name, value.type, _arrays.DTYPES[value.dtype], x)
     _arrays.check_tensor(value.name, x)
@@ -124,12 +128,13 @@ def _describe(value: Value, x: Any) -> Any:
 
 
 def _view(x: Any) -> Any:
-    """What keeps the memory of an array, whatever `x` itself is made to hold afterwards (`tensor.data = ...`)."""
+    """Keeps the memory of an array alive even if the caller replaces it, e.g. by `tensor.data = ...`."""
     return x.detach() if _arrays.is_torch(x) else x[...]
 
 
 def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
-    """Descriptions of new compact tensors, each at a line of the cache, in one piece of memory that joins `memory`."""
+    """Descriptions of new contiguous tensors, each aligned to a cache line, in one allocation that is appended to
+    `memory`."""
     places, size = [], 0
     for value in values:
         places.append(size)
@@ -149,7 +154,7 @@ def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
 
 
 def _count(shape: tuple[int | None, ...]) -> int:
-    """The product of extents."""
+    """The number of elements of a shape."""
     product = 1
     for extent in shape:
         product *= extent

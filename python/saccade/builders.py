@@ -1,11 +1,10 @@
-"""Blocks with attention, as programs: multi-head attention over itself or over another sequence, an encoder layer, a
-stack.
+"""Transformer blocks as programs: self-attention, cross-attention, encoder layers and stacks of them.
 
-A builder takes widths and returns a `Block`: the text of its program, the names and shapes of its weights, and what
-calls it. Batch and lengths are of any size. Weights of projections are [out, in], as PyTorch keeps them.
+A builder returns a `Block`: the program text, the names and shapes of its weights, and a call operator. Batch and
+lengths are dynamic. Projection weights are [out, in], as in PyTorch.
 
-    >>> block = saccade.builders.encoder(2, width=256, heads=4, hidden=1024)
-    >>> y = block(x, **block.initial(seed=0))
+    >>> block = saccade.builders.encoder(2, embed_dim=256, num_heads=4, ffn_dim=1024)
+    >>> y = block(x, **block.init_weights(seed=0))
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _MAPS = """#rows = affine_map<(m, n, k) -> (m, k)>
 
 
 def glorot_uniform(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
-    """Weights [..., out, in] drawn evenly from ±gain·√(6 / (in + out)) (Glorot and Bengio 2010, "Xavier"), in
-    float32."""
+    """Glorot (Xavier) initialization, uniform (Glorot and Bengio 2010): float32 weights [..., out, in] from ±gain·√(6 /
+    (in + out))."""
     import numpy
 
     limit = gain * math.sqrt(6 / (shape[-1] + shape[-2]))
@@ -40,7 +39,7 @@ def glorot_uniform(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> 
 
 
 def glorot_normal(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> numpy.ndarray:
-    """The same from a normal distribution with the deviation gain·√(2 / (in + out))."""
+    """Glorot (Xavier) initialization, normal: standard deviation gain·√(2 / (in + out))."""
     import numpy
 
     deviation = gain * math.sqrt(2 / (shape[-1] + shape[-2]))
@@ -49,30 +48,31 @@ def glorot_normal(shape: tuple[int, ...], seed: int = 0, gain: float = 1.0) -> n
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A program and what it needs."""
+    """A program and the names of its inputs and weights."""
 
     program: str
-    """Its text: one public function, @block, that takes inputs, then weights."""
+    """The text: one public function, @block, that takes inputs, then weights."""
     inputs: tuple[str, ...]
-    """The names of its inputs, in order: "x" [batch, length, width], "source" of the other sequence, "lengths"
-    (int32)."""
+    """The names of the inputs, in order: "x" [batch, length, embed_dim], "source" [batch, source length, source_dim],
+    "lengths" [batch] (int32)."""
     weights: dict[str, tuple[int, ...]]
-    """The shapes of its weights by name, in order."""
+    """The shapes of the weights by name, in order."""
 
-    def initial(self, seed: int = 0, matrix: Callable[..., Any] = glorot_uniform) -> dict[str, numpy.ndarray]:
-        """Weights to begin with: matrices by `matrix(shape, seed)`, each from a seed of its own, scales 1, biases 0."""
+    def init_weights(self, seed: int = 0, init: Callable[..., Any] = glorot_uniform) -> dict[str, numpy.ndarray]:
+        """Initial weights: `init(shape, seed)` for matrices, each with its own seed, 1 for gamma, 0 for biases and
+        beta."""
         import numpy
 
         seeds = numpy.random.SeedSequence(seed).generate_state(len(self.weights))
-        return {name: matrix(shape, int(own)) if len(shape) > 1 else
+        return {name: init(shape, int(own)) if len(shape) > 1 else
                 numpy.full(shape, float(name.endswith("gamma")), numpy.float32)
                 for own, (name, shape) in zip(seeds, self.weights.items())}  # fmt: skip
 
     def __call__(self, *inputs: Array, **weights: Array) -> Array:
-        """Runs it; compiled at the first call in a process.
+        """Runs the block. It is compiled at the first call in a process.
 
         Raises:
-            TypeError: weights or inputs that are missing or unknown.
+            TypeError: missing or unknown weights or inputs.
         """
         if missing := sorted(self.weights.keys() ^ weights.keys()):
             raise TypeError(f"weights are {', '.join(self.weights)}; missing or unknown: {', '.join(missing)}")
@@ -81,67 +81,72 @@ class Block:
         return compile(self.program)["block"](*inputs, *(weights[name] for name in self.weights))
 
 
-def multi_head_attention(width: int, heads: int, *, bias: bool = True, causal: bool = False, padding: bool = False,
-                         element: str = "f32") -> Block:  # fmt: skip
-    """Self-attention: projections of x to queries, keys and values, attention, and a projection of the joined heads.
+def multi_head_attention(embed_dim: int, num_heads: int, *, bias: bool = True, causal: bool = False,
+                         padding: bool = False, element: str = "f32") -> Block:
+    """Multi-head self-attention: projections of x to queries, keys and values, attention, and the output projection.
 
     Args:
-        width: of tokens; `heads` divides it.
-        heads: how many.
-        bias: whether projections have one.
-        causal: a token sees itself and those before it.
-        padding: whether there is an input "lengths", int32: tokens from a batch's length on count for nothing.
-        element: of inputs and weights, "f32", "bf16", "f16" or "f64".
+        embed_dim: the width of tokens, a multiple of `num_heads`.
+        num_heads: the number of heads.
+        bias: whether projections have a bias.
+        causal: applies a causal mask.
+        padding: adds an input "lengths" [batch], int32: tokens from that index on are masked out.
+        element: the type of inputs and weights, "f32", "bf16", "f16" or "f64".
     """
     writer = _Writer(element, padding)
-    x = writer.input("x", width)
-    y = writer.attention("", x, x, width, heads, bias, causal)
-    return writer.block(y, width)
+    x = writer.input("x", embed_dim)
+    y = writer.attention("", x, x, embed_dim, num_heads, bias, causal)
+    return writer.block(y, embed_dim)
 
 
-def cross_attention(width: int, source_width: int, heads: int, *, bias: bool = True, padding: bool = False,
-                    element: str = "f32") -> Block:  # fmt: skip
-    """Attention of x [batch, length, width] over "source" [batch, other length, source_width], whose padding
-    "lengths" count."""
+def cross_attention(embed_dim: int, source_dim: int, num_heads: int, *, bias: bool = True, padding: bool = False,
+                    element: str = "f32") -> Block:
+    """Attention of x [batch, length, embed_dim] over "source" [batch, source length, source_dim]; "lengths" is that of
+    the source."""
     writer = _Writer(element, padding)
-    x, source = writer.input("x", width), writer.input("source", source_width)
-    return writer.block(writer.attention("", x, source, width, heads, bias, causal=False), width)
+    x, source = writer.input("x", embed_dim), writer.input("source", source_dim)
+    return writer.block(writer.attention("", x, source, embed_dim, num_heads, bias, causal=False), embed_dim)
 
 
-def encoder_layer(width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
-                  padding: bool = False, causal: bool = False, element: str = "f32") -> Block:  # fmt: skip
-    """A Transformer encoder layer: attention and a feed-forward net, each with residual and norm; see `encoder`."""
-    return encoder(1, width, heads, hidden, activation=activation, norm_first=norm_first, padding=padding,
-                   causal=causal, element=element)  # fmt: skip
+def encoder_layer(embed_dim: int, num_heads: int, ffn_dim: int, *, activation: str = "relu", norm_first: bool = False,
+                  padding: bool = False, causal: bool = False, element: str = "f32") -> Block:
+    """A Transformer encoder layer: attention and a feed-forward network, each with residual and layer norm; see
+    `encoder`."""
+    return encoder(1, embed_dim, num_heads, ffn_dim, activation=activation, norm_first=norm_first, padding=padding,
+                   causal=causal, element=element)
 
 
-def encoder(layers: int, width: int, heads: int, hidden: int, *, activation: str = "relu", norm_first: bool = False,
-            padding: bool = False, causal: bool = False, element: str = "f32") -> Block:  # fmt: skip
-    """A stack of encoder layers (Vaswani et al. 2017). Weights of layer i begin with "i_".
+def encoder(layers: int, embed_dim: int, num_heads: int, ffn_dim: int, *, activation: str = "relu",
+            norm_first: bool = False, padding: bool = False, causal: bool = False, element: str = "f32") -> Block:
+    """A stack of encoder layers (Vaswani et al. 2017). Weights of layer i start with "i_".
 
     Args:
-        layers, width, heads, hidden: how many layers; the width of tokens; heads; the width between both feed-forward
-            products.
-        activation: "relu" or "gelu" (by erf).
-        norm_first: norms stand before attention and feed-forward net, not behind the residuals.
+        layers: the number of layers.
+        embed_dim, num_heads: as in `multi_head_attention`.
+        ffn_dim: the inner width of the feed-forward network.
+        activation: "relu" or "gelu" (exact, with erf).
+        norm_first: applies layer norm before attention and feed-forward network (pre-norm) instead of after the
+            residuals.
+        padding, causal, element: as in `multi_head_attention`.
     """
     if activation not in ("relu", "gelu"):
         raise ValueError(f"activation is {activation!r}, expected 'relu' or 'gelu'")
     writer = _Writer(element, padding)
-    x = writer.input("x", width)
+    x = writer.input("x", embed_dim)
     for i in range(layers):
         name = f"{i}_"
-        attend = lambda y: writer.attention(name, y, y, width, heads, True, causal)
-        widen = lambda y: writer.activate(writer.project(f"{name}w1", y, hidden, True), hidden, activation)
-        feed = lambda y: writer.project(f"{name}w2", widen(y), width, True)
+        attend = lambda y: writer.attention(name, y, y, embed_dim, num_heads, True, causal)
+        widen = lambda y: writer.activate(writer.project(f"{name}w1", y, ffn_dim, True), ffn_dim, activation)
+        feed = lambda y: writer.project(f"{name}w2", widen(y), embed_dim, True)
         for number, part in enumerate((attend, feed), 1):
-            norm = lambda y: writer.norm(f"{name}norm{number}", y, width)
-            x = writer.add(x, part(norm(x)), width) if norm_first else norm(writer.add(x, part(x), width))
-    return writer.block(x, width)
+            norm = lambda y: writer.norm(f"{name}norm{number}", y, embed_dim)
+            x = writer.add(x, part(norm(x)), embed_dim) if norm_first else norm(writer.add(x, part(x), embed_dim))
+    return writer.block(x, embed_dim)
 
 
 class _Writer:
-    """Writes @block. Between its methods tokens are two-dimensional values [tokens, width]: (name, count, extents)."""
+    """Writes @block. Between methods, tokens are 2-D values [tokens, width]: (name, token count, batch, length, width).
+    """
 
     def __init__(self, element: str, padding: bool):
         self.element, self.padding = element, padding
@@ -155,13 +160,13 @@ class _Writer:
         return "tensor<" + "".join(f"{extent}x" for extent in extents) + (element or self.element) + ">"
 
     def emit(self, text: str) -> str:
-        """Adds `%name = text`; answers with the name."""
+        """Adds `%name = text` and returns the name."""
         self.count += 1
         self.lines.append(f"  %t{self.count} = {text}")
         return f"%t{self.count}"
 
     def input(self, name: str, width: int) -> tuple[str, str, str, str, int]:
-        """An input as [tokens, width]: the value, how many tokens, batch, length, width."""
+        """Adds an input and returns it as [tokens, width]: the value, token count, batch, length and width."""
         kind, flat = self.matrix("?", "?", width), self.matrix("?", width)
         self.inputs.append((name, kind))
         batch = self.emit(f"tensor.dim %{name}, %c0 : {kind}")
@@ -189,7 +194,7 @@ class _Writer:
 
     def attention(self, name: str, x: tuple, source: tuple, width: int, heads: int, bias: bool, causal: bool) -> tuple:
         if width % heads:
-            raise ValueError(f"width is {width}, expected a multiple of the {heads} heads")
+            raise ValueError(f"embed_dim is {width}, expected a multiple of the {heads} heads")
         size = width // heads
         kind, flat = self.matrix("?", "?", heads, size), self.matrix("?", width)
 
@@ -206,7 +211,7 @@ class _Writer:
         return self.project(f"{name}o", (joined, *x[1:4], width), width, bias)
 
     def generic(self, maps: str, iterators: str, inputs: list[tuple[str, str]], out: tuple[str, str], body: str) -> str:
-        """A structured op; block arguments are %a0, %a1, ... and %out."""
+        """A linalg.generic with block arguments %a0, %a1, ... and %out."""
         names, types = ", ".join(name for name, _ in inputs), ", ".join(type for _, type in inputs)
         elements = [type.split("x")[-1].rstrip(">") for _, type in [*inputs, out]]
         arguments = ", ".join(f"%{f'a{i}' if i < len(inputs) else 'out'}: {type}" for i, type in enumerate(elements))
@@ -216,7 +221,7 @@ class _Writer:
                          f"  ^bb0({arguments}):\n{lines}\n  }} -> {out[1]}")  # fmt: skip
 
     def wide(self, names: list[str]) -> tuple[str, dict[str, str]]:
-        """Code that widens block arguments to the type of sums, and their names then."""
+        """Code that extends block arguments to the accumulation type, and the names of the results."""
         if self.element == self.sum:
             return "", {name: f"%{name}" for name in names}
         lines = "".join(f"%{name}w = arith.extf %{name} : {self.element} to {self.sum}\n" for name in names)

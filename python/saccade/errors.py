@@ -1,4 +1,4 @@
-"""What `saccade` raises and warns beyond Python's own exceptions."""
+"""Exceptions and warnings of `saccade`, in addition to the built-in ones."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 
 class Diagnostic(NamedTuple):
-    """One thing that the compiler said of a program."""
+    """A diagnostic of the compiler."""
 
     severity: str
     """"error", "warning" or "remark"."""
     file: str | None
-    """The program's file, "<program>" for text; None where the diagnostic has no place."""
+    """The program's file, "<program>" for text; None if the diagnostic has no location."""
     line: int | None
-    """Counted from 1."""
+    """1-based."""
     column: int | None
-    """Counted from 1."""
+    """1-based."""
     message: str
-    """What was found and what was expected, in one line."""
+    """The text of the first line, without location and severity."""
     text: str
-    """All of it as the tools print it, with the line of the program, a caret and notes."""
+    """The full text as the tools print it, with the source line, a caret and notes."""
 
     @classmethod
     def parse(cls, severity: str, text: str) -> Diagnostic:
-        """Takes the printed form apart: "file:line:column: severity: message"."""
+        """Parses the printed form "file:line:column: severity: message"."""
         text = text.rstrip()
         first = text.split("\n", 1)[0]
         found = re.fullmatch(rf"(?:(.*?):(\d+):(\d+): )?(?:(.*?): )?{severity}: (.*)", first)
@@ -35,16 +35,16 @@ class Diagnostic(NamedTuple):
 
 
 class CompileError(ValueError):
-    """The compiler refused a program. The message is its diagnostics; `diagnostics` has them one by one."""
+    """The compiler rejected a program. The message contains all diagnostics; `diagnostics` lists them."""
 
     def __init__(self, message: str, diagnostics: tuple[Diagnostic, ...] = ()):
         super().__init__(message)
         self.diagnostics = diagnostics
-        """What was said, errors and warnings, in order."""
+        """Errors and warnings, in order."""
 
     def __reduce__(self):
         return type(self), (*self.args, self.diagnostics)
 
 
 class Warning(UserWarning):
-    """A warning or a remark of the compiler on a program that it accepts."""
+    """A warning or remark of the compiler about an accepted program."""

@@ -1,4 +1,4 @@
-"""A compiled function: called with torch CPU tensors or NumPy arrays, in place and without copies."""
+"""Compiled functions: called with torch CPU tensors or NumPy arrays, which are read and written without copies."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _MAX_SHAPES = 1024
 
 
 class Handle:
-    """One reference to a compiled module, given back when nothing in Python holds it. `recipe` is what to compile where
-    code does not travel to: the arguments of Module."""
+    """A reference to a compiled module, released with the last Python object that holds it. `recipe` contains the
+    arguments of `Module`, for pickling."""
 
     def __init__(self, pointer: ctypes.c_void_p, recipe: tuple):
         self.pointer, self.recipe = pointer, recipe
@@ -33,18 +33,18 @@ class Value(NamedTuple):
     """An input or a result of a function."""
 
     name: str
-    """As in the program, without '%'."""
+    """The name in the program, without '%'."""
     type: str
-    """As MLIR writes it: "tensor<?x8xf32>", "index"."""
+    """The MLIR type: "tensor<?x8xf32>", "index"."""
     dtype: str
-    """Of its elements, as torch and NumPy name it: "float32", "bfloat16", "int64" (index too), "bool", ..."""
+    """The element type in torch's and NumPy's terms: "float32", "bfloat16", "int64" (also for index), "bool", ..."""
     shape: tuple[int | None, ...] | None
-    """Extents, None where any will do; None for a scalar."""
+    """The extents, None for a dynamic one; None for a scalar."""
 
 
 class Function:
-    """A function of a compiled program. It may be called from several threads at once, and releases the GIL. A copy is
-    the same function; one that is pickled is compiled again where it arrives."""
+    """A function of a compiled program. Calls are thread-safe and release the GIL. A copy is the same function;
+    unpickling compiles the program again."""
 
     def __init__(self, handle: Handle, pointer: int):
         c = library()
@@ -56,9 +56,9 @@ class Function:
         ]
         values = tuple(map(_value, infos))
         self.inputs: tuple[Value, ...] = values[:count]
-        """What it takes, in order."""
+        """The inputs, in order."""
         self.results: tuple[Value, ...] = values[count:]
-        """What it gives, in order; all are tensors."""
+        """The results, in order; all are tensors."""
         self._names = [value.name for value in values]
         self._tensors = [(i, value.name) for i, value in enumerate(self.inputs) if value.shape is not None]
         self._scalars = [
@@ -72,7 +72,7 @@ class Function:
 
     @property
     def signature(self) -> str:
-        """Such as "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>"."""
+        """For example "attend(q: tensor<?x64xf32>, n: index) -> tensor<?x64xf32>"."""
         inputs = ", ".join(f"{value.name}: {value.type}" for value in self.inputs)
         results = ", ".join(value.type for value in self.results)
         return f"{self.name}({inputs}) -> {results if len(self.results) == 1 else f'({results})'}"
@@ -91,9 +91,9 @@ class Function:
 
     @property
     def tvm_ffi(self) -> tvm_ffi.Function:
-        """The same function in TVM-FFI's form, the cheapest to call: inputs, then results, which are the caller's
-        memory; nothing is allocated and None returned. It checks shapes, types, devices and strides, but not what only
-        torch knows: a tensor that requires grad or has the negative bit set is read as it lies in memory."""
+        """The function in TVM-FFI form, which has the lowest call overhead. It takes inputs, then results allocated by
+        the caller, and returns None. It checks shapes, types, devices and strides, but no torch-specific state: a
+        tensor that requires grad or has the negative bit set is read as stored."""
         if self._tvm_ffi is None:
             import tvm_ffi
 
@@ -106,19 +106,19 @@ class Function:
         """Calls the function.
 
         Args:
-            inputs, named: one for each of `self.inputs`, by position or by the program's name: torch CPU tensors and
-                NumPy arrays with any strides for tensors, numbers for scalars.
-            out: where to write the results, an array, or a tuple of arrays where there are several. They must have the
-                shapes that `result_shapes` gives and overlap neither one another nor an input.
+            inputs, named: the values of `self.inputs`, by position or by name: torch CPU tensors and NumPy arrays with
+                any strides for tensors, Python scalars for scalars.
+            out: the array to write the result to, or a tuple of arrays for several results. They have the shapes that
+                `result_shapes` returns and overlap neither each other nor an input.
 
         Returns:
-            `out`, or new arrays: torch tensors where any input is one, else NumPy arrays. One array for one result,
-            else a tuple.
+            `out`, or new arrays: torch tensors if any input is one, otherwise NumPy arrays; a tuple for several
+            results.
 
         Raises:
-            TypeError: the number or kind of arguments, an element type, a number of dimensions, a device.
-            ValueError: extents, a tensor that requires grad or has the negative bit set, a read-only `out`.
-            MemoryError: what the call needs is more than there is.
+            TypeError: a wrong number or kind of arguments, element type, rank or device.
+            ValueError: mismatched extents, a tensor that requires grad or has the negative bit set, a read-only `out`.
+            MemoryError: the workspace of the call cannot be allocated.
         """
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
@@ -126,8 +126,8 @@ class Function:
         for i, name in self._tensors:
             torch_tensors += _arrays.check_tensor(name, inputs[i])
         if torch_tensors and _arrays.torch_module()._C._is_tracing():
-            raise TypeError(f"{self.name} is called in what torch.jit.trace traces, which cannot look into it: call it "
-                            "outside")
+            raise TypeError(f"{self.name} is called in what torch.jit.trace traces, which cannot trace it: call it "
+                            "outside of the traced function")
         if self._scalars:
             inputs = self._with_numbers(inputs)
         results, is_torch = (None, True) if out is None else self._check_out(out)
@@ -139,11 +139,10 @@ class Function:
 
     @opaque
     def into(self, *values: Any) -> None:
-        """Calls it on inputs, then results, which are the caller's memory, as `tvm_ffi` does but for NumPy arrays too,
-        and without importing tvm_ffi. Numbers, shapes, types and strides are checked, and that results may be written
-        to; the rest is as in `tvm_ffi`."""
+        """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
+        and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable."""
         names = self._names
-        if len(values) == len(names):  # else the number is refused below
+        if len(values) == len(names):  # otherwise the call below reports the wrong count
             values = self._with_numbers(values)
             for i in range(len(self.inputs), len(names)):
                 _arrays.check_writable(names[i], values[i])
@@ -153,7 +152,7 @@ class Function:
 
     @opaque
     def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
-        """The shapes of the results for these inputs, which it checks; nothing is computed."""
+        """The shapes of the results for these inputs, which are checked; nothing is computed."""
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
         for i, name in self._tensors:
@@ -161,16 +160,18 @@ class Function:
         return self._compute_shapes(self._describe_inputs(self._with_numbers(inputs)))
 
     def bind(self, /, **values: Any) -> BoundFunction:
-        """The function with some arguments fixed, such as the weights of a model. What the program computes of its
-        arguments marked `attn.constant` alone (packed weights, casts, transposes of them) is computed here, once, and
-        by no call any more; all of those that such work needs must be given. Results are equal to the bit.
+        """Returns the function with some arguments bound, such as the weights of a model.
 
-        The program is compiled once more for this, unless that was done with the option prepack=True. Arrays are not
-        copied; their memory must not change afterwards, nor be resized in place. That which only the work here reads is
-        not kept.
+        Results that depend only on arguments marked `attn.constant` (prepacked weights, casts, transposes) are computed
+        here once; all arguments they depend on must be given. The results of calls are bitwise equal. The program is
+        compiled again unless it was compiled with prepack=True. Arrays are not copied, and their memory must not be
+        changed or resized afterwards; arrays that are read only here are not kept.
 
-        Raises TypeError for an unknown name, a missing constant argument or another element type or number of
-        dimensions, ValueError for other extents. Example:
+        Raises:
+            TypeError: an unknown name, a missing constant argument, or another element type or rank.
+            ValueError: mismatched extents.
+
+        Example:
 
             >>> call = saccade.compile(text, prepack=True).main.bind(**weights)
             >>> y = call(x)
@@ -182,7 +183,7 @@ class Function:
     # --- arguments
 
     def _bind(self, inputs: tuple, named: dict[str, Any]) -> tuple:
-        """Arguments by position and by name, in order."""
+        """All arguments in order, from those by position and by name."""
         names = [value.name for value in self.inputs]
         if len(inputs) > len(names):
             raise TypeError(f"{self.name} takes {len(names)} arguments ({', '.join(names)}), found {len(inputs)}")
@@ -199,14 +200,14 @@ class Function:
         return tuple(bound[name] for name in names)
 
     def _with_numbers(self, inputs: tuple) -> tuple:
-        """The inputs (and what follows them) with Python's numbers as scalars."""
+        """The values with scalar inputs converted to Python scalars."""
         converted = list(inputs)
         for i, name, type, encoded in self._scalars:
             converted[i] = _arrays.check_scalar(name, type, encoded, converted[i])
         return tuple(converted)
 
     def _check_out(self, out: Any) -> tuple[tuple[Array, ...], bool]:
-        """The arrays to write to, and whether all are torch tensors."""
+        """The arrays to write to, and whether all of them are torch tensors."""
         results = out if isinstance(out, tuple) else (out,)
         if len(results) != len(self.results):
             raise TypeError(f"out has {len(results)} arrays, expected {len(self.results)}: one for each result")
@@ -232,7 +233,7 @@ class Function:
         return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
 
     def _find_shapes(self, inputs: tuple, described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple | None]:
-        """The shapes of the results, and where they were found again their key."""
+        """The shapes of the results, and their key if they were cached."""
         key = (*[inputs[i].shape for i, _ in self._tensors], *[inputs[scalar[0]] for scalar in self._scalars])
         shapes = self._shapes.get(key)
         if shapes is not None:
@@ -244,8 +245,8 @@ class Function:
         return shapes, None
 
     def _retry(self, key: tuple | None, inputs: tuple, error: ValueError) -> tuple[Shape, ...]:
-        """Extents may also depend on what integer tensors hold: a refused call with remembered shapes is tried with
-        computed ones. Raises `error` where they are the same."""
+        """Computes the shapes again after a call with cached shapes failed: extents may depend on the elements of
+        integer tensors. Raises `error` if the shapes are the same."""
         shapes = None if key is None else self._compute_shapes(self._describe_inputs(inputs))
         if shapes is None or shapes == self._shapes.get(key):
             raise error
@@ -270,7 +271,7 @@ class Function:
                 call(*inputs, *results)
             return results
         except RuntimeError:
-            # torch itself refused to show its memory.
+            # torch cannot access the memory of a tensor.
             for i, name in self._tensors:
                 _arrays.check_torch(name, inputs[i])
             raise
@@ -298,7 +299,7 @@ class Function:
             raise_error(error)
 
     def _encode(self, described: list[Any]) -> tuple[ctypes.Array, int]:
-        """What the C API takes, and how many values that are."""
+        """The values as the C API takes them, and their count."""
         return _arrays.encode_values(described), len(described)
 
     def _empty_torch(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
@@ -313,7 +314,7 @@ class Function:
 
 
 def _load(recipe: tuple, name: str) -> Function:
-    """A pickled function."""
+    """Unpickles a function."""
     from saccade.module import Module
 
     return Module(*recipe)[name]

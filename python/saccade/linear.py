@@ -1,9 +1,8 @@
-"""Attention in time and memory that grow with the length, not with its square.
+"""Attention in linear time and memory.
 
-`linear_attention` is `attn.linear`: a state of fixed size instead of a softmax over all keys. `performer` and
-`linformer` are approximations of softmax attention by programs around it. All take torch CPU tensors or NumPy arrays
-in the layout [batch, heads, length, head size] and compile a program for the element type and head sizes, once in a
-process.
+`linear_attention` is the op `attn.linear`, which has a state of fixed size in place of the softmax. `performer` and
+`linformer` approximate softmax attention. All take torch CPU tensors or NumPy arrays [batch, heads, length, head_dim]
+and compile one program per element type and head dimensions in a process.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ FEATURE_MAPS = {
              "%p = arith.cmpf ogt, %x, %zero : F\n"
              "      %r = arith.select %p, %y, %e : F\n      attn.yield %r : F\n    }",
 }  # fmt: skip
-"""The clause of each feature map; F stands for the type of the state."""
+"""The feature map clauses; F is replaced by the type of the state."""
 
 _ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 
@@ -48,26 +47,25 @@ def linear_attention(
     state: Array | None = None,
     return_state: bool = False,
 ) -> Any:
-    """Linear attention: S ← exp(decay)·S + φ(k) ⊗ v and o = scale · Sᵀ φ(q), position after position where `causal`,
-    else over all keys at once.
+    """Linear attention: S ← exp(decay)·S + φ(k) ⊗ v and o = scale · Sᵀ φ(q), recurrent over positions if `causal`,
+    otherwise with one state over all keys.
 
     Args:
         q: queries [batch, heads, length, d].
-        k: keys [batch, key heads, length, d]; the number of heads is a multiple of that of key heads.
-        v: values [batch, key heads, length, d_v].
+        k: keys [batch, KV heads, length, d]; `heads` is a multiple of `KV heads`.
+        v: values [batch, KV heads, length, d_v].
         feature_map: φ, "identity", "relu" or "elu+1".
-        causal: a query sees the keys up to its own position.
-        normalize: outputs are divided by what they would be if all values were 1.
-        scale: 1 without it; not with `normalize`.
-        decay: natural logarithms of what is left of the state, [batch, key heads, length] or [batch, key heads,
-            length, d].
-        beta: [batch, key heads, length], the rate of the delta rule: β·(v − Sᵀ φ(k)) is written in place of v.
-        state: the state to begin with, [batch, key heads, d, d_v], with `normalize` d_v + 1.
-        return_state: also return the state after the last position.
+        causal: a query attends to keys up to its own position.
+        normalize: divides each output by the sum of its weights.
+        scale: the factor of the output, 1 by default; not with `normalize`.
+        decay: the logarithm of the decay of the state, [batch, KV heads, length] or [batch, KV heads, length, d].
+        beta: [batch, KV heads, length], the rate of the delta rule, which writes β·(v − Sᵀ φ(k)) in place of v.
+        state: the initial state [batch, KV heads, d, d_v], or d_v + 1 with `normalize`.
+        return_state: also returns the final state.
 
     Raises:
-        ValueError: an argument that does not fit the others, or an unknown feature map.
-        TypeError: an element type that is not float64, float32, float16 or bfloat16.
+        ValueError: mismatched arguments, or an unknown feature map.
+        TypeError: an element type other than float64, float32, float16 or bfloat16.
     """
     if feature_map not in FEATURE_MAPS:
         raise ValueError(f"feature_map is {feature_map!r}, expected one of {', '.join(FEATURE_MAPS)}")
@@ -81,7 +79,7 @@ def linear_attention(
         factor = _operands.check_scale(scale)
         if not math.isfinite(factor):
             raise ValueError(f"scale is {factor}, expected a finite number")
-        clauses.append(f"scale({factor:.17e})")  # a number of MLIR has a point
+        clauses.append(f"scale({factor:.17e})")  # MLIR float literals need a decimal point
     if decay is not None:
         axes, last = ("b,h,s,d", f"x{head_dim}") if len(decay.shape) == 4 else ("b,h,s", "")
         arguments.append(("decay", decay, f"tensor<?x?x?{last}x{_element(decay)}>"))
@@ -105,16 +103,16 @@ def linear_attention(
 
 @opaque
 def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool = False) -> Array:
-    """Softmax attention approximated by positive random features (Performer, Choromanski et al. 2021): with
-    x' = x / d^(1/4), φ(x) = exp(w·x' − |x'|²/2), so that the mean of φ(q) · φ(k) over random w is exp(q·k/√d).
+    """Performer (Choromanski et al. 2021): approximates softmax attention with positive random features. With x' = x /
+    d^(1/4) and φ(x) = exp(w·x' − |x'|²/2), the mean of φ(q) · φ(k) over random w is exp(q·k/√d).
 
     Args:
-        q, k, v: [batch, heads, length, head size]; key heads may be fewer.
-        projection: [features, d], the vectors w; `orthogonal_features` draws them.
-        causal: a query sees the keys up to its own position.
+        q, k, v: [batch, heads, length, head_dim]; k and v may have fewer heads.
+        projection: [features, d], the vectors w, for example from `orthogonal_features`.
+        causal: a query attends to keys up to its own position.
 
-    What φ is multiplied by so that nothing overflows (the exponential of the largest exponent of a query, and of all
-    keys of a head) cancels.
+    For stability, φ is divided by the exponential of its largest exponent (per query, and per head for keys); these
+    factors cancel.
     """
     features, head_dim = projection.shape
     element = _element(q)
@@ -124,11 +122,11 @@ def performer(q: Array, k: Array, v: Array, *, projection: Array, causal: bool =
 
 @opaque
 def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_projection: Array) -> Array:
-    """Attention over keys and values whose length is projected down (Linformer, Wang et al. 2020): softmax(q (E k)ᵀ /
-    √d) F v.
+    """Linformer (Wang et al. 2020): softmax(q (E k)ᵀ / √d) F v, attention over keys and values projected along the
+    length.
 
     Args:
-        q, k, v: [batch, heads, length, head size].
+        q, k, v: [batch, heads, length, head_dim].
         key_projection: E, [rank, key length].
         value_projection: F, [rank, key length].
     """
@@ -137,8 +135,8 @@ def linformer(q: Array, k: Array, v: Array, *, key_projection: Array, value_proj
 
 
 def orthogonal_features(features: int, head_dim: int, seed: int = 0) -> numpy.ndarray:
-    """Random vectors for `performer`, [features, depth] in float32: blocks of orthogonal directions, each with the
-    length of an independent normal vector."""
+    """Random vectors for `performer`, float32 [features, head_dim]: blocks of orthogonal directions with the norms of
+    independent normal vectors."""
     import numpy
 
     rng = numpy.random.default_rng(seed)
@@ -163,8 +161,8 @@ def performer_program(element: str, head_dim: int, head_dim_v: int, features: in
         body = body.replace("  %out = arith.truncf %o : !vw to !v\n", "").replace("%out", "%o")
         body = _without_widening(body)
     body = body.replace("  // widen\n", "".join(f"{line}\n" for line in widened))
-    least = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
-    for name, value in (("FOURTH", f"{head_dim**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(head_dim):.17e}"), ("LEAST", least),
+    minus_inf = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
+    for name, value in (("FOURTH", f"{head_dim**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(head_dim):.17e}"), ("MINUS_INF", minus_inf),
                         ("CAUSAL", "causal " if causal else "")):  # fmt: skip
         body = body.replace(name, value)
     return "\n".join(aliases) + body
@@ -178,7 +176,7 @@ def linformer_program(element: str, head_dim: int, head_dim_v: int) -> str:
 
 
 def _without_widening(body: str) -> str:
-    """`body` where types and values of inputs are those that are computed with."""
+    """`body` for inputs that already have the compute type."""
     for name in ("xw", "vw", "pw"):
         body = body.replace(f"!{name}", f"!{name[0]}")
     for name in ("qw", "kw", "vw", "ww"):
@@ -187,7 +185,7 @@ def _without_widening(body: str) -> str:
 
 
 def _element(x: Array) -> str:
-    """The element type as programs name it."""
+    """The MLIR element type."""
     name = str(x.dtype).removeprefix("torch.")
     if name not in _ELEMENTS:
         raise TypeError(f"an array has elements of type {name}, expected one of {', '.join(_ELEMENTS)}")
@@ -195,7 +193,7 @@ def _element(x: Array) -> str:
 
 
 def _project(type: str) -> str:
-    """@project_x: [batch, heads, length, d] to [batch, heads, rank, d], along the length."""
+    """@project_x: [batch, heads, length, d] to [batch, heads, rank, d], a matmul along the length."""
     return _PROJECT.replace("!t", f"!{type}").replace("@project", f"@project_{type}")
 
 
@@ -221,7 +219,7 @@ func.func private @exponents(%x: !xw, %w: !pw) -> !f {
   %s = tensor.dim %x, %c2 : !xw
   %empty = tensor.empty(%b, %h, %s) : !f
   %start = linalg.fill ins(%zero : !e) outs(%empty : !f) -> !f
-  %products = linalg.generic {indexing_maps = [#x, #w, #y],
+  %dots = linalg.generic {indexing_maps = [#x, #w, #y],
       iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
       ins(%x, %w : !xw, !pw) outs(%start : !f) {
   ^bb0(%l: !e, %r: !e, %o: !e):
@@ -240,7 +238,7 @@ func.func private @exponents(%x: !xw, %w: !pw) -> !f {
   } -> !row
   %result = linalg.generic {indexing_maps = [#all, #row, #all],
       iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
-      ins(%products, %squares : !f, !row) outs(%empty : !f) {
+      ins(%dots, %squares : !f, !row) outs(%empty : !f) {
   ^bb0(%p: !e, %n: !e, %o: !e):
     %a = arith.mulf %p, %fourth : !e
     %c = arith.mulf %n, %half : !e
@@ -255,7 +253,7 @@ func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
-  %least = arith.constant LEAST : !e
+  %minus_inf = arith.constant MINUS_INF : !e
   %qe = call @exponents(%qw, %ww) : (!xw, !pw) -> !f
   %ke = call @exponents(%kw, %ww) : (!xw, !pw) -> !f
   %qb = tensor.dim %q, %c0 : !x
@@ -264,18 +262,18 @@ func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
   %kb = tensor.dim %k, %c0 : !x
   %kh = tensor.dim %k, %c1 : !x
   %ks = tensor.dim %k, %c2 : !x
-  // A query may be scaled by anything, for it is normalized; the keys of a head by one number.
+  // The normalization cancels a factor per query, and one factor for all keys of a head.
   %rows = tensor.empty(%qb, %qh, %qs) : !row
-  %rows0 = linalg.fill ins(%least : !e) outs(%rows : !row) -> !row
-  %top = linalg.generic {indexing_maps = [#all, #row],
+  %rows0 = linalg.fill ins(%minus_inf : !e) outs(%rows : !row) -> !row
+  %row_max = linalg.generic {indexing_maps = [#all, #row],
       iterator_types = ["parallel", "parallel", "parallel", "reduction"]} ins(%qe : !f) outs(%rows0 : !row) {
   ^bb0(%l: !e, %o: !e):
     %t = arith.maximumf %o, %l : !e
     linalg.yield %t : !e
   } -> !row
   %heads = tensor.empty(%kb, %kh) : !head
-  %heads0 = linalg.fill ins(%least : !e) outs(%heads : !head) -> !head
-  %most = linalg.generic {indexing_maps = [#all, #head],
+  %heads0 = linalg.fill ins(%minus_inf : !e) outs(%heads : !head) -> !head
+  %head_max = linalg.generic {indexing_maps = [#all, #head],
       iterator_types = ["parallel", "parallel", "reduction", "reduction"]} ins(%ke : !f) outs(%heads0 : !head) {
   ^bb0(%l: !e, %o: !e):
     %t = arith.maximumf %o, %l : !e
@@ -283,7 +281,7 @@ func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
   } -> !head
   %qf0 = tensor.empty(%qb, %qh, %qs) : !f
   %qf = linalg.generic {indexing_maps = [#all, #row, #all],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%qe, %top : !f, !row) outs(%qf0 : !f) {
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%qe, %row_max : !f, !row) outs(%qf0 : !f) {
   ^bb0(%l: !e, %m: !e, %o: !e):
     %y = arith.subf %l, %m : !e
     %t = math.exp %y : !e
@@ -291,7 +289,7 @@ func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
   } -> !f
   %kf0 = tensor.empty(%kb, %kh, %ks) : !f
   %kf = linalg.generic {indexing_maps = [#all, #head, #all],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%ke, %most : !f, !head) outs(%kf0 : !f) {
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%ke, %head_max : !f, !head) outs(%kf0 : !f) {
   ^bb0(%l: !e, %m: !e, %o: !e):
     %y = arith.subf %l, %m : !e
     %t = math.exp %y : !e

@@ -1,4 +1,4 @@
-"""Runs a graph through the `saccade-run` that the package carries."""
+"""Runs MLIR programs through the packaged `saccade-run`."""
 
 import pathlib
 import subprocess
@@ -6,7 +6,7 @@ import tempfile
 
 
 class ToolError(RuntimeError):
-    """A tool did not exit with 0; `code` is its exit code, the message its diagnostics."""
+    """A tool exited with a nonzero code; `code` is the exit code, the message its diagnostics."""
 
     def __init__(self, code, message):
         super().__init__(message)
@@ -14,17 +14,27 @@ class ToolError(RuntimeError):
 
 
 def tool(name):
-    """Path of a tool of the package, e.g. "saccade-run"."""
+    """The path of a packaged tool, e.g. "saccade-run"."""
     return str(pathlib.Path(__file__).with_name("bin") / name)
 
 
 def run(graph, entry, args, *, results=1, options=()):
-    """Calls function `entry` of the MLIR file `graph` with the arrays `args`.
+    """Calls a function of an MLIR file through `saccade-run`.
 
-    Returns (list of `results` arrays, what the tool printed). `options` go to `saccade-run` as they are, e.g.
-    ["--check", "--time"]. Raises Failed with the tool's exit code and diagnostics where it refuses.
+    Args:
+        graph: the path of the MLIR file.
+        entry: the name of the function.
+        args: its arguments as NumPy arrays.
+        results: the number of result arrays.
+        options: command-line options for `saccade-run`, e.g. ["--check", "--time"].
+
+    Returns:
+        A list of `results` arrays, and the output of the tool.
+
+    Raises:
+        ToolError: the tool failed; it has the exit code and the diagnostics.
     """
-    import numpy as np  # here, so that importing saccade does not take it
+    import numpy as np  # imported late: importing saccade does not import NumPy
 
     with tempfile.TemporaryDirectory(prefix="saccade-") as folder:
         folder = pathlib.Path(folder)

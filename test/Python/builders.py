@@ -61,23 +61,23 @@ lengths = np.array([13, 4], np.int32)
 for options in ({}, {"bias": False}, {"causal": True}):
     block = builders.multi_head_attention(64, 4, **options)
     assert ("q_bias" in block.weights) == options.get("bias", True)
-    w = block.initial(seed=1)
+    w = block.init_weights(seed=1)
     w = {name: each + normal(*each.shape) * 0.1 for name, each in w.items()}
     check(block(x, **w), attention(w, "", x, x, 4, options.get("causal", False)))
 block = builders.cross_attention(64, 40, 4, padding=True)
 assert block.inputs == ("x", "source", "lengths")
-w = block.initial(seed=2)
+w = block.init_weights(seed=2)
 check(block(x, source, lengths, **w), attention(w, "", x, source, 4, lengths=lengths))
 
 for layers, options in ((1, {}), (2, {"activation": "gelu", "norm_first": True}), (2, {"padding": True})):
     make = builders.encoder_layer if layers == 1 else lambda *sizes, **more: builders.encoder(layers, *sizes, **more)
     block = make(64, 4, 96, **options)
-    w = {name: each + normal(*each.shape) * 0.1 for name, each in block.initial(seed=3).items()}
+    w = {name: each + normal(*each.shape) * 0.1 for name, each in block.init_weights(seed=3).items()}
     more = [np.array([21, 9], np.int32)] if options.get("padding") else []
     expected = encode(w, x.astype(float), layers, 4, "activation" in options, "norm_first" in options, *more)
     check(block(x, *more, **w), expected)
 half = builders.encoder_layer(64, 4, 96, element="f16")
-w = half.initial(seed=3)
+w = half.init_weights(seed=3)
 found = half(x.astype(np.float16), **{name: each.astype(np.float16) for name, each in w.items()})
 check(found.astype(float), encode(w, x.astype(float), 1, 4, False, False), 2e-2)
 
@@ -85,11 +85,11 @@ check(found.astype(float), encode(w, x.astype(float), 1, 4, False, False), 2e-2)
 even, bell = builders.glorot_uniform((300, 500), 1), builders.glorot_normal((300, 500), 1, gain=2.0)
 assert 0.99 * math.sqrt(6 / 800) < np.abs(even).max() <= math.sqrt(6 / 800)
 assert abs(even.std() / math.sqrt(2 / 800) - 1) < 0.01 and abs(bell.std() / (2 * math.sqrt(2 / 800)) - 1) < 0.01
-w = block.initial(seed=4)
-assert not np.array_equal(w["0_q"], w["0_k"]) and not np.array_equal(w["0_q"], block.initial(seed=5)["0_q"])
+w = block.init_weights(seed=4)
+assert not np.array_equal(w["0_q"], w["0_k"]) and not np.array_equal(w["0_q"], block.init_weights(seed=5)["0_q"])
 assert (w["0_q_bias"] == 0).all() and (w["0_norm1_gamma"] == 1).all()
 for call, said in (
-    (lambda: builders.multi_head_attention(64, 5), "width is 64, expected a multiple of the 5 heads"),
+    (lambda: builders.multi_head_attention(64, 5), "embed_dim is 64, expected a multiple of the 5 heads"),
     (lambda: builders.encoder(1, 64, 4, 96, activation="tanh"), "activation is 'tanh', expected 'relu' or 'gelu'"),
     (lambda: block(x, **w), "inputs are x, lengths; found 1"),
     (lambda: block(x, lengths), "missing or unknown: 0_k"),

@@ -1,7 +1,7 @@
-"""Ordinary Python functions of index scalars as `score`, `mask` and `weight` regions of `attn.attention`.
+"""Traces Python functions of index scalars to `score`, `mask` and `weight` regions of `attn.attention`.
 
-`trace` runs a function once on stand-ins for the score and the positions and gives a Region, its arithmetic as MLIR
-text. `fingerprint` tells without tracing whether two functions have the same one.
+`trace` runs a function once on proxies of the score and the positions and returns a Region, its arithmetic as MLIR
+text. `fingerprint` computes a key that is equal for functions with the same region, without tracing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Callable, Sequence
 from saccade.regions.emit import lines, live
 from saccade.regions.expression import Node
 from saccade.regions.fingerprint import Fingerprint, fingerprint
-from saccade.regions.traced_function import PARAMETERS, Subject, TraceError, variables
+from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError, variables
 from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
@@ -22,29 +22,31 @@ __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
 
 @dataclass(frozen=True)
 class Region:
-    """What a score, mask or weight function computes, as one expression."""
+    """The expression that a score, mask or weight function computes."""
 
     captures: tuple[Any, ...]
-    """The tensors or arrays that the function reads elements of, each once, in the order of capture_types."""
+    """The captured tensors or arrays that elements are read from, without duplicates, in the order of capture_types."""
     capture_types: tuple[str, ...]
     """Their MLIR types, with dynamic extents, e.g. "tensor<?x?xf32>"."""
     capture_sources: tuple[int | None, ...]
-    """For each, which of the fingerprint's tensors it is; None for one that the function makes itself."""
+    """The index of each capture in the fingerprint's tensors; None for one that the function creates."""
     is_reusable: bool
-    """Whether functions with an equal fingerprint have this region, too, with their own tensors (see captures_of). Not
-    where the function has none, or computed something from numbers or extents of captured tensors while it was
-    traced."""
+    """Whether functions with an equal fingerprint have this region with their own tensors (see captures_of). False
+    without a fingerprint, or if tracing read elements or extents of captured tensors."""
     root: Node = field(repr=False)
-    """The value that is yielded."""
+    """The yielded value."""
     numbers: tuple[int, ...] = field(repr=False)
-    """The numbers that loads have for the captures."""
+    """The capture numbers used by loads."""
 
     def body(self, arguments: Sequence[str], captures: Sequence[str], indent: str = "") -> str:
-        """The region's block as MLIR, `attn.yield` its last line.
+        """The block of the region as MLIR, ending with `attn.yield`.
 
-        `arguments` are the SSA names of the score or weight (unless it is a mask) and of b, h, i, j; `captures` those of
-        the captured tensors inside of the region. All other values are named %x0, %x1, ...; positions are `index`
-        values.
+        Args:
+            arguments: SSA names of the score or weight (not for a mask) and of b, h, i, j, which are `index` values.
+            captures: SSA names of the captured tensors inside the region.
+            indent: prefix of each line.
+
+        Other values are named %x0, %x1, ...
         """
         names, kinds = {}, {}
         for number, name, kind in zip(self.numbers, captures, self.capture_types, strict=True):
@@ -58,40 +60,39 @@ class Region:
 
 
 def trace(function: Callable, role: str, precision: str) -> Region:
-    """The region of a Python function.
+    """Traces a Python function to a region.
 
     Args:
-        function: called once: (s, b, h, i, j) for a score, with the scaled score s of query i and key j in head h of
-            batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with numbers, and with elements of the
-            tensors or arrays that it captures: `table[h, i - j]`; negative indices count from the end. Where it captures
-            torch tensors or names torch, the arguments are torch tensors, else stand-ins that NumPy's functions take;
-            with neither of them, torch tensors if torch is imported.
+        function: called once with (s, b, h, i, j) for a score, the scaled score s of query i and key j in head h of
+            batch b, (p, b, h, i, j) for a weight p, or (b, h, i, j) for a mask. It may compute with them, with Python
+            scalars, and with elements of captured tensors or arrays: `table[h, i - j]`; negative indices count from the
+            end. The arguments are torch tensors if it captures torch tensors or names torch, otherwise proxies for
+            NumPy functions; if it does neither, torch tensors if torch is imported.
         role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
 
     Raises:
-        TraceError (a TypeError): it takes other arguments, returns something else than a number (a mask: a boolean or
-            an integer), asks for the value of an argument (if, int(), .item()), calls what regions do not know, reads a
-            captured tensor with another number of indices than it has dimensions, or captures both torch's and NumPy's.
-        TypeError, ValueError: a captured tensor is on another device, requires grad, or is not plain memory, as for the
-            arguments of `saccade.attention`.
+        TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean or integer),
+            uses the value of an argument (if, int(), .item()), calls an unsupported function, indexes a captured tensor
+            with another rank, or captures both torch tensors and NumPy arrays.
+        TypeError, ValueError: a captured tensor is rejected as an argument of `saccade.attention` would be.
 
-    Types combine as torch's do: integers are int64 (they wrap), a Python number takes the type of what it meets, and
-    dividing integers gives a float, but one of the score's type, whatever torch's default is. Python numbers and all
-    else that is no tensor become part of the result.
+    Types promote as in torch: integers are int64 (and wrap), a Python scalar takes the type of the other operand, and
+    integer division returns a float, of the type of the score instead of torch's default. Python scalars and all other
+    objects except tensors become constants of the region.
     """
     if role not in PARAMETERS or precision not in ("f32", "f64"):
-        raise ValueError(f"got role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
+        raise ValueError(f"found role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
                          "'f32' or 'f64'")
-    subject = Subject(function, role)
-    subject.check_arity()
+    traced = TracedFunction(function, role)
+    traced.check_arity()
     floating = {"f32": "float32", "f64": "float64"}[precision]
-    if _takes_torch(subject):
+    if _takes_torch(traced):
         from saccade.regions.torch_trace import Tracer
     else:
         from saccade.regions.numpy_trace import Tracer
-    tracer = Tracer(subject, floating)
-    root = _result(subject, tracer, _run(subject, tracer), floating)
+    tracer = Tracer(traced, floating)
+    root = _result(traced, tracer, _run(traced, tracer), floating)
 
     needed = {node.attribute if node.op == "load" else node.attribute[0] for node in live(root)
               if node.op in ("load", "extent")}
@@ -100,23 +101,23 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     found = fingerprint(function)
     tensors = found.tensors if found else ()
     sources = tuple([next((i for i, known in enumerate(tensors) if known is array), None) for array in captures])
-    # What was there before but is not in the fingerprint may be another one next time.
+    # A captured array without a fingerprint entry may be another one in the next call.
     are_known = [source is not None or tracer.captures.are_made[number] for source, number in zip(sources, numbers)]
     is_reusable = found is not None and tracer.captures.is_reusable and all(are_known)
     return Region(captures, tuple(map(_type_of, captures)), sources, is_reusable, root, numbers)
 
 
-def _run(subject: Subject, tracer: Any) -> Any:
-    """What the function returns. What was refused while it ran stays refused, even if somebody caught it: the function,
-    or torch, whose operators take any TypeError to mean that they do not apply."""
+def _run(traced: TracedFunction, tracer: Any) -> Any:
+    """The function's result. An error recorded while it ran is raised even if it was caught, by the function or by
+    torch, whose operators interpret any TypeError as NotImplemented."""
     try:
         result = tracer.run()
     except Exception:
-        if subject.refused is not None:
-            raise subject.refused from None
+        if traced.refused is not None:
+            raise traced.refused from None
         raise
-    if subject.refused is not None:
-        raise subject.refused
+    if traced.refused is not None:
+        raise traced.refused
     return result
 
 
@@ -124,9 +125,9 @@ def _type_of(array: Any) -> str:
     return f"tensor<{'?x' * array.ndim}{STORED[dtype_name(array)]}>"
 
 
-def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
-    """What the function returned, as the value that its region yields."""
-    expected = "a boolean or an integer" if subject.role == "mask" else "a number"
+def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) -> Node:
+    """Converts the function's result to the value that the region yields."""
+    expected = "a boolean or an integer" if traced.role == "mask" else "a number"
     builder = tracer.builder
     if isinstance(result, Node):
         node = result
@@ -135,19 +136,19 @@ def _result(subject: Subject, tracer: Any, result: Any, precision: str) -> Node:
         node = builder.number(result, dtype)
     else:
         found = "None" if result is None else f"a {type(result).__name__}"
-        raise subject.function_error(f"returns {found}, expected {expected}")
-    if subject.role == "mask":
+        raise traced.function_error(f"returns {found}, expected {expected}")
+    if traced.role == "mask":
         if node.kind == FLOAT:
-            hint = "what is added to scores is a score"
-            raise subject.function_error(f"returns a {node.dtype}, expected {expected}: {hint}")
+            hint = "use a score function to add to scores"
+            raise traced.function_error(f"returns a {node.dtype}, expected {expected}: {hint}")
         return builder.convert(node, "bool")
     if node.kind == BOOL:
-        raise subject.function_error(f"returns a boolean, expected {expected}: what hides keys is a mask")
+        raise traced.function_error(f"returns a boolean, expected {expected}: use a mask function to mask out keys")
     return builder.convert(node, precision)
 
 
-def _takes_torch(subject: Subject) -> bool:
-    """Whether the function computes with torch's tensors, or else with NumPy's arrays."""
+def _takes_torch(traced: TracedFunction) -> bool:
+    """Whether the function computes with torch tensors (otherwise with NumPy arrays)."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is None or not hasattr(torch, "Tensor"):
         return False
@@ -155,7 +156,7 @@ def _takes_torch(subject: Subject) -> bool:
         return True
     found: dict[str, str] = {}
     named: set[str] = set()
-    for name, value in variables(subject.function):
+    for name, value in variables(traced.function):
         if isinstance(value, (torch.Tensor, numpy.ndarray)):
             found.setdefault("torch" if isinstance(value, torch.Tensor) else "numpy", name)
         elif isinstance(value, types.ModuleType):
@@ -163,7 +164,7 @@ def _takes_torch(subject: Subject) -> bool:
         elif callable(value):
             named.add((getattr(value, "__module__", None) or type(value).__module__).partition(".")[0])
     if len(found) == 2:
-        raise TraceError(f"{subject.title} captures both the torch tensor '{found['torch']}' and the NumPy array "
+        raise TraceError(f"{traced.title} captures both the torch tensor '{found['torch']}' and the NumPy array "
                          f"'{found['numpy']}', expected one kind")
     if found:
         return "torch" in found

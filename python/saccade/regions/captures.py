@@ -1,4 +1,4 @@
-"""The arrays that a traced function reads elements of."""
+"""The captured arrays of a traced function."""
 
 from __future__ import annotations
 
@@ -8,42 +8,46 @@ from typing import Any
 
 from saccade import _arrays
 from saccade.regions.expression import Builder, Node
-from saccade.regions.traced_function import Subject
+from saccade.regions.traced_function import TracedFunction
 from saccade.regions.dtypes import KIND, dtype_name
 
 
 class Captures:
-    """Numbers the arrays that elements are read of, and checks them."""
+    """Numbers the arrays that elements are read from, and checks them."""
 
-    def __init__(self, builder: Builder, subject: Subject, needs_grad: bool = False):
-        self.builder, self.subject, self.needs_grad = builder, subject, needs_grad
+    def __init__(self, builder: Builder, traced: TracedFunction, needs_grad: bool = False):
+        self.builder, self.traced, self.needs_grad = builder, traced, needs_grad
         self.arrays: list[Any] = []
-        self.are_made: list[bool] = []  # by the function itself, while it was traced
+        self.are_made: list[bool] = []  # whether the function created the array while it was traced
         self.is_reusable = True
-        """Whether another call of a function with an equal fingerprint would give the same region."""
+        """Whether another call of a function with an equal fingerprint would result in the same region."""
         self.checked: list[Any] = []
 
     def check(self, array: Any) -> None:
-        """Refuses what compiled code cannot read."""
+        """Rejects arrays that compiled code cannot read."""
         if any(known is array for known in self.checked):
             return
-        name = f"{self.subject.name_of(array)}, captured by the {self.subject.title},"
+        name = f"{self.traced.name_of(array)}, captured by the {self.traced.title},"
         torch = sys.modules.get("torch")
         try:
-            # Tracing runs without grad, but it is the caller's mode that counts.
+            # Tracing runs without grad mode; the caller's mode applies here.
             with torch.set_grad_enabled(self.needs_grad) if torch else contextlib.nullcontext():
                 _arrays.check_tensor(name, array)
         except (TypeError, ValueError) as error:
-            raise self.subject.refuse(error)
+            raise self.traced.refuse(error)
         dtype = dtype_name(array)
         if dtype not in KIND:
             known = ", ".join(KIND)
-            raise self.subject.error(f"reads {self.subject.name_of(array)} of type {dtype}, expected one of {known}")
+            raise self.traced.error(f"reads {self.traced.name_of(array)} of type {dtype}, expected one of {known}")
         self.checked.append(array)
 
     def load(self, array: Any, indices: list[Node], is_made: bool = False, is_stale: bool = False) -> Node:
-        """The element of `array` at `indices`. It is_made where the function computed the array itself; that is_stale
-        for the next call where it was computed from captured ones."""
+        """The element of `array` at `indices`.
+
+        Args:
+            is_made: the function created the array.
+            is_stale: it was computed from captured arrays, so it differs in the next call.
+        """
         self.check(array)
         self.is_reusable &= not is_stale
         number = next((i for i, known in enumerate(self.arrays) if known is array), None)
@@ -54,23 +58,23 @@ class Captures:
         return self.builder.load(number, dtype_name(array), indices)
 
     def rank_error(self, array: Any, count: int) -> Exception:
-        """For reading an array of another rank with `count` indices."""
-        rank, name = array.ndim, self.subject.name_of(array)
-        return self.subject.error(f"reads {name} with {count} ind{'ex' if count == 1 else 'ices'}, but it has "
+        """The error for reading an array with `count` indices, unequal to its rank."""
+        rank, name = array.ndim, self.traced.name_of(array)
+        return self.traced.error(f"reads {name} with {count} ind{'ex' if count == 1 else 'ices'}, but it has "
                                   f"{_arrays.dimensions(rank)}")
 
     def index_error(self, array: Any, found: str) -> Exception:
-        """For an index beside positions that is no integer."""
-        return self.subject.error(f"indexes {self.subject.name_of(array)} with {found} beside a position: wanted "
+        """The error for an index that is no integer, next to a position."""
+        return self.traced.error(f"indexes {self.traced.name_of(array)} with {found} next to a position, expected "
                                   f"{'one integer' if array.ndim == 1 else f'{array.ndim} integers'}")
 
     def number(self, node: Node) -> bool | int | float | None:
-        """The number that is read now, if `node` reads an element of a captured array at a constant place."""
+        """The current value of a load at constant indices, otherwise None."""
         if node.op != "load":
             return None
         place = []
         for index in node.operands:
-            if index.op == "arith.addi" and index.operands[0].op == "extent":  # counted from the end
+            if index.op == "arith.addi" and index.operands[0].op == "extent":  # negative index
                 index = index.operands[1]
             if index.constant is None:
                 return None

@@ -1,4 +1,4 @@
-"""What torch and NumPy have as one operation and regions as several, as functions of a builder and operands."""
+"""Operations of torch and NumPy that are composed of several expression ops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from saccade.regions.operations import (
     scaled, square, sub, truth, where,
 )
 
-# --- units of networks ------------------------------------------------------------------------------------------------
+# --- activation functions ---------------------------------------------------------------------------------------------
 
 
 def sigmoid(b: Builder, x: Operand) -> Node:
@@ -49,12 +49,12 @@ def gelu(b: Builder, x: Node, approximate: str = "none") -> Node:
 
 def softplus(b: Builder, x: Node, beta: Operand = 1, threshold: Operand = 20) -> Node:
     steep = mul(b, x, beta)
-    # Where the sum is all exponential, it must not overflow.
+    # The clamp avoids overflow; the linear branch is selected above the threshold.
     exponential = math_function("math.exp", b, minimum(b, steep, threshold))
     return where(b, gt(b, steep, threshold), x, divide(b, math_function("math.log1p", b, exponential), beta))
 
 
-# --- of two or three --------------------------------------------------------------------------------------------------
+# --- binary and ternary operations ------------------------------------------------------------------------------------
 
 
 def masked_fill(b: Builder, x: Node, mask: Operand, value: Operand) -> Node:
@@ -73,8 +73,8 @@ def nan_to_num(b: Builder, x: Node, nan: Operand | None = None, posinf: Operand 
 
 
 def without_nan(op: str, b: Builder, x: Operand, y: Operand) -> Node:
-    """minimum or maximum, but of a number and NaN it is the number."""
-    x, y = b.together(x, y)
+    """minimum or maximum that ignores a NaN operand."""
+    x, y = b.promoted(x, y)
     choose = {"min": minimum, "max": maximum}[op]
     return b.select(isnan(b, x), y, b.select(isnan(b, y), x, choose(b, x, y)))
 
@@ -96,7 +96,7 @@ def frac(b: Builder, x: Node) -> Node:
 
 
 def hypot(b: Builder, x: Operand, y: Operand) -> Node:
-    """√(x² + y²); squares of neither overflow."""
+    """√(x² + y²) without overflow of the squares."""
     x, y = b.floating(x, y)
     x, y = absolute(b, x), absolute(b, y)
     large, small = maximum(b, x, y), minimum(b, x, y)
@@ -105,7 +105,7 @@ def hypot(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def logaddexp(b: Builder, x: Operand, y: Operand) -> Node:
-    """log(exp(x) + exp(y)); also of equal infinities."""
+    """log(exp(x) + exp(y)), also for equal infinities."""
     x, y = b.floating(x, y)
     difference = b.select(eq(b, x, y), b.number(0, x.dtype), absolute(b, sub(b, x, y)))
     return add(b, maximum(b, x, y), math_function("math.log1p", b, math_function("math.exp", b, neg(b, difference))))

@@ -1,6 +1,6 @@
 """Quotients and remainders with Python's signs.
 
-Integers are never divided by zero: torch would have raised, and a lane whose result `where` drops must not trap.
+Integer divisors are never zero: a lane whose result is dropped by `where` must not trap. torch would raise an error.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from saccade.regions.dtypes import BOOL, FLOAT, LIMITS
 
 
 def divide(b: Builder, x: Operand, y: Operand) -> Node:
-    """x / y, a float."""
+    """x / y as a float."""
     x, y = b.floating(x, y)
     return b.make("arith.divf", (x, y), None, x.dtype)
 
 
 def floor_divide(b: Builder, x: Operand, y: Operand) -> Node:
-    """x // y: rounded down."""
+    """x // y, rounded down."""
     x, y = _numbers(b, x, y)
     if x.kind == FLOAT:
         return _float_floor_divide(b, x, y)
@@ -26,7 +26,7 @@ def floor_divide(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def remainder(b: Builder, x: Operand, y: Operand) -> Node:
-    """x % y: with the sign of y."""
+    """x % y, with the sign of y."""
     x, y = _numbers(b, x, y)
     if x.kind == FLOAT:
         rest = b.make("arith.remf", (x, y), None, x.dtype)
@@ -51,7 +51,7 @@ def truncated_divide(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def truncated_remainder(b: Builder, x: Operand, y: Operand) -> Node:
-    """The remainder with the sign of x: C's fmod and %."""
+    """The remainder with the sign of x, as C's fmod and %."""
     x, y = _numbers(b, x, y)
     if x.kind == FLOAT:
         return b.make("arith.remf", (x, y), None, x.dtype)
@@ -61,14 +61,14 @@ def truncated_remainder(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
-    x, y = b.together(x, y)
+    x, y = b.promoted(x, y)
     if x.kind == BOOL:
         raise b.error("divides booleans: convert them to integers first")
     return x, y
 
 
 def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
-    """Both as int32 where that holds them: a vector of 64-bit integers is divided element by element."""
+    """Both as int32 if their ranges fit: a vector of 64-bit integers is divided one element at a time."""
     if x.dtype == "int64" and fits(x, "int32") and fits(y, "int32"):
         return b.convert(x, "int32"), b.convert(y, "int32")
     return x, y
@@ -79,20 +79,20 @@ def _is_unsigned(x: Node, y: Node) -> bool:
 
 
 def _safe(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
-    """Operands whose division is defined: no zero below, and no smallest number above a -1."""
+    """Operands with a defined quotient: a divisor other than zero, and no minimum integer divided by -1."""
     smallest = LIMITS[x.dtype][0]
     if y.low <= -1 <= y.high and x.low == smallest:
         x = b.arithmetic("arith.maxsi", x, b.number(smallest + 1, x.dtype))
     if y.low <= 0 <= y.high:
         is_zero = b.make("arith.cmpi", (y, b.number(0, y.dtype)), "eq", "bool")
-        # Of what is not negative, 1 is the least that is left.
+        # A non-negative divisor is at least 1 now.
         limits = (1, max(1, y.high)) if y.low == 0 else (y.low, max(1, y.high))
         y = b.make("arith.select", (is_zero, b.number(1, y.dtype), y), None, y.dtype, limits)
     return x, y
 
 
 def _has_other_sign(b: Builder, rest: Node, y: Node) -> Node:
-    """Whether a remainder that is not 0 has another sign than the divisor."""
+    """Whether a nonzero remainder has another sign than the divisor."""
     zero = b.number(0, y.dtype)
     is_rest = b.make("arith.cmpf", (rest, zero), "une", "bool")
     signs = [b.make("arith.cmpf", (value, zero), "olt", "bool") for value in (rest, y)]
@@ -100,8 +100,8 @@ def _has_other_sign(b: Builder, rest: Node, y: Node) -> Node:
 
 
 def _float_floor_divide(b: Builder, x: Node, y: Node) -> Node:
-    """As Python does it: the quotient without remainder is whole but for rounding, and is rounded to the nearest. Where
-    y is 0, x / y says what comes out."""
+    """Python's algorithm: (x - remainder) / y is integral up to rounding error, so it is rounded to the nearest
+    integer. For y = 0 the result is x / y."""
     rest = b.make("arith.remf", (x, y), None, x.dtype)
     whole = divide(b, b.make("arith.subf", (x, rest), None, x.dtype), y)
     one_less = b.make("arith.subf", (whole, b.number(1, x.dtype)), None, x.dtype)

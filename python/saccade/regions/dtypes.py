@@ -1,7 +1,7 @@
-"""Element types under torch's names, what MLIR computes them in, and how they combine.
+"""Element types by torch's names, their MLIR types in regions, and their promotion.
 
-Integers are exact: int64 is MLIR's `index`, the type of positions, so that masks stay comparisons of positions. The
-16-bit float types are computed in f32 and rounded only where a function converts to one of them itself.
+Integers are exact: int64 maps to MLIR's `index`, the type of positions, so masks stay comparisons of positions. 16-bit
+float types are computed in f32 and rounded only at explicit conversions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 BOOL, INTEGER, FLOAT = range(3)
-"""The kinds of numbers, in the order in which one gives way to the next."""
+"""The kinds of types, in order of promotion."""
 
 KIND = {
     "bool": BOOL, "uint8": INTEGER, "int8": INTEGER, "int16": INTEGER, "int32": INTEGER, "int64": INTEGER,
@@ -31,20 +31,20 @@ LIMITS = {
     name: (0, 1) if name == "bool" else (0, 255) if name == "uint8" else (-(1 << bits - 1), (1 << bits - 1) - 1)
     for name, bits in BITS.items()
 }
-"""The smallest and the largest number of every integer type."""
+"""The minimum and maximum of every integer type."""
 
 POSITION = (0, 1 << 30)
-"""What a position can be; the compiler assumes the same where it computes positions in 32 bits."""
+"""The range of a position; the compiler assumes the same when it computes positions in 32 bits."""
 
 
 def promote(a: str, b: str) -> str:
-    """The type in which values of types `a` and `b` meet: torch's promote_types."""
+    """The promoted type of `a` and `b`, as torch.promote_types."""
     if a == b:
         return a
     if KIND[a] != KIND[b]:
         return a if KIND[a] > KIND[b] else b
     if KIND[a] == FLOAT:
-        # Neither 16-bit type holds the other.
+        # Neither 16-bit type contains the other.
         return "float32" if {a, b} == {"float16", "bfloat16"} else max(a, b, key=list(KIND).index)
     if "uint8" in (a, b):
         other = b if a == "uint8" else a
@@ -53,10 +53,10 @@ def promote(a: str, b: str) -> str:
 
 
 def kind_of_number(number: bool | int | float) -> int:
-    """The kind of a Python number."""
+    """The kind of a Python scalar."""
     return BOOL if isinstance(number, bool) else INTEGER if isinstance(number, int) else FLOAT
 
 
 def dtype_name(array: Any) -> str:
-    """The name of a tensor's or an array's element type."""
+    """The name of an array's element type."""
     return str(array.dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""Expressions as MLIR text: the body of a region."""
+"""Writes expressions as MLIR text: the body of a region."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CASTS = {"arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.f
 
 
 def live(root: Node) -> list[Node]:
-    """The nodes that `root` needs, operands first."""
+    """The nodes that `root` depends on, operands first."""
     order: list[Node] = []
     seen: set[int] = set()
     todo: list[tuple[Node, bool]] = [(root, False)]
@@ -30,7 +30,7 @@ def live(root: Node) -> list[Node]:
 
 
 def lines(root: Node, arguments: Sequence[str], captures: Sequence[str], capture_types: Sequence[str]) -> Iterable[str]:
-    """One line of MLIR an op, `attn.yield` the last. New values are named %x0, %x1, ..."""
+    """One line of MLIR per op, `attn.yield` last. Values are named %x0, %x1, ..."""
     names: dict[int, str] = {}
     count = 0
     for node in live(root):
@@ -70,7 +70,7 @@ def _write(node: Node, name: str, operands: list[str], captures: Sequence[str], 
         yield f"{name}_i64 = arith.index_cast {listed} : index to i64"
         yield f"{name} = arith.sitofp {name}_i64 : i64 to {type}"
     elif op == "narrow":
-        # Two casts of an index that only change its width would be taken for none.
+        # Via i64: canonicalization folds a pair of index casts that only changes the width.
         yield f"{name}_i64 = arith.index_cast {listed} : index to i64"
         yield f"{name} = arith.trunci {name}_i64 : i64 to {type}"
     elif op == "arith.fptosi" and type == "index":
@@ -89,7 +89,7 @@ def _literal(node: Node) -> str:
     if type == "i1":
         return "true" if number else "false"
     if node.kind != FLOAT:
-        # An unsigned byte is written as the signed one with its bits.
+        # An unsigned byte is written as the signed byte with the same bits.
         return f"{number - 256 if number > 127 and type == 'i8' else number} : {type}"
     if type == "f32":
         try:

@@ -1,8 +1,8 @@
-"""Scalar expressions: the small typed graph between the tracers and the text.
+"""Scalar expressions: the typed graph between the tracers and the MLIR text.
 
-A node is one value of one element type. Equal nodes are one node, so that identical subexpressions are computed once;
-what the result does not reach is never written. Integer nodes know between which numbers they lie, positions included:
-that saves the wrap-around of indices that cannot be negative, and lets divisions of positions run in 32 bits.
+A node is one value of one element type. Equal nodes are unified, so common subexpressions are computed once, and unused
+nodes are not emitted. Integer nodes, including positions, have a value range: it avoids the wrap-around of indices that
+cannot be negative and allows divisions of positions in 32 bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from saccade.regions.dtypes import BITS, BOOL, COMPUTED, FLOAT, INTEGER, KIND, L
 
 
 class Node:
-    """One value. `op` is an MLIR op, or one of our own: argument, constant, load, extent, relabel, round, widen, narrow."""
+    """One value. `op` is an MLIR op or one of: argument, constant, load, extent, relabel, round, widen, narrow."""
 
     __slots__ = ("op", "operands", "attribute", "dtype", "low", "high")
 
@@ -28,17 +28,17 @@ class Node:
 
     @property
     def constant(self) -> bool | int | float | None:
-        """The number where it is known."""
+        """The value of a constant, otherwise None."""
         return self.attribute if self.op == "constant" else None
 
 
 Operand = Union[Node, bool, int, float]
-"""A node, or a Python number: that takes the type of what it meets, as long as it is of no higher kind."""
+"""A node or a Python scalar, which takes the type of the other operands unless it is of a higher kind."""
 
 ErrorFactory = Callable[[str], Exception]
-"""Makes the exception for what a function must not do, with the function's name and line."""
+"""Creates the exception for an invalid operation, with the function's name and line."""
 
-# The largest float of each precision that an integer type still holds.
+# The largest float of each precision within the range of an integer type.
 _LARGEST = {
     ("float32", "int32"): 2147483520.0, ("float64", "int32"): 2147483647.0,
     ("float32", "int64"): 9223371487098961920.0, ("float64", "int64"): 9223372036854774784.0,
@@ -46,8 +46,9 @@ _LARGEST = {
 
 
 class Builder:
-    """Makes the nodes of one function. `precision` is "float32" or "float64": the type of the score, and that in which
-    integers meet a Python float. torch has a global default for the latter; a float64 kernel shall not lose digits."""
+    """Creates the nodes of one function. `precision`, "float32" or "float64", is the type of the score and the promoted
+    type of integers and Python floats. torch uses a global default for the latter, which would lose precision in
+    float64 kernels."""
 
     def __init__(self, precision: str, error: ErrorFactory):
         self.precision, self.error = precision, error
@@ -56,7 +57,7 @@ class Builder:
     # --- leaves ---------------------------------------------------------------------------------------------------
 
     def argument(self, number: int, dtype: str) -> Node:
-        """The region's argument `number`: a position, or the score."""
+        """Argument `number` of the region: a position, or the score."""
         return self.make("argument", (), number, dtype, POSITION if dtype == "int64" else None)
 
     def number(self, number: bool | int | float, dtype: str) -> Node:
@@ -68,11 +69,11 @@ class Builder:
         return self.make("constant", (), number, dtype, (int(number),) * 2 if KIND[dtype] != FLOAT else None)
 
     def extent(self, capture: int, axis: int) -> Node:
-        """How many elements capture number `capture` has along `axis`."""
+        """The extent of capture `capture` along `axis`."""
         return self.make("extent", (), (capture, axis), "int64", (0, 1 << 40))
 
     def load(self, capture: int, dtype: str, indices: list[Node]) -> Node:
-        """One element of a capture. Negative indices count from the end."""
+        """An element of a capture. Negative indices count from the end."""
         wrapped = []
         for axis, index in enumerate(indices):
             index = self.convert(index, "int64")
@@ -89,8 +90,8 @@ class Builder:
 
     def make(self, op: str, operands: tuple[Node, ...], attribute: Any, dtype: str,
              limits: tuple[int, int] | None = None) -> Node:
-        """The node of that op; an integer lies within `limits`, or anywhere where these are None or not
-        representable."""
+        """The node of an op. `limits` is the range of an integer; None, or a range that the type cannot represent,
+        means any value."""
         is_float = KIND[dtype] == FLOAT
         exact = struct.pack("d", attribute) if is_float and op == "constant" else attribute
         key = (op, tuple(map(id, operands)), exact, dtype)
@@ -103,7 +104,7 @@ class Builder:
         return node
 
     def arithmetic(self, op: str, a: Node, b: Node) -> Node:
-        """An op on two values of one type."""
+        """An op on two values of one type, with constant folding."""
         limits = None
         if a.kind == BOOL and op in ("arith.andi", "arith.ori"):
             for known, other in ((a, b), (b, a)):
@@ -121,12 +122,12 @@ class Builder:
         return self.make(op, (a, b), None, a.dtype, limits)
 
     def select(self, condition: Node, a: Node, b: Node) -> Node:
-        """`a` where the condition holds, else `b`; both of one type."""
+        """`a` if the condition holds, else `b`; both have one type."""
         return a if a is b else self.make(
             "arith.select", (condition, a, b), None, a.dtype, (min(a.low, b.low), max(a.high, b.high)))
 
-    def meet(self, *operands: Operand) -> str:
-        """The type in which the operands meet."""
+    def result_type(self, *operands: Operand) -> str:
+        """The promoted type of the operands."""
         dtypes = [x.dtype for x in operands if isinstance(x, Node)]
         dtype = dtypes[0] if dtypes else "bool"
         for other in dtypes[1:]:
@@ -140,21 +141,21 @@ class Builder:
         """The operand as a value of type `dtype`."""
         return self.convert(operand, dtype) if isinstance(operand, Node) else self.number(operand, dtype)
 
-    def together(self, *operands: Operand) -> tuple[Node, ...]:
-        """The operands in the type in which they meet."""
-        dtype = self.meet(*operands)
+    def promoted(self, *operands: Operand) -> tuple[Node, ...]:
+        """The operands converted to their promoted type."""
+        dtype = self.result_type(*operands)
         return tuple([self.to(operand, dtype) for operand in operands])
 
     def floating(self, *operands: Operand) -> tuple[Node, ...]:
-        """The same, but as floats."""
-        dtype = self.meet(*operands)
+        """The operands converted to their promoted type, or to the builder's precision if that is no float type."""
+        dtype = self.result_type(*operands)
         dtype = dtype if KIND[dtype] == FLOAT else self.precision
         return tuple([self.to(operand, dtype) for operand in operands])
 
     # --- conversions ----------------------------------------------------------------------------------------------
 
     def convert(self, node: Node, dtype: str, rounds: bool = False) -> Node:
-        """`node` as a value of type `dtype`; with `rounds`, 16-bit floats are rounded to what they hold."""
+        """`node` as a value of type `dtype`; `rounds` rounds 16-bit floats to their precision."""
         if node.dtype == dtype:
             return node
         if node.op == "constant" and (KIND[dtype] != INTEGER or node.kind != FLOAT) and not rounds:
@@ -189,8 +190,8 @@ class Builder:
         return self.convert(node, dtype)
 
     def _to_integer(self, node: Node, dtype: str) -> Node:
-        """Rounds towards zero. What no integer is (infinity, NaN, too large) becomes the nearest, and NaN the smallest
-        one: MLIR's op has no result for it, and it must not spoil what a `where` chooses instead."""
+        """Rounds towards zero. Values out of range saturate and NaN becomes the minimum: arith.fptosi is poison for
+        them, which must not propagate through a `where` that drops the value."""
         source = "float64" if node.dtype == "float64" else "float32"
         node = self.convert(node, source)
         target = "int64" if dtype == "int64" else "int32"
@@ -205,7 +206,7 @@ class Builder:
             return self.select(node, self.number(1, dtype), self.number(0, dtype))
         if COMPUTED[node.dtype] == COMPUTED[dtype]:
             return self.make("relabel", (node,), None, dtype, limits)
-        # Back to where it came from, if nothing was lost on the way.
+        # Fold a round trip without loss.
         if node.op in ("arith.index_cast", "arith.extsi") and (source := node.operands[0]).dtype == dtype:
             if fits(source, node.dtype):
                 return source
@@ -227,12 +228,12 @@ def _wrap(number: int, dtype: str) -> int:
 
 
 def fits(node: Node, dtype: str) -> bool:
-    """Whether the integer surely is a number of type `dtype`."""
+    """Whether the range of the integer is within type `dtype`."""
     return LIMITS[dtype][0] <= node.low and node.high <= LIMITS[dtype][1]
 
 
 def _interval(op: str, a: Node, b: Node) -> tuple[int, int] | None:
-    """Where the result of an integer op lies, if that is easy to say."""
+    """The range of an integer op's result, or None if it is not known."""
     if op == "arith.addi":
         return a.low + b.low, a.high + b.high
     if op == "arith.subi":

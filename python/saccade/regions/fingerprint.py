@@ -1,9 +1,10 @@
-"""What a function computes, as a key: so that one made anew for every call finds its kernel without being traced.
+"""Fingerprints of functions: keys to find the kernel of a function that is created anew for every call without tracing
+it.
 
-A function's code and everything it reaches decide what it computes. Numbers count by value, captured tensors by element
-type and rank, since they are read anew at each call, functions by their own fingerprint, libraries by identity, other
-modules by the attributes that any of the code asks for, since one function may hand them to another. Of anything else,
-an object or a class of the user's, it cannot be told whether it changed, and there is no key.
+A function is determined by its code and everything the code can access. Scalars are compared by value, captured tensors
+by element type and rank since they are read at each call, functions by their own fingerprint, libraries by identity,
+and user modules by the attributes that any of the code reads, as one function may pass a module to another. Other
+objects and user classes may change unnoticed, so functions with them have no fingerprint.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Fingerprint:
 
 
 def fingerprint(function: Any) -> Fingerprint | None:
-    """The fingerprint of a function as it is now, or None where it cannot be told: then it must be traced each time."""
+    """The fingerprint of a function in its current state, or None if it has none and must be traced at each call."""
     if type(function) is not types.FunctionType and type(function) is not functools.partial:
         return None
     parts = _Parts()
@@ -39,35 +40,35 @@ def fingerprint(function: Any) -> Fingerprint | None:
         _value(function, parts, tensors)
         if parts.holders:
             _attributes(parts, tensors)
-        # Decides what torch makes of Python's numbers.
+        # The type that torch converts Python floats to.
         if (torch := _arrays.torch_module()) is not None:
             parts.append(torch.get_default_dtype())
         return Fingerprint(tuple(parts), tuple(tensors))
-    except (_Opaque, RecursionError, ValueError):  # ValueError: a variable of the closure that is not bound yet
+    except (_Opaque, RecursionError, ValueError):  # ValueError: an unbound cell
         return None
 
 
 class _Opaque(Exception):
-    """Something that may change without our seeing it."""
+    """Raised for objects that may change unnoticed."""
 
 
 class _Parts(list):
-    """What a key is made of."""
+    """The elements of a key."""
 
     __slots__ = ("holders",)
 
     def __init__(self):
-        self.holders: list = []  # modules of the user's, and functions and tensors that were given attributes
+        self.holders: list = []  # user modules, and functions and tensors with attributes
 
 
-# What reaches things by names that are not in the code, or asks the world outside.
+# Builtins that access names or state that is not visible in the code.
 _REFLECTIVE = {"getattr", "hasattr", "setattr", "delattr", "vars", "dir", "globals", "locals", "eval", "exec", "compile",
                "__import__", "open", "input"}  # fmt: skip
 
 
 class _Code:
-    """What to look at for one code object. It stands for the code in keys: it keeps it, and is compared by
-    identity, which costs less than comparing code."""
+    """Properties of a code object. It represents the code in keys: it keeps it alive and is compared by identity, which
+    is cheaper than comparing code."""
 
     __slots__ = ("code", "globals", "attributes", "is_opaque")
 
@@ -78,8 +79,8 @@ class _Code:
 
 
 def _has_effects(code: types.CodeType) -> bool:
-    """Whether the code changes something outside of it, imports what we cannot see, or draws random numbers: np.random
-    is part of a library, and those are not looked into."""
+    """Whether the code has side effects, imports other modules than libraries, or draws random numbers: np.random is
+    part of a library, and libraries are not inspected."""
     for instruction in dis.get_instructions(code):
         name, argument = instruction.opname, instruction.argval
         if name in ("STORE_GLOBAL", "DELETE_GLOBAL", "STORE_ATTR", "DELETE_ATTR", "STORE_SUBSCR"):
@@ -105,14 +106,14 @@ def _code_of(code: types.CodeType) -> _Code:
     known = _codes.get(id(code))
     if known is None:
         if len(_codes) >= _MAX_CODES:
-            _codes.clear()  # keys with the old ones are not found again, and that is all
+            _codes.clear()  # cached keys with the old objects no longer match, nothing else
         known = _codes[id(code)] = _Code(code)
     return known
 
 
 def _attributes(parts: _Parts, tensors: list) -> None:
-    """Adds the attributes that the code asks for of its modules: until there are no more, for what they hold may have
-    code and modules of its own. Those of functions and tensors are too rare to be followed."""
+    """Adds the attributes of user modules that the code reads, until there are no new ones: their values may contain
+    further code and modules. Functions and tensors with attributes are rare and rejected."""
     done: set[tuple[int, str]] = set()
     while True:
         asked = {name for part in parts if type(part) is _Code for name in part.attributes}
@@ -149,7 +150,7 @@ def _function(x: types.FunctionType, parts: _Parts, tensors: list) -> None:
         for name in known.globals:
             if name not in names:
                 parts.append(getattr(builtins, name, None))
-            elif (value := names[name]) is not x:  # recursion ends here: what a function is, it says once
+            elif (value := names[name]) is not x:  # a recursive function is visited once
                 _HANDLERS.get(type(value), _unusual)(value, parts, tensors)
     if x.__defaults__:
         _sequence(x.__defaults__, parts, tensors)
@@ -168,7 +169,7 @@ def _number(x: Any, parts: _Parts, tensors: list) -> None:
 
 def _float(x: float, parts: _Parts, tensors: list) -> None:
     parts.append(type(x))
-    # 0.0 and -0.0 are equal, but not the same.
+    # 0.0 == -0.0, but they differ in results.
     parts.append(x if x else math.copysign(1.0, x))
     parts.append(x)
 
@@ -228,7 +229,7 @@ def _module(x: types.ModuleType, parts: _Parts, tensors: list) -> None:
 def _builtin(x: Any, parts: _Parts, tensors: list) -> None:
     owner = getattr(x, "__self__", None)
     if owner is not None and not isinstance(owner, (types.ModuleType, type)):
-        raise _Opaque  # a method bound to something that may change
+        raise _Opaque  # bound to an object that may change
     if not is_library(x) and (owner is None or not is_library(owner)) or x.__name__ in _REFLECTIVE:
         raise _Opaque
     parts.append(x)
@@ -249,7 +250,7 @@ _HANDLERS: dict[type, Callable[[Any, _Parts, list], None]] = {
 
 
 def _unusual(x: Any, parts: _Parts, tensors: list) -> None:
-    """Types that are met for the first time."""
+    """Types that are not in _HANDLERS yet."""
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
         _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor})
         _HANDLERS.update({torch.dtype: _number, torch.Size: _sequence})

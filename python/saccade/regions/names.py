@@ -1,4 +1,4 @@
-"""The operations by their names."""
+"""Tables of the supported operations by their names in aten and NumPy."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ATEN: dict[str, Operation] = {
     "__lshift__": partial(op.shift, "arith.shli"), "__rshift__": partial(op.shift, "arith.shrsi"),
     "bitwise_left_shift": partial(op.shift, "arith.shli"), "bitwise_right_shift": partial(op.shift, "arith.shrsi"),
 }  # fmt: skip
-"""By the names of aten, without overloads."""
+"""By names in aten, without overloads."""
 
 NUMPY: dict[str, Operation] = {
     **_SHARED,
@@ -66,4 +66,4 @@ NUMPY: dict[str, Operation] = {
     "equal": op.eq, "not_equal": op.ne, "less": op.lt, "less_equal": op.le, "greater": op.gt, "greater_equal": op.ge,
     "left_shift": partial(op.shift, "arith.shli"), "right_shift": partial(op.shift, "arith.shrsi"),
 }  # fmt: skip
-"""By the names of NumPy's ufuncs."""
+"""By names of NumPy's ufuncs."""

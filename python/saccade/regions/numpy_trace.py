@@ -1,7 +1,7 @@
-"""Traces a function over NumPy arrays: scalars of our own stand for the score and the positions.
+"""Traces a function over NumPy arrays with proxies for the score and the positions.
 
-They take part in operators and in NumPy's functions through its protocols. An array cannot be indexed by them, so that
-the function runs with stand-ins in place of the arrays, too; see rebuild.py.
+The proxies implement NumPy's operator and function protocols. A NumPy array cannot be indexed with a proxy, so captured
+arrays are replaced by proxies as well; see rebuild.py.
 """
 
 from __future__ import annotations
@@ -17,80 +17,80 @@ from saccade.regions import composite, names, operations
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.rebuild import rebuild
-from saccade.regions.traced_function import PARAMETERS, Subject, TraceError
+from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
 from saccade.regions.dtypes import KIND
 
 
 class Tracer:
-    """One run of one function."""
+    """One run of a function."""
 
-    def __init__(self, subject: Subject, precision: str):
-        self.subject = subject
-        self.builder = Builder(precision, subject.error)
-        self.captures = Captures(self.builder, subject)
+    def __init__(self, traced: TracedFunction, precision: str):
+        self.traced = traced
+        self.builder = Builder(precision, traced.error)
+        self.captures = Captures(self.builder, traced)
 
     def run(self) -> Any:
-        """What the function returns: a node, or whatever else it is."""
+        """The function's result: a node, or any other object."""
         arguments = []
-        for number, name in enumerate(PARAMETERS[self.subject.role]):
+        for number, name in enumerate(PARAMETERS[self.traced.role]):
             dtype = self.builder.precision if name in "sp" else "int64"
             arguments.append(Value(self, self.builder.argument(number, dtype)))
-        function = rebuild(self.subject.function, np.ndarray, lambda array: Table(self, array))
+        function = rebuild(self.traced.function, np.ndarray, lambda array: CapturedArray(self, array))
         try:
             result = function(*arguments)
         except ValueError as error:
             if "read-only" not in str(error):
                 raise
-            raise self.subject.error(f"changes an array ({error}): it may only read what it captures", error) from error
-        if isinstance(result, (Value, Table)):
+            raise self.traced.error(f"changes an array ({error}): it may only read what it captures", error) from error
+        if isinstance(result, (Value, CapturedArray)):
             return self.operand(result)
         return result.item() if isinstance(result, np.generic) else result
 
     def operand(self, x: Any) -> Operand:
-        """A node, or the Python number that `x` is."""
+        """The node or Python scalar that `x` represents."""
         if isinstance(x, Value):
             return x._node
-        if isinstance(x, Table):
+        if isinstance(x, CapturedArray):
             return x._element()
         if isinstance(x, np.generic) or isinstance(x, np.ndarray) and x.ndim == 0:
             return x.item()
         if isinstance(x, (bool, int, float)):
             return x
-        raise self.subject.error(f"computes with {_describe(x)}, expected numbers")
+        raise self.traced.error(f"computes with {_describe(x)}, expected numbers")
 
     def apply(self, name: str, inputs: Iterable[Any]) -> Value:
-        """A function of NumPy on scalars."""
+        """A NumPy function on scalars."""
         operation = names.NUMPY.get(name)
         if operation is None:
-            raise self.subject.error(
-                f"calls np.{name} on positions or scores, which regions do not know: they are arithmetic, comparisons, "
-                "np.where and reads of captured arrays, one element at a time")
+            raise self.traced.error(
+                f"calls np.{name} on positions or scores, which regions do not support: use arithmetic, comparisons, "
+                "np.where and reads of single elements of captured arrays")
         return Value(self, operation(self.builder, *[self.operand(x) for x in inputs]))
 
     def refuse_value(self) -> NoReturn:
-        raise self.subject.error(
-            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() "
+        raise self.traced.error(
+            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, not, min() "
             "and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of int(), float() "
-            "and functions of math use .astype(dtype) and functions of NumPy; arrays to be indexed are to be captured by "
-            "name, not made inside")
+            "and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are indexed "
+            "by name instead of creating them in the function")
 
 
 class Traced(NDArrayOperatorsMixin):
-    """What stands in for a number or an array; operators are ufuncs, and these come to __array_ufunc__."""
+    """Base class of proxies; operators are ufuncs, which NumPy dispatches to __array_ufunc__."""
 
     _tracer: Tracer
 
     def __array_ufunc__(self, ufunc, method, *inputs, **options):
         tracer = self._tracer
-        if method == "at" and isinstance(inputs[0], Table) and not _real(inputs[0]).flags.writeable:
-            inputs[0]._refuse_change()  # NumPy does not look
+        if method == "at" and isinstance(inputs[0], CapturedArray) and not _real(inputs[0]).flags.writeable:
+            inputs[0]._refuse_change()  # NumPy does not check this
         if isinstance(self, Value) and options.keys() == {"out"} and options["out"][0] is inputs[0] is self:
-            options = {}  # s += 1 gives s another value, as for NumPy's own scalars
+            options = {}  # s += 1 rebinds s, as for NumPy scalars
         if not any(_is_scalar(x) for x in _flat((inputs, options))):
             return _computed(tracer, getattr(ufunc, method)(*_real(inputs), **_real(options)))
         if method != "__call__" or options:
             extra = ", ".join(options) or method
-            raise tracer.subject.error(f"calls np.{ufunc.__name__} with {extra}, expected scalars only")
+            raise tracer.traced.error(f"calls np.{ufunc.__name__} with {extra}, expected scalars only")
         return tracer.apply(ufunc.__name__, inputs)
 
     def __array_function__(self, function, types, args, kwargs):
@@ -108,12 +108,12 @@ class Traced(NDArrayOperatorsMixin):
         except TraceError:
             raise
         except TypeError as error:
-            raise tracer.subject.error(f"calls np.{function.__name__} with arguments for more than a number") from error
+            raise tracer.traced.error(f"calls np.{function.__name__} with arguments that are not scalar") from error
 
     __hash__ = object.__hash__
 
 
-# With the type of the first argument, for those that make something like it.
+# Functions of the builder, the dtype of the first argument and the operands.
 _SCALAR_FUNCTIONS: dict[Any, Any] = {
     np.where: lambda b, dtype, condition, x, y: operations.where(b, condition, x, y),
     np.clip: lambda b, dtype, x, min=None, max=None: operations.clamp(b, x, min, max),
@@ -128,7 +128,7 @@ _SCALAR_FUNCTIONS: dict[Any, Any] = {
 
 
 class Value(Traced):
-    """A number that depends on the position."""
+    """A scalar that depends on the position."""
 
     ndim, shape, size = 0, (), 1
 
@@ -142,7 +142,7 @@ class Value(Traced):
     def astype(self, dtype: Any, **options: Any) -> Value:
         name = np.dtype(dtype).name
         if name not in KIND:
-            raise self._tracer.subject.error(f"converts to {name}, expected one of {', '.join(KIND)}")
+            raise self._tracer.traced.error(f"converts to {name}, expected one of {', '.join(KIND)}")
         return Value(self._tracer, self._tracer.builder.convert(self._node, name, rounds=True))
 
     def clip(self, min: Any = None, max: Any = None) -> Value:
@@ -159,21 +159,21 @@ class Value(Traced):
 
     def __round__(self, digits: int | None = None) -> Value:
         if digits:
-            raise self._tracer.subject.error("rounds to digits, expected whole numbers")
+            raise self._tracer.traced.error("rounds to digits, expected whole numbers")
         return np.rint(self).astype(np.int64)
 
     def __getitem__(self, index: Any) -> NoReturn:
-        raise self._tracer.subject.error("indexes a number")
+        raise self._tracer.traced.error("indexes a number")
 
     def __repr__(self) -> str:
         number = self._node.attribute if self._node.op == "argument" else None
-        return self._tracer.subject.describe(number, self._node.dtype)
+        return self._tracer.traced.describe(number, self._node.dtype)
 
     def __format__(self, spec: str) -> str:
         return repr(self)
 
     def item(self) -> Any:
-        """The number, where it is one."""
+        """The value, if it is known."""
         number = self._tracer.captures.number(self._node)
         if number is None:
             self._tracer.refuse_value()
@@ -197,12 +197,12 @@ class Value(Traced):
     __complex__ = __len__ = __iter__ = __array__ = tolist = __contains__ = _refuse
 
 
-# Methods that change an array. Numbers have them, too, where they do nothing.
+# Methods that change an array in place; NumPy scalars have them as no-ops.
 _CHANGING = {"fill", "itemset", "partition", "put", "resize", "setfield", "sort"}
 
 
-class Table(Traced):
-    """A captured array, with the indices of its first dimensions where it was indexed before."""
+class CapturedArray(Traced):
+    """A captured array with the indices of its leading dimensions, if it was indexed."""
 
     def __init__(self, tracer: Tracer, array: np.ndarray, indices: tuple = (), is_made: bool = False):
         self._tracer, self._array, self._indices, self._is_made = tracer, array, indices, is_made
@@ -212,17 +212,17 @@ class Table(Traced):
         is_plain = all(type(item) is int for item in items)
         if not any(_is_scalar(item) for item in _flat(items)) and not is_plain:
             return _computed(self._tracer, _real(self)[index])
-        table = Table(self._tracer, self._array, self._indices + tuple([self._item(x) for x in items]), self._is_made)
+        table = CapturedArray(self._tracer, self._array, self._indices + tuple([self._item(x) for x in items]), self._is_made)
         if len(table._indices) > self._array.ndim:
             raise table._rank_error()
         return table if len(table._indices) < self._array.ndim else Value(self._tracer, table._element())
 
     def _item(self, item: Any) -> Node | int:
-        subject = self._tracer.subject
-        if isinstance(item, (Value, Table)):
+        traced = self._tracer.traced
+        if isinstance(item, (Value, CapturedArray)):
             item = self._tracer.operand(item)
             if isinstance(item, Node) and (item.dtype == "bool" or item.dtype.startswith(("float", "bfloat"))):
-                raise subject.error(f"indexes {subject.name_of(self._array)} with a {item.dtype}, expected an integer")
+                raise traced.error(f"indexes {traced.name_of(self._array)} with a {item.dtype}, expected an integer")
             return item
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             return int(item)
@@ -251,12 +251,12 @@ class Table(Traced):
         found = getattr(_real(self), name)
         if not callable(found):
             if name == "base" and isinstance(found, np.ndarray):
-                found = _read_only(found)  # may be the caller's own
+                found = _read_only(found)  # may be the caller's array
             return _computed(self._tracer, found)
         return lambda *args, **options: _computed(self._tracer, found(*_real(args), **_real(options)))
 
     def __repr__(self) -> str:
-        return f"<a part of {self._tracer.subject.name_of(self._array)}>" if self._indices else repr(_real(self))
+        return f"<a part of {self._tracer.traced.name_of(self._array)}>" if self._indices else repr(_real(self))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         return np.array(_real(self), dtype, copy=copy)
@@ -283,24 +283,24 @@ class Table(Traced):
         self._refuse_change()
 
     def _refuse_change(self) -> NoReturn:
-        subject = self._tracer.subject
-        raise subject.error(f"changes {subject.name_of(self._array)}: it may only read what it captures")
+        traced = self._tracer.traced
+        raise traced.error(f"changes {traced.name_of(self._array)}: it may only read what it captures")
 
 
 def _computed(tracer: Tracer, result: Any) -> Any:
-    """What NumPy computed from captured arrays alone: right for this call, but not for the next one."""
+    """A result that NumPy computed from captured arrays: valid for this call only."""
     tracer.captures.is_reusable = False
-    return Table(tracer, result, is_made=True) if isinstance(result, np.ndarray) else result
+    return CapturedArray(tracer, result, is_made=True) if isinstance(result, np.ndarray) else result
 
 
 def _is_scalar(x: Any) -> bool:
-    """Whether `x` is to become part of the kernel: a value, or the number in a captured array without dimensions."""
-    return isinstance(x, Value) or isinstance(x, Table) and x.ndim == 0 and not x._is_made
+    """Whether `x` becomes part of the kernel: a Value, or a captured 0-d array."""
+    return isinstance(x, Value) or isinstance(x, CapturedArray) and x.ndim == 0 and not x._is_made
 
 
 def _real(x: Any) -> Any:
-    """`x` with arrays in place of what stands for them; those of the caller cannot be written to."""
-    if isinstance(x, Table):
+    """`x` with arrays in place of their proxies; captured arrays are read-only."""
+    if isinstance(x, CapturedArray):
         x._tracer.captures.is_reusable = False
         if any(isinstance(index, Node) and index.constant is None for index in x._indices):
             raise x._rank_error()

@@ -1,7 +1,7 @@
-"""What the operations of torch and NumPy are in terms of expressions.
+"""The operations of torch and NumPy as expressions.
 
-Every function here takes a builder and operands, nodes or Python numbers, and returns a node; types combine as torch's
-do. composite.py has what is made of them, names.py their names.
+Every function takes a builder and operands (nodes or Python scalars) and returns a node; types promote as in torch.
+composite.py has operations composed of these, names.py the tables of names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from saccade.regions.divisions import divide, floor_divide, truncated_divide
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
 
-# Exponents up to here are multiplications.
+# Constant exponents up to this are expanded to multiplications.
 _LARGEST_EXPONENT = 64
 
 
@@ -20,7 +20,7 @@ _LARGEST_EXPONENT = 64
 
 
 def _binary(b: Builder, x: Operand, y: Operand, booleans: str | None, integers: str, floats: str) -> Node:
-    x, y = b.together(x, y)
+    x, y = b.promoted(x, y)
     if x.kind == BOOL and booleans is None:
         raise b.error("subtracts booleans: write ^ or logical_not")
     if x.kind == INTEGER and x.dtype == "uint8":
@@ -57,7 +57,7 @@ def maximum(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def clamp(b: Builder, x: Operand, min: Operand | None = None, max: Operand | None = None) -> Node:
-    dtype = b.meet(*[value for value in (x, min, max) if value is not None])
+    dtype = b.result_type(*[value for value in (x, min, max) if value is not None])
     x = b.to(x, dtype)
     if min is not None:
         x = maximum(b, x, b.to(min, dtype))
@@ -81,12 +81,12 @@ def absolute(b: Builder, x: Node) -> Node:
 
 
 def sign(b: Builder, x: Node) -> Node:
-    """As torch has it: that of NaN is 0."""
+    """torch.sign: 0 for NaN."""
     return _sign(b, x, b.number(0, x.dtype))
 
 
 def numpy_sign(b: Builder, x: Node) -> Node:
-    """As NumPy has it: that of NaN is NaN."""
+    """np.sign: NaN for NaN."""
     return _sign(b, x, x if x.kind == FLOAT else b.number(0, x.dtype))
 
 
@@ -101,7 +101,7 @@ def _sign(b: Builder, x: Node, neither: Node) -> Node:
 def power(b: Builder, x: Operand, y: Operand) -> Node:
     base = x if not isinstance(x, Node) else x.constant
     exponent = y if not isinstance(y, Node) else y.constant
-    dtype = b.meet(x, y)
+    dtype = b.result_type(x, y)
     is_float = dtype not in LIMITS
     if exponent is not None and abs(exponent) <= _LARGEST_EXPONENT and exponent == int(exponent):
         if exponent < 0 and not is_float:
@@ -111,8 +111,8 @@ def power(b: Builder, x: Operand, y: Operand) -> Node:
     if not is_float:
         if base != 2:
             raise b.error("raises an integer to a power that is not constant: convert one of them to float")
-        x, y = b.together(x, y)
-        # There is no 2 ** -1 among the integers, and what a shift by more than the width gives is not said.
+        x, y = b.promoted(x, y)
+        # A negative exponent has no integer result, and a shift by the width or more is undefined.
         bits = b.number(len(bin(LIMITS[dtype][1])) - 2, dtype)
         is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
         shifted = b.make("arith.shli", (b.number(1, dtype), b.select(is_in, y, b.number(0, dtype))), None, dtype)
@@ -126,7 +126,7 @@ def power(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def _product(b: Builder, x: Node, count: int) -> Node:
-    """x · x · ... by squaring."""
+    """x^count by repeated squaring."""
     result = None
     while count:
         if count & 1:
@@ -169,12 +169,12 @@ def rsqrt(b: Builder, x: Operand) -> Node:
 
 
 def _compare(predicate: str, b: Builder, x: Operand, y: Operand) -> Node:
-    x, y = b.together(x, y)
+    x, y = b.promoted(x, y)
     if x.kind == FLOAT:
         return b.make("arith.cmpf", (x, y), ("u" if predicate == "ne" else "o") + predicate, "bool")
     if predicate in ("gt", "ge"):
         predicate, x, y = {"gt": "lt", "ge": "le"}[predicate], y, x
-    # |x| <= y is a band, -y <= x <= y, and bands tell the compiler which keys to visit at all.
+    # Rewrite |x| <= y to -y <= x <= y: the key range analysis supports conjunctions of affine bounds.
     if predicate in ("lt", "le") and x.dtype == "int64" and x.op == "arith.maxsi":
         inner, negated = x.operands
         if negated.op == "arith.subi" and negated.operands[0].constant == 0 and negated.operands[1] is inner:
@@ -187,7 +187,7 @@ def _compare(predicate: str, b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def _narrow(b: Builder, x: Node, y: Node) -> tuple[Node, Node]:
-    """Both as int32 where they are that anyway and no position would be narrowed for it."""
+    """Both operands as int32 if they were widened from it, so that no position is narrowed."""
 
     def is_int32(node: Node) -> bool:
         return node.op == "arith.index_cast" and node.operands[0].dtype == "int32"
@@ -204,7 +204,7 @@ eq, ne, lt, le, gt, ge = [functools.partial(_compare, predicate) for predicate i
 
 
 def bitwise(op: str, b: Builder, x: Operand, y: Operand) -> Node:
-    x, y = b.together(x, y)
+    x, y = b.promoted(x, y)
     if x.kind == FLOAT:
         raise b.error("combines floats bit by bit: & | ^ take booleans and integers; compare first")
     return b.arithmetic(op, x, y)
@@ -217,9 +217,9 @@ def bitwise_not(b: Builder, x: Node) -> Node:
 
 
 def shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
-    x, y = b.together(x, y)
+    x, y = b.promoted(x, y)
     if x.kind != INTEGER:
-        raise b.error("shifts what is no integer")
+        raise b.error("shifts a value that is no integer")
     bits = 8 if x.dtype == "uint8" else len(bin(LIMITS[x.dtype][1])) - 1
     is_in = logical_and(b, ge(b, y, 0), lt(b, y, bits))
     keeps_sign = op == "arith.shrsi" and x.dtype != "uint8"
@@ -229,7 +229,7 @@ def shift(op: str, b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def truth(b: Builder, x: Operand) -> Node:
-    """Whether x is not 0."""
+    """x != 0."""
     return b.to(x, "bool") if isinstance(x, Node) else b.number(bool(x), "bool")
 
 
@@ -250,7 +250,7 @@ def logical_or(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
-    x, y = b.together(x, y) if isinstance(x, Node) or isinstance(y, Node) else _numbers(b, x, y)
+    x, y = b.promoted(x, y) if isinstance(x, Node) or isinstance(y, Node) else _numbers(b, x, y)
     return b.select(truth(b, condition), x, y)
 
 

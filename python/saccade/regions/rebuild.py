@@ -1,4 +1,4 @@
-"""A function with other objects in place of the arrays that it reaches."""
+"""Copies a function with its captured arrays replaced."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from saccade.regions.traced_function import is_library, names_in
 
 
 def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Callable:
-    """`function` with `replace(x)` for every `x` of type `kind` in its closure, globals and defaults, in those of the
-    functions that it calls, in tuples, lists and dicts, and in attributes of objects and modules that it names. The
-    original stays as it is."""
+    """A copy of `function` with every `x` of type `kind` replaced by `replace(x)`: in its closure, globals and
+    defaults, in those of functions it calls, in tuples, lists and dicts, and in attributes of objects and modules that
+    it names. The original is unchanged."""
     if not isinstance(function, (types.FunctionType, types.MethodType, functools.partial)):
         call = getattr(type(function), "__call__", None)
         function = types.MethodType(call, function) if isinstance(call, types.FunctionType) else function
@@ -22,8 +22,8 @@ def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Ca
 class _Rebuilder:
     def __init__(self, kind: type, replace: Callable[[Any], Any]):
         self.kind, self.replace = kind, replace
-        self.done: dict[int, tuple[Any, Any]] = {}  # by id; the original is kept so that its id stays its own
-        self.attributes: set[str] = set()  # that code seen so far asks for
+        self.done: dict[int, tuple[Any, Any]] = {}  # by id; the original is kept so that the id stays unique
+        self.attributes: set[str] = set()  # read by the code visited so far
 
     def visit(self, x: Any) -> Any:
         if id(x) in self.done:
@@ -57,7 +57,7 @@ class _Rebuilder:
                 and any(isinstance(value, self.kind) for value in held.values()))
 
     def _object(self, x: Any) -> Any:
-        """A copy of an object; itself where its class cannot make one from nothing."""
+        """A copy of an object; the object itself if its class requires arguments."""
         try:
             new = type(x).__new__(type(x))
         except TypeError:
@@ -68,7 +68,7 @@ class _Rebuilder:
         return new
 
     def _module(self, x: types.ModuleType) -> types.ModuleType:
-        """A copy of a module, as far as code asks for what it holds."""
+        """A copy of a module; attributes that code reads are visited."""
         new = types.ModuleType(x.__name__)
         self.done[id(x)] = (x, new)
         for key, value in vars(x).items():
@@ -81,11 +81,11 @@ class _Rebuilder:
         cells = tuple([types.CellType() for _ in x.__closure__ or ()])
         names = {"__builtins__": x.__globals__.get("__builtins__", __builtins__), "__name__": x.__module__}
         new = types.FunctionType(x.__code__, names, x.__name__, None, cells or None)
-        self.done[id(x)] = (x, new)  # before what it refers to, which may be itself
+        self.done[id(x)] = (x, new)  # registered first: it may refer to itself
         for cell, old in zip(cells, x.__closure__ or ()):
             try:
                 cell.cell_contents = self.visit(old.cell_contents)
-            except ValueError:  # not bound yet
+            except ValueError:  # an unbound cell
                 pass
         names.update({name: self.visit(x.__globals__[name]) for name in global_names if name in x.__globals__})
         new.__defaults__ = self.visit(x.__defaults__)

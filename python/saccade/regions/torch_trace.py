@@ -1,9 +1,8 @@
 """Traces a function of torch scalars.
 
-The function runs once, on 0-d tensors that stand for the score and the positions. A function mode sees `table[h]`, a
-dispatch mode every aten op below it: what a stand-in takes part in becomes an expression and is never computed, all
-else is computed as usual. So a Python `if` on a position is caught where it happens, and constants are found by
-themselves.
+The function runs once on 0-d proxy tensors for the score and the positions. A function mode intercepts `table[h]`, a
+dispatch mode every aten op below it: ops on proxies become expression nodes and are not computed, all other ops run as
+usual. This detects a Python `if` on a position where it occurs, and evaluates constants.
 """
 
 from __future__ import annotations
@@ -18,60 +17,60 @@ from saccade._arrays import dimensions
 from saccade.regions import names
 from saccade.regions.captures import Captures
 from saccade.regions.expression import Builder, Node
-from saccade.regions.traced_function import PARAMETERS, Subject, TraceError
+from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
 from saccade.regions.dtypes import KIND, dtype_name
 
-try:  # Not promised to stay where it is.
+try:  # A private module of torch.
     from torch.utils._python_dispatch import TorchDispatchMode
 except ImportError as error:
     raise NotImplementedError(f"torch {torch.__version__} has no TorchDispatchMode: functions of its tensors cannot be "
                               "traced; NumPy arrays can") from error
 
-# What may be asked of a captured tensor without looking at its numbers or extents: element type and rank are part of
-# the key under which a kernel is kept.
+# Properties of a captured tensor that a region may depend on: element type and rank are part of the kernel's key,
+# elements and extents are not.
 _HARMLESS = {"dtype", "device", "ndim", "dim", "ndimension", "is_floating_point", "is_complex", "is_signed", "layout",
              "requires_grad", "is_cuda", "is_cpu", "type", "__hash__", "is_sparse"}  # fmt: skip
-# What would read the memory of a stand-in without an aten op.
+# Functions that read the memory of a proxy without an aten op.
 _READS_MEMORY = {"tolist", "numpy", "__array__", "__dlpack__", "data_ptr", "__reduce_ex__", "__deepcopy__",
                  "untyped_storage", "storage"}  # fmt: skip
 _AS_THEY_ARE = {"clone", "detach", "alias", "lift_fresh", "lift_fresh_copy", "contiguous", "positive"}
-# Views that a 0-d tensor may have as long as it stays one.
+# Views that are supported if a 0-d tensor stays 0-d.
 _VIEWS = {"view", "reshape", "expand", "squeeze", "_unsafe_view"}
 
 
 class Tracer:
-    """One run of one function."""
+    """One run of a function."""
 
-    def __init__(self, subject: Subject, precision: str):
-        self.subject = subject
-        self.builder = Builder(precision, subject.error)
-        self.captures = Captures(self.builder, subject, torch.is_grad_enabled())
-        self.is_busy = False  # with work of our own, which is not to be traced
-        # By id; the tensors are kept so that ids stay theirs.
+    def __init__(self, traced: TracedFunction, precision: str):
+        self.traced = traced
+        self.builder = Builder(precision, traced.error)
+        self.captures = Captures(self.builder, traced, torch.is_grad_enabled())
+        self.is_busy = False  # interception is suspended
+        # By id; the tensors are kept alive so that ids stay unique.
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
-        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple]] = {}  # placeholder, table, indices so far
-        self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed while tracing; whether from captured numbers
-        self.views: set[int] = set()  # those among them that are parts of others
+        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple]] = {}  # placeholder, table, leading indices
+        self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed here; whether from captured elements
+        self.views: set[int] = set()  # views among `made`
 
     def run(self) -> Any:
-        """What the function returns: a node, or whatever else it is."""
+        """The function's result: a node, or any other object."""
         with torch.no_grad():
             arguments = []
-            for number, name in enumerate(PARAMETERS[self.subject.role]):
+            for number, name in enumerate(PARAMETERS[self.traced.role]):
                 dtype = self.builder.precision if name in "sp" else "int64"
                 arguments.append(self.proxy(self.builder.argument(number, dtype)))
             with _Functions(self), _Ops(self):
-                result = self.subject.function(*arguments)
+                result = self.traced.function(*arguments)
             if not isinstance(result, torch.Tensor):
                 return result
             if result.dim() != 0 and id(result) not in self.rows:
-                raise self.subject.function_error(f"returns a tensor of {dimensions(result.dim())}, expected a number")
+                raise self.traced.function_error(f"returns a tensor of {dimensions(result.dim())}, expected a number")
             return self.scalar(result)
 
     # --- tensors and nodes ----------------------------------------------------------------------------------------
 
     def proxy(self, node: Node) -> torch.Tensor:
-        """A tensor for the function to hold. Its memory is never read."""
+        """A tensor that represents a node for the function. Its memory is never read."""
         tensor = torch.empty((), dtype=getattr(torch, node.dtype))
         self.nodes[id(tensor)] = (tensor, node)
         return tensor
@@ -79,27 +78,27 @@ class Tracer:
     def is_traced(self, x: object) -> bool:
         return isinstance(x, torch.Tensor) and id(x) in self.nodes
 
-    def is_given(self, x: object) -> bool:
-        """Whether `x` is a tensor that was there before."""
+    def is_captured(self, x: object) -> bool:
+        """Whether `x` is a tensor that existed before tracing."""
         return isinstance(x, torch.Tensor) and not (id(x) in self.nodes or id(x) in self.made or id(x) in self.rows)
 
     def scalar(self, x: torch.Tensor) -> Node:
-        """The value of a 0-d tensor, whichever kind it is."""
+        """The node of a 0-d tensor of any origin."""
         if id(x) in self.nodes:
             return self.nodes[id(x)][1]
         if id(x) in self.rows:
             raise self._row_error(x)
         dtype = dtype_name(x)
-        if self.is_given(x):
+        if self.is_captured(x):
             if x.dim() != 0:
-                raise self.subject.error(
-                    f"computes with all of {self.subject.name_of(x)}, which has {dimensions(x.dim())}: read an element, "
-                    f"e.g. {self.subject.name_of(x)[1:-1]}[{', '.join('bhij'[:x.dim()])}]")
+                raise self.traced.error(
+                    f"computes with all of {self.traced.name_of(x)}, which has {dimensions(x.dim())}: read an element, "
+                    f"e.g. {self.traced.name_of(x)[1:-1]}[{', '.join('bhij'[:x.dim()])}]")
             return self.captures.load(x, [])
         if x.dim() != 0:
-            raise self.subject.error(f"computes with a tensor of {dimensions(x.dim())}: read an element of it")
+            raise self.traced.error(f"computes with a tensor of {dimensions(x.dim())}: read an element of it")
         if dtype not in KIND:
-            raise self.subject.error(f"computes with {dtype}, which regions do not know")
+            raise self.traced.error(f"computes with {dtype}, which regions do not support")
         if self.made[id(x)][1]:
             self.captures.is_reusable = False
         return self.builder.number(x.item(), dtype)
@@ -107,12 +106,12 @@ class Tracer:
     # --- reads ----------------------------------------------------------------------------------------------------
 
     def index(self, table: torch.Tensor, index: Any) -> torch.Tensor | None:
-        """`table[index]` where positions decide what is read; None where they do not."""
+        """`table[index]` if the index depends on positions or has constant integers only, otherwise None."""
         items = index if isinstance(index, tuple) else (index,)
         if id(table) in self.nodes:
-            raise self.subject.error("indexes a number")
+            raise self.traced.error("indexes a number")
         depends = any(self.is_traced(item) for item in _flat(items))
-        is_plain = all(type(item) is int for item in items) and (id(table) in self.rows or self.is_given(table))
+        is_plain = all(type(item) is int for item in items) and (id(table) in self.rows or self.is_captured(table))
         if not depends and not is_plain:
             return None
         source, before = table, ()
@@ -131,7 +130,7 @@ class Tracer:
         return self.proxy(self.captures.load(source, nodes))
 
     def _read(self, op: Any, args: tuple) -> torch.Tensor | None:
-        """A read in other words, of a row or of an element; None for any other op."""
+        """Ops that are equivalent to indexing; None for any other op."""
         name = _name(op)
         if name == "embedding" and args[1].dim() == 0:
             return self.index(args[0], args[1])
@@ -146,25 +145,25 @@ class Tracer:
             node = self.scalar(item)
             if node.dtype in ("int8", "int16", "int32", "int64"):
                 return node
-            raise self.subject.error(f"indexes {self.subject.name_of(table)} with a {node.dtype}, expected an integer")
+            raise self.traced.error(f"indexes {self.traced.name_of(table)} with a {node.dtype}, expected an integer")
         found = f"a tensor of {dimensions(item.dim())}" if isinstance(item, torch.Tensor) else repr(item)
         raise self.captures.index_error(table, "a slice" if isinstance(item, slice) else found)
 
     def _text_of(self, x: torch.Tensor) -> str:
-        """What is printed for a stand-in."""
+        """The printed form of a proxy."""
         if id(x) in self.rows:
-            return f"<a part of {self.subject.name_of(self.rows[id(x)][1])}>"
+            return f"<a part of {self.traced.name_of(self.rows[id(x)][1])}>"
         node = self.nodes[id(x)][1]
-        return self.subject.describe(node.attribute if node.op == "argument" else None, node.dtype)
+        return self.traced.describe(node.attribute if node.op == "argument" else None, node.dtype)
 
     def _row_error(self, row: torch.Tensor) -> Exception:
         _, table, indices = self.rows[id(row)]
         return self.captures.rank_error(table, len(indices))
 
-    # --- what the modes see -----------------------------------------------------------------------------------------
+    # --- interception ---------------------------------------------------------------------------------------------
 
     def on_function(self, function: Callable, args: tuple, kwargs: dict) -> Any:
-        """A function of torch, a method or a property."""
+        """Intercepts a torch function, method or property."""
         if self.is_busy:
             return function(*args, **kwargs)
         if function is torch.Tensor.__getitem__:
@@ -183,23 +182,23 @@ class Tracer:
         if name in _READS_MEMORY and any(id(x) in self.nodes for x in tensors):
             raise self._value_error()
         result = function(*args, **kwargs)
-        # Numbers and extents that come from captured tensors are only right for this call.
+        # Scalars and extents of captured tensors are valid for this call only.
         if name not in _HARMLESS and not isinstance(result, torch.Tensor):
             if any(id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
                 self.captures.is_reusable = False
         return result
 
     def on_op(self, op: Any, args: tuple, kwargs: dict) -> Any:
-        """An aten op."""
+        """Intercepts an aten op."""
         if self.is_busy:
             return op(*args, **kwargs)
         with self.suspended():
             tensors = [x for x in _flat((args, kwargs)) if isinstance(x, torch.Tensor)]
             if (read := self._read(op, args)) is not None:
                 return read
-            if _name(op) == "lift_fresh" and self.is_given(tensors[0]):
-                self.made[id(tensors[0])] = (tensors[0], False)  # what torch.tensor() made
-            given = [x for x in tensors if self.is_given(x)]
+            if _name(op) == "lift_fresh" and self.is_captured(tensors[0]):
+                self.made[id(tensors[0])] = (tensors[0], False)  # created by torch.tensor()
+            given = [x for x in tensors if self.is_captured(x)]
             for x in given:
                 self.captures.check(x)
             if op._schema.is_mutable and tensors:
@@ -220,44 +219,44 @@ class Tracer:
             return args[0]
 
     def _check_change(self, x: torch.Tensor) -> None:
-        """Refuses to change a captured tensor, or a view of one."""
+        """Rejects in-place changes of a captured tensor or a view of one."""
         if id(x) in self.nodes:
             return
         for given in self.captures.checked:
             if given.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and x.numel():
-                raise self.subject.error(f"changes {self.subject.name_of(given)}: it may only read what it captures")
+                raise self.traced.error(f"changes {self.traced.name_of(given)}: it may only read what it captures")
 
     def _check_place(self, x: torch.Tensor) -> None:
-        """Refuses to write what depends on positions into elements of a tensor: only a number can become a node."""
+        """Rejects writing a node into elements of a tensor: only a 0-d tensor can become a node."""
         if x.dim() or id(x) in self.views:
-            raise self.subject.error("writes a position or a score into an element of a tensor, expected numbers only: "
-                                     "choose with torch.where")
+            raise self.traced.error("writes a position or a score into an element of a tensor, expected constants "
+                                    "only: use torch.where")
 
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
-        """While we ask tensors things ourselves."""
+        """Suspends interception for the tracer's own tensor ops."""
         self.is_busy = True
         try:
             yield
         finally:
             self.is_busy = False
 
-    def _compute(self, op: Any, args: tuple, kwargs: dict, tensors: list, is_given: bool) -> Any:
-        """What no position takes part in."""
+    def _compute(self, op: Any, args: tuple, kwargs: dict, tensors: list, is_captured: bool) -> Any:
+        """Runs an op that involves no proxy."""
         if torch.Tag.nondeterministic_seeded in op.tags:
-            raise self.subject.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
-        is_stale = is_given or any(self.made[id(x)][1] for x in tensors)
+            raise self.traced.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
+        is_stale = is_captured or any(self.made[id(x)][1] for x in tensors)
         result = op(*args, **kwargs)
         returns = [given.alias_info for given in op._schema.returns]
         is_view = any(alias and not alias.is_write for alias in returns) and _name(op) not in _AS_THEY_ARE
         for x in _flat((result,)):
-            if isinstance(x, torch.Tensor) and not (self.is_given(x) and any(x is other for other in tensors)):
+            if isinstance(x, torch.Tensor) and not (self.is_captured(x) and any(x is other for other in tensors)):
                 self.made[id(x)] = (x, is_stale)
                 self.views.update({id(x)} if is_view else ())
         return result
 
     def _record(self, op: Any, args: tuple, kwargs: dict) -> Node:
-        """The expression of an op on positions."""
+        """The node of an op on proxies."""
         name, b = _name(op), self.builder
         if name == "index" and len(args) == 2 and None not in args[1]:
             read = self.index(args[0], tuple(args[1]))
@@ -305,22 +304,22 @@ class Tracer:
 
     def _check_type(self, dtype: str) -> None:
         if dtype not in KIND:
-            raise self.subject.error(f"converts to {dtype}, expected one of {', '.join(KIND)}")
+            raise self.traced.error(f"converts to {dtype}, expected one of {', '.join(KIND)}")
 
     def _unknown(self, op: Any) -> Exception:
-        return self.subject.error(
-            f"calls '{_name(op)}' ({op}) on positions or scores, which regions do not know: they are arithmetic, "
-            "comparisons, torch.where and reads of captured tensors, one element at a time")
+        return self.traced.error(
+            f"calls '{_name(op)}' ({op}) on positions or scores, which regions do not support: use "
+            "arithmetic, comparisons, torch.where and reads of single elements of captured tensors")
 
     def _numpy_error(self, x: torch.Tensor) -> Exception:
-        found = "a torch tensor" if id(x) in self.made else f"{self.subject.name_of(x)}, a torch tensor,"
+        found = "a torch tensor" if id(x) in self.made else f"{self.traced.name_of(x)}, a torch tensor,"
         if id(x) in self.nodes or id(x) in self.rows:
             found = self._text_of(x)
-        return self.subject.error(f"hands {found} to NumPy, expected functions of torch: torch.tanh instead of np.tanh")
+        return self.traced.error(f"passes {found} to NumPy, expected functions of torch: torch.tanh instead of np.tanh")
 
     def _value_error(self) -> Exception:
-        return self.subject.error(
-            "asks for the value of a position or a score, which no one number is: instead of if, and, or, not, min() "
+        return self.traced.error(
+            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, not, min() "
             "and max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; instead of int(), "
             "float(), .item() and functions of math use the tensor itself, .to(dtype) and functions of torch")
 

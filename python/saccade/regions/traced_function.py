@@ -1,4 +1,4 @@
-"""The function being traced: what messages call it, its variables and the line at fault."""
+"""The function being traced: its title, captured variables and source lines for messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
               "weight": ("p", "b", "h", "i", "j")}  # fmt: skip
-"""What functions of each role are called with."""
+"""The parameters of the functions of each role."""
 
 _PACKAGE_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
 _MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query i", "b": "batch index", "h": "head index", "i": "query index",
@@ -22,18 +22,18 @@ _MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query 
 
 
 class TraceError(TypeError):
-    """A score, mask or weight function does what cannot become part of a kernel."""
+    """A score, mask or weight function that cannot be traced to a region."""
 
     __module__ = "saccade"
 
 
-class Subject:
-    """A score, mask or weight function, for messages."""
+class TracedFunction:
+    """A score, mask or weight function, with the errors recorded while it is traced."""
 
     def __init__(self, function: Callable, role: str):
         self.function, self.role = function, role
         self.refused: Exception | None = None
-        """The first thing that was wrong: the function, or torch, may have swallowed it."""
+        """The first error: the function, or torch, may have caught it."""
 
     @property
     def title(self) -> str:
@@ -42,8 +42,8 @@ class Subject:
         return f"{self.role} function" + ("" if name == "<lambda>" else f" '{name}'")
 
     def error(self, problem: str, cause: BaseException | None = None) -> TraceError:
-        """The exception for what the function did to raise `cause`, or without one does at this moment: then call it
-        from below the function's frame."""
+        """Records and returns an error with the source line at fault: that of the traceback of `cause`, or the current
+        one if this is called below the function's frame."""
         if cause is None:
             frames = list(traceback.walk_stack(sys._getframe(1)))
         else:
@@ -51,8 +51,7 @@ class Subject:
         return self.refuse(TraceError(f"{self.title} {problem}{_place(frames)}"))
 
     def function_error(self, problem: str) -> TraceError:
-        """The exception for what is wrong with the function as a whole, such as what it returned: with its first
-        line."""
+        """Records and returns an error about the function as a whole, such as its return value, with its first line."""
         function = self.function
         while isinstance(function, functools.partial):
             function = function.func
@@ -63,26 +62,25 @@ class Subject:
         return self.refuse(TraceError(f"{self.title} {problem}{place}"))
 
     def refuse(self, error: Any) -> Any:
-        """Remembers what was wrong."""
+        """Records the first error and returns `error`."""
         self.refused = self.refused or error
         return error
 
     def describe(self, argument: int | None, dtype: str) -> str:
-        """What stands for a value where the function prints one: the role's argument of that number, or something
-        computed."""
+        """The printed form of a proxy: argument `argument` of the role, or a computed value."""
         if argument is None:
             return f"<{dtype}, computed from positions or scores>"
         return f"<{_MEANINGS[PARAMETERS[self.role][argument]]}>"
 
     def name_of(self, x: object) -> str:
-        """The variable through which the function reaches the array `x`, in quotes."""
+        """The quoted name of the variable through which the function captures the array `x`."""
         for name, value in variables(self.function):
             if value is x:
                 return f"'{name}'"
         return "a captured array"
 
     def check_arity(self) -> None:
-        """Raises where the function surely does not take its arguments."""
+        """Raises if the function does not accept the arguments of its role."""
         expected = PARAMETERS[self.role]
         if not callable(self.function):
             found = type(self.function).__name__
@@ -98,8 +96,8 @@ class Subject:
 
 
 def variables(function: Any, prefix: str = "", depth: int = 6) -> Iterator[tuple[str, object]]:
-    """The values that a function reaches through its closure, globals and defaults, and those inside of them: names and
-    values, as far as `depth` steps from it."""
+    """The values that a function can access through its closure, globals and defaults, and the values inside of them,
+    up to `depth` levels: names and values."""
     if depth == 0:
         return
     inner: list[tuple[str, object]] = []
@@ -134,15 +132,15 @@ def enumerate_as(name: str, values: Any) -> Iterator[tuple[str, object]]:
 
 
 def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
-    """What the names in a function's code mean, as far as they are bound outside of it; those of modules of the user's
-    with the attributes that it asks for."""
+    """The values bound to the free and global names of a function's code; for user modules also the attributes that the
+    code reads."""
     code = function.__code__
     names, attributes = names_in(code)
     bound = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
         try:
             bound[name] = cell.cell_contents
-        except ValueError:  # not bound yet
+        except ValueError:  # an unbound cell
             pass
     parameters = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
@@ -156,14 +154,14 @@ def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
 
 
 def _given_to(function: types.FunctionType) -> str:
-    """" of masks.window" for a function that our library made: users know it by its parameters."""
+    """" of masks.window" for a function made by saccade.masks or saccade.scores, which users know by its parameters."""
     package, _, module = (function.__globals__.get("__name__") or "").partition(".")
     maker = function.__qualname__.partition(".")[0]
     return f" of {module}.{maker}" if package == "saccade" and module in ("masks", "scores") and maker.islower() else ""
 
 
 def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The global names and the attributes that code and the functions made in it read, each in order."""
+    """The global names and the attributes that code and its nested functions read, each in order."""
     names: dict[str, None] = {}
     attributes: dict[str, None] = {}
     for instruction in dis.get_instructions(code):
@@ -184,18 +182,17 @@ _LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "it
 
 
 def is_library(x: Any) -> bool:
-    """Whether a module, function or class is one that nobody changes: of Python, torch or NumPy. Functions that these
-    make around the user's have a closure, and are not."""
+    """Whether a module, function or class belongs to Python, torch or NumPy and is assumed constant. Functions with a
+    closure, such as wrappers of user functions, do not."""
     if isinstance(x, types.FunctionType):
-        name = x.__globals__.get("__name__") or ""  # wrappers may say that they are of the module of what they wrap
+        name = x.__globals__.get("__name__") or ""  # functools.wraps copies __module__
     else:
         name = x.__name__ if isinstance(x, types.ModuleType) else getattr(x, "__module__", None) or ""
     return name.partition(".")[0] in _LIBRARIES and not getattr(x, "__closure__", None)
 
 
 def _place(frames: list[tuple[types.FrameType, int]]) -> str:
-    """Where in the user's code we are: the first of the frames, innermost first, that is neither ours nor torch's nor
-    NumPy's."""
+    """The user's source line: the innermost frame outside of saccade, torch and NumPy."""
     for frame, number in frames:
         file = frame.f_code.co_filename
         package = (frame.f_globals.get("__name__") or "").partition(".")[0]
