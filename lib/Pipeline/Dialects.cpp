@@ -1,12 +1,9 @@
 //===- Dialects.cpp - The dialects of the compiler ----------------------------===//
 //
-// What may be parsed, what the pipeline makes on its way, and the interfaces that upstream passes
-// need to work on them.
+// Registers the dialects of programs and of the pipeline, and the external interface models that upstream passes
+// require.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Bufferize/Bufferize.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Pipeline/Pipeline.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
@@ -33,6 +30,9 @@
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "saccade/Bufferize/Bufferize.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Pipeline/Pipeline.h"
 
 using namespace mlir;
 

@@ -1,7 +1,7 @@
-//===- Explain.cpp - What a program became, in words --------------------------===//
+//===- Explain.cpp - Report on a compiled program -----------------------------===//
 //
-// Runs the stages up to the schedule on a copy, where attention is still whole, and asks the analyses what they tell the
-// stages behind. Kernels are then found by the location that tasks have from their attention.
+// Runs the stages up to the schedule on a copy, in which attention is not tiled yet, and runs the same analyses as
+// later stages. Kernels are matched to their attention by location.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Explain.h"
@@ -21,14 +21,14 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Boxes that one attention may ask the mask analysis about: about a second.
+/// The maximum number of boxes that are classified for an attention; this takes about a second.
 static constexpr int64_t maxBoxes = 400'000;
-/// Sizes up to this leave room for sums and products in 64 bits.
+/// The maximum size, such that sums and products fit 64 bits.
 static constexpr int64_t maxPositions = int64_t(1) << 30;
-/// Cells of the picture. A character is twice as high as wide.
+/// Cells of the picture. Characters are about twice as high as wide.
 static constexpr int64_t pictureWidth = 32, pictureHeight = 16;
 
-/// Lines of the report on one attention, but for its kernels.
+/// The report on an attention.
 struct Explanation::Attention {
   std::string title;
   Location loc;
@@ -67,7 +67,7 @@ static std::string work(double flops) {
 
 namespace {
 
-/// Finds the lines of one attention.
+/// Writes the report on an attention, except for its kernels.
 class AttentionReport {
 public:
   AttentionReport(AttentionOp op, KnownSizes &sizes, const CPUTarget &target) : op(op), sizes(sizes), target(target) {}
@@ -102,26 +102,25 @@ void AttentionReport::writeMask() {
   if (op.getMask().empty())
     return addLine("mask: none, every tile of keys is full");
   if (proof.isExact)
-    return addLine("mask: closed form, the bounds of the loop over keys are all of it");
+    return addLine("mask: closed form, equivalent to bounds of the key loop");
   std::string text = "mask: ";
   if (proof.hasBounds)
-    text += "bounds of the loop over keys in closed form, and ";
+    text += "bounds of the key loop in closed form, and ";
   if (!proof.canBeEmpty && !proof.canBeFull)
-    return addLine(text + "evaluated for every pair, for nothing can be proved of tiles");
+    return addLine(text + "evaluated for every pair, no tile can be proved empty or full");
   text += "each tile of keys is tested";
   text += proof.canBeEmpty && proof.canBeFull ? " for being empty or full"
           : proof.canBeEmpty                  ? " for being empty"
                                               : " for being full";
   if (!proof.tables.empty()) {
-    text += ", by tables of least and greatest elements of ";
-    llvm::interleave(
-        proof.tables, [&](unsigned capture) { text += captureName(capture); }, [&] { text += ", "; });
+    text += ", by tables of minima and maxima of ";
+    llvm::interleave(proof.tables, [&](unsigned capture) { text += captureName(capture); }, [&] { text += ", "; });
     text += ": the result depends on data";
   }
   addLine(text);
 }
 
-/// Fills in what the mask reads; false where that is not known.
+/// Sets the inputs of the mask; false if some are not known.
 bool AttentionReport::resolveInputs(StaticMaskInputs &inputs) {
   for (auto [i, capture] : llvm::enumerate(op.getCaptures())) {
     if (auto type = dyn_cast<RankedTensorType>(capture.getType())) {
@@ -137,9 +136,9 @@ bool AttentionReport::resolveInputs(StaticMaskInputs &inputs) {
   for (unsigned capture : inputs.missing) {
     std::string name = sizes.nameOf(op.getCaptures()[capture]);
     bool isScalar = op.getCaptures()[capture].getType().isIntOrIndex();
-    addLine("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the number " : "extents of ") +
-        captureName(capture) +
-        (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
+    addLine("counts: not known, the mask reads " + llvm::Twine(isScalar ? "the scalar " : "extents of ") +
+            captureName(capture) +
+            (isScalar && !name.empty() ? "; give --explain-size=" + name + "=NUMBER" : std::string()));
   }
   return inputs.missing.empty();
 }
@@ -148,15 +147,16 @@ MaskTiling AttentionReport::tilingOf(int64_t queries) {
   FloatType type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   int64_t panel = 2 * target.lanes(type.getWidth());
   if (isSplitKV)
-    return {queries, op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
-            /*hasHoles=*/false};
-  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup, panel,
-          proof.isExact ? panel / 2 : panel};
+    return {
+        queries,           op.getSplitKvAttr().getCols(), queries, proof.isExact ? 4 : panel, proof.isExact ? 4 : panel,
+        /*hasHoles=*/false};
+  return {queriesPerTask(op.getContext(), queries, op.getScheduleAttr()), op.getScheduleAttr().getCols(), rowGroup,
+          panel, proof.isExact ? panel / 2 : panel};
 }
 
 void AttentionReport::writeSizes() {
   if (op.isRagged())
-    return addLine("sizes: those of packed sequences, which are known at run time only");
+    return addLine("sizes: those of ragged sequences, known at run time only");
   std::string missing;
   for (auto [name, size] : {std::pair("b", sizes.batches), std::pair("h", sizes.heads), std::pair("q", sizes.queries),
                             std::pair("k", sizes.keys)})
@@ -164,8 +164,8 @@ void AttentionReport::writeSizes() {
       missing += (missing.empty() ? "" : ",") + std::string(name) + "=...";
   if (!missing.empty())
     return addLine("sizes: known at run time only; for counts and a picture give --explain-size=" + missing);
-  std::string text = "sizes: b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) + " q=" +
-                     grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
+  std::string text = "sizes: b=" + grouped(*sizes.batches) + " h=" + grouped(*sizes.heads) +
+                     " q=" + grouped(*sizes.queries) + " k=" + grouped(*sizes.keys);
   queries = *sizes.queries, keys = *sizes.keys;
   if (!op.getAt().empty()) {
     std::optional<int64_t> query = sizes.valueOf(op.getAt()[2]), key = sizes.valueOf(op.getAt()[3]);
@@ -175,7 +175,7 @@ void AttentionReport::writeSizes() {
         std::string name = sizes.nameOf(position);
         addLine(text);
         return addLine("counts: not known, the position of the first " + llvm::Twine(role) + " is given at run time" +
-                   (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
+                       (name.empty() ? "" : "; give --explain-size=" + name + "=NUMBER"));
       }
     firstQuery = *query, firstKey = *key;
     text += " at q=" + grouped(firstQuery) + ", k=" + grouped(firstKey);
@@ -198,18 +198,18 @@ void AttentionReport::writeSizes() {
   }
   addLine(text);
   if (queries <= 0 || keys <= 0 || *sizes.batches == 0 || *sizes.heads == 0)
-    return addLine("counts: there is nothing to do");
+    return addLine("counts: no pairs");
   for (int64_t size : {*sizes.batches, *sizes.heads, queries, keys, std::abs(firstQuery), std::abs(firstKey)})
     if (size > maxPositions)
       return addLine("counts: sizes beyond " + grouped(maxPositions) + " are not counted");
-  // With what the run time asks: the extent, not the length.
+  // The run-time test compares the extent, not the length.
   isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries() && canSplitKV(op);
   if (resolveInputs(inputs))
     writeCounts(inputs);
 }
 
 void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
-  // A mask that does not ask for batch or head is the same for all.
+  // A mask that does not read batch or head is the same for all.
   int64_t batches = *sizes.batches, heads = *sizes.heads;
   bool hasBatches = false, hasHeads = false;
   if (!op.getMask().empty()) {
@@ -233,25 +233,28 @@ void AttentionReport::writeCounts(StaticMaskInputs &inputs) {
                       : hasHeads             ? "all heads, a batch"
                                              : "a batch and head";
   addLine("tiles: " + grouped(total.tiles()) + " of " + grouped(tiling.rows) + " queries x " + grouped(tiling.cols) +
-      " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
-      grouped(total.partial) + " partial" +
-      (total.open ? ", " + grouped(total.open) + " decided by data at run time" : ""));
-  int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1), copies = batches * heads / std::max<int64_t>(planes, 1);
+          " keys in " + where + ": " + grouped(total.empty) + " empty, " + grouped(total.full) + " full, " +
+          grouped(total.partial) + " partial" +
+          (total.dataDependent ? ", " + grouped(total.dataDependent) + " decided by data at run time" : ""));
+  int64_t planes = (hasBatches ? batches : 1) * (hasHeads ? heads : 1),
+          copies = batches * heads / std::max<int64_t>(planes, 1);
   int64_t pairs = queries * keys * planes;
-  addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) + " visible (" +
-      percent(total.visible, pairs) + "), " + (total.open ? "at most " : "") + grouped(total.computed) + " worked on (" +
-      percent(total.computed, pairs) + ")");
-  double each = 2.0 * double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
-                             getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) * double(copies);
+  addLine("pairs: " + grouped(pairs) + ", " + (total.isExact ? "" : "at most ") + grouped(total.visible) +
+          " visible (" + percent(total.visible, pairs) + "), " + (total.dataDependent ? "at most " : "") +
+          grouped(total.computed) + " computed (" + percent(total.computed, pairs) + ")");
+  double each = 2.0 *
+                double(getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Depth) +
+                       getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth)) *
+                double(copies);
   addLine("work: " + work(each * double(total.computed)) + " of " + work(each * double(pairs)) + " dense, " +
-      (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
+          (total.isExact ? "" : "at most ") + work(each * double(total.visible)) + " needed");
   if (op.getMask().empty())
     return;
   plane.batch = plane.head = 0;
   SmallVector<std::string> picture = drawMask(op.getMask(), plane, pictureWidth, pictureHeight, inputs);
   std::string of = hasBatches || hasHeads ? " of the first batch and head" : "";
   addLine("picture" + of + ": queries down, keys to the right; # full, + partial, . empty" +
-      (total.open ? ", ? decided by data" : ""));
+          (total.dataDependent ? ", ? decided by data" : ""));
   for (const std::string &line : picture)
     addLine("  " + line);
 }
@@ -262,19 +265,20 @@ std::vector<std::string> AttentionReport::write() {
   std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries, steps of " +
                      grouped(schedule.getCols()) + " keys";
   if (SplitKVAttr splitKV = op.getSplitKvAttr(); splitKV && canSplitKV(op))
-    text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) + " keys, in place";
+    text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) +
+            " keys, unpacked";
   addLine(text);
   writeMask();
   Stability stability = analyzeStability(op);
-  addLine("stability: " +
-      llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") + stability.reason);
+  addLine("stability: " + llvm::Twine(stability.finiteMax == FiniteMax::Never ? "guarded, " : "proved, ") +
+          stability.reason);
   writeSizes();
   return std::move(lines);
 }
 
 } // namespace
 
-/// "program.mlir:4:8" where that is known.
+/// " at program.mlir:4:8", or empty if the location is not known.
 static std::string placeOf(Location loc) {
   std::string text;
   if (auto place = loc->findInstanceOf<FileLineColLoc>())
@@ -293,7 +297,7 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
   OwningOpRef<ModuleOp> copy = program.clone();
   std::unique_ptr<Explanation> report(new Explanation);
   {
-    // Remarks of raising are lines of the report; everything else goes its usual way.
+    // Remarks of attn-raise-attention become lines of the report; other diagnostics are passed on.
     ScopedDiagnosticHandler remarks(program.getContext(), [&](Diagnostic &diagnostic) {
       std::string text = diagnostic.str();
       if (!StringRef(text).starts_with(notRaised))
@@ -311,12 +315,14 @@ std::unique_ptr<Explanation> Explanation::create(ModuleOp program, const Compile
     if (!entry)
       continue;
     StringRef name = entry.getAs<StringAttr>("name").getValue();
-    SmallVector<StringRef> names =
-        llvm::map_to_vector(entry.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>(), [](StringRef each) { return each; });
+    SmallVector<StringRef> names = llvm::map_to_vector(entry.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>(),
+                                                       [](StringRef each) { return each; });
     names.truncate(function.getNumArguments());
     function.walk([&](AttentionOp op) {
       KnownSizes known(op, name, names, report->sizes, report->isUsed);
-      report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()), op.getLoc(), {},
+      report->attentions.push_back({("attention in '" + name + "'").str() + placeOf(op.getLoc()),
+                                    op.getLoc(),
+                                    {},
                                     AttentionReport(op, known, *options.target).write()});
     });
   }
@@ -328,9 +334,8 @@ void Explanation::addKernels(ModuleOp compiled) {
     if (auto amount = op->getAttrOfType<StringAttr>(prepacksAttr))
       if (auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
           name && !name.getValue().starts_with("_mlir_ciface_"))
-        otherKernels.push_back(("weights are prepacked once by '" + name.getValue().rsplit('.').first + "': " +
-                                amount.getValue())
-                                   .str());
+        otherKernels.push_back(
+            ("weights are prepacked once by '" + name.getValue().rsplit('.').first + "': " + amount.getValue()).str());
     auto family = op->getAttrOfType<StringAttr>(familyAttr);
     auto name = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName());
     if (!family || !name)
@@ -362,7 +367,7 @@ void Explanation::print(llvm::raw_ostream &os) const {
   for (const Attention &attention : attentions) {
     os << attention.title << '\n';
     if (hasKernels && attention.kernels.empty())
-      os << "  kernels: those of another attention, whose tasks are equal\n";
+      os << "  kernels: shared with another attention with equal tasks\n";
     for (const auto *lines : {&attention.kernels, &attention.lines})
       for (const std::string &line : *lines)
         os << "  " << line << '\n';

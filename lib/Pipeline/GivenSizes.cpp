@@ -1,4 +1,4 @@
-//===- GivenSizes.cpp - Numbers of an attention ahead of a call ---------------===//
+//===- GivenSizes.cpp - Sizes of an attention before a call -------------------===//
 #include "GivenSizes.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -8,7 +8,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Reads one group.
+/// Parses a group.
 static llvm::Error parseGroup(StringRef text, std::vector<GivenSize> &into) {
   auto [function, list] = text.contains(':') ? text.split(':') : std::pair(StringRef(), text);
   SmallVector<StringRef> items;
@@ -17,10 +17,10 @@ static llvm::Error parseGroup(StringRef text, std::vector<GivenSize> &into) {
     auto [name, number] = item.split('=');
     int64_t value;
     if (name.trim().empty() || number.trim().getAsInteger(10, value))
-      return llvm::createStringError("'" + item + "' is no size, expected NAME=NUMBER, as in q=4096");
+      return llvm::createStringError("'" + item + "' is not a size, expected NAME=NUMBER, as in q=4096");
     bool isExtent = llvm::is_contained({"b", "h", "q", "k"}, name.trim());
     if (isExtent && value < 0)
-      return llvm::createStringError("size '" + item + "' is negative");
+      return llvm::createStringError("size '" + item + "' is negative, expected at least 0");
     into.push_back({function.trim().str(), name.trim().str(), value});
   }
   return llvm::Error::success();
@@ -63,7 +63,7 @@ std::optional<int64_t> KnownSizes::given(StringRef name) {
 }
 
 std::string KnownSizes::nameOf(Value value) {
-  // Casts keep what a user calls it.
+  // Casts keep the name.
   while (Operation *producer = value.getDefiningOp()) {
     if (producer->getNumOperands() != 1 || !(isa<tensor::CastOp>(producer) || value.getType().isIntOrIndex()))
       return "";
@@ -85,9 +85,9 @@ std::optional<int64_t> KnownSizes::extentOf(Value tensor, unsigned dim) {
     DimsAttr dims;
     std::optional<int64_t> length;
   };
-  for (const Operand &operand : {Operand{op.getQuery(), op.getQueryDims(), queries},
-                                 Operand{op.getKey(), op.getKeyDims(), keys},
-                                 Operand{op.getValue(), op.getValueDims(), keys}})
+  for (const Operand &operand :
+       {Operand{op.getQuery(), op.getQueryDims(), queries}, Operand{op.getKey(), op.getKeyDims(), keys},
+        Operand{op.getValue(), op.getValueDims(), keys}})
     if (operand.value == tensor) {
       Dim named = operand.dims.getDims()[dim];
       if (named == Dim::Seq)

@@ -1,4 +1,4 @@
-//===- GivenSizes.h - Numbers of an attention ahead of a call -----*- C++ -*-===//
+//===- GivenSizes.h - Sizes of an attention before a call ---------*- C++ -*-===//
 #ifndef SACCADE_LIB_PIPELINE_GIVENSIZES_H
 #define SACCADE_LIB_PIPELINE_GIVENSIZES_H
 
@@ -7,21 +7,21 @@
 
 namespace saccade {
 
-/// Extents and integers of one attention, as far as the program and what a user gives tell them.
+/// Extents and integers of an attention that follow from the program and the given sizes.
 class KnownSizes {
 public:
-  /// `isUsed` is set for the sizes that were asked for. `names`: of the function's arguments.
+  /// Sets `isUsed` for the sizes that are read. `names`: those of the function's arguments.
   KnownSizes(attn::AttentionOp op, llvm::StringRef function, llvm::ArrayRef<llvm::StringRef> names,
              const std::vector<GivenSize> &sizes, std::vector<bool> &isUsed);
 
-  /// Batch, heads, queries and keys; nothing where they are not known.
+  /// Extents; nullopt if they are not known.
   std::optional<int64_t> batches, heads, queries, keys;
 
-  /// An integer scalar: a constant, an argument that is given, the extent of an operand, or computed from such.
+  /// The value of an integer scalar that is a constant, a given argument or an extent, or computed from these.
   std::optional<int64_t> valueOf(mlir::Value value) { return evaluate(value, 8); }
-  /// The extent of any tensor.
+  /// The extent of a tensor.
   std::optional<int64_t> extentOf(mlir::Value tensor, unsigned dim);
-  /// What a user would call a value: the name of an argument, or nothing.
+  /// The name of the argument that `value` is, or empty.
   std::string nameOf(mlir::Value value);
 
 private:

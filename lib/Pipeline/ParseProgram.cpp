@@ -1,6 +1,6 @@
 //===- ParseProgram.cpp - From text or bytecode to a module -------------------===//
 //
-// MLIR's parser drops the names of values, but tells where in the text each was defined.
+// MLIR's parser drops the names of values, but records where in the text each is defined; names are read from there.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/ParseProgram.h"
@@ -14,26 +14,27 @@
 
 using namespace mlir;
 
-/// Whether the text has an op of a frontend: only then may ops be parsed that nobody registered.
+/// Whether the text has ops of a frontend; only then unregistered ops are allowed in the parser.
 static bool hasFrontendOps(StringRef text) {
-  return llvm::any_of(saccade::frontendPrefixes(), [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
+  return llvm::any_of(saccade::frontendPrefixes(),
+                      [&](StringRef prefix) { return text.contains(("\"" + prefix).str()); });
 }
 
-/// Refuses what is neither ours nor a frontend's, in the parser's own words.
+/// Rejects unregistered ops that are not ops of a frontend.
 static LogicalResult verifyFrontendOps(Block &block) {
   WalkResult walk = block.walk([](Operation *op) {
     StringRef name = op->getName().getStringRef();
     if (op->isRegistered() ||
         llvm::any_of(saccade::frontendPrefixes(), [&](StringRef each) { return name.starts_with(each); }))
       return WalkResult::advance();
-    op->emitError() << "op '" << name << "' is not known, expected ops of " << llvm::join(saccade::frontendPrefixes(), ", ")
-                    << " or of a dialect of ours";
+    op->emitError() << "op '" << name << "' is not known, expected ops of "
+                    << llvm::join(saccade::frontendPrefixes(), ", ") << " or of a registered dialect";
     return WalkResult::interrupt();
   });
   return failure(walk.wasInterrupted());
 }
 
-/// Puts the names of a function's arguments into their locations.
+/// Stores the names of a function's arguments in their locations.
 static void keepNames(func::FuncOp function, const AsmParserState &state) {
   if (function.isExternal())
     return;
@@ -58,7 +59,8 @@ OwningOpRef<ModuleOp> saccade::parseProgram(const llvm::SourceMgr &sources, MLIR
     context->allowUnregisteredDialects();
   Block block;
   AsmParserState state;
-  if (failed(parseAsmSourceFile(sources, &block, config, &state)) || (hasUnregistered && failed(verifyFrontendOps(block))))
+  if (failed(parseAsmSourceFile(sources, &block, config, &state)) ||
+      (hasUnregistered && failed(verifyFrontendOps(block))))
     return nullptr;
   block.walk([&](func::FuncOp function) { keepNames(function, state); });
   Location start = FileLineColLoc::get(context, buffer->getBufferIdentifier(), /*line=*/0, /*column=*/0);

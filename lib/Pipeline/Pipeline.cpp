@@ -1,9 +1,11 @@
-//===- Pipeline.cpp - The compiler on one page --------------------------------===//
+//===- Pipeline.cpp - The stages of the compiler ------------------------------===//
 //
-// The stages in their order, each built by its own library. Whoever wants to know how a program
-// becomes code starts reading here.
+// The stages in order; each is built by its own library. This file is the entry point for reading the compiler.
 //
 //===----------------------------------------------------------------------===//
+#include "saccade/Pipeline/Pipeline.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
 #include "saccade/Bufferize/Bufferize.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Codegen/CPU/Passes.h"
@@ -13,60 +15,53 @@
 #include "saccade/Import/Passes.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Passes.h"
-#include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Schedule/Passes.h"
 #include "saccade/Target/Passes.h"
 #include "saccade/Tiling/Passes.h"
-#include "mlir/Pass/PassRegistry.h"
-#include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
 using namespace saccade;
 
 namespace {
 
-/// A stage: its name on the command line and what it runs.
+/// A stage: its name on the command line and its passes.
 struct Stage {
   llvm::StringRef name;
   void (*build)(OpPassManager &pm, const CompileOptions &options);
 };
 
 const Stage stages[] = {
-    // Graphs of other projects become ops that the rest knows.
+    // Converts models of other frameworks to attn, linalg and other dialects of programs.
     {"import", [](OpPassManager &pm, const CompileOptions &) { buildImportPipeline(pm); }},
-    // What is not known is refused, calls are inlined, attention raised, shapes checked and elementwise ops fused on whole tensors.
+    // On whole tensors: verifies ops, inlines calls, raises attention, adds shape checks and fuses elementwise ops.
     {"transforms",
      [](OpPassManager &pm, const CompileOptions &options) {
        buildTransformsPipeline(pm, {/*forGPU=*/options.device != nullptr, options.lint, options.remarks});
      }},
-    // Tiles are chosen on whole ops, before anything is cut.
+    // Chooses tile sizes, before tiling.
     {"schedule",
      [](OpPassManager &pm, const CompileOptions &options) {
        options.device ? buildSchedulePipeline(pm, *options.device) : buildSchedulePipeline(pm, *options.target);
      }},
-    // Whole tensors become parallel tasks over tiles.
-    {"tiling",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       buildTilingPipeline(pm, /*forGPU=*/options.device != nullptr);
-     }},
-    // Tasks pass memory, results are the caller's.
+    // Tiles ops on whole tensors into parallel tasks.
+    {"tiling", [](OpPassManager &pm,
+                  const CompileOptions &options) { buildTilingPipeline(pm, /*forGPU=*/options.device != nullptr); }},
+    // Bufferizes tasks and entries; the caller owns the results.
     {"bufferize",
      [](OpPassManager &pm, const CompileOptions &options) {
        buildBufferizePipeline(pm, *options.target, /*forGPU=*/options.device != nullptr, options.prepack);
      }},
-    // Tiles become register-blocked vector code, or tasks become kernels; then the LLVM dialect.
+    // Lowers tiles to register-blocked vector code or GPU kernels, then to the LLVM dialect.
     {"codegen",
      [](OpPassManager &pm, const CompileOptions &options) {
-       // What is left on the host of a program for a GPU is code for its CPU.
+       // The host part of a GPU program is compiled for the CPU.
        if (options.device)
          buildGPUCodegenPipeline(pm, *options.device);
        buildCPUCodegenPipeline(pm, *options.target);
      }},
-    // Only now is the calling convention of the entries final.
-    {"target",
-     [](OpPassManager &pm, const CompileOptions &options) {
-       pm.addPass(createEmitEntryPoints({options.target->name.str()}));
-     }},
+    // Creates the entry points, after the calling convention of entries is final.
+    {"target", [](OpPassManager &pm,
+                  const CompileOptions &options) { pm.addPass(createEmitEntryPoints({options.target->name.str()})); }},
 };
 
 } // namespace

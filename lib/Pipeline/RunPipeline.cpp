@@ -1,6 +1,6 @@
-//===- RunPipeline.cpp - Run the compiler's stages on a module ----------------===//
+//===- RunPipeline.cpp - Run the compile pipeline -----------------------------===//
 //
-// A dump is a user's own pass after every stage, so the pipeline need not know of dumps.
+// Dumps are implemented as user passes (attn-write-module) that are inserted after every stage.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/RunPipeline.h"
@@ -13,10 +13,10 @@
 
 using namespace mlir;
 
-/// Adds a writer after every stage, numbered in their order: DIR/1-import.mlir and so on.
+/// Inserts attn-write-module after every stage, with files DIR/1-import.mlir and so on.
 static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
   if (std::error_code error = llvm::sys::fs::create_directories(options.dumpStages))
-    return emitError(loc, "cannot make the folder '") << options.dumpStages << "': " << error.message();
+    return emitError(loc, "cannot create the directory '") << options.dumpStages << "': " << error.message();
   for (auto [i, stage] : llvm::enumerate(saccade::stageNames())) {
     llvm::SmallString<128> path(options.dumpStages);
     llvm::sys::path::append(path, llvm::Twine(i + 1) + "-" + stage + ".mlir");
@@ -26,7 +26,7 @@ static LogicalResult addDumps(saccade::CompileOptions &options, Location loc) {
 }
 
 LogicalResult saccade::importProgram(ModuleOp module) {
-  // Ops of a frontend were allowed where the program was read, or a dialect that is imported was found there.
+  // The parser allows unregistered ops, or loads tosa, only for programs with ops of a frontend.
   MLIRContext *context = module.getContext();
   if (!context->allowsUnregisteredDialects() && !context->getLoadedDialect("tosa"))
     return success();

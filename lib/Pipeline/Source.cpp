@@ -1,6 +1,6 @@
-//===- Source.cpp - A program as it is read -----------------------------------===//
+//===- Source.cpp - A parsed program ------------------------------------------===//
 //
-// One context a program, without threads of its own: a kernel compiles faster than a thread pool starts.
+// Every program has a context without a thread pool: compiling a kernel takes less time than starting the pool.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Pipeline/Source.h"
@@ -19,7 +19,7 @@ static DialectRegistry makeRegistry() {
   return registry;
 }
 
-/// MLIR's own rendering, one diagnostic at a time.
+/// Renders every diagnostic with MLIR's handler and passes the text to the sink.
 class Source::Renderer : public SourceMgrDiagnosticHandler {
 public:
   Renderer(llvm::SourceMgr &files, MLIRContext *context, DiagnosticSink sink)
@@ -38,7 +38,7 @@ private:
 };
 
 Source::Source() : mlir(makeRegistry(), MLIRContext::Threading::DISABLED) {
-  // The line of source says more to a user than the op in its generic form does.
+  // Diagnostics show the source line instead of the op in generic form.
   mlir.printOpOnDiagnostic(false);
 }
 Source::~Source() = default;

@@ -1,6 +1,6 @@
 //===- WriteModule.cpp - Write the module to a file ---------------------------===//
 //
-// Shows what a stage made without stopping there; it may stand anywhere.
+// Prints the result of a stage without stopping the pipeline. Can be inserted anywhere.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/IR/BuiltinOps.h"

@@ -138,7 +138,7 @@ LogicalResult KeyLoop::rewrite() {
     values.map(args.captures, op.getCaptures());
   }
   Value lastQuery = add(at[2], sub(rowCount, index(1)));
-  KeyRange reach = KeyBounds(op).reach(b, loc, values, queryLength, keyLength, at[2], lastQuery,
+  KeyRange reach = KeyBounds(op).computeKeyRange(b, loc, values, queryLength, keyLength, at[2], lastQuery,
                                        {at[3], min(keyLength, add(at[3], keys))});
   Value step = index(schedule.getCols());
   // Tiles begin at absolute multiples of the step, so the first one may begin before element 0.

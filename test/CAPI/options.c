@@ -90,9 +90,9 @@ static void aProgramIsExplained(void) {
   saccade_text_free(text);
   text = NULL;
   CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q=-1", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("size 'q=-1' is negative");
+  CHECK_MESSAGE("size 'q=-1' is negative, expected at least 0");
   CHECK(saccade_explain(context, attendText, strlen(attendText), NULL, NULL, 0, "q", &text) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("'q' is no size, expected NAME=NUMBER, as in q=4096");
+  CHECK_MESSAGE("'q' is not a size, expected NAME=NUMBER, as in q=4096");
   CHECK(saccade_explain(context, "module {", 8, NULL, NULL, 0, NULL, &text) == SACCADE_COMPILE_ERROR && text == NULL);
   CHECK(saccade_explain(context, attendText, 1, NULL, NULL, 0, NULL, NULL) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the pointer for the text is NULL");

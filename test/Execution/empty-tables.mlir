@@ -2,7 +2,7 @@
 // RUN: saccade-run %s --entry=rows_by_number --arg=4x3:f32 --arg=2:i64:1 --check
 // RUN: saccade-run %s --entry=rows_by_number --arg=0x3:f32 --arg=0:i64 --check
 // RUN: not saccade-run %s --entry=rows_by_number --arg=0x3:f32 --arg=2:i64:1 2>&1 | FileCheck %s
-// CHECK: looks elements up in a tensor that is too small in dimension 0
+// CHECK: reads elements of a tensor that is too small in dimension 0
 // RUN: saccade-run %s --entry=scalars_behind_each_other --arg=:f32:1 --check
 
 func.func @rows_by_number(%table: tensor<?x3xf32>, %numbers: tensor<?xi64>) -> tensor<?x3xf32> {

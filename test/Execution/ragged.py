@@ -111,7 +111,7 @@ for arguments, expected in (
     ((9, 9, [0, 9], [-3, 9]), "cu_seqlens_k has another first element: found -3, expected 0"),
     ((9, 9, [0, 6, 5, 9], [0, 1, 2, 3]), "cu_seqlens_q has an element below the one before it: found 5, expected at least 6"),
     ((9, 9, [0, -1], [0, 9]), "cu_seqlens_q has an element below the one before it: found -1, expected at least 0"),
-    ((9, 9, [0, 9], [0, 12]), "cu_seqlens_k leads beyond the rows of key: found 12, expected at most 9"),
+    ((9, 9, [0, 9], [0, 12]), "cu_seqlens_k exceeds the rows of key: found 12, expected at most 9"),
     ((9, 9, [0, 4, 9], [0, 9]), "key has another batch size than query: found 1, expected 2"),
     ((9, 9, [], [0, 9]), "cu_seqlens_q has no element: found 0, expected at least 1"),
     ((9, 9, [[0, 9]], [0, 9]), "dimensions, expected 1"),

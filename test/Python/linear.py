@@ -107,7 +107,7 @@ any_state = saccade.compile("""func.func @f(%q: tensor<?x8xf32>, %s: tensor<?x?x
   return %o : tensor<?x8xf32>
 }""")
 for call, said in (
-    (lambda: any_state.f(normal(5, 8), normal(8, 7)), "another number of columns than outputs need: found 7, expected 8"),
+    (lambda: any_state.f(normal(5, 8), normal(8, 7)), "another number of columns than the output requires: found 7, expected 8"),
     (lambda: any_state.f(normal(5, 8), normal(9, 8)), "state has another extent of 'd' than key: found 9, expected 8"),
     (lambda: saccade.linear_attention(q, k, v, feature_map="cosine"), "'cosine', expected one of identity, relu, elu+1"),
     (lambda: saccade.linear_attention(q, k[:, :, :9], v[:, :, :9], causal=True), "key has another length than query"),

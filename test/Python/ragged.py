@@ -93,7 +93,7 @@ for arguments, kind, message in (
     ((cu, cu[:2]), ValueError, "cu_seqlens_k has 2 offsets, expected 3, as many as cu_seqlens_q"),
     ((cu_of(1, 10, 30), cu), ValueError, "cu_seqlens_q has another first element: found 1, expected 0"),
     ((cu, cu_of(0, 12, 10)), ValueError, "cu_seqlens_k has an element below the one before it: found 10, expected at least 12"),
-    ((cu_of(0, 10, 36), cu), ValueError, "cu_seqlens_q leads beyond the rows of query: found 36, expected at most 35"),
+    ((cu_of(0, 10, 36), cu), ValueError, "cu_seqlens_q exceeds the rows of query: found 36, expected at most 35"),
     ((cu[:0], cu[:0]), ValueError, "cu_seqlens_q has no element: found 0, expected at least 1"),
 ):
     refused(kind, message, q, k, k, cu_seqlens_q=arguments[0], cu_seqlens_k=arguments[1])

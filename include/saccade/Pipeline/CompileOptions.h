@@ -1,6 +1,6 @@
-//===- CompileOptions.h - What a user may ask of a compilation ---*- C++ -*-===//
+//===- CompileOptions.h - Options of a compilation ----------------*- C++ -*-===//
 //
-// Options travel one way: driver or front frontend -> CompileOptions -> pass options.
+// Set by a driver or the API; `buildCompilePipeline` converts them to pass options.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_COMPILEOPTIONS_H
@@ -17,21 +17,21 @@ namespace saccade {
 struct CompileOptions {
   /// The CPU target to generate code for; never null.
   const CPUTarget *target = lookupCPUTarget("host");
-  /// The GPU that runs the tasks; null where the CPU does.
+  /// The GPU that runs the tasks; null to run them on the CPU.
   const GPUTarget *device = nullptr;
-  /// The last stage to run, by its name in `stageNames()`; empty for all.
+  /// The last stage to run, a name of `stageNames()`; empty for all.
   std::string stopAfter;
   /// Textual pass pipelines to run after a stage: (stage, pipeline).
   std::vector<std::pair<std::string, std::string>> insertAfter;
-  /// A folder that gets the module after every stage, as 1-import.mlir and so on; empty for none.
+  /// The directory to which the module is written after every stage (1-import.mlir, ...); empty for none.
   std::string dumpStages;
-  /// Whether to warn about likely mistakes in the program before the first stage.
+  /// Whether to warn about likely mistakes in the program.
   bool lint = false;
-  /// Whether each softmax that did not become attention says why, in a remark.
+  /// Whether to emit a remark for each softmax that was not raised to attention.
   bool remarks = false;
-  /// Whether what an entry computes of constant arguments alone becomes an entry of its own, on a CPU.
+  /// Whether computation on constant arguments only (prepacking of weights) becomes a separate entry; CPU only.
   bool prepack = false;
-  /// Whether the IR is verified after every pass.
+  /// Whether to verify the IR after every pass.
   bool verifyEach = true;
 };
 

@@ -1,7 +1,7 @@
-//===- Explain.h - What a program became, in words ----------------*- C++ -*-===//
+//===- Explain.h - Report on a compiled program -------------------*- C++ -*-===//
 //
-// The report of --explain: for each attention its kernels, what is proved of its mask and its softmax, and, for sizes
-// that are given, the tiles, the work and a picture; and why other softmaxes did not become attention.
+// The report of --explain: for each attention its kernels, the proved properties of its mask and softmax and, for given
+// sizes, tiles, FLOPs and a picture of the mask. Also the reasons why other softmaxes were not raised to attention.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_EXPLAIN_H
@@ -14,28 +14,28 @@
 
 namespace saccade {
 
-/// A number that a user gives ahead of a call: the extent `b`, `h`, `q` or `k` of an attention, or an integer argument by its
-/// name; of one function, or (`function` empty) of all.
+/// A size given by the user: the extent `b`, `h`, `q` or `k` of an attention, or an integer argument by its name.
+/// Applies to all functions if `function` is empty.
 struct GivenSize {
   std::string function, name;
   int64_t value;
 };
 
-/// Reads "[FUNCTION:]NAME=NUMBER,...", groups with ';' between them. An error says what was found and wanted.
+/// Parses groups "[FUNCTION:]NAME=NUMBER,..." separated by ';'. The error names what was found and what was expected.
 llvm::Expected<std::vector<GivenSize>> parseGivenSizes(llvm::StringRef text);
 
 /// The report of one program.
 class Explanation {
 public:
   ~Explanation();
-  /// Looks at a copy of `program`, which is whole and as it was read. Null after a diagnostic where it is refused.
+  /// Analyzes a copy of the parsed `program`. Null after a diagnostic if it does not compile.
   static std::unique_ptr<Explanation> create(mlir::ModuleOp program, const CompileOptions &options,
                                              std::vector<GivenSize> sizes);
 
-  /// Notes the kernels of the compiled program; what was not compiled to the end has none.
+  /// Adds the kernels of the completely compiled program.
   void addKernels(mlir::ModuleOp compiled);
 
-  /// Given sizes that no attention has a use for, for a warning.
+  /// Given sizes that no attention uses, for a warning.
   std::vector<std::string> unusedSizes() const;
 
   void print(llvm::raw_ostream &os) const;
@@ -44,10 +44,10 @@ private:
   struct Attention;
   Explanation();
   std::vector<Attention> attentions;
-  std::vector<std::string> softmaxes;    ///< a line for each that did not become attention
-  std::vector<std::string> otherKernels; ///< of which it is not known whose they are
+  std::vector<std::string> softmaxes;    ///< a line for each that was not raised to attention
+  std::vector<std::string> otherKernels; ///< kernels that belong to no known attention
   std::vector<GivenSize> sizes;
-  std::vector<bool> isUsed; ///< by size
+  std::vector<bool> isUsed; ///< for each size
 };
 
 } // namespace saccade

@@ -8,9 +8,9 @@
 
 namespace saccade {
 
-/// Parses the main file of `sources`, MLIR text or bytecode; null after a diagnostic. The location of every argument of
-/// a function holds its name in the text as a `mlir::NameLoc`; bytecode has none. Text may have ops in generic form whose
-/// names begin with one of `frontendPrefixes`; other ops that nobody registered are refused.
+/// Parses the main file of `sources`, MLIR text or bytecode; null after a diagnostic. For text, the location of every
+/// function argument is a `mlir::NameLoc` with its name. Text may have unregistered ops in generic form if their names
+/// start with one of `frontendPrefixes`; other unregistered ops are errors.
 mlir::OwningOpRef<mlir::ModuleOp> parseProgram(const llvm::SourceMgr &sources, mlir::MLIRContext *context);
 
 } // namespace saccade

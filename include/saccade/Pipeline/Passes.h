@@ -1,4 +1,4 @@
-//===- Passes.h - Passes about the pipeline itself ----------------*- C++ -*-===//
+//===- Passes.h - Utility passes of the pipeline ------------------*- C++ -*-===//
 #ifndef SACCADE_PIPELINE_PASSES_H
 #define SACCADE_PIPELINE_PASSES_H
 

@@ -1,4 +1,4 @@
-//===- Passes.td - Passes about the pipeline itself -------------*- tablegen -*-===//
+//===- Passes.td - Utility passes of the pipeline ---------------*- tablegen -*-===//
 #ifndef SACCADE_PIPELINE_PASSES_TD
 #define SACCADE_PIPELINE_PASSES_TD
 
@@ -7,9 +7,10 @@ include "mlir/Pass/PassBase.td"
 def WriteModule : Pass<"attn-write-module", "::mlir::ModuleOp"> {
   let summary = "write the module to a file";
   let description = [{
-    Changes nothing. With `--insert-after` it shows what a stage made; `--dump-stages` puts one after every stage.
+    Does not change the module. Used with `--insert-after` to print the result of a stage; `--dump-stages` inserts it after
+    every stage.
   }];
-  let options = [Option<"file", "file", "std::string", "", "Where to write; folders must exist">];
+  let options = [Option<"file", "file", "std::string", "", "Path of the file, in an existing directory">];
 }
 
 #endif // SACCADE_PIPELINE_PASSES_TD

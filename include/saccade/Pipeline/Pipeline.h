@@ -1,30 +1,29 @@
-//===- Pipeline.h - The compiler, from a graph to the LLVM dialect -*- C++ -*-===//
+//===- Pipeline.h - The compile pipeline --------------------------*- C++ -*-===//
 //
-// The stages in their order. Each is built by its own library and ends in an invariant that a
-// verifier pass checks.
+// Builds the stages from import to the LLVM dialect, and registers dialects and passes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_PIPELINE_H
 #define SACCADE_PIPELINE_PIPELINE_H
 
-#include "saccade/Pipeline/CompileOptions.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Pipeline/CompileOptions.h"
 
 namespace saccade {
 
-/// The names of the stages, in their order.
+/// The names of the stages, in order.
 llvm::SmallVector<llvm::StringRef> stageNames();
 
-/// Adds the passes of every stage up to `options.stopAfter`, with the user's own passes between them. Fails with a
-/// message through `emitError` where a stage or a textual pipeline is not known.
+/// Adds the passes of every stage up to `options.stopAfter`, and the user's passes after their stages. Calls
+/// `emitError` and fails if a stage or a textual pipeline is unknown.
 llvm::LogicalResult buildCompilePipeline(mlir::OpPassManager &pm, const CompileOptions &options,
                                          llvm::function_ref<void(const llvm::Twine &)> emitError);
 
-/// The dialects a module may be written in and every one the pipeline makes, with their interface implementations.
+/// Registers the dialects of programs and of the pipeline, with their external interface implementations.
 void registerDialects(mlir::DialectRegistry &registry);
 
-/// Our passes and pipelines, and the few upstream passes that are useful beside them, for textual pipelines.
+/// Registers Saccade's passes and pipelines, and the upstream transform passes, for textual pipelines.
 void registerPasses();
 
 } // namespace saccade

@@ -1,6 +1,6 @@
-//===- RunPipeline.h - Run the compiler's stages on a module ------*- C++ -*-===//
+//===- RunPipeline.h - Run the compile pipeline -------------------*- C++ -*-===//
 //
-// What every driver does with a CompileOptions: build the pipeline, run it, dump the stages it was asked to dump.
+// Builds and runs the pipeline for a CompileOptions, including dumps of stages. Shared by all drivers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_RUNPIPELINE_H
@@ -11,10 +11,10 @@
 
 namespace saccade {
 
-/// Runs the import stage on `module`: afterwards it is written in ops of ours. Failures have been reported as diagnostics.
+/// Runs the import stage on `module`, which converts ops of frontends. Failures are reported as diagnostics.
 llvm::LogicalResult importProgram(mlir::ModuleOp module);
 
-/// Runs the pipeline of `options` on `module`, in place. Failures have been reported as diagnostics.
+/// Runs the pipeline of `options` on `module`, in place. Failures are reported as diagnostics.
 llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &options);
 
 } // namespace saccade

@@ -1,6 +1,6 @@
-//===- Source.h - A program as it is read -------------------------*- C++ -*-===//
+//===- Source.h - A parsed program --------------------------------*- C++ -*-===//
 //
-// A context with our dialects, the text or bytecode, and diagnostics that point into it.
+// Owns the MLIR context, the text or bytecode, the parsed module and the handler of diagnostics.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_PIPELINE_SOURCE_H
@@ -19,7 +19,7 @@
 
 namespace saccade {
 
-/// Gets every diagnostic as text: its place, the line of the program and a caret, then its notes.
+/// Receives every diagnostic as text: location, source line with a caret, and notes.
 using DiagnosticSink = std::function<void(mlir::DiagnosticSeverity severity, llvm::StringRef text)>;
 
 class Source {
@@ -27,12 +27,12 @@ public:
   Source();
   ~Source();
 
-  /// Parses MLIR text or bytecode; `text` is called as in diagnostics. From now on all diagnostics of the context go to
-  /// `sink`, which is told of a failure too.
+  /// Parses MLIR text or bytecode. Diagnostics name the buffer identifier of `text`. `sink` receives all diagnostics of
+  /// the context from then on, including those of a failure to parse.
   llvm::LogicalResult parse(std::unique_ptr<llvm::MemoryBuffer> text, DiagnosticSink sink);
 
-  /// Reads and parses the file ("-": standard input), MLIR text or bytecode. Anything but ExitSuccess has been explained
-  /// on stderr under the name of `tool`.
+  /// Reads and parses a file ("-": standard input), MLIR text or bytecode. Reports errors on stderr, prefixed by
+  /// `tool`.
   ExitCode load(llvm::StringRef tool, llvm::StringRef path);
 
   mlir::ModuleOp module() { return *parsed; }
@@ -47,13 +47,14 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> parsed;
 };
 
-/// Loads a plugin with passes; ExitFile after an explanation on stderr where that does not work.
+/// Loads a pass plugin. Returns ExitFile after an error on stderr on failure.
 ExitCode loadPassPlugin(llvm::StringRef tool, llvm::StringRef path);
 
-/// Looks a processor's level up for a tool; null after an explanation.
+/// Looks up a CPU target for a tool; null after an error on stderr.
 const CPUTarget *requireTarget(llvm::StringRef tool, llvm::StringRef name);
 
-/// The same with GPUs: sets the target or the device of `options`. ExitUnsupported after an explanation.
+/// Looks up a CPU or GPU target and sets `options.target` or `options.device`. Returns ExitUnsupported after an error
+/// on stderr.
 ExitCode chooseTarget(llvm::StringRef tool, llvm::StringRef name, CompileOptions &options);
 
 } // namespace saccade

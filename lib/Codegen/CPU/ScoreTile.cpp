@@ -68,7 +68,7 @@ KeyRange ScoreTile::visibleKeysAbsolute(Value firstQuery, Value lastQuery) {
   values.map(args.batch, at[0]);
   values.map(args.head, at[1]);
   values.map(args.captures, op.getCaptures());
-  return bounds.reach(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
+  return bounds.computeKeyRange(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
 ColumnRuns ScoreTile::reach(Value firstRow, Value rows) {

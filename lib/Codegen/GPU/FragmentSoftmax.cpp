@@ -68,7 +68,7 @@ KeyRange FragmentSoftmax::visibleKeysAbsolute(Emitter &e, Value head, Value firs
   values.map(args.batch, at(e, 0));
   values.map(args.head, head);
   values.map(args.captures, op.getCaptures());
-  return bounds.reach(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
+  return bounds.computeKeyRange(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
 KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery) {

@@ -1,4 +1,4 @@
-// What the verifier of attn.attention refuses. Every message names the role at fault, what it has and what it should.
+// Diagnostics of the verifier of attn.attention.
 // RUN: saccade-opt %s -verify-diagnostics -split-input-file -allow-unregistered-dialect
 
 func.func @rank(%q: tensor<4x8xf32>, %k: tensor<2x4x8xf32>) {
@@ -74,7 +74,7 @@ func.func @head_size_of_keys(%q: tensor<4x8xf32>, %k: tensor<4x16xf32>) {
 // -----
 
 func.func @heads_do_not_divide(%q: tensor<6x4x8xf32>, %k: tensor<4x4x8xf32>) {
-  // expected-error @+1 {{query has 6 heads, expected a multiple of the 4 key heads}}
+  // expected-error @+1 {{query has 6 heads, expected a multiple of the 4 KV heads}}
   %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<6x4x8xf32>, tensor<4x4x8xf32>, tensor<4x4x8xf32>) -> tensor<6x4x8xf32>
   return
 }
@@ -82,7 +82,7 @@ func.func @heads_do_not_divide(%q: tensor<6x4x8xf32>, %k: tensor<4x4x8xf32>) {
 // -----
 
 func.func @queries_without_key_heads(%q: tensor<6x4x8xf32>, %k: tensor<0x4x8xf32>) {
-  // expected-error @+1 {{query has 6 heads, expected a multiple of the 0 key heads}}
+  // expected-error @+1 {{query has 6 heads, expected a multiple of the 0 KV heads}}
   %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] : (tensor<6x4x8xf32>, tensor<0x4x8xf32>, tensor<0x4x8xf32>) -> tensor<6x4x8xf32>
   return
 }
@@ -120,7 +120,7 @@ func.func @position_of_two(%q: tensor<4x8xf32>, %i: index) {
 // -----
 
 func.func @captured_vector(%q: tensor<4x8xf32>, %t: vector<4xf32>) {
-  // expected-error @+1 {{capture 0 has type 'vector<4xf32>', expected a number or a ranked tensor of numbers}}
+  // expected-error @+1 {{capture 0 has type 'vector<4xf32>', expected a scalar or a ranked tensor of scalars}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%t : vector<4xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
@@ -129,7 +129,7 @@ func.func @captured_vector(%q: tensor<4x8xf32>, %t: vector<4xf32>) {
 // -----
 
 func.func @captured_tensor_without_a_rank(%q: tensor<4x8xf32>, %i: index, %t: tensor<*xf32>) {
-  // expected-error @+1 {{capture 1 has type 'tensor<*xf32>', expected a number or a ranked tensor of numbers}}
+  // expected-error @+1 {{capture 1 has type 'tensor<*xf32>', expected a scalar or a ranked tensor of scalars}}
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%i, %t : index, tensor<*xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
@@ -216,7 +216,7 @@ func.func @batch_of_the_lengths(%q: tensor<2x4x8xf32>, %n: tensor<3xi32>) {
 // -----
 
 func.func @type_of_the_lengths(%q: tensor<2x4x8xf32>, %n: tensor<2xf32>) {
-  // expected-error @+1 {{operand #3 must be an index or one integer a batch, but got 'tensor<2xf32>'}}
+  // expected-error @+1 {{operand #3 must be an index or one integer per batch, but got 'tensor<2xf32>'}}
   %o = attn.attention %q[b,s,d], %q[b,s,d], %q[b,s,d] q_len(%n : tensor<2xf32>)
     : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   return
@@ -350,7 +350,7 @@ func.func @whole_tensors_in_a_region(%q: tensor<4x8xf32>, %t: tensor<4xf32>) {
 
 func.func @value_from_outside(%q: tensor<4x8xf32>, %t: f32) {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
-      // expected-error @+1 {{use of undeclared SSA value name}}
+      // expected-error @+1 {{use of a value that is not defined in the score region, expected one of its arguments or a value computed in it; captures(...) passes values from outside, constants are defined inside of the region}}
       %r = arith.addf %s, %t : f32
       attn.yield %r : f32
     } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -360,7 +360,7 @@ func.func @value_from_outside(%q: tensor<4x8xf32>, %t: f32) {
 // -----
 
 func.func @length_outside_a_region() -> index {
-  // expected-error @+1 {{expected to stand in a region of attention}}
+  // expected-error @+1 {{is outside of a region of attention}}
   %n = attn.length key
   return %n : index
 }
@@ -393,7 +393,7 @@ func.func @sink_of_another_type(%q: tensor<2x4x8xbf16>, %t: f64) {
 // -----
 
 func.func @sink_a_query(%q: tensor<2x4x8xf32>, %t: tensor<2x4xf32>) {
-  // expected-error @+1 {{must be a number or one number a head, but got 'tensor<2x4xf32>'}}
+  // expected-error @+1 {{must be a scalar or one scalar per head, but got 'tensor<2x4xf32>'}}
   %o = attn.attention %q[h,s,d], %q[h,s,d], %q[h,s,d] sink(%t : tensor<2x4xf32>)
     : (tensor<2x4x8xf32>, tensor<2x4x8xf32>, tensor<2x4x8xf32>) -> tensor<2x4x8xf32>
   return
@@ -465,7 +465,7 @@ func.func @weight_of_another_type(%q: tensor<4x8xf64>) {
 // -----
 
 func.func @batches_of_packed_queries(%q: tensor<2x9x8xf32>, %k: tensor<9x8xf32>, %cu: tensor<3xi32>) {
-  // expected-error @+1 {{query names dimension 'b', but is packed by cu_seqlens_q: its sequences lie behind each other along 's'}}
+  // expected-error @+1 {{query names dimension 'b', but is ragged by cu_seqlens_q, expected its sequences contiguous along 's'}}
   %o = attn.attention %q[b,s,d], %k[s,d], %k[s,d] cu_seqlens_q(%cu : tensor<3xi32>) cu_seqlens_k(%cu : tensor<3xi32>)
     : (tensor<2x9x8xf32>, tensor<9x8xf32>, tensor<9x8xf32>) -> tensor<2x9x8xf32>
   return
@@ -474,7 +474,7 @@ func.func @batches_of_packed_queries(%q: tensor<2x9x8xf32>, %k: tensor<9x8xf32>,
 // -----
 
 func.func @batches_of_packed_values(%q: tensor<9x8xf32>, %v: tensor<2x9x8xf32>, %cu: tensor<3xi32>) {
-  // expected-error @+1 {{value names dimension 'b', but is packed by cu_seqlens_k}}
+  // expected-error @+1 {{value names dimension 'b', but is ragged by cu_seqlens_k}}
   %o = attn.attention %q[s,d], %q[s,d], %v[b,s,d] cu_seqlens_q(%cu : tensor<3xi32>) cu_seqlens_k(%cu : tensor<3xi32>)
     : (tensor<9x8xf32>, tensor<9x8xf32>, tensor<2x9x8xf32>) -> tensor<9x8xf32>
   return

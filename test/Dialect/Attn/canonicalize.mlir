@@ -1,4 +1,4 @@
-// What attention says in a roundabout way it says directly after --canonicalize.
+// Canonicalization of attention.
 // RUN: saccade-opt %s --canonicalize | FileCheck %s
 
 // CHECK-LABEL: func.func @transposes_fold_into_named_dimensions
@@ -62,7 +62,7 @@ func.func @both_trivial_regions_go(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   return %o : tensor<?x8xf32>
 }
 
-// A mask that never holds says something: every row is empty.
+// A mask that never holds is kept: every row is empty.
 // CHECK-LABEL: func.func @a_mask_that_never_holds_stays
 // CHECK: mask(
 // CHECK-NEXT: %[[FALSE:.*]] = arith.constant false
@@ -86,7 +86,7 @@ func.func @a_constant_scale_becomes_an_attribute(%x: tensor<?x8xf32>) -> tensor<
   return %o : tensor<?x8xf32>
 }
 
-// What is known of a tile's shape reaches the step, its captures and its results.
+// Casts to less static shapes are folded into operands and captures; results are cast back.
 // CHECK-LABEL: func.func @casts_fold_into_accumulate
 // CHECK-SAME: %[[Q:.*]]: tensor<4x8xf32>, %[[T:.*]]: tensor<6xf32>
 // CHECK-NOT: tensor.cast

@@ -1,4 +1,4 @@
-// What the verifier and parser of attn.linear refuse. Every message names the role at fault, what it has and what it should.
+// Diagnostics of the verifier and parser of attn.linear.
 // RUN: saccade-opt %s -verify-diagnostics -split-input-file
 
 func.func @rank(%x: tensor<4x8xf32>, %k: tensor<2x4x8xf32>) {
@@ -42,7 +42,7 @@ func.func @output_type(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @decay_of_nothing_that_grows(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
-  // expected-error @+1 {{decay is given without 'causal'}}
+  // expected-error @+1 {{decay is given without 'causal', expected 'causal'}}
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] decay(%g[s] : tensor<4xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
@@ -82,7 +82,7 @@ func.func @axis_twice(%x: tensor<4x8xf32>, %g: tensor<4x4xf32>) {
 // -----
 
 func.func @beta_of_rows(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
-  // expected-error @+1 {{beta names dimension 'd', expected one number a position at most}}
+  // expected-error @+1 {{beta names dimension 'd', expected at most b, h and s}}
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] causal beta(%g[d] : tensor<8xf32>) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
@@ -98,7 +98,7 @@ func.func @normalized_delta(%x: tensor<4x8xf32>, %g: tensor<4xf32>) {
 // -----
 
 func.func @normalized_scale(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{has both 'normalize' and a scale, which it would cancel}}
+  // expected-error @+1 {{has both 'normalize' and a scale, expected one of them: the scale would cancel}}
   %o = attn.linear %x[s,d], %x[s,d], %x[s,d] normalize scale(0.5) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
   return
 }
@@ -138,7 +138,7 @@ func.func @final_state(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @results(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{has 3 result types, expected the output and, if it is wanted, the final state}}
+  // expected-error @+1 {{has 3 result types, expected the output and optionally the final state}}
   %o:3 = attn.linear %x[s,d], %x[s,d], %x[s,d] : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>)
   return
 }

@@ -1,4 +1,4 @@
-// Every clause of attn.linear survives text, generic text and bytecode.
+// Round trip of every clause of attn.linear through text, generic text and bytecode.
 // RUN: saccade-opt %s -o %t.mlir && FileCheck %s --input-file=%t.mlir
 // RUN: saccade-opt %t.mlir | diff %t.mlir -
 // RUN: saccade-opt %t.mlir -emit-bytecode | saccade-opt | diff %t.mlir -

@@ -5,7 +5,7 @@
 // Scale
 //===----------------------------------------------------------------------===//
 
-// Warnings change nothing.
+// The pass does not change the module.
 // CHECK-LABEL: func.func @scale_of_all_heads
 // CHECK: scale(0.044194173824159216)
 func.func @scale_of_all_heads(%x: tensor<?x8x?x64xf32>) -> tensor<?x8x?x64xf32> {
@@ -15,7 +15,7 @@ func.func @scale_of_all_heads(%x: tensor<?x8x?x64xf32>) -> tensor<?x8x?x64xf32> 
   return %o : tensor<?x8x?x64xf32>
 }
 
-// The width counts query heads, not key heads.
+// The width is that of the query heads, not of the KV heads.
 func.func @scale_of_all_query_heads(%q: tensor<8x?x64xf32>, %k: tensor<2x?x64xf32>) -> tensor<8x?x64xf32> {
   // expected-warning @+1 {{scale is 1/√512, the width of all 8 heads together}}
   %o = attn.attention %q[h,s,d], %k[h,s,d], %k[h,s,d] scale(0.0442)
@@ -31,7 +31,7 @@ func.func @scale_of_one_head(%x: tensor<?x8x?x64xf32>) -> tensor<?x8x?x64xf32> {
   return %1 : tensor<?x8x?x64xf32>
 }
 
-// Any other scale may be meant.
+// No warning for other scales.
 func.func @learned_scale(%x: tensor<?x8x?x64xf32>, %t: f32) -> tensor<?x8x?x64xf32> {
   %0 = attn.attention %x[b,h,s,d], %x[b,h,s,d], %x[b,h,s,d] scale(10.0)
     : (tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>, tensor<?x8x?x64xf32>) -> tensor<?x8x?x64xf32>
@@ -68,7 +68,7 @@ func.func @scale_without_the_root(%x: tensor<?x8x?x64xf32>) -> tensor<?x8x?x64xf
 
 // -----
 
-// The head count is not known, but the width is, behind a transpose, a reshape and a slice.
+// The head count is dynamic, but the width is static before a transpose, a reshape and a slice.
 func.func @heads_cut_from_a_width(%x: tensor<?x?x1536xf32>, %b: index, %s: index, %h: index) -> tensor<?x?x?x64xf32> {
   %part = tensor.extract_slice %x[0, 0, 512] [%b, %s, 512] [1, 1, 1] : tensor<?x?x1536xf32> to tensor<?x?x512xf32>
   %width = tensor.cast %part : tensor<?x?x512xf32> to tensor<?x?x?xf32>
@@ -86,7 +86,7 @@ func.func @heads_cut_from_a_width(%x: tensor<?x?x1536xf32>, %b: index, %s: index
   return %2 : tensor<?x?x?x64xf32>
 }
 
-// One head cut out of all, in a slice that drops a dimension before it.
+// A head that is sliced from all, with a dropped dimension before it.
 func.func @one_head_cut_from_a_width(%x: tensor<2x?x512xf32>, %s: index, %head: index) -> tensor<?x64xf32> {
   %q = tensor.extract_slice %x[1, 0, %head] [1, %s, 64] [1, 1, 1] : tensor<2x?x512xf32> to tensor<?x64xf32>
   // expected-warning @+1 {{scale is 1/√512, the width that the heads are cut from}}
@@ -95,7 +95,7 @@ func.func @one_head_cut_from_a_width(%x: tensor<2x?x512xf32>, %s: index, %head: 
   return %o : tensor<?x64xf32>
 }
 
-// A single head that is projected from the embedding and scaled by that; the bias between does not hide it.
+// A single head that is projected from the embedding, with a bias, and scaled by the width of the embedding.
 func.func @head_projected_from_a_width(%x: tensor<?x384xf32>, %w: tensor<384x64xf32>, %bias: tensor<?x64xf32>,
                                        %init: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %product = linalg.matmul ins(%x, %w : tensor<?x384xf32>, tensor<384x64xf32>) outs(%init : tensor<?x64xf32>)
@@ -110,7 +110,7 @@ func.func @head_projected_from_a_width(%x: tensor<?x384xf32>, %w: tensor<384x64x
   return %1 : tensor<?x64xf32>
 }
 
-// Code that is never reached may use what it computes.
+// Unreachable code may have cyclic uses.
 func.func @walks_in_circles(%n: index) {
   return
 ^never:
@@ -147,7 +147,7 @@ func.func @padding_mask_of_the_head_size(%x: tensor<2x128x64xf32>, %valid: tenso
   return %o : tensor<2x128x64xf32>
 }
 
-// A length that is the head size by chance, an extent of its own, and a head that is none of the positions.
+// No warning: a length equal to the head size, an unrelated extent, and an index that is the head.
 func.func @masks_of_the_sequence(%x: tensor<64x64x64xf32>, %y: tensor<?x64xf32>, %tril: tensor<64x64xi1>,
                                  %block: tensor<256x256xi1>) -> (tensor<64x64x64xf32>, tensor<?x64xf32>) {
   %0 = attn.attention %x[h,s,d], %x[h,s,d], %x[h,s,d] captures(%tril : tensor<64x64xi1>)
@@ -178,7 +178,7 @@ func.func @position_compared_with_the_head_size(%x: tensor<?x64xf32>) -> tensor<
   return %o : tensor<?x64xf32>
 }
 
-// The length, a distance, another number, and one position of its own.
+// No warning: comparisons with the length, of a distance, with another number, and for equality.
 func.func @positions_compared_with_others(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d]
     mask window<64, *>
@@ -204,14 +204,14 @@ func.func @positions_compared_with_others(%x: tensor<?x64xf32>) -> tensor<?x64xf
 
 func.func @decoding_from_the_top_left(%q: tensor<1x64xf32>, %k: tensor<512x64xf32>) -> tensor<1x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d]
-    // expected-warning @+1 {{top_left alignment with 1 query and 512 keys lets the query see only the first key; bottom_right was probably meant}}
+    // expected-warning @+1 {{top_left alignment with 1 query and 512 keys lets the query attend to the first key only; bottom_right was probably meant}}
     mask causal<top_left> : (tensor<1x64xf32>, tensor<512x64xf32>, tensor<512x64xf32>) -> tensor<1x64xf32>
   return %o : tensor<1x64xf32>
 }
 
 func.func @last_queries_from_the_top_left(%q: tensor<16x64xf32>, %k: tensor<512x64xf32>) -> tensor<16x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d] mask window<128, *>
-    // expected-warning @+1 {{top_left alignment with 16 queries and 512 keys lets no query see beyond the first 16 keys; bottom_right was probably meant}}
+    // expected-warning @+1 {{top_left alignment with 16 queries and 512 keys lets no query attend beyond the first 16 keys; bottom_right was probably meant}}
     mask causal<top_left> : (tensor<16x64xf32>, tensor<512x64xf32>, tensor<512x64xf32>) -> tensor<16x64xf32>
   return %o : tensor<16x64xf32>
 }
@@ -222,7 +222,7 @@ func.func @decoding_from_the_bottom_right(%q: tensor<1x64xf32>, %k: tensor<512x6
   return %o : tensor<1x64xf32>
 }
 
-// `at` says which queries these are, and without it as many queries as keys start together.
+// No warning: `at` gives the position of the queries, or there are as many queries as keys.
 func.func @top_left_with_a_position(%q: tensor<1x64xf32>, %k: tensor<512x64xf32>, %n: index)
     -> (tensor<1x64xf32>, tensor<512x64xf32>) {
   %zero = arith.constant 0 : index
@@ -233,7 +233,7 @@ func.func @top_left_with_a_position(%q: tensor<1x64xf32>, %k: tensor<512x64xf32>
   return %0, %1 : tensor<1x64xf32>, tensor<512x64xf32>
 }
 
-// A prefix that everybody sees is no alignment of a cache.
+// No warning: a prefix that is visible to all queries.
 func.func @prefix_or_causal(%q: tensor<16x64xf32>, %k: tensor<512x64xf32>, %n: index) -> tensor<16x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d] captures(%n : index)
     mask(%b, %h, %i, %j, %prefix) {
@@ -248,14 +248,14 @@ func.func @prefix_or_causal(%q: tensor<16x64xf32>, %k: tensor<512x64xf32>, %n: i
 // -----
 
 //===----------------------------------------------------------------------===//
-// Numbers in place of masks
+// Large negative scores in place of masks
 //===----------------------------------------------------------------------===//
 
 func.func @chooses_a_sentinel(%q: tensor<?x64xf32>, %n: index) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] captures(%n : index) score(%s, %b, %h, %i, %j, %length) {
       %sentinel = arith.constant -1.0e9 : f32
       %isSeen = arith.cmpi slt, %j, %length : index
-      // expected-warning @+1 {{score chooses -1.000000e+09, a number in place of a mask; a mask region says which keys are seen: rows without keys are then exact, and tiles without keys are skipped}}
+      // expected-warning @+1 {{score chooses -1.000000e+09, a number in place of a mask; expected a mask region: rows without visible keys are then exact, and empty tiles are skipped}}
       %r = arith.select %isSeen, %s, %sentinel : f32
       attn.yield %r : f32
     } : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
@@ -309,7 +309,7 @@ func.func @reads_a_tensor_of_sentinels(%q: tensor<?x64xf32>, %hidden: tensor<?xf
   return %o : tensor<?x64xf32>
 }
 
-// A limit from below is no mask, and neither is a slope.
+// No warning: a lower bound, and a slope.
 func.func @large_numbers_of_another_kind(%q: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
       %least = arith.constant -1.0e9 : f32

@@ -1,4 +1,4 @@
-// Mask sugar becomes one region while parsing; masks that follow one another are joined in textual order.
+// The parser expands mask sugar and conjoins repeated masks in textual order.
 // RUN: saccade-opt %s | FileCheck %s
 
 // CHECK-LABEL: func.func @causal_top_left
@@ -11,7 +11,7 @@ func.func @causal_top_left(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   return %o : tensor<?x8xf32>
 }
 
-// Counted from the lengths: key − number of keys ≤ query − number of queries.
+// Aligned at the lengths: key − number of keys ≤ query − number of queries.
 // CHECK-LABEL: func.func @causal_bottom_right
 // CHECK: mask(%{{.*}}, %{{.*}}, %[[Q:.*]], %[[K:.*]]) {
 // CHECK-DAG: %[[KEYS:.*]] = attn.length key

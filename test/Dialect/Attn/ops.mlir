@@ -1,4 +1,4 @@
-// Every clause of every op survives text, text without sugar, generic text, text with locations and bytecode.
+// Round trip of every clause of every op through text, generic text, text with locations and bytecode.
 // RUN: saccade-opt %s -o %t.mlir && FileCheck %s --input-file=%t.mlir
 // RUN: saccade-opt %t.mlir | diff %t.mlir -
 // RUN: saccade-opt %t.mlir -emit-bytecode | saccade-opt | diff %t.mlir -
@@ -143,7 +143,7 @@ func.func @accumulate_merge_finalize(%q: tensor<?x64xbf16>, %k: tensor<64x?xbf16
   return %o1, %o2#0, %o2#1 : tensor<32x?xbf16>, tensor<?x32xf32>, tensor<?xf32>
 }
 
-// On buffers the ops write their destinations and have no results. A captured tensor stays one in the region.
+// On buffers the ops write their destinations and have no results. A captured buffer is a tensor in the region.
 // CHECK-LABEL: func.func @on_buffers
 // CHECK: attn.accumulate {{.*}} into({{.*}} : memref<4x8xf32>, memref<4xf32>, memref<4xf32>)
 // CHECK: attn.merge({{.*}}) into({{.*}}) : {{.*}} -> (){{$}}

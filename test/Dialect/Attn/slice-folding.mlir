@@ -1,7 +1,7 @@
-// A slice that drops some dimensions of extent 1 and keeps others keeps them still when its sizes become constants.
+// Folding constant sizes of a slice keeps its dropped unit dimensions.
 // RUN: saccade-opt %s --canonicalize | FileCheck %s
 
-// Upstream's folding would give 16×1 and cast it.
+// Upstream's pattern would yield 16×1 and a cast.
 // CHECK-LABEL: func.func @a_single_query_in_front_of_depth
 // CHECK: %[[ROW:.*]] = tensor.extract_slice %{{.*}}[0, 0, %{{.*}}, 0] [1, 16, 1, 1] [1, 1, 1, 1] : tensor<?x16x?x3xf32> to tensor<1x16xf32>
 // CHECK-NEXT: return %[[ROW]]
@@ -32,7 +32,7 @@ func.func @insertion(%row: tensor<?x16xf32>, %x: tensor<?x16x?x3xf32>, %b: index
   return %y : tensor<?x16x?x3xf32>
 }
 
-// The cast must not stand among the insertions.
+// The cast is placed before the terminator with the insertions.
 // CHECK-LABEL: func.func @parallel_insertion
 // CHECK: scf.forall
 // CHECK: %[[CAST:.*]] = tensor.cast %{{.*}} : tensor<?x16xf32> to tensor<1x16xf32>

@@ -1,4 +1,4 @@
-// What the parser refuses, and how it says so.
+// Diagnostics of the parser.
 // RUN: saccade-opt %s -verify-diagnostics -split-input-file -allow-unregistered-dialect
 
 func.func @unknown_dimension(%x: tensor<4x8xf32>) {
@@ -64,7 +64,7 @@ func.func @clause_given_twice(%x: tensor<4x8xf32>) {
 
 // -----
 
-func.func @captures_behind_a_region(%x: tensor<4x8xf32>, %t: f32) {
+func.func @captures_after_a_region(%x: tensor<4x8xf32>, %t: f32) {
   // expected-error @+1 {{captures must come before the regions that read them}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_left> captures(%t : f32)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
@@ -81,7 +81,7 @@ func.func @captures_without_a_type(%x: tensor<4x8xf32>, %t: f32) {
 // -----
 
 func.func @causal_without_alignment(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{expected '<'}}
+  // expected-error @+1 {{mask 'causal' has no alignment, expected causal<top_left>, causal<bottom_right> or causal<OFFSET>}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
@@ -89,15 +89,125 @@ func.func @causal_without_alignment(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @causal_with_an_unknown_alignment(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{expected the alignment of the causal mask: top_left, bottom_right or an offset}}
+  // expected-error @+1 {{mask 'causal' has the unknown alignment 'top_right', expected causal<top_left>, causal<bottom_right> or causal<OFFSET>}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<top_right>
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
 
 // -----
 
-func.func @window_reaches_backwards(%x: tensor<4x8xf32>) {
-  // expected-error @+1 {{window reaches -2 keys, expected 0 or more, or *}}
+func.func @causal_with_nothing_in_brackets(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask 'causal' has no alignment, expected causal<top_left>, causal<bottom_right> or causal<OFFSET>}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask causal<>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @window_without_sides(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask 'window' has no sides, expected window<LEFT, RIGHT>, with '*' for an open side}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @window_with_one_side(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask 'window' has one side, expected window<LEFT, RIGHT>, with '*' for an open side}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window<17>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @window_without_its_right_side(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask 'window' has no value for RIGHT, expected window<LEFT, RIGHT>, with '*' for an open side}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window<17, >
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @unknown_mask(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown mask 'sliding', expected causal<...>, window<LEFT, RIGHT> or a region (%b, %h, %q, %k, captures...) {...}}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask sliding<3>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @soft_cap_as_a_clause(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown clause 'soft_cap' of an attention op, expected a score region, which computes it (docs/guides/scores.md)}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] soft_cap(30.0)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @causal_as_a_clause(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown clause 'causal' of an attention op, expected 'mask causal<...>'}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] scale(0.5) causal
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @unknown_clause(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown clause 'dropout' of an attention op, expected captures, q_len, kv_len, cu_seqlens_q, cu_seqlens_k, scale, at, sink, into, mask, score, weight, tally, lse, max, argmax, out}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] dropout(0.1)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @unknown_clause_of_linear(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{unknown clause 'mask' of attn.linear, expected causal, normalize, scale, decay, beta, state, feature, out}}
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] mask causal<top_left>
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @scale_without_a_point(%x: tensor<4x8xf32>) {
+  // expected-error @+2 {{unexpected decimal integer literal for a floating point value}}
+  // expected-note @+1 {{add a trailing dot to make the literal a float}}
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] scale(1)
+    : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @value_from_outside_of_a_mask(%x: tensor<4x8xf32>, %limit: index) {
+  %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask(%b, %h, %i, %j) {
+      // expected-error @+1 {{use of a value that is not defined in the mask region, expected one of its arguments or a value computed in it; captures(...) passes values from outside, constants are defined inside of the region}}
+      %holds = arith.cmpi slt, %j, %limit : index
+      attn.yield %holds : i1
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @value_from_outside_of_a_tally(%x: tensor<4x8xf32>, %bin: index) {
+  %o:2 = attn.attention %x[s,d], %x[s,d], %x[s,d] tally<2>(%s, %b, %h, %i, %j) {
+      // expected-error @+1 {{use of a value that is not defined in the tally region}}
+      attn.yield %bin, %s : index, f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x2xf32>)
+}
+
+// -----
+
+func.func @value_from_outside_of_a_feature(%x: tensor<4x8xf32>, %t: f32) {
+  %o = attn.linear %x[s,d], %x[s,d], %x[s,d] feature(%e) {
+      // expected-error @+1 {{use of a value that is not defined in the feature region, expected one of its arguments or a value computed in it; constants are defined inside of the region}}
+      %r = arith.mulf %e, %t : f32
+      attn.yield %r : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+}
+
+// -----
+
+func.func @window_with_a_negative_side(%x: tensor<4x8xf32>) {
+  // expected-error @+1 {{mask 'window' has RIGHT = -2, expected at least 0, or '*' for an open side}}
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] mask window<1, -2>
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
 }
@@ -188,7 +298,7 @@ func.func @accumulate_of_two_types(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
 // -----
 
 func.func @accumulate_with_lse(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize makes the results}}
+  // expected-error @+1 {{'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize computes the results}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] lse
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
@@ -229,7 +339,7 @@ func.func @weight_of_too_few(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @accumulate_without_a_tally(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'into' has 3 destinations, expected accumulator, running max and running sum, a tally for each region, and at most the largest score and its position}}
+  // expected-error @+1 {{'into' has 3 destinations, expected accumulator, running max and running sum, a tally for each region, and optionally the row maximum and its position}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] tally<2>(%s, %b, %h, %i, %j) { attn.yield %i, %s : index, f32 }
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)
@@ -237,8 +347,8 @@ func.func @accumulate_without_a_tally(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
 
 // -----
 
-func.func @finalize_without_a_place(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{'into' has 0 destinations behind the output, expected one for each of the 1 in 'with', and before them a log-sum-exp or none}}
+func.func @finalize_without_destinations(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
+  // expected-error @+1 {{'into' has 0 destinations after the output, expected an optional log-sum-exp, then one for each of the 1 operands of 'with'}}
   %r = attn.finalize %x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32> with(%m : tensor<4xf32>)
     into(%x[s,d] : tensor<4x8xf32>)
 }

@@ -1,4 +1,4 @@
-// What the verifiers of the tile ops and of attn.launch refuse.
+// Diagnostics of the verifiers of the tile ops.
 // RUN: saccade-opt %s -verify-diagnostics -split-input-file
 
 func.func @tile_of_three_dimensions(%q: tensor<1x4x8xf32>, %k: tensor<4x8xf32>, %acc: tensor<4x8xf32>, %m: tensor<4xf32>) {
@@ -276,9 +276,9 @@ func.func @accumulate_with_positions_in_i32(%x: tensor<4x8xf32>, %m: tensor<4xf3
 
 // -----
 
-// What is proportional is seen through sums, differences, quotients and choices; a square is not.
+// Sums, differences, quotients and selects keep proportionality; a square does not.
 func.func @accumulate_with_squared_weights(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{weight region is not shown to be proportional to its argument, expected 'final'}}
+  // expected-error @+1 {{has a weight region that is not proved proportional to its argument, expected 'final'}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>)
     weight(%p, %b, %h, %i, %j) {
@@ -291,7 +291,7 @@ func.func @accumulate_with_squared_weights(%x: tensor<4x8xf32>, %m: tensor<4xf32
 // -----
 
 func.func @final_accumulate_without_weights(%x: tensor<4x8xf32>, %m: tensor<4xf32>) {
-  // expected-error @+1 {{is final, expected a weight region, and no tallies or largest scores}}
+  // expected-error @+1 {{is final, expected a weight region, no tallies and no row maxima}}
   %r:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d]
     into(%x, %m, %m : tensor<4x8xf32>, tensor<4xf32>, tensor<4xf32>) {final}
     : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>)

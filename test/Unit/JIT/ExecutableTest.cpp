@@ -164,7 +164,7 @@ TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
             attend({4, 7, 8}, {2, 9, 8}, {2, 10, 8}).find("value has another length than key: found 10, expected 9"));
   EXPECT_NE(std::string::npos,
             attend({4, 7, 8}, {3, 9, 8}, {3, 9, 8})
-                .find("query heads is no multiple of that of key heads: found 4, expected a multiple of 3"));
+                .find("query heads is not a multiple of the number of KV heads: found 4, expected a multiple of 3"));
   EXPECT_EQ("attend: argument 'k' (tensor<?x?x8xf32>): found extent 6 in dimension 2, expected 8",
             attend({4, 7, 8}, {2, 9, 6}, {2, 9, 8}));
   EXPECT_EQ("attend: argument 'q' (tensor<?x?x8xf32>): found 2 dimensions, expected 3",

@@ -1,6 +1,7 @@
 //===- AffineValue.cpp - Integers of a mask as affine forms -------------------===//
 //
-// All sums stay in 64 bits: at most six terms of 2^20 · 2^40 and a constant of 2^60, or the form is not valid.
+// Arithmetic on affine forms. All sums fit 64 bits: a form has at most six terms of 2^20 · 2^40 and a constant of 2^60,
+// or it is not valid.
 //
 //===----------------------------------------------------------------------===//
 #include "AffineValue.h"
@@ -10,7 +11,7 @@
 
 using namespace saccade::attn;
 
-static constexpr unsigned atomBits = 40, coefficientBits = 20, constantBits = 60, mostTerms = 6;
+static constexpr unsigned atomBits = 40, coefficientBits = 20, constantBits = 60, maxTerms = 6;
 
 bool AffineSpace::isFactor(int64_t number) {
   constexpr int64_t limit = int64_t(1) << coefficientBits;
@@ -48,7 +49,7 @@ bool AffineSpace::areRelated(const AffineForm &x, const AffineForm &y) {
   });
 }
 
-/// sum += factor · form in its terms; false where a coefficient becomes too large or there are too many.
+/// sum += factor · form, for the terms only; false if a coefficient becomes too large or there are too many terms.
 static bool addTerms(AffineForm &sum, const AffineForm &form, int64_t factor) {
   for (auto [atom, coefficient] : form.terms) {
     auto *place = llvm::find_if(sum.terms, [&, atom = atom](auto &term) { return term.first >= atom; });
@@ -60,15 +61,15 @@ static bool addTerms(AffineForm &sum, const AffineForm &form, int64_t factor) {
     if (place->second == 0)
       sum.terms.erase(place);
   }
-  return sum.terms.size() <= mostTerms;
+  return sum.terms.size() <= maxTerms;
 }
 
-AffineValue AffineSpace::combine(const AffineValue &x, int64_t left, const AffineValue &y, int64_t right) {
+AffineValue AffineSpace::combine(const AffineValue &x, int64_t a, const AffineValue &y, int64_t c) {
   AffineValue result{{}, b.both(x.isValid, y.isValid)};
-  for (auto [value, factor] : {std::pair(&x, left), std::pair(&y, right)}) {
+  for (auto [value, factor] : {std::pair(&x, a), std::pair(&y, c)}) {
     if (!isFactor(factor) || !addTerms(result.form, value->form, factor))
       return AffineValue::unknown();
-    // Of 2^59 at most, so that the sum has room.
+    // At most 2^59, so that the sum does not overflow.
     StagedInt constant = value->form.constant;
     unsigned bits = constantBits - 1 - llvm::Log2_64_Ceil(std::max<uint64_t>(std::abs(factor), 1));
     result.isValid = b.both(result.isValid, isWithin(constant, bits));
@@ -92,7 +93,7 @@ bool AffineSpace::cancelQuotient(AffineForm &form, StagedInt &isValid) {
     std::optional<int64_t> step = divisor.getConstant();
     if (!step || dividend.terms.empty() || coefficient % *step != 0)
       continue;
-    // form = rest + factor · (dividend − step · quotient), if the dividend's terms then vanish.
+    // form = rest + factor · (dividend − step · quotient), if this cancels the terms of the dividend.
     int64_t factor = -coefficient / *step;
     AffineForm rest = form;
     rest.terms.erase(llvm::find_if(rest.terms, [&, atom = atom](auto &term) { return term.first == atom; }));
@@ -102,10 +103,10 @@ bool AffineSpace::cancelQuotient(AffineForm &form, StagedInt &isValid) {
     rest.constant = b.sub(rest.constant, b.mul(dividend.constant, factor));
     isValid = b.both(isValid, isWithin(rest.constant, constantBits - 2));
     rest.constant = rest.constant.withBits(constantBits - 2);
-    AffineForm left = remainder(dividend, divisor);
-    if (!addTerms(rest, left, factor))
+    AffineForm rem = remainder(dividend, divisor);
+    if (!addTerms(rest, rem, factor))
       continue;
-    rest.constant = b.add(rest.constant, b.mul(left.constant, factor)).withBits(constantBits);
+    rest.constant = b.add(rest.constant, b.mul(rem.constant, factor)).withBits(constantBits);
     form = rest;
     return true;
   }
@@ -142,7 +143,7 @@ AffineForm AffineSpace::remainder(const AffineForm &form, StagedInt divisor) {
   for (const Division &known : remainders)
     if (known.dividend == form && known.divisor == divisor)
       return known.result;
-  // Where all have one quotient it is a difference, else anything below the divisor.
+  // If the quotient is the same for the whole interval, the remainder is a difference, else in [0, divisor).
   Interval of = bounds(form);
   StagedInt first = b.floorDiv(of.low, divisor), last = b.floorDiv(of.high, divisor);
   StagedInt isOne = b.isEqual(first, last), start = b.mul(first, divisor);

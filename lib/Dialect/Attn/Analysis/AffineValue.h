@@ -1,6 +1,6 @@
 //===- AffineValue.h - Integers of a mask as affine forms ---------*- C++ -*-===//
 //
-// The abstract values of MaskBox: forms, the atoms they are made of, and how they are added, scaled and bounded.
+// The abstract values of MaskBox: affine forms over atoms, with addition, scaling and bounds.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_ANALYSIS_AFFINEVALUE_H
@@ -20,7 +20,7 @@ struct AffineForm {
   bool isPoint() const { return terms.empty(); }
 };
 
-/// An integer of a region: equal to `form` where `isValid`, else anything that its type can hold.
+/// An integer of a region: equal to `form` if `isValid`, else any value of its type.
 struct AffineValue {
   AffineForm form;
   StagedInt isValid = 1;
@@ -28,13 +28,13 @@ struct AffineValue {
   static AffineValue unknown() { return {{}, 0}; }
 };
 
-/// A number that forms are made of; two uses of one atom have the same value for the same pair of positions.
+/// A variable of the forms. All uses of an atom have the same value for the same pair of positions.
 struct Atom {
   Interval bounds;
-  StagedInt isSmall;      ///< whether both bounds fit into `atomBits`, so that sums of products stay in 64 bits
+  StagedInt isSmall;   ///< whether both bounds fit `atomBits`, so that sums of products fit 64 bits
   int64_t modulus = 1; ///< the atom is `residue` modulo this
   StagedInt residue = 0;
-  /// Of quotients: ⌊dividend / divisor⌋.
+  /// Set for quotients ⌊dividend / divisor⌋.
   AffineForm dividend;
   std::optional<StagedInt> divisor;
 };
@@ -44,22 +44,21 @@ class AffineSpace {
 public:
   explicit AffineSpace(StagedIntBuilder &b) : b(b) {}
 
-  /// A new atom with these bounds; a number where they meet.
+  /// A new atom with these bounds, or a constant if they are equal.
   AffineForm atom(Interval bounds, int64_t modulus = 1, StagedInt residue = 0);
-  /// ⌊form / divisor⌋ and form − ⌊form / divisor⌋ · divisor for a divisor that is positive, as far as they are known:
-  /// the same for equal operands.
+  /// ⌊form / divisor⌋ and form − ⌊form / divisor⌋ · divisor for a positive divisor. Equal operands have equal results.
   AffineForm quotient(const AffineForm &form, StagedInt divisor);
   AffineForm remainder(const AffineForm &form, StagedInt divisor);
 
-  /// Whether forms may be multiplied by it.
+  /// Whether `number` is small enough to be a factor of forms.
   static bool isFactor(int64_t number);
-  /// left · x + right · y.
-  AffineValue combine(const AffineValue &x, int64_t left, const AffineValue &y, int64_t right);
-  /// What the form lies in, where it is valid.
+  /// a · x + c · y.
+  AffineValue combine(const AffineValue &x, int64_t a, const AffineValue &y, int64_t c);
+  /// The range of a valid form.
   Interval bounds(const AffineForm &form);
-  /// Whether both have an atom in common.
+  /// Whether the forms share an atom.
   static bool areRelated(const AffineForm &x, const AffineForm &y);
-  /// Every value of the form is form.residue modulo this, 0 for a point.
+  /// (modulus, residue): every value of the form is congruent to `residue`. The modulus of a point is 0.
   std::pair<int64_t, StagedInt> congruence(const AffineForm &form);
 
   /// −2^bits ≤ number ≤ 2^bits.

@@ -1,6 +1,6 @@
-//===- CountWork.cpp - How much there is to compute ---------------------------===//
+//===- CountWork.cpp - Floating-point operations of a program -----------------===//
 //
-// Writes the count as index arithmetic into a copy of the function, puts the arguments' extents in and lets it fold.
+// Emits the counts as index arithmetic into a copy of the function, substitutes the arguments' extents and folds.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/CountWork.h"
@@ -54,7 +54,7 @@ private:
       Value operand;
       unsigned dim = 0;
       if (failed(op.mapIterationSpaceDimToOperandDim(loop, operand, dim)))
-        return; // a loop that no operand walks has no extent; verifiers refuse it
+        return; // The extent of the loop is not given by an operand; the verifier rejects such ops.
       steps = multiply(steps, materialize(tensor::getMixedSize(builder, loc, operand, dim)));
     }
     flops = add(flops, steps);
@@ -62,8 +62,8 @@ private:
 
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(builder, loc, value); }
   Value materialize(OpFoldResult value) { return getValueOrCreateConstantIndexOp(builder, loc, value); }
-  Value multiply(Value left, Value right) { return arith::MulIOp::create(builder, loc, left, right); }
-  Value add(Value left, Value right) { return arith::AddIOp::create(builder, loc, left, right); }
+  Value multiply(Value lhs, Value rhs) { return arith::MulIOp::create(builder, loc, lhs, rhs); }
+  Value add(Value lhs, Value rhs) { return arith::AddIOp::create(builder, loc, lhs, rhs); }
 
   OpBuilder &builder;
   Location loc;
@@ -72,7 +72,7 @@ private:
 
 } // namespace
 
-/// Puts what is known of the arguments into the function.
+/// Replaces extents and integer values of the arguments by constants.
 static void substituteArguments(func::FuncOp function, ArrayRef<WorkArgument> arguments) {
   OpBuilder builder = OpBuilder::atBlockBegin(&function.getBody().front());
   for (auto [argument, known] : llvm::zip_equal(function.getArguments(), arguments)) {
@@ -94,7 +94,7 @@ static void substituteArguments(func::FuncOp function, ArrayRef<WorkArgument> ar
 std::optional<Work> saccade::attn::countWork(func::FuncOp function, ArrayRef<WorkArgument> arguments) {
   if (function.isExternal() || !function.getBody().hasOneBlock())
     return std::nullopt;
-  // How much is in packed sequences no extent says.
+  // The lengths of ragged sequences are elements of tensors.
   if (llvm::any_of(function.getOps<AttentionOp>(), [](AttentionOp op) { return op.isRagged(); }))
     return std::nullopt;
   OwningOpRef<func::FuncOp> copy = function.clone();

@@ -1,6 +1,6 @@
 //===- HeadSizeOrigins.cpp - Where the head size comes from ------------------------===//
 //
-// Walks from a value to what it was made of, one op at a time, and keeps track of where the dimension stands.
+// Follows the producers of a value and tracks the position of the dimension. Used by the linter.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/HeadSizeOrigins.h"
@@ -11,7 +11,7 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-/// The operand whose elements stand where those of `result` stand, or null: a bias or a rotation moves nothing.
+/// The operand of an elementwise op that has the indexing map of `result`, or null.
 static Value getElementwiseSource(linalg::LinalgOp op, OpResult result) {
   if (op.getNumParallelLoops() != op.getNumLoops())
     return {};
@@ -22,7 +22,7 @@ static Value getElementwiseSource(linalg::LinalgOp op, OpResult result) {
   return {};
 }
 
-/// The static extent that a matrix product sums over, if there is one.
+/// The static extent of the reduced dimension of a matmul, if there is exactly one.
 static std::optional<int64_t> getReducedExtent(linalg::LinalgOp op) {
   SmallVector<unsigned> reductions;
   op.getReductionDims(reductions);
@@ -32,46 +32,46 @@ static std::optional<int64_t> getReducedExtent(linalg::LinalgOp op) {
 }
 
 llvm::SmallVector<HeadSizeOrigin> saccade::attn::findHeadSizeOrigins(Value value, unsigned dim) {
-  SmallVector<HeadSizeOrigin> widths;
-  auto cutFrom = [&](Value source) {
+  SmallVector<HeadSizeOrigin> origins;
+  auto splitFrom = [&](Value source) {
     value = source;
     if (int64_t extent = cast<RankedTensorType>(source.getType()).getDimSize(dim); !ShapedType::isDynamic(extent))
-      widths.push_back({extent, /*isProjected=*/false});
+      origins.push_back({extent, /*isProjected=*/false});
   };
-  // Code that is never reached may walk in circles.
+  // Unreachable code may be cyclic.
   for (unsigned step = 0; step < 64; ++step) {
     Operation *op = value.getDefiningOp();
     if (auto recast = dyn_cast_or_null<tensor::CastOp>(op);
         recast && isa<RankedTensorType>(recast.getSource().getType())) {
       // The extent may be known only before the cast.
-      cutFrom(recast.getSource());
+      splitFrom(recast.getSource());
     } else if (auto transpose = dyn_cast_or_null<linalg::TransposeOp>(op)) {
       dim = transpose.getPermutation()[dim];
       value = transpose.getInput();
     } else if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op)) {
       dim = expand.getCorrespondingSourceDim(dim);
-      cutFrom(expand.getSrc());
+      splitFrom(expand.getSrc());
     } else if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op)) {
       llvm::SmallBitVector dropped = slice.getDroppedDims();
       for (unsigned source = 0; source <= dim; ++source)
         dim += dropped.test(source);
-      cutFrom(slice.getSource());
+      splitFrom(slice.getSource());
     } else if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op)) {
       ReassociationIndices group = collapse.getReassociationIndices()[dim];
       if (group.size() != 1)
-        return widths;
+        return origins;
       dim = group[0];
       value = collapse.getSrc();
     } else if (auto structured = dyn_cast_or_null<linalg::LinalgOp>(op)) {
       if (std::optional<int64_t> extent = getReducedExtent(structured);
           extent && linalg::isaContractionOpInterface(structured))
-        widths.push_back({*extent, /*isProjected=*/true});
+        origins.push_back({*extent, /*isProjected=*/true});
       value = getElementwiseSource(structured, cast<OpResult>(value));
       if (!value)
-        return widths;
+        return origins;
     } else {
-      return widths;
+      return origins;
     }
   }
-  return widths;
+  return origins;
 }

@@ -1,7 +1,7 @@
-//===- KeyBounds.cpp - Which keys a range of queries can reach ----------------===//
+//===- KeyBounds.cpp - Keys that a range of queries attends to ----------------===//
 //
-// Two halves: reading (a walk up from the yielded condition through conjunctions to comparisons of
-// affine expressions) and writing (each constraint as a bound on the key, at the extreme query).
+// Reading: from the yielded condition through conjunctions to comparisons of affine expressions. Writing: each
+// constraint becomes a bound of the key, for the query that makes it weakest.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
@@ -23,19 +23,19 @@ using namespace saccade::attn;
 
 namespace {
 
-/// Reads values of a mask region as affine forms of query and key. Every value is read once, however often it is used.
+/// Reads values of a mask region as affine forms of query and key. Forms are cached.
 class AffineReader {
 public:
   explicit AffineReader(const RegionArguments &args) : args(args) {}
 
-  /// `left − right − slack ≥ 0`, or nothing where a side is not affine.
-  std::optional<AffineConstraint> notLess(Value left, Value right, int64_t slack) {
-    std::optional<AffineConstraint> form = read(left), other = read(right);
+  /// `lhs − rhs − slack ≥ 0`, or nullopt if an operand is not affine.
+  std::optional<AffineConstraint> notLess(Value lhs, Value rhs, int64_t slack) {
+    std::optional<AffineConstraint> form = read(lhs), other = read(rhs);
     AffineConstraint one;
     one.constant = slack;
     if (!form || !other || !add(*form, *other, -1) || !add(*form, one, -1))
       return std::nullopt;
-    // What `reach` computes with them must stay in 64 bits, with terms of up to `largeTerm`.
+    // `computeKeyRange` must not overflow 64 bits, with terms of up to `largeTerm`.
     auto isSmall = [](int64_t coefficient, int64_t limit) { return -limit <= coefficient && coefficient <= limit; };
     bool fits = isSmall(form->query, 1 << 20) && isSmall(form->key, 1 << 20) && form->terms.size() <= 4 &&
                 llvm::all_of(form->terms, [&](auto &term) { return isSmall(term.first, 1); });
@@ -55,7 +55,7 @@ private:
     return depends[value] = result;
   }
 
-  /// sum += factor · form; false where numbers leave 64 bits.
+  /// sum += factor · form; false on overflow of 64 bits.
   static bool add(AffineConstraint &sum, const AffineConstraint &form, int64_t factor) {
     auto accumulate = [&](int64_t &into, int64_t coefficient) {
       int64_t product;
@@ -81,19 +81,20 @@ private:
     return known->second;
   }
 
-  /// Whether the sum cannot leave the type of `value`: of 64 bits, or narrower but wide enough for what can be in it.
-  /// Positions are taken to be below 2^30 where a region computes with 32 bits.
+  /// Whether the form cannot overflow the type of `value`. For types narrower than 64 bits positions are assumed to be
+  /// below 2^30.
   static bool fitsType(const AffineConstraint &form, Value value) {
     if (value.getType().isIndex() || value.getType().getIntOrFloatBitWidth() >= 64)
       return std::abs(double(form.constant)) <= 0x1p60;
-    double largest = (std::abs(double(form.query)) + std::abs(double(form.key))) * 0x1p30 + std::abs(double(form.constant));
+    double largest =
+        (std::abs(double(form.query)) + std::abs(double(form.key))) * 0x1p30 + std::abs(double(form.constant));
     for (auto [coefficient, term] : form.terms)
       largest += std::abs(double(coefficient)) *
                  std::ldexp(1.0, term.getType().isIndex() ? 63 : term.getType().getIntOrFloatBitWidth() - 1);
     return largest < std::ldexp(1.0, value.getType().getIntOrFloatBitWidth() - 1);
   }
 
-  /// Whether computing `value` for any tile, even one that the mask rules out, is harmless: no division by zero.
+  /// Whether `value` may be computed for any tile, even one without visible pairs: no division by zero.
   static bool isHarmless(Value value) {
     Operation *op = value.getDefiningOp();
     return !op || ((isa<tensor::ExtractOp>(op) || isSpeculatable(op)) && llvm::all_of(op->getOperands(), isHarmless));
@@ -124,16 +125,16 @@ private:
     }
     if (!isa<arith::AddIOp, arith::SubIOp, arith::MulIOp>(op))
       return std::nullopt;
-    std::optional<AffineConstraint> left = read(op->getOperand(0)), right = read(op->getOperand(1));
-    if (!left || !right)
+    std::optional<AffineConstraint> lhs = read(op->getOperand(0)), rhs = read(op->getOperand(1));
+    if (!lhs || !rhs)
       return std::nullopt;
     AffineConstraint form;
     if (!isa<arith::MulIOp>(op)) {
-      bool fits = add(form, *left, 1) && add(form, *right, isa<arith::SubIOp>(op) ? -1 : 1);
+      bool fits = add(form, *lhs, 1) && add(form, *rhs, isa<arith::SubIOp>(op) ? -1 : 1);
       return fits && fitsType(form, op->getResult(0)) ? std::optional(form) : std::nullopt;
     }
     APInt constant;
-    for (auto [scaled, by] : {std::pair(left, op->getOperand(1)), std::pair(right, op->getOperand(0))})
+    for (auto [scaled, by] : {std::pair(lhs, op->getOperand(1)), std::pair(rhs, op->getOperand(0))})
       if (matchPattern(by, m_ConstantInt(&constant)))
         return add(form, *scaled, constant.getSExtValue()) && fitsType(form, op->getResult(0)) ? std::optional(form)
                                                                                                : std::nullopt;
@@ -145,7 +146,7 @@ private:
   llvm::DenseMap<Value, std::optional<AffineConstraint>> forms;
 };
 
-/// The conditions whose conjunction `condition` is, each once.
+/// The conjuncts of `condition`, without duplicates.
 llvm::SetVector<Value> conjuncts(Value condition) {
   llvm::SetVector<Value> all, leaves;
   all.insert(condition);
@@ -169,22 +170,22 @@ KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
   for (Value condition : conjuncts(cast<YieldOp>(mask->front().getTerminator()).getOperand())) {
     SmallVector<std::optional<AffineConstraint>, 2> read;
     if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
-      Value left = compare.getLhs(), right = compare.getRhs();
+      Value lhs = compare.getLhs(), rhs = compare.getRhs();
       switch (compare.getPredicate()) {
       case arith::CmpIPredicate::sle:
-        read = {reader.notLess(right, left, 0)};
+        read = {reader.notLess(rhs, lhs, 0)};
         break;
       case arith::CmpIPredicate::slt:
-        read = {reader.notLess(right, left, 1)};
+        read = {reader.notLess(rhs, lhs, 1)};
         break;
       case arith::CmpIPredicate::sge:
-        read = {reader.notLess(left, right, 0)};
+        read = {reader.notLess(lhs, rhs, 0)};
         break;
       case arith::CmpIPredicate::sgt:
-        read = {reader.notLess(left, right, 1)};
+        read = {reader.notLess(lhs, rhs, 1)};
         break;
       case arith::CmpIPredicate::eq:
-        read = {reader.notLess(left, right, 0), reader.notLess(right, left, 0)};
+        read = {reader.notLess(lhs, rhs, 0), reader.notLess(rhs, lhs, 0)};
         break;
       default:
         break;
@@ -192,7 +193,7 @@ KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
     }
     exact &= !read.empty();
     for (std::optional<AffineConstraint> &constraint : read) {
-      // A constraint without the key bounds rows, not keys; it is left to the mask itself.
+      // A constraint without the key does not bound the key loop; the mask itself is evaluated for it.
       bool isUseful = constraint && constraint->key != 0;
       exact &= isUseful;
       if (isUseful)
@@ -207,21 +208,21 @@ KeyBounds::KeyBounds(ScoringOpInterface op) : mask(&op.getMask()) {
 
 namespace {
 
-/// Rebuilds region values outside their region.
+/// Clones values of a region to the insertion point.
 struct Materializer {
   OpBuilder &b;
   Location loc;
   IRMapping values;
   Value queryLength, keyLength;
 
-  /// Reads an element. The mask may allow no pair here, and then nobody promised that the position exists.
+  /// Reads an element at a clamped index: if the mask holds for no pair of the tile, the index may be out of bounds.
   Value read(Value source, ArrayRef<Value> position) {
     SmallVector<Value> clamped;
     bool isBuffer = isa<MemRefType>(source.getType());
     Value zero = arith::ConstantIndexOp::create(b, loc, 0), one = arith::ConstantIndexOp::create(b, loc, 1);
     for (auto [i, index] : llvm::enumerate(position)) {
-      Value extent = isBuffer ? b.createOrFold<memref::DimOp>(loc, source, i)
-                              : b.createOrFold<tensor::DimOp>(loc, source, i);
+      Value extent =
+          isBuffer ? b.createOrFold<memref::DimOp>(loc, source, i) : b.createOrFold<tensor::DimOp>(loc, source, i);
       Value last = b.createOrFold<arith::SubIOp>(loc, extent, one);
       Value upper = b.createOrFold<arith::MinSIOp>(loc, index, last);
       clamped.push_back(b.createOrFold<arith::MaxSIOp>(loc, upper, zero));
@@ -240,7 +241,8 @@ struct Materializer {
     if (auto length = dyn_cast<LengthOp>(op)) {
       result = length.getRole() == Role::Query ? queryLength : keyLength;
     } else {
-      SmallVector<Value> operands = llvm::map_to_vector(op->getOperands(), [&](Value operand) { return (*this)(operand); });
+      SmallVector<Value> operands =
+          llvm::map_to_vector(op->getOperands(), [&](Value operand) { return (*this)(operand); });
       if (isa<tensor::ExtractOp>(op)) {
         result = read(operands[0], ArrayRef(operands).drop_front());
       } else if (auto dim = dyn_cast<tensor::DimOp>(op); dim && isa<MemRefType>(operands[0].getType())) {
@@ -258,7 +260,7 @@ struct Materializer {
 
 Value index(OpBuilder &b, Location loc, int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
 
-/// Larger than any position: a limit beyond it is no limit, and sums with it do not overflow.
+/// Larger than any position; sums of such terms do not overflow.
 constexpr int64_t largeTerm = int64_t(1) << 58;
 
 Value clamped(OpBuilder &b, Location loc, Value value) {
@@ -272,11 +274,11 @@ Value scaled(OpBuilder &b, Location loc, int64_t factor, Value value) {
 
 } // namespace
 
-KeyRange KeyBounds::reach(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength, Value keyLength,
-                          Value firstQuery, Value lastQuery, KeyRange keys) const {
+KeyRange KeyBounds::computeKeyRange(OpBuilder &b, Location loc, const IRMapping &values, Value queryLength,
+                                    Value keyLength, Value firstQuery, Value lastQuery, KeyRange keys) const {
   Materializer materialize{b, loc, values, queryLength, keyLength};
   for (const AffineConstraint &constraint : constraints) {
-    // The query that lets most keys through; then rest + key · k ≥ 0.
+    // Take the query with the most visible keys; then rest + key · k ≥ 0.
     Value rest = index(b, loc, std::clamp(constraint.constant, -largeTerm, largeTerm));
     auto add = [&](Value summand) { rest = arith::AddIOp::create(b, loc, rest, summand); };
     if (constraint.query != 0)

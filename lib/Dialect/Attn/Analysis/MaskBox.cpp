@@ -1,7 +1,7 @@
-//===- MaskBox.cpp - What a mask says about a box of positions ----------------===//
+//===- MaskBox.cpp - Classification of a box of positions ---------------------===//
 //
-// Integers are found by kind of op; conditions are what may hold and what may fail. How integers come about is in
-// MaskTransfer.cpp.
+// Evaluates integers by kind of op, and conditions as the pair "may hold, may fail". The transfer functions of integers
+// are in MaskTransfer.cpp.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/MaskBox.h"
@@ -63,7 +63,7 @@ AffineValue MaskEvaluator::compute(Value value) {
   if (matchPattern(value, m_ConstantInt(&constant)))
     return {{constant.getSExtValue(), {}}, 1};
   if (value.getType().isInteger(1)) {
-    // As a signed integer of one bit, true is −1.
+    // As a signed i1, true is −1.
     Coverage truth = condition(value);
     return bounded({b.select(truth.mayHold, -1, 0), b.select(truth.mayFail, 0, -1)}, value.getType());
   }
@@ -82,7 +82,7 @@ AffineValue MaskEvaluator::computeOp(Operation *op) {
     return divide(op->getOperand(0), op->getOperand(1), type, rounding, isUnsigned);
   };
   auto remaining = [&](bool isUnsigned) { return remainder(op->getOperand(0), op->getOperand(1), type, isUnsigned); };
-  // The operand as it is where it is not negative: there signed and unsigned are the same.
+  // The operand itself if it is not negative: signed and unsigned extension are then equal.
   auto nonNegative = [&] {
     Value operand = op->getOperand(0);
     if (operand.getType().isInteger(1)) {
@@ -212,25 +212,25 @@ Coverage MaskEvaluator::compare(arith::CmpIOp op) {
   Type type = op.getLhs().getType();
   if (widthOf(type) > 64)
     return {};
-  AffineValue left = integer(op.getLhs()), right = integer(op.getRhs());
-  Interval x = rangeOf(left, type), y = rangeOf(right, type);
+  AffineValue lhs = integer(op.getLhs()), rhs = integer(op.getRhs());
+  Interval x = rangeOf(lhs, type), y = rangeOf(rhs, type);
   Predicate predicate = op.getPredicate();
 
-  // An unsigned comparison with a bound that is not negative is two signed ones: 0 ≤ x, and x with the bound.
+  // An unsigned comparison with a bound that is not negative consists of two signed ones: 0 ≤ x, and x with the bound.
   switch (predicate) {
   case Predicate::ult:
   case Predicate::ule:
   case Predicate::ugt:
   case Predicate::uge: {
     bool isBoundLeft = predicate == Predicate::ugt || predicate == Predicate::uge;
-    if (isBoundLeft) // x > y is not x ≤ y
+    if (isBoundLeft) // x > y is the negation of x ≤ y
       predicate = predicate == Predicate::ugt ? Predicate::ule : Predicate::ult;
     StagedInt isNatural = isAtLeast(y.low, 0);
     Interval difference = {b.isAtMost(0, x.high), b.isLess(x.low, 0)};
     Coverage below = predicate == Predicate::ult ? Coverage{b.isLess(x.low, y.high), b.isAtMost(y.low, x.high)}
                                                  : Coverage{b.isAtMost(x.low, y.high), b.isLess(y.low, x.high)};
     Coverage result = {both(difference.low, below.mayHold), b.either(difference.high, below.mayFail)};
-    // Negative numbers are the largest ones.
+    // As unsigned numbers, negative ones are the largest.
     if (isBoundLeft)
       result = {result.mayFail, result.mayHold};
     return unless(isNatural, result);
@@ -239,12 +239,12 @@ Coverage MaskEvaluator::compare(arith::CmpIOp op) {
     break;
   }
 
-  // Where both sides have something in common, or may never meet, their difference says more than each of them.
+  // If both operands share an atom, or cannot be equal, their difference is more precise than their intervals.
   bool isEquality = predicate == Predicate::eq || predicate == Predicate::ne;
-  bool areKnown = !left.isValid.isConstant(0) && !right.isValid.isConstant(0);
-  bool isJoint = areKnown && (AffineSpace::areRelated(left.form, right.form) || isEquality);
-  AffineValue difference = isJoint ? space.combine(left, 1, right, -1) : AffineValue::unknown();
-  Coverage less, equal, more; // left < right, ...
+  bool areKnown = !lhs.isValid.isConstant(0) && !rhs.isValid.isConstant(0);
+  bool isJoint = areKnown && (AffineSpace::areRelated(lhs.form, rhs.form) || isEquality);
+  AffineValue difference = isJoint ? space.combine(lhs, 1, rhs, -1) : AffineValue::unknown();
+  Coverage less, equal, more; // lhs < rhs, ...
   less = {b.isLess(x.low, y.high), b.isAtMost(y.low, x.high)};
   more = {b.isLess(y.low, x.high), b.isAtMost(x.low, y.high)};
   auto differ = [&](const Coverage &less, const Coverage &more) { return b.either(less.mayHold, more.mayHold); };

@@ -1,7 +1,7 @@
-//===- MaskCount.cpp - How much of a mask there is to work on -----------------===//
+//===- MaskCount.cpp - Tiles and pairs under a mask ---------------------------===//
 //
-// Tiles are classified one by one. In those that are left open, groups and panels are asked about like in a kernel, and
-// pairs are counted by halving boxes until each is decided.
+// Classifies tiles one by one. In partial tiles, groups and panels are classified as in a kernel, and visible pairs are
+// counted by halving boxes until each is empty or full.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
@@ -33,7 +33,8 @@ std::optional<Interval> StaticMaskInputs::elements(StagedIntBuilder &, unsigned 
 }
 
 MaskCount &MaskCount::operator+=(const MaskCount &other) {
-  empty += other.empty, full += other.full, partial += other.partial, open += other.open;
+  empty += other.empty, full += other.full, partial += other.partial;
+  dataDependent += other.dataDependent;
   computed += other.computed, visible += other.visible;
   isExact &= other.isExact;
   return *this;
@@ -88,35 +89,35 @@ private:
   MaskCount total;
 };
 
-/// The keys of a group that are worked on: all panels but those in which none is seen, or, without holes, those from the
-/// first to the last one that is seen; the last one without its end.
+/// The number of keys for which a group computes scores: those of panels that are not empty or, without holes, from the
+/// first to the last of these panels. The empty end of the last panel is skipped.
 int64_t Counter::computedKeysOfGroup(const MaskPlane &group) {
   auto isEmpty = [&](int64_t first, int64_t last) {
     return budget > 0 &&
            classify(box(group.firstQuery, group.queries, group.firstKey + first, last - first)) == MaskKind::Empty;
   };
-  int64_t reached = 0, lastBegin = 0, lastEnd = 0;
-  bool isReached = false;
+  int64_t computed = 0, lastBegin = 0, lastEnd = 0;
+  bool isAnyVisible = false;
   for (int64_t begin = 0; begin < group.keys; begin += tiling.panel) {
     int64_t end = std::min(begin + tiling.panel, group.keys);
     if (isEmpty(begin, end))
       continue;
-    // What lies between this panel and the one before, if it is not left out.
-    if (isReached && !tiling.hasHoles)
-      reached += begin - lastEnd;
-    reached += end - begin;
-    lastBegin = begin, lastEnd = end, isReached = true;
+    // Without holes, panels between this one and the previous one are computed as well.
+    if (isAnyVisible && !tiling.hasHoles)
+      computed += begin - lastEnd;
+    computed += end - begin;
+    lastBegin = begin, lastEnd = end, isAnyVisible = true;
   }
   for (int64_t end = lastEnd; end > lastBegin; end = lastEnd) {
     lastEnd = llvm::alignDown(end - 1, tiling.tail);
     if (lastEnd <= lastBegin || !isEmpty(lastEnd, end))
       break;
-    reached -= end - lastEnd;
+    computed -= end - lastEnd;
   }
-  return reached;
+  return computed;
 }
 
-/// Pairs of a box for which the mask holds. Where elements decide, no box smaller than a panel of a group is asked about.
+/// Counts the pairs of a box for which the mask holds. Data-dependent boxes are not halved below a panel of a group.
 void Counter::countVisible(const MaskPlane &whole, MaskKind kind) {
   SmallVector<std::pair<MaskPlane, MaskKind>> boxes = {{whole, kind}};
   while (!boxes.empty()) {
@@ -145,10 +146,10 @@ void Counter::countVisible(const MaskPlane &whole, MaskKind kind) {
 
 void Counter::countTile(const MaskPlane &tile) {
   MaskKind kind = classify(tile);
-  int64_t &tiles = kind == MaskKind::Empty   ? total.empty
-                   : kind == MaskKind::Full  ? total.full
-                   : kind == MaskKind::DataDependent  ? total.open
-                                             : total.partial;
+  int64_t &tiles = kind == MaskKind::Empty           ? total.empty
+                   : kind == MaskKind::Full          ? total.full
+                   : kind == MaskKind::DataDependent ? total.dataDependent
+                                                     : total.partial;
   ++tiles;
   countVisible(tile, kind);
   if (kind == MaskKind::Full)
@@ -192,9 +193,15 @@ SmallVector<std::string> saccade::attn::drawMask(Region &mask, const MaskPlane &
     std::string &text = lines.emplace_back();
     for (int64_t cell = 0; cell < width; ++cell) {
       int64_t query = edge(line, height, plane.queries), key = edge(cell, width, plane.keys);
-      MaskKind kind = classifyMask(mask, {plane.batch, plane.head, plane.firstQuery + query, edge(line + 1, height, plane.queries) - query,
-                                          plane.firstKey + key, edge(cell + 1, width, plane.keys) - key}, inputs);
-      text += kind == MaskKind::Empty ? '.' : kind == MaskKind::Full ? '#' : kind == MaskKind::DataDependent ? '?' : '+';
+      MaskKind kind = classifyMask(mask,
+                                   {plane.batch, plane.head, plane.firstQuery + query,
+                                    edge(line + 1, height, plane.queries) - query, plane.firstKey + key,
+                                    edge(cell + 1, width, plane.keys) - key},
+                                   inputs);
+      text += kind == MaskKind::Empty           ? '.'
+              : kind == MaskKind::Full          ? '#'
+              : kind == MaskKind::DataDependent ? '?'
+                                                : '+';
     }
   }
   return lines;

@@ -1,6 +1,6 @@
-//===- MaskEvaluator.h - One mask region over one box --------------*- C++ -*-===//
+//===- MaskEvaluator.h - Abstract values of a mask region ----------*- C++ -*-===//
 //
-// What the parts of MaskBox share: the abstract values of a region, each computed once.
+// The evaluator behind `analyzeMask`, implemented in MaskBox.cpp and MaskTransfer.cpp.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_ANALYSIS_MASKEVALUATOR_H
@@ -14,7 +14,7 @@
 
 namespace saccade::attn {
 
-/// Evaluates the values of one region over one box, each once.
+/// Evaluates the values of a region over a box. Results are cached.
 class MaskEvaluator {
 public:
   MaskEvaluator(mlir::Region &mask, const MaskBox &box, MaskInputs &inputs, StagedIntBuilder &b)
@@ -34,14 +34,14 @@ private:
   Coverage computeCondition(mlir::Value value);
   Coverage compare(mlir::arith::CmpIOp op);
 
-  /// What the value can be, whether or not its form is valid.
+  /// The range of the value, whether or not its form is valid.
   Interval range(mlir::Value value) { return rangeOf(integer(value), value.getType()); }
   Interval rangeOf(const AffineValue &value, mlir::Type type);
   static Interval rangeOf(mlir::Type type);
   static unsigned widthOf(mlir::Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
-  /// The form, valid only where it does not leave the type.
+  /// The form, valid only if it does not overflow the type.
   AffineValue fitted(AffineValue value, mlir::Type type);
-  /// A value of which no more is known than its bounds, which hold where `isKnown`.
+  /// A value with the given bounds if `isKnown`, else with those of its type.
   AffineValue bounded(Interval bounds, mlir::Type type, StagedInt isKnown = 1);
 
   //===--- Transfer functions ---===//
@@ -58,7 +58,7 @@ private:
   AffineValue choose(mlir::arith::SelectOp op);
   AffineValue element(mlir::tensor::ExtractOp op);
 
-  StagedInt isAtLeast(StagedInt number, int64_t least) { return b.isAtMost(least, number); }
+  StagedInt isAtLeast(StagedInt number, int64_t min) { return b.isAtMost(min, number); }
   StagedInt both(StagedInt x, StagedInt y) { return b.both(x, y); }
   Coverage decided(StagedInt holds) { return {holds, b.negate(holds)}; }
   Coverage unless(StagedInt isKnown, Coverage known) {

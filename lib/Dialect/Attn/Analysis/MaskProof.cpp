@@ -1,6 +1,6 @@
-//===- MaskProof.cpp - What a mask can prove at all ---------------------------===//
+//===- MaskProof.cpp - Properties of a mask for all inputs --------------------===//
 //
-// Runs the analysis on numbers that are arguments of a block, and throws away the code that it emits.
+// Runs the mask analysis on block arguments and discards the emitted code.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
@@ -13,13 +13,15 @@ using namespace saccade::attn;
 
 namespace {
 
-/// A region's inputs, and positions, as numbers of which only the size is known.
+/// Inputs and positions of a region as unknown values of bounded magnitude.
 class UnknownInputs : public MaskInputs {
 public:
   explicit UnknownInputs(ScoringOpInterface op) : op(op) {}
 
-  /// A number that is not negative and fits `bits` bits.
-  StagedInt unknown(unsigned bits) { return StagedInt(block.addArgument(IndexType::get(op->getContext()), op->getLoc()), bits); }
+  /// An unknown value of magnitude at most 2^bits.
+  StagedInt unknown(unsigned bits) {
+    return StagedInt(block.addArgument(IndexType::get(op->getContext()), op->getLoc()), bits);
+  }
 
   StagedInt length(StagedIntBuilder &, Role role) override {
     std::optional<StagedInt> &known = lengths[unsigned(role)];
@@ -74,7 +76,7 @@ MaskProof saccade::attn::proveMask(ScoringOpInterface op) {
   proof.canBeEmpty = !any.mayHold.isConstant(1);
   proof.canBeFull = !any.mayFail.isConstant(1);
   proof.tables = llvm::to_vector(inputs.tables);
-  // With `at` the first key may be any, and so may the first query. There are fewer than 2^40 queries.
+  // With `at` the first key and query are not at position 0. There are fewer than 2^40 queries.
   if (op.getAt().empty())
     proof.seesFirstKey = analyze({0, inputs.unknown(40)}, StagedInt(0)).mayFail.isConstant(0);
   return proof;

@@ -1,7 +1,7 @@
-//===- MaskTransfer.cpp - Integers of masks from their operands ---------------===//
+//===- MaskTransfer.cpp - Transfer functions of integers in masks -------------===//
 //
-// One transfer function a kind of op. Linear ones keep forms; all others work on intervals of whole values, which hold
-// however the operands came about, and make atoms.
+// A transfer function for each kind of op. Linear ops keep affine forms. All other ops use the intervals of their
+// operands and create atoms.
 //
 //===----------------------------------------------------------------------===//
 #include "MaskEvaluator.h"
@@ -31,9 +31,9 @@ AffineValue MaskEvaluator::product(Interval x, Interval y, Type type) {
     return bounded({}, type, 0);
   StagedInt low, high;
   bool isFirst = true;
-  for (StagedInt left : {x.low, x.high})
-    for (StagedInt right : {y.low, y.high}) {
-      StagedInt corner = b.mul(left.withBits(bits), right.withBits(bits));
+  for (StagedInt lhs : {x.low, x.high})
+    for (StagedInt rhs : {y.low, y.high}) {
+      StagedInt corner = b.mul(lhs.withBits(bits), rhs.withBits(bits));
       low = isFirst ? corner : b.min(low, corner);
       high = isFirst ? corner : b.max(high, corner);
       isFirst = false;
@@ -60,16 +60,16 @@ AffineValue MaskEvaluator::divide(Value dividend, Value divisor, Type type, Roun
       return b.floorDiv(number, by);
     return b.sub(0, b.floorDiv(b.sub(0, number), by));
   };
-  // Ceiling negates: not the smallest number.
+  // Rounding up negates the dividend, which overflows for the minimum.
   if (rounding == Rounding::Up)
     isKnown = both(isKnown, b.isLess(INT64_MIN, x.low));
-  // Negative dividends are largest by the largest divisor.
+  // Quotients of negative dividends are largest for the largest divisor.
   StagedInt low = b.min(divided(x.low, y.low), divided(x.low, y.high));
   StagedInt high = b.max(divided(x.high, y.low), divided(x.high, y.high));
   return bounded({low, high}, type, isKnown);
 }
 
-/// x − ⌊x / divisor⌋ · divisor. However x came about, it is less than a positive divisor.
+/// x − ⌊x / divisor⌋ · divisor, which is in [0, divisor) for a positive divisor even if x is not valid.
 AffineValue MaskEvaluator::remainder(const AffineValue &x, StagedInt divisor, Type type) {
   StagedInt isKnown = isAtLeast(divisor, 1);
   if (x.isValid.isConstant(0) || isKnown.isConstant(0))
@@ -82,9 +82,9 @@ AffineValue MaskEvaluator::remainder(Value dividend, Value divisor, Type type, b
   StagedInt isPositive = isAtLeast(y.low, 1), isNatural = isAtLeast(x.low, 0);
   if (y.isPoint() && isNatural.isConstant(1))
     return remainder(integer(dividend), y.low, type);
-  // With the sign of the dividend, and smaller than the divisor and not larger than the dividend.
-  StagedInt most = b.sub(y.high, 1);
-  Interval bounds = {b.max(b.min(x.low, 0), b.sub(0, most)), b.min(b.max(x.high, 0), most)};
+  // The remainder has the sign of the dividend; its magnitude is less than the divisor and at most the dividend's.
+  StagedInt max = b.sub(y.high, 1);
+  Interval bounds = {b.max(b.min(x.low, 0), b.sub(0, max)), b.min(b.max(x.high, 0), max)};
   if (y.isPoint() && !isNatural.isConstant(0)) {
     AffineValue natural = remainder(integer(dividend), y.low, type);
     Interval exact = rangeOf(natural, type);
@@ -93,7 +93,7 @@ AffineValue MaskEvaluator::remainder(Value dividend, Value divisor, Type type, b
   return bounded(bounds, type, isUnsigned ? both(isPositive, isNatural) : isPositive);
 }
 
-/// x − (x / y) · y, as Python's % is traced.
+/// x − (x / y) · y, the trace of Python's %.
 std::optional<AffineValue> MaskEvaluator::writtenRemainder(arith::SubIOp op) {
   auto product = op.getRhs().getDefiningOp<arith::MulIOp>();
   if (!product)
@@ -116,11 +116,11 @@ AffineValue MaskEvaluator::extremum(Operation *op, bool isMax, bool isUnsigned) 
   StagedInt isKnown = 1;
   if (isUnsigned)
     isKnown = both(isAtLeast(x.low, 0), isAtLeast(y.low, 0));
-  auto pick = [&](StagedInt left, StagedInt right) { return isMax ? b.max(left, right) : b.min(left, right); };
+  auto pick = [&](StagedInt lhs, StagedInt rhs) { return isMax ? b.max(lhs, rhs) : b.min(lhs, rhs); };
   Interval bounds = {pick(x.low, y.low), pick(x.high, y.high)};
-  // max(x, −x) is how an absolute value is traced.
-  AffineValue left = integer(op->getOperand(0)), right = integer(op->getOperand(1));
-  AffineValue sum = space.combine(left, 1, right, 1);
+  // max(x, −x) is the trace of an absolute value.
+  AffineValue lhs = integer(op->getOperand(0)), rhs = integer(op->getOperand(1));
+  AffineValue sum = space.combine(lhs, 1, rhs, 1);
   if (isMax && sum.form.isPoint() && sum.form.constant.isConstant(0) && !sum.isValid.isConstant(0))
     bounds.low = b.max(bounds.low, b.select(sum.isValid, 0, INT64_MIN));
   return bounded(bounds, type, isKnown);
@@ -129,7 +129,7 @@ AffineValue MaskEvaluator::extremum(Operation *op, bool isMax, bool isUnsigned) 
 AffineValue MaskEvaluator::bitwise(Operation *op) {
   Type type = op->getResult(0).getType();
   Value x = op->getOperand(0), y = op->getOperand(1);
-  // The lowest bits of a number are its remainder by a power of two, whatever its sign.
+  // The low bits of a number are its remainder by a power of two, for either sign.
   if (isa<arith::AndIOp>(op))
     for (auto [value, mask] : {std::pair(x, y), std::pair(y, x)}) {
       std::optional<int64_t> ones = integer(mask).form.constant.getConstant();
@@ -137,14 +137,14 @@ AffineValue MaskEvaluator::bitwise(Operation *op) {
           *ones < int64_t(1) << 40 && llvm::isPowerOf2_64(uint64_t(*ones) + 1))
         return remainder(integer(value), *ones + 1, type);
     }
-  Interval left = range(x), right = range(y);
-  StagedInt areNatural = both(isAtLeast(left.low, 0), isAtLeast(right.low, 0));
+  Interval lhs = range(x), rhs = range(y);
+  StagedInt areNatural = both(isAtLeast(lhs.low, 0), isAtLeast(rhs.low, 0));
   if (isa<arith::AndIOp>(op))
-    return bounded({0, b.min(left.high, right.high)}, type, areNatural);
-  // Neither has a bit that its operands have not: at most their sum.
-  StagedInt isSmall = both(space.isWithin(left.high, 60), space.isWithin(right.high, 60));
-  StagedInt low = isa<arith::OrIOp>(op) ? b.max(left.low, right.low) : StagedInt(0);
-  StagedInt high = b.min(b.add(left.high, right.high), rangeOf(type).high);
+    return bounded({0, b.min(lhs.high, rhs.high)}, type, areNatural);
+  // Or and xor set no bit that is clear in both operands, so they are at most the sum.
+  StagedInt isSmall = both(space.isWithin(lhs.high, 60), space.isWithin(rhs.high, 60));
+  StagedInt low = isa<arith::OrIOp>(op) ? b.max(lhs.low, rhs.low) : StagedInt(0);
+  StagedInt high = b.min(b.add(lhs.high, rhs.high), rangeOf(type).high);
   return bounded({low, high}, type, both(areNatural, isSmall));
 }
 

@@ -1,6 +1,6 @@
-//===- Matmul.cpp - What is compiled as a matrix product ---------------===//
+//===- Matmul.cpp - Structured ops that are compiled as matmuls ---------------===//
 //
-// One answer for all stages. Upstream's idea of a contraction is wider: it looks through any unary op in the body.
+// The definition for all stages. Upstream's contraction is wider: it accepts any unary op in the body.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
@@ -10,7 +10,7 @@
 using namespace mlir;
 using namespace saccade;
 
-/// What is left of `value` without a widening cast.
+/// The operand of a widening cast, else `value`.
 static Value skipWidening(Value value) {
   auto extension = value.getDefiningOp<arith::ExtFOp>();
   return extension ? extension.getIn() : value;

@@ -1,6 +1,6 @@
-//===- NameValues.cpp - What the values of an entry are called ----------------===//
+//===- NameValues.cpp - Names of the arguments and results of an entry --------===//
 //
-// MLIR keeps no names of values, so those of arguments travel in their locations.
+// MLIR does not keep names of values; the parser stores those of arguments in their locations.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
@@ -10,7 +10,7 @@
 
 using namespace mlir;
 
-/// With everything that C does not allow in a name replaced; empty where nothing of it is left.
+/// `name` with characters that C does not allow replaced by '_'; empty if it starts with a digit.
 static std::string toIdentifier(StringRef name) {
   if (name.empty() || llvm::isDigit(name.front()))
     return "";
@@ -42,7 +42,7 @@ SmallVector<std::string> saccade::attn::nameValues(func::FuncOp function) {
   SmallVector<std::string> names;
   for (BlockArgument argument : function.getArguments())
     names.push_back(nameArgument(argument));
-  // Where there are branches the last block may end otherwise; such a function is refused later anyway.
+  // With branches the last block may have another terminator; such functions are rejected later.
   auto returned = dyn_cast<func::ReturnOp>(function.getBody().back().getTerminator());
   for (unsigned i = 0, count = function.getNumResults(); i < count; ++i)
     names.push_back(nameResult(returned ? returned.getOperand(i) : Value(), i, count));

@@ -1,7 +1,7 @@
-//===- RelativePositionTerms.cpp - What depends on the distance alone -----------------===//
+//===- RelativePositionTerms.cpp - Terms of the relative position -------------===//
 //
-// Integers are linear forms of query and key as long as they can be. Sums wrap like those of their type, so that narrowing
-// keeps a form; widening does not, but keeps what is a function of the distance.
+// Tracks integers as linear forms of query and key. Forms wrap like their type, so truncation keeps a form; extension
+// does not, but a function of the distance stays one.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
@@ -17,12 +17,12 @@ using namespace saccade::attn;
 
 namespace {
 
-/// What a value depends on.
+/// The dependence of a value on the positions.
 struct Dependence {
-  bool isKnown = false;       ///< on batch, head and positions only
-  bool isLinear = false;      ///< it is query · q + key · k + what depends on no position
-  int64_t query = 0, key = 0; ///< of linear ones
-  bool isDistance = false;    ///< of others: whether it is a function of the distance
+  bool isKnown = false;       ///< it depends on batch, head, positions and captures only
+  bool isLinear = false;      ///< it is query · q + key · k + a value that depends on no position
+  int64_t query = 0, key = 0; ///< coefficients, if it is linear
+  bool isDistance = false;    ///< otherwise: whether it is a function of the distance
   bool usesBatch = false, usesHead = false;
 
   bool isUniform() const { return isKnown && isLinear && query == 0 && key == 0; }
@@ -30,7 +30,7 @@ struct Dependence {
   bool isTerm() const { return isKnown && (isLinear ? query + key == 0 : isDistance); }
 };
 
-/// Coefficients stay far from the edge of their type.
+/// Bound of the coefficients, so that their sums do not overflow.
 constexpr int64_t largest = int64_t(1) << 40;
 
 class Finder {
@@ -79,9 +79,9 @@ Dependence Finder::of(Operation &op) {
     result.usesHead |= operands.back().usesHead;
   }
   result.isKnown = true;
-  auto combine = [&](int64_t left, int64_t right) {
-    result.query = left * operands[0].query + (operands.size() > 1 ? right * operands[1].query : 0);
-    result.key = left * operands[0].key + (operands.size() > 1 ? right * operands[1].key : 0);
+  auto combine = [&](int64_t a, int64_t c) {
+    result.query = a * operands[0].query + (operands.size() > 1 ? c * operands[1].query : 0);
+    result.key = a * operands[0].key + (operands.size() > 1 ? c * operands[1].key : 0);
     result.isLinear = std::abs(result.query) < largest && std::abs(result.key) < largest;
   };
   bool areLinear = llvm::all_of(operands, [](const Dependence &operand) { return operand.isLinear; });
@@ -97,9 +97,9 @@ Dependence Finder::of(Operation &op) {
     combine(factor.getSExtValue(), 0);
   else if (areLinear && isa<arith::MulIOp>(op) && isSmall(op.getOperand(0)))
     combine(0, factor.getSExtValue());
-  else if (areLinear && (isa<arith::TruncIOp>(op) ||
-                         (isa<arith::IndexCastOp>(op) && (op.getOperand(0).getType().isIndex() ||
-                                                          op.getOperand(0).getType().isInteger(64)))))
+  else if (areLinear &&
+           (isa<arith::TruncIOp>(op) || (isa<arith::IndexCastOp>(op) && (op.getOperand(0).getType().isIndex() ||
+                                                                         op.getOperand(0).getType().isInteger(64)))))
     combine(1, 0);
   else if (llvm::all_of(operands, [](const Dependence &operand) { return operand.isUniform(); }))
     result.isLinear = true;
@@ -108,7 +108,7 @@ Dependence Finder::of(Operation &op) {
   return result;
 }
 
-/// Whether a table of `value` is what somebody wants.
+/// Whether `value` is a maximal term: a number with a user that is not a term.
 bool Finder::isRoot(Value value) {
   Dependence dependence = known.lookup(value);
   bool isNumber = isa<FloatType>(value.getType()) || value.getType().isInteger(32) || value.getType().isInteger(64);
@@ -157,4 +157,6 @@ SmallVector<RelativePositionTerm> Finder::find() {
   return terms;
 }
 
-SmallVector<RelativePositionTerm> saccade::attn::findRelativePositionTerms(Region &region) { return Finder(region).find(); }
+SmallVector<RelativePositionTerm> saccade::attn::findRelativePositionTerms(Region &region) {
+  return Finder(region).find();
+}

@@ -1,7 +1,7 @@
-//===- ResolveExtents.cpp - From extents of results to those of arguments -----===//
+//===- ResolveExtents.cpp - Extents of results from those of arguments --------===//
 //
-// Every op says how its results' extents follow from its operands' (ReifyRankedShapedTypeOpInterface); upstream
-// patterns follow that, and canonicalisation does the rest.
+// Ops compute the extents of their results from their operands (ReifyRankedShapedTypeOpInterface). Upstream patterns
+// apply this, and canonicalization folds the result.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/ResolveExtents.h"
@@ -22,10 +22,10 @@ LogicalResult saccade::attn::resolveExtents(func::FuncOp function) {
   for (RegisteredOperationName op : context->getRegisteredOperations())
     op.getCanonicalizationPatterns(patterns, context);
   FrozenRewritePatternSet frozen(std::move(patterns));
-  // Equal extents of one argument are one value only after CSE; comparisons of them fold only then.
+  // Comparisons of equal extents fold only after CSE.
   for (int round = 0; round < 2; ++round) {
     if (failed(applyPatternsGreedily(function, frozen)))
-      return function.emitError("the extents of the results do not settle");
+      return function.emitError("extents of the results do not converge");
     IRRewriter rewriter(context);
     DominanceInfo dominance(function);
     eliminateCommonSubExpressions(rewriter, dominance, function);

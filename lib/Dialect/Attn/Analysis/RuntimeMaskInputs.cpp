@@ -1,7 +1,7 @@
-//===- RuntimeMaskInputs.cpp - What a mask reads, as code -------------------------===//
+//===- RuntimeMaskInputs.cpp - Run-time inputs of a mask ----------------------===//
 //
-// A part of a captured tensor is a box of places. Along the last dimension whole blocks are looked up in the tables of
-// blocks and the rest element by element, so that bounds are exact at a cost that hardly grows with the part.
+// Emits minima and maxima over a box of a captured tensor. Along the last dimension, whole blocks are read from tables
+// with a minimum and maximum per block and the remaining elements one by one, so the bounds are exact.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
@@ -14,14 +14,16 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-/// More numbers than this are not looked at for one box.
+/// The maximum number of reads for a box.
 static constexpr int64_t maxElementReads = 4096;
 
 StagedInt RuntimeMaskInputs::length(StagedIntBuilder &b, Role role) {
   return b.fromValue(role == Role::Query ? op.getQLen() : op.getKvLen());
 }
 
-StagedInt RuntimeMaskInputs::scalar(StagedIntBuilder &b, unsigned capture) { return b.fromValue(op.getCaptures()[capture]); }
+StagedInt RuntimeMaskInputs::scalar(StagedIntBuilder &b, unsigned capture) {
+  return b.fromValue(op.getCaptures()[capture]);
+}
 
 StagedInt RuntimeMaskInputs::extent(StagedIntBuilder &b, unsigned capture, unsigned dim) {
   Value source = op.getCaptures()[capture];
@@ -31,13 +33,13 @@ StagedInt RuntimeMaskInputs::extent(StagedIntBuilder &b, unsigned capture, unsig
   b.setInsertionPointFor(source);
   Value size = isa<MemRefType>(type) ? b.getBuilder()->createOrFold<memref::DimOp>(b.getLoc(), source, dim)
                                      : b.getBuilder()->createOrFold<tensor::DimOp>(b.getLoc(), source, dim);
-  // No memory has more elements.
+  // A tensor has fewer than 2^48 elements.
   return StagedInt(size, 48);
 }
 
 namespace {
 
-/// Emits loops that find the least and greatest of many numbers.
+/// Emits loops that reduce numbers to their minimum and maximum.
 struct Search {
   OpBuilder &b;
   Location loc;
@@ -50,7 +52,7 @@ struct Search {
 
   Value index(int64_t number) { return arith::ConstantIndexOp::create(b, loc, number); }
 
-  /// What `read` gives as two numbers, least and greatest, for all positions, joined with `before`.
+  /// Emits a loop over [begin, end) that carries minimum and maximum, starting from `before`.
   SmallVector<Value> over(Value begin, Value end, ValueRange before,
                           function_ref<SmallVector<Value>(Value position, ValueRange before)> step) {
     auto loop = scf::ForOp::create(b, loc, begin, end, index(1), before);
@@ -88,7 +90,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     return Interval(b.fromValue(Search{*b.getBuilder(), b.getLoc()}.read(source, {})));
   }
 
-  // [begin, end) along every dimension: that which exists.
+  // [begin, end) along every dimension, clamped to the extents.
   SmallVector<StagedInt> begins, ends;
   StagedInt count = 1;
   for (auto [dim, interval] : llvm::enumerate(place)) {
@@ -96,20 +98,20 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     begins.push_back(b.max(b.min(interval.low, last), 0));
     ends.push_back(b.add(b.max(b.min(interval.high, last), 0), 1));
     StagedInt extent = b.sub(ends.back(), begins.back());
-    if (tables && dim + 1 == rank) // blocks, and what is left on both sides
+    if (blockMinMax && dim + 1 == rank) // whole blocks, and the elements before and after them
       extent = b.add(b.floorDiv(extent, minMaxBlock), 2 * minMaxBlock);
-    // So many that their product has room.
+    // Clamped, so that the product does not overflow.
     count = b.mul(count, b.min(extent, int64_t(1) << 20));
     count = b.min(count, int64_t(1) << 20);
   }
   StagedInt isCheap = b.both(b.isAtMost(count, maxElementReads), b.isLess(0, this->extent(b, capture, rank - 1)));
-  // Where it is too much, or there is nothing, no loop runs.
+  // If there are too many elements, or none, the loops have trip count zero.
   for (auto [begin, end] : llvm::zip_equal(begins, ends))
     end = b.select(isCheap, end, begin);
 
   StagedInt firstBlock = b.floorDiv(b.add(begins.back(), minMaxBlock - 1), minMaxBlock);
   StagedInt endBlock = b.floorDiv(ends.back(), minMaxBlock);
-  StagedInt hasBlocks = tables ? b.isLess(firstBlock, endBlock) : StagedInt(0);
+  StagedInt hasBlocks = blockMinMax ? b.isLess(firstBlock, endBlock) : StagedInt(0);
   StagedInt headEnd = b.select(hasBlocks, b.mul(firstBlock, minMaxBlock), ends.back());
   StagedInt tailBegin = b.select(hasBlocks, b.mul(endBlock, minMaxBlock), ends.back());
   endBlock = b.select(hasBlocks, endBlock, firstBlock);
@@ -120,7 +122,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
     for (StagedInt number : numbers)
       operands.push_back(number.getValue());
   b.setInsertionPointFor(operands);
-  auto [lows, highs] = tables ? tables(source) : std::pair<Value, Value>();
+  auto [lows, highs] = blockMinMax ? blockMinMax(source) : std::pair<Value, Value>();
   Search search{*b.getBuilder(), b.getLoc()};
   unsigned width = type.getElementType().isIndex() ? 64 : type.getElementTypeBitWidth();
   SmallVector<Value> position;
@@ -142,7 +144,7 @@ std::optional<Interval> RuntimeMaskInputs::elements(StagedIntBuilder &b, unsigne
       return search.join(inner, number, number);
     };
     SmallVector<Value> found = search.over(integer(begins.back()), integer(headEnd), before, readOne);
-    if (!tables)
+    if (!blockMinMax)
       return found;
     found = search.over(integer(firstBlock), integer(endBlock), found,
                         [&, lows = lows, highs = highs](Value i, ValueRange inner) {

@@ -1,7 +1,7 @@
-//===- ScoreRange.cpp - What scores can be ------------------------------------===//
+//===- ScoreRange.cpp - Bounds of the scores ----------------------------------===//
 //
-// One rule a kind of op. Bounds are computed in f64 and widened by more than any rounding in f32 or f64 can be; what
-// may leave the type's range is infinite.
+// A rule for each kind of op. Bounds are computed in f64 and widened by more than the rounding errors of f32 or f64;
+// bounds that may overflow the type are infinite.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/ScoreRange.h"
@@ -26,7 +26,7 @@ bool FloatRange::contains(double number) const {
 
 namespace {
 
-/// Evaluates the values of one region, each once.
+/// Evaluates the values of a region. Results are cached.
 class RangeEvaluator {
 public:
   FloatRange range(Value value) {
@@ -42,7 +42,7 @@ private:
   FloatRange computeOp(Operation *op, FloatType type);
   FloatRange ofInteger(Value value, FloatType type, bool isUnsigned);
 
-  /// The range with room for rounding to `type`: a few units relative to the bounds, and a smallest number at 0.
+  /// The range widened by rounding to `type`: a few units relative to the bounds, and the smallest normal number at 0.
   static FloatRange rounded(FloatRange exact, FloatType type) {
     double unit = std::ldexp(1.0, 4 - int(type.getFPMantissaWidth()));
     APFloat largest = APFloat::getLargest(type.getFloatSemantics());
@@ -56,7 +56,7 @@ private:
       return std::abs(wide) > largest.convertToDouble() ? std::copysign(infinity, wide) : wide;
     };
     FloatRange range{widen(exact.low, -1), widen(exact.high, 1), exact.mayBeNaN};
-    // What overflows upwards may be anything up to infinity, and so for the other side.
+    // A result that overflows may also be rounded to the largest finite number.
     if (range.low == infinity)
       range.low = largest.convertToDouble();
     if (range.high == -infinity)
@@ -74,13 +74,13 @@ private:
             x.high == infinity || y.high == infinity ? infinity : x.high + y.high, x.mayBeNaN || y.mayBeNaN || meets};
   }
   static FloatRange product(FloatRange x, FloatRange y) {
-    // 0 · ∞ is NaN; at a corner it stands for the limit of smaller numbers, 0.
+    // 0 · ∞ is NaN; as a bound of finite products it is 0.
     auto touches = [](FloatRange of) { return of.low <= 0 && of.high >= 0; };
     bool mayBeNaN = x.mayBeNaN || y.mayBeNaN || (touches(x) && !y.isFinite()) || (touches(y) && !x.isFinite());
     FloatRange result{infinity, -infinity, mayBeNaN};
-    for (double left : {x.low, x.high})
-      for (double right : {y.low, y.high}) {
-        double corner = left == 0 || right == 0 ? 0 : left * right;
+    for (double lhs : {x.low, x.high})
+      for (double rhs : {y.low, y.high}) {
+        double corner = lhs == 0 || rhs == 0 ? 0 : lhs * rhs;
         result.low = std::min(result.low, corner), result.high = std::max(result.high, corner);
       }
     return result;
@@ -93,7 +93,7 @@ private:
     result.mayBeNaN |= !x.isFinite() && !y.isFinite();
     return result;
   }
-  /// A function that does not decrease.
+  /// For a non-decreasing function.
   static FloatRange monotone(FloatRange x, double (*function)(double)) {
     return {function(x.low), function(x.high), x.mayBeNaN};
   }
@@ -127,7 +127,7 @@ FloatRange RangeEvaluator::compute(Value value) {
 
 FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
   auto at = [&](unsigned operand) { return range(op->getOperand(operand)); };
-  /// Of numbers in [low, high] nothing leaves it but by rounding, whatever the operand is.
+  // For functions with results in [low, high], except for rounding.
   auto within = [&](double low, double high, bool mayMakeNaN = false) {
     return rounded({low, high, at(0).mayBeNaN || mayMakeNaN}, type);
   };
@@ -138,7 +138,7 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
       .Case<arith::AddFOp>([&](auto) { return rounded(sum(at(0), at(1)), type); })
       .Case<arith::SubFOp>([&](auto) { return rounded(sum(at(0), negated(at(1))), type); })
       .Case<arith::MulFOp>([&](auto) {
-        // A square is not negative.
+        // x · x is not negative.
         FloatRange result = product(at(0), at(1));
         if (op->getOperand(0) == op->getOperand(1))
           result.low = std::max(result.low, 0.0);
@@ -151,7 +151,7 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
         FloatRange x = at(0);
         return FloatRange{std::max({0.0, x.low, -x.high}), std::max(std::abs(x.low), std::abs(x.high)), x.mayBeNaN};
       })
-      // Of one number and a NaN these give the NaN, ...
+      // maximumf and minimumf propagate NaN, ...
       .Case<arith::MaximumFOp>([&](auto) {
         FloatRange x = at(0), y = at(1);
         return FloatRange{std::max(x.low, y.low), std::max(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
@@ -160,7 +160,7 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
         FloatRange x = at(0), y = at(1);
         return FloatRange{std::min(x.low, y.low), std::min(x.high, y.high), x.mayBeNaN || y.mayBeNaN};
       })
-      // ... and these the number.
+      // ... maxnumf and minnumf return the other operand.
       .Case<arith::MaxNumFOp, arith::MinNumFOp>([&](auto) {
         FloatRange x = at(0), y = at(1);
         bool isMax = isa<arith::MaxNumFOp>(op);
@@ -172,9 +172,8 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
           both = hull(both, {x.low, x.high, x.mayBeNaN});
         return both;
       })
-      .Case<arith::SelectOp>([&](arith::SelectOp select) {
-        return hull(range(select.getTrueValue()), range(select.getFalseValue()));
-      })
+      .Case<arith::SelectOp>(
+          [&](arith::SelectOp select) { return hull(range(select.getTrueValue()), range(select.getFalseValue())); })
       .Case<arith::ExtFOp, arith::TruncFOp>([&](auto) { return rounded(at(0), type); })
       .Case<arith::SIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, false); })
       .Case<arith::UIToFPOp>([&](auto) { return ofInteger(op->getOperand(0), type, true); })

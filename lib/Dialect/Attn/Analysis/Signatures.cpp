@@ -1,16 +1,20 @@
-//===- Signatures.cpp - What whoever calls a program is told of it -------------===//
+//===- Signatures.cpp - Names and types of a program's entries ----------------===//
+//
+// Reads the signatures of public functions before compilation, or from an attribute of the module afterwards.
+//
+//===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/Analysis/NameValues.h"
 
 using namespace mlir;
 using namespace saccade::attn;
 
-static constexpr llvm::StringLiteral keptAttr = "attn.entries";
+static constexpr llvm::StringLiteral entriesAttr = "attn.entries";
 
 SmallVector<Signature> saccade::attn::getSignatures(ModuleOp program) {
   SmallVector<Signature> signatures;
-  if (auto kept = program->getAttrOfType<ArrayAttr>(keptAttr)) {
-    for (auto entry : kept.getAsRange<DictionaryAttr>()) {
+  if (auto recorded = program->getAttrOfType<ArrayAttr>(entriesAttr)) {
+    for (auto entry : recorded.getAsRange<DictionaryAttr>()) {
       SmallVector<std::string> values;
       for (StringRef value : entry.getAs<ArrayAttr>("names").getAsValueRange<StringAttr>())
         values.push_back(value.str());
@@ -31,5 +35,5 @@ void saccade::attn::recordSignatures(ModuleOp program) {
   for (auto function : program.getOps<func::FuncOp>())
     if (Attribute entry = function->getAttr("attn.entry"))
       entries.push_back(entry);
-  program->setAttr(keptAttr, ArrayAttr::get(program.getContext(), entries));
+  program->setAttr(entriesAttr, ArrayAttr::get(program.getContext(), entries));
 }

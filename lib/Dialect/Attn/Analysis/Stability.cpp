@@ -9,7 +9,7 @@ using namespace saccade::attn;
 
 static constexpr llvm::StringLiteral guarded = "guarded", inOrder = "in_order", everyStep = "every_step";
 
-/// Whether scores can be turned to base 2 without overflow.
+/// Whether scores can be multiplied by log2(e) without overflow.
 static bool isFinite(FloatRange scores, FloatType type) {
   bool lost;
   APFloat largest = APFloat::getLargest(type.getFloatSemantics());
@@ -23,21 +23,21 @@ Stability saccade::attn::analyzeStability(AttentionOp op) {
   Stability result;
   result.scores = analyzeScore(op.getScore());
   if (!isFinite(result.scores, scoring.getScoreType())) {
-    result.reason = op.getScore().empty() ? "Q·Kᵀ may overflow to −∞" : "nothing bounds the scores: one may be −∞";
+    result.reason = op.getScore().empty() ? "Q·Kᵀ may overflow to −∞" : "scores are unbounded and may be −∞";
     if (!op.getMask().empty() && !proveMask(scoring).seesFirstKey)
-      result.reason += ", and a query may see no key of a step";
+      result.reason += ", and a query may attend to no key of a step";
     return result;
   }
   std::string bounds;
-  llvm::raw_string_ostream(bounds) << llvm::format("scores lie in [%.4g, %.4g]", result.scores.low, result.scores.high);
+  llvm::raw_string_ostream(bounds) << llvm::format("scores are in [%.4g, %.4g]", result.scores.low, result.scores.high);
   if (op.getMask().empty()) {
     result.finiteMax = FiniteMax::EveryStep;
-    result.reason = bounds + ", and every query sees every key";
+    result.reason = bounds + ", and every query attends to every key";
   } else if (proveMask(scoring).seesFirstKey) {
     result.finiteMax = FiniteMax::InOrder;
-    result.reason = bounds + ", and every query sees the first key";
+    result.reason = bounds + ", and every query attends to the first key";
   } else {
-    result.reason = bounds + ", but a query may see no key of a step";
+    result.reason = bounds + ", but a query may attend to no key of a step";
   }
   return result;
 }

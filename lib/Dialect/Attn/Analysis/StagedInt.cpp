@@ -1,7 +1,6 @@
-//===- StagedInt.cpp - Integers that are known now or at run time ----------------===//
+//===- StagedInt.cpp - Compile-time or run-time integers ----------------------===//
 //
-// Each operation first folds what constants decide and only then emits an op. Compiled code and the compiler wrap
-// alike.
+// Every operation folds constants and identities before it emits an op. Overflow wraps in both cases.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/StagedInt.h"
@@ -10,15 +9,15 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-/// The least b with |number| ≤ 2^b.
+/// The minimum b with |number| ≤ 2^b.
 static unsigned bitsOf(int64_t number) {
   uint64_t magnitude = number < 0 ? -uint64_t(number) : uint64_t(number);
   return magnitude <= 1 ? 0 : llvm::Log2_64_Ceil(magnitude);
 }
 
-static int64_t floorDivided(int64_t left, int64_t divisor) {
-  int64_t quotient = left / divisor;
-  return quotient - (left % divisor < 0);
+static int64_t floorDivided(int64_t lhs, int64_t divisor) {
+  int64_t quotient = lhs / divisor;
+  return quotient - (lhs % divisor < 0);
 }
 
 StagedInt::StagedInt(int64_t constant) : constant(constant), bits(bitsOf(constant)) {}
@@ -29,8 +28,9 @@ StagedInt StagedInt::withBits(unsigned smaller) const {
   return result;
 }
 
-StagedInt StagedIntBuilder::once(Kind kind, ArrayRef<StagedInt> operands, unsigned bits, function_ref<Value()> emit) {
-  assert(b && "a number that is known at run time only, and nowhere to compute it");
+StagedInt StagedIntBuilder::getOrEmit(Kind kind, ArrayRef<StagedInt> operands, unsigned bits,
+                                      function_ref<Value()> emit) {
+  assert(b && "a run-time value requires a builder");
   Key key{kind, {}, {}};
   for (auto [i, operand] : llvm::enumerate(operands)) {
     std::get<1>(key)[i] = operand.getValue().getAsOpaquePointer();
@@ -72,149 +72,149 @@ StagedInt StagedIntBuilder::fromValue(Value value) {
   unsigned width = value.getType().getIntOrFloatBitWidth();
   if (width > 64)
     value = arith::TruncIOp::create(*b, *loc, b->getI64Type(), value);
-  // A truth value is 1, not −1.
+  // true is 1, not −1.
   if (width == 1)
     return StagedInt(arith::IndexCastUIOp::create(*b, *loc, b->getIndexType(), value), 0);
   return StagedInt(arith::IndexCastOp::create(*b, *loc, b->getIndexType(), value), std::min(width, 64u) - 1);
 }
 
-StagedInt StagedIntBuilder::add(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
+StagedInt StagedIntBuilder::add(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
   if (x && y)
     return StagedInt(int64_t(uint64_t(*x) + uint64_t(*y)));
-  if (left.isConstant(0))
-    return right;
-  if (right.isConstant(0))
-    return left;
-  return once(Kind::Add, {left, right}, std::max(left.getBits(), right.getBits()) + 1,
-              [&] { return arith::AddIOp::create(*b, *loc, integer(left), integer(right)); });
+  if (lhs.isConstant(0))
+    return rhs;
+  if (rhs.isConstant(0))
+    return lhs;
+  return getOrEmit(Kind::Add, {lhs, rhs}, std::max(lhs.getBits(), rhs.getBits()) + 1,
+                   [&] { return arith::AddIOp::create(*b, *loc, integer(lhs), integer(rhs)); });
 }
 
-StagedInt StagedIntBuilder::sub(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
+StagedInt StagedIntBuilder::sub(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
   if (x && y)
     return StagedInt(int64_t(uint64_t(*x) - uint64_t(*y)));
-  if (right.isConstant(0))
-    return left;
-  if (left == right)
+  if (rhs.isConstant(0))
+    return lhs;
+  if (lhs == rhs)
     return 0;
-  return once(Kind::Sub, {left, right}, std::max(left.getBits(), right.getBits()) + 1,
-              [&] { return arith::SubIOp::create(*b, *loc, integer(left), integer(right)); });
+  return getOrEmit(Kind::Sub, {lhs, rhs}, std::max(lhs.getBits(), rhs.getBits()) + 1,
+                   [&] { return arith::SubIOp::create(*b, *loc, integer(lhs), integer(rhs)); });
 }
 
-StagedInt StagedIntBuilder::mul(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
+StagedInt StagedIntBuilder::mul(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
   if (x && y)
     return StagedInt(int64_t(uint64_t(*x) * uint64_t(*y)));
-  if (left.isConstant(0) || right.isConstant(0))
+  if (lhs.isConstant(0) || rhs.isConstant(0))
     return 0;
-  if (left.isConstant(1))
-    return right;
-  if (right.isConstant(1))
-    return left;
-  return once(Kind::Mul, {left, right}, left.getBits() + right.getBits(),
-              [&] { return arith::MulIOp::create(*b, *loc, integer(left), integer(right)); });
+  if (lhs.isConstant(1))
+    return rhs;
+  if (rhs.isConstant(1))
+    return lhs;
+  return getOrEmit(Kind::Mul, {lhs, rhs}, lhs.getBits() + rhs.getBits(),
+                   [&] { return arith::MulIOp::create(*b, *loc, integer(lhs), integer(rhs)); });
 }
 
-StagedInt StagedIntBuilder::min(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
+StagedInt StagedIntBuilder::min(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
   if (x && y)
     return StagedInt(std::min(*x, *y));
-  if (left == right || left.isConstant(INT64_MIN) || right.isConstant(INT64_MAX))
-    return left;
-  if (right.isConstant(INT64_MIN) || left.isConstant(INT64_MAX))
-    return right;
-  return once(Kind::Min, {left, right}, std::max(left.getBits(), right.getBits()),
-              [&] { return arith::MinSIOp::create(*b, *loc, integer(left), integer(right)); });
+  if (lhs == rhs || lhs.isConstant(INT64_MIN) || rhs.isConstant(INT64_MAX))
+    return lhs;
+  if (rhs.isConstant(INT64_MIN) || lhs.isConstant(INT64_MAX))
+    return rhs;
+  return getOrEmit(Kind::Min, {lhs, rhs}, std::max(lhs.getBits(), rhs.getBits()),
+                   [&] { return arith::MinSIOp::create(*b, *loc, integer(lhs), integer(rhs)); });
 }
 
-StagedInt StagedIntBuilder::max(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
+StagedInt StagedIntBuilder::max(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
   if (x && y)
     return StagedInt(std::max(*x, *y));
-  if (left == right || left.isConstant(INT64_MAX) || right.isConstant(INT64_MIN))
-    return left;
-  if (right.isConstant(INT64_MAX) || left.isConstant(INT64_MIN))
-    return right;
-  return once(Kind::Max, {left, right}, std::max(left.getBits(), right.getBits()),
-              [&] { return arith::MaxSIOp::create(*b, *loc, integer(left), integer(right)); });
+  if (lhs == rhs || lhs.isConstant(INT64_MAX) || rhs.isConstant(INT64_MIN))
+    return lhs;
+  if (rhs.isConstant(INT64_MAX) || lhs.isConstant(INT64_MIN))
+    return rhs;
+  return getOrEmit(Kind::Max, {lhs, rhs}, std::max(lhs.getBits(), rhs.getBits()),
+                   [&] { return arith::MaxSIOp::create(*b, *loc, integer(lhs), integer(rhs)); });
 }
 
-StagedInt StagedIntBuilder::floorDiv(StagedInt left, StagedInt divisor) {
-  auto x = left.getConstant(), y = divisor.getConstant();
+StagedInt StagedIntBuilder::floorDiv(StagedInt lhs, StagedInt divisor) {
+  auto x = lhs.getConstant(), y = divisor.getConstant();
   if (y && *y <= 0)
     return 0;
   if (x && y)
     return StagedInt(floorDivided(*x, *y));
   if (divisor.isConstant(1))
-    return left;
-  // Code runs for any divisor; of those that are not positive nobody looks at the result.
+    return lhs;
+  // Emitted code must not divide by zero; the result for divisors that are not positive is unused.
   StagedInt safe = max(divisor, 1);
-  return once(Kind::FloorDiv, {left, safe}, left.getBits(),
-              [&] { return arith::FloorDivSIOp::create(*b, *loc, integer(left), integer(safe)); });
+  return getOrEmit(Kind::FloorDiv, {lhs, safe}, lhs.getBits(),
+                   [&] { return arith::FloorDivSIOp::create(*b, *loc, integer(lhs), integer(safe)); });
 }
 
-StagedInt StagedIntBuilder::truncDiv(StagedInt left, StagedInt divisor) {
-  auto x = left.getConstant(), y = divisor.getConstant();
+StagedInt StagedIntBuilder::truncDiv(StagedInt lhs, StagedInt divisor) {
+  auto x = lhs.getConstant(), y = divisor.getConstant();
   if (y && *y <= 0)
     return 0;
   if (x && y)
     return StagedInt(*x / *y);
   if (divisor.isConstant(1))
-    return left;
+    return lhs;
   StagedInt safe = max(divisor, 1);
-  return once(Kind::TruncDiv, {left, safe}, left.getBits(),
-              [&] { return arith::DivSIOp::create(*b, *loc, integer(left), integer(safe)); });
+  return getOrEmit(Kind::TruncDiv, {lhs, safe}, lhs.getBits(),
+                   [&] { return arith::DivSIOp::create(*b, *loc, integer(lhs), integer(safe)); });
 }
 
-StagedInt StagedIntBuilder::mod(StagedInt left, StagedInt divisor) {
-  return sub(left, mul(floorDiv(left, divisor), divisor)).withBits(divisor.getBits());
+StagedInt StagedIntBuilder::mod(StagedInt lhs, StagedInt divisor) {
+  return sub(lhs, mul(floorDiv(lhs, divisor), divisor)).withBits(divisor.getBits());
 }
 
-StagedInt StagedIntBuilder::isEqual(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
-  if ((x && y) || left == right)
-    return left == right;
-  return once(Kind::Equal, {left, right}, 0,
-              [&] { return arith::CmpIOp::create(*b, *loc, arith::CmpIPredicate::eq, integer(left), integer(right)); });
-}
-
-StagedInt StagedIntBuilder::isLess(StagedInt left, StagedInt right) {
-  auto x = left.getConstant(), y = right.getConstant();
-  if (x && y)
-    return *x < *y;
-  if (left == right || left.isConstant(INT64_MAX) || right.isConstant(INT64_MIN))
-    return 0;
-  return once(Kind::Less, {left, right}, 0, [&] {
-    return arith::CmpIOp::create(*b, *loc, arith::CmpIPredicate::slt, integer(left), integer(right));
+StagedInt StagedIntBuilder::isEqual(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
+  if ((x && y) || lhs == rhs)
+    return lhs == rhs;
+  return getOrEmit(Kind::Equal, {lhs, rhs}, 0, [&] {
+    return arith::CmpIOp::create(*b, *loc, arith::CmpIPredicate::eq, integer(lhs), integer(rhs));
   });
 }
 
-StagedInt StagedIntBuilder::both(StagedInt left, StagedInt right) {
-  if (left.isConstant(0) || right.isConstant(0))
+StagedInt StagedIntBuilder::isLess(StagedInt lhs, StagedInt rhs) {
+  auto x = lhs.getConstant(), y = rhs.getConstant();
+  if (x && y)
+    return *x < *y;
+  if (lhs == rhs || lhs.isConstant(INT64_MAX) || rhs.isConstant(INT64_MIN))
     return 0;
-  if (left.isConstant(1) || left == right)
-    return right;
-  if (right.isConstant(1))
-    return left;
-  return once(Kind::Both, {left, right}, 0, [&] { return arith::AndIOp::create(*b, *loc, truth(left), truth(right)); });
+  return getOrEmit(Kind::Less, {lhs, rhs}, 0, [&] {
+    return arith::CmpIOp::create(*b, *loc, arith::CmpIPredicate::slt, integer(lhs), integer(rhs));
+  });
 }
 
-StagedInt StagedIntBuilder::either(StagedInt left, StagedInt right) {
-  if (left.isConstant(1) || right.isConstant(1))
+StagedInt StagedIntBuilder::both(StagedInt lhs, StagedInt rhs) {
+  if (lhs.isConstant(0) || rhs.isConstant(0))
+    return 0;
+  if (lhs.isConstant(1) || lhs == rhs)
+    return rhs;
+  if (rhs.isConstant(1))
+    return lhs;
+  return getOrEmit(Kind::Both, {lhs, rhs}, 0, [&] { return arith::AndIOp::create(*b, *loc, truth(lhs), truth(rhs)); });
+}
+
+StagedInt StagedIntBuilder::either(StagedInt lhs, StagedInt rhs) {
+  if (lhs.isConstant(1) || rhs.isConstant(1))
     return 1;
-  if (left.isConstant(0) || left == right)
-    return right;
-  if (right.isConstant(0))
-    return left;
-  return once(Kind::Either, {left, right}, 0,
-              [&] { return arith::OrIOp::create(*b, *loc, truth(left), truth(right)); });
+  if (lhs.isConstant(0) || lhs == rhs)
+    return rhs;
+  if (rhs.isConstant(0))
+    return lhs;
+  return getOrEmit(Kind::Either, {lhs, rhs}, 0, [&] { return arith::OrIOp::create(*b, *loc, truth(lhs), truth(rhs)); });
 }
 
 StagedInt StagedIntBuilder::negate(StagedInt number) {
   if (auto x = number.getConstant())
     return !*x;
-  return once(Kind::Negate, {number}, 0, [&] { return arith::XOrIOp::create(*b, *loc, truth(number), truth(1)); });
+  return getOrEmit(Kind::Negate, {number}, 0, [&] { return arith::XOrIOp::create(*b, *loc, truth(number), truth(1)); });
 }
 
 StagedInt StagedIntBuilder::select(StagedInt condition, StagedInt first, StagedInt second) {
@@ -222,8 +222,8 @@ StagedInt StagedIntBuilder::select(StagedInt condition, StagedInt first, StagedI
     return *x ? first : second;
   if (first == second)
     return first;
-  return once(Kind::Select, {condition, first, second}, std::max(first.getBits(), second.getBits()), [&] {
-    // Truth values are i1; a constant may be either.
+  return getOrEmit(Kind::Select, {condition, first, second}, std::max(first.getBits(), second.getBits()), [&] {
+    // Truth values are i1; constants have both types.
     auto isTruth = [](StagedInt number) { return number.getValue() && number.getValue().getType().isInteger(1); };
     bool areTruths = isTruth(first) || isTruth(second);
     return arith::SelectOp::create(*b, *loc, truth(condition), materialize(first, areTruths),

@@ -1,6 +1,6 @@
 //===- AttentionOp.cpp - attn.attention: syntax, verifier, folding ------------===//
 //
-// The whole-tensor op. What it has in common with the tile ops is in Syntax.cpp and Verify.cpp.
+// The op on whole tensors. Syntax.cpp and Verify.cpp have the parts that it shares with the tile ops.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -20,12 +20,13 @@ using namespace saccade::attn::syntax;
 // Syntax
 //===----------------------------------------------------------------------===//
 
-/// That there is a type for every result that the clauses ask for, and that tallies have the bins that they say.
+/// Checks that there is a type for the result of every clause, and that results of tallies have the given number of
+/// bins.
 static ParseResult checkResultTypes(OpAsmParser &parser, SMLoc loc, const Clauses &clauses, ArrayRef<Type> types) {
   SmallVector<StringRef> names = {"output"};
-  for (auto [isWanted, name] : {std::pair(clauses.wantsLse, "log-sum-exp"), std::pair(clauses.wantsMax, "max"),
-                                std::pair(clauses.wantsArgmax, "argmax")})
-    if (isWanted)
+  for (auto [isGiven, name] : {std::pair(clauses.hasLse, "log-sum-exp"), std::pair(clauses.hasMax, "max"),
+                               std::pair(clauses.hasArgmax, "argmax")})
+    if (isGiven)
       names.push_back(name);
   names.append(clauses.tallies.size(), "tally");
   if (types.size() != names.size()) {
@@ -57,7 +58,7 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (!clauses.into.empty())
     return parser.emitError(loc, "'into' belongs to attn.accumulate");
-  SmallVector<int32_t> resultSizes = {1, clauses.wantsLse, clauses.wantsMax, clauses.wantsArgmax,
+  SmallVector<int32_t> resultSizes = {1, clauses.hasLse, clauses.hasMax, clauses.hasArgmax,
                                       int32_t(clauses.tallies.size())};
   if (failed(checkResultTypes(parser, loc, clauses, resultTypes)))
     return failure();
@@ -96,9 +97,8 @@ ParseResult AttentionOp::parse(OpAsmParser &parser, OperationState &result) {
 
 void AttentionOp::print(OpAsmPrinter &printer) {
   printHead(printer, *this, getQLen(), getKvLen());
-  for (auto [clause, operand] :
-       {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())), std::pair("cu_seqlens_k", Value(getCuSeqlensK())),
-        std::pair("sink", getSink())})
+  for (auto [clause, operand] : {std::pair("cu_seqlens_q", Value(getCuSeqlensQ())),
+                                 std::pair("cu_seqlens_k", Value(getCuSeqlensK())), std::pair("sink", getSink())})
     if (operand)
       printer << ' ' << clause << '(' << operand << " : " << operand.getType() << ')';
   if (getOutputDims() != getQueryDims()) {
@@ -140,8 +140,8 @@ static LogicalResult verifyOutput(AttentionOp op) {
   if (type.getElementType() != getElementTypeOrSelf(op.getQuery()) && type.getElementType() != scoreType)
     return op.emitOpError() << "output has element type " << type.getElementType() << ", expected that of the query ("
                             << getElementTypeOrSelf(op.getQuery()) << ") or " << scoreType;
-  for (auto [dim, what] : {std::pair(Dim::Batch, "batch size"), std::pair(Dim::Head, "head count"),
-                           std::pair(Dim::Seq, "length")})
+  for (auto [dim, what] :
+       {std::pair(Dim::Batch, "batch size"), std::pair(Dim::Head, "head count"), std::pair(Dim::Seq, "length")})
     if (failed(verifySameExtent(op, what, "query", getStaticDimSize(op.getQuery(), op.getQueryDims(), dim), "output",
                                 getStaticDimSize(op.getOutput(), dims, dim))))
       return failure();
@@ -174,13 +174,14 @@ OpFoldResult AttentionOp::getBatches(OpBuilder &b, Role role) {
   bool isQuery = role == Role::Query;
   Value offsets = getCuSeqlens(role);
   if (!offsets)
-    return getDimSize(b, getLoc(), isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(), Dim::Batch);
+    return getDimSize(b, getLoc(), isQuery ? getQuery() : getKey(), isQuery ? getQueryDims() : getKeyDims(),
+                      Dim::Batch);
   AffineExpr size = b.getAffineSymbolExpr(0), zero = b.getAffineConstantExpr(0);
   auto map = AffineMap::get(0, 1, {size - 1, zero}, b.getContext());
   return affine::makeComposedFoldedAffineMax(b, getLoc(), map, {tensor::getMixedSize(b, getLoc(), offsets, 0)});
 }
 
-/// A result besides the output: one number, or one for each bin, a row of the output.
+/// Verifies a result other than the output: a scalar, or one per bin, for each row of the output.
 static LogicalResult verifyRowResult(AttentionOp op, StringRef role, Value result, Type element) {
   auto type = cast<RankedTensorType>(result.getType());
   SmallVector<Dim> dims = op.getResultDims(result);
@@ -231,7 +232,7 @@ static LogicalResult verifySink(AttentionOp op) {
                                   type.getDimSize(0));
 }
 
-/// Packed operands have no batches but their sequences.
+/// A ragged operand has no batch dimension; its sequences are the batches.
 static LogicalResult verifyCuSeqlens(AttentionOp op) {
   for (auto [role, dims, clause, offsets] :
        {std::tuple("query", op.getQueryDims(), "cu_seqlens_q", op.getCuSeqlensQ()),
@@ -240,8 +241,8 @@ static LogicalResult verifyCuSeqlens(AttentionOp op) {
     if (!offsets)
       continue;
     if (dims.position(Dim::Batch))
-      return op.emitOpError() << role << " names dimension 'b', but is packed by " << clause
-                              << ": its sequences lie behind each other along 's'";
+      return op.emitOpError() << role << " names dimension 'b', but is ragged by " << clause
+                              << ", expected its sequences contiguous along 's'";
     if (cast<RankedTensorType>(offsets.getType()).getDimSize(0) == 0)
       return op.emitOpError() << clause << " has no element, expected one more than there are sequences";
   }
@@ -254,8 +255,8 @@ LogicalResult AttentionOp::verify() {
     return failure();
   for (auto [role, length] : {std::pair("q_len", getQLen()), std::pair("kv_len", getKvLen())}) {
     auto type = length ? dyn_cast<RankedTensorType>(length.getType()) : nullptr;
-    if (type && failed(verifySameExtent(*this, "batch size", "query", getStaticBatches(Role::Query), role,
-                                        type.getDimSize(0))))
+    if (type &&
+        failed(verifySameExtent(*this, "batch size", "query", getStaticBatches(Role::Query), role, type.getDimSize(0))))
       return failure();
   }
   return success();
@@ -280,12 +281,12 @@ LogicalResult AttentionOp::reifyResultShapes(OpBuilder &b, ReifiedRankedShapedTy
 }
 
 //===----------------------------------------------------------------------===//
-// Canonicalisation
+// Canonicalization
 //===----------------------------------------------------------------------===//
 
 namespace {
 
-/// attention(transpose(x)[b,h,s,d]) -> attention(x[b,s,h,d]): a named dimension costs nothing, a transpose a copy.
+/// attention(transpose(x)[b,h,s,d]) -> attention(x[b,s,h,d]), which avoids the copy.
 struct FoldTransposedOperand : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -316,7 +317,7 @@ struct FoldTransposedOperand : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// A mask that always holds, or a score region that returns its argument, says nothing.
+/// Erases masks that always hold, and score and weight regions that are the identity.
 struct DropTrivialRegions : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -334,7 +335,7 @@ struct DropTrivialRegions : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// A constant run-time scale becomes the attribute, which code generators fold.
+/// Converts a constant scale operand to the attribute, which code generators fold.
 struct FoldConstantScale : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
@@ -349,7 +350,7 @@ struct FoldConstantScale : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// What a result holds in a row without keys and without a sink.
+/// The value of a result for a row without keys and without a sink.
 TypedAttr getValueWithoutKeys(AttentionOp op, Value result) {
   Type element = getElementTypeOrSelf(result);
   if (result == op.getArgmax())
@@ -358,18 +359,17 @@ TypedAttr getValueWithoutKeys(AttentionOp op, Value result) {
   return FloatAttr::get(element, isMaximum ? -std::numeric_limits<double>::infinity() : 0.0);
 }
 
-/// Attention that is empty by its type, without keys or without any result, is a constant. (Slices of a dimension that
-/// is statically 0 could not even be written: upstream refuses the offset 0.)
+/// Replaces attention with a static extent of 0, of the keys or of all results, by a constant. (Upstream rejects slices
+/// of a dimension of static extent 0, so it cannot be tiled.)
 struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
     bool hasNoKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq) == 0 ||
                      getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Seq) == 0;
-    bool hasNoResult = llvm::all_of(op->getResultTypes(), [](Type type) {
-      return llvm::is_contained(cast<ShapedType>(type).getShape(), 0);
-    });
+    bool hasNoResult = llvm::all_of(op->getResultTypes(),
+                                    [](Type type) { return llvm::is_contained(cast<ShapedType>(type).getShape(), 0); });
     ReifiedRankedShapedTypeDims shapes;
-    // With a sink the log-sum-exp of no keys is no constant.
+    // The log-sum-exp of a row without keys is the sink, which is not a constant.
     bool isConstant = hasNoResult || (hasNoKeys && !(op.getSink() && op.getLse()));
     if (!isConstant || failed(op.reifyResultShapes(rewriter, shapes)))
       return failure();
@@ -382,8 +382,7 @@ struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
         Value value = arith::ConstantOp::create(rewriter, op.getLoc(), getValueWithoutKeys(op, result));
         empty = linalg::FillOp::create(rewriter, op.getLoc(), value, empty).getResult(0);
       }
-      results.push_back(empty.getType() == type ? empty
-                                                : tensor::CastOp::create(rewriter, op.getLoc(), type, empty));
+      results.push_back(empty.getType() == type ? empty : tensor::CastOp::create(rewriter, op.getLoc(), type, empty));
     }
     rewriter.replaceOp(op, results);
     return success();

@@ -1,16 +1,16 @@
 //===- AttentionTiling.cpp - attn.attention over batch, head and queries ------===//
 //
-// TilingInterface for the three dimensions in which attention is parallel. Keys are not tiled here:
-// their bounds follow from the mask, so that loop has a driver of its own.
+// TilingInterface for the three parallel dimensions of attention. Keys are tiled by attn-tile-keys, because the bounds
+// of their loop depend on the mask.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -19,7 +19,7 @@ namespace {
 
 enum Loop : unsigned { BatchLoop, HeadLoop, QueryLoop, NumLoops };
 
-/// The part of `value` that a tile of batches, heads and positions needs. Null sizes take a dimension whole.
+/// The slice of an operand for a tile of batches, heads and positions. A null size takes the whole dimension.
 struct TileOfOperand {
   OpFoldResult batch, batches, head, heads, position, positions;
 
@@ -33,20 +33,23 @@ struct TileOfOperand {
                SmallVectorImpl<OpFoldResult> &sizes) const {
     for (Dim dim : dims.getDims()) {
       OpFoldResult offset = dim == Dim::Batch ? batch : dim == Dim::Head ? head : dim == Dim::Seq ? position : nullptr;
-      OpFoldResult size = dim == Dim::Batch ? batches : dim == Dim::Head ? heads : dim == Dim::Seq ? positions : nullptr;
+      OpFoldResult size = dim == Dim::Batch  ? batches
+                          : dim == Dim::Head ? heads
+                          : dim == Dim::Seq  ? positions
+                                             : nullptr;
       offsets.push_back(size ? offset : b.getIndexAttr(0));
       sizes.push_back(size ? size : getDimSize(b, loc, value, dims, dim));
     }
   }
 };
 
-OpFoldResult add(OpBuilder &b, Location loc, OpFoldResult left, OpFoldResult right) {
+OpFoldResult add(OpBuilder &b, Location loc, OpFoldResult lhs, OpFoldResult rhs) {
   AffineExpr s0, s1;
   bindSymbols(b.getContext(), s0, s1);
-  return affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {left, right});
+  return affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {lhs, rhs});
 }
 
-/// `value`, but at least 1: where there are no heads at all nothing runs, but a divisor may be computed early.
+/// max(value, 1), for divisors: without heads the tile does not run, but the division may be hoisted.
 OpFoldResult atLeastOne(OpBuilder &b, Location loc, OpFoldResult value) {
   if (std::optional<int64_t> constant = getConstantIntValue(value))
     return b.getIndexAttr(std::max<int64_t>(*constant, 1));
@@ -54,7 +57,7 @@ OpFoldResult atLeastOne(OpBuilder &b, Location loc, OpFoldResult value) {
   return arith::MaxSIOp::create(b, loc, cast<Value>(value), one).getResult();
 }
 
-/// The key heads of a tile of query heads. A tile is one head or whole groups.
+/// The first KV head and the number of KV heads of a tile of query heads, which is one head or whole groups.
 std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpFoldResult head, OpFoldResult heads) {
   Location loc = op.getLoc();
   OpFoldResult queryHeads = getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Head);
@@ -63,8 +66,8 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
     return {head, heads};
   AffineExpr s0, s1, s2;
   bindSymbols(b.getContext(), s0, s1, s2);
-  OpFoldResult group = affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1),
-                                                             {queryHeads, atLeastOne(b, loc, keyHeads)});
+  OpFoldResult group =
+      affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {queryHeads, atLeastOne(b, loc, keyHeads)});
   group = atLeastOne(b, loc, group);
   OpFoldResult count = isConstantIntValue(heads, 1)
                            ? heads
@@ -72,7 +75,7 @@ std::pair<OpFoldResult, OpFoldResult> keyHeads(OpBuilder &b, AttentionOp op, OpF
   return {affine::makeComposedFoldedAffineApply(b, loc, s0.floorDiv(s1), {head, group}), count};
 }
 
-/// A length operand of the tile: the batches of the tile, or the whole extent where none was given.
+/// The length operand of a tile: the lengths of its batches, or the whole extent if no length is given.
 Value lengthOfTile(OpBuilder &b, AttentionOp op, Value length, const TileOfOperand &tile, OpFoldResult extent,
                    OpFoldResult start) {
   Location loc = op.getLoc();
@@ -102,8 +105,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
   if (isRagged())
-    return emitOpError() << "is packed; attn-tile-queries cuts it into its sequences first";
-  TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop], offsets[HeadLoop],
+    return emitOpError() << "is ragged, expected attn-tile-queries to split it into sequences first";
+  TileOfOperand query{offsets[BatchLoop], sizes[BatchLoop],   offsets[HeadLoop],
                       sizes[HeadLoop],    offsets[QueryLoop], sizes[QueryLoop]};
   auto [keyHead, keyHeadCount] = keyHeads(b, *this, query.head, query.heads);
   TileOfOperand keys{query.batch, query.batches, keyHead, keyHeadCount, {}, {}};
@@ -112,8 +115,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   SmallVector<OpFoldResult> start(4, zero);
   if (!getAt().empty())
     start = getAsOpFoldResult(getAt());
-  Value queryLength = lengthOfTile(b, *this, getQLen(), query,
-                                   getDimSize(b, loc, getQuery(), getQueryDims(), Dim::Seq), start[2]);
+  Value queryLength =
+      lengthOfTile(b, *this, getQLen(), query, getDimSize(b, loc, getQuery(), getQueryDims(), Dim::Seq), start[2]);
   Value keyLength =
       lengthOfTile(b, *this, getKvLen(), query, getDimSize(b, loc, getKey(), getKeyDims(), Dim::Seq), start[3]);
   SmallVector<Value> at;
@@ -130,8 +133,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
     SmallVector<OpFoldResult> resultOffsets, resultSizes;
     if (failed(getResultTilePosition(b, result.getResultNumber(), offsets, sizes, resultOffsets, resultSizes)))
       return failure();
-    resultTypes.push_back(tensor::ExtractSliceOp::inferResultType(cast<RankedTensorType>(result.getType()),
-                                                                  resultSizes));
+    resultTypes.push_back(
+        tensor::ExtractSliceOp::inferResultType(cast<RankedTensorType>(result.getType()), resultSizes));
   }
   Value sink = getSink();
   if (sink && isa<RankedTensorType>(sink.getType()))
@@ -143,9 +146,9 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
   auto tiled = AttentionOp::create(b, loc, typeOf(getOutput()), typeOf(getLse()), typeOf(getRowMax()),
                                    typeOf(getArgmax()), types.take_back(getTallies().size()), queryTile, keyTile,
                                    valueTile, getCaptures(), queryLength, keyLength, /*cu_seqlens_q=*/Value(),
-                                   /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink,
-                                   getQueryDimsAttr(), getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(),
-                                   getScaleAttr(), getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
+                                   /*cu_seqlens_k=*/Value(), getScaleValue(), at, sink, getQueryDimsAttr(),
+                                   getKeyDimsAttr(), getValueDimsAttr(), getOutputDimsAttr(), getScaleAttr(),
+                                   getScheduleAttr(), getSplitKvAttr(), getTallyRegions().size());
   cloneRegions(*this, tiled);
   tiled->setDiscardableAttrs((*this)->getDiscardableAttrDictionary());
   SmallVector<Operation *> slices;
@@ -155,8 +158,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b, ArrayR
 }
 
 LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNumber, ArrayRef<OpFoldResult> offsets,
-                                                 ArrayRef<OpFoldResult> sizes,
-                                                 SmallVector<OpFoldResult> &resultOffsets,
+                                                 ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
                                                  SmallVector<OpFoldResult> &resultSizes) {
   OpResult result = getOperation()->getResult(resultNumber);
   for (auto [dim, extent] : llvm::zip_equal(getResultDims(result), cast<ShapedType>(result.getType()).getShape())) {

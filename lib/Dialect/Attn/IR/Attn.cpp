@@ -1,7 +1,7 @@
-//===- Attn.cpp - The attn dialect: registration, attributes, vocabulary -----===//
+//===- Attn.cpp - The attn dialect: registration, attributes, helpers ---------===//
 //
-// Registers the dialect and implements what belongs to no single op: the names of
-// dimensions, region arguments, score types and scales.
+// Registers the dialect and implements its attributes and helpers: named dimensions, region arguments, score types and
+// scales.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/IR/Attn.h"
@@ -29,7 +29,7 @@ using namespace saccade::attn;
 #include "saccade/Dialect/Attn/IR/AttnInterfaces.cpp.inc"
 
 namespace {
-/// Attention has no symbols and no control flow, so a function with it may be inlined anywhere.
+/// Ops of the dialect can always be inlined.
 struct AttnInliner : DialectInlinerInterface {
   using DialectInlinerInterface::DialectInlinerInterface;
   bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const override { return true; }
@@ -125,7 +125,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 LogicalResult SplitKVAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t queries, int64_t rows,
-                                     int64_t cols) {
+                                  int64_t cols) {
   if (queries <= 0 || rows < queries || cols <= 0)
     return emitError() << "split_kv has queries " << queries << ", rows " << rows << ", cols " << cols
                        << ", expected positive tiles and rows for all queries of a head";
@@ -133,7 +133,7 @@ LogicalResult SplitKVAttr::verify(function_ref<InFlightDiagnostic()> emitError, 
 }
 
 //===----------------------------------------------------------------------===//
-// Vocabulary
+// Helpers
 //===----------------------------------------------------------------------===//
 
 FloatType saccade::attn::getScoreType(Type elementType) {

@@ -1,6 +1,6 @@
 //===- LaunchOp.cpp - attn.launch ---------------------------------------------===//
 //
-// The one place where parallel work is started: a task, what it captures, how many items.
+// Verifies that the task function has the arguments of its launch.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Interfaces/FunctionInterfaces.h"
@@ -13,15 +13,15 @@ LogicalResult LaunchOp::verifySymbolUses(SymbolTableCollection &symbolTable) {
   auto task = symbolTable.lookupNearestSymbolFrom<FunctionOpInterface>(*this, getTaskAttr());
   if (!task)
     return emitOpError() << "task '" << getTask() << "' is not a function of this module";
-  SmallVector<Type> wanted(getCaptures().getTypes());
+  SmallVector<Type> expectedTypes(getCaptures().getTypes());
   Type index = IndexType::get(getContext());
-  wanted.append({index, index, MemRefType::get({ShapedType::kDynamic}, IntegerType::get(getContext(), 8))});
+  expectedTypes.append({index, index, MemRefType::get({ShapedType::kDynamic}, IntegerType::get(getContext(), 8))});
   if (task.getNumResults() != 0)
     return emitOpError() << "task '" << getTask() << "' has " << task.getNumResults() << " results, expected none";
-  if (task.getNumArguments() != wanted.size())
+  if (task.getNumArguments() != expectedTypes.size())
     return emitOpError() << "task '" << getTask() << "' has " << task.getNumArguments() << " arguments, expected "
-                         << wanted.size() << ": (captures..., begin, end, scratch)";
-  for (auto [i, found, expected] : llvm::enumerate(task.getArgumentTypes(), wanted))
+                         << expectedTypes.size() << ": (captures..., begin, end, scratch)";
+  for (auto [i, found, expected] : llvm::enumerate(task.getArgumentTypes(), expectedTypes))
     if (found != expected)
       return emitOpError() << "task '" << getTask() << "' has argument " << i << " of type " << found << ", expected "
                            << expected;

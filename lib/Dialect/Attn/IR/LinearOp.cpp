@@ -1,6 +1,6 @@
 //===- LinearOp.cpp - attn.linear: syntax and verifier ------------------------===//
 //
-// Attention without a softmax. Its clauses are fewer than those of attention, so it has a parser of its own.
+// Linear attention. It shares the verifier of operands with attention, but not the clauses.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -18,8 +18,8 @@ using namespace saccade::attn::syntax;
 
 namespace {
 
-/// An operand in parentheses, `(%g[b,s,h] : type)`; without names where `axes` is null.
-struct Factor {
+/// An operand in parentheses, `(%g[b,s,h] : type)`; `axes` is null without dimensions.
+struct GateOperand {
   OpAsmParser::UnresolvedOperand operand;
   AxesAttr axes;
   Type type;
@@ -47,7 +47,8 @@ ParseResult parseFeature(OpAsmParser &parser, Region &region) {
   argument.type = parser.getBuilder().getF32Type();
   if (succeeded(parser.parseOptionalColon()) && parser.parseType(argument.type))
     return failure();
-  return failure(parser.parseRParen() || parser.parseRegion(region, argument, /*enableNameShadowing=*/true));
+  return failure(parser.parseRParen() ||
+                 parseIsolatedRegion(parser, "feature", argument, region, /*hasCaptures=*/false));
 }
 
 } // namespace
@@ -64,13 +65,14 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
   properties.key_dims = dims[1];
   properties.value_dims = dims[2];
 
-  std::optional<Factor> decay, beta, state;
+  std::optional<GateOperand> decay, beta, state;
   Region *feature = result.addRegion();
   llvm::SmallDenseSet<StringRef> seen;
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
-  while (succeeded(parser.parseOptionalKeyword(
-      &clause, {"causal", "normalize", "scale", "decay", "beta", "state", "feature", "out"}))) {
+  static constexpr StringRef clauseNames[] = {"causal", "normalize", "scale",   "decay",
+                                              "beta",   "state",     "feature", "out"};
+  while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
     if (!seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
     ParseResult parsed = success();
@@ -86,13 +88,15 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
     else if (clause == "out")
       parsed = parseDims(parser, properties.output_dims);
     else {
-      std::optional<Factor> &gate = clause == "decay" ? decay : clause == "beta" ? beta : state;
+      std::optional<GateOperand> &gate = clause == "decay" ? decay : clause == "beta" ? beta : state;
       parsed = gate.emplace().parse(parser, /*hasAxes=*/clause != "state");
     }
     if (failed(parsed))
       return failure();
     loc = parser.getCurrentLocation();
   }
+  if (refuseUnknownClause(parser, "attn.linear", clauseNames))
+    return failure();
 
   Type types[3];
   SmallVector<Type> resultTypes;
@@ -102,11 +106,11 @@ ParseResult LinearOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (resultTypes.empty() || resultTypes.size() > 2)
     return parser.emitError(start, "has ")
-           << resultTypes.size() << " result types, expected the output and, if it is wanted, the final state";
+           << resultTypes.size() << " result types, expected the output and optionally the final state";
   for (unsigned i = 0; i < 3; ++i)
     if (parser.resolveOperand(tensors[i], types[i], result.operands))
       return failure();
-  for (std::optional<Factor> *gate : {&decay, &beta, &state})
+  for (std::optional<GateOperand> *gate : {&decay, &beta, &state})
     if (*gate && parser.resolveOperand((*gate)->operand, (*gate)->type, result.operands))
       return failure();
   if (decay)
@@ -156,10 +160,10 @@ void LinearOp::print(OpAsmPrinter &printer) {
     printer << ") ";
     printer.printRegion(getFeature(), /*printEntryBlockArgs=*/false);
   }
-  printer.printOptionalAttrDict((*this)->getAttrs(),
-                                {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
-                                 getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
-                                 getBetaAxesAttrName(), getScaleAttrName(), getCausalAttrName(), getNormalizeAttrName()});
+  printer.printOptionalAttrDict(
+      (*this)->getAttrs(), {getOperandSegmentSizesAttrName(), getQueryDimsAttrName(), getKeyDimsAttrName(),
+                            getValueDimsAttrName(), getOutputDimsAttrName(), getDecayAxesAttrName(),
+                            getBetaAxesAttrName(), getScaleAttrName(), getCausalAttrName(), getNormalizeAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ") -> ";
   if (getNumResults() == 1)
     printer << getOutput().getType();
@@ -184,8 +188,8 @@ SmallVector<Dim> LinearOp::getStateDims() {
   return dims;
 }
 
-/// That `value` holds numbers of the operands' type or the state's.
-static LogicalResult verifyNumbers(LinearOp op, StringRef role, Value value) {
+/// Verifies that `value` has the element type of the operands or of the state.
+static LogicalResult verifyGateElement(LinearOp op, StringRef role, Value value) {
   Type element = getElementTypeOrSelf(value), query = getElementTypeOrSelf(op.getQuery());
   if (element == query || element == op.getStateType())
     return success();
@@ -207,7 +211,7 @@ static StringRef describe(Dim dim) {
   llvm_unreachable("all dimensions have a name");
 }
 
-/// Decay or beta: one number for all that it does not name.
+/// Verifies decay or beta.
 static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAttr axes) {
   if (bool(value) != bool(axes))
     return op.emitOpError() << role << (value ? " names no dimensions" : " is missing");
@@ -216,12 +220,13 @@ static LogicalResult verifyGate(LinearOp op, StringRef role, Value value, AxesAt
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getRank() != axes.size())
     return op.emitOpError() << role << " has rank " << type.getRank() << ", but names " << axes.size() << " dimensions";
-  if (failed(verifyNumbers(op, role, value)))
+  if (failed(verifyGateElement(op, role, value)))
     return failure();
   if (!op.getCausal())
-    return op.emitOpError() << role << " is given without 'causal': only a state that grows with the position has one";
+    return op.emitOpError()
+           << role << " is given without 'causal', expected 'causal': it applies to the state at each position";
   if (role == "beta" && axes.position(Dim::Depth))
-    return op.emitOpError() << "beta names dimension 'd', expected one number a position at most";
+    return op.emitOpError() << "beta names dimension 'd', expected at most b, h and s";
   for (auto [dim, extent] : llvm::zip_equal(axes.getDims(), type.getShape()))
     if (failed(verifySameExtent(op, describe(dim), "key", getStaticDimSize(op.getKey(), op.getKeyDims(), dim), role,
                                 extent)))
@@ -236,9 +241,9 @@ static LogicalResult verifyState(LinearOp op, StringRef role, Value state) {
   auto type = cast<RankedTensorType>(state.getType());
   if (type.getRank() != int64_t(dims.size()) + 2)
     return op.emitOpError() << role << " has rank " << type.getRank() << ", expected " << dims.size() + 2 << ": "
-                            << (dims.empty() ? "" : "batch and head as the key has them, ")
+                            << (dims.empty() ? "" : "batch and head of the key, ")
                             << "head size of keys, head size of values";
-  if (failed(verifyNumbers(op, role, state)))
+  if (failed(verifyGateElement(op, role, state)))
     return failure();
   for (auto [dim, extent] : llvm::zip(dims, type.getShape()))
     if (failed(verifySameExtent(op, describe(dim), "key", getStaticDimSize(op.getKey(), op.getKeyDims(), dim), role,
@@ -259,7 +264,7 @@ static LogicalResult verifyOutput(LinearOp op) {
   DimsAttr dims = op.getOutputDims();
   if (type.getRank() != dims.size())
     return op.emitOpError() << "output has rank " << type.getRank() << ", but names " << dims.size() << " dimensions";
-  if (failed(verifyNumbers(op, "output", op.getOutput())))
+  if (failed(verifyGateElement(op, "output", op.getOutput())))
     return failure();
   for (Dim dim : {Dim::Batch, Dim::Head, Dim::Seq})
     if (failed(verifySameExtent(op, describe(dim), "query", getStaticDimSize(op.getQuery(), op.getQueryDims(), dim),
@@ -285,9 +290,9 @@ LogicalResult LinearOp::verify() {
       failed(verifyState(*this, "state", getState())) || failed(verifyState(*this, "final state", getFinalState())))
     return failure();
   if (getNormalize() && getBeta())
-    return emitOpError() << "has both 'normalize' and beta: what the delta rule writes has no sum to divide by";
+    return emitOpError() << "has both 'normalize' and beta, expected one of them: the delta rule has no normalizer";
   if (getNormalize() && getScaleAttr())
-    return emitOpError() << "has both 'normalize' and a scale, which it would cancel";
+    return emitOpError() << "has both 'normalize' and a scale, expected one of them: the scale would cancel";
   return success();
 }
 
@@ -296,7 +301,8 @@ LogicalResult LinearOp::verifyRegions() {
     return success();
   Block &block = getFeature().front();
   if (block.getNumArguments() != 1 || block.getArgument(0).getType() != getStateType())
-    return emitOpError() << "feature region has arguments " << block.getArgumentTypes() << ", expected one " << getStateType();
+    return emitOpError() << "feature region has arguments " << block.getArgumentTypes() << ", expected one "
+                         << getStateType();
   if (failed(verifyScalarCode(*this, "feature", block)))
     return failure();
   auto yield = cast<YieldOp>(block.back());

@@ -1,7 +1,7 @@
 //===- MaskSugar.cpp - causal<...> and window<...> as mask regions ------------===//
 //
-// Mask sugar is expanded while parsing: everything behind the parser sees one region, so there is
-// one mechanism to analyse, lower and test.
+// The parser expands mask sugar to arith ops and conjoins all masks of an op, so analyses and code generators handle a
+// single mask region.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -13,15 +13,17 @@ using namespace saccade::attn::syntax;
 
 namespace {
 
-/// Builds `left pred right` over index values.
-Value compare(OpBuilder &b, Location loc, arith::CmpIPredicate pred, Value left, Value right) {
-  return arith::CmpIOp::create(b, loc, pred, left, right);
+constexpr StringRef causalForms = "causal<top_left>, causal<bottom_right> or causal<OFFSET>";
+constexpr StringRef windowForm = "window<LEFT, RIGHT>, with '*' for an open side";
+
+Value compare(OpBuilder &b, Location loc, arith::CmpIPredicate pred, Value lhs, Value rhs) {
+  return arith::CmpIOp::create(b, loc, pred, lhs, rhs);
 }
 
 /// key ≤ query + offset.
 ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
-  if (parser.parseLess())
-    return failure();
+  if (failed(parser.parseOptionalLess()))
+    return parser.emitError(parser.getCurrentLocation(), "mask 'causal' has no alignment, expected ") << causalForms;
   Value limit = args.query;
   int64_t offset = 0;
   OptionalParseResult isInteger = parser.parseOptionalInteger(offset);
@@ -31,9 +33,12 @@ ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionA
     limit = arith::AddIOp::create(b, loc, limit, arith::ConstantIndexOp::create(b, loc, offset));
   } else {
     StringRef alignment;
-    if (failed(parser.parseOptionalKeyword(&alignment, {"top_left", "bottom_right"})))
-      return parser.emitError(parser.getCurrentLocation(),
-                              "expected the alignment of the causal mask: top_left, bottom_right or an offset");
+    SMLoc alignmentLoc = parser.getCurrentLocation();
+    if (failed(parser.parseOptionalKeyword(&alignment)))
+      return parser.emitError(alignmentLoc, "mask 'causal' has no alignment, expected ") << causalForms;
+    if (alignment != "top_left" && alignment != "bottom_right")
+      return parser.emitError(alignmentLoc, "mask 'causal' has the unknown alignment '")
+             << alignment << "', expected " << causalForms;
     if (alignment == "bottom_right") {
       Value keys = LengthOp::create(b, loc, b.getIndexType(), Role::Key);
       Value queries = LengthOp::create(b, loc, b.getIndexType(), Role::Query);
@@ -44,34 +49,45 @@ ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionA
   return parser.parseGreater();
 }
 
-/// query − left ≤ key ≤ query + right; `*` leaves a side open.
+/// query − left ≤ key ≤ query + right; `*` for an open side.
 ParseResult parseWindow(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
   auto parseSide = [&](bool isLeft) -> ParseResult {
     if (succeeded(parser.parseOptionalStar()))
       return success();
     int64_t distance;
     SMLoc sideLoc = parser.getCurrentLocation();
-    if (parser.parseInteger(distance))
+    OptionalParseResult isInteger = parser.parseOptionalInteger(distance);
+    if (!isInteger.has_value())
+      return parser.emitError(sideLoc, "mask 'window' has no value for ")
+             << (isLeft ? "LEFT" : "RIGHT") << ", expected " << windowForm;
+    if (failed(*isInteger))
       return failure();
     if (distance < 0)
-      return parser.emitError(sideLoc, "window reaches ") << distance << " keys, expected 0 or more, or *";
+      return parser.emitError(sideLoc, "mask 'window' has ")
+             << (isLeft ? "LEFT" : "RIGHT") << " = " << distance << ", expected at least 0, or '*' for an open side";
     Value limit = arith::AddIOp::create(b, loc, args.query,
                                         arith::ConstantIndexOp::create(b, loc, isLeft ? -distance : distance));
     Value side = compare(b, loc, isLeft ? arith::CmpIPredicate::sge : arith::CmpIPredicate::sle, args.key, limit);
     holds = holds ? arith::AndIOp::create(b, loc, holds, side).getResult() : side;
     return success();
   };
-  return failure(parser.parseLess() || parseSide(/*isLeft=*/true) || parser.parseComma() ||
-                 parseSide(/*isLeft=*/false) || parser.parseGreater());
+  SMLoc windowLoc = parser.getCurrentLocation();
+  if (failed(parser.parseOptionalLess()))
+    return parser.emitError(windowLoc, "mask 'window' has no sides, expected ") << windowForm;
+  if (parseSide(/*isLeft=*/true))
+    return failure();
+  if (failed(parser.parseOptionalComma()))
+    return parser.emitError(windowLoc, "mask 'window' has one side, expected ") << windowForm;
+  return failure(parseSide(/*isLeft=*/false) || parser.parseGreater());
 }
 
-/// Moves the body of `piece` behind that of `mask` and yields the conjunction of both.
+/// Appends the body of `piece` to `mask`, which then yields the conjunction of both.
 void conjoin(Region &mask, Region &piece) {
   Block &into = mask.front(), &from = piece.front();
   auto firstYield = cast<YieldOp>(into.getTerminator());
   auto secondYield = cast<YieldOp>(from.getTerminator());
-  for (auto [ours, otherArg] : llvm::zip_equal(into.getArguments(), from.getArguments()))
-    otherArg.replaceAllUsesWith(ours);
+  for (auto [arg, otherArg] : llvm::zip_equal(into.getArguments(), from.getArguments()))
+    otherArg.replaceAllUsesWith(arg);
   into.getOperations().splice(firstYield->getIterator(), from.getOperations(), from.begin(),
                               secondYield->getIterator());
   OpBuilder b(firstYield);
@@ -86,14 +102,14 @@ ParseResult parseMaskRegion(OpAsmParser &parser, ArrayRef<Type> capturedTypes, R
     return failure();
   unsigned expected = 4 + capturedTypes.size();
   if (args.size() != expected)
-    return parser.emitError(loc, "mask region has ") << args.size() << " arguments, expected " << expected
-                                                     << ": (b, h, q, k"
-                                                     << (capturedTypes.empty() ? "" : ", captures...") << ")";
+    return parser.emitError(loc, "mask region has ")
+           << args.size() << " arguments, expected " << expected << ": (b, h, q, k"
+           << (capturedTypes.empty() ? "" : ", captures...") << ")";
   for (OpAsmParser::Argument &arg : MutableArrayRef(args).take_front(4))
     arg.type = parser.getBuilder().getIndexType();
   for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(4), capturedTypes))
     arg.type = type;
-  return parser.parseRegion(piece, args, /*enableNameShadowing=*/true);
+  return parseIsolatedRegion(parser, "mask", args, piece);
 }
 
 } // namespace
@@ -102,7 +118,10 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes,
   auto piece = std::make_unique<Region>();
   SMLoc where = parser.getCurrentLocation();
   StringRef sugar;
-  if (succeeded(parser.parseOptionalKeyword(&sugar, {"causal", "window"}))) {
+  if (succeeded(parser.parseOptionalKeyword(&sugar))) {
+    if (sugar != "causal" && sugar != "window")
+      return parser.emitError(where, "unknown mask '")
+             << sugar << "', expected causal<...>, window<LEFT, RIGHT> or a region (%b, %h, %q, %k, captures...) {...}";
     Location loc = parser.getEncodedSourceLoc(where);
     OpBuilder b(parser.getContext());
     Block *block = b.createBlock(piece.get());
@@ -112,8 +131,7 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes,
       block->addArgument(type, loc);
     RegionArguments args = getRegionArguments(*piece, /*isScore=*/false);
     Value holds;
-    if (failed(sugar == "causal" ? parseCausal(parser, b, loc, args, holds)
-                                 : parseWindow(parser, b, loc, args, holds)))
+    if (failed(sugar == "causal" ? parseCausal(parser, b, loc, args, holds) : parseWindow(parser, b, loc, args, holds)))
       return failure();
     if (!holds)
       holds = arith::ConstantIntOp::create(b, loc, 1, 1);
@@ -126,7 +144,7 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes,
     return success();
   }
   for (Region *region : {mask.get(), piece.get()}) {
-    // In generic form anything may stand here, and nothing has been verified yet.
+    // The region is not verified yet, so it may have any terminator.
     bool isSimple = region->hasOneBlock() && !region->front().empty() && isa<YieldOp>(region->front().back()) &&
                     region->front().back().getNumOperands() == 1;
     if (!isSimple)

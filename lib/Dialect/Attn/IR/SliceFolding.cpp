@@ -1,27 +1,27 @@
 //===- SliceFolding.cpp - Canonical slices that keep some unit dimensions -----===//
 //
-// A slice may drop dimensions of extent 1. Upstream, when it learns that a size is constant, drops the first ones,
-// whichever were dropped before, and so turns 1×16 into 16×1. Heads, batches and single queries are such dimensions
-// everywhere in attention; these patterns come before upstream's and keep what was kept.
+// Slices may drop unit dimensions. When upstream folds a constant size, it drops the first unit dimensions instead of
+// the dropped ones, and so turns 1×16 into 16×1. These patterns have a higher benefit and keep the dropped dimensions;
+// heads, batches and single queries of attention are such dimensions.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/PatternMatch.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 using namespace mlir;
 using namespace saccade::attn;
 
 namespace {
 
-/// Offsets, sizes and strides of a slice with their constants, and the type of its small side.
+/// Offsets, sizes and strides of a slice with constants folded, and the type of the slice.
 struct ConstantSlice {
   SmallVector<OpFoldResult> offsets, sizes, strides;
   RankedTensorType type;
 };
 
-/// Nothing where `op` keeps all dimensions (upstream does those well), or where no operand is constant.
+/// Nullopt if `op` keeps all dimensions (upstream folds these correctly), or if no operand is constant.
 template <typename OpTy> std::optional<ConstantSlice> foldConstants(OpTy op, RankedTensorType smallType) {
   ConstantSlice slice{op.getMixedOffsets(), op.getMixedSizes(), op.getMixedStrides(), {}};
   if (smallType.getRank() == int64_t(slice.sizes.size()))
@@ -64,7 +64,7 @@ template <typename OpTy> struct FoldInsertedSlice : OpRewritePattern<OpTy> {
       return failure();
     Value source = op.getSource();
     if (source.getType() != slice->type) {
-      // Nothing but insertions may stand beside a parallel insertion.
+      // The terminator region of scf.forall holds insertions only, so the cast goes before it.
       OpBuilder::InsertionGuard guard(rewriter);
       if constexpr (std::is_same_v<OpTy, tensor::ParallelInsertSliceOp>)
         rewriter.setInsertionPoint(op->getParentOp());

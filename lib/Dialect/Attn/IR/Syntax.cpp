@@ -1,10 +1,11 @@
 //===- Syntax.cpp - Parser and printer of the clauses of attention ops -------===//
 //
-// One grammar for whole and tiled attention: operands with named dimensions, then clauses in any
-// order, each at most once (`mask` may be repeated).
+// The grammar of attention on whole tensors and on tiles: operands with named dimensions, then clauses in any order,
+// each at most once (`mask` and `tally` may be repeated).
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace saccade::attn;
@@ -36,17 +37,20 @@ ParseResult syntax::parseDims(AsmParser &parser, DimsAttr &dims, AsmParser::Deli
 
 void syntax::printDims(OpAsmPrinter &printer, ArrayRef<Dim> dims) {
   printer << '[';
-  llvm::interleave(
-      dims, [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
+  llvm::interleave(dims, [&](Dim dim) { printer << stringifyDim(dim); }, [&] { printer << ","; });
   printer << ']';
 }
 
 namespace {
 
+constexpr StringRef clauseNames[] = {"captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale",
+                                     "at",       "sink",  "into",   "mask",         "score",        "weight",
+                                     "tally",    "lse",   "max",    "argmax",       "out"};
+
 ParseResult parseTyped(OpAsmParser &parser, std::optional<Clauses::Typed> &typed) {
   typed.emplace();
-  return failure(parser.parseLParen() || parser.parseOperand(typed->operand) ||
-                 parser.parseColonType(typed->type) || parser.parseRParen());
+  return failure(parser.parseLParen() || parser.parseOperand(typed->operand) || parser.parseColonType(typed->type) ||
+                 parser.parseRParen());
 }
 
 ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
@@ -66,7 +70,7 @@ ParseResult parseScale(OpAsmParser &parser, Clauses &clauses) {
   return success();
 }
 
-/// The arguments and the body of a region `name` that takes a score or a weight, called `first`.
+/// Parses the arguments and the body of a region `name` whose first argument, a score or a weight, is named `first`.
 ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef first, const Clauses &clauses,
                                std::unique_ptr<Region> &region) {
   SmallVector<OpAsmParser::Argument> args;
@@ -75,7 +79,7 @@ ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef fi
     OpAsmParser::Argument &arg = args.emplace_back();
     if (parser.parseArgument(arg))
       return failure();
-    // Only the score may carry a type: f64 where the inputs are f64, else f32.
+    // Only the first argument may have a type: f64 for f64 inputs, else f32.
     if (args.size() != 1 || failed(parser.parseOptionalColon()))
       return success();
     return failure(parser.parseType(arg.type) || parser.parseOptionalLocationSpecifier(arg.sourceLoc));
@@ -94,7 +98,7 @@ ParseResult parseScoringRegion(OpAsmParser &parser, StringRef name, StringRef fi
   for (auto [arg, type] : llvm::zip_equal(MutableArrayRef(args).drop_front(5), clauses.capturedTypes))
     arg.type = type;
   region = std::make_unique<Region>();
-  return parser.parseRegion(*region, args, /*enableNameShadowing=*/true);
+  return parseIsolatedRegion(parser, name, args, *region);
 }
 
 ParseResult parseTally(OpAsmParser &parser, Clauses &clauses) {
@@ -118,6 +122,41 @@ ParseResult parseInto(OpAsmParser &parser, Clauses &clauses) {
 
 } // namespace
 
+ParseResult syntax::parseIsolatedRegion(OpAsmParser &parser, StringRef name, ArrayRef<OpAsmParser::Argument> args,
+                                        Region &region, bool hasCaptures) {
+  if (parser.parseRegion(region, args, /*enableNameShadowing=*/true))
+    return failure();
+  // The parser stands in for a value that is not defined yet by an op outside of any block. In an isolated region no
+  // definition can follow.
+  WalkResult walk = region.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp(); producer && !producer->getBlock()) {
+        InFlightDiagnostic error = emitError(producer->getLoc(), "use of a value that is not defined in the ")
+                                   << name << " region, expected one of its arguments or a value computed in it; ";
+        if (hasCaptures)
+          error << "captures(...) passes values from outside, ";
+        error << "constants are defined inside of the region";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+ParseResult syntax::refuseUnknownClause(OpAsmParser &parser, StringRef op, ArrayRef<StringRef> names) {
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef name;
+  if (failed(parser.parseOptionalKeyword(&name)))
+    return success();
+  InFlightDiagnostic error = parser.emitError(loc, "unknown clause '") << name << "' of " << op << ", expected ";
+  bool hasRegions = llvm::is_contained(names, "score");
+  if (hasRegions && llvm::is_contained({"soft_cap", "softcap", "alibi", "bias"}, name))
+    return error << "a score region, which computes it (docs/guides/scores.md)";
+  if (hasRegions && llvm::is_contained({"causal", "window"}, name))
+    return error << "'mask " << name << "<...>'";
+  return error << llvm::join(names, ", ");
+}
+
 ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   if (parser.parseOperand(clauses.query) || parseDims(parser, clauses.queryDims) || parser.parseComma() ||
       parser.parseOperand(clauses.key) || parseDims(parser, clauses.keyDims) || parser.parseComma() ||
@@ -127,9 +166,7 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
   llvm::SmallDenseSet<StringRef> seen;
   StringRef clause;
   SMLoc loc = parser.getCurrentLocation();
-  while (succeeded(
-      parser.parseOptionalKeyword(&clause, {"captures", "q_len", "kv_len", "cu_seqlens_q", "cu_seqlens_k", "scale", "at", "sink",
-                                            "into", "mask", "score", "weight", "tally", "lse", "max", "argmax", "out"}))) {
+  while (succeeded(parser.parseOptionalKeyword(&clause, clauseNames))) {
     bool isRegion = clause == "mask" || clause == "score" || clause == "weight" || clause == "tally";
     if (clause != "mask" && clause != "tally" && !seen.insert(clause).second)
       return parser.emitError(loc, "clause '") << clause << "' is given twice";
@@ -165,13 +202,13 @@ ParseResult syntax::parseClauses(OpAsmParser &parser, Clauses &clauses) {
     else if (clause == "tally")
       result = parseTally(parser, clauses);
     else
-      (clause == "lse" ? clauses.wantsLse : clause == "max" ? clauses.wantsMax : clauses.wantsArgmax) = true;
+      (clause == "lse" ? clauses.hasLse : clause == "max" ? clauses.hasMax : clauses.hasArgmax) = true;
     if (failed(result))
       return failure();
     sawRegion |= isRegion;
     loc = parser.getCurrentLocation();
   }
-  return success();
+  return refuseUnknownClause(parser, "an attention op", clauseNames);
 }
 
 void Clauses::addRegionsTo(OperationState &result) {

@@ -1,7 +1,7 @@
-//===- Syntax.h - The clauses that attention ops have in common --*- C++ -*-===//
+//===- Syntax.h - Shared syntax and verifier of attention ops -----*- C++ -*-===//
 //
-// `attn.attention` and `attn.accumulate` are written with the same clauses. This is their
-// one parser, printer and verifier; private to the dialect.
+// Parser, printer and verifier of the clauses that `attn.attention` and `attn.accumulate` share. Private to the
+// dialect.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_IR_SYNTAX_H
@@ -12,7 +12,7 @@
 
 namespace saccade::attn::syntax {
 
-/// Everything that the clauses of an attention op say, before operands are resolved.
+/// The parsed clauses of an attention op, with unresolved operands.
 struct Clauses {
   using Operand = mlir::OpAsmParser::UnresolvedOperand;
   /// An operand in parentheses with its type: `q_len(%n : index)`.
@@ -24,7 +24,7 @@ struct Clauses {
   DimsAttr queryDims, keyDims, valueDims, outputDims;
   llvm::SmallVector<Operand> captures;
   llvm::SmallVector<mlir::Type> captureTypes;
-  /// As region arguments: see `getCapturedType`.
+  /// The types of the region arguments (`getCapturedType`).
   llvm::SmallVector<mlir::Type> capturedTypes;
   std::optional<Typed> queryLength, keyLength, cuSeqlensQ, cuSeqlensK, scaleValue, sink;
   mlir::FloatAttr scale;
@@ -35,13 +35,13 @@ struct Clauses {
   std::unique_ptr<mlir::Region> score, mask, weight;
   llvm::SmallVector<std::unique_ptr<mlir::Region>> tallies;
   llvm::SmallVector<int64_t> bins; ///< of each tally
-  bool wantsLse = false, wantsMax = false, wantsArgmax = false;
+  bool hasLse = false, hasMax = false, hasArgmax = false;
 
-  /// Hands the regions over to an op, in its order.
+  /// Moves the regions to `result`, in the order of the op.
   void addRegionsTo(mlir::OperationState &result);
 };
 
-/// Parses the three operands with their dimensions and every clause up to the `:` of the types.
+/// Parses the three operands with their dimensions, and all clauses before the attribute dictionary.
 mlir::ParseResult parseClauses(mlir::OpAsmParser &parser, Clauses &clauses);
 
 /// Parses the names of dimensions in brackets.
@@ -53,45 +53,55 @@ mlir::ParseResult parseDims(mlir::AsmParser &parser, DimsAttr &dims,
 void printDims(mlir::OpAsmPrinter &printer, llvm::ArrayRef<Dim> dims);
 inline void printDims(mlir::OpAsmPrinter &printer, DimsAttr dims) { printDims(printer, dims.getDims()); }
 
-/// Prints operands and dimensions, then captures, lengths, scale and position.
+/// Prints operands with dimensions, then captures, lengths, scale and position.
 void printHead(mlir::OpAsmPrinter &printer, ScoringOpInterface op, mlir::Value queryLength, mlir::Value keyLength);
-/// Prints all regions. `bins`: those of each tally.
+/// Prints all regions. `bins`: the number of bins of each tally.
 void printRegions(mlir::OpAsmPrinter &printer, ScoringOpInterface op, llvm::ArrayRef<int64_t> bins);
 
-/// Parses what follows the word `mask`, `causal<...>`, `window<...>` or a region, and joins it to `mask` by `and`.
+/// Parses a region `name` of scalar code that is isolated from above. An undefined value in it is an error that says
+/// how values get into the region; `hasCaptures`: the op has a `captures` clause.
+mlir::ParseResult parseIsolatedRegion(mlir::OpAsmParser &parser, llvm::StringRef name,
+                                      llvm::ArrayRef<mlir::OpAsmParser::Argument> args, mlir::Region &region,
+                                      bool hasCaptures = true);
+
+/// Emits an error if a keyword follows the last clause of `op`. `names`: the clauses that exist.
+mlir::ParseResult refuseUnknownClause(mlir::OpAsmParser &parser, llvm::StringRef op,
+                                      llvm::ArrayRef<llvm::StringRef> names);
+
+/// Parses the mask after the keyword `mask`: `causal<...>`, `window<...>` or a region. Conjoins it with `mask`.
 mlir::ParseResult parseMask(mlir::OpAsmParser &parser, mlir::ArrayRef<mlir::Type> capturedTypes,
                             std::unique_ptr<mlir::Region> &mask);
 
-/// The type that a region sees of a captured operand: its own, but a tensor where the operand has become a buffer.
+/// The type of the region argument for a captured operand: a tensor for a buffer, else the type of the operand.
 mlir::Type getCapturedType(mlir::Type operandType);
-/// Whether tensors of attention may have this element type.
+/// Whether query, key and value may have this element type.
 bool isAttentionElement(mlir::Type type);
-/// A tensor of attention, what it is called and what its dimensions are.
+/// An operand with its role for diagnostics and its dimensions.
 struct NamedOperand {
   llvm::StringRef role;
   mlir::Value value;
   DimsAttr dims;
   int64_t size(Dim dim) const { return getStaticDimSize(value, dims, dim); }
 };
-/// Ranks and element types of query, key and value.
+/// Verifies ranks and element types of query, key and value.
 mlir::LogicalResult verifyTensors(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
                                   const NamedOperand &value);
-/// Their extents and head counts; they have so many batches.
+/// Verifies their extents and head counts. `batches`: their batch sizes.
 mlir::LogicalResult verifyExtents(mlir::Operation *op, const NamedOperand &query, const NamedOperand &key,
                                   const NamedOperand &value, std::array<int64_t, 3> batches);
-/// That a region `name` is one block of pure scalar code that ends in attn.yield.
+/// Verifies that the block of region `name` is pure scalar code that ends in attn.yield.
 mlir::LogicalResult verifyScalarCode(mlir::Operation *op, llvm::StringRef name, mlir::Block &block);
-/// Names, ranks, element types, extents and head counts of query, key and value; scale and position.
+/// Verifies dimensions, element types, extents and head counts of query, key and value; scale and position.
 mlir::LogicalResult verifyOperands(ScoringOpInterface op);
-/// Signatures and bodies of all regions.
+/// Verifies signatures and bodies of all regions.
 mlir::LogicalResult verifyRegions(ScoringOpInterface op);
-/// That `value` has the wanted element type, or emits an error.
+/// Verifies that `value` has the element type `expected`.
 mlir::LogicalResult verifyElement(mlir::Operation *op, llvm::StringRef role, mlir::Value value, mlir::Type expected);
-/// That acc is n×d_v and max and sum are n, in the score type.
+/// Verifies that acc is n×d_v and max and sum are n, in the score type.
 mlir::LogicalResult verifyState(mlir::Operation *op, mlir::Value acc, mlir::Value max, mlir::Value sum);
-/// Emits an error where two static extents differ.
-mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef lhsRole,
-                                     int64_t left, llvm::StringRef rhsRole, int64_t right);
+/// Emits an error if two static extents differ.
+mlir::LogicalResult verifySameExtent(mlir::Operation *op, const llvm::Twine &what, llvm::StringRef lhsRole, int64_t lhs,
+                                     llvm::StringRef rhsRole, int64_t rhs);
 
 /// Suggests `s, b, h, q, k` as the names of region arguments.
 void nameRegionArguments(ScoringOpInterface op, mlir::Region &region, mlir::OpAsmSetValueNameFn setName);

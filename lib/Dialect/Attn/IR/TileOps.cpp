@@ -1,7 +1,7 @@
 //===- TileOps.cpp - attn.accumulate, attn.merge, attn.finalize ---------------===//
 //
-// Attention cut into tiles of keys: destination-style ops on tensors or buffers whose state
-// (accumulator, running max, running sum) is visible.
+// Attention on tiles of keys: destination-style ops on tensors or buffers, with the state of the online softmax
+// (accumulator, running max, running sum) as operands.
 //
 //===----------------------------------------------------------------------===//
 #include "Syntax.h"
@@ -16,7 +16,7 @@ using namespace saccade::attn::syntax;
 #define GET_OP_CLASSES
 #include "saccade/Dialect/Attn/IR/AttnOps.cpp.inc"
 
-/// Buffers that are read or written; tensors have no effects.
+/// Adds the effects on buffers; tensors have none.
 static void addEffects(DestinationStyleOpInterface op,
                        SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
   for (OpOperand &operand : op->getOpOperands()) {
@@ -28,7 +28,7 @@ static void addEffects(DestinationStyleOpInterface op,
   }
 }
 
-/// The rows of `state` must hold those of `value`.
+/// Verifies that the accumulator has at least `rows` rows.
 static LogicalResult verifyRows(Operation *op, StringRef role, int64_t rows, Value acc) {
   int64_t capacity = cast<ShapedType>(acc.getType()).getDimSize(0);
   if (ShapedType::isDynamic(rows) || ShapedType::isDynamic(capacity) || rows <= capacity)
@@ -36,7 +36,7 @@ static LogicalResult verifyRows(Operation *op, StringRef role, int64_t rows, Val
   return op->emitOpError() << role << " has " << rows << " rows, but accumulator has " << capacity;
 }
 
-/// The columns of `acc` must hold those of `value`; there may be more.
+/// Verifies that the accumulator has at least `depth` columns.
 static LogicalResult verifyColumns(Operation *op, StringRef role, int64_t depth, Value acc) {
   int64_t columns = cast<ShapedType>(acc.getType()).getDimSize(1);
   if (ShapedType::isDynamic(depth) || ShapedType::isDynamic(columns) || depth <= columns)
@@ -61,12 +61,12 @@ ParseResult AccumulateOp::parse(OpAsmParser &parser, OperationState &result) {
   if (clauses.into.size() < 3 + tallies || more > 2 || clauses.intoTypes.size() != clauses.into.size())
     return parser.emitError(loc, "'into' has ")
            << clauses.into.size() << " destinations, expected accumulator, running max and running sum"
-           << (tallies ? ", a tally for each region" : "") << ", and at most the largest score and its position";
-  if (clauses.wantsLse || clauses.wantsMax || clauses.wantsArgmax || clauses.outputDims || clauses.sink)
+           << (tallies ? ", a tally for each region" : "") << ", and optionally the row maximum and its position";
+  if (clauses.hasLse || clauses.hasMax || clauses.hasArgmax || clauses.outputDims || clauses.sink)
     return parser.emitError(loc, "'lse', 'max', 'argmax', 'out' and 'sink' belong to attn.attention; attn.finalize "
-                                 "makes the results");
+                                 "computes the results");
   if (clauses.cuSeqlensQ || clauses.cuSeqlensK)
-    return parser.emitError(loc, "'cu_seqlens_q' and 'cu_seqlens_k' belong to attn.attention; a tile is of one sequence");
+    return parser.emitError(loc, "'cu_seqlens_q' and 'cu_seqlens_k' belong to attn.attention; a tile has one sequence");
   SmallVector<Type> atTypes(clauses.at.size(), parser.getBuilder().getIndexType());
   auto resolveOptional = [&](std::optional<Clauses::Typed> &typed) -> ParseResult {
     return typed ? parser.resolveOperand(typed->operand, typed->type, result.operands) : success();
@@ -103,9 +103,9 @@ void AccumulateOp::print(OpAsmPrinter &printer) {
   for (Value tally : getTallies())
     bins.push_back(cast<ShapedType>(tally.getType()).getShape().back());
   printRegions(printer, *this, bins);
-  printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getQueryDimsAttrName(),
-                                                      getKeyDimsAttrName(), getValueDimsAttrName(),
-                                                      getScaleAttrName()});
+  printer.printOptionalAttrDict((*this)->getAttrs(),
+                                {"operandSegmentSizes", getQueryDimsAttrName(), getKeyDimsAttrName(),
+                                 getValueDimsAttrName(), getScaleAttrName()});
   printer << " : (" << getQuery().getType() << ", " << getKey().getType() << ", " << getValue().getType() << ')';
 }
 
@@ -113,7 +113,7 @@ void AccumulateOp::getAsmBlockArgumentNames(Region &region, OpAsmSetValueNameFn 
   nameRegionArguments(*this, region, setName);
 }
 
-/// Tallies, largest scores and their positions: a row of the accumulator each.
+/// Verifies tallies, row maxima and their positions, which have the rows of the accumulator.
 static LogicalResult verifyOthers(AccumulateOp op) {
   auto verify = [&](const Twine &role, Value value, int64_t rank, Type element) -> LogicalResult {
     auto type = cast<ShapedType>(value.getType());
@@ -130,12 +130,12 @@ static LogicalResult verifyOthers(AccumulateOp op) {
   for (auto [i, tally] : llvm::enumerate(op.getTallies()))
     if (failed(verify("tally " + Twine(i), tally, 2, op.getScoreType())))
       return failure();
-  if (op.getRowMax() && failed(verify("largest score", op.getRowMax(), 1, op.getScoreType())))
+  if (op.getRowMax() && failed(verify("row maximum", op.getRowMax(), 1, op.getScoreType())))
     return failure();
   if (!op.getArgmax())
     return success();
   if (!op.getRowMax())
-    return op.emitOpError() << "has the position of the largest score, expected that score, too";
+    return op.emitOpError() << "has the position of the row maximum, expected the row maximum as well";
   return verify("position", op.getArgmax(), 1, IntegerType::get(op.getContext(), 64));
 }
 
@@ -144,7 +144,7 @@ LogicalResult AccumulateOp::verify() {
     return failure();
   bool hasHeads = getUnpacked() && getQueryDims().position(Dim::Head);
   for (auto [role, dims, expected] : {std::tuple("query", getQueryDims(), hasHeads ? 3u : 2u),
-                                    std::tuple("key", getKeyDims(), 2u), std::tuple("value", getValueDims(), 2u)})
+                                      std::tuple("key", getKeyDims(), 2u), std::tuple("value", getValueDims(), 2u)})
     if (dims.size() != expected)
       return emitOpError() << role << " tile names " << dims.size() << " dimensions, expected "
                            << (expected == 3 ? "h, s and d" : "s and d");
@@ -165,9 +165,9 @@ LogicalResult AccumulateOp::verifyRegions() {
   if (failed(syntax::verifyRegions(*this)))
     return failure();
   if (!getFinal() && !getWeight().empty() && !isProportional(getWeight()))
-    return emitOpError() << "weight region is not shown to be proportional to its argument, expected 'final'";
+    return emitOpError() << "has a weight region that is not proved proportional to its argument, expected 'final'";
   if (getFinal() && (getWeight().empty() || getDpsInits().size() != 3))
-    return emitOpError() << "is final, expected a weight region, and no tallies or largest scores";
+    return emitOpError() << "is final, expected a weight region, no tallies and no row maxima";
   return success();
 }
 
@@ -177,8 +177,8 @@ void AccumulateOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<Memory
 
 namespace {
 
-/// accumulate(cast(x)) -> accumulate(x) where x says more about its shape. Upstream has this for every
-/// destination-style op, but its form cannot clone an empty region; a higher benefit keeps it away.
+/// accumulate(cast(x)) -> accumulate(x) if x has a more static shape. Upstream's pattern for destination-style ops
+/// cannot clone an empty region; the higher benefit of this one prevents that it runs.
 struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
   explicit FoldCastOperands(MLIRContext *context) : OpRewritePattern(context, /*benefit=*/10) {}
 
@@ -193,7 +193,7 @@ struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
       for (OpOperand &operand : op->getOpOperands())
         if (tensor::CastOp cast = foldable(operand))
           operand.set(cast.getSource());
-      // The regions see a captured tensor with its new type.
+      // Region arguments take the new types of captured tensors.
       for (const NamedRegion &named : getNamedRegions(op))
         for (auto [argument, capture] :
              llvm::zip_equal(getRegionArguments(*named.region, !named.isMask()).captures, op.getCaptures()))
@@ -226,13 +226,13 @@ LogicalResult MergeOp::verify() {
   if (failed(verifyState(*this, getAcc(), getMax(), getSum())) ||
       failed(verifyState(*this, getOtherAcc(), getOtherMax(), getOtherSum())))
     return failure();
-  auto ours = cast<ShapedType>(getAcc().getType()), otherArg = cast<ShapedType>(getOtherAcc().getType());
-  if (ours.getElementType() != otherArg.getElementType())
-    return emitOpError() << "other state has element type " << otherArg.getElementType() << ", but state has "
-                         << ours.getElementType();
-  if (failed(verifySameExtent(*this, "rows", "state", ours.getDimSize(0), "other state", otherArg.getDimSize(0))))
+  auto type = cast<ShapedType>(getAcc().getType()), otherType = cast<ShapedType>(getOtherAcc().getType());
+  if (type.getElementType() != otherType.getElementType())
+    return emitOpError() << "other state has element type " << otherType.getElementType() << ", but state has "
+                         << type.getElementType();
+  if (failed(verifySameExtent(*this, "rows", "state", type.getDimSize(0), "other state", otherType.getDimSize(0))))
     return failure();
-  return verifySameExtent(*this, "head size", "state", ours.getDimSize(1), "other state", otherArg.getDimSize(1));
+  return verifySameExtent(*this, "head size", "state", type.getDimSize(1), "other state", otherType.getDimSize(1));
 }
 
 void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
@@ -246,7 +246,7 @@ void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffec
 ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
   OpAsmParser::UnresolvedOperand state[3], output;
   Type stateTypes[3], outputType;
-  // What stands in `with`, and the destinations behind the output.
+  // The operands of `with`, and the destinations after the output.
   SmallVector<OpAsmParser::UnresolvedOperand> others, more;
   SmallVector<Type> otherTypes, moreTypes;
   DimsAttr dims;
@@ -268,8 +268,9 @@ ParseResult FinalizeOp::parse(OpAsmParser &parser, OperationState &result) {
     return failure();
   if (more.size() != others.size() && more.size() != others.size() + 1)
     return parser.emitError(loc, "'into' has ")
-           << more.size() << " destinations behind the output, expected one for each of the " << others.size()
-           << " in 'with', and before them a log-sum-exp or none";
+           << more.size()
+           << " destinations after the output, expected an optional log-sum-exp, then one for each of the "
+           << others.size() << " operands of 'with'";
   if (parser.resolveOperands(state, stateTypes, loc, result.operands) ||
       parser.resolveOperands(others, otherTypes, loc, result.operands) ||
       parser.resolveOperand(output, outputType, result.operands) ||
@@ -301,7 +302,8 @@ void FinalizeOp::print(OpAsmPrinter &printer) {
   printer.printOptionalAttrDict((*this)->getAttrs(), {"operandSegmentSizes", getOutputDimsAttrName()});
 }
 
-/// Each of the others has a destination of its rank, element type and bins, with as many rows as the output.
+/// Verifies that each operand of `with` has a destination of its rank, element type and bins, with the rows of the
+/// output.
 static LogicalResult verifyOthers(FinalizeOp op, int64_t rows) {
   for (auto [i, other, destination] : llvm::enumerate(op.getOthers(), op.getOtherOutputs())) {
     auto from = cast<ShapedType>(other.getType()), to = cast<ShapedType>(destination.getType());

@@ -1,6 +1,6 @@
-//===- Verify.cpp - What makes an attention op well formed --------------------===//
+//===- Verify.cpp - Shared verifier of attention ops --------------------------===//
 //
-// The checks that whole and tiled attention share. Every message names the role at fault (query,
+// Checks of operands and regions for attention on whole tensors and on tiles. Every diagnostic names the role (query,
 // key, value, ...), what was found and what was expected.
 //
 //===----------------------------------------------------------------------===//
@@ -20,11 +20,11 @@ Type syntax::getCapturedType(Type operandType) {
   return buffer ? RankedTensorType::get(buffer.getShape(), buffer.getElementType()) : operandType;
 }
 
-LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef lhsRole, int64_t left,
-                                       StringRef rhsRole, int64_t right) {
-  if (ShapedType::isDynamic(left) || ShapedType::isDynamic(right) || left == right)
+LogicalResult syntax::verifySameExtent(Operation *op, const Twine &what, StringRef lhsRole, int64_t lhs,
+                                       StringRef rhsRole, int64_t rhs) {
+  if (ShapedType::isDynamic(lhs) || ShapedType::isDynamic(rhs) || lhs == rhs)
     return success();
-  return op->emitOpError() << rhsRole << " has " << what << ' ' << right << ", but " << lhsRole << " has " << left;
+  return op->emitOpError() << rhsRole << " has " << what << ' ' << rhs << ", but " << lhsRole << " has " << lhs;
 }
 
 namespace {
@@ -40,23 +40,23 @@ LogicalResult verifyRank(Operation *op, StringRef role, Value value, DimsAttr di
   return success();
 }
 
-/// Grouped-query attention: every key head serves the same number of query heads.
+/// Grouped-query attention: every KV head has the same number of query heads.
 LogicalResult verifyHeads(Operation *op, int64_t queryHeads, int64_t keyHeads) {
   if (ShapedType::isDynamic(queryHeads) || ShapedType::isDynamic(keyHeads))
     return success();
   if (keyHeads == 0 ? queryHeads == 0 : queryHeads % keyHeads == 0)
     return success();
   return op->emitOpError() << "query has " << queryHeads << " heads, expected a multiple of the " << keyHeads
-                           << " key heads";
+                           << " KV heads";
 }
 
-/// Captures are whole tensors (buffers, once bufferized) or single numbers.
+/// Captures are tensors (buffers after bufferization) or scalars.
 LogicalResult verifyCaptures(ScoringOpInterface op) {
   for (auto [i, type] : llvm::enumerate(op.getCaptures().getTypes())) {
     Type number = isa<RankedTensorType, MemRefType>(type) ? getElementTypeOrSelf(type) : type;
     if (!number.isIntOrIndexOrFloat())
       return op->emitOpError() << "capture " << i << " has type " << type
-                               << ", expected a number or a ranked tensor of numbers";
+                               << ", expected a scalar or a ranked tensor of scalars";
   }
   return success();
 }
@@ -65,7 +65,7 @@ LogicalResult verifyCaptures(ScoringOpInterface op) {
 bool isAllowedInRegion(Operation &op) {
   if (isa<YieldOp, LengthOp, tensor::ExtractOp, tensor::DimOp>(op))
     return true;
-  // An op that is not registered has no dialect. Divisions are not pure, for the divisor may be 0, but they may stand.
+  // Unregistered ops have no dialect. Divisions are allowed although they are not pure (the divisor may be 0).
   return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isMemoryEffectFree(&op) &&
          op.getNumRegions() == 0 &&
          llvm::all_of(op.getResultTypes(), [](Type type) { return type.isIntOrIndexOrFloat(); });
@@ -88,8 +88,8 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
                              << "b, h, q, k, captures...)";
   for (auto [arg, type] : llvm::zip_equal(block.getArguments(), expected)) {
     if (arg.getType() != type)
-      return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type "
-                               << arg.getType() << ", expected " << type;
+      return op->emitOpError() << name << " region has argument " << arg.getArgNumber() << " of type " << arg.getType()
+                               << ", expected " << type;
   }
   if (failed(verifyScalarCode(op, name, block)))
     return failure();
@@ -103,7 +103,8 @@ LogicalResult verifyRegion(ScoringOpInterface op, const NamedRegion &named) {
   return success();
 }
 
-/// Before the ops of regions are verified, whose own words would be about ops and not about captures.
+/// Verifies the number of indices of reads. Runs before the verifiers of the ops in regions, whose diagnostics do not
+/// name captures.
 LogicalResult verifyReads(ScoringOpInterface op) {
   for (const NamedRegion &named : getNamedRegions(op))
     for (auto read : named.region->getOps<tensor::ExtractOp>()) {
@@ -152,8 +153,8 @@ LogicalResult syntax::verifyTensors(Operation *op, const NamedOperand &query, co
 
 LogicalResult syntax::verifyExtents(Operation *op, const NamedOperand &query, const NamedOperand &key,
                                     const NamedOperand &value, std::array<int64_t, 3> batches) {
-  auto same = [&](StringRef what, Dim dim, const NamedOperand &left, const NamedOperand &right) {
-    return verifySameExtent(op, what, left.role, left.size(dim), right.role, right.size(dim));
+  auto same = [&](StringRef what, Dim dim, const NamedOperand &lhs, const NamedOperand &rhs) {
+    return verifySameExtent(op, what, lhs.role, lhs.size(dim), rhs.role, rhs.size(dim));
   };
   return success(succeeded(verifySameExtent(op, "batch size", query.role, batches[0], key.role, batches[1])) &&
                  succeeded(verifySameExtent(op, "batch size", query.role, batches[0], value.role, batches[2])) &&
@@ -178,8 +179,7 @@ LogicalResult syntax::verifyOperands(ScoringOpInterface op) {
   if (op.getScaleValue() && op.getScaleAttr())
     return op->emitOpError() << "has both a constant and a run-time scale";
   if (op.getScaleValue() && op.getScaleValue().getType() != op.getScoreType())
-    return op->emitOpError() << "scale has type " << op.getScaleValue().getType() << ", expected "
-                             << op.getScoreType();
+    return op->emitOpError() << "scale has type " << op.getScaleValue().getType() << ", expected " << op.getScoreType();
   if (!llvm::is_contained({0, 4}, op.getAt().size()))
     return op->emitOpError() << "'at' has " << op.getAt().size() << " positions, expected (b, h, q, k)";
   return failure(failed(verifyCaptures(op)) || failed(verifyReads(op)));
@@ -217,6 +217,6 @@ LogicalResult syntax::verifyState(Operation *op, Value acc, Value max, Value sum
 
 LogicalResult LengthOp::verify() {
   if (!isa_and_nonnull<ScoringOpInterface>((*this)->getParentOp()))
-    return emitOpError() << "expected to stand in a region of attention";
+    return emitOpError() << "is outside of a region of attention";
   return success();
 }

@@ -1,10 +1,10 @@
-//===- CaptureChecks.cpp - Captured tensors that are read outside -------------===//
+//===- CaptureChecks.cpp - Bounds checks of reads of captured tensors ---------===//
 //
-// A read outside of a captured tensor is harmless to memory and gives anything. Where a call is certain to do so for a pair
-// that the mask lets through, it is refused. An index that positions give is computed at the corners of their range, where
-// what is affine, or grows with each position, has its extremes. One that the caller's tables of integers give is computed
-// for each position that it depends on, unless that is queries and keys both. What this does not show is let pass. A plain
-// position must be within the tensor wherever it is read, behind a select too (ShapeChecks).
+// Kernels clamp out-of-bounds reads of captured tensors. A call is rejected if such a read is certain for a visible
+// pair. An index computed from positions is evaluated at the corners of the position ranges, which are the extremes of
+// affine and monotone indices. An index read from integer tensors of the caller is evaluated for every position it
+// depends on, except for queries and keys together. Other indices are not checked; plain positions are checked in
+// ShapeChecks.
 //
 //===----------------------------------------------------------------------===//
 #include "ScalarRegionEmitter.h"
@@ -15,7 +15,7 @@
 using namespace mlir;
 using namespace saccade::attn;
 
-/// More ops than this are not computed ahead of a call.
+/// The maximum number of ops that are computed before a call.
 static constexpr unsigned maxOps = 64;
 
 using Ops = llvm::SetVector<Operation *>;
@@ -25,7 +25,7 @@ static bool dependsOn(const Ops &ops, Value value, Value position) {
          llvm::any_of(ops, [&](Operation *op) { return llvm::is_contained(op->getOperands(), position); });
 }
 
-/// Whether a scalar of the program is known from extents and other scalars, without any element of a tensor.
+/// Whether a scalar is computed from extents and scalars only, not from elements of tensors.
 static bool isKnownBeforeCall(Value value) {
   if (isa<RankedTensorType>(value.getType()))
     return false;
@@ -43,16 +43,16 @@ static unsigned captureNumber(Value tensor, const RegionArguments &arguments) {
 
 namespace {
 
-/// One index of a read of a captured tensor, and the pairs that it is read for.
+/// An index of a read of a captured tensor, and the pairs for which it is read.
 class IndexCheck {
 public:
   IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim);
 
-  /// Whether it can be computed ahead of the call; `mayReadElements`: with the help of captured tensors.
+  /// Whether the index can be computed before the call; `mayReadElements`: from elements of captured tensors as well.
   bool isKnown(bool mayReadElements);
-  /// Captured tensors that the index comes out of.
-  SmallVector<unsigned> getTables() { return tablesOf(ofIndex, ours); }
-  /// The least (or 0) and the greatest (or −1) index that is read; nothing where code ahead cannot compute it.
+  /// Captured tensors whose elements the index is computed from.
+  SmallVector<unsigned> getTables() { return tablesOf(ofIndex, regionArgs); }
+  /// The minimum (or 0) and the maximum (or −1) index that is read; nullopt if it cannot be computed before the call.
   std::optional<std::pair<Value, Value>> findBounds(bool mayReadElements);
 
 private:
@@ -80,12 +80,12 @@ private:
   tensor::ExtractOp read;
   Region &region;
   unsigned dim;
-  bool hasCondition;            ///< a mask decides which pairs there are
-  RegionArguments ours, theirs; ///< of the region, of the mask
+  bool hasCondition; ///< a mask selects the pairs
+  RegionArguments regionArgs, maskArgs;
   Ops ofIndex, ofCondition, ofResult;
   Value begins[4], ends[4], lengths[2], exists;
-  SmallVector<unsigned> enumerated, varying; ///< positions taken one by one; those taken at their ends
-  llvm::SmallSetVector<Value, 4> *tables = nullptr; ///< what is read meanwhile
+  SmallVector<unsigned> enumerated, varying;        ///< positions that are enumerated; those evaluated at their ends
+  llvm::SmallSetVector<Value, 4> *tables = nullptr; ///< the tensors that are read, while set
 };
 
 } // namespace
@@ -93,8 +93,8 @@ private:
 IndexCheck::IndexCheck(OpBuilder &b, Location loc, AttentionOp op, tensor::ExtractOp read, Region &region, unsigned dim)
     : b(b), loc(loc), op(op), read(read), region(region), dim(dim),
       hasCondition(&region != &op.getMask() && !op.getMask().empty()),
-      ours(getRegionArguments(region, /*isScore=*/&region != &op.getMask())),
-      theirs(hasCondition ? getRegionArguments(op.getMask(), /*isScore=*/false) : ours) {
+      regionArgs(getRegionArguments(region, /*isScore=*/&region != &op.getMask())),
+      maskArgs(hasCondition ? getRegionArguments(op.getMask(), /*isScore=*/false) : regionArgs) {
   collectProducers(read.getIndices()[dim], ofIndex);
   for (Value yielded : region.front().getTerminator()->getOperands())
     collectProducers(yielded, ofResult);
@@ -111,21 +111,21 @@ bool IndexCheck::isKnown(bool mayReadElements) {
     });
   };
   return isShort && llvm::all_of(op.getAt(), isKnownBeforeCall) && isKnownOrNone(op.getQLen()) &&
-         isKnownOrNone(op.getKvLen()) && areReadable(ofIndex, ours) && areReadable(ofCondition, theirs);
+         isKnownOrNone(op.getKvLen()) && areReadable(ofIndex, regionArgs) && areReadable(ofCondition, maskArgs);
 }
 
-/// Where positions begin and end, whether there are any, and which of them are to be taken how.
+/// Computes the ranges of positions, whether they are non-empty, and which positions are enumerated.
 void IndexCheck::findPositions() {
   exists = arith::ConstantIntOp::create(b, loc, 1, 1);
   const std::tuple<Value, DimsAttr, Dim> sizes[] = {{op.getQuery(), op.getQueryDims(), Dim::Batch},
                                                     {op.getQuery(), op.getQueryDims(), Dim::Head},
                                                     {op.getQuery(), op.getQueryDims(), Dim::Seq},
                                                     {op.getKey(), op.getKeyDims(), Dim::Seq}};
-  const Value positions[] = {ours.batch, ours.head, ours.query, ours.key},
-              ofMask[] = {theirs.batch, theirs.head, theirs.query, theirs.key};
+  const Value positions[] = {regionArgs.batch, regionArgs.head, regionArgs.query, regionArgs.key},
+              ofMask[] = {maskArgs.batch, maskArgs.head, maskArgs.query, maskArgs.key};
   bool isLookedUp = !getTables().empty();
   Value indexValue = read.getIndices()[dim];
-  bool usesBoth = dependsOn(ofIndex, indexValue, ours.query) && dependsOn(ofIndex, indexValue, ours.key);
+  bool usesBoth = dependsOn(ofIndex, indexValue, regionArgs.query) && dependsOn(ofIndex, indexValue, regionArgs.key);
   for (unsigned i = 0; i < 4; ++i) {
     auto [operand, dims, name] = sizes[i];
     begins[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
@@ -141,15 +141,16 @@ void IndexCheck::findPositions() {
     bool isOfIndex = dependsOn(ofIndex, indexValue, positions[i]);
     if (isOfIndex && isLookedUp && !usesBoth)
       enumerated.push_back(i);
-    else if (isOfIndex || dependsOn(ofResult, {}, positions[i]) || (hasCondition && dependsOn(ofCondition, {}, ofMask[i])))
+    else if (isOfIndex || dependsOn(ofResult, {}, positions[i]) ||
+             (hasCondition && dependsOn(ofCondition, {}, ofMask[i])))
       varying.push_back(i);
   }
 }
 
-/// Joins the index of one pair, if it is read there.
+/// Extends [low, high] by the index of a pair, if the pair is visible and its result depends on the read.
 bool IndexCheck::extend(std::array<Value, 4> at, Value &low, Value &high) {
   IRMapping values;
-  for (const RegionArguments *arguments : {&ours, &theirs}) {
+  for (const RegionArguments *arguments : {&regionArgs, &maskArgs}) {
     const Value positions[] = {arguments->batch, arguments->head, arguments->query, arguments->key};
     values.map(positions, at);
     for (auto [argument, value] : llvm::zip_equal(arguments->captures, op.getCaptures()))
@@ -175,10 +176,10 @@ bool IndexCheck::extend(std::array<Value, 4> at, Value &low, Value &high) {
   return true;
 }
 
-/// The same for all corners of the positions that are not walked along.
+/// Calls `extend` for all corners of the positions that are not enumerated.
 bool IndexCheck::extendAll(const std::array<Value, 4> &at, Value &low, Value &high) {
   bool enumeratesRows = llvm::any_of(enumerated, [](unsigned i) { return i >= 2; });
-  // Beside a query that is walked, the key of its own number, for masks that see neither end.
+  // For an enumerated query, the key at its own position is evaluated as well: a mask may hide both ends.
   for (unsigned corner = 0; corner < 1u << varying.size(); ++corner) {
     std::array<Value, 4> place = at;
     for (auto [bit, i] : llvm::enumerate(varying))
@@ -205,7 +206,7 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
   if (!mayReadElements)
     return std::nullopt;
 
-  // All positions that are walked along, behind each other in one loop; a table without elements has none to be read.
+  // A loop over all enumerated positions; it has trip count zero if a tensor to read is empty.
   llvm::SmallSetVector<Value, 4> read;
   tables = &read;
   bool isKnown = false;
@@ -241,12 +242,12 @@ std::optional<std::pair<Value, Value>> IndexCheck::findBounds(bool mayReadElemen
   return std::pair(loop.getResult(0), loop.getResult(1));
 }
 
-/// For reads at an index that `addForCapture` leaves: computed ones, and queries and keys that a mask or a length may hold
-/// back.
+/// Checks the indices that `addForCapture` does not: computed ones, and query and key positions that a mask or a length
+/// may exclude.
 void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Region &region) {
   bool isMask = &region == &op.getMask();
   RegionArguments arguments = getRegionArguments(region, /*isScore=*/!isMask);
-  // Positions in packed sequences are not known ahead of the call.
+  // Positions in ragged sequences are not known before the call.
   if (!isa<BlockArgument>(read.getTensor()) || op.isRagged())
     return;
   unsigned position = captureNumber(read.getTensor(), arguments);
@@ -269,8 +270,8 @@ void ShapeChecks::addForComputedRead(AttentionOp op, tensor::ExtractOp read, Reg
     reads += (" in dimension " + Twine(dim)).str();
     Value there = materialize(extent(op.getCaptures()[position], dim));
     Value needed = arith::AddIOp::create(builder, loc, bounds->second, arith::ConstantIndexOp::create(builder, loc, 1));
-    require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, bounds->first, zero), bounds->first, zero,
-            reads + " and begins behind it", "at least ");
+    require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, bounds->first, zero), bounds->first,
+            zero, reads + " and starts after it", "at least ");
     require(builder.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sge, there, needed), there, needed,
             reads + " and is too small for it", "at least ");
   }

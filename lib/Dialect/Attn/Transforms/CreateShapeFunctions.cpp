@@ -1,7 +1,7 @@
 //===- CreateShapeFunctions.cpp - Result extents and shape checks of entries --===//
 //
-// Clones every entry into a function that only computes extents and compares them. It stands before tiling, while
-// every op still says in whole tensors what its operands must have in common.
+// Clones every entry into a function that computes and compares extents only. Runs before tiling, because the
+// constraints on operands are those of ops on whole tensors.
 //
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
@@ -26,15 +26,16 @@ namespace saccade::attn {
 using namespace mlir;
 using namespace saccade::attn;
 
-/// Nothing that computes tensors may be left: it would run once more for every call.
+/// Verifies that no op that computes tensors is left, since the shape function runs for every call.
 static LogicalResult verifyCheap(func::FuncOp function) {
   for (Operation &op : function.getBody().front())
     if (isa<TilingInterface, CallOpInterface>(op))
-      return op.emitOpError("decides an extent of a result or of an operand, which must be known without running it");
+      return op.emitOpError(
+          "determines an extent of a result or an operand, expected extents that do not depend on its result");
   return success();
 }
 
-/// The texts, empty where the check folded away: then the function does not hold their number any more.
+/// The messages, empty if their check was folded: then their number no longer occurs in the function.
 static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> messages) {
   llvm::BitVector numbers(messages.size() + 1);
   function.walk([&](arith::ConstantIndexOp constant) {
@@ -48,7 +49,7 @@ static ArrayAttr getLiveMessages(func::FuncOp function, ArrayRef<StringRef> mess
   return Builder(function.getContext()).getStrArrayAttr(live);
 }
 
-/// What whoever calls the entry will be told of it: {name, names, type}.
+/// The signature of the entry for callers: {name, names, type}.
 static DictionaryAttr getSignature(func::FuncOp entry) {
   Builder builder(entry.getContext());
   SmallVector<std::string> names = nameValues(entry);
@@ -58,13 +59,13 @@ static DictionaryAttr getSignature(func::FuncOp entry) {
                                     builder.getNamedAttr("type", TypeAttr::get(entry.getFunctionType()))});
 }
 
-/// Once the shape function compares them, names of extents have done their work.
+/// Removes the names of dimensions; the shape function has the checks for them.
 static void removeDimNames(func::FuncOp function) {
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     function.removeArgAttr(i, dimNamesAttr);
 }
 
-/// Makes the shape function of `entry`, behind it.
+/// Creates the shape function after `entry`.
 static LogicalResult createShapeFunction(func::FuncOp entry, bool mayReadElements) {
   OpBuilder builder(entry.getContext());
   builder.setInsertionPointAfter(entry);
@@ -111,7 +112,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
           return signalPassFailure();
         }
       if (!function.getBody().hasOneBlock()) {
-        function.emitError() << "entry '" << function.getName() << "' branches, expected straight code";
+        function.emitError() << "entry '" << function.getName() << "' has more than one block, expected one";
         return signalPassFailure();
       }
       function->setAttr("attn.entry", getSignature(function));
@@ -119,7 +120,7 @@ struct CreateShapeFunctions : saccade::attn::impl::CreateShapeFunctionsBase<Crea
       if (failed(createShapeFunction(function, mayReadElements)))
         return signalPassFailure();
       removeDimNames(function);
-      // A name with a dot is nobody's in C: @expf, @memcpy or @saccade_allocate never meets what code itself may call.
+      // A name with a dot is not a C identifier, so it cannot clash with @expf, @memcpy or @saccade_allocate.
       function.setName((function.getName() + ".body").str());
     }
   }

@@ -1,7 +1,7 @@
-//===- FlattenRows.cpp - Products of tensors as products of matrices ----------===//
+//===- FlattenRows.cpp - Collapse the rows of matmuls -------------------------===//
 //
-// Makes batch and sequence one dimension of rows in products and in what stands around them, so that blocks of rows do
-// not end where a sequence ends. It stands behind fusion, which makes few ops of the many that have to follow.
+// Collapses batch and sequence to one dimension of rows in matmuls and the structured ops around them, so that tiles of
+// rows span sequences. Runs after fusion, which leaves fewer ops to reshape.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -23,7 +23,7 @@ namespace saccade::attn {
 using namespace mlir;
 using namespace saccade;
 
-/// The groups of loops of a product that may be one: its rows, its columns, its depth.
+/// The groups of loops of a matmul that can be collapsed: those of m, of n and of k.
 static SmallVector<ReassociationIndices> findGroups(linalg::LinalgOp op) {
   SmallVector<ReassociationIndices> groups;
   if (!op.hasPureTensorSemantics() || !isMatmul(op))
@@ -46,8 +46,7 @@ struct FlattenRows : attn::impl::FlattenRowsBase<FlattenRows> {
     MLIRContext *context = &getContext();
     RewritePatternSet patterns(context);
     linalg::populateCollapseDimensions(patterns, findGroups);
-    // What expands the result of a structured op, or collapses what goes into one, goes on to what stands there.
-    // Products that keep their dimensions have a reason.
+    // Propagates reshapes through structured ops, except for matmuls that could not be collapsed.
     linalg::populateFoldReshapeOpsByCollapsingPatterns(patterns, [](OpOperand *operand) {
       auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
       auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());

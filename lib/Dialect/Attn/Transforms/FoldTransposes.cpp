@@ -1,7 +1,7 @@
-//===- FoldTransposes.cpp - Attention reads and writes what lies turned -------===//
+//===- FoldTransposes.cpp - Fold transposes into attention --------------------===//
 //
-// What is transposed in front of or behind an attention is only named differently by it. It stands behind fusion, which
-// has made all transposes structured ops, and before anything is cut.
+// Replaces transposes of operands and outputs of attention by other dimension names. Runs after fusion, which converts
+// all transposes to structured ops, and before tiling.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -21,7 +21,7 @@ using namespace mlir;
 using namespace saccade;
 using attn::AttentionOp, attn::DimsAttr;
 
-/// Where `op` only copies its input with permuted dimensions: for each dimension of the result that of the input.
+/// If `op` is a transpose: for each dimension of the result the dimension of the input.
 static std::optional<SmallVector<int64_t>> readPermutation(linalg::LinalgOp op) {
   if (!op.hasPureTensorSemantics() || op.getNumDpsInputs() != 1 || op.getNumDpsInits() != 1 ||
       op.getBlock()->getTerminator()->getOperand(0) != op.getBlock()->getArgument(0))
@@ -30,14 +30,14 @@ static std::optional<SmallVector<int64_t>> readPermutation(linalg::LinalgOp op) 
   AffineMap written = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
   if (!read.isPermutation() || !written.isPermutation())
     return std::nullopt;
-  // Loop of each dimension of the result, then where the input has this loop.
+  // From each dimension of the result to its loop, and from the loop to the dimension of the input.
   SmallVector<int64_t> permutation;
   for (AffineExpr loop : written.getResults())
     permutation.push_back(*read.getResultPosition(loop));
   return permutation;
 }
 
-/// The names of dimensions that have been permuted: name i goes to where `permutation` says.
+/// Moves the name of dimension i to dimension permutation[i].
 static DimsAttr permuteDims(DimsAttr dims, ArrayRef<int64_t> permutation) {
   SmallVector<attn::Dim> names(dims.getDims());
   for (auto [name, to] : llvm::zip_equal(dims.getDims(), permutation))
@@ -47,7 +47,7 @@ static DimsAttr permuteDims(DimsAttr dims, ArrayRef<int64_t> permutation) {
 
 namespace {
 
-/// Query, key and value are read as they lay before they were transposed.
+/// attention(transpose(x)) -> attention(x), for query, key and value.
 struct FoldOperand : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -70,7 +70,7 @@ struct FoldOperand : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// An output that is only read transposed is written so.
+/// transpose(attention) -> attention with permuted output, if the transpose is the only user.
 struct FoldOutput : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
 

@@ -1,7 +1,7 @@
-//===- FuseElementwise.cpp - Few structured ops around attention --------------===//
+//===- FuseElementwise.cpp - Fuse elementwise ops around attention ------------===//
 //
-// Brings bias, norm, activation and residual into as few structured ops as is sensible, so that each tensor is
-// read and written once. It stands before schedules are chosen and stays on whole tensors.
+// Fuses bias, norm, activation and residual ops, so that each tensor is read and written once. Runs on whole tensors,
+// before schedules are chosen.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -21,10 +21,10 @@ namespace saccade::attn {
 using namespace mlir;
 using namespace saccade;
 
-/// Whether `op` computes every element of its results for itself.
+/// Whether `op` has parallel loops only.
 static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
 
-/// Whether `value` only gives an op somewhere to write or to start from.
+/// Whether all uses of `value` are init operands.
 static bool isOnlyInit(Value value) {
   return llvm::all_of(value.getUses(), [](OpOperand &use) {
     auto user = dyn_cast<linalg::LinalgOp>(use.getOwner());
@@ -34,8 +34,8 @@ static bool isOnlyInit(Value value) {
 
 namespace {
 
-/// Named elementwise ops and reductions become generic ones, which can be fused. What a reduction or a product starts
-/// from stays as it is: fill and broadcast are known by name.
+/// Generalizes named elementwise ops and reductions, so that they can be fused. Inits of reductions and matmuls remain
+/// named ops (fill, broadcast), which later passes match.
 struct Generalize : OpInterfaceRewritePattern<linalg::LinalgOp> {
   using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
 
@@ -47,7 +47,7 @@ struct Generalize : OpInterfaceRewritePattern<linalg::LinalgOp> {
   }
 };
 
-/// linalg.softmax becomes its max, exponential, sum and quotient.
+/// linalg.softmax -> max, exponential, sum and quotient.
 struct DecomposeSoftmax : OpRewritePattern<linalg::SoftmaxOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -60,7 +60,7 @@ struct DecomposeSoftmax : OpRewritePattern<linalg::SoftmaxOp> {
   }
 };
 
-/// tensor.splat is a fill.
+/// tensor.splat -> linalg.fill.
 struct SplatToFill : OpRewritePattern<tensor::SplatOp> {
   using OpRewritePattern::OpRewritePattern;
 
@@ -76,13 +76,13 @@ struct SplatToFill : OpRewritePattern<tensor::SplatOp> {
   }
 };
 
-/// Whether `op` adds to what its output holds: in the loops of another op, of which there may be more, it would do so
-/// several times.
+/// Whether `op` reads its output operand. In the loop nest of another op, which may have more loops, it would update
+/// the output several times.
 bool updatesOutput(linalg::LinalgOp op) {
   return llvm::any_of(op.getDpsInitsMutable(), [&](OpOperand &init) { return op.payloadUsesValueFromOperand(&init); });
 }
 
-/// What is computed once stays computed once, and a matrix product stays one.
+/// Fuses elementwise producers with a single use, so that nothing is recomputed, and never into contractions.
 bool shouldFuse(OpOperand *operand) {
   auto producer = operand->get().getDefiningOp<linalg::LinalgOp>();
   auto consumer = dyn_cast<linalg::LinalgOp>(operand->getOwner());

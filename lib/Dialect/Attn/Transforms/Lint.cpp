@@ -1,7 +1,7 @@
-//===- Lint.cpp - Warn about what is allowed but hardly meant -----------------===//
+//===- Lint.cpp - Warn about likely mistakes ----------------------------------===//
 //
-// Looks for mistakes that leave a program well formed and its results wrong. It stands before everything else, so
-// that it sees, and points at, what the user wrote.
+// Finds mistakes in valid programs that give wrong results. Runs before other transformations, so that warnings point
+// at the user's ops.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,12 +21,12 @@ namespace saccade::attn {
 using namespace mlir;
 using namespace saccade::attn;
 
-/// Scales are written with a few digits, and rounded to the type of the scores.
+/// Compares with a tolerance: scales are written with few digits and rounded to the score type.
 static bool isNear(double value, double expected) { return std::abs(value - expected) <= 1e-3 * expected; }
 
 static int64_t getHeadSize(AttentionOp op) { return getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Depth); }
 
-/// The number of queries or keys, dynamic where positions or lengths are given at run time.
+/// The number of queries or keys; dynamic if positions or lengths are run-time values.
 static int64_t getLength(AttentionOp op, Role role) {
   bool isQuery = role == Role::Query;
   if (!op.getAt().empty() || op.getCuSeqlens(role) || (isQuery ? op.getQLen() : op.getKvLen()))
@@ -39,8 +39,8 @@ static int64_t getLength(AttentionOp op, Role role) {
 // Scale
 //===----------------------------------------------------------------------===//
 
-/// Folds `value` where it is computed from constants in at most `depth` steps: programs may share values in such a
-/// way that following every path takes for ever.
+/// Folds `value` if it is computed from constants in at most `depth` ops. The limit avoids exponential time on values
+/// with shared operands.
 static Attribute evaluate(Value value, unsigned depth = 4) {
   Attribute constant;
   if (matchPattern(value, m_Constant(&constant)))
@@ -90,7 +90,7 @@ static void checkScale(AttentionOp op) {
 // Mask
 //===----------------------------------------------------------------------===//
 
-/// Whether `value` is the query or the key position, in whatever integer type.
+/// The role of `value` if it is the query or the key position, possibly cast to another integer type.
 static std::optional<Role> getPosition(Value value, const RegionArguments &args) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<arith::IndexCastOp, arith::IndexCastUIOp, arith::ExtSIOp, arith::ExtUIOp, arith::TruncIOp>(op))
@@ -102,7 +102,7 @@ static std::optional<Role> getPosition(Value value, const RegionArguments &args)
   return value == args.key ? std::optional(Role::Key) : std::nullopt;
 }
 
-/// `tril(head_size)`: a captured mask that has the head size where it should have a sequence length.
+/// Finds `tril(head_size)`: a captured mask with the head size in place of a sequence length.
 static void checkMaskExtents(AttentionOp op, const RegionArguments &args) {
   int64_t headSize = getHeadSize(op);
   for (auto extract : op.getMask().getOps<tensor::ExtractOp>()) {
@@ -121,7 +121,7 @@ static void checkMaskExtents(AttentionOp op, const RegionArguments &args) {
   }
 }
 
-/// The same mistake in arithmetic: a position is compared with the head size.
+/// Finds comparisons of a position with the head size.
 static void checkMaskBounds(AttentionOp op, const RegionArguments &args) {
   for (auto compare : op.getMask().getOps<arith::CmpIOp>()) {
     if (llvm::is_contained({arith::CmpIPredicate::eq, arith::CmpIPredicate::ne}, compare.getPredicate()))
@@ -137,7 +137,7 @@ static void checkMaskBounds(AttentionOp op, const RegionArguments &args) {
   }
 }
 
-/// Whether the mask holds only where `condition` does.
+/// Whether the mask implies `condition`.
 static bool isConjunct(Value condition) {
   while (condition.hasOneUse()) {
     Operation *user = *condition.user_begin();
@@ -148,7 +148,7 @@ static bool isConjunct(Value condition) {
   return false;
 }
 
-/// Decoding with `causal<top_left>`: the queries are the first of the sequence instead of the last.
+/// Finds decoding with `causal<top_left>`, which takes the queries as the first of the sequence instead of the last.
 static void checkAlignment(AttentionOp op, const RegionArguments &args) {
   int64_t queries = getStaticDimSize(op.getQuery(), op.getQueryDims(), Dim::Seq);
   int64_t keys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
@@ -163,9 +163,9 @@ static void checkAlignment(AttentionOp op, const RegionArguments &args) {
       continue;
     InFlightDiagnostic warning = emitWarning(compare.getLoc()) << "top_left alignment with " << queries;
     if (queries == 1)
-      warning << " query and " << keys << " keys lets the query see only the first key";
+      warning << " query and " << keys << " keys lets the query attend to the first key only";
     else
-      warning << " queries and " << keys << " keys lets no query see beyond the first " << queries << " keys";
+      warning << " queries and " << keys << " keys lets no query attend beyond the first " << queries << " keys";
     warning << "; bottom_right was probably meant";
     return;
   }
@@ -175,7 +175,7 @@ static void checkAlignment(AttentionOp op, const RegionArguments &args) {
 // Finite numbers for masks
 //===----------------------------------------------------------------------===//
 
-/// From here on a number stands for "not seen": −1e4 (what f16 holds), −1e9, −inf.
+/// Scores up to this value are taken for masks: −1e4 (in the range of f16), −1e9, −inf.
 static constexpr double largestSentinel = -9999;
 
 static std::optional<double> getConstant(Value value) {
@@ -188,7 +188,7 @@ static std::optional<double> getConstant(Value value) {
   return number ? std::optional(number.getValueAsDouble()) : std::nullopt;
 }
 
-/// The sentinel that `value` is the sum of and something else.
+/// The sentinel that is added in `value`, if any.
 static std::optional<double> getAddedSentinel(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || !isa<arith::AddFOp, arith::SubFOp>(op))
@@ -204,7 +204,7 @@ static std::optional<double> getAddedSentinel(Value value) {
   return std::nullopt;
 }
 
-/// The sentinel that `op` chooses, or a sum with it, or scales by, or nothing.
+/// The sentinel that `op` selects (possibly in a sum) or multiplies by, if any.
 static std::optional<double> getSentinel(Operation *op) {
   if (!isa<arith::SelectOp, arith::MulFOp>(op))
     return std::nullopt;
@@ -218,7 +218,7 @@ static std::optional<double> getSentinel(Operation *op) {
   return std::nullopt;
 }
 
-/// The sentinel in what computes `tensor`: in one op, behind casts and reshapes.
+/// The sentinel in the op that computes `tensor`, through casts and reshapes.
 static std::optional<double> getSentinel(Value tensor) {
   for (unsigned steps = 0; steps < 8; ++steps) {
     Operation *op = tensor.getDefiningOp();
@@ -236,7 +236,7 @@ static std::optional<double> getSentinel(Value tensor) {
   return std::nullopt;
 }
 
-/// A score that is set to, or lowered by, a large number where a key is not to be seen.
+/// Finds scores that mask keys by a large negative number.
 static void checkSentinels(AttentionOp op) {
   if (op.getScore().empty())
     return;
@@ -246,8 +246,8 @@ static void checkSentinels(AttentionOp op) {
       warning << "−inf";
     else
       warning << sentinel;
-    warning << ", a number in place of a mask; a mask region says which keys are seen: rows without keys are then exact, "
-               "and tiles without keys are skipped";
+    warning << ", a number in place of a mask; expected a mask region: rows without visible keys are then "
+               "exact, and empty tiles are skipped";
   };
   for (Operation &inner : op.getScore().front())
     if (std::optional<double> sentinel = getSentinel(&inner))

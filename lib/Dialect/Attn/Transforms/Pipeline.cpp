@@ -1,4 +1,8 @@
 //===- Pipeline.cpp - The transforms stage ------------------------------------===//
+//
+// The passes on whole tensors, after import and before schedules are chosen.
+//
+//===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Transforms/Passes.h"
@@ -9,20 +13,20 @@ using namespace mlir;
 
 void saccade::buildTransformsPipeline(OpPassManager &pm, const TransformsOptions &options) {
   pm.addPass(attn::createVerifyInput());
-  // Inlining folds and canonicalizes as well.
+  // Before inlining, which folds and canonicalizes.
   pm.addNestedPass<func::FuncOp>(attn::createSplitIndexCasts());
-  // Arithmetic on tensors is a structured op in all but name, and its shapes are checked like those of any other.
+  // Converts arith on tensors to structured ops, so that their shapes are checked.
   pm.addPass(createConvertElementwiseToLinalgPass());
-  // An entry must see through its calls to know its results' extents.
+  // The extents of an entry's results are computed through its calls.
   pm.addPass(createInlinerPass());
-  // Models write attention in many functions: it is seen whole once calls are inlined, and no op was fused yet.
+  // After inlining, since models compute attention in several functions, and before fusion.
   pm.addNestedPass<func::FuncOp>(createRaiseAttention({options.remarks, options.lint}));
   if (options.lint)
     pm.addPass(attn::createLint());
-  // Shapes are checked in terms of the ops that the user wrote. On the host nobody reads the memory of a GPU.
+  // Before fusion, so that messages name the user's ops. The host cannot read GPU memory.
   pm.addPass(attn::createCreateShapeFunctions({/*mayReadElements=*/!options.forGPU}));
   OpPassManager &function = pm.nest<func::FuncOp>();
-  // Reshapes that undo each other stand between ops that could be fused.
+  // Removes opposite reshapes between ops that can be fused.
   function.addPass(createCanonicalizerPass());
   function.addPass(attn::createFuseElementwise());
   function.addPass(attn::createFoldTransposes());

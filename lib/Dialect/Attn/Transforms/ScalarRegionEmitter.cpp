@@ -1,4 +1,4 @@
-//===- ScalarRegionEmitter.cpp - Values of a region for one pair of positions ----------===//
+//===- ScalarRegionEmitter.cpp - Clone scalar code of a region ----------------===//
 #include "ScalarRegionEmitter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -96,7 +96,7 @@ Value ScalarRegionEmitter::computeAffectsResult(Value value, Value read) {
     return either(ofOperands[0], chosen);
   }
   if (value.getType().isInteger(1) && isa<arith::AndIOp, arith::OrIOp>(op)) {
-    // One operand may decide alone, if it is what it is whatever was read.
+    // A false operand of and (true operand of or) decides the result without the other one.
     Value result = truth(false);
     for (unsigned i = 0; i < 2; ++i) {
       Value other = emit(op->getOperand(1 - i));

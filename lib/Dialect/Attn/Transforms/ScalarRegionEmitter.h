@@ -1,6 +1,6 @@
-//===- ScalarRegionEmitter.h - Values of a region for one pair of positions -*- C++ -*-===//
+//===- ScalarRegionEmitter.h - Clone scalar code of a region ------*- C++ -*-===//
 //
-// Code ahead of a call that computes what a region would compute for one batch, head, query and key.
+// Emits the values of a region for a batch, head, query and key into the shape function.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SCALARREGIONEMITTER_H
@@ -14,26 +14,25 @@
 
 namespace saccade::attn {
 
-/// The ops that `value` is computed by, each after those that use it.
+/// Collects the ops that compute `value`, users first.
 void collectProducers(mlir::Value value, llvm::SetVector<mlir::Operation *> &ops);
 
-/// Whether code ahead of a call may read the elements of a captured tensor: those of integers that the caller gives.
+/// Whether the shape function may read the elements of a captured tensor: an argument of integers.
 bool isReadableBeforeCall(mlir::Value tensor);
 
 class ScalarRegionEmitter {
 public:
-  /// `values` gives the positions and the captures of all regions that are asked about. Lengths are null where they are not
-  /// one number. `tables` takes the tensors that are read; without it none is.
+  /// `values` maps the positions and captures of all regions. Lengths are null if they are not scalars. `tables`
+  /// collects the tensors that are read; if it is null, reads are not emitted.
   ScalarRegionEmitter(mlir::OpBuilder &b, mlir::Location loc, mlir::IRMapping values, mlir::Value queryLength,
-             mlir::Value keyLength, llvm::SmallSetVector<mlir::Value, 4> *tables)
+                      mlir::Value keyLength, llvm::SmallSetVector<mlir::Value, 4> *tables)
       : b(b), loc(loc), values(std::move(values)), queryLength(queryLength), keyLength(keyLength), tables(tables) {}
 
-  /// `value` as code here; null where it depends on what is not known ahead or must not be computed for any number. A read
-  /// outside of a tensor gives one of its elements: there must be one.
+  /// Emits `value`; null if it depends on unknown values or is not speculatable. Reads are clamped to the tensor, which
+  /// must not be empty.
   mlir::Value emit(mlir::Value value);
 
-  /// Whether (an i1) it makes a difference to `value` what `read` gives, as far as selects, and, or decide that; null where
-  /// that is not known.
+  /// An i1: whether `value` depends on the result of `read`, considering select, and, or; null if it is not known.
   mlir::Value affectsResult(mlir::Value value, mlir::Value read);
 
 private:
@@ -49,7 +48,7 @@ private:
   mlir::IRMapping values;
   mlir::Value queryLength, keyLength;
   llvm::SmallSetVector<mlir::Value, 4> *tables;
-  llvm::DenseMap<mlir::Value, mlir::Value> known; ///< answers of `matters`, of one read
+  llvm::DenseMap<mlir::Value, mlir::Value> known; ///< cached results of `affectsResult`
 };
 
 } // namespace saccade::attn

@@ -1,6 +1,6 @@
 //===- ShapeChecks.cpp - Run-time comparisons of extents ----------------------===//
 //
-// The demands are those of the verifiers, for extents that become known only with the arguments.
+// The same checks as in the verifiers, for extents that are dynamic.
 //
 //===----------------------------------------------------------------------===//
 #include "ShapeChecks.h"
@@ -24,13 +24,14 @@ Value ShapeChecks::materialize(OpFoldResult value) { return getValueOrCreateCons
 
 OpFoldResult ShapeChecks::extent(Value tensor, int64_t dim) { return tensor::getMixedSize(builder, loc, tensor, dim); }
 
-void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, const Twine &message, StringRef relation) {
+void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, const Twine &message,
+                          StringRef relation) {
   std::string text;
   llvm::raw_string_ostream os(text);
   if (current) {
     if (auto place = current->getLoc()->findInstanceOf<FileLineColLoc>())
       os << place.getFilename().getValue() << ':' << place.getLine() << ':' << place.getColumn() << ": ";
-    // Graphs of other projects have names for their nodes.
+    // Imported models have named nodes.
     if (auto node = current->getLoc()->findInstanceOf<NameLoc>())
       os << "node '" << node.getName().getValue() << "': ";
     os << '\'' << current->getName() << "' op ";
@@ -50,9 +51,9 @@ void ShapeChecks::require(Value holds, Value foundExtent, Value expectedExtent, 
 void ShapeChecks::requireSame(OpFoldResult foundExtent, OpFoldResult expectedExtent, const Twine &message) {
   if (isEqualConstantIntOrValue(foundExtent, expectedExtent))
     return;
-  Value left = materialize(foundExtent), right = materialize(expectedExtent);
-  Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, left, right);
-  require(holds, left, right, message);
+  Value lhs = materialize(foundExtent), rhs = materialize(expectedExtent);
+  Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, lhs, rhs);
+  require(holds, lhs, rhs, message);
 }
 
 void ShapeChecks::addForArguments(func::FuncOp function, ArrayRef<std::string> names) {
@@ -115,6 +116,8 @@ void ShapeChecks::addForAttention(AttentionOp op) {
   for (auto [role, length] : {std::pair("q_len", op.getQLen()), std::pair("kv_len", op.getKvLen())})
     if (length && isa<RankedTensorType>(length.getType()))
       requireSame(extent(length, 0), batches, Twine(role) + " has another batch size than query");
+  addForLength(op, Role::Query);
+  addForLength(op, Role::Key);
   if (op.getSink() && isa<RankedTensorType>(op.getSink().getType()))
     requireSame(extent(op.getSink(), 0), queryHeads, "sink has another head count than query");
   for (const NamedRegion &named : getNamedRegions(op))
@@ -127,7 +130,7 @@ void ShapeChecks::addForAttention(AttentionOp op) {
 void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) {
   if (getConstantIntValue(queryHeads) && getConstantIntValue(keyHeads))
     return;
-  // The remainder by zero heads is not defined; then there must be no query heads either.
+  // Without KV heads there must be no query heads; the remainder by 0 is undefined.
   Value heads = materialize(queryHeads), groups = materialize(keyHeads);
   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
   Value divisor = arith::MaxSIOp::create(builder, loc, groups, one);
@@ -135,7 +138,7 @@ void ShapeChecks::requireGroups(OpFoldResult queryHeads, OpFoldResult keyHeads) 
   Value isEmpty = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, groups, zero);
   Value mustBeZero = arith::SelectOp::create(builder, loc, isEmpty, heads, rest);
   Value holds = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, mustBeZero, zero);
-  require(holds, heads, groups, "the number of query heads is no multiple of that of key heads", "a multiple of ");
+  require(holds, heads, groups, "number of query heads is not a multiple of the number of KV heads", "a multiple of ");
 }
 
 void ShapeChecks::addForLinear(LinearOp op) {
@@ -151,25 +154,25 @@ void ShapeChecks::addForLinear(LinearOp op) {
   if (op.getCausal())
     requireSame(key(Dim::Seq), query(Dim::Seq), "key has another length than query, though it is causal");
   requireGroups(query(Dim::Head), key(Dim::Head));
-  for (auto [role, factor, axes] : {std::tuple("decay", op.getDecay(), op.getDecayAxesAttr()),
-                                    std::tuple("beta", op.getBeta(), op.getBetaAxesAttr())})
-    for (size_t i = 0; factor && i < axes.getDims().size(); ++i)
-      requireSame(extent(factor, i), key(axes.getDims()[i]),
+  for (auto [role, gate, axes] : {std::tuple("decay", op.getDecay(), op.getDecayAxesAttr()),
+                                  std::tuple("beta", op.getBeta(), op.getBetaAxesAttr())})
+    for (size_t i = 0; gate && i < axes.getDims().size(); ++i)
+      requireSame(extent(gate, i), key(axes.getDims()[i]),
                   Twine(role) + " has another extent of '" + stringifyDim(axes.getDims()[i]) + "' than key");
   SmallVector<Dim> rows = op.getStateDims();
   rows.push_back(Dim::Depth);
   for (size_t i = 0; op.getState() && i < rows.size(); ++i)
     requireSame(extent(op.getState(), i), key(rows[i]),
                 Twine("state has another extent of '") + stringifyDim(rows[i]) + "' than key");
-  // A head size of values that is not known is refused later.
+  // A dynamic head size of values is rejected later.
   std::optional<int64_t> columns = getConstantIntValue(value(Dim::Depth));
   if (op.getState() && columns)
     requireSame(extent(op.getState(), rows.size()), builder.getIndexAttr(*columns + (op.getNormalize() ? 1 : 0)),
-                "state has another number of columns than outputs need");
+                "state has another number of columns than the output requires");
 }
 
-/// Offsets begin with 0, never descend and stay within the operand. Only those that the caller gives are looked at:
-/// what a program computes is not known before it runs, and cut off where it makes no sense.
+/// Checks that cu_seqlens starts with 0, does not descend and is within the operand. Applies to arguments only;
+/// computed lengths are not known before the call, and generated code clamps them.
 void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
   Value offsets = op.getCuSeqlens(role);
   while (auto cast = offsets.getDefiningOp<tensor::CastOp>())
@@ -180,14 +183,14 @@ void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
   bool isQuery = role == Role::Query;
   StringRef clause = isQuery ? "cu_seqlens_q" : "cu_seqlens_k", rows = isQuery ? "query" : "key";
   auto index = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(builder, loc, value); };
-  auto compare = [&](arith::CmpIPredicate predicate, Value left, Value right) -> Value {
-    return arith::CmpIOp::create(builder, loc, predicate, left, right);
+  auto compare = [&](arith::CmpIPredicate predicate, Value lhs, Value rhs) -> Value {
+    return arith::CmpIOp::create(builder, loc, predicate, lhs, rhs);
   };
   Value size = materialize(extent(offsets, 0)), one = index(1);
   require(compare(arith::CmpIPredicate::sge, size, one), size, one, clause + " has no element", "at least ");
   Value total = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
                                        isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
-  // Of the first element that is wrong: what about it (1, 2, 3), it, and what it had to be; and the element before.
+  // The loop carries the first invalid element: its problem, its value, the expected value; and the previous element.
   enum Problem : int64_t { None, Begins, Descends, Leaves };
   Value state[] = {zero, zero, zero, zero};
   auto loop =
@@ -216,11 +219,10 @@ void ShapeChecks::addForCuSeqlens(AttentionOp op, Role role) {
   require(isNot(Begins), loop.getResult(1), loop.getResult(2), clause + " has another first element");
   require(isNot(Descends), loop.getResult(1), loop.getResult(2), clause + " has an element below the one before it",
           "at least ");
-  require(isNot(Leaves), loop.getResult(1), loop.getResult(2), clause + " leads beyond the rows of " + rows,
-          "at most ");
+  require(isNot(Leaves), loop.getResult(1), loop.getResult(2), clause + " exceeds the rows of " + rows, "at most ");
 }
 
-/// A captured tensor that is read at a plain batch, head, query or key index must reach that far.
+/// Checks that a captured tensor that is read at a batch, head, query or key position covers all positions.
 void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &region, bool isScore) {
   RegionArguments arguments = getRegionArguments(region, isScore);
   auto capture = dyn_cast<BlockArgument>(read.getTensor());
@@ -228,8 +230,8 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
     return;
   unsigned position = capture.getArgNumber() - arguments.captures.front().getArgNumber();
   Value tensor = op.getCaptures()[position];
-  // Where lengths hold some positions back, the table may legitimately end before them; so do masks for what a score
-  // reads, but a mask itself is asked about every pair.
+  // With lengths the tensor may end before the operand does. For reads in score regions the mask may exclude positions,
+  // but the mask itself is evaluated for every pair.
   bool isBounded = op.getQLen() || op.getKvLen() || (isScore && !op.getMask().empty());
   for (auto [dim, index] : llvm::enumerate(read.getIndices())) {
     struct Role {
@@ -264,7 +266,7 @@ void ShapeChecks::addForCapture(AttentionOp op, tensor::ExtractOp read, Region &
   }
 }
 
-/// Operands that a loop walks along must have one extent there.
+/// Checks that the dimensions of operands that share a loop have the same extent.
 void ShapeChecks::addForStructured(linalg::LinalgOp op) {
   struct Place {
     OpOperand *operand;
@@ -293,9 +295,9 @@ void ShapeChecks::addForStructured(linalg::LinalgOp op) {
   addForGathers(op);
 }
 
-/// What the body looks up must be there, unless there is nothing to compute. A plain position reaches as far as its
-/// loop; a computed one is kept within its tensor, and a tensor without elements has none. What a branch reads may
-/// never be read.
+/// Checks reads of tensors in the body of a structured op, unless its iteration space is empty. For a loop index the
+/// tensor covers the loop. Computed indices are clamped, so the tensor must not be empty. Reads in branches are not
+/// checked.
 void ShapeChecks::addForGathers(linalg::LinalgOp op) {
   llvm::SmallDenseSet<std::tuple<Value, int64_t, int64_t>> seen;
   SmallVector<Range> loops;
@@ -310,8 +312,8 @@ void ShapeChecks::addForGathers(linalg::LinalgOp op) {
       OpFoldResult there = extent(read.getTensor(), dim), needed = builder.getIndexAttr(1);
       if (position)
         needed = loops[loop].size;
-      std::optional<int64_t> known = getConstantIntValue(there), least = getConstantIntValue(needed);
-      if (isEqualConstantIntOrValue(there, needed) || (known && least && *least <= *known))
+      std::optional<int64_t> known = getConstantIntValue(there), minimum = getConstantIntValue(needed);
+      if (isEqualConstantIntOrValue(there, needed) || (known && minimum && *minimum <= *known))
         continue;
       Value isFine =
           arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, materialize(there), materialize(needed));
@@ -320,7 +322,7 @@ void ShapeChecks::addForGathers(linalg::LinalgOp op) {
         isFine = builder.createOrFold<arith::OrIOp>(loc, isFine, isEmpty);
       }
       require(isFine, materialize(there), materialize(needed),
-              "looks elements up in a tensor that is too small in dimension " + Twine(dim), "at least ");
+              "reads elements of a tensor that is too small in dimension " + Twine(dim), "at least ");
     }
 }
 
@@ -340,12 +342,12 @@ void ShapeChecks::addForExpand(tensor::ExpandShapeOp op) {
     if (group.size() == 1 && isEqualConstantIntOrValue(shape[group[0]], extent(op.getSrc(), dim)))
       continue;
     auto parts = llvm::map_to_vector(group, [&](int64_t i) { return shape[i]; });
-    // The form in which collapse_shape gives its extents, so that the usual case folds away.
+    // The same affine form as the extents of collapse_shape, so that the usual case folds.
     AffineExpr factors = builder.getAffineConstantExpr(1);
     for (unsigned i = 0; i < parts.size(); ++i)
       factors = factors * builder.getAffineSymbolExpr(i);
     OpFoldResult product = affine::makeComposedFoldedAffineApply(builder, loc, factors, parts);
-    requireSame(extent(op.getSrc(), dim), product, "source cannot be cut up in dimension " + Twine(dim));
+    requireSame(extent(op.getSrc(), dim), product, "source cannot be expanded in dimension " + Twine(dim));
   }
 }
 
@@ -357,8 +359,8 @@ void ShapeChecks::addForSlice(OffsetSizeAndStrideOpInterface op, Value whole) {
       continue;
     Value one = arith::ConstantIndexOp::create(builder, loc, 1);
     Value steps = arith::SubIOp::create(builder, loc, materialize(size), one);
-    Value reach = arith::MulIOp::create(builder, loc, steps, materialize(stride));
-    Value last = arith::AddIOp::create(builder, loc, materialize(offset), reach);
+    Value span = arith::MulIOp::create(builder, loc, steps, materialize(stride));
+    Value last = arith::AddIOp::create(builder, loc, materialize(offset), span);
     Value end = arith::AddIOp::create(builder, loc, last, one);
     Value bound = materialize(limit);
     Value inside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, end, bound);

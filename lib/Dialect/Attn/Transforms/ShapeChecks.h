@@ -1,7 +1,7 @@
 //===- ShapeChecks.h - Run-time comparisons of extents ------------*- C++ -*-===//
 //
-// Turns what an op demands of the extents of its operands into arithmetic: the number of the first message that
-// applies, the extent found and the extent wanted.
+// Emits the constraints of ops on the extents of their operands as index arithmetic: the number of the first violated
+// constraint, the extent found and the extent expected.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_DIALECT_ATTN_TRANSFORMS_SHAPECHECKS_H
@@ -18,18 +18,18 @@ namespace saccade::attn {
 
 class ShapeChecks {
 public:
-  /// Checks are built where `builder` stands. `mayReadElements`: of arguments, which are in the host's memory.
+  /// Emits checks at the insertion point. `mayReadElements`: the elements of arguments are in host memory.
   ShapeChecks(mlir::OpBuilder &builder, mlir::Location loc, bool mayReadElements);
 
-  /// Adds that extents of one name are equal; `names` are those of the arguments.
+  /// Adds checks that dimensions of the same name are equal; `names`: those of the arguments.
   void addForArguments(mlir::func::FuncOp function, llvm::ArrayRef<std::string> names);
-  /// Adds what `op` demands; nothing where it demands nothing or all is known already.
+  /// Adds the checks of `op` for dynamic extents.
   void addFor(mlir::Operation *op);
 
-  mlir::Value getNumber() const { return number; } ///< 0 where all is well, else 1 + the index of a message
+  mlir::Value getNumber() const { return number; } ///< 0 if all checks hold, else 1 + the index of a message
   mlir::Value getFound() const { return found; }
   mlir::Value getExpected() const { return expected; }
-  /// Each is followed by a 0 and the words that stand before the extent wanted, as the runtime reads it.
+  /// Each message is followed by a 0 byte and the relation to the expected extent, as the runtime reads it.
   llvm::ArrayRef<llvm::StringRef> getMessages() {
     messageRefs.assign(messages.begin(), messages.end());
     return messageRefs;
@@ -38,7 +38,7 @@ public:
 private:
   void addForAttention(AttentionOp op);
   void addForLinear(LinearOp op);
-  /// That the number of query heads is a multiple of that of key heads.
+  /// Requires that the number of query heads is a multiple of the number of KV heads.
   void requireGroups(mlir::OpFoldResult queryHeads, mlir::OpFoldResult keyHeads);
   void addForStructured(mlir::linalg::LinalgOp op);
   void addForGathers(mlir::linalg::LinalgOp op);
@@ -46,11 +46,12 @@ private:
   void addForExpand(mlir::tensor::ExpandShapeOp op);
   void addForSlice(mlir::OffsetSizeAndStrideOpInterface op, mlir::Value whole);
   void addForCuSeqlens(AttentionOp op, Role role);
+  void addForLength(AttentionOp op, Role role);
   void addForCapture(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region, bool isScore);
   void addForComputedRead(AttentionOp op, mlir::tensor::ExtractOp read, mlir::Region &region);
 
   void requireSame(mlir::OpFoldResult found, mlir::OpFoldResult expected, const llvm::Twine &message);
-  /// Unless `fine` (an i1), `message` applies. `relation` stands before the extent wanted: "at least ".
+  /// Requires `holds` (an i1), else reports `message`. `relation` precedes the expected extent, such as "at least ".
   void require(mlir::Value holds, mlir::Value found, mlir::Value expected, const llvm::Twine &message,
                llvm::StringRef relation = "");
   mlir::Value materialize(mlir::OpFoldResult value);

@@ -1,7 +1,7 @@
-//===- SplitIndexCasts.cpp - Casts of positions that keep their bits ----------===//
+//===- SplitIndexCasts.cpp - Split narrowing casts from index -----------------===//
 //
-// Turns casts from index to few bits into a cast to i64 and a truncation. It stands before the first canonicalization,
-// which takes a cast there and back again for no cast at all, however narrow the type between.
+// Splits casts from index to narrow types into a cast to i64 and a truncation. Runs before the first canonicalization,
+// which folds a cast to a narrow type and back to its operand.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,7 +28,7 @@ struct SplitIndexCasts : attn::impl::SplitIndexCastsBase<SplitIndexCasts> {
       if (!getElementTypeOrSelf(from).isIndex() || getElementTypeOrSelf(to).getIntOrFloatBitWidth() >= 64)
         return;
       OpBuilder b(op);
-      // An index has 64 bits here, so with or without a sign is the same.
+      // An index has 64 bits, so the signed and the unsigned cast are equal.
       Type wide = b.getI64Type();
       if (auto shaped = dyn_cast<ShapedType>(from))
         wide = shaped.clone(wide);

@@ -1,7 +1,7 @@
-//===- VerifyInput.cpp - Refuse what the compiler does not know ---------------===//
+//===- VerifyInput.cpp - Verify the ops and types of a program ----------------===//
 //
-// Checks that a program is made of the dialects and types that the pipeline compiles. It stands first, so that
-// whatever comes later may say "this cannot happen".
+// Verifies that a program has only ops and types that the pipeline compiles. Runs first, so that later passes can
+// assert this.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -51,14 +51,13 @@ static LogicalResult verifyOp(Operation *op) {
   if (!isSupportedDialect(op->getDialect()) && !isa<ModuleOp>(op))
     return op->emitError() << "'" << op->getName()
                            << "' is not supported, expected ops of attn, linalg, tensor, arith, math, scf and func";
-  // Threads and memory layouts are for the compiler to choose.
+  // Parallelism and memory layouts are chosen by the compiler.
   if (isa<scf::ForallOp, scf::ParallelOp, scf::ReduceOp, tensor::ScatterOp, tensor::GatherOp, linalg::PackOp,
           linalg::UnPackOp>(op))
     return op->emitError() << "'" << op->getName() << "' is not supported";
   if (isa<attn::AccumulateOp, attn::MergeOp, attn::FinalizeOp, attn::LaunchOp>(op))
-    return op->emitError() << "'" << op->getName()
-                           << "' is made by the compiler and not supported in a program, use attn.attention";
-  // Tensors become memory whose size and owner must not depend on which way a program went.
+    return op->emitError() << "'" << op->getName() << "' is for use in the compiler only, expected attn.attention";
+  // The size and owner of a tensor's buffer must not depend on control flow.
   bool isControlFlow = isa_and_nonnull<scf::SCFDialect>(op->getDialect());
   if (isControlFlow && llvm::any_of(op->getResultTypes(), llvm::IsaPred<TensorType>))
     return op->emitError()
@@ -74,8 +73,8 @@ static LogicalResult verifyOp(Operation *op) {
   return verifyTypes(op, op->getResultTypes(), " result");
 }
 
-/// Calls are inlined, so none may lead back to the function it stands in. Functions are struck off from the leaves of the
-/// call graph upwards; what is left has a call to what is left, and following these ends in a cycle.
+/// Rejects recursion, since all calls are inlined. Removes functions from the call graph starting at the leaves; each
+/// remaining function calls a remaining one, so following these calls finds a cycle.
 static LogicalResult verifyCalls(ModuleOp module) {
   SymbolTable symbols(module);
   DenseMap<Operation *, SmallVector<func::CallOp>> calls, callers;
@@ -103,11 +102,11 @@ static LogicalResult verifyCalls(ModuleOp module) {
   Operation *function = *left;
   while (true) {
     seen.insert(function);
-    func::CallOp call = *llvm::find_if(
-        calls[function], [&](func::CallOp each) { return open[symbols.lookup(each.getCallee())] != 0; });
+    func::CallOp call =
+        *llvm::find_if(calls[function], [&](func::CallOp each) { return open[symbols.lookup(each.getCallee())] != 0; });
     function = symbols.lookup(call.getCallee());
     if (seen.contains(function))
-      return call.emitError() << "calls '" << call.getCallee() << "', which leads back here: recursion is not supported";
+      return call.emitError() << "calls '" << call.getCallee() << "' recursively, expected calls without recursion";
   }
 }
 

@@ -9,7 +9,7 @@ func.func @returns_a_scalar(%a: f32) -> f32 {
 
 func.func private @other(%a: tensor<?xf32>) -> tensor<?xf32>
 func.func @extent_is_decided_elsewhere(%a: tensor<?xf32>) -> tensor<?xf32> {
-  // expected-error @below {{decides an extent of a result or of an operand, which must be known without running it}}
+  // expected-error @below {{determines an extent of a result or an operand, expected extents that do not depend on its result}}
   %r = call @other(%a) : (tensor<?xf32>) -> tensor<?xf32>
   return %r : tensor<?xf32>
 }

@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s -split-input-file -attn-create-shape-functions | FileCheck %s
 
-// The extents of a result follow from those of the arguments; what is equal by type is not compared.
+// The extents of a result are computed from those of the arguments; static extents are not compared.
 // CHECK-LABEL: func.func @output_has_query_rows_and_value_depth
 // CHECK-SAME:    attn.entry
 // CHECK-SAME:    llvm.emit_c_interface
@@ -25,9 +25,9 @@ func.func @output_has_query_rows_and_value_depth(%q: tensor<2x?x64xf32>, %k: ten
 
 // -----
 
-// The remainder by no key heads at all is not asked for.
+// Without KV heads the remainder is not computed.
 // CHECK-LABEL: func.func @query_heads_are_a_multiple_of_key_heads.shapes(
-// CHECK-SAME:    the number of query heads is no multiple of that of key heads\00a multiple of "
+// CHECK-SAME:    number of query heads is not a multiple of the number of KV heads\00a multiple of "
 // CHECK:         %[[DIVISOR:.*]] = arith.maxsi %{{.*}}, %c1
 // CHECK:         arith.remsi %{{.*}}, %[[DIVISOR]]
 func.func @query_heads_are_a_multiple_of_key_heads(%q: tensor<?x8x64xf32>, %k: tensor<?x8x64xf32>) -> tensor<?x8x64xf32> {
@@ -38,7 +38,7 @@ func.func @query_heads_are_a_multiple_of_key_heads(%q: tensor<?x8x64xf32>, %k: t
 
 // -----
 
-// A captured table that is read by head must have a row for every head.
+// A captured table that is read by head is checked to have a row for every head.
 // CHECK-LABEL: func.func @captures_reach_as_far_as_they_are_read.shapes(
 // CHECK-SAME:    capture #0 is read by head count and is too small for it
 // CHECK:         %[[THERE:.*]] = tensor.dim %arg1, %c0
@@ -55,7 +55,7 @@ func.func @captures_reach_as_far_as_they_are_read(%q: tensor<8x16x64xf32>, %slop
 
 // -----
 
-// One loop, one extent.
+// Dimensions that share a loop have the same extent.
 // CHECK-LABEL: func.func @structured_operands_agree_along_a_loop.shapes(
 // CHECK-SAME:    'linalg.matmul' op operand #1 differs in dimension 0 from dimension 1 of operand #0
 // CHECK-NOT:     linalg
@@ -67,7 +67,7 @@ func.func @structured_operands_agree_along_a_loop(%a: tensor<4x?xf32>, %b: tenso
 
 // -----
 
-// Splitting and joining dimensions, as around heads, folds to nothing where it must fit.
+// Checks of reshapes that always match, such as splitting and merging heads, are folded.
 // CHECK-LABEL: func.func @splitting_heads_that_fit_is_not_checked.shapes(
 // CHECK-NOT:     arith.cmpi
 // CHECK:         return
@@ -93,7 +93,7 @@ func.func @slices_stay_inside(%a: tensor<?xf32>, %from: index, %n: index) -> ten
 
 // -----
 
-// Private functions and declarations are no entries.
+// Private functions and declarations are not entries.
 // CHECK-LABEL: func.func private @helper
 // CHECK-NOT:   .shapes
 func.func private @helper(%a: tensor<?xf32>) -> tensor<?xf32> {
@@ -102,7 +102,7 @@ func.func private @helper(%a: tensor<?xf32>) -> tensor<?xf32> {
 
 // -----
 
-// A part of a longer sequence does not begin before what is read at its positions.
+// `at` is checked not to be negative for captures that are read by position.
 // CHECK-LABEL: func.func @captures_are_not_read_before_their_start.shapes(
 // CHECK-SAME:    %[[START:[^ ,:]*]]: index) -> {{.*}}attn.messages
 // CHECK-SAME:    capture #0 is read by key length and 'at' begins before it
@@ -120,7 +120,7 @@ func.func @captures_are_not_read_before_their_start(%q: tensor<16x64xf32>, %t: t
 
 // -----
 
-// Extents of one name are equal, whatever becomes of them. The names have done their work then.
+// Dimensions of the same name are checked to be equal, even if they are unused. The names are removed.
 // CHECK-LABEL: func.func @names.body(
 // CHECK-NOT:   attn.dim_names
 // CHECK-LABEL: func.func @names.shapes(

@@ -7,7 +7,7 @@
 #column = affine_map<(b, s, n) -> (n)>
 #position = affine_map<(b, s, n) -> (s, n)>
 
-// Batch and sequence become one; the elementwise op between the products follows, so that no reshape stands there.
+// Batch and sequence are collapsed, also in the elementwise op between the matmuls, so that no reshape remains there.
 // CHECK-LABEL: func.func @two_layers(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?x64xf32>, %[[V:.*]]: tensor<64x32xf32>, %{{.*}}, %[[W:.*]]: tensor<32x16xf32>
 // CHECK:         %[[ROWS:.*]] = tensor.collapse_shape %[[X]] {{\[}}[0, 1], [2]]
@@ -55,7 +55,7 @@ func.func @two_layers(%x: tensor<?x?x64xf32>, %v: tensor<64x32xf32>, %bias: tens
 #joined = affine_map<(b, s, n, h, d) -> (h, d, n)>
 #out = affine_map<(b, s, n, h, d) -> (b, s, n)>
 
-// A sum over heads and their elements is one over both. What is added by position needs its sequences, and stays.
+// The reduced dimensions of heads and their elements are collapsed. An addition by position keeps its dimensions.
 // CHECK-LABEL: func.func @joined_heads(
 // CHECK:         linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]}
 // CHECK-SAME:      tensor<?x64xf32>, tensor<64x32xf32>

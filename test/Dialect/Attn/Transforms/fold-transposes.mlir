@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --attn-fold-transposes --canonicalize --cse | FileCheck %s
 
-// Heads as exporters cut them: every operand and the output are turned around attention.
+// Heads split as by exporters, with transposes of all operands and of the output.
 // CHECK-LABEL: func.func @heads(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?x12x64xf32>
 // CHECK-NOT:     linalg.transpose
@@ -18,7 +18,7 @@ func.func @heads(%x: tensor<?x?x12x64xf32>, %turned: tensor<?x12x?x64xf32>) -> t
 #written = affine_map<(a, b, c) -> (a, b, c)>
 #read = affine_map<(a, b, c) -> (c, a, b)>
 
-// A copy with permuted maps is a transpose, too. Dimension i of the operand is dimension i + 1 of what it is a copy of.
+// A copy with permuted maps is a transpose. Dimension i of the operand is dimension i + 1 of the source.
 // CHECK-LABEL: func.func @three_dimensions(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: tensor<?x8x64xf32>
 // CHECK:         attn.attention %{{.*}}[h,s,d], %[[X]][s,h,d], %{{.*}}[h,s,d]
@@ -33,7 +33,7 @@ func.func @three_dimensions(%q: tensor<8x?x64xf32>, %x: tensor<?x8x64xf32>, %out
   return %o : tensor<8x?x64xf32>
 }
 
-// An output that is also read as it is stays so.
+// An output with another user is not folded.
 // CHECK-LABEL: func.func @others_read_it(
 // CHECK:         %[[O:.*]] = attn.attention
 // CHECK-SAME:      -> tensor<8x?x64xf32>

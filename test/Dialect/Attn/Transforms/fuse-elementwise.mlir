@@ -17,7 +17,7 @@ func.func @a_chain_becomes_one_op(%x: tensor<?x64xf32>, %y: tensor<?x64xf32>, %o
   return %product : tensor<?x64xf32>
 }
 
-// The sum is used twice, so it is computed once.
+// The sum has two users, so it is not fused.
 // CHECK-LABEL: func.func @nothing_is_computed_twice(
 // CHECK:         %[[SUM:.*]] = linalg.generic
 // CHECK:           arith.addf

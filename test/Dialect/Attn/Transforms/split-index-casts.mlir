@@ -33,7 +33,7 @@ func.func @tensors(%n: tensor<?x3xindex>) -> tensor<?x3xi1> {
   return %narrow : tensor<?x3xi1>
 }
 
-// All bits fit.
+// Casts to 64 bits are kept.
 // CHECK-LABEL: func.func @to_all_bits(
 // CHECK-NOT:     arith.trunci
 // FOLDED-LABEL: func.func @to_all_bits(

@@ -58,7 +58,7 @@ func.func @packed_layouts_are_an_implementation_matter(%x: tensor<16x16xf32>, %p
 // -----
 
 func.func @tiles_are_an_implementation_matter(%x: tensor<12x64xf32>, %acc: tensor<12x64xf32>, %max: tensor<12xf32>, %sum: tensor<12xf32>) -> tensor<12x64xf32> {
-  // expected-error@+1 {{'attn.accumulate' is made by the compiler and not supported in a program, use attn.attention}}
+  // expected-error@+1 {{'attn.accumulate' is for use in the compiler only, expected attn.attention}}
   %0:3 = attn.accumulate %x[s,d], %x[s,d], %x[s,d] into(%acc, %max, %sum : tensor<12x64xf32>, tensor<12xf32>, tensor<12xf32>)
       : (tensor<12x64xf32>, tensor<12x64xf32>, tensor<12x64xf32>)
   return %0#0 : tensor<12x64xf32>
@@ -109,7 +109,7 @@ func.func @calls_the_one_that_recurs(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %y : tensor<4xf32>
 }
 func.func private @recurs(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{calls 'recurs', which leads back here: recursion is not supported}}
+  // expected-error@+1 {{calls 'recurs' recursively, expected calls without recursion}}
   %y = call @recurs(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }
@@ -121,7 +121,7 @@ func.func private @recurs_through_another(%x: tensor<4xf32>) -> tensor<4xf32> {
   return %y : tensor<4xf32>
 }
 func.func private @another(%x: tensor<4xf32>) -> tensor<4xf32> {
-  // expected-error@+1 {{calls 'recurs_through_another', which leads back here: recursion is not supported}}
+  // expected-error@+1 {{calls 'recurs_through_another' recursively, expected calls without recursion}}
   %y = call @recurs_through_another(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %y : tensor<4xf32>
 }

@@ -1,6 +1,6 @@
-//===- CountWork.h - How much there is to compute -----------------*- C++ -*-===//
+//===- CountWork.h - Floating-point operations of a program -------*- C++ -*-===//
 //
-// Counts from whole-tensor programs, for throughput figures and for choosing how much to check.
+// Counts FLOPs and tokens of whole-tensor programs, for throughput reports and for the extent of checks.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_COUNTWORK_H
@@ -12,20 +12,20 @@
 namespace saccade::attn {
 
 struct Work {
-  /// Of attention, 2·b·h·q·k·(d_k + d_v) with masked pairs counted too, and of contractions, two a multiply-add.
-  /// Everything else is not counted.
+  /// Attention: 2·b·h·q·k·(d_k + d_v), including masked pairs. Contractions: two per multiply-add. Other ops do not
+  /// count.
   int64_t flops = 0;
   /// Batch × query length of the first attention; 0 without one.
   int64_t tokens = 0;
 };
 
-/// An argument as far as extents can depend on it: the shape of a tensor, or the value of an integer scalar.
+/// The part of an argument that extents can depend on: the shape of a tensor, or the value of an integer scalar.
 struct WorkArgument {
   llvm::SmallVector<int64_t, 4> shape;
   int64_t value = 0;
 };
 
-/// Counts the work of one call of `function`. Nothing where extents depend on the contents of tensors.
+/// Counts the work of a call of `function`; nullopt if extents depend on elements of tensors.
 std::optional<Work> countWork(mlir::func::FuncOp function, llvm::ArrayRef<WorkArgument> arguments);
 
 } // namespace saccade::attn

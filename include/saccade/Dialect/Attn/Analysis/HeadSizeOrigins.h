@@ -7,14 +7,15 @@
 
 namespace saccade::attn {
 
-/// A static extent that a head size was cut out of, or that a matrix product reduced to get it (`isProjected`).
+/// A static extent that a head size was split from, or the reduced extent of the matmul that computed it
+/// (`isProjected`).
 struct HeadSizeOrigin {
   int64_t extent;
   bool isProjected;
 };
 
-/// The static widths that dimension `dim` of the ranked tensor `value` comes from, nearest first. Follows casts,
-/// reshapes, transposes, slices and elementwise ops up to the first matrix product.
+/// The static extents that dimension `dim` of the ranked tensor `value` comes from, nearest first. Follows casts,
+/// reshapes, transposes, slices and elementwise ops up to the first matmul.
 llvm::SmallVector<HeadSizeOrigin> findHeadSizeOrigins(mlir::Value value, unsigned dim);
 
 } // namespace saccade::attn

@@ -1,14 +1,14 @@
-//===- KeyBounds.h - Which keys a range of queries can reach -----*- C++ -*-===//
+//===- KeyBounds.h - Keys that a range of queries attends to ------*- C++ -*-===//
 //
-// Reads a mask region as a conjunction of affine constraints on query and key positions, and turns
-// them into bounds of the key loop. What it cannot read stays a test in the tile: always sound.
+// Reads a mask region as a conjunction of affine constraints on query and key positions, and emits bounds of the key
+// loop. Conditions that are not affine remain tests in the tile, so the bounds are always sound.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_KEYBOUNDS_H
 #define SACCADE_DIALECT_ATTN_ANALYSIS_KEYBOUNDS_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/IR/IRMapping.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade::attn {
 
@@ -23,21 +23,22 @@ struct KeyRange {
   mlir::Value begin, end;
 };
 
-/// A mask region as constraints. The region allows a pair only if every constraint holds; if `exact`, the converse
-/// holds too and the region need not be evaluated at all.
+/// The constraints of a mask region. A pair is visible only if every constraint holds. If `exact`, the converse holds
+/// too, and the region need not be evaluated.
 class KeyBounds {
 public:
-  /// Reads the mask region of `op`; no region is the empty conjunction.
+  /// Reads the mask region of `op`; without a region there are no constraints.
   explicit KeyBounds(ScoringOpInterface op);
 
   bool isExact() const { return exact; }
   llvm::ArrayRef<AffineConstraint> getConstraints() const { return constraints; }
 
-  /// The keys within `keys` that some query in [firstQuery, lastQuery] may see. `values` maps region arguments
-  /// (batch, head, captures) to what they are here; a captured tensor may be mapped to a buffer. `queryLength` and
-  /// `keyLength` answer `attn.length`. The result may be empty (begin ≥ end).
-  KeyRange reach(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values, mlir::Value queryLength,
-                 mlir::Value keyLength, mlir::Value firstQuery, mlir::Value lastQuery, KeyRange keys) const;
+  /// The keys within `keys` that a query in [firstQuery, lastQuery] may attend to. `values` maps region arguments
+  /// (batch, head, captures) to values at the insertion point; a captured tensor may be mapped to a buffer.
+  /// `queryLength` and `keyLength` replace `attn.length`. The result may be empty (begin ≥ end).
+  KeyRange computeKeyRange(mlir::OpBuilder &b, mlir::Location loc, const mlir::IRMapping &values,
+                           mlir::Value queryLength, mlir::Value keyLength, mlir::Value firstQuery,
+                           mlir::Value lastQuery, KeyRange keys) const;
 
 private:
   mlir::Region *mask;

@@ -1,7 +1,7 @@
-//===- MaskCount.h - How much of a mask there is to work on -------*- C++ -*-===//
+//===- MaskCount.h - Tiles and pairs under a mask -----------------*- C++ -*-===//
 //
-// Counts, for sizes that are known, what the mask analysis proves about tiles, and draws it. For reports: it asks
-// `analyzeMask` what compiled code asks it, and never evaluates the mask pair by pair where a box of pairs is decided.
+// Counts, for given sizes, the tiles that `analyzeMask` proves empty, full or partial, and draws them. Used for
+// reports; boxes are classified by the same analysis as in compiled code, and halved only if they are partial.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_MASKCOUNT_H
@@ -13,8 +13,8 @@
 
 namespace saccade::attn {
 
-/// What is known of a call before there is one: lengths, captured integers and extents of captured tensors, but none of
-/// their elements.
+/// Mask inputs that are known before a call: lengths, captured integers and extents of captured tensors, but no
+/// elements.
 class StaticMaskInputs : public MaskInputs {
 public:
   int64_t queryLength = 0, keyLength = 0;
@@ -26,56 +26,56 @@ public:
   StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override;
   std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, llvm::ArrayRef<Interval> place) override;
 
-  /// Captures whose numbers or extents were asked for and are not known: what was answered then means nothing.
+  /// Captures whose values or extents were read but are not known. Results of the analysis are then meaningless.
   llvm::SmallSetVector<unsigned, 4> missing;
-  /// Captured tensors whose elements were asked for.
+  /// Captured tensors whose elements were read.
   llvm::SmallSetVector<unsigned, 4> tables;
 };
 
-/// The scores of one head, in absolute positions; there is at least one.
+/// The scores of a head, in absolute positions; not empty.
 struct MaskPlane {
   int64_t batch = 0, head = 0;
   int64_t firstQuery = 0, queries = 0, firstKey = 0, keys = 0;
 };
 
-/// How a kernel cuts a plane.
+/// The tiling of a plane by a kernel.
 struct MaskTiling {
-  int64_t rows = 1;  ///< queries of a task, counted from the first one
-  int64_t cols = 1;  ///< keys of a step, which begins at multiples of it
-  int64_t group = 1; ///< queries of a task that leave out keys together
-  int64_t panel = 1; ///< keys of a step that are left out together,
-  int64_t tail = 1;  ///< and at the end of the last panel
-  bool hasHoles = true; ///< panels are left out between others, too
+  int64_t rows = 1;     ///< queries of a task, counted from the first one
+  int64_t cols = 1;     ///< keys of a step; steps start at multiples of it
+  int64_t group = 1;    ///< queries of a task that skip the same keys
+  int64_t panel = 1;    ///< granularity in which keys of a step are skipped
+  int64_t tail = 1;     ///< granularity in which keys at the end of the last panel are skipped
+  bool hasHoles = true; ///< panels between visible panels are skipped as well
 };
 
-/// What is proved about a box of pairs.
+/// The proved classification of a box of pairs.
 enum class MaskKind {
-  Empty,   ///< the mask holds for none
-  Full,    ///< it holds for all
-  Partial, ///< for some, as far as is known
-  DataDependent,    ///< the same, and elements of captured tensors, which are not known, may say more
+  Empty,         ///< the mask holds for no pair
+  Full,          ///< the mask holds for all pairs
+  Partial,       ///< neither is proved
+  DataDependent, ///< neither is proved; it depends on elements of captured tensors
 };
 
 struct MaskCount {
-  int64_t empty = 0, full = 0, partial = 0, open = 0; ///< tiles
-  int64_t computed = 0;  ///< pairs that a kernel scores: none of an empty tile, of a group those in panels that are not empty
-  int64_t visible = 0; ///< pairs for which the mask holds, where `isExact`, else no fewer than these
+  int64_t empty = 0, full = 0, partial = 0, dataDependent = 0; ///< tiles
+  int64_t computed = 0; ///< pairs whose scores a kernel computes: those in panels that are not skipped
+  int64_t visible = 0;  ///< pairs for which the mask holds, an upper bound unless `isExact`
   bool isExact = true;
 
-  int64_t tiles() const { return empty + full + partial + open; }
+  int64_t tiles() const { return empty + full + partial + dataDependent; }
   MaskCount &operator+=(const MaskCount &other);
 };
 
-/// What is proved about the pairs of `plane`.
+/// Classifies the pairs of `plane`.
 MaskKind classifyMask(mlir::Region &mask, const MaskPlane &plane, StaticMaskInputs &inputs);
 
-/// Counts one plane. Every box asked about takes one from `budget`; nothing where it does not last for all tiles. Pairs
-/// of tiles that are left then are counted as visible, and not exact.
+/// Counts a plane. Every classified box takes one from `budget`. Nullopt if there are more tiles than that; if the
+/// budget ends within tiles, their remaining pairs count as visible and the result is not exact.
 std::optional<MaskCount> countMask(mlir::Region &mask, const MaskPlane &plane, const MaskTiling &tiling,
                                    StaticMaskInputs &inputs, int64_t &budget);
 
-/// A picture of at most `width` × `height` cells, a line for each range of queries from the first: '#' full, '+' partial,
-/// '?' open, '.' empty.
+/// A picture of at most `width` × `height` cells, with a line for each range of queries: '#' full, '+' partial,
+/// '?' data-dependent, '.' empty.
 llvm::SmallVector<std::string> drawMask(mlir::Region &mask, const MaskPlane &plane, int64_t width, int64_t height,
                                         StaticMaskInputs &inputs);
 

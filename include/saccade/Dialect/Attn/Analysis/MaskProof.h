@@ -1,6 +1,7 @@
-//===- MaskProof.h - What a mask can prove at all ------------------*- C++ -*-===//
+//===- MaskProof.h - Properties of a mask for all inputs -----------*- C++ -*-===//
 //
-// The mask analysis for positions, lengths and captures of which nothing is known: how much it leaves to run time.
+// The mask analysis for unknown positions, lengths and captures: the properties that hold for all of them, and the
+// tests that remain at run time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_MASKPROOF_H
@@ -11,12 +12,12 @@
 namespace saccade::attn {
 
 struct MaskProof {
-  bool isExact = false;    ///< bounds of the loop over keys are all that the mask says
-  bool hasBounds = false;  ///< there are such bounds
-  bool canBeEmpty = false; ///< code may find a tile empty,
-  bool canBeFull = false;  ///< and full
-  bool seesFirstKey = false; ///< every query sees the first key, whatever sizes and captures are
-  llvm::SmallVector<unsigned> tables; ///< captured tensors whose elements code looks at
+  bool isExact = false;               ///< the bounds of the key loop are equivalent to the mask
+  bool hasBounds = false;             ///< the mask bounds the key loop
+  bool canBeEmpty = false;            ///< run-time tests can prove a tile empty
+  bool canBeFull = false;             ///< run-time tests can prove a tile full
+  bool seesFirstKey = false;          ///< every query attends to the first key, for all sizes and captures
+  llvm::SmallVector<unsigned> tables; ///< captured tensors whose elements these tests read
 };
 
 MaskProof proveMask(ScoringOpInterface op);

@@ -1,4 +1,4 @@
-//===- NameValues.h - What the values of an entry are called ------*- C++ -*-===//
+//===- NameValues.h - Names of the arguments and results of an entry -*- C++ -*-===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_NAMEVALUES_H
 #define SACCADE_DIALECT_ATTN_ANALYSIS_NAMEVALUES_H
 
@@ -7,10 +7,10 @@
 
 namespace saccade::attn {
 
-/// Names of the arguments, then of the results, of a function with a body. Arguments are called as in the text of the
-/// program where their location says so (`mlir::NameLoc`, set while parsing), else arg0, arg1...; results that come
-/// straight from an attention output and lse, others result, or result0, result1... where there are several. Every name
-/// has the form of an identifier of C (it may be a keyword), and no two are equal.
+/// Names of the arguments, then of the results, of a function with a body. An argument has its name in the program text
+/// (`mlir::NameLoc`, set by the parser), else arg0, arg1, .... Results of attention are output, lse, max, argmax and
+/// tally; others are result, or result0, result1, ... if there are several. Names are unique C identifiers (possibly
+/// keywords).
 llvm::SmallVector<std::string> nameValues(mlir::func::FuncOp function);
 
 } // namespace saccade::attn

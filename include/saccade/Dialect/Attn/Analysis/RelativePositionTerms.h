@@ -1,6 +1,7 @@
-//===- RelativePositionTerms.h - What depends on the distance alone -------*- C++ -*-===//
+//===- RelativePositionTerms.h - Terms of the relative position ---*- C++ -*-===//
 //
-// Finds the parts of a region that are the same for all pairs of one batch and head whose key − query is the same.
+// Finds the values of a region that depend on batch, head and the relative position key − query only, such as T5 and
+// ALiBi biases. attn-tabulate-relative-positions computes them once per relative position.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_RELATIVEPOSITIONTERMS_H
@@ -10,20 +11,20 @@
 
 namespace saccade::attn {
 
-/// Marks a `tensor.extract` in a region whose place is known to exist, also for positions a little outside of the operands.
+/// Marks a `tensor.extract` in a region whose index is in bounds even for positions of padding around the operands.
 inline constexpr llvm::StringLiteral inBoundsName = "attn.in_bounds";
 
 /// A value of a region that is a function of batch, head and key − query.
 struct RelativePositionTerm {
   mlir::Value root;
-  llvm::SmallVector<mlir::Operation *> ops; ///< what computes it, in order, and nothing else
+  llvm::SmallVector<mlir::Operation *> ops; ///< the ops that compute it, in order
   bool usesBatch = false, usesHead = false;
-  unsigned cost = 0; ///< of its ops that depend on the distance: one an op of a register, 16 a read, function or division
+  unsigned cost = 0; ///< of ops that depend on the distance: 16 for a read, function or division, else 1
 };
 
-/// The largest such values of a region that takes a score or a weight: numbers that something reads which is none. Integers
-/// count as long as they are sums, differences and constant multiples of positions, in any width, and all functions of
-/// those in which query and key stand with opposite factors.
+/// The maximal terms of a region that takes a score or a weight: those with a user that is not a term. Integers are
+/// linear forms of positions (sums, differences and constant multiples, in any width). A form with opposite
+/// coefficients of query and key is a term, and so are functions of terms.
 llvm::SmallVector<RelativePositionTerm> findRelativePositionTerms(mlir::Region &region);
 
 } // namespace saccade::attn

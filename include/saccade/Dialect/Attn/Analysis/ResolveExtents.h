@@ -1,4 +1,4 @@
-//===- ResolveExtents.h - From extents of results to those of arguments -*- C++ -*-===//
+//===- ResolveExtents.h - Extents of results from those of arguments -*- C++ -*-===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_RESOLVEEXTENTS_H
 #define SACCADE_DIALECT_ATTN_ANALYSIS_RESOLVEEXTENTS_H
 
@@ -6,8 +6,8 @@
 
 namespace saccade::attn {
 
-/// Replaces extents of results by extents of operands until only those of the arguments are left, and folds;
-/// what computed the tensors is dead then and goes.
+/// Rewrites extents of results in terms of extents of arguments, folds them, and erases the dead ops that computed the
+/// tensors.
 llvm::LogicalResult resolveExtents(mlir::func::FuncOp function);
 
 } // namespace saccade::attn

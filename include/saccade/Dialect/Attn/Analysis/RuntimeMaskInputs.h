@@ -1,7 +1,7 @@
-//===- RuntimeMaskInputs.h - What a mask reads, as code ---------------*- C++ -*-===//
+//===- RuntimeMaskInputs.h - Run-time inputs of a mask ----------------*- C++ -*-===//
 //
-// Answers the questions of the mask analysis with ops: lengths and captures, and the least and greatest elements of
-// parts of captured tensors.
+// Emits the inputs of the mask analysis as ops: lengths and captures, and minima and maxima of parts of captured
+// tensors.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_RUNTIMEMASKINPUTS_H
@@ -12,27 +12,28 @@
 
 namespace saccade::attn {
 
-/// What the mask of one step over keys reads, on tensors or on buffers.
+/// The inputs of the mask of a step over keys, on tensors or on buffers.
 class RuntimeMaskInputs : public MaskInputs {
 public:
   /// Elements of a block of a captured tensor, along its last dimension.
   static constexpr int64_t minMaxBlock = 64;
-  /// The least and the greatest element of each block of a captured tensor, as tensors of its extents, the last one
-  /// divided.
-  using Tables = std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value capture)>;
+  /// Returns the minimum and maximum of each block of a captured tensor: two tensors with its extents, the last one
+  /// divided by `minMaxBlock`.
+  using BlockMinMax = std::function<std::pair<mlir::Value, mlir::Value>(mlir::Value capture)>;
 
-  /// Without `tables`, elements are looked at one by one.
-  explicit RuntimeMaskInputs(AccumulateOp op, Tables tables = nullptr) : op(op), tables(std::move(tables)) {}
+  /// Without `blockMinMax`, all elements are read.
+  explicit RuntimeMaskInputs(AccumulateOp op, BlockMinMax blockMinMax = nullptr)
+      : op(op), blockMinMax(std::move(blockMinMax)) {}
 
   StagedInt length(StagedIntBuilder &b, Role role) override;
   StagedInt scalar(StagedIntBuilder &b, unsigned capture) override;
   StagedInt extent(StagedIntBuilder &b, unsigned capture, unsigned dim) override;
-  /// Looks at no more than some thousand numbers, else nothing is known.
+  /// Reads at most `maxElementReads` elements at run time; for larger boxes the bounds are those of the type.
   std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, llvm::ArrayRef<Interval> place) override;
 
 private:
   AccumulateOp op;
-  Tables tables;
+  BlockMinMax blockMinMax;
 };
 
 } // namespace saccade::attn

@@ -1,4 +1,4 @@
-//===- ScoreRange.h - What scores can be --------------------------*- C++ -*-===//
+//===- ScoreRange.h - Bounds of the scores ------------------------*- C++ -*-===//
 //
 // Interval analysis of a score region, over floating-point numbers with infinities and NaN.
 //
@@ -11,7 +11,7 @@
 
 namespace saccade::attn {
 
-/// The numbers in [low, high], both included and either infinite, and NaN where it may be one.
+/// The closed interval [low, high], whose bounds may be infinite, and optionally NaN.
 struct FloatRange {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -21,9 +21,9 @@ struct FloatRange {
   bool contains(double number) const;
 };
 
-/// What the yielded score can be, whatever the operands hold: any score before the region, any captured float, any
-/// integer of its type. Bounds are widened by what rounding in the type of the score, and the functions of `math`, may
-/// be off by. Without a region (an empty one) nothing is known: Q·Kᵀ may overflow.
+/// Bounds of the result of a score region, for any incoming score, captured float and integer of its type. They include
+/// the rounding of the score type and the errors of `math` functions. For an empty region the result is unbounded:
+/// Q·Kᵀ may overflow.
 FloatRange analyzeScore(mlir::Region &score);
 
 } // namespace saccade::attn

@@ -1,4 +1,4 @@
-//===- Signatures.h - What whoever calls a program is told of it --*- C++ -*-===//
+//===- Signatures.h - Names and types of a program's entries ------*- C++ -*-===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_SIGNATURES_H
 #define SACCADE_DIALECT_ATTN_ANALYSIS_SIGNATURES_H
 
@@ -7,23 +7,23 @@
 
 namespace saccade::attn {
 
-/// One public function.
+/// The signature of a public function.
 struct Signature {
   std::string name;
   llvm::SmallVector<std::string> values; ///< names of arguments, then of results (`nameValues`)
   mlir::FunctionType type;               ///< on whole tensors
   mlir::Location loc;
 
-  /// Of the value with this number, arguments first.
+  /// The type of value `i` of `values`.
   mlir::Type valueType(size_t i) const {
     return i < type.getNumInputs() ? type.getInput(i) : type.getResult(i - type.getNumInputs());
   }
 };
 
-/// Those of a program as it was read; of one that is compiled where `recordSignatures` was called on the way.
+/// The signatures of a parsed program, or of a compiled one if `recordSignatures` was called during compilation.
 llvm::SmallVector<Signature> getSignatures(mlir::ModuleOp program);
 
-/// Keeps, as an attribute of the module, what the marks `attn.entry` say: the compiler has changed what a caller sees.
+/// Copies the `attn.entry` attributes to an attribute of the module, before entries are lowered to another signature.
 void recordSignatures(mlir::ModuleOp program);
 
 } // namespace saccade::attn

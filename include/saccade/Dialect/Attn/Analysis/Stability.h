@@ -1,8 +1,7 @@
 //===- Stability.h - Whether a softmax can form −∞ − (−∞) ---------*- C++ -*-===//
 //
-// The certificate of a softmax. Its exponents are scores less the running maximum of these very scores: none is
-// positive, up to the rounding of the maximum (half a unit, less than 1). What is left to prove is that the maximum itself
-// can be subtracted.
+// Proves that the online softmax is stable. Its exponents are scores minus their running maximum, so none is positive
+// (up to rounding). It remains to prove that the maximum is finite, so that it can be subtracted.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_STABILITY_H
@@ -12,28 +11,28 @@
 
 namespace saccade::attn {
 
-/// In which steps over keys a row's running maximum is proved to be finite, or NaN, which shows.
+/// The steps over keys in which the running row maximum is proved to be finite, or NaN, which propagates.
 enum class FiniteMax {
-  Never,     ///< a guard takes 0 in its place where it is −∞
-  InOrder,   ///< where steps are taken from the first key on
-  EveryStep, ///< in a step that is taken alone, too
+  Never,     ///< not proved; code replaces −∞ by 0
+  InOrder,   ///< if steps are taken from the first key on
+  EveryStep, ///< in every step, also if it is taken alone
 };
 
 struct Stability {
   FiniteMax finiteMax = FiniteMax::Never;
   FloatRange scores;
-  /// In a few words why it is proved, or what is guarded against.
+  /// The reason for the proof, or the case that is guarded against, for reports.
   std::string reason;
 };
 
-/// What is proved of the softmax of `op`, which is whole.
+/// Analyzes the softmax of `op`.
 Stability analyzeStability(AttentionOp op);
 
-/// On `attn.attention` and `attn.accumulate`: what is proved, a string, by `attn-prove-stability`. On a step the unit
-/// attribute says that its running maxima are finite.
+/// `stabilityAttr`: the result of `attn-prove-stability` on `attn.attention`, a string. `finiteMaxAttr`: a unit
+/// attribute of `attn.accumulate` whose running maxima are finite.
 inline constexpr llvm::StringLiteral stabilityAttr = "attn.stability", finiteMaxAttr = "attn.finite_max";
 
-/// What `stabilityAttr` of a whole attention says; `Never` without it.
+/// The value of `stabilityAttr`; `Never` without it.
 FiniteMax getFiniteMax(AttentionOp op);
 void setFiniteMax(AttentionOp op, FiniteMax finiteMax);
 

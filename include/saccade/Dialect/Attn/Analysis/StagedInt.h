@@ -1,7 +1,7 @@
-//===- StagedInt.h - Integers that are known now or at run time ------*- C++ -*-===//
+//===- StagedInt.h - Compile-time or run-time integers ---------------*- C++ -*-===//
 //
-// An analysis written over Numbers is two at once: with constants it computes its answer, with values it emits the ops
-// that compute it at run time.
+// An analysis over StagedInt has two uses: on constants it computes its result, on SSA values it emits the ops that
+// compute the result at run time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_ANALYSIS_STAGEDINT_H
@@ -16,11 +16,11 @@
 
 namespace saccade::attn {
 
-/// A signed integer of 64 bits, or a truth value (1 or 0): a constant, or an `index` or `i1` value.
+/// A signed 64-bit integer or a truth value (1 or 0): a constant, or an SSA value of type `index` or `i1`.
 class StagedInt {
 public:
   StagedInt(int64_t constant = 0);
-  /// `bits`: the magnitude is known to be at most 2^bits.
+  /// `bits`: the magnitude is at most 2^bits.
   explicit StagedInt(mlir::Value value, unsigned bits = 63) : value(value), bits(bits) {}
 
   std::optional<int64_t> getConstant() const { return value ? std::nullopt : std::optional(constant); }
@@ -28,7 +28,7 @@ public:
   /// Null for a constant.
   mlir::Value getValue() const { return value; }
   unsigned getBits() const { return bits; }
-  /// The same number, now known to be smaller.
+  /// The same value with a tighter bound of its magnitude.
   StagedInt withBits(unsigned smaller) const;
 
   /// Whether both are the same by construction.
@@ -40,7 +40,7 @@ private:
   unsigned bits = 0;
 };
 
-/// Everything in [low, high], both included.
+/// The closed interval [low, high].
 struct Interval {
   StagedInt low, high;
 
@@ -50,50 +50,50 @@ struct Interval {
   bool isPoint() const { return low == high; }
 };
 
-/// Computes with Numbers. Sums and products wrap. Equal ops are emitted once, so that equal numbers are the same ones.
+/// Arithmetic on StagedInt. Sums and products wrap. Equal ops are emitted once, so that equal results compare equal.
 class StagedIntBuilder {
 public:
-  /// Knows constants only.
+  /// For constants only.
   StagedIntBuilder() = default;
-  /// Emits ops where `b` stands, all of them into one block; into that around `loop`, before it, where all operands
-  /// come from outside of it.
+  /// Emits ops at the insertion point of `b`, or before `loop` if all operands are defined outside of it.
   StagedIntBuilder(mlir::OpBuilder &b, mlir::Location loc, mlir::Operation *loop = nullptr)
       : b(&b), loc(loc), loop(loop), home(b.saveInsertionPoint()) {}
 
-  /// Puts the builder where an op with these operands is to stand.
+  /// Sets the insertion point for an op with these operands.
   void setInsertionPointFor(llvm::ArrayRef<mlir::Value> operands);
 
-  StagedInt add(StagedInt left, StagedInt right);
-  StagedInt sub(StagedInt left, StagedInt right);
-  StagedInt mul(StagedInt left, StagedInt right);
-  StagedInt min(StagedInt left, StagedInt right);
-  StagedInt max(StagedInt left, StagedInt right);
-  /// Quotients by a positive divisor; by any other one they are unspecified.
-  StagedInt floorDiv(StagedInt left, StagedInt divisor);
-  StagedInt truncDiv(StagedInt left, StagedInt divisor);
-  /// left − floorDiv(left, divisor) · divisor.
-  StagedInt mod(StagedInt left, StagedInt divisor);
+  StagedInt add(StagedInt lhs, StagedInt rhs);
+  StagedInt sub(StagedInt lhs, StagedInt rhs);
+  StagedInt mul(StagedInt lhs, StagedInt rhs);
+  StagedInt min(StagedInt lhs, StagedInt rhs);
+  StagedInt max(StagedInt lhs, StagedInt rhs);
+  /// Quotients by a positive divisor; for other divisors the result is unspecified.
+  StagedInt floorDiv(StagedInt lhs, StagedInt divisor);
+  StagedInt truncDiv(StagedInt lhs, StagedInt divisor);
+  /// lhs − floorDiv(lhs, divisor) · divisor.
+  StagedInt mod(StagedInt lhs, StagedInt divisor);
 
-  StagedInt isEqual(StagedInt left, StagedInt right);
-  StagedInt isLess(StagedInt left, StagedInt right);
-  StagedInt isAtMost(StagedInt left, StagedInt right) { return negate(isLess(right, left)); }
-  StagedInt both(StagedInt left, StagedInt right);
-  StagedInt either(StagedInt left, StagedInt right);
+  StagedInt isEqual(StagedInt lhs, StagedInt rhs);
+  StagedInt isLess(StagedInt lhs, StagedInt rhs);
+  StagedInt isAtMost(StagedInt lhs, StagedInt rhs) { return negate(isLess(rhs, lhs)); }
+  StagedInt both(StagedInt lhs, StagedInt rhs);
+  StagedInt either(StagedInt lhs, StagedInt rhs);
   StagedInt negate(StagedInt truth);
-  /// `first` where `truth` holds, else `second`; of truth values or of integers.
+  /// truth ? first : second, for two truth values or two integers.
   StagedInt select(StagedInt truth, StagedInt first, StagedInt second);
 
-  /// The number as an `index` or `i1` value. Needs a builder.
+  /// The number as an `index` or `i1` value. Requires a builder.
   mlir::Value materialize(StagedInt number, bool isTruth);
-  /// An integer of any type as a number, read as a signed one.
+  /// Converts an integer of any type, interpreted as signed.
   StagedInt fromValue(mlir::Value value);
   mlir::OpBuilder *getBuilder() { return b; }
   mlir::Location getLoc() { return *loc; }
 
 private:
   enum class Kind { Add, Sub, Mul, Min, Max, FloorDiv, TruncDiv, Equal, Less, Both, Either, Negate, Select };
-  /// The number that `emit` makes, of at most 2^bits, or what it made for equal operands before.
-  StagedInt once(Kind kind, llvm::ArrayRef<StagedInt> operands, unsigned bits, llvm::function_ref<mlir::Value()> emit);
+  /// Returns the result of `emit`, at most 2^bits in magnitude, or the cached result for equal operands.
+  StagedInt getOrEmit(Kind kind, llvm::ArrayRef<StagedInt> operands, unsigned bits,
+                      llvm::function_ref<mlir::Value()> emit);
   mlir::Value integer(StagedInt number) { return materialize(number, /*isTruth=*/false); }
   mlir::Value truth(StagedInt number) { return materialize(number, /*isTruth=*/true); }
 

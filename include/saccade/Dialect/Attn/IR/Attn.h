@@ -1,6 +1,6 @@
 //===- Attn.h - The attn dialect in C++ --------------------------*- C++ -*-===//
 //
-// What C++ code sees of the dialect: attributes, ops, and the small vocabulary around them.
+// Declares the attributes and ops of the dialect, and helpers for regions and named dimensions.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_DIALECT_ATTN_IR_ATTN_H
@@ -11,8 +11,8 @@
 #include "mlir/IR/Dialect.h"
 #include "mlir/IR/OpDefinition.h"
 #include "mlir/IR/OpImplementation.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "mlir/IR/SymbolTable.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/InferTypeOpInterface.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -20,7 +20,7 @@
 #include <optional>
 
 namespace saccade::attn {
-/// The type in which scores and sums over `elementType` are held: f64 for f64, else f32.
+/// The type of scores and sums for operands of `elementType`: f64 for f64, else f32.
 mlir::FloatType getScoreType(mlir::Type elementType);
 } // namespace saccade::attn
 
@@ -37,46 +37,46 @@ mlir::FloatType getScoreType(mlir::Type elementType);
 
 namespace saccade::attn {
 
-/// The attribute that names the dynamic extents of an entry's argument, one string a dimension, empty for one without a
-/// name: extents of one name are equal in all calls, which the shape function checks.
+/// Argument attribute with the names of dynamic dimensions: an array with a string per dimension, empty for an unnamed
+/// one. Dimensions of the same name have the same extent in a call; the shape function checks this.
 inline constexpr llvm::StringLiteral dimNamesAttr = "attn.dim_names";
 
-/// Where the index arguments stand in a region: all but masks have a score or a weight in front of them.
+/// The arguments of a region. In all but mask regions a score or a weight comes before the positions.
 struct RegionArguments {
-  mlir::Value score; ///< of a weight region the weight; null in a mask region
+  mlir::Value score; ///< in a weight region the weight; null in a mask region
   mlir::Value batch, head, query, key;
   mlir::Block::BlockArgListType captures;
 };
 
-/// Names the arguments of the entry block of a mask region or (`isScore`) of one that takes a score or a weight. The
-/// region must not be empty.
+/// Returns the arguments of a region that is not empty. `isScore`: the region takes a score or a weight, not a mask
+/// region.
 RegionArguments getRegionArguments(mlir::Region &region, bool isScore);
 
-/// A region of attention and the clause that it is written as.
+/// A region of attention and the name of its clause.
 struct NamedRegion {
   llvm::StringRef name;
   mlir::Region *region;
   bool isMask() const { return name == "mask"; }
 };
 
-/// The regions that are not empty, in the order in which they are printed: mask, score, weight, tallies.
+/// The regions that are not empty, in printing order: mask, score, weight, tallies.
 llvm::SmallVector<NamedRegion> getNamedRegions(ScoringOpInterface op);
 
-/// Copies the regions of `from` into `to`, which has as many tallies.
+/// Copies the regions of `from` into `to`, which has the same number of tallies.
 void cloneRegions(ScoringOpInterface from, ScoringOpInterface to);
 
-/// Whether what `weight` yields is proportional to the weight: twice as much for twice the weight, whatever else it
-/// reads. Then it may be asked before the weights' sum is known. False means: could not be shown.
+/// Whether the result of the region `weight` is proportional to its first argument. Such a region can be applied before
+/// the sum of the weights is known. False means "not proved".
 bool isProportional(mlir::Region &weight);
 
-/// The extent of dimension `dim` of `value`, whose dimensions are named `dims`: a constant attribute where it is
-/// static, a `dim` op else, 1 where the operand does not have that dimension.
+/// The extent of dimension `dim` of `value`: an attribute if it is static, a `dim` op if it is dynamic, 1 if `dims`
+/// does not name `dim`.
 mlir::OpFoldResult getDimSize(mlir::OpBuilder &b, mlir::Location loc, mlir::Value value, DimsAttr dims, Dim dim);
 
-/// The static extent, 1 where the operand lacks `dim`, `ShapedType::kDynamic` where it is not known.
+/// The static extent of `dim`: 1 if `dims` does not name it, `ShapedType::kDynamic` if it is dynamic.
 int64_t getStaticDimSize(mlir::Value value, DimsAttr dims, Dim dim);
 
-/// The scale of `op` as a constant, 1/sqrt(d_k) by default; nothing where it is a run-time value or d_k is dynamic.
+/// The scale of `op` if it is a constant, 1/sqrt(d_k) by default; nullopt if it is a run-time value or d_k is dynamic.
 std::optional<double> getConstantScale(ScoringOpInterface op);
 
 } // namespace saccade::attn

@@ -9,23 +9,23 @@ include "mlir/IR/EnumAttr.td"
 def Attn_Dialect : Dialect {
   let name = "attn";
   let cppNamespace = "::saccade::attn";
-  let summary = "Attention, whole and in tiles";
+  let summary = "Attention on whole tensors and on tiles";
   let description = [{
-    Few ops, each with one meaning. `attn.attention` is attention over whole tensors; `attn.accumulate`,
-    `attn.merge` and `attn.finalize` are the same computation cut into tiles of keys, with the state of the
-    online softmax made visible. `attn.linear` is attention without a softmax. Everything around attention stays in `linalg`, `tensor`, `arith` and `math`.
+    `attn.attention` is attention over whole tensors. `attn.accumulate`, `attn.merge` and `attn.finalize` are the same
+    computation on tiles of keys, with the state of the online softmax as explicit operands. `attn.linear` is linear
+    attention. All other computation stays in `linalg`, `tensor`, `arith` and `math`.
 
     Semantics that hold for every target:
     - The order is scale, score, mask, softmax, weight. 16-bit inputs are accumulated in f32, f64 in f64.
-    - The mask is a set of (query, key) pairs, never a finite number added to a score.
-    - A row without a key and without a sink gives output 0 and log-sum-exp −inf, never NaN.
-    - Elements beyond a length never influence anything, even if they are NaN. A masked NaN key inside the
-      length is harmless; a masked NaN or Inf value there may reach the rows of its tile.
+    - The mask is a set of (query, key) pairs, not a large negative bias.
+    - A row without visible keys and without a sink has output 0 and log-sum-exp −inf, not NaN.
+    - Elements beyond a length have no influence, even if they are NaN. A masked key inside the length may be NaN; a
+      masked NaN or Inf value inside the length may propagate to the rows of its tile.
     - The log-sum-exp is the natural logarithm.
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasCanonicalizer = 1;
-  // Mask sugar becomes arith, tiling makes affine and tensor ops, an empty attention is filled.
+  // For expanded mask sugar (arith), tiling (affine, tensor) and the folding of empty attention (linalg.fill).
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -48,8 +48,8 @@ class Attn_Attr<string name, string attrMnemonic> : AttrDef<Attn_Dialect, name> 
 def Attn_DimsAttr : Attn_Attr<"Dims", "dims"> {
   let summary = "which dimension of a tensor is batch, head, sequence and depth";
   let description = [{
-    One letter a dimension, outermost first: `b` batch, `h` head, `s` sequence (query or key positions),
-    `d` depth (the head size). `s` and `d` are always there; a missing `b` or `h` counts as size 1.
+    A letter for each dimension, outermost first: `b` batch, `h` head, `s` sequence (query or key positions), `d` depth
+    (the head size). `s` and `d` are required; a missing `b` or `h` has extent 1.
 
     ```mlir
     #attn.dims<b, s, h, d>
@@ -59,16 +59,16 @@ def Attn_DimsAttr : Attn_Attr<"Dims", "dims"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The position of `dim` in the shape, or nothing where the operand does not have it.
+    /// The position of `dim` in the shape; nullopt if the operand does not have it.
     std::optional<unsigned> position(Dim dim) const;
     unsigned size() const { return getDims().size(); }
   }];
 }
 
 def Attn_AxesAttr : Attn_Attr<"Axes", "axes"> {
-  let summary = "which dimension of a factor is batch, head, sequence and depth";
+  let summary = "which dimension of a gate (decay, beta) is batch, head, sequence and depth";
   let description = [{
-    As `dims`, for what may lack any of them: it is the same along a dimension that it does not name.
+    As `dims`, but no dimension is required. The gate is broadcast along the dimensions that it lacks.
 
     ```mlir
     #attn.axes<b, s, h>
@@ -78,17 +78,17 @@ def Attn_AxesAttr : Attn_Attr<"Axes", "axes"> {
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
-    /// The position of `dim` in the shape, or nothing where the operand does not have it.
+    /// The position of `dim` in the shape; nullopt if the operand does not have it.
     std::optional<unsigned> position(Dim dim) const;
     unsigned size() const { return getDims().size(); }
   }];
 }
 
 def Attn_ScheduleAttr : Attn_Attr<"Schedule", "schedule"> {
-  let summary = "how an attention or a contraction is cut into tiles";
+  let summary = "tile sizes of an attention or a contraction";
   let description = [{
-    `rows` is the number of queries (rows of the result) of a task, `cols` the number of keys (for a contraction:
-    columns of the result) of a step, `depth` the extent of the reduction that is packed at a time (0: all of it).
+    `rows`: queries (contraction: rows of the result) per task. `cols`: keys (contraction: columns of the result) per
+    step. `depth`: elements of the reduced dimension that are packed at a time, 0 for all.
 
     ```mlir
     #attn.schedule<rows = 384, cols = 512>
@@ -100,11 +100,11 @@ def Attn_ScheduleAttr : Attn_Attr<"Schedule", "schedule"> {
 }
 
 def Attn_SplitKVAttr : Attn_Attr<"SplitKV", "split_kv"> {
-  let summary = "how attention with few queries is split along the keys (split-KV, flash-decoding)";
+  let summary = "tile sizes of split-KV attention (flash-decoding)";
   let description = [{
-    With at most `queries` queries, keys and values are read where they lie, once for all query heads of a key head: a
-    task takes at most `rows` rows (a row is one query of one head) and one of the chunks of `cols` keys at absolute
-    multiples of `cols`. The chunks' states are merged from left to right.
+    Used for at most `queries` queries. Keys and values are read unpacked, once for all query heads of a KV head. A task
+    has at most `rows` rows (a row is one query of one head) and one chunk of `cols` keys; chunks start at absolute
+    multiples of `cols`. The states of the chunks are merged from left to right.
 
     ```mlir
     #attn.split_kv<queries = 8, rows = 12, cols = 1024>

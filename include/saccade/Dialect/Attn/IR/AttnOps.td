@@ -14,8 +14,8 @@ include "mlir/Interfaces/TilingInterface.td"
 class Attn_Op<string mnemonic, list<Trait> traits = []> : Op<Attn_Dialect, mnemonic, traits>;
 
 def Attn_Shaped : AnyTypeOf<[AnyRankedTensor, AnyMemRef]>;
-def Attn_Sink : AnyTypeOf<[AnyFloat, 1DTensorOf<[AnyFloat]>], "a number or one number a head">;
-def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer a batch">;
+def Attn_Sink : AnyTypeOf<[AnyFloat, 1DTensorOf<[AnyFloat]>], "a scalar or one scalar per head">;
+def Attn_Length : AnyTypeOf<[Index, 1DTensorOf<[I32, I64, Index]>], "an index or one integer per batch">;
 
 def Attn_CuSeqlens : 1DTensorOf<[I32, I64, Index]>;
 
@@ -30,34 +30,34 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
   let description = [{
     `softmax(mask(score(scale · Q Kᵀ))) V`, for every batch and head.
 
-    Each operand names its dimensions; the number of query heads must be a multiple of the number of key heads
-    (grouped-query attention), and the depth of values may differ from that of queries and keys.
+    Each operand names its dimensions. The number of query heads must be a multiple of the number of KV heads
+    (grouped-query attention). The depth of values may differ from the depth of queries and keys.
 
-    - `captures(...)`: tensors and scalars that the regions read; they arrive as the last region arguments.
-    - `q_len(...)`, `kv_len(...)`: the absolute position at which queries and keys end, an index or one integer a
-      batch. They are loop bounds, not masks. Rows from `q_len` on give 0 (log-sum-exp −inf).
-    - `cu_seqlens_q(...)`, `cu_seqlens_k(...)`: queries, or keys and values, are packed: sequences of any lengths lie behind each
-      other along `s`, and there is no `b`. Element i is where sequence i begins and sequence i − 1 ends: 0 first,
-      ascending, one element more than there are sequences. A sequence is a batch, and all positions, lengths and region
-      arguments count within it. Results are packed as queries are. Rows behind the last offset belong to no sequence
-      and give 0 (log-sum-exp −inf).
-    - `scale(...)`: a constant or a scalar; 1/sqrt(depth of keys) without it.
+    - `captures(...)`: tensors and scalars that the regions read. They are the last region arguments.
+    - `q_len(...)`, `kv_len(...)`: the absolute end positions of queries and keys, an index or one integer per batch.
+      They are loop bounds, not masks. Rows from `q_len` on have output 0 and log-sum-exp −inf.
+    - `cu_seqlens_q(...)`, `cu_seqlens_k(...)`: queries, or keys and values, are a ragged batch: sequences of any lengths,
+      contiguous along `s`, without `b`. Sequence i has the elements from cu_seqlens[i] up to cu_seqlens[i + 1]. The first
+      element is 0, the elements ascend, and there is one more than there are sequences. A sequence is a batch;
+      positions, lengths and region arguments are relative to its start. Results are ragged like queries. Rows after the
+      last sequence have output 0 and log-sum-exp −inf.
+    - `scale(...)`: a constant or a scalar, 1/sqrt(depth of keys) by default.
     - `at(%b, %h, %q, %k)`: the absolute position of element 0. Region arguments are absolute.
-    - `sink(...)`: one more score of every row, a number or one a head (element 0 is the first head of the query), that
-      takes its part of the softmax and has no value. No region sees it. −inf is no sink.
-    - `mask`: `causal<top_left>`, `causal<bottom_right>` (counted from the lengths), `causal<N>` (key ≤ query + N),
-      `window<L, R>` (query − L ≤ key ≤ query + R, `*` for no bound), or a region `(%b, %h, %q, %k, captures...)`.
-      Several may follow one another; all must hold. They become one region.
+    - `sink(...)`: an additional score in the softmax of every row, without a value: a scalar, or one per head (element 0
+      is the first head of the query). Regions are not applied to it. −inf means no sink.
+    - `mask`: `causal<top_left>`, `causal<bottom_right>` (aligned at the lengths), `causal<N>` (key ≤ query + N),
+      `window<L, R>` (query − L ≤ key ≤ query + R, `*` for an open side), or a region `(%b, %h, %q, %k, captures...)`.
+      May be repeated; the masks are conjoined into one region.
     - `score(%s, %b, %h, %q, %k, captures...)`: a region from the scaled score to the score.
-    - `weight(%p, %b, %h, %q, %k, captures...)`: a region from the probability of a visible key to what its value is
-      multiplied by. The log-sum-exp and tallies do not see it.
+    - `weight(%p, %b, %h, %q, %k, captures...)`: a region from the probability of a visible key to the factor of its
+      value. It does not change the log-sum-exp and tallies.
     - `tally<N>(%s, %b, %h, %q, %k, captures...)`: a region that yields a bin (an index) and a number for a visible key
-      with the score %s. The result, b×h×q×N, is for every bin the sum of probability · number over its keys; a bin
-      outside of 0 ... N − 1 does not count. May be repeated; there are as many results.
-    - `lse` before the types asks for the log-sum-exp, b×h×q, as a further result; it includes the sink. `max` asks for
-      the largest score of a row's visible keys (−inf for none) and `argmax` for its position, an i64, the first of equal
-      ones (−1 for none): the sink is none of them, and a NaN is never the largest.
-    - The results are, in this order: output, `lse`, `max`, `argmax`, tallies.
+      with score %s. The result is b×h×q×N: for every bin the sum of probability · number over its keys. Bins outside of
+      [0, N) are ignored. May be repeated, with one result each.
+    - `lse`, before the types, adds the log-sum-exp, b×h×q, as a result; it includes the sink. `max` adds the row maximum
+      over visible keys (−inf without one) and `argmax` its first position, an i64 (−1 without one). Both ignore the sink
+      and NaN.
+    - Results are in the order output, `lse`, `max`, `argmax`, tallies.
 
     ```mlir
     %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)
@@ -89,19 +89,19 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
   let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
-    /// The dimensions of a result: those of the output; for others those of b, h, s that it has, in this order, and `d`
+    /// The dimensions of a result. For all but the output: those of b, h, s that the output has, in this order, and `d`
     /// for the bins of a tally.
     ::llvm::SmallVector<::saccade::attn::Dim> getResultDims(::mlir::Value result);
 
-    /// Whether queries or keys are packed.
+    /// Whether queries or keys are ragged.
     bool isRagged() { return getCuSeqlensQ() || getCuSeqlensK(); }
-    /// The offsets that pack queries, or keys and values; null where they are not packed.
+    /// The cumulative sequence lengths of queries, or of keys and values; null if they are not ragged.
     ::mlir::Value getCuSeqlens(::saccade::attn::Role role) {
       return role == ::saccade::attn::Role::Query ? getCuSeqlensQ() : getCuSeqlensK();
     }
-    /// How many batches queries or keys have; packed sequences are batches.
+    /// The number of batches of queries or keys; a ragged sequence is a batch.
     ::mlir::OpFoldResult getBatches(::mlir::OpBuilder &b, ::saccade::attn::Role role);
-    /// The same where it is static, else `ShapedType::kDynamic`.
+    /// The static number of batches, or `ShapedType::kDynamic`.
     int64_t getStaticBatches(::saccade::attn::Role role);
   }];
 }
@@ -109,30 +109,30 @@ def Attn_AttentionOp : Attn_Op<"attention", [Pure, AttrSizedOperandSegments, Att
 def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedFromAbove,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
-  let summary = "attention without a softmax, in time and memory linear in the length";
+  let summary = "linear attention: a state of fixed size in place of the softmax";
   let description = [{
-    Keys and values are folded into a state of fixed size, which queries read (Katharopoulos et al. 2020; with decay and
-    delta rule Yang et al. 2024). For every batch and key head, with φ the feature region, position after position:
+    Accumulates keys and values into a state of fixed size, which queries read (Katharopoulos et al. 2020; decay and
+    delta rule: Yang et al. 2024). For every batch and KV head, with φ the feature region, for each position:
 
         S ← exp(decay) · S
         S ← S + φ(k) ⊗ v,  with `beta`  S ← S + φ(k) ⊗ beta · (v − Sᵀ φ(k))
         o = scale · Sᵀ φ(q)
 
-    - `causal`: a query reads the state of its own position; queries and keys have one length. Without it every query reads
-      the state after all keys, and there are neither decay nor `beta`.
-    - `decay(%g[...] : type)`: natural logarithms of what is left of the state, for each dimension that they name: `[h]` one a key
-      head, `[b,s,h]` one a position as well, `[b,s,h,d]` one for each row of the state (`d` counts features of the key).
-      0 keeps all, −inf nothing.
-    - `beta(%b[...] : type)`: how much of what the state answers to a key is replaced by its value (the delta rule).
-    - `feature(%x)`: a region from an element of queries and keys to its feature; the element itself without it.
-    - `normalize`: every output is divided by what it would be if all values were 1; it is 0 where that is 0.
-    - `scale(...)`: a constant, 1.0 without it.
-    - `state(%s : type)`: the state to begin with, 0 without it: for each batch and key head (as far as the key names them) head
-      size of keys × head size of values. With `normalize` one more column stands behind those of values, for the values 1.
-    - A second result is the state after the last position.
+    - `causal`: a query reads the state at its own position; queries and keys have the same length. Without it every
+      query reads the state after the last key, and decay and `beta` are not allowed.
+    - `decay(%g[...] : type)`: natural logarithms of the decay factors of the state, broadcast along the dimensions that
+      they lack: `[h]` one per KV head, `[b,s,h]` one per position, `[b,s,h,d]` one per row of the state (`d`: features of
+      the key). 0 keeps the state, −inf clears it.
+    - `beta(%b[...] : type)`: the rate of the delta rule, at which the value replaces the value stored for its key.
+    - `feature(%x)`: the feature map, a region on an element of queries and keys; the identity by default.
+    - `normalize`: divides every output by its result for values of 1, or sets it to 0 if that is 0.
+    - `scale(...)`: a constant, 1.0 by default.
+    - `state(%s : type)`: the initial state, 0 by default. For each batch and KV head (the dimensions that the key has) a
+      matrix of head size of keys × head size of values. `normalize` adds a last column, for the values of 1.
+    - The second result is the state after the last position.
 
-    Elements of one head size are a kernel; all other extents may be `?`. The number of query heads is a multiple of that of
-    key heads.
+    Head sizes must be static; all other extents may be `?`. The number of query heads is a multiple of the number of KV
+    heads.
 
     ```mlir
     %o, %next = attn.linear %q[b,s,h,d], %k[b,s,h,d], %v[b,s,h,d] causal scale(0.125) decay(%g[b,s,h] : tensor<?x?x4xf32>)
@@ -154,11 +154,11 @@ def Attn_LinearOp : Attn_Op<"linear", [Pure, AttrSizedOperandSegments, IsolatedF
   let hasVerifier = 1;
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
-    /// The type in which features and the state are held: f64 for f64 inputs, else f32.
+    /// The type of features and of the state: f64 for f64 inputs, else f32.
     ::mlir::FloatType getStateType() {
       return ::saccade::attn::getScoreType(::mlir::getElementTypeOrSelf(getQuery().getType()));
     }
-    /// The dimensions of the state before its rows and columns: those of b and h that keys have.
+    /// The dimensions of the state before its rows and columns: those of b and h that the key has.
     ::llvm::SmallVector<::saccade::attn::Dim> getStateDims();
   }];
 }
@@ -167,36 +167,36 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
     DestinationStyleOpInterface, DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<Attn_ScoringOpInterface>,
     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmBlockArgumentNames"]>]> {
-  let summary = "one step of attention over a tile of keys";
+  let summary = "a step of attention over a tile of keys";
   let description = [{
-    Folds a tile of keys and values into the state of a tile of queries (the online softmax; Milakov and
-    Gimelshein 2018, Dao et al. 2022). For row i with scores t = log2(e) · masked score:
+    Accumulates a tile of keys and values into the state of a tile of queries (online softmax: Milakov and Gimelshein
+    2018, Dao et al. 2022). For row i with scores t = log2(e) · masked score:
 
         m' = max(m, max t),  acc' = 2^(m − m') acc + Σ 2^(t − m') v,  sum' = 2^(m − m') sum + Σ 2^(t − m')
 
-    The state is held in base 2 so that a code generator needs no other exponential; the empty state is
-    acc = 0, max = −inf, sum = 0. Query and key tiles are 2-D (`s` and `d` in either order); batch and head are
-    those of `at`. `q_len` and `kv_len` are the lengths that `attn.length` answers with; all keys of the tile
-    are within the length.
+    The state is in base 2, so that exp2 is the only exponential. The empty state is acc = 0, max = −inf, sum = 0. Query
+    and key tiles are 2-D (`s` and `d` in either order); `at` gives their batch and head. `q_len` and `kv_len` are the
+    results of `attn.length`; all keys of the tile are within the length.
 
     ```mlir
     %acc1, %max1, %sum1 = attn.accumulate %q[s,d], %k[s,d], %v[s,d] at(%b, %h, %q0, %k0)
         into(%acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
         : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>)
     ```
-    The state may have more rows than the query tile and the accumulator more columns than the values: code
-    generators like to round up. There the accumulator is unspecified afterwards; max and sum keep their values.
+    The state may have more rows than the query tile, and the accumulator more columns than the values: code generators
+    round up to register tiles. The additional elements of the accumulator are unspecified afterwards; max and sum of
+    the additional rows are unchanged.
 
-    Behind these three `into` takes a sum for every bin (rows × bins, which shrinks as `sum` does) for each tally region,
-    and, where someone asks for it, the largest score of the row, not scaled to base 2, and its position.
+    After these three, `into` takes for each tally region the sums of its bins (rows × bins, rescaled like `sum`), and
+    optionally the row maximum in base e and its position.
 
-    A weight region changes what values are multiplied by, after their sum was taken. It must be proportional to its
-    argument, or the step be `final`: then max and sum are those of all keys, and stay, and so does all but the
-    accumulator; the region is given 2^(t − max) / sum, and sum times what it yields is accumulated.
+    A weight region changes the factors of the values, but not `sum`. It must be proportional to its argument, or the
+    step `final`, which is the second pass of a two-pass softmax: max and sum are those of all keys and only the
+    accumulator changes. The region takes 2^(t − max) / sum, and its result is multiplied by sum.
 
-    `unpacked` says that the rows are few and keys and values are read where they lie. Then the query tile may also have
-    heads, all of them of one key head (`at` names the first): row i · heads + h is query i of head h. The state has rows
-    in multiples of 4.
+    `unpacked`: keys and values are read unpacked, for few rows. The query tile may then have a dimension `h` with heads
+    of one KV head (`at` names the first): row i · heads + h is query i of head h. The number of rows of the state is a
+    multiple of 4.
   }];
   let arguments = (ins Attn_Shaped:$query, Attn_Shaped:$key, Attn_Shaped:$value,
                        Variadic<AnyType>:$captures, Optional<Index>:$q_len, Optional<Index>:$kv_len,
@@ -223,10 +223,10 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
 
 def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "joins two states over disjoint sets of keys";
+  let summary = "merges two states over disjoint sets of keys";
   let description = [{
-    Associative; the empty state is the identity. Rows whose keys are split over threads, pages or ranks are
-    merged left to right, so that the result does not depend on who computed what.
+    Associative; the empty state is the identity. States of keys that are split over threads are merged from left to
+    right, so that the result is deterministic.
 
     ```mlir
     %acc, %max, %sum = attn.merge (%acc1, %max1, %sum1) into(%acc0, %max0, %sum0)
@@ -251,18 +251,18 @@ def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
 
 def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
-  let summary = "the results of a state: output, log-sum-exp, tallies";
+  let summary = "computes output, log-sum-exp and tallies from a state";
   let description = [{
-    output = acc / sum (0 where sum is 0), lse = ln2 · max + ln sum (−inf where sum is 0). The outputs may
-    have fewer rows than the state. `output` is 2-D (`s` and `d` in either order), `lse` 1-D.
+    output = acc / sum (0 if sum is 0), lse = ln2 · max + ln sum (−inf if sum is 0). The outputs may have fewer rows than
+    the state. `output` is 2-D (`s` and `d` in either order), `lse` is 1-D.
 
     ```mlir
     %o = attn.finalize %acc, %max, %sum : tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>
         into(%out[s,d] : tensor<?x64xbf16>)
     ```
 
-    `with(...)` names more of the state: tallies, which are divided by sum (0 where sum is 0) likewise, largest scores and
-    their positions, which are copied. For each there is one destination more, behind the log-sum-exp.
+    `with(...)` takes further parts of the state: tallies, which are divided by sum in the same way, and row maxima and
+    their positions, which are copied. Their destinations follow the log-sum-exp.
   }];
   let arguments = (ins Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum, Variadic<Attn_Shaped>:$others,
                        Attn_Shaped:$output, Optional<Attn_Shaped>:$lse, Variadic<Attn_Shaped>:$other_outputs,
@@ -323,10 +323,10 @@ def Attn_PackedMatmulOp : Attn_Op<"packed_matmul"> {
 }
 
 def Attn_LengthOp : Attn_Op<"length", [Pure]> {
-  let summary = "the number of queries or keys that count, inside a region of attention";
+  let summary = "the end position of queries or keys, in a region of attention";
   let description = [{
-    Answers with the `q_len` or `kv_len` of the batch at hand, or the extent of the operand where no length is
-    given, `at` included: the absolute end of the sequence.
+    Returns the `q_len` or `kv_len` of the current batch. Without a length it returns the extent of the operand plus the
+    position in `at`: the absolute end of the sequence.
 
     ```mlir
     %n = attn.length key
@@ -339,11 +339,11 @@ def Attn_LengthOp : Attn_Op<"length", [Pure]> {
 }
 
 def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp", "AccumulateOp", "LinearOp"]>]> {
-  let summary = "ends a region of attention";
+  let summary = "terminator of the regions of attention";
   let arguments = (ins Variadic<AnyType>:$operands);
   let assemblyFormat = "$operands attr-dict `:` type($operands)";
   let extraClassDeclaration = [{
-    /// What all but tallies yield.
+    /// The result of a region other than a tally.
     ::mlir::Value getOperand() { return getOperands().front(); }
   }];
 }
@@ -351,10 +351,10 @@ def Attn_YieldOp : Attn_Op<"yield", [Pure, Terminator, ParentOneOf<["AttentionOp
 def Attn_LaunchOp : Attn_Op<"launch", [DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "runs the work items of a task in parallel";
   let description = [{
-    Runs every item of [0, count) of the task exactly once, on as many threads as the host gives, and returns when
-    all are done. The task is a private function `(captures..., begin: index, end: index, scratch: memref<?xi8>)`
-    that runs the items [begin, end) with `scratch` bytes of memory, aligned to 64, of its own. The number of bytes
-    is 0 until `attn-plan-scratch` has counted them.
+    Runs every item of [0, count) of the task exactly once, on the host's threads, and returns when all are complete. The
+    task is a private function `(captures..., begin: index, end: index, scratch: memref<?xi8>)` that runs the items
+    [begin, end). Each call has `scratch` bytes of private memory, aligned to 64 bytes; `attn-plan-scratch` sets this
+    number, which is 0 before.
 
     ```mlir
     attn.launch @forward_task0(%q, %out) count(%n) scratch(16384) : (memref<?x64xf32>, memref<?x64xf32>)

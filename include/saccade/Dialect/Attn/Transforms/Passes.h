@@ -14,13 +14,13 @@ namespace saccade::attn {
 namespace saccade {
 
 struct TransformsOptions {
-  bool forGPU = false; ///< the program will run on a GPU
-  bool lint = false;       ///< warn of what is allowed but hardly meant
-  bool remarks = false;    ///< say of each softmax that does not become attention why
+  bool forGPU = false;  ///< compile for a GPU
+  bool lint = false;    ///< warn about likely mistakes
+  bool remarks = false; ///< report why a softmax was not raised to attention
 };
 
-/// Afterwards entries are free of calls, have their shape functions, and only hold ops that the compiler knows, with
-/// attention raised and elementwise ops fused.
+/// Verifies the input, inlines calls, raises attention, creates the shape functions of entries and fuses elementwise
+/// ops.
 void buildTransformsPipeline(mlir::OpPassManager &pm, const TransformsOptions &options = {});
 
 } // namespace saccade

@@ -5,67 +5,65 @@
 include "mlir/Pass/PassBase.td"
 
 def CreateShapeFunctions : Pass<"attn-create-shape-functions", "::mlir::ModuleOp"> {
-  let summary = "give every entry a function that checks shapes and computes result extents";
+  let summary = "create functions that check shapes and compute result extents";
   let description = [{
-    Every public function with a body is an entry. It is marked `attn.entry`, which keeps its name and the names
-    and types of its arguments and results as they are now, and renamed, so that the user's choice of name meets nothing
-    that later stages call. Beside it comes a private function
-    of the same arguments that returns, as index values, a message number (0 where the run-time shapes fit), the
-    extent found, the extent expected, and the extents of all results. It is marked `attn.shapes_of`, and
-    `attn.messages` holds the texts, each with a 0 and the words that stand before the extent expected behind it.
-    Both get `llvm.emit_c_interface`.
+    Every public function with a body is an entry. The attribute `attn.entry` records its name and the names and types of
+    its arguments and results. The entry is renamed, so that its name cannot clash with functions of later stages.
 
-    Checked are the extents that `attn.attention`, structured ops and casts relate to one another and that are not
-    known before run time, offsets of packed sequences, and whether what regions read of captured tensors is there. Calls
-    must have been inlined.
+    The shape function is a private function with the same arguments, marked `attn.shapes_of`. It returns index values: a
+    message number (0 if the run-time shapes match), the extent found, the extent expected, and the extents of all
+    results. `attn.messages` holds the messages, each followed by a 0 byte and the relation to the expected extent ("at
+    least "). Both functions get `llvm.emit_c_interface`.
+
+    It checks dynamic extents that `attn.attention`, structured ops and casts relate to one another, the cumulative
+    lengths of ragged batches, and that reads of captured tensors are in bounds. Calls must have been inlined.
   }];
   let options = [Option<"mayReadElements", "may-read-elements", "bool", /*default=*/"true",
-                        "whether the memory of arguments is there to be read: not that of a GPU">];
+                        "whether the host can read the elements of arguments (false for GPU memory)">];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
                            "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def Lint : Pass<"attn-lint", "::mlir::ModuleOp"> {
-  let summary = "warn about what is allowed but hardly meant";
+  let summary = "warn about likely mistakes";
   let description = [{
-    Changes nothing and never fails. Every warning says what was found and what was probably meant:
+    Changes nothing and never fails. Every warning names what was found and what was probably meant:
 
-    - a constant scale of 1/√ the width of all heads, or of the width that heads are cut or projected from, and one of
-      1/ the head size without the root, instead of 1/√ the head size;
-    - a captured mask with the head size where a query or key length belongs (`tril(head_size)`), and a mask that
-      compares positions with the head size;
-    - a causal mask aligned at the top left with fewer queries than keys, and no position given by `at`;
-    - a score that is set to, or lowered by, a number like −1e9 where a key is not to be seen, instead of a mask region.
+    - a constant scale of 1/√(width of all heads), 1/√(width that the heads are split or projected from) or 1/(head size)
+      instead of 1/√(head size);
+    - a captured mask with the head size in place of a sequence length (`tril(head_size)`), or a mask that compares
+      positions with the head size;
+    - a causal mask with top-left alignment, fewer queries than keys, and no position in `at`;
+    - a score that masks keys by a large negative number such as −1e9 instead of a mask region.
 
-    Only extents and scales that are known before run time are looked at.
+    Only static extents and constant scales are checked.
   }];
 }
 
 def VerifyInput : Pass<"attn-verify-input", "::mlir::ModuleOp"> {
-  let summary = "refuse ops and types that the compiler does not know";
+  let summary = "verify that a program has supported ops and types only";
   let description = [{
-    A program is made of ops of attn, linalg, tensor, arith, math, scf and func, on scalars and ranked tensors; loops
-    and branches have scalar results. Anything else gets a diagnostic at its location that names it and says what is
-    supported.
+    A program consists of ops of attn, linalg, tensor, arith, math, scf and func on scalars and ranked tensors; loops and
+    branches have scalar results. All other ops and types are errors that name the supported ones.
   }];
 }
 
 def SplitIndexCasts : Pass<"attn-split-index-casts", "::mlir::func::FuncOp"> {
-  let summary = "split casts of positions to few bits";
+  let summary = "split narrowing casts from index";
   let description = [{
     `arith.index_cast` and `arith.index_castui` from index to fewer than 64 bits become `arith.index_cast` to i64 and
     `arith.trunci`, for scalars and tensors. MLIR folds a cast from index to i8 and back to its operand, which is wrong
-    for 300; it does not fold these. Casts to index stay: two of them never stand around a type that is too narrow.
+    for 300; it does not fold these. Casts to index stay as they are.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
-  let summary = "bring what surrounds attention into few structured ops";
+  let summary = "fuse elementwise ops around attention";
   let description = [{
-    Named elementwise ops become `linalg.generic`, `linalg.softmax` its parts, and pads, concatenations and generated
-    tensors structured ops. Then an elementwise op that is used once is fused into the elementwise op or reduction
-    that uses it. Nothing is computed twice, and operands of matrix products and of attention are left alone.
+    Generalizes named elementwise ops to `linalg.generic`, decomposes `linalg.softmax`, and converts pads, concatenations
+    and generated tensors to structured ops. Then an elementwise op with a single use is fused into the elementwise op or
+    reduction that uses it. Operands of matmuls and of attention are not fused.
   }];
   let dependentDialects = ["::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
                            "::mlir::bufferization::BufferizationDialect", "::mlir::linalg::LinalgDialect",
@@ -73,20 +71,20 @@ def FuseElementwise : Pass<"attn-fuse-elementwise", "::mlir::func::FuncOp"> {
 }
 
 def FoldTransposes : Pass<"attn-fold-transposes", "::mlir::func::FuncOp"> {
-  let summary = "let attention read and write what lies transposed";
+  let summary = "fold transposes into attention";
   let description = [{
-    Structured ops that do nothing but permute the dimensions of a query, key or value go away, and so does one that alone
-    reads an output: `attn.attention` names the dimensions of its operands and of its output, and reads any strides.
+    Removes structured ops that only transpose a query, key or value, or that transpose an output and are its only user.
+    `attn.attention` names the dimensions of its operands and its output, and reads any strides.
   }];
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 
 def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
-  let summary = "make the rows of a matrix product one dimension";
+  let summary = "collapse the rows of a matmul to one dimension";
   let description = [{
-    A product whose rows (or columns, or depth) are several neighbouring dimensions in every operand, such as batch and sequence,
-    becomes one of matrices, between reshapes that cost nothing. The structured ops around it follow, so that reshapes meet and
-    undo each other. Then a block of rows may reach over the end of a sequence.
+    If the rows (or columns, or the reduced dimension) of a matmul are several adjacent dimensions in every operand, such
+    as batch and sequence, they are collapsed to one. The reshapes are views; they are propagated through structured ops,
+    so that opposite ones cancel. A tile of rows may then span several sequences.
 
     ```mlir
     // [b, s, k] · [k, n] becomes [b·s, k] · [k, n]
@@ -97,12 +95,12 @@ def FlattenRows : Pass<"attn-flatten-rows", "::mlir::func::FuncOp"> {
 }
 
 def ProveStability : Pass<"attn-prove-stability", "::mlir::func::FuncOp"> {
-  let summary = "prove that no softmax subtracts −∞ from −∞, or have it guarded";
+  let summary = "prove that row maxima are finite";
   let description = [{
-    Every `attn.attention` gets `attn.stability`: "every_step" where the running maximum of a row is finite in every step
-    over keys, "in_order" where it is if steps are taken from the first key on, else "guarded", and code takes 0 for a maximum
-    of −∞. Proved is it where the score region bounds its result whatever it is given, and every query sees every key, or the
-    first one. With `remarks` each op says what was proved, and how, or what is guarded against.
+    Sets `attn.stability` on every `attn.attention`: "every_step" if the running row maximum is finite in every step over
+    keys, "in_order" if it is finite when steps are taken from the first key on, else "guarded": generated code then
+    replaces a maximum of −∞ by 0. The proof requires a score region with a bounded result, and that every query attends
+    to all keys, or to the first one. With `remarks` each op reports the proof or what it is guarded against.
 
     ```mlir
     %o = attn.attention %q[s,d], %k[s,d], %v[s,d] score(%s, %b, %h, %i, %j) {
@@ -111,7 +109,7 @@ def ProveStability : Pass<"attn-prove-stability", "::mlir::func::FuncOp"> {
       } {attn.stability = "every_step"} : ...
     ```
   }];
-  let options = [Option<"remarks", "remarks", "bool", "false", "Say what was proved">];
+  let options = [Option<"remarks", "remarks", "bool", "false", "Report what was proved">];
 }
 
 #endif // SACCADE_ATTN_TRANSFORMS_PASSES_TD

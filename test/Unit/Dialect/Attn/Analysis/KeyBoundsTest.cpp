@@ -1,7 +1,7 @@
 //===- KeyBoundsTest.cpp - Bounds against the masks they stand for ------------===//
 //
-// Every mask is evaluated at every pair of small boxes, and so are the ops that `reach` makes: bounds may let
-// through more than the mask, never less, and exact ones nothing more.
+// Evaluates masks, and the ops that `computeKeyRange` emits, for every pair of small boxes. Bounds must include all
+// visible keys, and exact bounds no others.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
@@ -19,7 +19,7 @@ using namespace saccade::attn;
 
 namespace {
 
-/// The value of one captured scalar or element, its only one.
+/// The value of a captured scalar, or of all elements of a captured tensor.
 struct Capture {
   std::string type;
   int64_t value;
@@ -32,13 +32,13 @@ struct Case {
   int64_t queryLength = 7, keyLength = 5;
 };
 
-/// A number as its own width holds it.
+/// A number, truncated to its width.
 int64_t wrap(Type type, int64_t value) {
   unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
   return APInt(64, uint64_t(value)).trunc(width).sext(64).getSExtValue();
 }
 
-/// Integer ops one by one, as the hardware does them. Tensors are stood for by their only element.
+/// Interprets integer ops with wrapping arithmetic. A tensor is represented by its only element.
 class Interpreter {
 public:
   Interpreter(int64_t queryLength, int64_t keyLength) : queryLength(queryLength), keyLength(keyLength) {}
@@ -168,7 +168,7 @@ protected:
     return interpreter(cast<YieldOp>(op.getMask().front().getTerminator()).getOperand()) != 0;
   }
 
-  /// The keys in [begin, end) that queries first to last reach.
+  /// The keys in [begin, end) that queries first to last attend to.
   std::pair<int64_t, int64_t> reach(AttentionOp op, const KeyBounds &bounds, const Case &given, int64_t first,
                                     int64_t last, int64_t begin, int64_t end) {
     Block block;
@@ -191,7 +191,7 @@ protected:
     Value queryLength = argument(index, given.queryLength), keyLength = argument(index, given.keyLength);
     Value firstQuery = argument(index, first), lastQuery = argument(index, last);
     KeyRange keys{argument(index, begin), argument(index, end)};
-    keys = bounds.reach(b, loc, mapping, queryLength, keyLength, firstQuery, lastQuery, keys);
+    keys = bounds.computeKeyRange(b, loc, mapping, queryLength, keyLength, firstQuery, lastQuery, keys);
     return {interpreter(keys.begin), interpreter(keys.end)};
   }
 
@@ -238,7 +238,7 @@ std::string region(const std::string &body, const std::string &captures = "") {
 
 const std::string narrow = "%q = arith.index_cast %i : index to i32\n%k = arith.index_cast %j : index to i32\n";
 
-// As the compiler splits such casts.
+// Casts after attn-split-index-casts.
 const std::string narrowInSteps = "%q64 = arith.index_cast %i : index to i64\n%q = arith.trunci %q64 : i64 to i32\n"
                                   "%k64 = arith.index_cast %j : index to i64\n%k = arith.trunci %k64 : i64 to i32\n";
 
@@ -315,7 +315,7 @@ const Case cases[] = {
      {}},
     {"nothing", region("%r = arith.constant false"), {}},
     {"everything", region("%r = arith.constant true"), {}},
-    // Narrow integers wrap, and their sums are not the sums of positions.
+    // Narrow integers wrap, so their sums are not sums of positions.
     {"hash",
      region("%k = arith.index_cast %j : index to i32\n%f = arith.constant 1640531535 : i32\n"
             "%z = arith.constant 0 : i32\n%m = arith.muli %k, %f : i32\n%r = arith.cmpi sgt, %m, %z : i32"),
@@ -362,7 +362,7 @@ const Case cases[] = {
 INSTANTIATE_TEST_SUITE_P(Masks, KeyBoundsTest, testing::ValuesIn(cases),
                          [](const testing::TestParamInfo<Case> &info) { return info.param.name; });
 
-// What the tests above rely on to say anything: simple masks are read, and read exactly.
+// Precondition of the tests above: simple masks are read exactly.
 class ExactKeyBoundsTest : public KeyBoundsTest {};
 
 TEST_P(ExactKeyBoundsTest, IsExact) {

@@ -11,7 +11,7 @@ using namespace saccade::attn;
 
 static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
 
-/// The lowest bits, as a signed number; of one bit, 0 or 1.
+/// The low bits as a signed number; i1 is 0 or 1.
 static int64_t wrap(int64_t value, unsigned width) {
   if (width == 1)
     return value & 1;
@@ -22,7 +22,7 @@ static uint64_t asUnsigned(int64_t value, unsigned width) {
   return width >= 64 ? uint64_t(value) : uint64_t(value) & ((uint64_t(1) << width) - 1);
 }
 
-/// A quotient whose divisor is 0, or that overflows, is unspecified: here, that by 1.
+/// A division by 0 or with overflow is unspecified: it divides by 1 here.
 static int64_t safe(int64_t divisor, int64_t dividend) {
   return divisor == 0 || (divisor == -1 && dividend == INT64_MIN) ? 1 : divisor;
 }
@@ -99,7 +99,7 @@ Lanes LaneEvaluator::evaluate(Operation *op) {
   if (auto dim = dyn_cast<tensor::DimOp>(op))
     return Lanes(count, tables.at(dim.getSource())->shape[*dim.getConstantIndex()]);
   if (auto extract = dyn_cast<tensor::ExtractOp>(op)) {
-    // Beyond the end an element is unspecified: here, the nearest.
+    // Out-of-bounds reads are unspecified: they are clamped here.
     const Table &table = *tables.at(extract.getTensor());
     SmallVector<Lanes> place;
     for (Value index : extract.getIndices())

@@ -1,6 +1,6 @@
 //===- Lanes.h - Integer ops on many numbers at once --------------*- C++ -*-===//
 //
-// Evaluates scalar ops as the hardware does them, for all pairs of a grid or for many boxes, op by op.
+// Interprets scalar ops with wrapping arithmetic, for all pairs of a grid or for many boxes at a time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_TEST_UNIT_LANES_H
@@ -10,10 +10,10 @@
 #include "llvm/ADT/DenseMap.h"
 #include <vector>
 
-/// A number a lane, as signed ones of their width; truth values are 0 and 1.
+/// A number per lane, sign-extended from its width; i1 is 0 or 1.
 using Lanes = std::vector<int64_t>;
 
-/// A captured table of the numbers of its type.
+/// A captured tensor of integers.
 struct Table {
   std::vector<int64_t> shape;
   std::vector<int64_t> elements;

@@ -1,6 +1,6 @@
 //===- MaskBoxTest.cpp - Proved boxes against masks evaluated pair by pair ----===//
 //
-// SACCADE_REGIONS and SACCADE_SEED draw more regions, and others.
+// SACCADE_REGIONS and SACCADE_SEED set the number of random regions and the seed.
 //
 //===----------------------------------------------------------------------===//
 #include "RandomMask.h"
@@ -22,19 +22,23 @@ int64_t fromEnvironment(const char *name, int64_t otherwise) {
   return text ? std::strtoll(text, nullptr, 10) : otherwise;
 }
 
-/// Least and greatest elements by looking at all of them.
+/// Minimum and maximum over all elements.
 class TableInputs : public MaskInputs {
 public:
   explicit TableInputs(const RandomMask &mask) : mask(mask) {}
 
-  StagedInt length(StagedIntBuilder &, Role role) override { return role == Role::Query ? mask.queryLength : mask.keyLength; }
+  StagedInt length(StagedIntBuilder &, Role role) override {
+    return role == Role::Query ? mask.queryLength : mask.keyLength;
+  }
   StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return mask.scalars[capture]; }
-  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override { return mask.tables[capture]->shape[dim]; }
+  StagedInt extent(StagedIntBuilder &, unsigned capture, unsigned dim) override {
+    return mask.tables[capture]->shape[dim];
+  }
 
   std::optional<Interval> elements(StagedIntBuilder &, unsigned capture, ArrayRef<Interval> place) override {
     const Table &table = *mask.tables[capture];
     int64_t low = INT64_MAX, high = INT64_MIN;
-    // Run-time places are not looked at: then it is the whole table.
+    // For run-time positions the bounds are those of the whole table.
     SmallVector<std::pair<int64_t, int64_t>> within;
     for (auto [interval, extent] : llvm::zip_equal(place, table.shape)) {
       auto clamped = [last = extent - 1](StagedInt number, int64_t otherwise) {
@@ -71,7 +75,7 @@ Box drawBox(std::mt19937_64 &random) {
   return {q0, q1, k0, k1};
 }
 
-/// For how many pairs of a box the mask holds.
+/// The number of pairs of a box for which the mask holds.
 class Grid {
 public:
   explicit Grid(RandomMask &mask) {
@@ -153,14 +157,15 @@ TEST_F(MaskBoxTest, NothingIsProvedThatDoesNotHold) {
   }
   std::printf("%lld regions: %lld of %lld decidable boxes were decided\n", (long long)regions, (long long)decided,
               (long long)decidable);
-  // What proves nothing is sound, too.
+  // Sound does not imply precise: some boxes must be classified.
   EXPECT_GT(decided, decidable * 3 / 4);
 }
 
-/// The captures of a mask whose numbers are known at run time. Of tables it knows the bounds of all elements.
+/// Captures whose values are run-time values. For tables the bounds are those of all elements.
 class RuntimeMaskInputs : public TableInputs {
 public:
-  RuntimeMaskInputs(const RandomMask &mask, std::vector<StagedInt> scalars) : TableInputs(mask), scalars(std::move(scalars)) {}
+  RuntimeMaskInputs(const RandomMask &mask, std::vector<StagedInt> scalars)
+      : TableInputs(mask), scalars(std::move(scalars)) {}
 
   StagedInt scalar(StagedIntBuilder &, unsigned capture) override { return scalars[capture]; }
   std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, ArrayRef<Interval> place) override {
@@ -171,7 +176,7 @@ private:
   std::vector<StagedInt> scalars;
 };
 
-// The same analysis as code for boxes that are known at run time.
+// The emitted analysis, for run-time boxes.
 TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
   int64_t regions = fromEnvironment("SACCADE_REGIONS", 500) / 5, seed = fromEnvironment("SACCADE_SEED", 1);
   constexpr size_t boxCount = 100;
@@ -226,7 +231,7 @@ TEST_F(MaskBoxTest, NothingIsProvedByCodeThatDoesNotHold) {
     evaluate = LaneEvaluator(0);
     block.dropAllReferences();
   }
-  // Constants and code see different points, no more.
+  // The results for constants and for emitted code differ for few boxes only.
   EXPECT_GT(agreed, regions * int64_t(boxCount) * 97 / 100);
 }
 

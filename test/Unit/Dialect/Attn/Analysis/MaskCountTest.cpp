@@ -1,6 +1,6 @@
 //===- MaskCountTest.cpp - Counted tiles and pairs against masks pair by pair -===//
-#include "RandomMask.h"
 #include "saccade/Dialect/Attn/Analysis/MaskCount.h"
+#include "RandomMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -47,7 +47,7 @@ TEST_F(MaskCountTest, CausalTilesAndPairsAreCounted) {
   EXPECT_EQ(4, found->partial);
   EXPECT_EQ(96 * 97 / 2, found->visible);
   EXPECT_TRUE(found->isExact);
-  // Groups of twelve reach to their last query, rounded up to a panel.
+  // Groups of twelve compute keys up to their last query, rounded up to a panel.
   int64_t computed = 0;
   for (int64_t first = 0; first < 96; first += 12)
     computed += 12 * std::min<int64_t>(96, (first + 12 + 15) / 16 * 16);
@@ -65,7 +65,8 @@ TEST_F(MaskCountTest, StepsBeginAtMultiplesWhereverTheFirstKeyIs) {
 
 TEST_F(MaskCountTest, WhatDataDecideIsOpenAndCountedAsVisible) {
   Value table = block().addArgument(RankedTensorType::get({100}, b.getI32Type()), loc);
-  Value left = tensor::ExtractOp::create(b, loc, table, query()), right = tensor::ExtractOp::create(b, loc, table, key());
+  Value left = tensor::ExtractOp::create(b, loc, table, query()),
+        right = tensor::ExtractOp::create(b, loc, table, key());
   Value isSame = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, left, right);
   require(arith::AndIOp::create(b, loc, isSame, atMost(key(), query())));
   std::optional<MaskCount> found = countMask(region, {0, 0, 0, 100, 0, 100}, {50, 50, 10, 10, 10}, inputs, budget);
@@ -108,7 +109,7 @@ TEST_F(MaskCountTest, PicturesShowAllKinds) {
 }
 
 TEST_F(MaskCountTest, EmptyPanelsBetweenOthersAreLeftOut) {
-  // Every query sees keys 0 to 15 and 80 to 95.
+  // Every query attends to keys 0 to 15 and 80 to 95.
   Value begin = arith::ConstantIndexOp::create(b, loc, 80), end = arith::ConstantIndexOp::create(b, loc, 15);
   require(arith::OrIOp::create(b, loc, atMost(begin, key()), atMost(key(), end)));
   std::optional<MaskCount> found = countMask(region, {0, 0, 0, 24, 0, 96}, {24, 96, 12, 32, 16}, inputs, budget);
@@ -116,14 +117,14 @@ TEST_F(MaskCountTest, EmptyPanelsBetweenOthersAreLeftOut) {
   EXPECT_EQ(1, found->partial);
   EXPECT_EQ(24 * 32, found->visible);
   EXPECT_EQ(24 * 64, found->computed);
-  // A kernel without holes works on what is between, too.
+  // A kernel without holes computes the keys between as well.
   MaskTiling tiling{24, 96, 24, 32, 32, /*hasHoles=*/false};
   found = countMask(region, {0, 0, 0, 24, 0, 96}, tiling, inputs, budget);
   ASSERT_TRUE(found);
   EXPECT_EQ(24 * 96, found->computed);
 }
 
-// Of random masks every pair that is visible is counted, and exactly where that is said.
+// For random masks all visible pairs are counted, exactly if `isExact`.
 TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
   constexpr int64_t extent = 24;
   unsigned exact = 0;
@@ -158,8 +159,9 @@ TEST_F(MaskCountTest, NoVisiblePairOfARandomMaskIsLost) {
     for (int64_t holds : evaluate(mask.getCondition()))
       visible += holds & 1;
     int64_t budget = 100'000;
-    std::optional<MaskCount> found = countMask(
-        mask.region, {mask.batch, mask.head, mask.queryOrigin, extent, mask.keyOrigin, extent}, {12, 8, 4, 4, 2}, inputs, budget);
+    std::optional<MaskCount> found =
+        countMask(mask.region, {mask.batch, mask.head, mask.queryOrigin, extent, mask.keyOrigin, extent},
+                  {12, 8, 4, 4, 2}, inputs, budget);
     ASSERT_TRUE(found);
     ASSERT_GE(found->visible, visible) << "seed " << seed << "\n" << mask.text();
     ASSERT_GE(found->computed, visible) << "seed " << seed << "\n" << mask.text();

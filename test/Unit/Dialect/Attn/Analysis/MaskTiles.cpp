@@ -1,8 +1,8 @@
 //===- MaskTiles.cpp - How many tiles of a mask are proved --------------------===//
 //
-// mask-tiles PROGRAM LENGTH ROWS COLUMNS < captures: analyses the mask of the attention in the program tile by tile,
-// looks at every pair besides, and prints how many tiles are empty, full, partial, partial without need, and wrong.
-// Captures come as numbers: for each the rank, the extents and the elements.
+// mask-tiles PROGRAM LENGTH ROWS COLUMNS < captures: analyzes the mask of the attention in the program tile by tile,
+// compares with every pair, and prints the numbers of tiles that are empty, full, partial, unnecessarily partial and
+// wrong. Captures are read as numbers: for each the rank, the extents and the elements.
 //
 //===----------------------------------------------------------------------===//
 #include "Lanes.h"
@@ -17,7 +17,7 @@ using namespace saccade::attn;
 
 namespace {
 
-/// Bounds of parts of tables, by looking at every element.
+/// Bounds of parts of tables, over every element.
 class TableInputs : public MaskInputs {
 public:
   TableInputs(const std::vector<Table> &tables, int64_t sequence) : tables(tables), sequence(sequence) {}
@@ -106,7 +106,8 @@ int main(int count, char **arguments) {
       }
       int64_t visible = llvm::count(evaluate(holds), 1);
       StagedIntBuilder numbers;
-      Coverage found = analyzeMask(op.getMask(), {StagedInt(0), StagedInt(1), {q, lastQuery}, {k, lastKey}}, inputs, numbers);
+      Coverage found =
+          analyzeMask(op.getMask(), {StagedInt(0), StagedInt(1), {q, lastQuery}, {k, lastKey}}, inputs, numbers);
       bool isEmpty = found.mayHold.isConstant(0), isFull = found.mayFail.isConstant(0);
       empty += isEmpty, full += isFull, partial += !isEmpty && !isFull;
       needless += !isEmpty && !isFull && (visible == 0 || visible == pairs);

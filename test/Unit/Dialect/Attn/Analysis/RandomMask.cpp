@@ -1,7 +1,7 @@
 //===- RandomMask.cpp - Mask regions drawn at random --------------------------===//
 //
-// Half of what is drawn is what masks are made of (windows, blocks, documents, dilation), half is anything: all integer
-// ops in all widths, extreme numbers, tables of tables.
+// Half of the terms are common in masks (windows, blocks, documents, dilation), half are arbitrary: all integer ops in
+// all widths, extreme numbers, tables of tables.
 //
 //===----------------------------------------------------------------------===//
 #include "RandomMask.h"
@@ -52,7 +52,7 @@ std::string RandomMask::text() {
       stream << scalars[i];
     stream << "\n";
   }
-  // Only what stands in an op is printed with names.
+  // Values are printed with names only inside of an op.
   OperationState state(loc, "test.mask");
   state.addRegion();
   Operation *wrapper = Operation::create(state);
@@ -111,7 +111,7 @@ Value RandomMask::scalar(Type type) {
   return region.front().addArgument(type, loc);
 }
 
-/// An element of a fresh table, drawn where nothing is said.
+/// An element of a new table, with random elements unless they are given.
 Value RandomMask::element(Type type, int depth) {
   unsigned rank = chance(0.75) ? 1 : 2;
   SmallVector<int64_t> shape;
@@ -126,7 +126,7 @@ Value RandomMask::element(Type type, int depth) {
   return readTable(type, shape, place);
 }
 
-/// An element of a fresh table: sorted, constant in blocks, or anything.
+/// An element of a new table: sorted, constant in blocks, or arbitrary.
 Value RandomMask::readTable(Type type, ArrayRef<int64_t> shape, ValueRange place) {
   auto table = std::make_unique<Table>();
   table->shape.assign(shape.begin(), shape.end());
@@ -230,7 +230,7 @@ Value RandomMask::integer(Type type, int depth) {
   }
 }
 
-/// What masks are made of.
+/// A term that is common in masks.
 Value RandomMask::commonMask() {
   Type type = anyType();
   Value q = cast(region.getArgument(2), type), k = cast(region.getArgument(3), type);
@@ -249,9 +249,9 @@ Value RandomMask::commonMask() {
   case 8:
   case 9:
     return dense();
-  case 0: // a window, on one side
+  case 0: // a one-sided window
     return compare(chance(0.5) ? arith::CmpIPredicate::sge : arith::CmpIPredicate::slt, distance, limit);
-  case 1: { // on both
+  case 1: { // a two-sided window
     Value far = arith::MaxSIOp::create(b, loc, distance, arith::SubIOp::create(b, loc, constant(type, 0), distance));
     return compare(arith::CmpIPredicate::sle, far, limit);
   }
@@ -271,13 +271,13 @@ Value RandomMask::commonMask() {
     SmallVector<Value> place(read.getIndices().size(), region.getArgument(3));
     return compare(arith::CmpIPredicate::eq, documentId, tensor::ExtractOp::create(b, loc, read.getTensor(), place));
   }
-  case 5: { // a place inside of a block
+  case 5: { // a position within a block
     int64_t by = pick(2, 30);
     Value x = chance(0.5) ? q : k;
     Value inside = arith::SubIOp::create(b, loc, x, arith::MulIOp::create(b, loc, constant(type, by), divided(x, by)));
     return compare(arith::CmpIPredicate::slt, inside, limit);
   }
-  case 6: { // every few of them, and twice the place inside of a block
+  case 6: { // a stride, and twice the position within a block
     int64_t factor = pick(2, 7), by = pick(2, 12);
     Value x = chance(0.4) ? distance : chance(0.5) ? q : k;
     Value sum = arith::AddIOp::create(b, loc, multiple(x, factor), constant(type, pick(-5, 20)));
@@ -295,7 +295,7 @@ Value RandomMask::commonMask() {
   }
 }
 
-/// Patterns of several ranges or of tables, as the library has them.
+/// Patterns of several ranges or of tables, as in `saccade.masks`.
 Value RandomMask::dense() {
   Type type = b.getIndexType();
   Value q = region.getArgument(2), k = region.getArgument(3);
@@ -317,7 +317,7 @@ Value RandomMask::dense() {
   switch (pick(0, 6)) {
   case 0: { // blocks of a layout
     Value holds = readTable(chance(0.5) ? Type(b.getI1Type()) : anyType(), {pick(1, 12), pick(1, 12)},
-                         {quotient(q, pick(2, 30)), quotient(k, pick(2, 30))});
+                            {quotient(q, pick(2, 30)), quotient(k, pick(2, 30))});
     if (holds.getType().isInteger(1))
       return holds;
     return compare(arith::CmpIPredicate::ne, holds, constant(holds.getType(), 0));
@@ -327,11 +327,11 @@ Value RandomMask::dense() {
     Value near = both(isLess(q, add(k, reach)), isLess(k, add(q, reach)));
     return either(near, either(isLess(q, count), isLess(k, count)));
   }
-  case 2: { // a prefix, of each batch
+  case 2: { // a prefix per batch
     Value prefix = readTable(type, {pick(1, 4)}, {region.getArgument(0)});
     return either(compare(arith::CmpIPredicate::sle, k, q), isLess(k, prefix));
   }
-  case 3: { // windows that are moved over an edge
+  case 3: { // shifted windows
     int64_t size = pick(2, 12), whole = size * pick(1, 6), shift = pick(0, size - 1);
     auto moved = [&](Value x) { return rest(add(x, constant(type, whole - shift)), whole); };
     Value x = moved(q), y = moved(k), seam = constant(type, whole - shift);
@@ -347,12 +347,12 @@ Value RandomMask::dense() {
     };
     return both(near(quotient(q, width), quotient(k, width)), near(rest(q, width), rest(k, width)));
   }
-  case 5: { // a tree, as times of entering and leaving
+  case 5: { // a tree, by entry and exit times
     Value enters = readTable(type, {extent}, q), leaves = readTable(type, {extent}, k);
     Value begins = tensor::ExtractOp::create(b, loc, enters.getDefiningOp<tensor::ExtractOp>().getTensor(), k);
     return both(compare(arith::CmpIPredicate::sle, begins, enters), isLess(enters, leaves));
   }
-  default: { // documents one behind the other, of each batch
+  default: { // contiguous documents per batch
     Value documentId = readTable(anyType(), {pick(1, 3), extent}, {region.getArgument(0), q});
     Value ids = documentId.getDefiningOp<tensor::ExtractOp>().getTensor();
     Value theirs = tensor::ExtractOp::create(b, loc, ids, {region.getArgument(0), k});

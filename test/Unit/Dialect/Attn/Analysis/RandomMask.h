@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-/// A mask region and what it is read with: positions [origin, origin + extent) × [origin, origin + extent).
+/// A mask region and its inputs: positions [origin, origin + extent) × [origin, origin + extent).
 class RandomMask {
 public:
   RandomMask(mlir::MLIRContext &context, uint64_t seed, int64_t extent);
@@ -18,7 +18,7 @@ public:
   int64_t batch, head, queryOrigin, keyOrigin, queryLength, keyLength, extent;
 
   mlir::Value getCondition();
-  /// Everything that it takes to see what is wrong.
+  /// A description for failures.
   std::string text();
 
 private:

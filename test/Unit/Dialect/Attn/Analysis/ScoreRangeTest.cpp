@@ -1,11 +1,11 @@
 //===- ScoreRangeTest.cpp - Ranges of scores against scores -------------------===//
+#include "saccade/Dialect/Attn/Analysis/ScoreRange.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
-#include "saccade/Dialect/Attn/Analysis/ScoreRange.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "gtest/gtest.h"
 #include <cmath>
@@ -20,7 +20,8 @@ namespace {
 class ScoreRangeTest : public testing::Test {
 protected:
   ScoreRangeTest() : context(MLIRContext::Threading::DISABLED) {
-    context.loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect, tensor::TensorDialect>();
+    context
+        .loadDialect<AttnDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect, tensor::TensorDialect>();
   }
 
   /// The attention of a program that has one, over queries %q and with the capture %c : f32.
@@ -36,8 +37,7 @@ protected:
     return found;
   }
   FloatRange range(const std::string &body) {
-    return analyzeScore(
-        attention("score(%s, %b, %h, %i, %j, %x) {\n" + body + "\n attn.yield %r : f32 }").getScore());
+    return analyzeScore(attention("score(%s, %b, %h, %i, %j, %x) {\n" + body + "\n attn.yield %r : f32 }").getScore());
   }
 
   MLIRContext context;
@@ -57,10 +57,12 @@ TEST_F(ScoreRangeTest, ASoftCapBoundsEveryScore) {
 
 TEST_F(ScoreRangeTest, NothingIsKnownOfWhatACaptureScales) {
   EXPECT_FALSE(range(R"(%1 = math.tanh %s : f32
-    %r = arith.mulf %1, %x : f32)").isFinite());
+    %r = arith.mulf %1, %x : f32)")
+                   .isFinite());
   EXPECT_FALSE(range("%r = arith.addf %s, %x : f32").isFinite());
   EXPECT_FALSE(range(R"(%one = arith.constant 1.0 : f32
-    %r = arith.divf %one, %s : f32)").isFinite());
+    %r = arith.divf %one, %s : f32)")
+                   .isFinite());
 }
 
 TEST_F(ScoreRangeTest, LimitsHoldWhateverIsLimited) {
@@ -80,7 +82,7 @@ TEST_F(ScoreRangeTest, SumsThatOverflowAreInfinite) {
   EXPECT_TRUE(found.contains(std::numeric_limits<double>::infinity()));
 }
 
-/// A random region of float ops, and what it computes.
+/// A random region of float ops, and an evaluator for it.
 class RandomScore {
 public:
   RandomScore(MLIRContext &context, unsigned seed) : random(seed), b(&context), loc(b.getUnknownLoc()) {
@@ -122,7 +124,7 @@ private:
     Function x = functions[i];
     add(Op::create(b, loc, values[i]), [=](const Inputs &in) { return compute(x(in)); });
   }
-  /// The later the likelier, so that chains are long.
+  /// A random value, later ones with higher probability, so that chains are long.
   size_t pick() { return std::max(random() % values.size(), random() % values.size()); }
   void draw() {
     switch (random() % 16) {
@@ -170,8 +172,8 @@ private:
 
 TEST_F(ScoreRangeTest, NoScoreLeavesTheRangeOfItsRegion) {
   constexpr float inf = std::numeric_limits<float>::infinity();
-  const float floats[] = {0.0f, -0.0f, 1.0f,  -1.0f, 0.3f,    -7.0f,   88.0f,  -100.0f, 1e-30f,
-                          1e-45f, 1e19f, -1e20f, 3.4e38f, -3.4e38f, inf, -inf, NAN};
+  const float floats[] = {0.0f,   -0.0f, 1.0f,   -1.0f,   0.3f,     -7.0f, 88.0f, -100.0f, 1e-30f,
+                          1e-45f, 1e19f, -1e20f, 3.4e38f, -3.4e38f, inf,   -inf,  NAN};
   const int32_t keys[] = {0, 1, -5, 1000, INT32_MAX, INT32_MIN};
   unsigned finite = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
@@ -187,7 +189,7 @@ TEST_F(ScoreRangeTest, NoScoreLeavesTheRangeOfItsRegion) {
               << (found.mayBeNaN ? " or NaN" : "") << " for s = " << first << ", c = " << second << ", k = " << key;
         }
   }
-  // What knows nothing is sound, too.
+  // Sound does not imply precise: some ranges must be finite.
   EXPECT_GT(finite, 200u);
 }
 
@@ -197,14 +199,14 @@ TEST_F(ScoreRangeTest, SoftmaxesAreProvedOnlyWhereScoresAreBoundedAndAKeyIsSeen)
   EXPECT_EQ(FiniteMax::EveryStep, prove(capped).finiteMax);
   EXPECT_EQ(FiniteMax::InOrder, prove("mask causal<top_left> " + capped).finiteMax);
   EXPECT_EQ(FiniteMax::InOrder, prove("mask causal<3> " + capped).finiteMax);
-  // The first query sees no key; later ones not the first; there may be fewer keys than queries.
+  // The first query has no visible key, later queries not the first one; there may be fewer keys than queries.
   for (const char *mask : {"mask causal<-1> ", "mask window<8, 0> ", "mask causal<bottom_right> "}) {
     Stability found = prove(mask + capped);
     EXPECT_EQ(FiniteMax::Never, found.finiteMax) << mask;
-    EXPECT_NE(std::string::npos, found.reason.find("a query may see no key of a step")) << found.reason;
+    EXPECT_NE(std::string::npos, found.reason.find("a query may attend to no key of a step")) << found.reason;
   }
   EXPECT_EQ("Q·Kᵀ may overflow to −∞", prove("").reason);
-  EXPECT_EQ("scores lie in [-1, 1], and every query sees every key", prove(capped).reason);
+  EXPECT_EQ("scores are in [-1, 1], and every query attends to every key", prove(capped).reason);
 }
 
 TEST_F(ScoreRangeTest, WhatAMaskCanProveIsKnownWithoutSizes) {

@@ -1,11 +1,11 @@
 //===- AttnDialectTest.cpp - What C++ code asks of the attn dialect -------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Pipeline/Pipeline.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/Parser/Parser.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Pipeline/Pipeline.h"
 #include "gtest/gtest.h"
 #include <cmath>
 
@@ -81,8 +81,9 @@ TEST_F(AttnDialectTest, TheScaleIsOneOverTheRootOfTheHeadSize) {
   EXPECT_EQ(scaleOf(""), 0.125);
   EXPECT_EQ(scaleOf(" scale(0.5)"), 0.5);
   EXPECT_EQ(scaleOf(" scale(%t : f32)"), std::nullopt);
-  AttentionOp dynamic = parse("%x: tensor<?x?xf32>", "%o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x?xf32>, "
-                                                     "tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>");
+  AttentionOp dynamic =
+      parse("%x: tensor<?x?xf32>", "%o = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x?xf32>, "
+                                   "tensor<?x?xf32>, tensor<?x?xf32>) -> tensor<?x?xf32>");
   EXPECT_EQ(getConstantScale(cast<ScoringOpInterface>(dynamic.getOperation())), std::nullopt);
 }
 
@@ -131,7 +132,7 @@ TEST_F(AttnDialectTest, BatchesHeadsAndQueriesCanBeTiledButNotKeys) {
   ASSERT_EQ(domain.size(), 3u);
   EXPECT_EQ(getConstantIntValue(domain[0].size), 2);
   EXPECT_EQ(getConstantIntValue(domain[1].size), 4);
-  // Query heads 2 and 3 belong to key head 1.
+  // Query heads 2 and 3 belong to KV head 1.
   SmallVector<OpFoldResult> offsets = {b.getIndexAttr(1), b.getIndexAttr(3), b.getIndexAttr(5)};
   SmallVector<OpFoldResult> sizes = {b.getIndexAttr(1), b.getIndexAttr(1), b.getIndexAttr(7)};
   FailureOr<TilingResult> tile = tiling.getTiledImplementation(b, offsets, sizes);
