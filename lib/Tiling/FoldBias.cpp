@@ -1,7 +1,7 @@
-//===- FoldBias.cpp - Products start from their bias --------------------------===//
+//===- FoldBias.cpp - Fold bias and truncation into matmuls -------------------===//
 //
-// A bias becomes what a product starts from, and a rounding its own, so that nothing is left to do after it. It stands
-// before the products are cut into tiles, while both are still seen whole.
+// Turns a bias into the initial value of a matmul and a truncation into its result type, which removes the epilogue. It
+// runs before tiling, while matmul and epilogue are whole ops.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,15 +22,15 @@ using namespace saccade;
 
 namespace {
 
-/// What an elementwise op makes of a product: adds `bias` (null: nothing), then rounds it where `isRounded`.
+/// An elementwise op on a matmul: adds `bias` (if not null), then truncates if `isRounded`.
 struct Epilogue {
-  OpOperand *product, *bias = nullptr;
+  OpOperand *matmul, *bias = nullptr;
   bool isRounded = false;
 };
 
 } // namespace
 
-/// The input that `value`, or what it is a widened form of, is inside the body of `op`; null where it is none.
+/// Returns the input of `op` whose element in the body is `value`, possibly extended; null if there is none.
 static OpOperand *inputOf(linalg::LinalgOp op, Value value) {
   if (auto extension = value.getDefiningOp<arith::ExtFOp>())
     value = extension.getIn();
@@ -40,13 +40,13 @@ static OpOperand *inputOf(linalg::LinalgOp op, Value value) {
   return op.getDpsInputOperand(argument.getArgNumber());
 }
 
-/// A product that starts from 0 and that `operand` alone reads, or null.
+/// Returns the matmul initialized with 0 whose only use is `operand`, or null.
 static linalg::LinalgOp zeroInitMatmul(OpOperand *operand) {
-  auto product = operand ? operand->get().getDefiningOp<linalg::LinalgOp>() : nullptr;
-  if (!product || !product->hasOneUse() || !isMatmul(product))
+  auto matmul = operand ? operand->get().getDefiningOp<linalg::LinalgOp>() : nullptr;
+  if (!matmul || !matmul->hasOneUse() || !isMatmul(matmul))
     return nullptr;
-  auto fill = product.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
-  return fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? product : nullptr;
+  auto fill = matmul.getDpsInits()[0].getDefiningOp<linalg::FillOp>();
+  return fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) ? matmul : nullptr;
 }
 
 static std::optional<Epilogue> readEpilogue(linalg::LinalgOp op) {
@@ -58,27 +58,27 @@ static std::optional<Epilogue> readEpilogue(linalg::LinalgOp op) {
   result.isRounded = bool(rounding);
   auto sum = value.getDefiningOp<arith::AddFOp>();
   if (!sum) {
-    result.product = inputOf(op, value);
-    return rounding && zeroInitMatmul(result.product) ? std::optional(result) : std::nullopt;
+    result.matmul = inputOf(op, value);
+    return rounding && zeroInitMatmul(result.matmul) ? std::optional(result) : std::nullopt;
   }
-  OpOperand *left = inputOf(op, sum.getLhs()), *right = inputOf(op, sum.getRhs());
-  if (!left || !right)
+  OpOperand *lhs = inputOf(op, sum.getLhs()), *rhs = inputOf(op, sum.getRhs());
+  if (!lhs || !rhs)
     return std::nullopt;
-  bool isLeft = bool(zeroInitMatmul(left));
-  result.product = isLeft ? left : right;
-  result.bias = isLeft ? right : left;
-  return zeroInitMatmul(result.product) ? std::optional(result) : std::nullopt;
+  bool isLhs = bool(zeroInitMatmul(lhs));
+  result.matmul = isLhs ? lhs : rhs;
+  result.bias = isLhs ? rhs : lhs;
+  return zeroInitMatmul(result.matmul) ? std::optional(result) : std::nullopt;
 }
 
-/// The same product in the type of its factors, starting from `init`.
-static linalg::LinalgOp createRounded(IRRewriter &rewriter, linalg::LinalgOp product, Value init) {
+/// Creates the same matmul in the type of its operands, initialized with `init`.
+static linalg::LinalgOp createRounded(IRRewriter &rewriter, linalg::LinalgOp matmul, Value init) {
   auto generic = linalg::GenericOp::create(
-      rewriter, product.getLoc(), init.getType(), product.getDpsInputs(), init, product.getIndexingMapsArray(),
-      product.getIteratorTypesArray(), [](OpBuilder &b, Location loc, ValueRange arguments) {
+      rewriter, matmul.getLoc(), init.getType(), matmul.getDpsInputs(), init, matmul.getIndexingMapsArray(),
+      matmul.getIteratorTypesArray(), [](OpBuilder &b, Location loc, ValueRange arguments) {
         Value term = arith::MulFOp::create(b, loc, arguments[0], arguments[1]);
         linalg::YieldOp::create(b, loc, arith::AddFOp::create(b, loc, arguments[2], term).getResult());
       });
-  if (Attribute schedule = product->getAttr("schedule"))
+  if (Attribute schedule = matmul->getAttr("schedule"))
     generic->setAttr("schedule", schedule);
   return generic;
 }
@@ -87,15 +87,15 @@ static void fold(IRRewriter &rewriter, linalg::LinalgOp op) {
   if (!op.hasPureTensorSemantics() || op.getNumDpsInits() != 1 || op.getNumParallelLoops() != op.getNumLoops())
     return;
   std::optional<Epilogue> epilogue = readEpilogue(op);
-  if (!epilogue || !op.getMatchingIndexingMap(epilogue->product).isIdentity() ||
+  if (!epilogue || !op.getMatchingIndexingMap(epilogue->matmul).isIdentity() ||
       !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
     return;
-  auto product = epilogue->product->get().getDefiningOp<linalg::LinalgOp>();
+  auto matmul = epilogue->matmul->get().getDefiningOp<linalg::LinalgOp>();
   Value out = op.getDpsInits()[0];
   Type type = getElementTypeOrSelf(out);
   auto hasType = [&](Value value) { return getElementTypeOrSelf(value) == type; };
-  // The factors of what is rounded must have that type: a product has no narrowing casts.
-  if (epilogue->isRounded ? !llvm::all_of(product.getDpsInputs(), hasType) : !hasType(product->getResult(0)))
+  // A truncated matmul must have operands of the result type: a matmul contains no narrowing casts.
+  if (epilogue->isRounded ? !llvm::all_of(matmul.getDpsInputs(), hasType) : !hasType(matmul->getResult(0)))
     return;
 
   rewriter.setInsertionPoint(op);
@@ -106,8 +106,8 @@ static void fold(IRRewriter &rewriter, linalg::LinalgOp op) {
     if (!hasType(bias) || map.getNumResults() != 1 || !isa<AffineDimExpr>(map.getResult(0)))
       return;
     unsigned position = map.getDimPosition(0);
-    FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(product);
-    AffineMap written = product.getMatchingIndexingMap(product.getDpsInitOperand(0));
+    FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(matmul);
+    AffineMap written = matmul.getMatchingIndexingMap(matmul.getDpsInitOperand(0));
     if (written.getDimPosition(position) != dims->n.back())
       return;
     SmallVector<int64_t> added;
@@ -120,14 +120,14 @@ static void fold(IRRewriter &rewriter, linalg::LinalgOp op) {
     init = linalg::FillOp::create(rewriter, op.getLoc(), zero, out).getResult(0);
   }
   if (epilogue->isRounded) {
-    rewriter.replaceOp(op, createRounded(rewriter, product, init));
+    rewriter.replaceOp(op, createRounded(rewriter, matmul, init));
   } else {
-    auto started = cast<linalg::LinalgOp>(rewriter.clone(*product));
+    auto started = cast<linalg::LinalgOp>(rewriter.clone(*matmul));
     started.setDpsInitOperand(0, init);
     started->getResult(0).setType(init.getType());
     rewriter.replaceOp(op, started);
   }
-  rewriter.eraseOp(product);
+  rewriter.eraseOp(matmul);
 }
 
 namespace {
@@ -137,7 +137,7 @@ struct FoldBias : saccade::impl::FoldBiasBase<FoldBias> {
     IRRewriter rewriter(&getContext());
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    // Only what is visited is replaced, or a product before it.
+    // `fold` erases only the visited op and a matmul before it.
     for (linalg::LinalgOp op : ops)
       if (isa<linalg::GenericOp>(op) && !isMatmul(op))
         fold(rewriter, op);

@@ -1,7 +1,7 @@
 //===- FusionGroup.cpp - Structured ops that share a loop over tiles ----------===//
 //
-// A group grows backwards from its root. Each loop of a member is traced to the loop of the root it runs with;
-// a producer that lacks a loop that is cut would be computed again for every tile, so it stays outside.
+// A group grows backwards from its root. Each loop of a member is mapped to the loop of the root that iterates over it.
+// A producer without a mapped tiled loop would be recomputed for every tile, so it is not fused.
 //
 //===----------------------------------------------------------------------===//
 #include "FusionGroup.h"
@@ -13,19 +13,19 @@
 using namespace mlir;
 using namespace saccade;
 
-/// Columns are cut into so many tasks at least, unless they become narrower than this.
+/// The minimum number of column tasks, unless their columns become fewer than `minColumns`.
 static constexpr int64_t minColumnTasks = 4, minColumns = 64;
-/// More rows of a reduction make no difference to anything but balance.
+/// The maximum rows of a reduction tile; larger ones only hurt load balance.
 static constexpr int64_t maxReductionRows = 64;
 
-/// Whether a loop of `op` has no steps, which is known now: upstream's tiling has no tile of nothing.
+/// Whether a loop of `op` has a static trip count of zero, which upstream tiling does not support.
 static bool hasEmptyIterationSpace(linalg::LinalgOp op) { return llvm::is_contained(op.getStaticLoopRanges(), 0); }
 
-static bool isPointwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
+static bool isElementwise(linalg::LinalgOp op) { return op.getNumParallelLoops() == op.getNumLoops(); }
 
 namespace {
 
-enum class Kind { Product, Rows, Pointwise };
+enum class Kind { Matmul, RowReduction, Elementwise };
 
 class GroupBuilder {
 public:
@@ -38,33 +38,34 @@ public:
     group.members.insert(root);
     if (hasEmptyIterationSpace(root))
       return group;
-    linalg::LinalgOp product = findMatmul();
-    if (product) {
-      kind = Kind::Product;
+    linalg::LinalgOp matmul = findMatmul();
+    if (matmul) {
+      kind = Kind::Matmul;
     } else {
-      // What would belong to the group if it were cut along one loop only says whether there are reductions.
-      kind = Kind::Rows;
-      cut.clear();
+      // Grow the group without tiled loops to find out whether it contains reductions.
+      kind = Kind::RowReduction;
+      tiledLoops.clear();
       grow();
-      bool hasReduction = llvm::any_of(members, [](Operation *op) { return !isPointwise(cast<linalg::LinalgOp>(op)); });
-      cut = hasReduction ? commonLoops() : parallelLoops();
-      if (cut.empty()) {
-        // No loop runs through all reductions: leave them outside.
-        cut = parallelLoops();
+      bool hasReduction =
+          llvm::any_of(members, [](Operation *op) { return !isElementwise(cast<linalg::LinalgOp>(op)); });
+      tiledLoops = hasReduction ? commonLoops() : parallelLoops();
+      if (tiledLoops.empty()) {
+        // No loop is common to all reductions, so they are not fused.
+        tiledLoops = parallelLoops();
         hasReduction = false;
       }
-      kind = hasReduction ? Kind::Rows : Kind::Pointwise;
+      kind = hasReduction ? Kind::RowReduction : Kind::Elementwise;
     }
     sizes.assign(root.getNumLoops(), 0);
-    if (product)
-      sizeMatmul(product);
-    else if (!cut.empty())
-      kind == Kind::Rows ? sizeRows() : sizePointwise();
+    if (matmul)
+      sizeMatmul(matmul);
+    else if (!tiledLoops.empty())
+      kind == Kind::RowReduction ? sizeRowReduction() : sizeElementwise();
     if (llvm::any_of(sizes, [](int64_t size) { return size != 0; })) {
-      cut.clear();
+      tiledLoops.clear();
       for (unsigned loop = 0; loop < sizes.size(); ++loop)
         if (sizes[loop] != 0)
-          cut.push_back(loop);
+          tiledLoops.push_back(loop);
       grow();
       group.kept = kept;
     } else {
@@ -79,13 +80,13 @@ public:
 private:
   static constexpr int none = -1;
 
-  /// The product whose result the group works on: the root or an operand of it.
+  /// Returns the matmul of the group, the root or one of its inputs, or null.
   linalg::LinalgOp findMatmul() {
     if (isMatmul(root))
       return root;
-    if (!isPointwise(root))
+    if (!isElementwise(root))
       return nullptr;
-    trace(root);
+    mapLoops(root);
     for (OpOperand *input : root.getDpsInputOperands()) {
       auto producer = input->get().getDefiningOp<linalg::LinalgOp>();
       if (producer && producer->getBlock() == root->getBlock() && isMatmul(producer) &&
@@ -101,11 +102,11 @@ private:
     return loops;
   }
 
-  /// The loops of the root that run through every reduction of the group.
+  /// The parallel loops of the root that are mapped to a loop of every reduction of the group.
   SmallVector<unsigned> commonLoops() {
     SmallVector<unsigned> loops = parallelLoops();
     for (Operation *op : members)
-      if (!isPointwise(cast<linalg::LinalgOp>(op)))
+      if (!isElementwise(cast<linalg::LinalgOp>(op)))
         llvm::erase_if(loops, [&](unsigned loop) { return !llvm::is_contained(loopMaps[op], int(loop)); });
     return loops;
   }
@@ -119,12 +120,12 @@ private:
 
   void setSize(unsigned loop, int64_t size) { sizes[loop] = std::max<int64_t>(1, std::min(size, extent(loop, size))); }
 
-  void sizeMatmul(linalg::LinalgOp product) {
-    FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(product);
-    assert(succeeded(dims) && "a product has rows and columns");
-    MatmulBlock block = getMatmulBlock(product);
-    trace(root);
-    SmallVector<int> loops = product == root ? loopMaps[root] : *loopsOf(product);
+  void sizeMatmul(linalg::LinalgOp matmul) {
+    FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(matmul);
+    assert(succeeded(dims) && "a matmul has contraction dimensions");
+    MatmulBlock block = getMatmulBlock(matmul);
+    mapLoops(root);
+    SmallVector<int> loops = matmul == root ? loopMaps[root] : *loopsOf(matmul);
     for (auto [loop, producerLoops] : llvm::enumerate(loops)) {
       if (producerLoops == none || llvm::is_contained(dims->k, loop))
         continue;
@@ -137,32 +138,32 @@ private:
     }
   }
 
-  /// Columns of a task: `most`, but a few tasks side by side where the columns are few. A short sequence may have no
-  /// second tile of rows, and packing the rows again costs little.
-  int64_t columnsOf(unsigned loop, int64_t most) {
+  /// The columns of a task: `maxColumns`, or fewer to get `minColumnTasks` tasks. A short sequence may have a single
+  /// tile of rows, and packing the rows per column tile is cheap.
+  int64_t columnsOf(unsigned loop, int64_t maxColumns) {
     int64_t share =
-        llvm::alignTo(llvm::divideCeil(extent(loop, minColumnTasks * most), minColumnTasks), minColumns / 2);
-    return std::clamp(share, minColumns, std::max(minColumns, most));
+        llvm::alignTo(llvm::divideCeil(extent(loop, minColumnTasks * maxColumns), minColumnTasks), minColumns / 2);
+    return std::clamp(share, minColumns, std::max(minColumns, maxColumns));
   }
 
-  void sizeRows() {
+  void sizeRowReduction() {
     int64_t width = 1;
     for (unsigned loop = 0; loop < root.getNumLoops(); ++loop)
-      if (!llvm::is_contained(cut, loop))
+      if (!llvm::is_contained(tiledLoops, loop))
         width *= extent(loop, 1024);
-    for (unsigned loop : cut)
+    for (unsigned loop : tiledLoops)
       setSize(loop, 1);
     int64_t rows = llvm::bit_floor(uint64_t(std::max<int64_t>(1, limits.tileElements / std::max<int64_t>(width, 1))));
-    setSize(cut.back(), std::min(rows, maxReductionRows));
+    setSize(tiledLoops.back(), std::min(rows, maxReductionRows));
   }
 
-  void sizePointwise() {
+  void sizeElementwise() {
     int64_t budget = limits.tileElements;
-    for (unsigned loop : llvm::reverse(cut)) {
+    for (unsigned loop : llvm::reverse(tiledLoops)) {
       int64_t size = extent(loop, 1024);
       bool isWhole = size <= budget && !ShapedType::isDynamic(root.getStaticLoopRanges()[loop]);
-      // The outermost loop is always cut, so that there is one.
-      if (!isWhole || loop == cut.front())
+      // The outermost loop is always tiled, so that there is at least one.
+      if (!isWhole || loop == tiledLoops.front())
         setSize(loop, llvm::bit_floor(uint64_t(std::min(std::max<int64_t>(size, 1), budget))));
       budget = std::max<int64_t>(1, budget / std::max<int64_t>(size, 1));
     }
@@ -170,8 +171,8 @@ private:
 
   //===--- Members ---===//
 
-  /// The root's loops run with themselves.
-  void trace(linalg::LinalgOp op) {
+  /// Restarts the group with `op`, whose loops map to themselves.
+  void mapLoops(linalg::LinalgOp op) {
     SmallVector<int> loops;
     for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
       loops.push_back(loop);
@@ -185,8 +186,8 @@ private:
   }
 
   void grow() {
-    trace(root);
-    // Uses come after definitions, so one walk backwards sees all users of an op before it.
+    mapLoops(root);
+    // Uses follow definitions, so a backward walk visits all users of an op before it.
     for (auto it = std::next(root->getReverseIterator()); it != root->getBlock()->rend(); ++it)
       if (auto producer = dyn_cast<linalg::LinalgOp>(*it))
         consider(producer);
@@ -199,11 +200,12 @@ private:
     if (!others)
       return;
     std::optional<SmallVector<int>> loops = loopsOf(producer);
-    bool isComplete = loops && llvm::all_of(cut, [&](unsigned loop) { return llvm::is_contained(*loops, int(loop)); });
+    bool isComplete =
+        loops && llvm::all_of(tiledLoops, [&](unsigned loop) { return llvm::is_contained(*loops, int(loop)); });
     if (!isComplete || (*others == 0 && !isBounded(producer, *loops)))
       return;
-    // Fusion makes one copy for each way that leads to the root; only equal ones become one again, and one that is
-    // handed out is not equal to the others.
+    // Fusion creates one copy per use path to the root. CSE merges equal copies, but not one that is also a result of
+    // the loop.
     unsigned ways = 0;
     for (Operation *user : producer->getUsers())
       ways += copies.lookup(user);
@@ -218,17 +220,17 @@ private:
 
   bool isAllowed(linalg::LinalgOp producer) {
     if (isMatmul(producer))
-      return kind == Kind::Product;
-    if (kind != Kind::Rows)
-      return isPointwise(producer);
-    // What follows a product is computed while its tile is still in registers or cache.
-    return !isPointwise(producer) || llvm::none_of(producer.getDpsInputs(), [](Value input) {
+      return kind == Kind::Matmul;
+    if (kind != Kind::RowReduction)
+      return isElementwise(producer);
+    // Elementwise ops on a matmul are fused with the matmul, while its tile is in registers or cache.
+    return !isElementwise(producer) || llvm::none_of(producer.getDpsInputs(), [](Value input) {
       auto op = input.getDefiningOp<linalg::LinalgOp>();
       return op && isMatmul(op);
     });
   }
 
-  /// The number of uses outside the group, or nothing where they, or the uses inside, keep the op out.
+  /// Returns the number of uses outside of the group, or nullopt if a use prevents fusion.
   std::optional<unsigned> countOtherUses(linalg::LinalgOp producer) {
     unsigned inside = 0, outside = 0;
     bool isOverwritten = false;
@@ -243,12 +245,12 @@ private:
         continue;
       }
       ++outside;
-      // The loop stands where the root is.
+      // The loop is inserted at the root, so uses outside must follow it.
       Operation *ancestor = root->getBlock()->findAncestorOpInBlock(*user);
       if (!ancestor || ancestor->isBeforeInBlock(root))
         return std::nullopt;
     }
-    // What somebody starts from is gone afterwards.
+    // A tensor used as an init is overwritten, so it must have no other use.
     if (isOverwritten && inside + outside != 1)
       return std::nullopt;
     if (inside == 0)
@@ -256,7 +258,7 @@ private:
     return outside;
   }
 
-  /// For each loop of `producer` the loop of the root that it runs with; nothing where its users disagree.
+  /// Maps each loop of `producer` to a loop of the root, or to `none`. Returns nullopt if its users disagree.
   std::optional<SmallVector<int>> loopsOf(linalg::LinalgOp producer) {
     SmallVector<int> loops(producer.getNumLoops(), none);
     bool isFirst = true;
@@ -282,7 +284,7 @@ private:
     return loops;
   }
 
-  /// Whether the tile of `producer` has a known, small size. What the root starts from is written in place.
+  /// Whether the tile of `producer` has a static size within the limit. The init of the root is written in place.
   bool isBounded(linalg::LinalgOp producer, ArrayRef<int> loops) {
     bool isRootInit = llvm::all_of(producer->getUses(), [&](OpOperand &use) {
       return use.getOwner() == root.getOperation() && root.isDpsInit(&use);
@@ -297,7 +299,7 @@ private:
       int64_t size = loops[loop] != none && !sizes.empty() ? sizes[loops[loop]] : 0;
       if (size == 0)
         size = extents[loop];
-      // While the cuts are not chosen, anything may turn out to be one.
+      // Before the tiled loops are chosen, any loop may become one.
       if (ShapedType::isDynamic(size) && !sizes.empty())
         return false;
       elements *= ShapedType::isDynamic(size) ? 1 : size;
@@ -307,9 +309,9 @@ private:
 
   linalg::LinalgOp root;
   TileLimits limits;
-  Kind kind = Kind::Pointwise;
-  SmallVector<unsigned> cut;  ///< the loops of the root that are cut
-  SmallVector<int64_t> sizes; ///< empty until they are chosen
+  Kind kind = Kind::Elementwise;
+  SmallVector<unsigned> tiledLoops; ///< the tiled loops of the root
+  SmallVector<int64_t> sizes;       ///< empty until they are chosen
   llvm::SetVector<Operation *> members;
   llvm::SmallPtrSet<Operation *, 4> kept;
   llvm::DenseMap<Operation *, SmallVector<int>> loopMaps;

@@ -1,6 +1,6 @@
 //===- FusionGroup.h - Structured ops that share a loop over tiles -*- C++ -*-===//
 //
-// Which producers are computed tile by tile beside the op that uses them, and how large the tiles are.
+// Chooses the producers that are fused into the tile loop of an op, and the tile sizes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_FUSIONGROUP_H
@@ -11,30 +11,30 @@
 
 namespace saccade {
 
-/// A structured op and producers of it that are computed in the same parallel loop.
+/// A structured op and its producers that are computed in the same parallel loop.
 ///
-/// There are three kinds: a matrix product with its initial value and what is applied to its result; reductions over
-/// rows with what surrounds them (norms, softmax); and elementwise ops alone. Every tile of a member is computed
-/// exactly once, and the tile of a member that stays inside the loop has a size known now.
+/// There are three kinds: a matmul with its initialization and epilogue; row reductions with their elementwise ops
+/// (norms, softmax); and elementwise ops only. Every tile of a member is computed exactly once. The tile of a member
+/// that is not used outside of the loop has a static size.
 struct FusionGroup {
   mlir::linalg::LinalgOp root;
-  llvm::SetVector<mlir::Operation *> members;   ///< `root` first, then producers, each behind its users
-  llvm::SmallPtrSet<mlir::Operation *, 4> kept; ///< members whose results are used outside too
-  llvm::SmallVector<int64_t> tileSizes;         ///< one a loop of `root`; 0 where the loop is not cut
+  llvm::SetVector<mlir::Operation *> members;   ///< `root` first, then producers, each after its users
+  llvm::SmallPtrSet<mlir::Operation *, 4> kept; ///< members whose results are also used outside
+  llvm::SmallVector<int64_t> tileSizes;         ///< one per loop of `root`; 0 if the loop is not tiled
 
-  /// Whether there is a loop to make: not where the root has no parallel dimension.
+  /// Whether any loop is tiled; false if the root has no parallel dimension.
   bool isTiled() const {
     return llvm::any_of(tileSizes, [](int64_t size) { return size != 0; });
   }
 };
 
-/// What a task may work on at once.
+/// The size limits of a task.
 struct TileLimits {
-  int64_t tileElements;      ///< of a tile, which with what it is computed from should stay near its processor
-  int64_t temporaryElements; ///< of what stays inside of a task
+  int64_t tileElements;      ///< per tile, which should stay in cache together with its inputs
+  int64_t temporaryElements; ///< per temporary inside of a task
 };
 
-/// The group of `root`, which computes tensors and is used by no group yet. Only ops of its block are taken.
+/// Forms the group of `root`, an op on tensors that is not yet in a group. Only ops in its block are fused.
 FusionGroup formGroup(mlir::linalg::LinalgOp root, TileLimits limits);
 
 } // namespace saccade

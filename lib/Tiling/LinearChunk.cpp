@@ -1,6 +1,6 @@
-//===- LinearChunk.cpp - The arithmetic of one chunk of linear attention ------===//
+//===- LinearChunk.cpp - One chunk of linear attention ------------------------===//
 //
-// Products, running decays and the triangular system of a chunk, for TileLinear.
+// Emits the matmuls, cumulative decays and the triangular solve of a chunk, for TileLinear.
 //
 //===----------------------------------------------------------------------===//
 #include "LinearChunk.h"
@@ -10,10 +10,10 @@
 using namespace mlir;
 using namespace saccade;
 
-/// Blocks of products whose extents are not known are no larger than this, or than a chunk.
+/// The minimum block size in the schedules of matmuls, whose extents may be dynamic.
 static constexpr int64_t matmulBlock = 128;
 
-Value ChunkEmitter::number(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
+Value ChunkEmitter::scalar(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
 
 Value ChunkEmitter::asIndex(OpFoldResult value) { return getValueOrCreateConstantIndexOp(b, loc, value); }
 
@@ -33,7 +33,7 @@ Value ChunkEmitter::temporary(ArrayRef<int64_t> shape) {
 }
 
 Value ChunkEmitter::filled(ArrayRef<int64_t> shape, double value) {
-  return linalg::FillOp::create(b, loc, number(value), temporary(shape)).getResult(0);
+  return linalg::FillOp::create(b, loc, scalar(value), temporary(shape)).getResult(0);
 }
 
 SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, ArrayRef<IndexedOperand> inputs,
@@ -60,7 +60,7 @@ SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, Arra
   return SmallVector<Value>(op.getResults());
 }
 
-Value ChunkEmitter::product(const IndexedOperand &x, const IndexedOperand &y, Value sums) {
+Value ChunkEmitter::matmul(const IndexedOperand &x, const IndexedOperand &y, Value sums) {
   Value result = apply(3, 1, {x, y}, {{sums, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
     return {arith::AddFOp::create(b, loc, args[2], arith::MulFOp::create(b, loc, args[0], args[1]))};
   })[0];
@@ -86,11 +86,11 @@ Value ChunkEmitter::scaled(Value x, const IndexedOperand &factor) {
 }
 
 //===----------------------------------------------------------------------===//
-// Parts
+// Slices
 //===----------------------------------------------------------------------===//
 
-Value ChunkEmitter::part(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
-                         ArrayRef<bool> isKept) {
+Value ChunkEmitter::slice(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes,
+                          ArrayRef<bool> isKept) {
   SmallVector<int64_t> shape;
   for (auto [extent, kept] : llvm::zip_equal(sizes, isKept))
     if (kept)
@@ -102,7 +102,7 @@ Value ChunkEmitter::part(Value tensor, ArrayRef<OpFoldResult> offsets, ArrayRef<
 
 Value ChunkEmitter::row(Value matrix, Value position) {
   OpFoldResult columns = tensor::getMixedSize(b, loc, matrix, 1);
-  return part(matrix, {position, b.getIndexAttr(0)}, {b.getIndexAttr(1), columns}, {false, true});
+  return slice(matrix, {position, b.getIndexAttr(0)}, {b.getIndexAttr(1), columns}, {false, true});
 }
 
 Value ChunkEmitter::insertRow(Value row, Value matrix, Value position) {
@@ -139,7 +139,7 @@ Value ChunkEmitter::decayMask(Value decay) {
                           [&](ValueRange args) -> SmallVector<Value> {
                             Value j = linalg::IndexOp::create(b, loc, 0);
                             Value left = arith::MulFOp::create(b, loc, args[2], args[0]);
-                            Value own = select(isEqual(j, args[1]), number(1.0), number(0.0));
+                            Value own = select(isEqual(j, args[1]), scalar(1.0), scalar(0.0));
                             Value entry = select(isLess(j, args[1]), left, own);
                             return {entry, entry};
                           });
@@ -147,15 +147,15 @@ Value ChunkEmitter::decayMask(Value decay) {
               })[1];
 }
 
-Value ChunkEmitter::decayedProduct(Value x, Value keys, Value decay, int64_t columns) {
-  // The keys before position i, decayed up to there.
+Value ChunkEmitter::decayedMatmul(Value x, Value keys, Value decay, int64_t columns) {
+  // carried[0] holds the keys before position i, decayed up to i.
   return loop(index(0), asIndex(size), 1, {filled({-1, columns}, 0.0), filled({-1, -1}, 0.0)},
               [&](Value i, ValueRange carried) -> SmallVector<Value> {
                 Value left = apply(2, 0, {{row(decay, i), {1}}, {keys, {0, 1}}, {i, {}}}, {{carried[0], {0, 1}}},
                                    [&](ValueRange args) -> SmallVector<Value> {
                                      Value j = linalg::IndexOp::create(b, loc, 0);
                                      Value decayed = arith::MulFOp::create(b, loc, args[3], args[0]);
-                                     Value own = select(isEqual(j, args[2]), args[1], number(0.0));
+                                     Value own = select(isEqual(j, args[2]), args[1], scalar(0.0));
                                      return {select(isLess(j, args[2]), decayed, own)};
                                    })[0];
                 Value entries = rowSums({{left, {0, 1}}, {row(x, i), {1}}}, row(carried[1], i));
@@ -163,17 +163,17 @@ Value ChunkEmitter::decayedProduct(Value x, Value keys, Value decay, int64_t col
               })[1];
 }
 
-Value ChunkEmitter::solve(Value matrix, Value beta, Value v, int64_t columns) {
+Value ChunkEmitter::solveTriangular(Value matrix, Value beta, Value v, int64_t columns) {
   Value count = asIndex(size);
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1), width = b.getIndexAttr(columns);
-  // Row by row: once u[j] is known, it is taken from all rows behind it.
+  // Forward substitution: once u[j] is known, its contribution is subtracted from all later rows.
   return loop(index(0), sub(count, index(1)), 1, {v}, [&](Value j, ValueRange carried) -> SmallVector<Value> {
     Value behind = add(j, 1);
     OpFoldResult rest = sub(count, behind);
     Value known = linalg::CopyOp::create(b, loc, row(carried[0], j), temporary({columns})).getResult(0);
-    Value rows = part(carried[0], {behind, zero}, {rest, width}, {true, true});
-    Value factors = part(matrix, {behind, j}, {rest, one}, {true, false});
-    Value betas = part(beta, {behind}, {rest}, {true});
+    Value rows = slice(carried[0], {behind, zero}, {rest, width}, {true, true});
+    Value factors = slice(matrix, {behind, j}, {rest, one}, {true, false});
+    Value betas = slice(beta, {behind}, {rest}, {true});
     Value next = apply(2, 0, {{factors, {0}}, {betas, {0}}, {known, {1}}}, {{rows, {0, 1}}},
                        [&](ValueRange args) -> SmallVector<Value> {
                          Value factor = arith::MulFOp::create(b, loc, args[0], args[1]);

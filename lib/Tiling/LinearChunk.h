@@ -1,7 +1,7 @@
-//===- LinearChunk.h - The arithmetic of one chunk of linear attention -*- C++ -*-===//
+//===- LinearChunk.h - One chunk of linear attention --------------*- C++ -*-===//
 //
-// Small matrices of a chunk of positions as structured ops on temporaries, for TileLinear. A matrix has a row for each
-// of the `size` positions of the chunk; its memory is as large as a chunk can be.
+// Emits the matrix computations of one chunk as structured ops on temporaries, for TileLinear. A matrix has a row for
+// each of the `size` positions of the chunk, and is allocated for the maximum chunk size.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_LINEARCHUNK_H
@@ -20,45 +20,45 @@ struct ChunkEmitter : IndexEmitter {
 
   mlir::FloatType type;
   int64_t rows;
-  mlir::OpFoldResult size; ///< positions of the chunk at hand
+  mlir::OpFoldResult size; ///< number of positions in the current chunk
 
-  /// An operand of a structured op and the loops that walk along its dimensions.
+  /// An operand of a structured op and the loop that indexes each of its dimensions.
   struct IndexedOperand {
     Value value;
     llvm::SmallVector<unsigned> loops;
   };
   using Element = llvm::function_ref<llvm::SmallVector<Value>(mlir::ValueRange)>;
 
-  Value number(double value);
-  /// A temporary with `shape`; -1 stands for the positions of the chunk.
+  Value scalar(double value);
+  /// A temporary of shape `shape`; -1 stands for the positions of the chunk.
   Value temporary(llvm::ArrayRef<int64_t> shape);
   Value filled(llvm::ArrayRef<int64_t> shape, double value);
   Value asIndex(mlir::OpFoldResult value);
 
-  /// What `element` makes of the elements of `inputs` and `outputs`, in loops of which the last `reductions` are reductions.
+  /// A linalg.generic with `loops` loops, the last `reductions` of them reductions, and body `element`.
   llvm::SmallVector<Value> apply(unsigned loops, unsigned reductions, llvm::ArrayRef<IndexedOperand> inputs,
                                  llvm::ArrayRef<IndexedOperand> outputs, Element element);
-  /// sums + Σ x · y: loops m, n, k are numbers 0, 1, 2 of the walks.
-  Value product(const IndexedOperand &x, const IndexedOperand &y, Value sums);
-  /// sums + Σ x · y or Σ x along loop 1, one for every value of loop 0.
+  /// sums + Σ lhs · rhs, where loops 0, 1, 2 are m, n, k.
+  Value matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums);
+  /// sums + the row sums of factors[0] or of factors[0] · factors[1]; loop 0 is the row, loop 1 is reduced.
   Value rowSums(llvm::ArrayRef<IndexedOperand> factors, Value sums);
   /// x · factor, element by element, in place.
   Value scaled(Value x, const IndexedOperand &factor);
 
-  /// The part of `tensor` that offsets and sizes name, without the dimensions that `isKept` says no of.
-  Value part(Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets, llvm::ArrayRef<mlir::OpFoldResult> sizes,
-             llvm::ArrayRef<bool> isKept);
+  /// A rank-reducing slice of `tensor`; dimensions with `isKept` false are dropped.
+  Value slice(Value tensor, llvm::ArrayRef<mlir::OpFoldResult> offsets, llvm::ArrayRef<mlir::OpFoldResult> sizes,
+              llvm::ArrayRef<bool> isKept);
   Value row(Value matrix, Value position);
   Value insertRow(Value row, Value matrix, Value position);
 
-  /// Row i is the product of rows 0 ... i of `decay`, or (not `isForward`) of those behind i.
+  /// Row i is the product of rows 0 ... i of `decay` or, if not `isForward`, of the rows after i.
   Value cumulativeProducts(Value decay, int64_t columns, bool isForward);
-  /// D[i, j] is the product of decay j + 1 ... i, 1 at i = j, 0 for j > i.
+  /// D[i, j] = Π_{t=j+1..i} decay[t] for j ≤ i, else 0.
   Value decayMask(Value decay);
-  /// Σ_d x[i, d] · keys[j, d] · (product of decay j + 1 ... i in row d), for j ≤ i, else 0.
-  Value decayedProduct(Value x, Value keys, Value decay, int64_t columns);
-  /// u[i] = v[i] − beta[i] Σ_{j<i} matrix[i, j] u[j], in place of v.
-  Value solve(Value matrix, Value beta, Value v, int64_t columns);
+  /// Σ_d x[i, d] · keys[j, d] · Π_{t=j+1..i} decay[t, d] for j ≤ i, else 0.
+  Value decayedMatmul(Value x, Value keys, Value decay, int64_t columns);
+  /// Solves u[i] = v[i] − beta[i] Σ_{j<i} matrix[i, j] u[j] by forward substitution, in place in v.
+  Value solveTriangular(Value matrix, Value beta, Value v, int64_t columns);
 };
 
 } // namespace saccade

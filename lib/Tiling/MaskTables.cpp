@@ -1,6 +1,7 @@
-//===- MaskTables.cpp - Bounds of the blocks of what masks read ---------------===//
+//===- MaskTables.cpp - Block minima and maxima of mask captures --------------===//
 //
-// A reduction over blocks, as a structured op like any other, so that it is cut into tasks and vectorised.
+// Builds each table as a structured reduction over blocks, so that it is tiled into tasks and vectorized like other
+// ops.
 //
 //===----------------------------------------------------------------------===//
 #include "MaskTables.h"
@@ -16,7 +17,7 @@ using namespace saccade::attn;
 
 static constexpr int64_t minMaxBlock = RuntimeMaskInputs::minMaxBlock;
 
-/// The elements of a table: of i1, a byte; of index, 64 bits, which have neutral elements.
+/// The element type of a table: i8 for i1, i64 for index, else that of the tensor. It must have neutral elements.
 static Type tableElement(RankedTensorType type) {
   Type element = type.getElementType();
   if (element.isInteger(1))
@@ -38,7 +39,7 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
     Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
     inits.push_back(linalg::FillOp::create(b, loc, number, empty).getResult(0));
   }
-  // The reduced dimension has its extent from an operand whose elements nobody reads.
+  // This operand only gives the extent of the reduced dimension; its elements are not read.
   Value within = tensor::EmptyOp::create(b, loc, ArrayRef<int64_t>{minMaxBlock}, b.getI8Type());
   AffineMap identity = b.getMultiDimIdentityMap(rank + 1), outer = identity.dropResult(rank),
             inner = identity.getSubMap({rank});
@@ -51,7 +52,7 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
         SmallVector<Value> place;
         for (unsigned dim = 0; dim < rank; ++dim)
           place.push_back(linalg::IndexOp::create(nested, loc, dim));
-        // The last block is filled up with the last element.
+        // The last block is padded with the last element.
         Value start =
             arith::MulIOp::create(nested, loc, place.back(), arith::ConstantIndexOp::create(nested, loc, minMaxBlock));
         Value position = arith::AddIOp::create(nested, loc, start, linalg::IndexOp::create(nested, loc, rank));
@@ -78,7 +79,7 @@ std::pair<Value, Value> MaskTables::of(Value tensor, Operation *user) {
   }
   auto &known = made[{tensor, place->getBlock()}];
   if (!known.first) {
-    // As early as possible, so that all who come later may use them.
+    // As early as possible, so that later users can share the tables.
     OpBuilder b(place);
     if (Operation *producer = tensor.getDefiningOp(); producer && producer->getBlock() == place->getBlock())
       b.setInsertionPointAfter(producer);

@@ -1,6 +1,6 @@
-//===- MaskTables.h - Bounds of the blocks of what masks read -----*- C++ -*-===//
+//===- MaskTables.h - Block minima and maxima of mask captures ----*- C++ -*-===//
 //
-// The tables that `RuntimeMaskInputs` looks into.
+// Builds the tables that `RuntimeMaskInputs` reads.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_MASKTABLES_H
@@ -11,11 +11,11 @@
 
 namespace saccade {
 
-/// The tables of the captured tensors of a function, each made once.
+/// The tables of the captured tensors of a function, each built once.
 class MaskTables {
 public:
-  /// The least and the greatest element of each block of 64 elements along the last dimension, as tensors of the
-  /// extents of `tensor`, the last one divided. They are made before the parallel loop around `user`.
+  /// Returns the minimum and maximum of each block of 64 elements along the last dimension of `tensor`, as tensors of
+  /// its shape with the last extent divided by 64, rounded up. They are built before the parallel loop around `user`.
   std::pair<mlir::Value, mlir::Value> of(mlir::Value tensor, mlir::Operation *user);
 
 private:

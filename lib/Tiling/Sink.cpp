@@ -1,6 +1,6 @@
-//===- Sink.cpp - Where the state of a row with a sink begins ----------------===//
+//===- Sink.cpp - The initial state of a row with a sink ----------------------===//
 //
-// A sink is a key without a value that every row has seen before the first one.
+// A sink is an extra score without a value. It enters the softmax of every row before the first key.
 //
 //===----------------------------------------------------------------------===//
 #include "Sink.h"
@@ -12,16 +12,14 @@
 using namespace mlir;
 
 saccade::SinkStart saccade::emitSinkStart(OpBuilder &b, Location loc, Value sink, Value head, FloatType type) {
-  auto number = [&](double value) -> Value {
-    return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
-  };
+  auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); };
   if (isa<RankedTensorType>(sink.getType()))
     sink = tensor::ExtractOp::create(b, loc, sink, head);
   if (sink.getType() != type)
     sink = arith::ExtFOp::create(b, loc, type, sink);
-  // A sink of −inf weighs nothing, also where there is no key.
-  Value isNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink,
-                                       number(-std::numeric_limits<double>::infinity()));
+  // A sink of −∞ has weight 0, even if a row has no keys.
+  Value isNone =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink, number(-std::numeric_limits<double>::infinity()));
   return {arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e)),
           arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
 }

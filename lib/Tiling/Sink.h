@@ -1,4 +1,4 @@
-//===- Sink.h - Where the state of a row with a sink begins -------*- C++ -*-===//
+//===- Sink.h - The initial state of a row with a sink ------------*- C++ -*-===//
 #ifndef SACCADE_LIB_TILING_SINK_H
 #define SACCADE_LIB_TILING_SINK_H
 
@@ -6,12 +6,13 @@
 
 namespace saccade {
 
-/// Maximum (a base-2 exponent) and sum of a row that has seen its sink and no key.
+/// The maximum (a base-2 exponent) and sum of a row that has attended to its sink and no key.
 struct SinkStart {
   mlir::Value max, sum;
 };
 
-/// The start for element `head` of `sink`, or for `sink` itself where that is a number, in the type of scores.
+/// Emits the initial state of a row for element `head` of `sink`, or for `sink` itself if it is a scalar. `type` is the
+/// score type.
 SinkStart emitSinkStart(mlir::OpBuilder &b, mlir::Location loc, mlir::Value sink, mlir::Value head,
                         mlir::FloatType type);
 

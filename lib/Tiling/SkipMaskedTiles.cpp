@@ -1,7 +1,7 @@
-//===- SkipMaskedTiles.cpp - Tiles of keys that a mask leaves empty -----------===//
+//===- SkipMaskedTiles.cpp - Skip empty key tiles -----------------------------===//
 //
-// Puts a test in front of each step over keys whose mask says more than the bounds of the loop. It stands after
-// TileKeys, which makes the steps, and before TileLinalg, which cuts the tables that the tests read.
+// Guards each key tile by a run-time test if the loop bounds do not express the whole mask. It runs after TileKeys,
+// which creates the tiles, and before TileLinalg, which tiles the tables that the tests read.
 //
 //===----------------------------------------------------------------------===//
 #include "MaskTables.h"
@@ -9,8 +9,8 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
+#include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include "saccade/Tiling/Passes.h"
 
 namespace saccade {
@@ -22,7 +22,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// The positions or heads that `operand` covers, from `at` on.
+/// The interval of positions or heads that `operand` covers, starting at `at`.
 static Interval extent(StagedIntBuilder &numbers, Value operand, DimsAttr dims, Dim dim, StagedInt at) {
   if (!dims.position(dim))
     return at;

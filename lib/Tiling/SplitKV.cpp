@@ -1,7 +1,8 @@
-//===- SplitKV.cpp - Attention that reads keys and values once -------------===//
+//===- SplitKV.cpp - Split-KV tiling of attention -----------------------------===//
 //
-// Two parallel loops. The first computes the state of the query heads of a key head over one chunk of keys; the second
-// merges the states of all chunks. Where there is but one chunk the first loop finishes it, and the second is empty.
+// Emits two parallel loops (flash-decoding; Dao et al. 2023). The first computes partial states of the query heads of a
+// KV head over one chunk of keys, the second merges the states of all chunks. With a single chunk the first loop
+// finalizes the results, and the second has trip count zero.
 //
 //===----------------------------------------------------------------------===//
 #include "SplitKV.h"
@@ -20,12 +21,13 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Accumulator columns come in multiples of the widest register, so that no code needs a partial one, and rows in blocks.
+/// Accumulator columns are rounded up to the widest register (16 lanes), so that no partial register is needed, and
+/// rows to blocks.
 static constexpr int64_t columnBlock = 16, rowBlock = 4;
 
 namespace {
 
-/// A part of a tensor; `dropped` dimensions have a size of 1 and are left out.
+/// A rank-reducing slice of a tensor; `dropped` dimensions have size 1.
 struct Slice {
   SmallVector<OpFoldResult> offsets, sizes, strides;
   llvm::SmallBitVector dropped;
@@ -38,7 +40,8 @@ struct Slice {
   }
 };
 
-/// The heads [first, first + count) of one batch, or one of them, without that dimension, where there is no count.
+/// The heads [first, first + count) of one batch. If `count` is null, the single head `first`, whose dimension is
+/// dropped.
 struct Heads {
   Value batch, first, count;
 };
@@ -54,11 +57,11 @@ struct SplitKVTiler {
   OpFoldResult zero, one;
   int64_t columns;
   Value at[4];
-  Value batches, heads, queries, keys, keyHeads;
-  Value group;                      ///< query heads of a key head
-  Value tilesPerGroup, headsPerTile;  ///< tasks that share a key head, query heads of one of them
-  Value rows;                       ///< of a task's state
-  Value firstChunk, chunks, single; ///< the first chunk's absolute number, how many, whether it is one
+  Value batches, heads, queries, keys, kvHeads;
+  Value group;                       ///< query heads per KV head
+  Value tilesPerGroup, headsPerTile; ///< tasks per KV head and chunk, query heads per task
+  Value rows;                        ///< of the state of a task
+  Value firstChunk, chunks, single;  ///< absolute index of the first chunk, number of chunks, whether it is one
 
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
@@ -75,24 +78,25 @@ struct SplitKVTiler {
     return getValueOrCreateConstantIndexOp(b, loc, size(value, dims, dim));
   }
   Value lengthOf(Value length, Value batch, Value extent);
-  Value extract(Value value, const Slice &part);
+  Value extract(Value value, const Slice &slice);
   Value operand(Value value, DimsAttr dims, Heads heads, Value position, Value positions);
   Slice resultSlice(unsigned result, Heads heads);
-  Slice stateSlice(unsigned part, ArrayRef<Value> indices);
+  Slice stateSlice(unsigned component, ArrayRef<Value> indices);
   SmallVector<Value> emptyState(ArrayRef<Value> extents, Value rows);
   Value filled(Value destination, double value);
   SmallVector<Value> filledState(ValueRange destinations);
   void addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk);
   Value validQueries(Value batch);
   SmallVector<Value> finalize(ValueRange state, Heads heads, Value isActive, ValueRange destinations);
-  void insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> parts);
-  SmallVector<Value> accumulateChunk(ValueRange state, Value batch, Value keyHead, Value chunk, Heads heads);
-  Heads headsOfTask(Value batch, Value keyHead, Value tile);
+  void insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> slices);
+  SmallVector<Value> accumulateChunk(ValueRange state, Value batch, Value kvHead, Value chunk, Heads heads);
+  Heads headsOfTask(Value batch, Value kvHead, Value tile);
   void fillChunkLoop(scf::ForallOp loop);
   void fillMergeLoop(scf::ForallOp loop, ValueRange states);
 };
 
-SplitKVTiler::SplitKVTiler(OpBuilder &b, AttentionOp op) : b(b), op(op), loc(op.getLoc()), splitKV(op.getSplitKvAttr()) {
+SplitKVTiler::SplitKVTiler(OpBuilder &b, AttentionOp op)
+    : b(b), op(op), loc(op.getLoc()), splitKV(op.getSplitKvAttr()) {
   type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
   zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
@@ -103,22 +107,22 @@ SplitKVTiler::SplitKVTiler(OpBuilder &b, AttentionOp op) : b(b), op(op), loc(op.
   heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
   queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  keyHeads = sizeOf(op.getKey(), op.getKeyDims(), Dim::Head);
-  // Where there are no heads at all nothing runs, but divisors must still be defined.
-  Value least = constant(1);
-  group = max(least, div(heads, max(least, keyHeads)));
-  // As many heads a task as its rows hold, evenly: the fewest tasks that read the same keys.
-  Value most = max(least, div(constant(splitKV.getRows()), max(least, queries)));
-  tilesPerGroup = ceilDiv(group, most);
+  kvHeads = sizeOf(op.getKey(), op.getKeyDims(), Dim::Head);
+  // Without heads no task runs, but divisors must be nonzero.
+  Value unit = constant(1);
+  group = max(unit, div(heads, max(unit, kvHeads)));
+  // Distribute the heads evenly over the smallest number of tasks whose rows suffice, to minimize reads of the keys.
+  Value maxHeads = max(unit, div(constant(splitKV.getRows()), max(unit, queries)));
+  tilesPerGroup = ceilDiv(group, maxHeads);
   headsPerTile = ceilDiv(group, tilesPerGroup);
   rows = mul(ceilDiv(mul(headsPerTile, queries), constant(rowBlock)), constant(rowBlock));
   Value chunkSize = constant(splitKV.getCols());
   firstChunk = b.createOrFold<arith::FloorDivSIOp>(loc, at[3], chunkSize);
-  chunks = max(least, ceilDiv(add(sub(at[3], mul(firstChunk, chunkSize)), keys), chunkSize));
-  single = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, chunks, least);
+  chunks = max(unit, ceilDiv(add(sub(at[3], mul(firstChunk, chunkSize)), keys), chunkSize));
+  single = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, chunks, unit);
 }
 
-/// A length operand as the index where `batch` ends, not clamped; `extent` without one.
+/// The end position of `batch` given by a length operand, not clamped; `extent` without one.
 Value SplitKVTiler::lengthOf(Value length, Value batch, Value extent) {
   if (!length)
     return extent;
@@ -130,70 +134,72 @@ Value SplitKVTiler::lengthOf(Value length, Value batch, Value extent) {
 }
 
 //===----------------------------------------------------------------------===//
-// Parts of tensors
+// Slices of tensors
 //===----------------------------------------------------------------------===//
 
-Value SplitKVTiler::extract(Value value, const Slice &part) {
+Value SplitKVTiler::extract(Value value, const Slice &slice) {
   SmallVector<int64_t> shape;
-  for (auto [i, size] : llvm::enumerate(part.sizes))
-    if (!part.dropped.test(i))
+  for (auto [i, size] : llvm::enumerate(slice.sizes))
+    if (!slice.dropped.test(i))
       shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
   auto result = RankedTensorType::get(shape, getElementTypeOrSelf(value));
-  return tensor::ExtractSliceOp::create(b, loc, result, value, part.offsets, part.sizes, part.strides);
+  return tensor::ExtractSliceOp::create(b, loc, result, value, slice.offsets, slice.sizes, slice.strides);
 }
 
-/// Some positions of an operand.
+/// The positions [position, position + positions) of an operand.
 Value SplitKVTiler::operand(Value value, DimsAttr dims, Heads heads, Value position, Value positions) {
-  Slice part;
+  Slice slice;
   for (Dim dim : dims.getDims()) {
     if (dim == Dim::Batch)
-      part.add(heads.batch, one, one, /*isDropped=*/true);
+      slice.add(heads.batch, one, one, /*isDropped=*/true);
     else if (dim == Dim::Head)
-      part.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
+      slice.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
     else if (dim == Dim::Seq)
-      part.add(fold(position), fold(positions), one);
+      slice.add(fold(position), fold(positions), one);
     else
-      part.add(zero, size(value, dims, dim), one);
+      slice.add(zero, size(value, dims, dim), one);
   }
-  return extract(value, part);
+  return extract(value, slice);
 }
 
-/// The names of dimensions without some of them.
+/// `dims` without the dimensions `dropped`.
 static DimsAttr namesWithout(DimsAttr dims, ArrayRef<Dim> dropped) {
   SmallVector<Dim> names =
       llvm::filter_to_vector(dims.getDims(), [&](Dim d) { return !llvm::is_contained(dropped, d); });
   return DimsAttr::get(dims.getContext(), ArrayRef<Dim>(names));
 }
 
-/// All queries of `heads` in the output (result 0) or the log-sum-exp; a null batch stands for one that is dropped already.
+/// The slice of all queries of `heads` in the output (result 0) or the log-sum-exp (1). With a null batch, the tensor
+/// has no batch dimension.
 Slice SplitKVTiler::resultSlice(unsigned result, Heads heads) {
   SmallVector<Dim> dims(op.getOutputDims().getDims());
   if (result == 1) {
-    // Its dimensions are b, h, s, whatever the output's order is.
+    // The dimensions of the log-sum-exp are b, h, s in this order.
     llvm::sort(dims, [](Dim x, Dim y) { return unsigned(x) < unsigned(y); });
     dims.pop_back();
   }
-  Slice part;
+  Slice slice;
   for (Dim dim : dims) {
     if (dim == Dim::Batch && heads.batch)
-      part.add(heads.batch, one, one, /*isDropped=*/true);
+      slice.add(heads.batch, one, one, /*isDropped=*/true);
     else if (dim == Dim::Head)
-      part.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
+      slice.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
     else if (dim == Dim::Seq)
-      part.add(zero, fold(queries), one);
+      slice.add(zero, fold(queries), one);
     else if (dim == Dim::Depth)
-      part.add(zero, size(op.getValue(), op.getValueDims(), Dim::Depth), one);
+      slice.add(zero, size(op.getValue(), op.getValueDims(), Dim::Depth), one);
   }
-  return part;
+  return slice;
 }
 
-/// Of the accumulators (0), maxima (1) or sums (2) of all tasks that of one; `indices` are batch, key head, tile and chunk.
-Slice SplitKVTiler::stateSlice(unsigned part, ArrayRef<Value> indices) {
+/// The slice of one task in the accumulators (0), maxima (1) or sums (2) of all tasks. `indices` are batch, KV head,
+/// tile and chunk.
+Slice SplitKVTiler::stateSlice(unsigned component, ArrayRef<Value> indices) {
   Slice result;
   for (Value index : indices)
     result.add(index, one, one, /*isDropped=*/true);
   result.add(zero, fold(rows), one);
-  if (part == 0)
+  if (component == 0)
     result.add(zero, b.getIndexAttr(columns), one);
   return result;
 }
@@ -212,19 +218,19 @@ Value SplitKVTiler::filled(Value destination, double value) {
   return linalg::FillOp::create(b, loc, scalar, destination).getResult(0);
 }
 
-/// The state of rows that have seen no key.
+/// The state without keys.
 SmallVector<Value> SplitKVTiler::filledState(ValueRange destinations) {
   return {filled(destinations[0], 0.0), filled(destinations[1], -std::numeric_limits<double>::infinity()),
           filled(destinations[2], 0.0)};
 }
 
-/// How many queries of `batch` are inside of its length.
+/// The number of queries of `batch` within its length.
 Value SplitKVTiler::validQueries(Value batch) {
   Value end = lengthOf(op.getQLen(), batch, add(at[2], queries));
   return max(constant(0), min(queries, sub(end, at[2])));
 }
 
-/// Lets the rows of `heads` that count begin with their sinks, in the first chunk.
+/// Adds the sinks to the state of the valid rows of `heads`, in the first chunk.
 void SplitKVTiler::addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk) {
   if (!op.getSink())
     return;
@@ -237,9 +243,9 @@ void SplitKVTiler::addSinks(SmallVectorImpl<Value> &state, Heads heads, Value ch
     Slice rowsOfHead;
     rowsOfHead.add(head, fold(count), fold(heads.count));
     SmallVector<Value> next;
-    for (auto [part, value] : {std::pair(carried[0], start.max), std::pair(carried[1], start.sum)}) {
-      Value filled = linalg::FillOp::create(b, loc, value, extract(part, rowsOfHead)).getResult(0);
-      next.push_back(tensor::InsertSliceOp::create(b, loc, filled, part, rowsOfHead.offsets, rowsOfHead.sizes,
+    for (auto [whole, value] : {std::pair(carried[0], start.max), std::pair(carried[1], start.sum)}) {
+      Value filled = linalg::FillOp::create(b, loc, value, extract(whole, rowsOfHead)).getResult(0);
+      next.push_back(tensor::InsertSliceOp::create(b, loc, filled, whole, rowsOfHead.offsets, rowsOfHead.sizes,
                                                    rowsOfHead.strides));
     }
     scf::YieldOp::create(b, loc, next);
@@ -253,13 +259,13 @@ void SplitKVTiler::addSinks(SmallVectorImpl<Value> &state, Heads heads, Value ch
 // Tasks
 //===----------------------------------------------------------------------===//
 
-Heads SplitKVTiler::headsOfTask(Value batch, Value keyHead, Value tile) {
+Heads SplitKVTiler::headsOfTask(Value batch, Value kvHead, Value tile) {
   Value first = mul(tile, headsPerTile);
-  return {batch, add(mul(keyHead, group), first), min(headsPerTile, sub(group, first))};
+  return {batch, add(mul(kvHead, group), first), min(headsPerTile, sub(group, first))};
 }
 
-/// Writes the results of some heads, whose state has query i of head h in row i · heads.count + h, into `destinations`;
-/// where `isActive` (null for always) does not hold these stay as they are.
+/// Finalizes the results of some heads into `destinations`. Row i · heads.count + h of the state is query i of head h.
+/// If `isActive` (null means true) is false, returns `destinations` unchanged.
 SmallVector<Value> SplitKVTiler::finalize(ValueRange state, Heads heads, Value isActive, ValueRange destinations) {
   Value end = isActive ? select(isActive, heads.count, constant(0)) : heads.count;
   auto body = [&](OpBuilder &nested, Location, Value head, ValueRange carried) {
@@ -267,38 +273,40 @@ SmallVector<Value> SplitKVTiler::finalize(ValueRange state, Heads heads, Value i
     b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
     SmallVector<Value> rowsOfHead, outputs;
     for (auto [i, whole] : llvm::enumerate(state)) {
-      Slice part;
-      part.add(head, fold(queries), fold(heads.count));
+      Slice slice;
+      slice.add(head, fold(queries), fold(heads.count));
       if (i == 0)
-        part.add(zero, b.getIndexAttr(columns), one);
-      rowsOfHead.push_back(extract(whole, part));
+        slice.add(zero, b.getIndexAttr(columns), one);
+      rowsOfHead.push_back(extract(whole, slice));
     }
-    SmallVector<Slice> parts;
+    SmallVector<Slice> slices;
     for (auto [i, destination] : llvm::enumerate(carried)) {
-      parts.push_back(resultSlice(i, {Value(), head, Value()}));
-      outputs.push_back(extract(destination, parts.back()));
+      slices.push_back(resultSlice(i, {Value(), head, Value()}));
+      outputs.push_back(extract(destination, slices.back()));
     }
     auto done = FinalizeOp::create(b, loc, ValueRange(outputs).getTypes(), rowsOfHead[0], rowsOfHead[1], rowsOfHead[2],
                                    /*others=*/ValueRange(), outputs[0], op.getLse() ? outputs[1] : Value(),
-                                   /*other_outputs=*/ValueRange(), namesWithout(op.getOutputDims(), {Dim::Batch, Dim::Head}), ScheduleAttr());
+                                   /*other_outputs=*/ValueRange(),
+                                   namesWithout(op.getOutputDims(), {Dim::Batch, Dim::Head}), ScheduleAttr());
     SmallVector<Value> next;
-    for (auto [result, destination, part] : llvm::zip_equal(done->getResults(), carried, parts))
+    for (auto [result, destination, slice] : llvm::zip_equal(done->getResults(), carried, slices))
       next.push_back(
-          tensor::InsertSliceOp::create(b, loc, result, destination, part.offsets, part.sizes, part.strides));
+          tensor::InsertSliceOp::create(b, loc, result, destination, slice.offsets, slice.sizes, slice.strides));
     scf::YieldOp::create(b, loc, next);
   };
   return llvm::to_vector(
       ValueRange(scf::ForOp::create(b, loc, constant(0), end, constant(1), destinations, body).getResults()));
 }
 
-void SplitKVTiler::insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> parts) {
+void SplitKVTiler::insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> slices) {
   b.setInsertionPointToStart(loop.getTerminator().getBody());
-  for (auto [value, all, part] : llvm::zip_equal(values, loop.getRegionIterArgs(), parts))
-    tensor::ParallelInsertSliceOp::create(b, loc, value, all, part.offsets, part.sizes, part.strides);
+  for (auto [value, all, slice] : llvm::zip_equal(values, loop.getRegionIterArgs(), slices))
+    tensor::ParallelInsertSliceOp::create(b, loc, value, all, slice.offsets, slice.sizes, slice.strides);
 }
 
-/// Folds one chunk of keys into the state of the rows of some heads.
-SmallVector<Value> SplitKVTiler::accumulateChunk(ValueRange state, Value batch, Value keyHead, Value chunk, Heads heads) {
+/// Accumulates one chunk of keys into the state of the rows of some heads.
+SmallVector<Value> SplitKVTiler::accumulateChunk(ValueRange state, Value batch, Value kvHead, Value chunk,
+                                                 Heads heads) {
   Value queryLength = lengthOf(op.getQLen(), batch, add(at[2], queries));
   Value keyLength = lengthOf(op.getKvLen(), batch, add(at[3], keys));
   Value queryCount = validQueries(batch);
@@ -308,7 +316,7 @@ SmallVector<Value> SplitKVTiler::accumulateChunk(ValueRange state, Value batch, 
   Value start = min(max(constant(0), begin), keys);
   Value count = max(constant(0), sub(end, start));
 
-  Heads ofKeys{batch, keyHead, Value()};
+  Heads ofKeys{batch, kvHead, Value()};
   SmallVector<Value> tileAt = {add(at[0], batch), add(at[1], heads.first), at[2], add(at[3], start)};
   auto tile = AccumulateOp::create(
       b, loc, TypeRange(state), operand(op.getQuery(), op.getQueryDims(), heads, constant(0), queryCount),
@@ -325,34 +333,34 @@ SmallVector<Value> SplitKVTiler::accumulateChunk(ValueRange state, Value batch, 
   return llvm::to_vector(ValueRange(tile->getResults()));
 }
 
-/// The body of the first loop, over batch, key head, chunk and tile: tasks of one chunk follow each other.
+/// The body of the first loop, over batch, KV head, chunk and tile. Tasks that read the same chunk are consecutive.
 void SplitKVTiler::fillChunkLoop(scf::ForallOp loop) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value batch = loop.getInductionVar(0), keyHead = loop.getInductionVar(1);
+  Value batch = loop.getInductionVar(0), kvHead = loop.getInductionVar(1);
   Value chunk = loop.getInductionVar(2), tile = loop.getInductionVar(3);
-  Heads heads = headsOfTask(batch, keyHead, tile);
-  SmallVector<Slice> parts;
+  Heads heads = headsOfTask(batch, kvHead, tile);
+  SmallVector<Slice> slices;
   SmallVector<Value> state, outputs;
   for (auto [i, all] : llvm::enumerate(loop.getRegionIterArgs())) {
-    parts.push_back(i < 3 ? stateSlice(i, {batch, keyHead, tile, chunk}) : resultSlice(i - 3, heads));
-    (i < 3 ? state : outputs).push_back(extract(all, parts.back()));
+    slices.push_back(i < 3 ? stateSlice(i, {batch, kvHead, tile, chunk}) : resultSlice(i - 3, heads));
+    (i < 3 ? state : outputs).push_back(extract(all, slices.back()));
   }
   state = filledState(state);
   addSinks(state, heads, chunk);
-  state = accumulateChunk(state, batch, keyHead, chunk, heads);
+  state = accumulateChunk(state, batch, kvHead, chunk, heads);
   outputs = finalize(state, heads, single, outputs);
   SmallVector<Value> results = llvm::to_vector(llvm::concat<Value>(state, outputs));
-  insertAll(loop, results, parts);
+  insertAll(loop, results, slices);
 }
 
-/// The body of the second loop, over batch, key head and tile.
+/// The body of the second loop, over batch, KV head and tile.
 void SplitKVTiler::fillMergeLoop(scf::ForallOp loop, ValueRange states) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value batch = loop.getInductionVar(0), keyHead = loop.getInductionVar(1), tile = loop.getInductionVar(2);
+  Value batch = loop.getInductionVar(0), kvHead = loop.getInductionVar(1), tile = loop.getInductionVar(2);
   SmallVector<Value> initial;
-  // A task's memory is static.
+  // Temporaries of a task have a static size.
   SmallVector<Value> memory = filledState(emptyState({}, constant(llvm::alignTo(splitKV.getRows(), rowBlock))));
   for (auto [i, whole] : llvm::enumerate(memory))
     initial.push_back(extract(whole, stateSlice(i, {})));
@@ -361,21 +369,21 @@ void SplitKVTiler::fillMergeLoop(scf::ForallOp loop, ValueRange states) {
     b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
     SmallVector<Value> other;
     for (auto [i, all] : llvm::enumerate(states))
-      other.push_back(extract(all, stateSlice(i, {batch, keyHead, tile, chunk})));
-    auto joined = MergeOp::create(b, loc, ValueRange(carried).getTypes(), other[0], other[1], other[2], carried[0],
+      other.push_back(extract(all, stateSlice(i, {batch, kvHead, tile, chunk})));
+    auto merged = MergeOp::create(b, loc, ValueRange(carried).getTypes(), other[0], other[1], other[2], carried[0],
                                   carried[1], carried[2]);
-    scf::YieldOp::create(b, loc, joined->getResults());
+    scf::YieldOp::create(b, loc, merged->getResults());
   };
   auto state = scf::ForOp::create(b, loc, constant(0), chunks, constant(1), initial, merge);
 
-  Heads heads = headsOfTask(batch, keyHead, tile);
-  SmallVector<Slice> parts;
+  Heads heads = headsOfTask(batch, kvHead, tile);
+  SmallVector<Slice> slices;
   SmallVector<Value> outputs;
   for (auto [i, all] : llvm::enumerate(loop.getRegionIterArgs())) {
-    parts.push_back(resultSlice(i, heads));
-    outputs.push_back(extract(all, parts.back()));
+    slices.push_back(resultSlice(i, heads));
+    outputs.push_back(extract(all, slices.back()));
   }
-  insertAll(loop, finalize(state.getResults(), heads, /*isActive=*/Value(), outputs), parts);
+  insertAll(loop, finalize(state.getResults(), heads, /*isActive=*/Value(), outputs), slices);
 }
 
 } // namespace
@@ -386,8 +394,8 @@ bool saccade::canSplitKV(AttentionOp op) {
 
 Value saccade::usesSplitKV(OpBuilder &b, AttentionOp op) {
   Location loc = op.getLoc();
-  Value queries = getValueOrCreateConstantIndexOp(
-      b, loc, getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
+  Value queries =
+      getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
   Value limit = arith::ConstantIndexOp::create(b, loc, op.getSplitKvAttr().getQueries());
   return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sle, queries, limit);
 }
@@ -396,17 +404,16 @@ SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Value isSp
   SplitKVTiler tiler(b, op);
   Location loc = op.getLoc();
   Value none = tiler.constant(0), batches = tiler.select(isSplitKV, tiler.batches, none);
-  SmallVector<Value> outs =
-      tiler.emptyState({batches, tiler.keyHeads, tiler.tilesPerGroup, tiler.chunks}, tiler.rows);
+  SmallVector<Value> outs = tiler.emptyState({batches, tiler.kvHeads, tiler.tilesPerGroup, tiler.chunks}, tiler.rows);
   llvm::append_range(outs, inits);
   auto loopOver = [&](ArrayRef<Value> extents, ValueRange outs) {
     SmallVector<OpFoldResult> bounds = llvm::map_to_vector(extents, [&](Value v) { return tiler.fold(v); });
     return scf::ForallOp::create(b, loc, bounds, outs, std::nullopt);
   };
-  auto chunks = loopOver({batches, tiler.keyHeads, tiler.chunks, tiler.tilesPerGroup}, outs);
+  auto chunks = loopOver({batches, tiler.kvHeads, tiler.chunks, tiler.tilesPerGroup}, outs);
   tiler.fillChunkLoop(chunks);
   Value merged = tiler.select(tiler.single, none, batches);
-  auto merge = loopOver({merged, tiler.keyHeads, tiler.tilesPerGroup}, chunks.getResults().drop_front(3));
+  auto merge = loopOver({merged, tiler.kvHeads, tiler.tilesPerGroup}, chunks.getResults().drop_front(3));
   tiler.fillMergeLoop(merge, chunks.getResults().take_front(3));
   return SmallVector<Value>(merge.getResults());
 }

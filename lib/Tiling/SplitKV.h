@@ -1,6 +1,7 @@
-//===- SplitKV.h - Attention that reads keys and values once --*- C++ -*-===//
+//===- SplitKV.h - Split-KV tiling of attention -------------------*- C++ -*-===//
 //
-// With one or a few queries attention is bound by memory. Then tasks are cut along keys instead of queries.
+// With a few rows of queries attention is bound by memory bandwidth. Tasks then split the keys instead of the queries
+// (flash-decoding; Dao et al. 2023).
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_SPLITKV_H
@@ -10,14 +11,15 @@
 
 namespace saccade {
 
-/// Whether `op`, which has a `few` schedule, has few queries: a constant (i1) where that is known.
+/// Emits the i1 condition that `op`, which has a `split_kv` schedule, uses it: whether its number of queries is at most
+/// the schedule's. The value is a constant if the number is static.
 mlir::Value usesSplitKV(mlir::OpBuilder &b, attn::AttentionOp op);
 
-/// Emits `op` cut by its `few` schedule: parallel states over chunks of keys, then for each head their merge from left to
-/// right, written into `inits` (one a result of `op`). Where `isSplitKV` does not hold, both loops are empty and the results
-/// are `inits`. Returns the results; `op` stays.
+/// Tiles `op` by its `split_kv` schedule: a parallel loop computes partial states over chunks of keys, a second one
+/// merges them per head from left to right into `inits` (one per result of `op`). If `isSplitKV` is false at run time,
+/// both loops have trip count zero and the results are `inits`. Returns the results; `op` is not erased.
 llvm::SmallVector<mlir::Value> tileSplitKV(mlir::OpBuilder &b, attn::AttentionOp op, mlir::Value isSplitKV,
-                                              mlir::ValueRange inits);
+                                           mlir::ValueRange inits);
 
 } // namespace saccade
 

@@ -1,7 +1,7 @@
-//===- TabulateRelativePositions.cpp - Tables of what depends on the distance alone ---===//
+//===- TabulateRelativePositions.cpp - Tables over relative positions ---------===//
 //
-// Parts of regions that depend on batch, head and key − query only, such as the buckets of relative positions, are computed
-// once for each distance and read as rows. It stands before attention is cut, so that the tables are made once a call.
+// Computes region code that depends on batch, head and key − query only, such as relative position buckets, once per
+// relative position. It runs before the tiling of attention, so that tables are built once per call.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,24 +24,25 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Distances on either side that no pair has: code generators compute whole registers, up to 64 keys and 12 queries at a time.
+/// Additional relative positions on either side: generated code processes up to 64 keys and 12 queries at a time,
+/// without remainders.
 static constexpr int64_t padding = 128;
 
 namespace {
 
-/// The tables of one attention.
+/// The tables of one attention op.
 class Tables {
 public:
   explicit Tables(AttentionOp op) : op(op), b(op), loc(op.getLoc()) {}
 
-  /// Replaces `terms` of `region` by reads of tables of them.
+  /// Replaces `terms` of `region` by loads from tables.
   void tabulate(Region &region, ArrayRef<RelativePositionTerm> terms);
 
 private:
   AttentionOp op;
   OpBuilder b;
   Location loc;
-  /// The distance of the first element, and how many there are.
+  /// The relative position of the first element, and the number of elements.
   Value first, count;
 
   Value at(unsigned i) { return op.getAt().empty() ? constant(0) : Value(op.getAt()[i]); }
@@ -52,28 +53,28 @@ private:
   Value countKeys();
   Value makeTable(Region &region, const RelativePositionTerm &term);
   void read(Region &region, const RelativePositionTerm &term, Value table);
-  /// `value` as an argument of all regions; returns that of `region`.
+  /// Adds `value` to the captures; returns the argument of `region` for it.
   Value capture(Value value, Region &region);
 };
 
-/// How many keys count in the batch that has most of them: a cache may have room for many more.
+/// The maximum key length over all batches, which may be much smaller than the capacity of a KV cache.
 Value Tables::countKeys() {
   Value keys = extent(Dim::Seq, op.getKey(), op.getKeyDims()), length = op.getKvLen();
   if (!length || op.isRagged())
     return keys;
   if (isa<RankedTensorType>(length.getType())) {
     Value lengths = length, end = tensor::DimOp::create(b, loc, lengths, 0);
-    auto longest = scf::ForOp::create(
-        b, loc, constant(0), end, constant(1), constant(0),
-        [&](OpBuilder &nested, Location, Value i, ValueRange before) {
-          Value each = tensor::ExtractOp::create(nested, loc, lengths, i);
-          if (!each.getType().isIndex())
-            each = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), each);
-          scf::YieldOp::create(nested, loc, Value(arith::MaxSIOp::create(nested, loc, each, before[0])));
-        });
+    auto longest = scf::ForOp::create(b, loc, constant(0), end, constant(1), constant(0),
+                                      [&](OpBuilder &nested, Location, Value i, ValueRange before) {
+                                        Value each = tensor::ExtractOp::create(nested, loc, lengths, i);
+                                        if (!each.getType().isIndex())
+                                          each = arith::IndexCastOp::create(nested, loc, nested.getIndexType(), each);
+                                        scf::YieldOp::create(
+                                            nested, loc, Value(arith::MaxSIOp::create(nested, loc, each, before[0])));
+                                      });
     length = longest.getResult(0);
   }
-  // Numbers that no key has are allowed.
+  // Lengths may be out of range.
   Value count = arith::MinSIOp::create(b, loc, keys, arith::SubIOp::create(b, loc, length, at(3)));
   return arith::MaxSIOp::create(b, loc, count, constant(0));
 }
@@ -108,7 +109,7 @@ Value Tables::makeTable(Region &region, const RelativePositionTerm &term) {
         Value zero = arith::ConstantIndexOp::create(nested, loc, 0);
         values.map(args.batch, term.usesBatch ? place(0, at(0)) : zero);
         values.map(args.head, term.usesHead ? place(rank - 2, at(1)) : zero);
-        // It is the same for all pairs of this distance, so it is for query 0.
+        // The term depends on key − query only, so evaluate it for query 0.
         values.map(args.query, zero);
         values.map(args.key, place(rank - 1, first));
         for (Operation *each : term.ops)
@@ -130,8 +131,9 @@ Value Tables::capture(Value value, Region &region) {
 }
 
 void Tables::tabulate(Region &region, ArrayRef<RelativePositionTerm> terms) {
-  // All tables first: what computes one term may use another.
-  SmallVector<Value> tables = llvm::map_to_vector(terms, [&](const RelativePositionTerm &term) { return makeTable(region, term); });
+  // Build all tables first: the code of a term may use another term.
+  SmallVector<Value> tables =
+      llvm::map_to_vector(terms, [&](const RelativePositionTerm &term) { return makeTable(region, term); });
   for (auto [term, table] : llvm::zip_equal(terms, tables))
     read(region, term, table);
 }
@@ -151,13 +153,13 @@ void Tables::read(Region &region, const RelativePositionTerm &term, Value table)
     place[dim] = arith::SubIOp::create(inside, loc, place[dim], from);
   }
   OpBuilder inside(term.root.getDefiningOp());
-  Value distance = arith::SubIOp::create(inside, loc, args.key, args.query);
+  Value relativePosition = arith::SubIOp::create(inside, loc, args.key, args.query);
   SmallVector<Value> indices;
   if (term.usesBatch)
     indices.push_back(place[0]);
   if (term.usesHead)
     indices.push_back(place[1]);
-  indices.push_back(arith::SubIOp::create(inside, loc, distance, start));
+  indices.push_back(arith::SubIOp::create(inside, loc, relativePosition, start));
   auto read = tensor::ExtractOp::create(inside, loc, rows, indices);
   read->setAttr(inBoundsName, inside.getUnitAttr());
   Value(term.root).replaceAllUsesWith(read);
@@ -169,11 +171,11 @@ struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     for (AttentionOp op : ops) {
       Tables tables(op);
-      // Masks stay what the analyses of masks can read.
+      // Mask regions must stay readable for the mask analyses.
       for (const NamedRegion &named : getNamedRegions(cast<ScoringOpInterface>(op.getOperation())))
         if (!named.isMask()) {
           SmallVector<RelativePositionTerm> terms = findRelativePositionTerms(*named.region);
-          // How many batches packed sequences are says no type of an operand, and all their rows would be in each table.
+          // The number of ragged sequences is not an extent of an operand, and a table row per sequence may be large.
           llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
             return term.cost <= maxCost || (term.usesBatch && op.isRagged());
           });
@@ -183,7 +185,7 @@ struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<
   }
 
 private:
-  /// Of terms that are as cheap to compute as to read.
+  /// Terms up to this cost are as cheap to compute as to load.
   static constexpr unsigned maxCost = 8;
 };
 

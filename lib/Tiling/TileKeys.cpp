@@ -1,7 +1,7 @@
-//===- TileKeys.cpp - Attention over one head as a loop over keys -------------===//
+//===- TileKeys.cpp - Tile attention over keys --------------------------------===//
 //
-// Replaces attention over one batch and head by the online softmax over tiles of keys. Its loop is
-// our own, not TilingInterface's: the bounds follow from the mask and the lengths.
+// Replaces attention over one batch and head by the online softmax over tiles of keys. The loop is not created through
+// TilingInterface, because its bounds follow from the mask and the lengths.
 //
 //===----------------------------------------------------------------------===//
 #include "Sink.h"
@@ -27,18 +27,19 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Accumulator columns come in multiples of the widest register (16 lanes), so that no code needs a partial one.
+/// Accumulator columns are rounded up to the widest register (16 lanes), so that no partial register is needed.
 static constexpr int64_t columnBlock = 16;
 
 namespace {
 
-/// The two dimensions s and d that are left of an operand once batch and head are fixed.
+/// `dims` without batch and head.
 DimsAttr tileDims(DimsAttr dims) {
-  SmallVector<Dim> names = llvm::filter_to_vector(dims.getDims(), [](Dim d) { return d == Dim::Seq || d == Dim::Depth; });
+  SmallVector<Dim> names =
+      llvm::filter_to_vector(dims.getDims(), [](Dim d) { return d == Dim::Seq || d == Dim::Depth; });
   return DimsAttr::get(dims.getContext(), ArrayRef<Dim>(names));
 }
 
-/// Rewrites one attention over a single batch and head.
+/// Rewrites one attention op over a single batch and head.
 struct KeyLoop : IndexEmitter {
   KeyLoop(IRRewriter &rewriter, AttentionOp op) : IndexEmitter(rewriter, op.getLoc()), rewriter(rewriter), op(op) {}
 
@@ -49,7 +50,7 @@ struct KeyLoop : IndexEmitter {
     return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, value, dims, dim));
   }
 
-  /// A length operand as the index where this batch ends, not clamped; `extent` without one.
+  /// The end position of this batch given by a length operand, not clamped; `extent` without one.
   Value lengthOf(Value length, Value extent) {
     if (!length)
       return extent;
@@ -60,16 +61,14 @@ struct KeyLoop : IndexEmitter {
     return length;
   }
 
-  /// Positions [begin, begin + size) of `value`, 2-D.
+  /// The 2-D slice of positions [begin, begin + size) of `value`.
   Value rows(Value value, DimsAttr dims, OpFoldResult begin, OpFoldResult size) {
     SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), b.getIndexAttr(1));
     SmallVector<int64_t> kept;
     for (Dim dim : dims.getDims()) {
       bool isSeq = dim == Dim::Seq, isDepth = dim == Dim::Depth;
       offsets.push_back(isSeq ? begin : b.getIndexAttr(0));
-      sizes.push_back(isSeq     ? size
-                      : isDepth ? getDimSize(b, loc, value, dims, dim)
-                                : OpFoldResult(b.getIndexAttr(1)));
+      sizes.push_back(isSeq ? size : isDepth ? getDimSize(b, loc, value, dims, dim) : OpFoldResult(b.getIndexAttr(1)));
       if (isSeq || isDepth) {
         std::optional<int64_t> extent = getConstantIntValue(sizes.back());
         kept.push_back(extent ? *extent : ShapedType::kDynamic);
@@ -80,30 +79,31 @@ struct KeyLoop : IndexEmitter {
   }
 
   FloatType scoreType() { return cast<ScoringOpInterface>(op.getOperation()).getScoreType(); }
-  Value number(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(scoreType(), value)); }
-  Value filled(ArrayRef<int64_t> shape, Value scalar) {
-    Value empty = tensor::EmptyOp::create(b, loc, shape, scalar.getType());
-    return linalg::FillOp::create(b, loc, scalar, empty).getResult(0);
+  Value scalar(double value) { return arith::ConstantOp::create(b, loc, b.getFloatAttr(scoreType(), value)); }
+  Value filled(ArrayRef<int64_t> shape, Value value) {
+    Value empty = tensor::EmptyOp::create(b, loc, shape, value.getType());
+    return linalg::FillOp::create(b, loc, value, empty).getResult(0);
   }
 
   LogicalResult rewrite();
-  /// The steps of a loop: what they have in common.
+  /// The loop bounds and operands common to all steps of a loop.
   struct Steps {
     Value begin, end, step, queryTile, queryLength, keyLength;
     ArrayRef<Value> at;
   };
-  /// Accumulator, max and sum of no key, in rows that count with the sink, and what results besides need.
+  /// The state without keys: accumulator, max and sum, which include the sink in valid rows, then tallies, row maximum
+  /// and argmax if requested.
   SmallVector<Value> initialState(Value rowCount);
-  /// `isFinal`: max and sum are known, and weights are asked for.
+  /// With `isFinal`, max and sum are final, and the weight region is applied to normalized weights.
   SmallVector<Value> loopOverKeys(const Steps &steps, ValueRange state, bool isFinal);
   SmallVector<Value> accumulate(const Steps &steps, Value key, ValueRange state, bool isFinal);
 
-  /// Where `result` is inserted by the task around us, if it is: then tiles are written in place.
+  /// The op by which the enclosing task inserts `result`, or null. If it exists, the result is written in place.
   tensor::ParallelInsertSliceOp insertionOf(Value result);
   /// The destination of `result`, without batch and head.
   Value destination(Value result);
   void replaceResult(Value result, Value tile);
-  /// Turns the state into the results of `op` and erases it.
+  /// Replaces the results of `op` by the finalized state and erases `op`.
   void finalize(ValueRange state);
 };
 
@@ -112,11 +112,11 @@ LogicalResult KeyLoop::rewrite() {
   int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)})
     if (ShapedType::isDynamic(size))
-      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one (a head size makes a kernel)";
+      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one";
   for (Dim dim : {Dim::Batch, Dim::Head})
     if (getStaticDimSize(op.getQuery(), op.getQueryDims(), dim) != 1)
       return op.emitOpError() << "has more than one " << (dim == Dim::Batch ? "batch" : "head")
-                              << "; run attn-tile-queries first";
+                              << ", expected attn-tile-queries to run first";
   ScheduleAttr schedule = op.getScheduleAttr();
   b.setInsertionPoint(op);
 
@@ -128,7 +128,7 @@ LogicalResult KeyLoop::rewrite() {
   Value queryLength = lengthOf(op.getQLen(), add(at[2], queries));
   Value keyLength = lengthOf(op.getKvLen(), add(at[3], keys));
 
-  // Rows of this tile that count, and the keys that some of them may see, both relative to element 0.
+  // The valid rows of this tile, relative to element 0, and the keys visible to some of them.
   Value rowCount = max(index(0), min(queries, sub(queryLength, at[2])));
   IRMapping values;
   if (!op.getMask().empty()) {
@@ -138,15 +138,15 @@ LogicalResult KeyLoop::rewrite() {
     values.map(args.captures, op.getCaptures());
   }
   Value lastQuery = add(at[2], sub(rowCount, index(1)));
-  KeyRange reach = KeyBounds(op).computeKeyRange(b, loc, values, queryLength, keyLength, at[2], lastQuery,
-                                       {at[3], min(keyLength, add(at[3], keys))});
+  KeyRange range = KeyBounds(op).computeKeyRange(b, loc, values, queryLength, keyLength, at[2], lastQuery,
+                                                 {at[3], min(keyLength, add(at[3], keys))});
   Value step = index(schedule.getCols());
-  // Tiles begin at absolute multiples of the step, so the first one may begin before element 0.
-  Value first = add(at[3], max(index(0), sub(reach.begin, at[3])));
+  // Tiles start at absolute multiples of the step, so the first one may start before element 0.
+  Value first = add(at[3], max(index(0), sub(range.begin, at[3])));
   Value tile = b.createOrFold<arith::FloorDivSIOp>(loc, first, step);
   Value begin = sub(b.createOrFold<arith::MulIOp>(loc, tile, step), at[3]);
-  // However far away the positions are, the loop stays inside the operand; what ends before it has no tile.
-  Value last = min(keys, sub(reach.end, at[3]));
+  // Clamp the loop to the operand, at any position. A range that ends before the operand has no tile.
+  Value last = min(keys, sub(range.end, at[3]));
   Value isEmpty = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, min(rowCount, last), index(0));
   Value end = arith::SelectOp::create(b, loc, isEmpty, begin, last);
 
@@ -155,8 +155,8 @@ LogicalResult KeyLoop::rewrite() {
   Steps steps{begin, end, step, queryTile, queryLength, keyLength, at};
   state = loopOverKeys(steps, state, /*isFinal=*/false);
   if (!op.getWeight().empty() && !isProportional(op.getWeight())) {
-    // Only now are there probabilities to ask about: once more over all keys.
-    Value empty = filled(cast<ShapedType>(state[0].getType()).getShape(), number(0.0));
+    // The region requires normalized weights, so a second pass over all keys follows.
+    Value empty = filled(cast<ShapedType>(state[0].getType()).getShape(), scalar(0.0));
     llvm::copy(loopOverKeys(steps, {empty, state[1], state[2]}, /*isFinal=*/true), state.begin());
   }
   finalize(state);
@@ -167,7 +167,7 @@ SmallVector<Value> KeyLoop::initialState(Value rowCount) {
   int64_t rows = op.getScheduleAttr().getRows();
   int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   int64_t columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
-  Value minusInfinity = number(-std::numeric_limits<double>::infinity()), zero = number(0.0);
+  Value minusInfinity = scalar(-std::numeric_limits<double>::infinity()), zero = scalar(0.0);
   SmallVector<Value> state = {filled({rows, columns}, zero), filled({rows}, minusInfinity), filled({rows}, zero)};
   if (Value sink = op.getSink()) {
     auto [max, sum] = emitSinkStart(b, loc, sink, index(0), scoreType());
@@ -205,7 +205,7 @@ SmallVector<Value> KeyLoop::accumulate(const Steps &steps, Value key, ValueRange
   Value valueTile = rows(op.getValue(), op.getValueDims(), start, count);
   SmallVector<Value> tileAt(steps.at);
   tileAt[3] = add(steps.at[3], start);
-  // Behind accumulator, max and sum: a tally for each region, the largest score, its position.
+  // The state holds accumulator, max and sum, then the tallies, row maximum and argmax.
   unsigned tallies = isFinal ? 0 : op.getTallyRegions().size();
   ValueRange others = state.drop_front(3 + tallies);
   auto tile = AccumulateOp::create(b, loc, TypeRange(state), steps.queryTile, keyTile, valueTile, op.getCaptures(),
@@ -257,8 +257,8 @@ void KeyLoop::replaceResult(Value result, Value tile) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPoint(insertion);
     rewriter.replaceOpWithNewOp<tensor::ParallelInsertSliceOp>(insertion, tile, insertion.getDest(),
-                                                        insertion.getMixedOffsets(), insertion.getMixedSizes(),
-                                                        insertion.getMixedStrides());
+                                                               insertion.getMixedOffsets(), insertion.getMixedSizes(),
+                                                               insertion.getMixedStrides());
     return;
   }
   auto type = cast<RankedTensorType>(result.getType());
@@ -309,7 +309,7 @@ struct TileKeys : saccade::impl::TileKeysBase<TileKeys> {
     getOperation().walk([&](AttentionOp op) { ops.push_back(op); });
     for (AttentionOp op : ops) {
       if (!op.getScheduleAttr()) {
-        op.emitOpError() << "has no schedule; run attn-assign-schedule first";
+        op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
         return signalPassFailure();
       }
       IRRewriter rewriter(op);

@@ -1,7 +1,7 @@
-//===- TileLinalg.cpp - Structured ops as parallel tasks ----------------------===//
+//===- TileLinalg.cpp - Tile structured ops into parallel tasks ---------------===//
 //
-// Makes one parallel loop over tiles of each group of structured ops. It stands beside TileQueries and before
-// bufferization, which can only then write every tile where it is wanted.
+// Creates one parallel loop over tiles for each group of structured ops. Like TileQueries it runs before bufferization,
+// so that each tile is written in place into the result.
 //
 //===----------------------------------------------------------------------===//
 #include "FusionGroup.h"
@@ -20,8 +20,8 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Asks for the extents of what an op writes into instead of those of its result, which would keep it alive, or make a
-/// loop depend on its own result.
+/// Makes tensor.dim ops on a result read the destination of its op instead. This removes uses that would keep the op
+/// alive or make a loop depend on its own result.
 static void redirectDimsToDestinations(Operation *root) {
   root->walk([](tensor::DimOp dim) {
     while (auto producer = dim.getSource().getDefiningOp<DestinationStyleOpInterface>())
@@ -37,7 +37,7 @@ static void eraseDeadSlices(IRRewriter &rewriter, Operation *loop) {
       rewriter.eraseOp(slice);
 }
 
-/// Makes the loop of a group and erases what is computed in it.
+/// Creates the loop of a group and replaces the results that are used outside.
 static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   SmallVector<OpFoldResult> sizes = getAsIndexOpFoldResult(rewriter.getContext(), group.tileSizes);
   scf::SCFTileAndFuseOptions options;
@@ -54,8 +54,8 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   FailureOr<scf::SCFTileAndFuseResult> result =
       scf::tileConsumerAndFuseProducersUsingSCF(rewriter, cast<TilingInterface>(group.root.getOperation()), options);
   if (failed(result))
-    return group.root.emitOpError() << "could not be cut into tiles";
-  // Parts of producers that were fused after all would otherwise be parts of what the loop itself makes.
+    return group.root.emitOpError() << "could not be tiled";
+  // Slices of fused producers would otherwise become slices of the loop's own results.
   for (LoopLikeOpInterface loop : result->loops)
     eraseDeadSlices(rewriter, loop);
   redirectDimsToDestinations(group.root->getParentOp());
@@ -64,7 +64,7 @@ static LogicalResult tileGroup(IRRewriter &rewriter, FusionGroup &group) {
   return success();
 }
 
-/// Makes a loop of one iteration around an op that has nothing to cut: it is one task.
+/// Wraps an op without a tiled loop in a loop of one iteration, which is one task.
 static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
   rewriter.setInsertionPoint(op);
   Location loc = op.getLoc();
@@ -86,8 +86,8 @@ static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
   rewriter.replaceOp(op, loop);
 }
 
-/// Gives everything that starts from a filled or broadcast tensor its own one: it is cheaper to fill twice than to keep
-/// one outside of all loops.
+/// Clones fills and broadcasts for each op that uses them as an init: filling twice is cheaper than a shared tensor
+/// outside of all loops.
 static void separateInits(IRRewriter &rewriter, Operation *root) {
   SmallVector<linalg::LinalgOp> inits;
   root->walk([&](linalg::LinalgOp op) {
@@ -105,7 +105,7 @@ static void separateInits(IRRewriter &rewriter, Operation *root) {
   }
 }
 
-/// The largest value of a tile's extent: the constant in the `affine.min` that cuts off the last tile.
+/// The maximum of a tile's extent: the constant operand of the `affine.min` that limits the last tile.
 static std::optional<int64_t> upperBound(OpFoldResult size) {
   if (std::optional<int64_t> constant = getConstantIntValue(size))
     return constant;
@@ -119,17 +119,17 @@ static std::optional<int64_t> upperBound(OpFoldResult size) {
   return bound;
 }
 
-/// A new temporary for `slice`, as large as a tile can be, and the part of it that this tile has: the memory of a task
-/// is planned before it runs.
+/// Creates a temporary of the maximum size of a tile, and returns its slice of the size of `slice`. The size must be
+/// static, because the workspace of a task is allocated before it runs.
 static FailureOr<Value> createTemporary(IRRewriter &rewriter, tensor::ExtractSliceOp slice) {
   SmallVector<int64_t> shape;
   for (auto [size, whole] : llvm::zip_equal(slice.getMixedSizes(), slice.getSourceType().getShape())) {
     std::optional<int64_t> bound = upperBound(size);
-    // No part is larger than the whole.
+    // A slice is at most as large as its source.
     if (!bound && !ShapedType::isDynamic(whole))
       bound = whole;
     if (!bound)
-      return slice.emitOpError() << "takes a temporary whose size has no bound";
+      return slice.emitOpError() << "requires a temporary of unbounded size, expected a static bound";
     shape.push_back(*bound);
   }
   rewriter.setInsertionPointAfter(slice);
@@ -140,8 +140,8 @@ static FailureOr<Value> createTemporary(IRRewriter &rewriter, tensor::ExtractSli
       .getResult();
 }
 
-/// Makes every tensor that is written in a loop, but its results, a temporary of the loop: parts of empty tensors
-/// outside, and parts of tensors that hold something, which are copied.
+/// Replaces every tensor that is written in a loop, except its results, by a temporary inside the loop. Slices of
+/// tensors with contents are copied.
 static LogicalResult privatizeTemporaries(IRRewriter &rewriter, Operation *root) {
   SmallVector<OpOperand *> inits;
   root->walk([&](linalg::LinalgOp op) {
@@ -185,7 +185,7 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
         ops.push_back(op);
     });
     llvm::SmallPtrSet<Operation *, 16> erased;
-    // From the last to the first, so that a root is never a producer of a group to come.
+    // In reverse order, so that a root is never a producer of a later group.
     for (linalg::LinalgOp op : llvm::reverse(ops)) {
       if (erased.contains(op) || eraseIfDead(rewriter, op))
         continue;
@@ -200,14 +200,14 @@ struct TileLinalg : saccade::impl::TileLinalgBase<TileLinalg> {
         if (eraseIfDead(rewriter, member))
           erased.insert(member);
     }
-    // A producer with two users in a loop was put there twice.
+    // Fusion duplicates a producer with two users in a loop.
     DominanceInfo dominance(getOperation());
     eliminateCommonSubExpressions(rewriter, dominance, getOperation());
     if (failed(privatizeTemporaries(rewriter, getOperation())))
       signalPassFailure();
   }
 
-  /// Loops that are known to have no iterations leave what they started from, and there are no tiles of none.
+  /// Replaces ops with a static trip count of zero by their inits, because they cannot be tiled.
   void dropEmptyLoops(IRRewriter &rewriter) {
     getOperation().walk([&](linalg::LinalgOp op) {
       if (op.hasPureTensorSemantics() && llvm::is_contained(op.getStaticLoopRanges(), 0))

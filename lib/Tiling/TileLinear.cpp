@@ -1,7 +1,7 @@
-//===- TileLinear.cpp - Linear attention as tasks over chunks -----------------===//
+//===- TileLinear.cpp - Tile linear attention into tasks and chunks -----------===//
 //
-// Replaces attn.linear by a parallel loop over batches and key heads whose tasks carry the state through chunks of
-// positions. It stands beside TileQueries and TileKeys; everything it makes is structured ops, already in tasks.
+// Replaces attn.linear by a parallel loop over batches and KV heads whose tasks carry the state through chunks of
+// positions (the chunked form of Yang et al. 2024). It corresponds to TileQueries and TileKeys for attn.attention.
 //
 //===----------------------------------------------------------------------===//
 #include "LinearChunk.h"
@@ -20,14 +20,14 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Positions of a chunk: of 64 the products within a chunk cost about what those with the state do.
+/// Positions per chunk. With 64 the matmuls within a chunk cost about as much as those with the state.
 static constexpr int64_t chunkRows = 64;
-/// The same where every row of the state has a decay of its own: then the products within are no products of matrices.
+/// Positions per chunk if the decay differs by row of the state: the computation within a chunk is then not a matmul.
 static constexpr int64_t chunkRowsOfRowDecay = 16;
 
 namespace {
 
-/// Code of one op.
+/// Lowers one op.
 class LinearTasks : ChunkEmitter {
 public:
   LinearTasks(IRRewriter &rewriter, LinearOp op)
@@ -35,34 +35,35 @@ public:
   LogicalResult rewrite();
 
 private:
-  /// Σ φ(k) ⊗ v so far, and Σ φ(k) where outputs are normalized, else null.
+  /// Σ φ(k) ⊗ v so far, and Σ φ(k) if outputs are normalized, else null.
   struct State {
     Value products, sum;
   };
-  /// A chunk of keys: what is written into the state, and what queries of the same chunk read.
+  /// The operands of a chunk of keys and its cumulative decays.
   struct Chunk {
     Value keys, values, beta;
-    Value decay;   ///< of each position, [positions], or [positions, depth] where rows have their own; null without
-    Value between; ///< from each position to each later one, [positions, positions]; null where rows have their own
+    Value decay;   ///< of each position, [positions] or, if it differs by row, [positions, depth]; null without
+    Value between; ///< from each position to each later one, [positions, positions]; null if decay differs by row
     Value up;      ///< decay from the beginning of the chunk up to each position, [positions, depth]
     Value down;    ///< from each position to the end of the chunk
   };
 
   void emitTask(scf::ForallOp loop);
   Chunk loadChunk(Value begin);
-  /// Φ(x) of all keys up to each position: [positions, positions], 0 above the diagonal.
+  /// The decayed scores x · keysᵀ, [positions, positions], 0 above the diagonal.
   Value scores(Value x, const Chunk &chunk);
-  /// x · decay, [positions, depth]; x where there is no decay.
+  /// x · decay, [positions, depth]; x without decay.
   Value decayed(Value x, Value decay);
   void applyDeltaRule(Chunk &chunk, const State &state);
   State write(const Chunk &chunk, State state);
-  /// The outputs of all query heads of this key head at positions from `begin` on; `chunk` are the keys there, or null.
+  /// Computes the outputs of all query heads of this KV head for the chunk at `begin`. `chunk` holds its keys, or null
+  /// if the state includes all keys.
   Value read(Value output, Value begin, const Chunk *chunk, const State &state);
 
   State initialState();
   Value storeState(const State &state, Value into);
 
-  /// The rows of a chunk in a tensor of more dimensions: a slice, and the loops that walk along what is kept of it.
+  /// The rank-reducing slice of a chunk in a tensor, and the loops that index its kept dimensions.
   struct Rows {
     SmallVector<OpFoldResult> offsets, sizes;
     SmallVector<bool> isKept;
@@ -71,7 +72,7 @@ private:
   Rows rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, Value head, Value begin, int64_t columns);
   Value loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature);
   Value loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay);
-  Value convert(Value number, Type to);
+  Value convert(Value value, Type to);
   /// Runs `body` over chunks of [0, positions) with `size` set.
   SmallVector<Value> overChunks(OpFoldResult positions, ValueRange inits, CarryingBody body);
   OpFoldResult sizeOf(Value value, DimsAttr dims, Dim dim) { return getDimSize(b, loc, value, dims, dim); }
@@ -84,14 +85,14 @@ private:
   IRRewriter &rewriter;
   LinearOp op;
   int64_t depth = 0, valueDepth = 0;
-  Value batch, keyHead, group; ///< of the task; how many query heads share the key head
+  Value batch, kvHead, group; ///< indices of the task; query heads per KV head
 };
 
-Value LinearTasks::convert(Value number, Type to) {
-  unsigned from = number.getType().getIntOrFloatBitWidth(), expected = to.getIntOrFloatBitWidth();
+Value LinearTasks::convert(Value value, Type to) {
+  unsigned from = value.getType().getIntOrFloatBitWidth(), expected = to.getIntOrFloatBitWidth();
   if (from < expected)
-    return arith::ExtFOp::create(b, loc, to, number);
-  return from > expected ? arith::TruncFOp::create(b, loc, to, number).getResult() : number;
+    return arith::ExtFOp::create(b, loc, to, value);
+  return from > expected ? arith::TruncFOp::create(b, loc, to, value).getResult() : value;
 }
 
 //===----------------------------------------------------------------------===//
@@ -118,7 +119,7 @@ LinearTasks::Rows LinearTasks::rowsAt(ArrayRef<Dim> dims, OpFoldResult inBatch, 
 Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin, bool isFeature) {
   int64_t columns = getStaticDimSize(tensor, dims, Dim::Depth);
   Rows place = rowsAt(dims.getDims(), batch, head, begin, columns);
-  Value source = part(tensor, place.offsets, place.sizes, place.isKept);
+  Value source = slice(tensor, place.offsets, place.sizes, place.isKept);
   return apply(2, 0, {{source, place.loops}}, {{temporary({-1, columns}), {0, 1}}},
                [&](ValueRange args) -> SmallVector<Value> {
                  Value element = convert(args[0], type);
@@ -135,8 +136,8 @@ Value LinearTasks::loadRows(Value tensor, DimsAttr dims, Value head, Value begin
 
 Value LinearTasks::loadFactor(Value tensor, AxesAttr axes, Value begin, bool isDecay) {
   bool isMatrix = axes.position(Dim::Depth).has_value();
-  Rows place = rowsAt(axes.getDims(), batch, keyHead, begin, depth);
-  Value source = part(tensor, place.offsets, place.sizes, place.isKept);
+  Rows place = rowsAt(axes.getDims(), batch, kvHead, begin, depth);
+  Value source = slice(tensor, place.offsets, place.sizes, place.isKept);
   IndexedOperand to = isMatrix ? IndexedOperand{temporary({-1, depth}), {0, 1}} : IndexedOperand{temporary({-1}), {0}};
   return apply(isMatrix ? 2 : 1, 0, {{source, place.loops}}, {to}, [&](ValueRange args) -> SmallVector<Value> {
     Value element = convert(args[0], type);
@@ -159,7 +160,7 @@ LinearTasks::State LinearTasks::initialState() {
   }
   SmallVector<OpFoldResult> offsets, sizes;
   for (Dim dim : op.getStateDims())
-    offsets.push_back(dim == Dim::Batch ? batch : keyHead), sizes.push_back(b.getIndexAttr(1));
+    offsets.push_back(dim == Dim::Batch ? batch : kvHead), sizes.push_back(b.getIndexAttr(1));
   SmallVector<bool> isKept(offsets.size(), false);
   auto load = [&](int64_t column, int64_t columns, bool isMatrix) {
     SmallVector<OpFoldResult> at(offsets), extents(sizes);
@@ -167,7 +168,7 @@ LinearTasks::State LinearTasks::initialState() {
     at.append({b.getIndexAttr(0), b.getIndexAttr(column)});
     extents.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
     kept.append({true, isMatrix});
-    Value source = part(before, at, extents, kept);
+    Value source = slice(before, at, extents, kept);
     SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
     Value to = isMatrix ? temporary({depth, columns}) : temporary({depth});
     return apply(loops.size(), 0, {{source, loops}}, {{to, loops}},
@@ -190,7 +191,7 @@ Value LinearTasks::storeState(const State &state, Value into) {
     at.push_back(b.getIndexAttr(column));
     extents.append({b.getIndexAttr(depth), b.getIndexAttr(columns)});
     kept.append({true, isMatrix});
-    Value to = part(into, at, extents, kept);
+    Value to = slice(into, at, extents, kept);
     SmallVector<unsigned> loops = isMatrix ? SmallVector<unsigned>{0, 1} : SmallVector<unsigned>{0};
     Value done = apply(loops.size(), 0, {{from, loops}}, {{to, loops}},
                        [&](ValueRange args) -> SmallVector<Value> { return {convert(args[0], element)}; })[0];
@@ -220,8 +221,8 @@ SmallVector<Value> LinearTasks::overChunks(OpFoldResult positions, ValueRange in
 
 LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
   Chunk chunk;
-  chunk.keys = loadRows(op.getKey(), op.getKeyDims(), keyHead, begin, /*isFeature=*/true);
-  chunk.values = loadRows(op.getValue(), op.getValueDims(), keyHead, begin, /*isFeature=*/false);
+  chunk.keys = loadRows(op.getKey(), op.getKeyDims(), kvHead, begin, /*isFeature=*/true);
+  chunk.values = loadRows(op.getValue(), op.getValueDims(), kvHead, begin, /*isFeature=*/false);
   if (op.getBeta())
     chunk.beta = loadFactor(op.getBeta(), op.getBetaAxesAttr(), begin, /*isDecay=*/false);
   if (!op.getDecay())
@@ -240,13 +241,13 @@ LinearTasks::Chunk LinearTasks::loadChunk(Value begin) {
 
 Value LinearTasks::scores(Value x, const Chunk &chunk) {
   if (hasRowDecay())
-    return decayedProduct(x, chunk.keys, chunk.decay, depth);
-  Value products = product({x, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
+    return decayedMatmul(x, chunk.keys, chunk.decay, depth);
+  Value products = matmul({x, {0, 2}}, {chunk.keys, {1, 2}}, filled({-1, -1}, 0.0));
   if (chunk.between)
     return scaled(products, {chunk.between, {0, 1}});
   return apply(2, 0, {}, {{products, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
     Value i = linalg::IndexOp::create(b, loc, 0), j = linalg::IndexOp::create(b, loc, 1);
-    return {select(isLess(i, j), number(0.0), args[0])};
+    return {select(isLess(i, j), scalar(0.0), args[0])};
   })[0];
 }
 
@@ -258,17 +259,18 @@ Value LinearTasks::decayed(Value x, Value decay) {
       [&](ValueRange args) -> SmallVector<Value> { return {arith::MulFOp::create(b, loc, args[0], args[1])}; })[0];
 }
 
-/// Values become what is written of them: beta · (v − what the state answers to the key).
+/// Replaces the values by those that the delta rule writes: beta · (v − prediction), where the prediction is the state
+/// read at the key.
 void LinearTasks::applyDeltaRule(Chunk &chunk, const State &state) {
   Value keys = decayed(chunk.keys, chunk.up);
-  Value answers = product({keys, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
-  // Not in place: values that need no conversion are read where the caller has them.
-  Value values = apply(2, 0, {{chunk.values, {0, 1}}, {answers, {0, 1}}, {chunk.beta, {0}}},
+  Value predictions = matmul({keys, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
+  // Not in place: values without conversion are slices of the caller's tensor.
+  Value values = apply(2, 0, {{chunk.values, {0, 1}}, {predictions, {0, 1}}, {chunk.beta, {0}}},
                        {{temporary({-1, valueDepth}), {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
                          Value error = arith::SubFOp::create(b, loc, args[0], args[1]);
                          return {arith::MulFOp::create(b, loc, error, args[2])};
                        })[0];
-  chunk.values = solve(scores(chunk.keys, chunk), chunk.beta, values, valueDepth);
+  chunk.values = solveTriangular(scores(chunk.keys, chunk), chunk.beta, values, valueDepth);
 }
 
 LinearTasks::State LinearTasks::write(const Chunk &chunk, State state) {
@@ -279,7 +281,7 @@ LinearTasks::State LinearTasks::write(const Chunk &chunk, State state) {
       state.sum = scaled(state.sum, {last, {0}});
   }
   Value keys = decayed(chunk.keys, chunk.down);
-  state.products = product({keys, {2, 0}}, {chunk.values, {2, 1}}, state.products);
+  state.products = matmul({keys, {2, 0}}, {chunk.values, {2, 1}}, state.products);
   if (state.sum)
     state.sum = rowSums({{keys, {1, 0}}}, state.sum);
   return state;
@@ -288,29 +290,29 @@ LinearTasks::State LinearTasks::write(const Chunk &chunk, State state) {
 Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const State &state) {
   Type element = getElementTypeOrSelf(output);
   return loop(index(0), group, 1, {output}, [&](Value member, ValueRange carried) -> SmallVector<Value> {
-    Value head = add(mul(keyHead, group), member);
+    Value head = add(mul(kvHead, group), member);
     Value queries = loadRows(op.getQuery(), op.getQueryDims(), head, begin, /*isFeature=*/true);
-    Value reaching = decayed(queries, chunk ? chunk->up : Value());
-    Value sums = product({reaching, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
+    Value decayedQueries = decayed(queries, chunk ? chunk->up : Value());
+    Value sums = matmul({decayedQueries, {0, 2}}, {state.products, {2, 1}}, filled({-1, valueDepth}, 0.0));
     Value within = chunk ? scores(queries, *chunk) : Value();
     if (chunk)
-      sums = product({within, {0, 2}}, {chunk->values, {2, 1}}, sums);
+      sums = matmul({within, {0, 2}}, {chunk->values, {2, 1}}, sums);
     SmallVector<IndexedOperand> inputs = {{sums, {0, 1}}};
     if (state.sum) {
-      Value divisors = rowSums({{reaching, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
+      Value divisors = rowSums({{decayedQueries, {0, 1}}, {state.sum, {1}}}, filled({-1}, 0.0));
       inputs.push_back({chunk ? rowSums({{within, {0, 1}}}, divisors) : divisors, {0}});
     }
-    // The task has its batch's part of the output.
+    // The output of the task is a slice of one batch.
     Rows place = rowsAt(op.getOutputDims().getDims(), b.getIndexAttr(0), member, begin, valueDepth);
-    Value to = part(carried[0], place.offsets, place.sizes, place.isKept);
+    Value to = slice(carried[0], place.offsets, place.sizes, place.isKept);
     Value done = apply(2, 0, inputs, {{to, place.loops}}, [&](ValueRange args) -> SmallVector<Value> {
       Value result = args[0];
       if (state.sum) {
-        Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[1], number(0.0));
-        Value quotient = arith::DivFOp::create(b, loc, result, select(isZero, number(1.0), args[1]));
-        result = select(isZero, number(0.0), quotient);
+        Value isZero = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, args[1], scalar(0.0));
+        Value quotient = arith::DivFOp::create(b, loc, result, select(isZero, scalar(1.0), args[1]));
+        result = select(isZero, scalar(0.0), quotient);
       } else if (op.getScale()) {
-        result = arith::MulFOp::create(b, loc, result, number(op.getScale()->convertToDouble()));
+        result = arith::MulFOp::create(b, loc, result, scalar(op.getScale()->convertToDouble()));
       }
       return {convert(result, element)};
     })[0];
@@ -324,12 +326,12 @@ Value LinearTasks::read(Value output, Value begin, const Chunk *chunk, const Sta
 //===----------------------------------------------------------------------===//
 
 void LinearTasks::emitTask(scf::ForallOp loop) {
-  batch = loop.getInductionVar(0), keyHead = loop.getInductionVar(1);
+  batch = loop.getInductionVar(0), kvHead = loop.getInductionVar(1);
   OpFoldResult queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq),
                keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  // There is a key head, or there would be no task.
-  Value keyHeads = asIndex(sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
-  group = b.createOrFold<arith::DivUIOp>(loc, asIndex(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head)), keyHeads);
+  // The number of KV heads is not zero inside of a task.
+  Value kvHeads = asIndex(sizeOf(op.getKey(), op.getKeyDims(), Dim::Head));
+  group = b.createOrFold<arith::DivUIOp>(loc, asIndex(sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head)), kvHeads);
 
   struct Place {
     SmallVector<OpFoldResult> offsets, sizes;
@@ -338,7 +340,7 @@ void LinearTasks::emitTask(scf::ForallOp loop) {
   for (Dim dim : op.getOutputDims().getDims()) {
     bool isBatch = dim == Dim::Batch, isHead = dim == Dim::Head;
     places[0].offsets.push_back(isBatch  ? OpFoldResult(batch)
-                                : isHead ? OpFoldResult(mul(keyHead, group))
+                                : isHead ? OpFoldResult(mul(kvHead, group))
                                          : b.getIndexAttr(0));
     places[0].sizes.push_back(isBatch           ? OpFoldResult(b.getIndexAttr(1))
                               : isHead          ? getAsOpFoldResult(group)
@@ -347,19 +349,19 @@ void LinearTasks::emitTask(scf::ForallOp loop) {
   }
   if (op.getFinalState()) {
     for (Dim dim : op.getStateDims()) {
-      places[1].offsets.push_back(dim == Dim::Batch ? batch : keyHead);
+      places[1].offsets.push_back(dim == Dim::Batch ? batch : kvHead);
       places[1].sizes.push_back(b.getIndexAttr(1));
     }
     places[1].offsets.append(2, b.getIndexAttr(0));
     places[1].sizes.append({b.getIndexAttr(depth), b.getIndexAttr(valueDepth + (op.getNormalize() ? 1 : 0))});
   }
-  // Of an output that is known to be empty there are no parts.
+  // A statically empty output has no slices.
   bool isEmpty = getConstantIntValue(queries) == 0;
   SmallVector<Value> results;
   for (auto [shared, place] : llvm::zip_equal(loop.getRegionIterArgs(), places))
     results.push_back(isEmpty && results.empty()
                           ? Value(shared)
-                          : part(shared, place.offsets, place.sizes, SmallVector<bool>(place.sizes.size(), true)));
+                          : slice(shared, place.offsets, place.sizes, SmallVector<bool>(place.sizes.size(), true)));
 
   SmallVector<Value> carried = valuesOf(initialState());
   if (op.getCausal()) {
@@ -398,15 +400,14 @@ LogicalResult LinearTasks::rewrite() {
   valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
   for (auto [role, size] : {std::pair("key", depth), std::pair("value", valueDepth)}) {
     if (ShapedType::isDynamic(size))
-      return op.emitOpError() << "head size of " << role
-                              << " is dynamic, expected a static one (a head size makes a kernel)";
+      return op.emitOpError() << "head size of " << role << " is dynamic, expected a static one";
     if (size == 0)
       return op.emitOpError() << "head size of " << role << " is 0, expected at least 1";
   }
   SmallVector<Value> inits;
   b.setInsertionPoint(op);
   if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
-    return op.emitOpError() << "has results of unknown extent";
+    return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
   rows = hasRowDecay() ? chunkRowsOfRowDecay : chunkRows;
   SmallVector<OpFoldResult> tasks = {sizeOf(op.getQuery(), op.getQueryDims(), Dim::Batch),
                                      sizeOf(op.getKey(), op.getKeyDims(), Dim::Head)};

@@ -1,18 +1,18 @@
-//===- TileQueries.cpp - Attention as parallel tasks --------------------------===//
+//===- TileQueries.cpp - Tile attention into parallel tasks -------------------===//
 //
-// Cuts attention over batch, head and chunks of queries through its TilingInterface. Stands before
-// TileKeys, which wants one batch and one head.
+// Tiles attention over batch, head and chunks of queries through its TilingInterface. It runs before TileKeys, which
+// requires a single batch and head.
 //
 //===----------------------------------------------------------------------===//
 #include "SplitKV.h"
 #include "WorkList.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Support/CPUTarget.h"
-#include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/Transforms/TileUsingInterface.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/CPUTarget.h"
+#include "saccade/Tiling/Passes.h"
 #include <numeric>
 
 namespace saccade {
@@ -23,8 +23,8 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// The queries of a chunk: the fewest chunks of at most `rows`, evenly sized, in whole row groups (as far as `rows` is
-/// in such), so that only the last one has a remainder.
+/// The number of queries per chunk: the smallest number of chunks of at most `rows` queries, evenly sized, rounded up
+/// to row groups if `rows` is a multiple of them, so that only the last chunk has a partial group.
 static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, int64_t rows) {
   AffineExpr n, chunks;
   bindSymbols(b.getContext(), n, chunks);
@@ -32,7 +32,7 @@ static OpFoldResult chunkSize(OpBuilder &b, Location loc, OpFoldResult queries, 
     auto map = AffineMap::get(0, 1, {n, getAffineConstantExpr(bound, b.getContext())}, b.getContext());
     return affine::makeComposedFoldedAffineMax(b, loc, map, {value});
   };
-  // No queries, no chunks: the division must still be defined.
+  // Without queries there are no chunks, but the divisor must be nonzero.
   OpFoldResult count = atLeast(1, affine::makeComposedFoldedAffineApply(b, loc, n.ceilDiv(rows), {queries}));
   int64_t group = std::gcd(rows, rowGroup);
   AffineExpr size = n.ceilDiv(chunks).ceilDiv(group) * group;
@@ -58,7 +58,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
 
   LogicalResult tile(attn::AttentionOp op) {
     if (!op.getScheduleAttr())
-      return op.emitOpError() << "has no schedule; run attn-assign-schedule first";
+      return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
     IRRewriter rewriter(op);
     if (op.isRagged())
       return tileRagged(rewriter, op);
@@ -72,17 +72,17 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
       return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
-      return op.emitOpError() << "has results of unknown extent";
+      return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
     rewriter.replaceOp(op, tileSplitKV(rewriter, op, isSplitKV, inits));
     return success();
   }
 
-  /// One task for every chunk of queries and head of every sequence, as a work list says.
+  /// Emits one task for every head and every item of the work list, a chunk of queries of one sequence.
   LogicalResult tileRagged(IRRewriter &b, attn::AttentionOp op) {
     Location loc = op.getLoc();
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(b, loc, op, inits)))
-      return op.emitOpError() << "has results of unknown extent";
+      return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
     int64_t rows = op.getScheduleAttr().getRows();
     auto apply = [&](OpBuilder &b, AffineExpr expression, ArrayRef<Value> operands) {
       OpFoldResult result = affine::makeComposedFoldedAffineApply(b, loc, expression, getAsOpFoldResult(operands));
@@ -102,8 +102,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
           return apply(b, x.ceilDiv(y), {queries, sizeOfChunk(b, queries)});
         },
         [&](OpBuilder &b, Value i) -> Value {
-          Value queries = sequences.length(b, attn::Role::Query, i), most = sizeOfChunk(b, queries);
-          Value chunk = arith::MinSIOp::create(b, loc, queries, most);
+          Value queries = sequences.length(b, attn::Role::Query, i), maxQueries = sizeOfChunk(b, queries);
+          Value chunk = arith::MinSIOp::create(b, loc, queries, maxQueries);
           return arith::MulIOp::create(b, loc, chunk, sequences.length(b, attn::Role::Key, i));
         });
     Value heads = getValueOrCreateConstantIndexOp(
@@ -114,8 +114,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value task = loop.getInductionVar(0);
-    // Head by head through the list: workers take neighbours at a time, and all heads of the longest sequence would be too
-    // much for one of them. Chunks of a sequence follow each other: they read the same keys.
+    // The head is the slow dimension: threads take consecutive tasks, and all heads of the longest sequence would
+    // unbalance the load. Chunks of a sequence are consecutive, because they read the same keys.
     Value head = arith::DivUIOp::create(b, loc, task, list.count);
     Value item = arith::RemUIOp::create(b, loc, task, list.count);
     Value number = tensor::ExtractOp::create(b, loc, list.sequences, item);
@@ -125,7 +125,7 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     Value position = arith::MulIOp::create(b, loc, chunk, size);
     size = arith::MinSIOp::create(b, loc, size, arith::SubIOp::create(b, loc, queries, position));
 
-    // Everything that says where results go stands in front of what makes them: they are made there.
+    // The result offsets are emitted before the ops that compute the results, so that these can be written in place.
     Value row = apply(b, x + y, {position, sequences.start(b, attn::Role::Query, number)});
     attn::AttentionOp sequence = sequences.extract(b, number);
     OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
@@ -154,11 +154,10 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     return success();
   }
 
-  /// One task a batch, head and chunk of queries. With `isSplitKV` the same op follows in its other form: whichever does not
-  /// hold has no task.
+  /// Emits one task per batch, head and chunk of queries. With `isSplitKV` the split-KV variant is emitted in addition;
+  /// the unused variant has trip count zero.
   LogicalResult tileByQueries(IRRewriter &rewriter, attn::AttentionOp op, Value isSplitKV) {
-    OpFoldResult queries =
-        attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+    OpFoldResult queries = attn::getDimSize(rewriter, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
     OpFoldResult one = rewriter.getIndexAttr(1);
     scf::SCFTilingOptions options;
     options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp);

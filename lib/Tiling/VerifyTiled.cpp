@@ -1,12 +1,12 @@
-//===- VerifyTiled.cpp - What holds after the tiling stage --------------------===//
+//===- VerifyTiled.cpp - The invariant after the tiling stage -----------------===//
 //
-// Checks that no op on whole tensors is left outside of a task. Stands last in its stage.
+// Verifies that no op on whole tensors is left outside of a task. It runs last in its stage.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Dialect/Attn/IR/Attn.h"
-#include "saccade/Tiling/Passes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Tiling/Passes.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_VERIFYTILED
@@ -26,7 +26,7 @@ struct VerifyTiled : saccade::impl::VerifyTiledBase<VerifyTiled> {
         return WalkResult::interrupt();
       }
       if (isa<linalg::LinalgOp>(op) && !op->getParentOfType<scf::ForallOp>()) {
-        op->emitOpError() << "stands outside of a task after the tiling stage";
+        op->emitOpError() << "is outside of a task after the tiling stage";
         return WalkResult::interrupt();
       }
       return WalkResult::advance();

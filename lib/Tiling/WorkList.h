@@ -1,7 +1,7 @@
-//===- WorkList.h - The work items of packed attention -----------*- C++ -*-===//
+//===- WorkList.h - The work items of ragged attention ------------*- C++ -*-===//
 //
-// Sequences of one packed tensor have lengths that only the run time knows. Code in front of the tasks writes down which
-// items there are, so that no task is there for padding and the longest come first.
+// The lengths of ragged sequences are known at run time only. Code before the parallel loop lists the work items, so
+// that no task computes padding and the longest items are scheduled first.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TILING_WORKLIST_H
@@ -12,22 +12,23 @@
 
 namespace saccade {
 
-/// The sequences of a packed attention.
+/// The sequences of a ragged attention op.
 struct Sequences {
-  /// Emits where the sequences of `op` begin. Whatever the offsets are, they are made ascending and kept within the
-  /// operands, so that no task leaves memory.
+  /// Emits the start offsets of the sequences of `op`. Offsets are clamped to be ascending and within the operands, so
+  /// that invalid ones cause no out-of-bounds access.
   Sequences(mlir::OpBuilder &b, attn::AttentionOp op);
 
-  /// How many there are, an index. Where queries are packed the last one is made of the rows that belong to none.
+  /// The number of sequences, index. If queries are ragged, the last sequence consists of the padding rows that belong
+  /// to none.
   mlir::Value count;
-  /// Of each sequence the first position and, last, where the last one ends; null where that side is not packed.
+  /// The start of each sequence and, last, the end of the last one; null if the queries or keys are not ragged.
   mlir::Value queryStarts, keyStarts;
 
   /// Emits the number of queries or keys of sequence `number`.
   mlir::Value length(mlir::OpBuilder &b, attn::Role role, mlir::Value number);
-  /// Emits where sequence `number` begins in the tensor.
+  /// Emits the start offset of sequence `number` in the tensor.
   mlir::Value start(mlir::OpBuilder &b, attn::Role role, mlir::Value number);
-  /// Emits `op` over nothing but sequence `number`, as attention that is not packed.
+  /// Emits `op` on sequence `number` alone, as an op that is not ragged.
   attn::AttentionOp extract(mlir::OpBuilder &b, mlir::Value number);
 
 private:
@@ -35,18 +36,18 @@ private:
   mlir::Value lengthOperand(mlir::OpBuilder &b, mlir::Value length, mlir::Value number, mlir::Value rest);
 
   attn::AttentionOp op;
-  mlir::Value sequenceCount; ///< as many as there are offsets for, or batches
+  mlir::Value sequenceCount; ///< number of sequences without the padding rows
 };
 
-/// Items that several sequences are cut into, those of one sequence behind each other.
+/// The work items of several sequences. The items of one sequence are consecutive.
 struct WorkList {
-  mlir::Value sequences; ///< tensor<?xindex>: the sequence of each item
-  mlir::Value itemOffsets;    ///< tensor<?xindex>: the first item of each sequence
-  mlir::Value count;     ///< of items, an index
+  mlir::Value sequences;   ///< tensor<?xindex>: the sequence of each item
+  mlir::Value itemOffsets; ///< tensor<?xindex>: the first item of each sequence
+  mlir::Value count;       ///< number of items, index
 };
 
-/// Emits the list of `partsOf(i)` items for each sequence i < `count`. `costOf(i)`, at least 0, is the work of one of them:
-/// the list descends in its number of binary digits.
+/// Emits a list with `partsOf(i)` items for each sequence i < `count`. `costOf(i)`, at least 0, is the cost of one
+/// item; the list is sorted by the bit width of the cost, descending.
 WorkList listItems(mlir::OpBuilder &b, mlir::Location loc, mlir::Value count,
                    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Value)> partsOf,
                    llvm::function_ref<mlir::Value(mlir::OpBuilder &, mlir::Value)> costOf);

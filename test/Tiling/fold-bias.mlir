@@ -4,13 +4,13 @@
 #row = affine_map<(m, n) -> (m)>
 #column = affine_map<(m, n) -> (n)>
 
-// The product starts from the bias, whichever way it stands in the sum, and keeps its schedule.
-// CHECK-LABEL: func.func @a_bias_is_the_start(
+// The matmul is initialized with the bias, for either operand order of the addition, and keeps its schedule.
+// CHECK-LABEL: func.func @bias_becomes_init(
 // CHECK-SAME:    %[[B:[a-z0-9]*]]: tensor<?xf32>, %[[E:[a-z0-9]*]]: tensor<?x?xf32>)
 // CHECK:         %[[START:.*]] = linalg.broadcast ins(%[[B]] : tensor<?xf32>) outs(%[[E]] : tensor<?x?xf32>) dimensions = [0]
 // CHECK-NEXT:    %[[P:.*]] = linalg.matmul {schedule = #attn.schedule<rows = 192, cols = 256>} {{.*}} outs(%[[START]]
 // CHECK-NEXT:    return %[[P]]
-func.func @a_bias_is_the_start(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
+func.func @bias_becomes_init(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>, %e: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %zero = arith.constant 0.0 : f32
   %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
   %p = linalg.matmul {schedule = #attn.schedule<rows = 192, cols = 256>} ins(%x, %w : tensor<?x?xf32>, tensor<?x?xf32>) outs(%z : tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -23,13 +23,13 @@ func.func @a_bias_is_the_start(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: ten
   return %y : tensor<?x?xf32>
 }
 
-// Rounding is the product's own: it is computed in the type of its factors, which means sums in f32.
-// CHECK-LABEL: func.func @rounding_is_the_products_own(
+// A truncation is folded: the matmul is computed in the type of its operands, with f32 accumulation.
+// CHECK-LABEL: func.func @truncation_is_folded(
 // CHECK:         %[[START:.*]] = linalg.broadcast ins(%{{.*}} : tensor<?xbf16>)
 // CHECK-NEXT:    %[[P:.*]] = linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "reduction"]} {{.*}} outs(%[[START]] : tensor<?x?xbf16>)
 // CHECK-NOT:     arith.truncf
 // CHECK:         return %[[P]] : tensor<?x?xbf16>
-func.func @rounding_is_the_products_own(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: tensor<?xbf16>, %wide: tensor<?x?xf32>, %e: tensor<?x?xbf16>) -> tensor<?x?xbf16> {
+func.func @truncation_is_folded(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: tensor<?xbf16>, %wide: tensor<?x?xf32>, %e: tensor<?x?xbf16>) -> tensor<?x?xbf16> {
   %zero = arith.constant 0.0 : f32
   %z = linalg.fill ins(%zero : f32) outs(%wide : tensor<?x?xf32>) -> tensor<?x?xf32>
   %p = linalg.matmul ins(%x, %w : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%z : tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -44,11 +44,11 @@ func.func @rounding_is_the_products_own(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf1
   return %y : tensor<?x?xbf16>
 }
 
-// A bias of more digits than the result would be rounded twice.
-// CHECK-LABEL: func.func @a_finer_bias_stays(
+// A bias of higher precision than the result would be rounded twice.
+// CHECK-LABEL: func.func @wider_bias_is_not_folded(
 // CHECK:         linalg.matmul
 // CHECK:         arith.truncf
-func.func @a_finer_bias_stays(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: tensor<?xf32>, %wide: tensor<?x?xf32>, %e: tensor<?x?xbf16>) -> tensor<?x?xbf16> {
+func.func @wider_bias_is_not_folded(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: tensor<?xf32>, %wide: tensor<?x?xf32>, %e: tensor<?x?xbf16>) -> tensor<?x?xbf16> {
   %zero = arith.constant 0.0 : f32
   %z = linalg.fill ins(%zero : f32) outs(%wide : tensor<?x?xf32>) -> tensor<?x?xf32>
   %p = linalg.matmul ins(%x, %w : tensor<?x?xbf16>, tensor<?x?xbf16>) outs(%z : tensor<?x?xf32>) -> tensor<?x?xf32>
@@ -62,11 +62,11 @@ func.func @a_finer_bias_stays(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: te
   return %y : tensor<?x?xbf16>
 }
 
-// What lies along the rows, what starts from something else, and what is used twice are left.
-// CHECK-LABEL: func.func @others_are_left(
+// Not folded: a bias along the rows, a matmul that is not initialized with 0, and a matmul with two uses.
+// CHECK-LABEL: func.func @not_folded(
 // CHECK-COUNT-3: arith.addf
 // CHECK:         return
-func.func @others_are_left(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>, %e: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
+func.func @not_folded(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>, %e: tensor<?x?xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>) {
   %zero = arith.constant 0.0 : f32
   %z = linalg.fill ins(%zero : f32) outs(%e : tensor<?x?xf32>) -> tensor<?x?xf32>
   %p = linalg.matmul ins(%x, %w : tensor<?x?xf32>, tensor<?x?xf32>) outs(%z : tensor<?x?xf32>) -> tensor<?x?xf32>

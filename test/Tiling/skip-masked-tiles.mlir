@@ -1,7 +1,7 @@
 // RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-tile-keys --attn-skip-masked-tiles -canonicalize -cse | FileCheck %s --check-prefix=TABLE
 
-// An empty tile leaves the state as it is.
+// An empty tile leaves the state unchanged.
 // CHECK-LABEL: @blocks_on_the_diagonal
 func.func @blocks_on_the_diagonal(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // CHECK: scf.for {{.*}} iter_args(%[[ACC:.*]] = %{{.*}}, %[[MAX:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}})
@@ -23,7 +23,7 @@ func.func @blocks_on_the_diagonal(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   return %o : tensor<?x64xf32>
 }
 
-// Where bounds of the loop say all, tiles are not tested.
+// If the loop bounds express the whole mask, tiles are not tested.
 // CHECK-LABEL: @bounds_need_no_test
 func.func @bounds_need_no_test(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // CHECK-NOT: scf.if
@@ -34,9 +34,9 @@ func.func @bounds_need_no_test(%x: tensor<?x64xf32>) -> tensor<?x64xf32> {
   return %o : tensor<?x64xf32>
 }
 
-// What is not understood is neither skipped nor left without its mask.
-// CHECK-LABEL: @numbers_are_not_understood
-func.func @numbers_are_not_understood(%x: tensor<?x64xf32>, %limits: tensor<?xf32>) -> tensor<?x64xf32> {
+// If the analysis does not support a mask, tiles are not skipped and keep their mask.
+// CHECK-LABEL: @unsupported_mask
+func.func @unsupported_mask(%x: tensor<?x64xf32>, %limits: tensor<?xf32>) -> tensor<?x64xf32> {
   // CHECK-NOT: scf.if
   // CHECK: attn.finalize
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%limits : tensor<?xf32>)
@@ -50,14 +50,14 @@ func.func @numbers_are_not_understood(%x: tensor<?x64xf32>, %limits: tensor<?xf3
   return %o : tensor<?x64xf32>
 }
 
-// Tables of blocks are made once, outside of the task; what the queries need, before the loop over keys.
+// Tables of blocks are built once, outside of the task; bounds of the queries are computed before the key loop.
 // TABLE-LABEL: @documents
 // TABLE-SAME: %{{.*}}: tensor<?x64xf32>, %[[IDS:.*]]: tensor<?xi32>
 func.func @documents(%x: tensor<?x64xf32>, %ids: tensor<?xi32>) -> tensor<?x64xf32> {
   // TABLE: %[[TABLES:.*]]:2 = linalg.generic {{.*}} outs(%{{.*}}, %{{.*}} : tensor<?xi32>, tensor<?xi32>)
   // TABLE-NOT: linalg.generic
   // TABLE: scf.forall
-  // The queries' ids: single ones, whole blocks, single ones.
+  // The ids of the queries: single elements, whole blocks, single elements.
   // TABLE: scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}) -> (index, index)
   // TABLE: tensor.extract %[[IDS]]
   // TABLE: scf.for
@@ -65,7 +65,7 @@ func.func @documents(%x: tensor<?x64xf32>, %ids: tensor<?xi32>) -> tensor<?x64xf
   // TABLE: tensor.extract %[[TABLES]]#1
   // TABLE: scf.for
   // TABLE: tensor.extract %[[IDS]]
-  // The loop over keys.
+  // The key loop.
   // TABLE: scf.for {{.*}} -> (tensor<384x64xf32>, tensor<384xf32>, tensor<384xf32>)
   // TABLE: tensor.extract %[[TABLES]]#0
   // TABLE: scf.if

@@ -1,7 +1,7 @@
 // RUN: saccade-opt %s --attn-tabulate-relative-positions --canonicalize | FileCheck %s
 
-// Buckets of distances and what a table says about them become a number for each head and distance: queries + keys of
-// these, and 128 more on either side.
+// Buckets of relative positions and their table lookup become a table over heads and relative positions, of queries + keys
+// elements and 128 more on either side.
 // CHECK-LABEL: func.func @buckets_are_tabulated(
 // CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[T:[a-z0-9]*]]: tensor<8x2xf32>)
 // CHECK-DAG:     %[[PAD:.*]] = arith.constant 256 : index
@@ -42,15 +42,15 @@ func.func @buckets_are_tabulated(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf
   return %o : tensor<1x2x?x16xf32>
 }
 
-// Of a cache, the keys that count have distances.
-// CHECK-LABEL: func.func @only_keys_that_count(
+// With a KV cache, the table covers only the valid keys.
+// CHECK-LABEL: func.func @only_valid_keys(
 // CHECK-SAME:    %[[Q:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %[[K:[a-z0-9]*]]: tensor<1x2x?x16xf32>, %{{.*}}: tensor<8xf32>, %[[LENGTH:[a-z0-9]*]]: index)
 // CHECK:         %[[SK:.*]] = tensor.dim %[[K]]
 // CHECK:         %[[LEAST:.*]] = arith.minsi %[[SK]], %[[LENGTH]]
 // CHECK:         %[[KEYS:.*]] = arith.maxsi %[[LEAST]], %
 // CHECK:         %[[SUM:.*]] = arith.addi %{{.*}}, %[[KEYS]]
 // CHECK:         arith.addi %[[SUM]],
-func.func @only_keys_that_count(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %t: tensor<8xf32>, %n: index) -> tensor<1x2x?x16xf32> {
+func.func @only_valid_keys(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf32>, %t: tensor<8xf32>, %n: index) -> tensor<1x2x?x16xf32> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %k[b,h,s,d] captures(%t : tensor<8xf32>) kv_len(%n : index)
     score(%s, %b, %h, %i, %j, %table) {
       %c7 = arith.constant 7 : index
@@ -63,11 +63,11 @@ func.func @only_keys_that_count(%q: tensor<1x2x?x16xf32>, %k: tensor<1x2x?x16xf3
   return %o : tensor<1x2x?x16xf32>
 }
 
-// A product is cheaper than a read; a number that depends on the key alone, or on a sum of positions, has no distance.
-// CHECK-LABEL: func.func @others_stay(
+// Not tabulated: a multiplication, which is cheaper than a load, and terms of the key alone or of key + query.
+// CHECK-LABEL: func.func @not_tabulated(
 // CHECK-NOT:     linalg.generic
 // CHECK:         attn.attention
-func.func @others_stay(%q: tensor<1x2x?x16xf32>, %t: tensor<?xf32>) -> tensor<1x2x?x16xf32> {
+func.func @not_tabulated(%q: tensor<1x2x?x16xf32>, %t: tensor<?xf32>) -> tensor<1x2x?x16xf32> {
   %o = attn.attention %q[b,h,s,d], %q[b,h,s,d], %q[b,h,s,d] captures(%t : tensor<?xf32>)
     score(%s, %b, %h, %i, %j, %table) {
       %slope = tensor.extract %table[%h] : tensor<?xf32>
@@ -86,16 +86,16 @@ func.func @others_stay(%q: tensor<1x2x?x16xf32>, %t: tensor<?xf32>) -> tensor<1x
   return %o : tensor<1x2x?x16xf32>
 }
 
-// Positions are counted from `at`: the first distance is that of the last query and key 0, 128 more before it. 3 · (k − q) is
-// one of the distance, in 8 bits as well; no head is asked for, so that there is one row for all.
-// CHECK-LABEL: func.func @distances_begin_at_the_origin(
+// Positions are relative to `at`: the first entry is that of the last query and key 0, minus 128. 3 · (k − q) depends on
+// the relative position, also in 8 bits. It does not use the head, so the table has one row.
+// CHECK-LABEL: func.func @positions_are_relative_to_at(
 // CHECK-SAME:    %[[AT:[a-z0-9]*]]: index
 // CHECK:         %[[LEAST:.*]] = arith.constant -138 : index
 // CHECK:         %[[FIRST:.*]] = arith.subi %[[LEAST]], %[[AT]]
 // CHECK:         linalg.generic {{.*}} iterator_types = ["parallel"]} outs(%{{.*}} : tensor<274xf32>)
 // CHECK:         attn.attention {{.*}} captures(%{{.*}}, %[[FIRST]] :
 // CHECK:         tensor.extract %{{[a-z0-9]*}}[%{{[a-z0-9]*}}] {attn.in_bounds}
-func.func @distances_begin_at_the_origin(%at: index, %q: tensor<10x16xf32>, %k: tensor<8x16xf32>) -> tensor<10x16xf32> {
+func.func @positions_are_relative_to_at(%at: index, %q: tensor<10x16xf32>, %k: tensor<8x16xf32>) -> tensor<10x16xf32> {
   %c0 = arith.constant 0 : index
   %o = attn.attention %q[s,d], %k[s,d], %k[s,d] at(%c0, %c0, %at, %c0)
     score(%s, %b, %h, %i, %j) {

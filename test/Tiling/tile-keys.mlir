@@ -5,7 +5,7 @@
 func.func @attention_is_a_loop_over_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x40xf32>) -> tensor<?x40xf32> {
   // CHECK-DAG: %[[NINF:.*]] = arith.constant 0xFF800000 : f32
   // CHECK-DAG: %[[STEP:.*]] = arith.constant 512 : index
-  // The accumulator's columns are rounded up to whole registers.
+  // The accumulator columns are rounded up to whole registers.
   // CHECK-DAG: %[[ACC:.*]] = linalg.fill {{.*}} -> tensor<384x48xf32>
   // CHECK-DAG: %[[MAX:.*]] = linalg.fill ins(%[[NINF]] : f32) {{.*}} -> tensor<384xf32>
   // CHECK: %[[STATE:.*]]:3 = scf.for %[[KEY:.*]] = %{{.*}} to %{{.*}} step %[[STEP]] iter_args(%[[A:.*]] = %[[ACC]], %[[M:.*]] = %[[MAX]], %{{.*}} = %{{.*}})
@@ -19,7 +19,7 @@ func.func @attention_is_a_loop_over_keys(%q: tensor<?x64xf32>, %k: tensor<?x64xf
   return %o : tensor<?x40xf32>
 }
 
-// The loop ends at the last key that the last query sees and begins in the tile of the first that the first one sees.
+// The loop ends at the last key visible to the last query and starts at the tile of the first key visible to the first one.
 // CHECK-LABEL: @causal_and_window_bound_the_loop
 // CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[FIRST:[^ ]*]]: index
 func.func @causal_and_window_bound_the_loop(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
@@ -38,7 +38,7 @@ func.func @causal_and_window_bound_the_loop(%x: tensor<?x64xf32>, %first: index)
   return %o : tensor<?x64xf32>
 }
 
-// A task writes its tile where the result is wanted, without a temporary of its own.
+// A task writes its tile into the result, without a temporary.
 // CHECK-LABEL: @results_are_written_in_place
 func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x8xf32>, %n: index) -> tensor<?x2x8xf32> {
   // CHECK: scf.forall (%[[H:.*]]) in (2) shared_outs(%[[OUT:.*]] =
@@ -56,11 +56,11 @@ func.func @results_are_written_in_place(%x: tensor<?x2x8xf32>, %out: tensor<?x2x
   return %r : tensor<?x2x8xf32>
 }
 
-// Tiles lie at multiples of their size counted from position 0, wherever the operand starts: the order of summation is
-// that of the whole sequence.
-// CHECK-LABEL: @tiles_lie_at_absolute_positions
+// Tiles start at absolute multiples of their size, at any offset of the operand, so that the order of summation is that of
+// the whole sequence.
+// CHECK-LABEL: @tiles_start_at_absolute_positions
 // CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[FIRST:[^ ]*]]: index
-func.func @tiles_lie_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
+func.func @tiles_start_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
   // CHECK-DAG: %[[STEP:.*]] = arith.constant 512 : index
   // CHECK: %[[TILE:.*]] = arith.floordivsi %{{.*}}, %[[STEP]] : index
   // CHECK: %[[ABSOLUTE:.*]] = arith.muli %[[TILE]], %[[STEP]] : index
@@ -72,7 +72,7 @@ func.func @tiles_lie_at_absolute_positions(%x: tensor<?x64xf32>, %first: index) 
   return %o : tensor<?x64xf32>
 }
 
-// A tile may begin before element 0, but there is none where no visible key lies behind it: no extent is negative.
+// A tile may start before element 0. If no visible key follows, the trip count is zero, so that no extent is negative.
 // CHECK-LABEL: @keys_before_the_operand_have_no_tile
 func.func @keys_before_the_operand_have_no_tile(%x: tensor<?x64xf32>, %first: index) -> tensor<?x64xf32> {
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
@@ -88,7 +88,7 @@ func.func @keys_before_the_operand_have_no_tile(%x: tensor<?x64xf32>, %first: in
   return %o : tensor<?x64xf32>
 }
 
-// A sink is where the rows that count begin, here: the first %n. Nothing else of the loop knows about it.
+// A sink initializes the state of the valid rows, here the first %n. The loop is unchanged.
 // CHECK-LABEL: @a_sink_is_the_initial_state
 // CHECK-SAME: %[[X:[^ ]*]]: tensor<?x64xf32>, %[[SINK:[^ ]*]]: f32
 func.func @a_sink_is_the_initial_state(%x: tensor<?x64xf32>, %sink: f32, %n: index) -> tensor<?x64xf32> {
@@ -111,7 +111,7 @@ func.func @a_sink_is_the_initial_state(%x: tensor<?x64xf32>, %sink: f32, %n: ind
   return %o : tensor<?x64xf32>
 }
 
-// What is proportional to a weight is asked in the one loop that there is.
+// A weight region that is proportional to the weight is evaluated in the first pass.
 // CHECK-LABEL: @proportional_weights_need_one_pass
 func.func @proportional_weights_need_one_pass(%x: tensor<?x64xf32>, %g: f32) -> tensor<?x64xf32> {
   // CHECK: scf.for
@@ -132,7 +132,7 @@ func.func @proportional_weights_need_one_pass(%x: tensor<?x64xf32>, %g: f32) -> 
   return %o : tensor<?x64xf32>
 }
 
-// Other functions of probabilities wait until there are some. Tallies and maxima belong to the first loop.
+// Other weight regions require normalized weights and a second pass. Tallies and maxima are computed in the first pass.
 // CHECK-LABEL: @other_weights_need_two_passes
 func.func @other_weights_need_two_passes(%x: tensor<?x64xf32>)
     -> (tensor<?x64xf32>, tensor<?xf32>, tensor<?xi64>, tensor<?x3xf32>) {

@@ -4,8 +4,8 @@
 #row = affine_map<(m, n) -> (m)>
 #column = affine_map<(m, n) -> (n)>
 
-// Initial value, product and what is applied to it share one loop; the tile between them has a static size.
-// CHECK-LABEL: func.func @a_product_takes_its_bias_and_its_activation(
+// Initialization, matmul and epilogue share one loop; the intermediate tile has a static size.
+// CHECK-LABEL: func.func @matmul_with_bias_and_activation(
 // CHECK-NOT:     linalg.
 // CHECK:         scf.forall (%[[M:.*]], %[[N:.*]]) = (0, 0) to (%{{.*}}, 1024) step (192, 256)
 // CHECK:           %[[ROWS:.*]] = affine.min
@@ -19,7 +19,7 @@
 // CHECK:           tensor.parallel_insert_slice
 // CHECK-NOT:     linalg.
 // CHECK:         return
-func.func @a_product_takes_its_bias_and_its_activation(%x: tensor<?x512xf32>, %w: tensor<512x1024xf32>, %b: tensor<1024xf32>) -> tensor<?x1024xf32> {
+func.func @matmul_with_bias_and_activation(%x: tensor<?x512xf32>, %w: tensor<512x1024xf32>, %b: tensor<1024xf32>) -> tensor<?x1024xf32> {
   %c0 = arith.constant 0 : index
   %m = tensor.dim %x, %c0 : tensor<?x512xf32>
   %empty = tensor.empty(%m) : tensor<?x1024xf32>
@@ -35,7 +35,7 @@ func.func @a_product_takes_its_bias_and_its_activation(%x: tensor<?x512xf32>, %w
   return %y : tensor<?x1024xf32>
 }
 
-// Whole rows in one loop, each reduction once although two ops use the sum.
+// Whole rows in one loop; each reduction is computed once although the sum has two uses.
 // CHECK-LABEL: func.func @a_norm_is_one_loop_over_rows(
 // CHECK:         scf.forall (%{{.*}}) = (0) to (%{{.*}}) step (64)
 // CHECK:           linalg.fill
@@ -77,15 +77,15 @@ func.func @a_norm_is_one_loop_over_rows(%x: tensor<?x128xf32>) -> tensor<?x128xf
   return %y : tensor<?x128xf32>
 }
 
-// The rows of a product's left side would be computed again for each of its column tiles.
-// CHECK-LABEL: func.func @operands_of_a_product_have_a_loop_of_their_own(
+// Producers of the LHS are not fused, because each column tile would recompute their rows.
+// CHECK-LABEL: func.func @matmul_operands_are_not_fused(
 // CHECK:         %[[X:.*]] = scf.forall
 // CHECK:           math.exp
 // CHECK:         scf.forall
 // CHECK:           tensor.extract_slice %[[X]]
 // CHECK:           linalg.matmul
 // CHECK:         return
-func.func @operands_of_a_product_have_a_loop_of_their_own(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>, %init: tensor<?x64xf32>) -> tensor<?x64xf32> {
+func.func @matmul_operands_are_not_fused(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>, %init: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %e = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]}
     ins(%x : tensor<?x64xf32>) outs(%init : tensor<?x64xf32>) {
     ^bb0(%v: f32, %o: f32):
@@ -96,12 +96,12 @@ func.func @operands_of_a_product_have_a_loop_of_their_own(%x: tensor<?x64xf32>, 
   return %p : tensor<?x64xf32>
 }
 
-// A residual sum is computed behind the product, and is a result beside the one made of it.
-// CHECK-LABEL: func.func @what_is_used_again_is_kept(
+// A residual addition is fused with the matmul, and is a second result of the loop.
+// CHECK-LABEL: func.func @fused_result_with_other_uses(
 // CHECK:         %[[R:.*]]:2 = scf.forall {{.*}} -> (tensor<?x64xf32>, tensor<?x64xf32>)
 // CHECK-COUNT-2:   tensor.parallel_insert_slice
 // CHECK:         return %[[R]]
-func.func @what_is_used_again_is_kept(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>, %init: tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
+func.func @fused_result_with_other_uses(%x: tensor<?x64xf32>, %w: tensor<64x64xf32>, %init: tensor<?x64xf32>) -> (tensor<?x64xf32>, tensor<?x64xf32>) {
   %c0 = arith.constant 0 : index
   %m = tensor.dim %x, %c0 : tensor<?x64xf32>
   %empty = tensor.empty(%m) : tensor<?x64xf32>
@@ -115,7 +115,7 @@ func.func @what_is_used_again_is_kept(%x: tensor<?x64xf32>, %w: tensor<64x64xf32
   return %p, %y : tensor<?x64xf32>, tensor<?x64xf32>
 }
 
-// Rows of unknown length make no static temporary, so every step is a loop of its own.
+// Rows of dynamic length need temporaries of dynamic size, so the ops are not fused.
 // CHECK-LABEL: func.func @unbounded_temporaries_stay_outside(
 // CHECK:         scf.forall
 // CHECK:         scf.forall

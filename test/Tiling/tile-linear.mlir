@@ -1,4 +1,4 @@
-// One task a batch and key head; a state of fixed size goes through chunks of 64 positions, 16 where rows decay by themselves.
+// One task per batch and KV head carries the state through chunks of 64 positions, or 16 if the decay differs by row.
 // RUN: saccade-opt %s -attn-tile-linear | FileCheck %s
 
 // CHECK-LABEL: func.func @causal
@@ -23,7 +23,7 @@ func.func @rows_decay(%x: tensor<?x8xf32>, %g: tensor<?x8xf32>) -> tensor<?x8xf3
   return %o : tensor<?x8xf32>
 }
 
-// Keys first, then queries.
+// Without `causal`: a loop over keys, then one over queries.
 // CHECK-LABEL: func.func @all_keys
 // CHECK: %[[FINAL:.*]] = scf.for {{.*}} -> (tensor<8x8xf32>)
 // CHECK: scf.for

@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --attn-tile-queries -canonicalize -cse | FileCheck %s
 
-// One task a batch, head and chunk of queries; a key head serves its group of query heads.
+// One task per batch, head and chunk of queries; a KV head is shared by a group of query heads.
 // CHECK-DAG: #[[GROUP:.*]] = affine_map<()[s0] -> (s0 floordiv 4)>
 // CHECK-LABEL: @a_task_is_one_head_and_a_chunk_of_queries
 // CHECK-SAME: %[[Q:.*]]: tensor<?x8x?x64xf32>, %[[K:.*]]: tensor<?x2x?x64xf32>, %[[V:.*]]: tensor<?x2x?x64xf32>
@@ -16,7 +16,7 @@ func.func @a_task_is_one_head_and_a_chunk_of_queries(%q: tensor<?x8x?x64xf32>, %
   return %o : tensor<?x8x?x64xf32>
 }
 
-// 500 queries are two chunks of 252 (whole blocks of twelve rows), not 384 and 116.
+// 500 queries are tiled into two chunks of at most 252 (a multiple of twelve rows), not 384 and 116.
 // CHECK-LABEL: @chunks_are_even
 func.func @chunks_are_even(%q: tensor<500x64xf32>, %k: tensor<?x64xf32>) -> tensor<500x64xf32> {
   // CHECK: scf.forall (%{{.*}}) = (0) to (500) step (252)
@@ -25,7 +25,7 @@ func.func @chunks_are_even(%q: tensor<500x64xf32>, %k: tensor<?x64xf32>) -> tens
   return %o : tensor<500x64xf32>
 }
 
-// The start of the whole moves with the tile, for regions that ask where they are.
+// `at` is offset by the position of the tile, so that regions use absolute positions.
 // CHECK-LABEL: @positions_stay_absolute
 // CHECK-SAME: %[[X:[^ ]*]]: tensor<48x8xf32>, %[[FIRST:[^ ]*]]: index
 func.func @positions_stay_absolute(%x: tensor<48x8xf32>, %first: index) -> tensor<48x8xf32> {
@@ -39,12 +39,12 @@ func.func @positions_stay_absolute(%x: tensor<48x8xf32>, %first: index) -> tenso
   return %o : tensor<48x8xf32>
 }
 
-// One query: a task has all four query heads of a key head and one chunk of 1024 keys. Its state goes to its place among
-// those of all chunks, which the second loop merges from left to right. One chunk is finished at once: the second loop has
-// no iteration then.
-// CHECK-LABEL: @few_queries_are_cut_along_keys
+// One query: a task computes all four query heads of a KV head over one chunk of 1024 keys and stores its state in the
+// tensor of all states, which the second loop merges from left to right. With a single chunk the first loop finalizes the
+// result, and the second has trip count zero.
+// CHECK-LABEL: @split_kv
 // CHECK-SAME: %[[Q:.*]]: tensor<?x8x1x64xf32>, %[[K:.*]]: tensor<?x2x?x64xf32>, %[[V:.*]]: tensor<?x2x?x48xf32>
-func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32> {
+func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32> {
   // CHECK: %[[BATCHES:.*]] = tensor.dim %[[Q]]
   // CHECK: %[[QUOTIENT:.*]] = arith.divui
   // CHECK: %[[CHUNKS:.*]] = arith.maxsi %[[QUOTIENT]], %[[ONE:.*]] : index
@@ -71,7 +71,7 @@ func.func @few_queries_are_cut_along_keys(%q: tensor<?x8x1x64xf32>, %k: tensor<?
   return %o : tensor<?x8x1x48xf32>
 }
 
-// A sink is in the state of the first chunk: each head's rows begin with its own.
+// The sinks are added to the state of the first chunk, per head.
 // CHECK-LABEL: @a_sink_is_in_the_first_chunk
 // CHECK-SAME: %{{.*}}, %{{.*}}, %[[SINK:.*]]: tensor<8xf32>
 func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2x?x64xf32>, %sink: tensor<8xf32>) -> tensor<1x8x1x64xf32> {
@@ -90,10 +90,10 @@ func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2
   return %o : tensor<1x8x1x64xf32>
 }
 
-// Where the number of queries is not known, both forms follow each other; one of them has no iteration.
-// CHECK-LABEL: @the_run_time_chooses
+// If the number of queries is dynamic, both variants are emitted; the unused one has trip count zero.
+// CHECK-LABEL: @dynamic_query_count
 // CHECK-SAME: %[[Q:[^ :]*]]: tensor<?x64xf32>
-func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> tensor<?x64xf32> {
+func.func @dynamic_query_count(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> tensor<?x64xf32> {
   // CHECK-DAG: %[[EIGHT:.*]] = arith.constant 8 : index
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant 0 : index
   // CHECK: %[[N:.*]] = tensor.dim %[[Q]]
@@ -114,23 +114,23 @@ func.func @the_run_time_chooses(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> t
   return %o : tensor<?x64xf32>
 }
 
-// Packed sequences: the tasks are listed in front of them, and each slices its sequence out; there is no batch left. The
-// first loop reads the offsets of queries, the second those of keys; both are kept within their tensors.
-// CHECK-LABEL: func.func @two_packed_sides
+// Ragged sequences: a work list is built before the parallel loop, and each task extracts its sequence. The first loop
+// reads the offsets of queries, the second those of keys; both are clamped to the tensors.
+// CHECK-LABEL: func.func @ragged_queries_and_keys
 // CHECK: scf.for
 // CHECK: tensor.extract %[[CU_Q:.*]][
 // CHECK: arith.maxsi
 // CHECK: arith.minsi
 // CHECK: scf.for
 // CHECK: tensor.extract %[[CU_K:.*]][
-// The costs are counted by their binary digits, the largest first.
+// The items are sorted by the bit width of their cost, descending.
 // CHECK: math.ctlz
 // CHECK: scf.forall (%[[TASK:.*]]) in (%{{.*}})
 // CHECK: arith.divui %[[TASK]]
 // CHECK: attn.attention %{{.*}}[s,h,d], %{{.*}}[s,h,d], %{{.*}}[s,h,d] q_len(%{{.*}} : index) kv_len(%{{.*}} : index) at(
 // CHECK-NOT: cu_seqlens_q
 // CHECK: tensor.parallel_insert_slice
-func.func @two_packed_sides(%q: tensor<?x4x64xf32>, %k: tensor<?x2x64xf32>, %cu_q: tensor<?xi32>, %cu_k: tensor<?xi32>)
+func.func @ragged_queries_and_keys(%q: tensor<?x4x64xf32>, %k: tensor<?x2x64xf32>, %cu_q: tensor<?xi32>, %cu_k: tensor<?xi32>)
     -> tensor<?x4x64xf32> {
   %o = attn.attention %q[s,h,d], %k[s,h,d], %k[s,h,d] cu_seqlens_q(%cu_q : tensor<?xi32>) cu_seqlens_k(%cu_k : tensor<?xi32>)
     {schedule = #attn.schedule<rows = 576, cols = 512>}

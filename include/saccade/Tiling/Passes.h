@@ -2,9 +2,9 @@
 #ifndef SACCADE_TILING_PASSES_H
 #define SACCADE_TILING_PASSES_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 
 namespace saccade {
 
@@ -13,19 +13,21 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Tiling/Passes.h.inc"
 
-/// The canonicalizer from tiling until tasks are outlined: it keeps an `scf.forall` of one iteration, which is a task too.
+/// Creates a canonicalizer that keeps an `scf.forall` of one iteration, which is a task. Required between tiling and
+/// task outlining.
 std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 
-/// How many of `queries` queries a task has, all but the last one, where they are cut by `schedule`. For reports.
+/// Returns the number of queries per task, except the last one, if `queries` queries are tiled by `schedule`. Used by
+/// reports.
 int64_t queriesPerTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
-/// Whether its states can be merged, so that it may be cut along keys where queries are few: `op` has no weight region, tally or
-/// largest score.
+/// Returns whether the partial states of `op` can be merged, as split-KV requires: `op` has no weight region, tally,
+/// row maximum or argmax.
 bool canSplitKV(attn::AttentionOp op);
 
-/// Afterwards there is no attn.attention, and no temporary as large as a whole key or value tensor.
-/// Tasks `forGPU` are small, for many of them share a GPU's processor and what they hold is its shared memory; their
-/// code does not ask before each tile of keys whether the mask leaves any of it, for a kernel cuts up its steps itself.
+/// Adds the passes of the tiling stage. Afterwards there is no attn.attention, and no temporary as large as a whole key
+/// or value tensor. With `forGPU`, tiles are smaller, because temporaries are stored in shared memory, and key tiles
+/// are not tested against the mask, because kernels subdivide them.
 void buildTilingPipeline(mlir::OpPassManager &pm, bool forGPU = false);
 
 } // namespace saccade
