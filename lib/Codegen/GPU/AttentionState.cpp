@@ -1,7 +1,7 @@
-//===- AttentionState.cpp - The states of a kernel's attention ----------------===//
+//===- AttentionState.cpp - The softmax states of a kernel --------------------===//
 //
-// On buffers a state is memory that some ops read and write; on a GPU each thread keeps the part that it works on in
-// registers. They are written as memory with constant indices, which LLVM turns into values.
+// After bufferization a state is a set of buffers that several ops access. Kernels keep each thread's part in private
+// memory with constant indices, which LLVM promotes to registers.
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionState.h"
@@ -16,7 +16,9 @@ using namespace saccade::device;
 Type AttentionState::element() const {
   return steps.empty() ? Type() : getElementTypeOrSelf(AccumulateOp(steps.front()).getQuery());
 }
-FloatType AttentionState::number() const { return cast<FloatType>(memref::AllocOp(acc).getType().getElementType()); }
+FloatType AttentionState::accumulatorType() const {
+  return cast<FloatType>(memref::AllocOp(acc).getType().getElementType());
+}
 int64_t AttentionState::depth() const {
   AccumulateOp step = steps.front();
   return getStaticDimSize(step.getKey(), step.getKeyDims(), Dim::Depth);
@@ -27,7 +29,7 @@ int64_t AttentionState::valueDepth() const {
 }
 int64_t AttentionState::rows() const { return cast<MemRefType>(memref::AllocOp(acc).getType()).getDimSize(0); }
 
-/// The buffer that `value` is, or the beginning of.
+/// Returns the buffer that `value` is or is a subview of.
 static memref::AllocOp bufferOf(Value value) {
   if (auto view = value.getDefiningOp<memref::SubViewOp>())
     value = view.getSource();
@@ -36,7 +38,7 @@ static memref::AllocOp bufferOf(Value value) {
 
 namespace {
 
-/// Gathers what belongs to a state.
+/// Collects the buffers and ops of a state.
 class Collector {
 public:
   explicit Collector(AttentionState &state) : state(state) {}
@@ -44,7 +46,7 @@ public:
   LogicalResult run() {
     for (Value part : state.finalize->getOperands().take_front(3 + state.finalize.getOthers().size()))
       add(part);
-    // A buffer brings in others.
+    // `collect` may append buffers.
     for (unsigned i = 0; i < state.buffers.size(); ++i)
       if (failed(collect(state.buffers[i])))
         return failure();
@@ -77,7 +79,7 @@ private:
           add(part);
       } else if (isa<FinalizeOp>(user)) {
         if (user != state.finalize)
-          return user->emitOpError("finishes a part of another state, which GPU kernels do not support");
+          return user->emitOpError("finalizes a part of another state, which is not supported on GPUs");
       } else if (failed(collectInit(user))) {
         return failure();
       }
@@ -87,7 +89,7 @@ private:
 
   LogicalResult collectInit(Operation *user) {
     if (!isa<linalg::FillOp, linalg::CopyOp>(user))
-      return user->emitOpError("works on a state of attention, which GPU kernels do not support");
+      return user->emitOpError("modifies a state of attention, which is not supported on GPUs");
     auto init = cast<linalg::LinalgOp>(user);
     if (!llvm::is_contained(state.inits, init))
       state.inits.push_back(init);
@@ -113,7 +115,7 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
     state.max = end.getMax().getDefiningOp<memref::AllocOp>();
     state.sum = end.getSum().getDefiningOp<memref::AllocOp>();
     if (!state.acc || !state.max || !state.sum)
-      return end.emitOpError("finishes a state that is not its kernel's own, which GPU kernels do not support");
+      return end.emitOpError("finalizes a state that its kernel does not allocate, which is not supported on GPUs");
     if (failed(Collector(state).run()))
       return failure();
     if (fits(state))
@@ -124,7 +126,7 @@ FailureOr<SmallVector<AttentionState>> device::findStates(func::FuncOp kernel,
 
 namespace {
 
-/// Does for one thread's part of a state what `inits` do for the whole.
+/// Emits the initialization of one thread's part of a state, at each op of `inits`.
 class Initializer {
 public:
   Initializer(const ThreadRows &rows, memref::AllocOp sum, const llvm::DenseMap<Operation *, Value> &parts)
@@ -143,7 +145,7 @@ public:
     auto view = init.getDpsInits()[0].getDefiningOp<memref::SubViewOp>();
     bool isFirstThreadOnly = buffer == sum && rows.isFirst;
     int64_t count = cast<MemRefType>(to.getType()).getDimSize(0);
-    // Bins are memory for good: which one is asked for is not known.
+    // Bins are indexed dynamically, so they stay in memory and need no unrolling.
     if (count > maxUnrolled && !view && !isFirstThreadOnly && !isa<MemRefType>(from.getType()))
       return (void)e.loop(e.index(0), e.index(count), 1, [&](Value i) { e.store(from, to, {i}); });
     for (int64_t i = 0; i < count; ++i) {
@@ -151,7 +153,7 @@ public:
       if (isFirstThreadOnly)
         value = e.select(rows.isFirst(e), value, arith::ConstantOp::create(b, e.loc, b.getZeroAttr(value.getType())));
       if (view) {
-        assert(count == rows.count && "only what has one value a row begins in a part of it");
+        assert(count == rows.count && "only per-row buffers are initialized partially");
         Value isInside = e.isLess(rows.rowAt(e, i), e.size(view, 0));
         value = e.select(isInside, value, e.load(to, i));
       }
@@ -160,7 +162,8 @@ public:
   }
 
 private:
-  /// What is written element by element: the accumulator, which becomes registers, is not longer.
+  /// Buffers up to this size are initialized by unrolled stores. The accumulator, which is promoted to registers, is
+  /// not larger.
   static constexpr int64_t maxUnrolled = 256;
 
   const ThreadRows &rows;
@@ -179,7 +182,7 @@ PrivateState AttentionState::privatize(StringRef family, int64_t accElements, co
     MemRefType type = buffer.getType();
     bool isTally = type.getRank() == 2 && buffer != acc;
     int64_t count = buffer == acc ? accElements : isTally ? rows.count * type.getDimSize(1) : rows.count;
-    // An accumulator that nobody asks for in the end.
+    // A tally accumulator that is not an operand of finalize is dead.
     if (isTally && !llvm::is_contained(finalize.getOthers(), buffer.getResult()))
       continue;
     parts[buffer] = memref::AllocaOp::create(b, acc.getLoc(), MemRefType::get({count}, type.getElementType()));
@@ -247,11 +250,11 @@ PrivateState device::emptyPrivateState(Emitter &e, func::FuncOp kernel, int64_t 
 }
 
 MergedRow device::mergeRow(Emitter &e, Value max, Value sum, Value otherMax, Value otherSum) {
-  MergedRow joined;
-  joined.max = e.maxf(max, otherMax);
-  Value base = e.zeroIfMinusInfinity(joined.max);
-  joined.stateFactor = exp2(e, e.subf(max, base));
-  joined.otherFactor = exp2(e, e.subf(otherMax, base));
-  joined.sum = e.addf(e.mulf(sum, joined.stateFactor), e.mulf(otherSum, joined.otherFactor));
-  return joined;
+  MergedRow merged;
+  merged.max = e.maxf(max, otherMax);
+  Value base = e.zeroIfMinusInfinity(merged.max);
+  merged.stateFactor = exp2(e, e.subf(max, base));
+  merged.otherFactor = exp2(e, e.subf(otherMax, base));
+  merged.sum = e.addf(e.mulf(sum, merged.stateFactor), e.mulf(otherSum, merged.otherFactor));
+  return merged;
 }

@@ -1,4 +1,4 @@
-//===- AttentionState.h - The states of a kernel's attention ------*- C++ -*-===//
+//===- AttentionState.h - The softmax states of a kernel ----------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H
 #define SACCADE_LIB_CODEGEN_GPU_ATTENTIONSTATE_H
 
@@ -6,54 +6,53 @@
 
 namespace saccade::device {
 
-/// Which rows of a state a thread has.
+/// The rows of a state that a thread holds.
 struct ThreadRows {
-  int64_t count;                                             ///< of those it has a part of
-  llvm::function_ref<mlir::Value(Emitter &, int64_t)> rowAt; ///< the number of each, index
-  /// Whether the thread's part of a sum is the one that begins with what the row begins with, i1. Null where no other
-  /// thread has a part.
+  int64_t count;
+  llvm::function_ref<mlir::Value(Emitter &, int64_t)> rowAt; ///< row index of the i-th row, index
+  /// Whether this thread's partial sum includes the initial sum of the row, i1. Null if rows are not shared by threads.
   llvm::function_ref<mlir::Value(Emitter &)> isFirst = nullptr;
 };
 
-/// The buffers of one attention of a kernel and everything that works on them. One thread is to work on a part of them
-/// that it holds itself.
+/// The state buffers of one attention in a kernel and all ops that use them. `privatize` gives each thread private
+/// memory for its part, which replaces the buffers.
 struct AttentionState {
   mlir::memref::AllocOp acc, max, sum;
-  /// Every buffer of a row's values: those of the state, and those that only hold what others begin with.
+  /// All per-row buffers: those of the state, and those that only hold initial values.
   llvm::SmallVector<mlir::memref::AllocOp> buffers;
   llvm::SmallVector<mlir::linalg::LinalgOp> inits; ///< fills and copies
-  llvm::SmallVector<attn::AccumulateOp> steps;     ///< in the order of the code; none where there is no key
+  llvm::SmallVector<attn::AccumulateOp> steps;     ///< in program order; empty if there are no keys
   attn::FinalizeOp finalize;
 
   mlir::Type element() const; ///< of the operands; null without steps
-  mlir::FloatType number() const;
-  int64_t depth() const; ///< needs a step
+  mlir::FloatType accumulatorType() const;
+  int64_t depth() const; ///< requires a step
   int64_t valueDepth() const;
   int64_t rows() const;
 
-  /// Makes the memory of one thread for the state, `accElements` numbers of the accumulator, and initialises it where
-  /// `inits` did. The kernel is marked as one of `family`.
+  /// Allocates the private state of one thread, with `accElements` elements of the accumulator, initializes it at each
+  /// op of `inits`, and sets the kernel family to `family`.
   PrivateState privatize(llvm::StringRef family, int64_t accElements, const ThreadRows &rows);
-  /// Erases the ops, once their work is done otherwise.
+  /// Erases all ops of the state, after they have been lowered.
   void erase();
 };
 
-/// The attentions of a kernel that `fits` takes. A diagnostic and failure where one uses what kernels do not support.
-mlir::FailureOr<llvm::SmallVector<AttentionState>>
-findStates(mlir::func::FuncOp kernel, llvm::function_ref<bool(const AttentionState &)> fits);
+/// Returns the attention states of a kernel that satisfy `fits`. Emits an error if one is used in an unsupported way.
+mlir::FailureOr<llvm::SmallVector<AttentionState>> findStates(mlir::func::FuncOp kernel,
+                                                              llvm::function_ref<bool(const AttentionState &)> fits);
 
-/// Whether a kernel's states are memory that tasks hand on: parts of the keys of few queries.
+/// Returns whether the states of a kernel are stored in global memory, as partial states of split-KV are.
 bool hasStateInMemory(mlir::func::FuncOp kernel);
 
-/// A thread's memory for a part of a state that no key has been folded into.
+/// Allocates the private memory of a thread for a state without keys: acc 0, max −∞, sum 0.
 PrivateState emptyPrivateState(Emitter &e, mlir::func::FuncOp kernel, int64_t accElements, int64_t rows);
 
-/// The state (max, sum) of a row in memory joined with another one over other keys.
+/// The merged state (max, sum) of a row over two disjoint sets of keys.
 struct MergedRow {
   mlir::Value max, sum;
   mlir::Value stateFactor, otherFactor; ///< of the accumulators
 };
-/// Both are numbers; `max` may be −∞.
+/// Merges two states of a row, all scalars; either maximum may be −∞.
 MergedRow mergeRow(Emitter &e, mlir::Value max, mlir::Value sum, mlir::Value otherMax, mlir::Value otherSum);
 
 } // namespace saccade::device

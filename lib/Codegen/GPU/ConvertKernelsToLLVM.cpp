@@ -1,13 +1,11 @@
-//===- ConvertKernelsToLLVM.cpp - Device code to the LLVM dialect -------------===//
+//===- ConvertKernelsToLLVM.cpp - Convert device code to the LLVM dialect -----===//
 //
-// A math function is an instruction, a polynomial, or a call of NVIDIA's libdevice, which is linked behind this pass. It
-// ends code generation for the device; the host is converted as on a CPU.
+// Lowers math functions to instructions, polynomials or libdevice calls, and converts the device module to LLVM and
+// NVVM. It is the last pass on device code; the host is converted as on CPUs.
 //
 //===----------------------------------------------------------------------===//
 #include "../Common/ExpandViews.h"
 #include "../Common/LowerStructure.h"
-#include "saccade/Support/Kernels.h"
-#include "saccade/Codegen/GPU/Passes.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
@@ -31,6 +29,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/Kernels.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_CONVERTKERNELSTOLLVM
@@ -40,14 +40,14 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Math functions as polynomials, views as address arithmetic.
+/// Expands math functions into polynomials and views into address arithmetic.
 static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
   RewritePatternSet patterns(module.getContext());
-  // Powers with a small constant exponent are products, narrow types are computed in f32, 1/√x by division.
+  // Powers with a small constant exponent become multiplications, narrow types f32, 1/√x a division.
   populateMathAlgebraicSimplificationPatterns(patterns);
   populateMathF32ExpansionPatterns(patterns, [](StringRef) { return true; });
   math::populateExpansionPatterns(patterns, {"rsqrt"});
-  // Of upstream's polynomials those that stay below 6 units in the last place.
+  // The upstream polynomials with an error below 6 ulp.
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
     return llvm::is_contained({math::TanhOp::getOperationName(), math::ErfOp::getOperationName(),
                                math::ExpOp::getOperationName(), math::ExpM1Op::getOperationName(),
@@ -61,7 +61,7 @@ static LogicalResult breakDown(mlir::gpu::GPUModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
-/// Whether LLVM has instructions for a math op, and makes no call of it.
+/// Whether LLVM lowers a math op to instructions instead of a call.
 static bool isInstruction(Operation *op) {
   return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::FloorOp, math::TruncOp, math::RoundEvenOp, math::SqrtOp,
              math::FmaOp, math::CopySignOp, math::CountLeadingZerosOp, math::CountTrailingZerosOp, math::CtPopOp,
@@ -69,30 +69,32 @@ static bool isInstruction(Operation *op) {
          (isa<math::Exp2Op>(op) && getElementTypeOrSelf(op->getResult(0).getType()).isF32());
 }
 
-/// Makes calls of libdevice of the functions that are neither instructions nor polynomials. LLVM's own remainder divides
-/// and is wrong where the quotient has more bits than the type.
+/// Converts functions that are neither instructions nor polynomials to libdevice calls. This includes arith.remf: LLVM
+/// expands it by a division, which is wrong if the quotient is not representable.
 static LogicalResult callLibdevice(mlir::gpu::GPUModuleOp module) {
   MLIRContext *context = module.getContext();
   LLVMTypeConverter converter(context);
   RewritePatternSet patterns(context);
   populateLibDeviceConversionPatterns(converter, patterns);
   ConversionTarget target(*context);
-  // What is left as unknown is tried, and stays where no pattern takes it.
+  // An op of unknown legality is converted if a pattern matches, and kept otherwise.
   target.markUnknownOpDynamicallyLegal([](Operation *op) -> std::optional<bool> {
-    bool isCall = isa<arith::RemFOp>(op) || (isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction(op));
+    bool isCall =
+        isa<arith::RemFOp>(op) || (isa_and_present<math::MathDialect>(op->getDialect()) && !isInstruction(op));
     return isCall ? std::nullopt : std::optional<bool>(true);
   });
   return applyPartialConversion(module, target, std::move(patterns));
 }
 
-/// Refuses what no pass has lowered and what LLVM would make calls of.
+/// Rejects ops that no pass has lowered and math ops that LLVM would lower to calls.
 static LogicalResult checkOps(mlir::gpu::GPUModuleOp module) {
   WalkResult result = module.walk([](Operation *op) -> WalkResult {
     if (isa<linalg::LinalgOp>(op))
-      return op->emitOpError("has no form on a GPU yet");
+      return op->emitOpError("is not supported on GPUs");
     if (!isa_and_present<math::MathDialect>(op->getDialect()) || isInstruction(op))
       return WalkResult::advance();
-    return op->emitOpError() << "on " << getElementTypeOrSelf(op->getResult(0).getType()) << " has no form on a GPU";
+    return op->emitOpError() << "on " << getElementTypeOrSelf(op->getResult(0).getType())
+                             << " is not supported on GPUs";
   });
   return failure(result.wasInterrupted());
 }

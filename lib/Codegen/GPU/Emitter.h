@@ -1,6 +1,6 @@
-//===- Emitter.h - Short names for what device code is made of ----*- C++ -*-===//
+//===- Emitter.h - Builder helpers for device code ----------------*- C++ -*-===//
 //
-// Kernels are written with the builder, op by op, for one thread. This keeps them as short as the algorithm.
+// Short names for the ops of device code. Kernels are built op by op from the viewpoint of one thread.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_EMITTER_H
@@ -14,14 +14,14 @@
 
 namespace saccade::device {
 
-/// On a memref.store: the thread that comes to it is meant, not one for all.
+/// On a memref.store: every thread that reaches the store executes it. Other stores are executed by one thread per CTA.
 inline constexpr llvm::StringLiteral perThreadStoreAttr = "attn.per_thread_store";
 
 /// Address spaces of pointers.
 inline constexpr unsigned globalSpace = 1, sharedSpace = 3;
 
-/// A builder at a location, for numbers of `type` (f32 or f64). Positions and extents are `index` (64 bits); what counts inside
-/// of a tile is i32.
+/// A builder at a location for floating-point values of `type` (f32 or f64). Positions and extents are `index` (64
+/// bits), offsets inside of a tile are i32.
 struct Emitter : KernelEmitter {
   mlir::FloatType type;
 
@@ -30,41 +30,39 @@ struct Emitter : KernelEmitter {
 
   //===--- Integers ---===//
   Value i32(int64_t value) { return mlir::arith::ConstantIntOp::create(b, loc, value, 32); }
-  /// x mod y of an x that is not negative.
+  /// x mod y for x ≥ 0.
   Value rem(Value x, int64_t y) { return b.createOrFold<mlir::arith::RemUIOp>(loc, x, constantLike(x, y)); }
   Value floorDiv(Value x, int64_t y) { return b.createOrFold<mlir::arith::FloorDivSIOp>(loc, x, constantLike(x, y)); }
   Value isAtMost(Value x, Value y) { return compare(mlir::arith::CmpIPredicate::sle, x, y); }
-  Value both(Value x, Value y) { return b.createOrFold<mlir::arith::AndIOp>(loc, x, y); }
+  Value andi(Value x, Value y) { return b.createOrFold<mlir::arith::AndIOp>(loc, x, y); }
   Value toIndex(Value x) { return x.getType().isIndex() ? x : cast(b.getIndexType(), x); }
   Value toI32(Value x) { return x.getType().isIndex() ? cast(b.getI32Type(), x) : x; }
 
-  //===--- Numbers ---===//
+  //===--- Floating point ---===//
   Value scalar(double value) { return mlir::arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); }
   Value fma(Value x, Value y, Value z) { return mlir::LLVM::FMAOp::create(b, loc, x, y, z); }
-  /// The larger; the other one where one is NaN (one instruction).
+  /// maxnum: if one operand is NaN, the other one (a single instruction).
   Value maxf(Value x, Value y) { return mlir::LLVM::MaxNumOp::create(b, loc, x, y); }
-  /// One argument to an f32 instruction of the special function unit: "ex2" (2^x) is within 2 units in the last place,
-  /// "lg2" (the logarithm to base 2) to 2^−22; subnormal numbers are 0.
+  /// The unary f32 instruction `name` of the special function unit: "ex2" (2^x, error within 2 ulp) or "lg2" (log2,
+  /// error within 2^−22). Subnormal values are flushed to 0.
   Value approxIntrinsic(llvm::StringRef name, Value x) {
     auto intrinsic = b.getStringAttr("llvm.nvvm." + name + ".approx.ftz.f");
     return mlir::LLVM::CallIntrinsicOp::create(b, loc, type, intrinsic, mlir::ValueRange{x}).getResult(0);
   }
-  /// x, but 0 in place of −∞ (a maximum over no keys): what may be subtracted without forming −∞ − (−∞).
+  /// x, or 0 if x is −∞ (the maximum over no keys), so that subtracting it never forms −∞ − (−∞).
   Value zeroIfMinusInfinity(Value x) {
     Value isEmpty = mlir::arith::CmpFOp::create(b, loc, mlir::arith::CmpFPredicate::OEQ, x, minusInfinity());
     return select(isEmpty, scalar(0.0), x);
   }
   Value minusInfinity() { return scalar(-std::numeric_limits<double>::infinity()); }
-  /// An element as a number, and back.
-  Value extend(Value x) {
-    return x.getType() == type ? x : mlir::arith::ExtFOp::create(b, loc, type, x).getResult();
-  }
+  /// Converts an element to `type`, and back.
+  Value extend(Value x) { return x.getType() == type ? x : mlir::arith::ExtFOp::create(b, loc, type, x).getResult(); }
   Value truncate(Value x, mlir::Type element) {
     return element == type ? x : mlir::arith::TruncFOp::create(b, loc, element, x).getResult();
   }
 
-  /// x (i32), but LLVM does not know: what is computed from it is computed where it is used. LLVM would move all that does
-  /// not change in a loop out of it, at the price of a register for each.
+  /// Returns x (i32) as a value that is opaque to LLVM. It prevents LLVM from hoisting the address arithmetic that
+  /// depends on x out of loops, which would take a register per address.
   Value optimizationBarrier(Value x) {
     return mlir::LLVM::InlineAsmOp::create(b, loc, x.getType(), mlir::ValueRange{x}, /*asm_string=*/"",
                                            /*constraints=*/"=r,0", /*has_side_effects=*/true, /*is_align_stack=*/false,
@@ -76,7 +74,7 @@ struct Emitter : KernelEmitter {
   //===--- Threads ---===//
   Value thread() { return mlir::NVVM::ThreadIdXOp::create(b, loc, b.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(b, loc); }
-  /// The value (32 or 64 bits) that the lane whose number differs in the bits of `mask` has; all lanes of the warp take part.
+  /// The value x (32 or 64 bits) of the lane with index lane ^ `mask`. All lanes of the warp must participate.
   Value shuffleXor(Value x, int64_t mask) {
     auto shuffle = [&](Value word) -> Value {
       return mlir::NVVM::ShflOp::create(b, loc, word.getType(), i32(-1), word, i32(mask), i32(31),
@@ -97,12 +95,12 @@ struct Emitter : KernelEmitter {
   using KernelEmitter::store;
   Value load(Value memref, int64_t at) { return load(memref, mlir::ValueRange{index(at)}); }
   void store(Value value, Value memref, int64_t at) { store(value, memref, mlir::ValueRange{index(at)}); }
-  /// A store to memory that threads share, of a thread that knows that no other one stores there. (What tasks bring along
-  /// is stored by one thread for all.)
+  /// A store of this thread to memory that threads share; no other thread may store to this address. See
+  /// perThreadStoreAttr.
   void storeShared(Value value, Value memref, mlir::ValueRange at) {
     mlir::memref::StoreOp::create(b, loc, value, memref, at)->setAttr(perThreadStoreAttr, b.getUnitAttr());
   }
-  /// `count` elements behind `pointer`.
+  /// `pointer` + `count` elements.
   Value advance(Value pointer, mlir::Type element, Value count) {
     Value offset = count.getType().isIndex() ? cast(b.getI64Type(), count) : count;
     return mlir::LLVM::GEPOp::create(b, loc, pointer.getType(), element, pointer,
@@ -113,8 +111,7 @@ struct Emitter : KernelEmitter {
                                      llvm::ArrayRef<mlir::LLVM::GEPArg>{count});
   }
 
-  //===--- Control ---===//
-  /// The values of whichever side is taken.
+  //===--- Control flow ---===//
   using Values = llvm::function_ref<llvm::SmallVector<Value>()>;
   llvm::SmallVector<Value> choose(Value condition, mlir::TypeRange types, Values then, Values otherwise) {
     auto op = mlir::scf::IfOp::create(b, loc, types, condition, /*withElseRegion=*/true);

@@ -1,8 +1,7 @@
-//===- EvaluateRegion.cpp - Score and mask regions at one position ------------===//
+//===- EvaluateRegion.cpp - Score and mask regions at one pair ----------------===//
 //
-// A thread is scalar, so the region's ops are taken as they are; only reads of captures become loads. They are clamped to
-// the tensor instead of being skipped: a region is asked for masked positions too, and loads without a branch can all be
-// on their way at once.
+// Code of a thread is scalar, so the region's ops are cloned; reads of captures become loads. Indices are clamped
+// instead of guarded, because regions are also evaluated at masked positions and branch-free loads overlap.
 //
 //===----------------------------------------------------------------------===//
 #include "EvaluateRegion.h"
@@ -15,7 +14,7 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// Replaces an op whose tensor operand has become a memref, or asks for a length.
+/// Replaces a read of a length or an op whose tensor operand has become a memref.
 static Value replaceRead(Emitter &e, Operation *read, AccumulateOp op) {
   OpBuilder::InsertionGuard guard(e.b);
   e.b.setInsertionPoint(read);

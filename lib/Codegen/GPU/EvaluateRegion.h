@@ -1,4 +1,4 @@
-//===- EvaluateRegion.h - Score and mask regions at one position --*- C++ -*-===//
+//===- EvaluateRegion.h - Score and mask regions at one pair ------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_EVALUATEREGION_H
 #define SACCADE_LIB_CODEGEN_GPU_EVALUATEREGION_H
 
@@ -6,24 +6,24 @@
 
 namespace saccade::device {
 
-/// Which query of which head a row is, absolute (index).
+/// The absolute head and query of a row (index).
 struct RowPosition {
   mlir::Value head, query;
 };
 
-/// Evaluates the score or mask region of an attn.accumulate: a thread asks for one pair of positions at a time.
+/// Evaluates a region of an attn.accumulate at one pair of query and key.
 class PositionRegion {
 public:
-  /// `op` and what it captures must outlive the object.
+  /// `op` and its captures must outlive the object.
   PositionRegion(attn::AccumulateOp op, mlir::Region &region) : op(op), region(region) {}
 
   bool isEmpty() const { return region.empty(); }
-  /// What the region yields for the absolute positions of `query` and `key` (index); `score` is null in a mask region. A
-  /// read of a capture outside of its extents gives some other element of it.
+  /// Returns the first value that the region yields at the absolute positions `query` and `key` (index); `score` is
+  /// null for a mask region. Out-of-bounds reads of captures are clamped.
   mlir::Value evaluate(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key) {
     return evaluateAll(e, score, query, key)[0];
   }
-  /// All that it yields.
+  /// Returns all values that the region yields.
   llvm::SmallVector<mlir::Value> evaluateAll(Emitter &e, mlir::Value score, RowPosition query, mlir::Value key);
 
 private:

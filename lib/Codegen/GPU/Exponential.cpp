@@ -1,6 +1,6 @@
 //===- Exponential.cpp - Exponential and logarithm -------------------------------===//
 //
-// f32 is an instruction of the special function unit, f64 is range reduction and a series.
+// f32 uses an instruction of the special function unit, f64 range reduction and a series.
 //
 //===----------------------------------------------------------------------===//
 #include "Exponential.h"
@@ -32,15 +32,15 @@ static Value polynomial(Emitter &e, Value x, ArrayRef<double> coefficients) {
 Value device::exp2(Emitter &e, Value x) {
   if (e.type.isF32())
     return e.approxIntrinsic("ex2", x);
-  // 2^x = 2^n · e^t with |t| ≤ ln(2) / 2, where 14 terms are enough for the last bit.
+  // 2^x = 2^n · e^t with |t| ≤ ln(2) / 2; 14 terms suffice for full precision.
   Value n = math::RoundEvenOp::create(e.b, e.loc, x);
   Value t = e.mulf(e.subf(x, n), e.scalar(std::numbers::ln2));
   SmallVector<double> series;
   for (int i = 0; i < 14; ++i)
     series.push_back(1.0 / std::tgamma(i + 1));
-  // The exponent goes into its field; what has no normal result is replaced below.
-  Value clamped = LLVM::MaxNumOp::create(e.b, e.loc, LLVM::MinNumOp::create(e.b, e.loc, n, e.scalar(bias)),
-                                         e.scalar(1 - bias));
+  // Build 2^n from its bits; results that are not normal are replaced below.
+  Value clamped =
+      LLVM::MaxNumOp::create(e.b, e.loc, LLVM::MinNumOp::create(e.b, e.loc, n, e.scalar(bias)), e.scalar(1 - bias));
   Value exponent = arith::FPToSIOp::create(e.b, e.loc, e.b.getI64Type(), clamped);
   Value field = arith::ShLIOp::create(e.b, e.loc, e.add(exponent, i64(e, bias)), i64(e, mantissaBits));
   Value result = e.mulf(polynomial(e, t, series), fromBits(e, field));
@@ -51,7 +51,7 @@ Value device::exp2(Emitter &e, Value x) {
 Value device::log2(Emitter &e, Value x) {
   if (e.type.isF32())
     return e.approxIntrinsic("lg2", x);
-  // x = 2^n · m with m in [√½, √2): taking the bits of √½ off the exponent rounds to the nearest power.
+  // x = 2^n · m with m in [√½, √2): subtracting the bits of √½ rounds to the nearest power of two.
   Value bits = bitsOf(e, x), half = i64(e, llvm::bit_cast<int64_t>(std::numbers::sqrt2 / 2));
   Value shifted = e.sub(bits, half);
   Value n = arith::ShRSIOp::create(e.b, e.loc, shifted, i64(e, mantissaBits));

@@ -6,10 +6,10 @@
 
 namespace saccade::device {
 
-/// 2^x within a few units in the last place; subnormal results are 0, 2^−∞ = 0.
+/// 2^x within a few ulp; subnormal results are flushed to 0, 2^−∞ = 0.
 mlir::Value exp2(Emitter &e, mlir::Value x);
 
-/// The logarithm to base 2 of a number that is not negative and not subnormal: log2(0) = −∞.
+/// log2(x) for x ≥ 0 that is not subnormal; log2(0) = −∞.
 mlir::Value log2(Emitter &e, mlir::Value x);
 
 } // namespace saccade::device

@@ -1,7 +1,7 @@
-//===- FragmentSoftmax.cpp - The online softmax of one thread's scores --------===//
+//===- FragmentSoftmax.cpp - Online softmax on a register fragment ------------===//
 //
-// Scale, score region, mask, maximum, exponential, sum: on registers, with absolute positions. Tiles that every row sees
-// take a way without any mask.
+// Applies scale, score region, mask, maximum, exponential and sum to scores in registers, at absolute positions. Tiles
+// that are visible to every row skip the mask.
 //
 //===----------------------------------------------------------------------===//
 #include "FragmentSoftmax.h"
@@ -22,20 +22,20 @@ FragmentSoftmax::FragmentSoftmax(Emitter &e, AccumulateOp op, Fragment fragment,
   Value count = heads ? e.b.createOrFold<arith::DivUIOp>(e.loc, queries, heads) : queries;
   Value last = e.add(first, e.add(count, -1));
   if (heads && masksPerHead()) {
-    reach = {e.i32(0), e.toI32(keys)};
-    common = {reach.end, reach.begin};
+    visibleToAny = {e.i32(0), e.toI32(keys)};
+    visibleToAll = {visibleToAny.end, visibleToAny.begin};
   } else {
-    reach = visibleKeys(e, head, first, last);
-    // What a row sees is bounded by straight lines, so the first and the last query decide what all of them see.
+    visibleToAny = visibleKeys(e, head, first, last);
+    // The bounds are affine in the query, so those of the first and the last query give those of all queries.
     KeyRange ofFirst = visibleKeys(e, head, first, first), ofLast = visibleKeys(e, head, last, last);
-    common = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
+    visibleToAll = {e.max(ofFirst.begin, ofLast.begin), e.min(ofFirst.end, ofLast.end)};
   }
 
   std::optional<double> constant = getConstantScale(cast<ScoringOpInterface>(op.getOperation()));
   bool needsScores = !op.getTallyRegions().empty() || op.getRowMax();
   if (op.getScore().empty() && constant && *constant >= 0 && !needsScores) {
-    // 2^(s · c − m): one rounding, of a small difference. A factor of zero would turn the −∞ of a masked key into NaN;
-    // the smallest normal number does as well.
+    // 2^(s · c − m) with an fma: one rounding, of a small difference. A factor of zero would turn the −∞ of a masked
+    // key into NaN, so the smallest normal number is used instead.
     double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
     toBase2 = e.scalar(std::max(*constant * std::numbers::log2e, smallest));
     return;
@@ -53,9 +53,9 @@ bool FragmentSoftmax::masksPerHead() {
 RowPosition FragmentSoftmax::positionOf(Emitter &e, Value row) {
   if (!heads)
     return {at(e, 1), e.add(at(e, 2), row)};
-  Value number = e.toI32(row), count = e.toI32(heads);
-  Value query = e.b.createOrFold<arith::DivUIOp>(e.loc, number, count);
-  Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, number, count);
+  Value row32 = e.toI32(row), count = e.toI32(heads);
+  Value query = e.b.createOrFold<arith::DivUIOp>(e.loc, row32, count);
+  Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, row32, count);
   return {e.add(at(e, 1), e.toIndex(head)), e.add(at(e, 2), e.toIndex(query))};
 }
 
@@ -73,23 +73,21 @@ KeyRange FragmentSoftmax::visibleKeysAbsolute(Emitter &e, Value head, Value firs
 
 KeyRange FragmentSoftmax::visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery) {
   KeyRange absolute = visibleKeysAbsolute(e, head, firstQuery, lastQuery);
-  // Whatever the positions are, nothing outside of the op's keys is touched, and those fit into 32 bits.
-  auto relative = [&](Value key) {
-    return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0)));
-  };
+  // Clamp to the op's keys, which fit into 32 bits.
+  auto relative = [&](Value key) { return e.toI32(e.max(e.min(e.sub(key, at(e, 3)), keys), e.index(0))); };
   return {relative(absolute.begin), relative(absolute.end)};
 }
 
 KeyRange FragmentSoftmax::getTiles(Emitter &e, int64_t width) {
-  Value first = e.add(at(e, 3), e.toIndex(reach.begin));
+  Value first = e.add(at(e, 3), e.toIndex(visibleToAny.begin));
   Value begin = e.sub(e.mul(e.floorDiv(first, width), width), at(e, 3));
-  return {e.toI32(begin), reach.end};
+  return {e.toI32(begin), visibleToAny.end};
 }
 
 Value FragmentSoftmax::isFull(Emitter &e, Value first, int64_t width) {
   if (!bounds.isExact())
     return arith::ConstantIntOp::create(e.b, e.loc, 0, 1);
-  return e.both(e.isAtMost(common.begin, first), e.isAtMost(e.add(first, width), common.end));
+  return e.andi(e.isAtMost(visibleToAll.begin, first), e.isAtMost(e.add(first, width), visibleToAll.end));
 }
 
 SmallVector<Value> FragmentSoftmax::emitRows(Emitter &e) {
@@ -120,23 +118,23 @@ void FragmentSoftmax::applyScoreRegion(Emitter &e, SmallVectorImpl<Value> &score
     score = region.evaluate(e, score, rows[r], e.add(begin, e.toIndex(column)));
 }
 
-/// −∞ for what a row does not see.
+/// Replaces the scores of masked pairs by −∞.
 SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Value first) {
   PositionRegion region(op, op.getMask());
   SmallVector<RowPosition> rows = emitRowPositions(e);
   SmallVector<Value> columns = emitColumns(e);
-  SmallVector<KeyRange> seen;
+  SmallVector<KeyRange> ranges;
   for (RowPosition row : rows) {
-    KeyRange own = visibleKeys(e, row.head, row.query, row.query);
-    seen.push_back({e.sub(own.begin, first), e.sub(own.end, first)});
+    KeyRange range = visibleKeys(e, row.head, row.query, row.query);
+    ranges.push_back({e.sub(range.begin, first), e.sub(range.end, first)});
   }
   Value begin = e.add(at(e, 3), e.toIndex(first));
   SmallVector<Value> masked;
   for (auto [score, column, r] : llvm::zip_equal(scores, columns, fragment.rowOf)) {
-    Value isVisible = e.both(e.isAtMost(seen[r].begin, column), e.isLess(column, seen[r].end));
+    Value isVisible = e.andi(e.isAtMost(ranges[r].begin, column), e.isLess(column, ranges[r].end));
     if (!bounds.isExact()) {
       Value key = e.add(begin, e.toIndex(column));
-      isVisible = e.both(isVisible, region.evaluate(e, /*score=*/nullptr, rows[r], key));
+      isVisible = e.andi(isVisible, region.evaluate(e, /*score=*/nullptr, rows[r], key));
     }
     masked.push_back(e.select(isVisible, score, e.minusInfinity()));
   }
@@ -144,16 +142,17 @@ SmallVector<Value> FragmentSoftmax::mask(Emitter &e, ArrayRef<Value> scores, Val
 }
 
 SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                          const PrivateState &state, RowReduce join) {
+                                          const PrivateState &state, RowReduce reduce) {
   applyScoreRegion(e, scores, first);
   SmallVector<Type> types(scores.size(), e.type);
   scores = e.choose(
-      isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); }, [&] { return mask(e, scores, first); });
+      isFull, types, [&] { return SmallVector<Value>(scores.begin(), scores.end()); },
+      [&] { return mask(e, scores, first); });
 
   if (op.getFinal())
-    return applyFinal(e, scores, first, state, join);
+    return applyFinal(e, scores, first, state, reduce);
   updateArgmax(e, scores, first, state);
-  SmallVector<Value> tileMax = largestOfRows(e, scores, join), maxima, factors, sums(fragment.rows.size());
+  SmallVector<Value> tileMax = rowMaxima(e, scores, reduce), maxima, factors, sums(fragment.rows.size());
   for (auto [r, max] : llvm::enumerate(tileMax)) {
     Value before = e.load(state.max, r);
     maxima.push_back(e.maxf(e.mulf(max, toBase2), before));
@@ -175,21 +174,21 @@ SmallVector<Value> FragmentSoftmax::apply(Emitter &e, SmallVectorImpl<Value> &sc
   return factors;
 }
 
-SmallVector<Value> FragmentSoftmax::largestOfRows(Emitter &e, ArrayRef<Value> scores, RowReduce join) {
+SmallVector<Value> FragmentSoftmax::rowMaxima(Emitter &e, ArrayRef<Value> scores, RowReduce reduce) {
   SmallVector<Value> largest(fragment.rows.size());
   for (auto [score, r] : llvm::zip_equal(scores, fragment.rowOf))
     largest[r] = largest[r] ? e.maxf(largest[r], score) : score;
   for (Value &max : largest)
-    max = join(max, [&](Value x, Value y) { return e.maxf(x, y); });
+    max = reduce(max, [&](Value x, Value y) { return e.maxf(x, y); });
   return largest;
 }
 
 SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scores, ArrayRef<Value> tileMax,
                                                 ArrayRef<Value> maxima) {
-  // exponent = (s − shift) · c + rest, with shift 0 and rest −base. The rounding of the base cancels: weights and sum are
-  // taken relative to the same one. Only a base so large that its rounding is a factor of two or more is taken off before
-  // the product, in a branch that is hardly ever taken.
-  SmallVector<Value> shifts, rests;
+  // exponent = (s − shift) · c + offset. Usually shift = 0 and offset = −base; the rounding error of base cancels,
+  // because weights and sum use the same base. If |base| is so large that its rounding error could be a factor of two
+  // or more, the maximum is subtracted before the multiplication, in a branch that is rarely taken.
+  SmallVector<Value> shifts, offsets;
   Value isAnyShifted;
   for (auto [largest, max] : llvm::zip_equal(tileMax, maxima)) {
     Value base = e.zeroIfMinusInfinity(max), scaled = e.mulf(largest, toBase2);
@@ -199,7 +198,7 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scor
     Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaled, max);
     Value distance = e.select(isNewest, e.scalar(0.0), e.subf(scaled, max));
     shifts.push_back(e.select(isShifted, e.zeroIfMinusInfinity(largest), e.scalar(0.0)));
-    rests.push_back(e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base)));
+    offsets.push_back(e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base)));
     isAnyShifted = isAnyShifted ? arith::OrIOp::create(e.b, e.loc, isAnyShifted, isShifted).getResult() : isShifted;
   }
   SmallVector<Value> shifted = e.choose(
@@ -212,11 +211,11 @@ SmallVector<Value> FragmentSoftmax::exponentsOf(Emitter &e, ArrayRef<Value> scor
       },
       [&] { return SmallVector<Value>(scores); });
   for (auto [score, r] : llvm::zip_equal(shifted, fragment.rowOf))
-    score = e.fma(score, toBase2, rests[r]);
+    score = e.fma(score, toBase2, offsets[r]);
   return shifted;
 }
 
-/// The columns of a row come in ascending order, so that the first key of the largest score is found.
+/// The columns of a row are in ascending order, so the first of several maximal keys is kept.
 void FragmentSoftmax::updateArgmax(Emitter &e, ArrayRef<Value> scores, Value first, const PrivateState &state) {
   if (!state.rowMax)
     return;
@@ -249,7 +248,7 @@ void FragmentSoftmax::scaleTallies(Emitter &e, ArrayRef<Value> factors, const Pr
     }
 }
 
-/// What the regions say of element `i`, whose score and weight are given.
+/// Adds element `i`, with the given score and weight, to its tally bins.
 void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first,
                                    const PrivateState &state) {
   for (auto [region, bins] : llvm::zip_equal(op.getTallyRegions(), state.tallies)) {
@@ -259,11 +258,11 @@ void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value we
     Value key = e.add(e.add(at(e, 3), e.toIndex(first)), column);
     SmallVector<Value> yielded = PositionRegion(op, region).evaluateAll(e, score, positionOf(e, row), key);
     Value bin = yielded[0], amount = e.mulf(weight, yielded[1]);
-    // What a region says of a key that has no weight does not count, nor does a bin that is none.
+    // Keys of weight 0 and bins out of range are ignored.
     Value counts = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, weight, e.scalar(0.0));
     int64_t count = state.bins(bins);
     Value isBin = e.compare(arith::CmpIPredicate::ult, bin, e.index(count));
-    e.ifElse(e.both(counts, isBin), [&, bins = bins] {
+    e.ifElse(e.andi(counts, isBin), [&, bins = bins] {
       Value place = e.add(bin, r * count);
       e.store(e.addf(e.load(bins, {place}), amount), bins, {place});
     });
@@ -271,16 +270,16 @@ void FragmentSoftmax::addToTallies(Emitter &e, unsigned i, Value score, Value we
 }
 
 SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value> &scores, Value first,
-                                               const PrivateState &state, RowReduce join) {
+                                               const PrivateState &state, RowReduce reduce) {
   PositionRegion region(op, op.getWeight());
   SmallVector<RowPosition> rows = emitRowPositions(e);
   SmallVector<Value> columns = emitColumns(e), inverses, sums, maxima;
   for (int64_t r = 0, n = fragment.rows.size(); r < n; ++r) {
-    sums.push_back(join(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
+    sums.push_back(reduce(e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
     inverses.push_back(arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sums.back()));
     maxima.push_back(e.load(state.max, r));
   }
-  SmallVector<Value> exponents = exponentsOf(e, scores, largestOfRows(e, scores, join), maxima);
+  SmallVector<Value> exponents = exponentsOf(e, scores, rowMaxima(e, scores, reduce), maxima);
   Value begin = e.add(at(e, 3), e.toIndex(first));
   for (auto [score, exponent, column, r] : llvm::zip_equal(scores, exponents, columns, fragment.rowOf)) {
     Value weight = e.mulf(exp2(e, exponent), inverses[r]);
@@ -291,8 +290,8 @@ SmallVector<Value> FragmentSoftmax::applyFinal(Emitter &e, SmallVectorImpl<Value
   return SmallVector<Value>(fragment.rows.size(), e.scalar(1.0));
 }
 
-/// The region may be asked about weights whose sum is not known yet, for it is proportional to them. A key that has no
-/// weight gets none.
+/// Applies a weight region that is proportional to the weight, so that it commutes with the division by the sum. A
+/// weight of 0 stays 0.
 void FragmentSoftmax::applyWeightRegion(Emitter &e, SmallVectorImpl<Value> &weights, Value first) {
   PositionRegion region(op, op.getWeight());
   if (region.isEmpty())
@@ -315,7 +314,8 @@ void FragmentSoftmax::clearRows(Emitter &e, const PrivateState &state) {
     if (state.rowMax)
       e.store(e.select(isRow, e.load(state.rowMax, r), e.minusInfinity()), state.rowMax, r);
     if (state.argmax)
-      e.store(e.select(isRow, e.load(state.argmax, r), arith::ConstantIntOp::create(e.b, e.loc, -1, 64)), state.argmax, r);
+      e.store(e.select(isRow, e.load(state.argmax, r), arith::ConstantIntOp::create(e.b, e.loc, -1, 64)), state.argmax,
+              r);
   }
 }
 
@@ -323,7 +323,7 @@ RowResult device::finalizeRow(Emitter &e, Value max, Value sum) {
   RowResult result;
   result.isEmpty = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, sum, e.scalar(0.0));
   result.inverse = arith::DivFOp::create(e.b, e.loc, e.scalar(1.0), sum);
-  // log2(0) = −∞ is the answer for a row without keys, whatever its maximum.
+  // For a row without keys log2(0) = −∞ is the result, independent of its maximum.
   Value log = e.addf(e.zeroIfMinusInfinity(max), log2(e, sum));
   result.lse = e.mulf(log, e.scalar(std::numbers::ln2));
   return result;

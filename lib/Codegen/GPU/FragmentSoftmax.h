@@ -1,7 +1,7 @@
-//===- FragmentSoftmax.h - The online softmax of one thread's scores -*- C++ -*-===//
+//===- FragmentSoftmax.h - Online softmax on a register fragment --*- C++ -*-===//
 //
-// Between the two products of attention every thread holds some scores of a tile in registers. Which ones is the affair
-// of the kernel; what happens to them is the same everywhere.
+// Between the two matmuls of attention every thread holds a fragment of the scores in registers. The kernel defines the
+// layout of the fragment; the softmax code is common to all kernels.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_FRAGMENTSOFTMAX_H
@@ -12,92 +12,94 @@
 
 namespace saccade::device {
 
-/// The state of a kernel's rows in a thread's own memory, which becomes registers: all its indices are constants.
+/// The softmax state of a thread in private memory. Indices are constants, so that LLVM promotes it to registers.
 struct PrivateState {
-  mlir::Value acc;      ///< N numbers, as the kernel likes it
-  mlir::Value max, sum; ///< a number for each row; the sum is the thread's own part of it
-  llvm::SmallVector<mlir::Value> tallies; ///< bins, row by row; the thread's own part of them
-  mlir::Value rowMax, argmax;             ///< of what the thread has seen of each row; null where not asked for
-  llvm::SmallVector<mlir::Value> others;  ///< of all these, the ones that attn.finalize hands out
+  mlir::Value acc;                        ///< in a layout of the kernel's choice
+  mlir::Value max, sum;                   ///< one element per row; the sum is partial
+  llvm::SmallVector<mlir::Value> tallies; ///< bins, row-major; partial
+  mlir::Value rowMax, argmax;             ///< over the keys of this thread; null if not requested
+  llvm::SmallVector<mlir::Value> others;  ///< those of the above that attn.finalize returns
 
-  /// How many bins a row of `tally` has.
+  /// Returns the number of bins per row of `tally`.
   int64_t bins(mlir::Value tally) const { return sizeOf(tally) / sizeOf(max); }
 
 private:
   static int64_t sizeOf(mlir::Value memory) { return mlir::cast<mlir::MemRefType>(memory.getType()).getDimSize(0); }
 };
 
-/// Which scores a thread holds: element e is row row + rows[rowOf[e]], column column + columns[e] of the tile.
+/// The layout of a thread's scores: element e is at row row + rows[rowOf[e]], column column + columns[e] of the tile.
 struct Fragment {
-  mlir::Value row, column;               ///< i32, of the query tile and of the tile of keys
-  llvm::SmallVector<int64_t> rows;       ///< distinct rows
-  llvm::SmallVector<int64_t> columns;    ///< of each element
-  llvm::SmallVector<unsigned> rowOf;     ///< of each element
+  mlir::Value row, column;            ///< i32, in the query tile and in the key tile
+  llvm::SmallVector<int64_t> rows;    ///< distinct rows
+  llvm::SmallVector<int64_t> columns; ///< of each element
+  llvm::SmallVector<unsigned> rowOf;  ///< of each element
 };
 
 /// Emits the softmax of one attn.accumulate.
 class FragmentSoftmax {
 public:
   using Value = mlir::Value;
-  /// Joins a value of a row over the threads that share it, two values at a time.
+  /// Reduces a value over the threads that share a row, with a binary combiner.
   using RowReduce = llvm::function_ref<Value(Value, llvm::function_ref<Value(Value, Value)>)>;
 
-  /// `queries` and `keys` are the extents of the op's tile: row r is query r, or, where `heads` is given, query r / heads of
-  /// head r mod heads.
+  /// `queries` and `keys` are the extents of the op's tile. Row r is query r or, with `heads`, query r / heads of head
+  /// r mod heads.
   FragmentSoftmax(Emitter &e, attn::AccumulateOp op, Fragment fragment, Value queries, Value keys, Value heads = {});
 
-  /// The first key of each tile of `width` keys in a loop: from `begin` while it is less than `end`, i32, relative to key
-  /// 0 of the op. Tiles lie at absolute multiples of their width, so that sums do not depend on where a call begins: the
-  /// first one may begin before key 0.
+  /// Returns the range [begin, end) of the first keys of the tiles of `width` keys, i32, relative to key 0 of the op.
+  /// Tiles start at absolute multiples of `width`, so that sums are independent of the offset of a call; the first tile
+  /// may start before key 0.
   attn::KeyRange getTiles(Emitter &e, int64_t width);
 
-  /// Whether every row sees all of the `width` keys from `first` (i32) on.
+  /// Whether every row attends to all keys in [first, first + width); `first` is i32.
   Value isFull(Emitter &e, Value first, int64_t width);
 
-  /// Turns the thread's `scores` (query · key) of the tile that begins at key `first` into weights, and updates max and
-  /// sum of `state`. Returns the factor for the accumulator of each row.
+  /// Converts the thread's `scores` (query · key) of the tile at key `first` to softmax weights in place and updates
+  /// `state` except its accumulator. Returns the factor of each row by which the accumulator must be rescaled.
   llvm::SmallVector<Value> apply(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first, Value isFull,
-                                 const PrivateState &state, RowReduce join);
+                                 const PrivateState &state, RowReduce reduce);
 
-  /// Empties the state of rows behind the last query, which have been computed along: call it after all tiles.
+  /// Resets the state of rows after the last query. Call it after all tiles.
   void clearRows(Emitter &e, const PrivateState &state);
 
 private:
   attn::KeyRange visibleKeysAbsolute(Emitter &e, Value head, Value firstQuery, Value lastQuery);
-  /// The keys that some queries of a head see, relative to key 0 of the op, i32. It may be empty.
+  /// The keys that are visible to some query in [firstQuery, lastQuery] of a head, relative to key 0 of the op, i32.
+  /// The range may be empty.
   attn::KeyRange visibleKeys(Emitter &e, Value head, Value firstQuery, Value lastQuery);
   bool masksPerHead();
   RowPosition positionOf(Emitter &e, Value row);
-  /// The rows, what they are, and the columns of the elements (i32), computed where they are used.
+  /// The rows (index), their positions, and the columns of the elements (i32), rematerialized at each use.
   llvm::SmallVector<Value> emitRows(Emitter &e);
   llvm::SmallVector<RowPosition> emitRowPositions(Emitter &e);
   llvm::SmallVector<Value> emitColumns(Emitter &e);
   Value at(Emitter &e, unsigned i);
   void applyScoreRegion(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first);
   void applyWeightRegion(Emitter &e, llvm::SmallVectorImpl<Value> &weights, Value first);
-  /// The largest score of each row in the tile.
-  llvm::SmallVector<Value> largestOfRows(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce join);
-  /// What 2 is raised to for the weight of each score: `tileMax` as scores, `maxima` of the tiles so far to base 2.
+  /// The row maxima of the tile.
+  llvm::SmallVector<Value> rowMaxima(Emitter &e, llvm::ArrayRef<Value> scores, RowReduce reduce);
+  /// The base-2 exponent of the weight of each score. `tileMax` are row maxima of the tile as scores, `maxima` running
+  /// row maxima as base-2 exponents.
   llvm::SmallVector<Value> exponentsOf(Emitter &e, llvm::ArrayRef<Value> scores, llvm::ArrayRef<Value> tileMax,
                                        llvm::ArrayRef<Value> maxima);
   void updateArgmax(Emitter &e, llvm::ArrayRef<Value> scores, Value first, const PrivateState &state);
   void scaleTallies(Emitter &e, llvm::ArrayRef<Value> factors, const PrivateState &state);
   void addToTallies(Emitter &e, unsigned i, Value score, Value weight, Value first, const PrivateState &state);
-  /// The same of a step that is final: all but the weights is known.
+  /// Variant of `apply` for a final step: max and sum are known, only the weights are computed.
   llvm::SmallVector<Value> applyFinal(Emitter &e, llvm::SmallVectorImpl<Value> &scores, Value first,
-                                      const PrivateState &state, RowReduce join);
+                                      const PrivateState &state, RowReduce reduce);
   llvm::SmallVector<Value> mask(Emitter &e, llvm::ArrayRef<Value> scores, Value first);
 
   attn::AccumulateOp op;
   Fragment fragment;
   Value queries, keys, heads;
   attn::KeyBounds bounds;
-  attn::KeyRange reach, common; ///< of some row, of all rows
-  Value scale;   ///< null where it is left to the exponent
-  Value toBase2; ///< from what is in the scores after the regions to powers of 2
+  attn::KeyRange visibleToAny, visibleToAll; ///< keys visible to some row, to all rows
+  Value scale;                               ///< null if folded into toBase2
+  Value toBase2;                             ///< factor from scores to base-2 exponents
 };
 
-/// The output of the rows that a thread finishes: 1 / sum, or nothing to multiply where there are no keys.
+/// The final values of a row: whether it has no keys, 1 / sum, and the log-sum-exp.
 struct RowResult {
   mlir::Value isEmpty, inverse;
   mlir::Value lse;

@@ -1,6 +1,6 @@
 //===- GlobalMatrix.cpp - Operands of attention in global memory --------------===//
 //
-// Pointers are made in the global address space at once, so that no access has to find out where it goes.
+// Pointers are created in the global address space, so that accesses need no generic addressing.
 //
 //===----------------------------------------------------------------------===//
 #include "GlobalMatrix.h"
@@ -53,10 +53,10 @@ SmallVector<OpFoldResult> GlobalMatrix::read(Emitter &e, Value memref, unsigned 
 
 Value GlobalMatrix::address(Emitter &e, Value row, Value column) const {
   if (heads) {
-    // Rows of several heads are few: division of 32 bits is a fraction of that of 64.
-    Value number = e.toI32(row), count = e.toI32(heads);
-    Value position = e.b.createOrFold<arith::DivUIOp>(e.loc, number, count);
-    Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, number, count);
+    // The row index fits in 32 bits, whose division is several times cheaper than that of 64 bits.
+    Value row32 = e.toI32(row), count = e.toI32(heads);
+    Value position = e.b.createOrFold<arith::DivUIOp>(e.loc, row32, count);
+    Value head = e.b.createOrFold<arith::RemUIOp>(e.loc, row32, count);
     Value ofRow = e.add(e.mul(e.toIndex(position), rowStride), e.mul(e.toIndex(head), headStride));
     return e.advance(base, element, e.add(ofRow, e.mul(column, columnStride)));
   }
@@ -70,5 +70,5 @@ Value GlobalMatrix::isAligned(Emitter &e, int64_t bytes) const {
   Value rest = e.rem(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), address), bytes);
   auto isZero = [&](Value x) { return e.compare(arith::CmpIPredicate::eq, x, e.index(0)); };
   Value isContiguous = e.compare(arith::CmpIPredicate::eq, columnStride, e.index(1));
-  return e.both(isContiguous, e.both(isZero(rest), isZero(e.rem(rowStride, elements))));
+  return e.andi(isContiguous, e.andi(isZero(rest), isZero(e.rem(rowStride, elements))));
 }

@@ -6,28 +6,28 @@
 
 namespace saccade::device {
 
-/// A memref of positions × depth (in either order, any strides) as address arithmetic, or of positions alone. With heads
-/// among the dimensions row i · heads + h is position i of head h.
+/// Address arithmetic on a memref of positions × depth (either order, any strides) or of positions only. If the memref
+/// has a head dimension, row i · heads + h is position i of head h.
 class GlobalMatrix {
 public:
-  /// `memref` has the dimensions s and d, and perhaps h, in the order of `dims`.
+  /// `memref` has the dimensions s, d and optionally h, in the order of `dims`.
   GlobalMatrix(Emitter &e, mlir::Value memref, attn::DimsAttr dims);
-  /// A vector of positions, or one row of it for each.
+  /// `memref` is a vector of positions or a row-major matrix with one row per position.
   GlobalMatrix(Emitter &e, mlir::Value memref);
-  /// The dimensions `rowDim` and `columnDim` of `memref` as rows and columns, the other ones at the positions `at` (index,
-  /// one a dimension; those of rows and columns where these begin).
+  /// Dimensions `rowDim` and `columnDim` of `memref` are rows and columns. `at` (index, one per dimension) gives the
+  /// position in the other dimensions and the first row and column.
   GlobalMatrix(Emitter &e, mlir::Value memref, unsigned rowDim, unsigned columnDim, llvm::ArrayRef<mlir::Value> at);
 
   mlir::Type element;
-  int64_t columns;      ///< dynamic where not known
-  mlir::Value rows;     ///< index
-  mlir::Value base;     ///< of element 0: !llvm.ptr<1>
-  mlir::Value rowStride, columnStride; ///< index, in elements; of rows without heads
-  mlir::Value heads, headStride;       ///< null without them
+  int64_t columns;                     ///< may be dynamic
+  mlir::Value rows;                    ///< index
+  mlir::Value base;                    ///< of element 0: !llvm.ptr<1>
+  mlir::Value rowStride, columnStride; ///< index, in elements; rowStride is the stride of positions
+  mlir::Value heads, headStride;       ///< null without a head dimension
 
   /// The address of an element; both are index.
   mlir::Value address(Emitter &e, mlir::Value row, mlir::Value column) const;
-  /// Whether every row is contiguous and begins at a multiple of `bytes`.
+  /// Whether every row is contiguous and its address is a multiple of `bytes`.
   mlir::Value isAligned(Emitter &e, int64_t bytes) const;
 
 private:

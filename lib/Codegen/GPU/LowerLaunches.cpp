@@ -1,13 +1,13 @@
-//===- LowerLaunches.cpp - The host side of kernels ---------------------------===//
+//===- LowerLaunches.cpp - The host side of kernel launches -------------------===//
 //
-// attn.launch becomes a call of the runtime with the kernel's name and a row of words. It stands after the device module is
-// converted: only then is known what a kernel asks of its launch, and what its parameters are.
+// Lowers attn.launch to a call of the runtime with the kernel's name and an array of parameter words. It runs after the
+// conversion of the device module, which determines a kernel's parameters and its shared memory.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "saccade/Support/Kernels.h"
 #include "saccade/Codegen/GPU/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/Kernels.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERLAUNCHES
@@ -19,7 +19,7 @@ using namespace saccade;
 
 namespace {
 
-/// Rewrites one launch.
+/// Lowers one launch.
 class Launch {
 public:
   Launch(attn::LaunchOp op, func::FuncOp task, ModuleOp module)
@@ -30,12 +30,13 @@ public:
     auto device = module.lookupSymbol<mlir::gpu::GPUModuleOp>(deviceModule);
     auto kernel = name && device ? device.lookupSymbol<LLVM::LLVMFuncOp>(name.getValue()) : LLVM::LLVMFuncOp();
     if (!kernel)
-      return op.emitOpError("starts a task that has no kernel");
+      return op.emitOpError("launches a task that has no kernel");
     for (Value capture : op.getCaptures())
       addWords(capture);
     auto bytes = kernel->getAttrOfType<IntegerAttr>(sharedBytesAttr);
-    func::CallOp::create(b, loc, runtimeFunction(), ValueRange{nameOf(kernel.getName()), store(), constant(words.size()),
-                                               toWord(op.getCount()), constant(bytes ? bytes.getInt() : 0)});
+    func::CallOp::create(b, loc, runtimeFunction(),
+                         ValueRange{nameOf(kernel.getName()), store(), constant(words.size()), toWord(op.getCount()),
+                                    constant(bytes ? bytes.getInt() : 0)});
     op.erase();
     return success();
   }
@@ -53,7 +54,7 @@ private:
     return width == 64 ? scalar : arith::ExtUIOp::create(b, loc, b.getI64Type(), scalar).getResult();
   }
 
-  /// As func-to-llvm passes it: two pointers, offset, extents, strides.
+  /// In the order of func-to-llvm: two pointers, offset, sizes, strides.
   void addWords(Value capture) {
     if (!isa<MemRefType>(capture.getType()))
       return words.push_back(widen(capture));
@@ -65,7 +66,7 @@ private:
         words.push_back(toWord(number));
   }
 
-  /// The words on the stack of the entry, which lives until the launch is under way.
+  /// Stores the words on the stack of the entry, which outlives the call of the runtime.
   Value store() {
     auto type = MemRefType::get({static_cast<int64_t>(words.size())}, b.getI64Type());
     Value row;
@@ -80,7 +81,7 @@ private:
     return LLVM::IntToPtrOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
   }
 
-  /// The address of the kernel's name, which ends with a zero.
+  /// The address of the kernel's name, null-terminated.
   Value nameOf(StringRef kernel) {
     std::string symbol = ("saccade.name." + kernel).str();
     if (!module.lookupSymbol(symbol)) {
@@ -99,8 +100,8 @@ private:
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(module.getBody());
     Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
-    auto function = func::FuncOp::create(b, loc, "saccade_launch",
-                                         b.getFunctionType({pointer, pointer, i64, i64, i64}, {}));
+    auto function =
+        func::FuncOp::create(b, loc, "saccade_launch", b.getFunctionType({pointer, pointer, i64, i64, i64}, {}));
     function.setPrivate();
     return function;
   }
@@ -121,7 +122,7 @@ struct LowerLaunches : saccade::impl::LowerLaunchesBase<LowerLaunches> {
     for (attn::LaunchOp op : launches)
       if (failed(Launch(op, module.lookupSymbol<func::FuncOp>(op.getTask()), module).run()))
         return signalPassFailure();
-    // Nobody calls the tasks any more.
+    // The task declarations have no uses left.
     for (auto task : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (task->hasAttr(kernelAttr))
         task.erase();

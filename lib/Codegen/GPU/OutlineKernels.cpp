@@ -1,17 +1,17 @@
-//===- OutlineKernels.cpp - Tasks become kernels ------------------------------===//
+//===- OutlineKernels.cpp - Outline tasks into kernels ------------------------===//
 //
-// Moves the body of every task into the device module, where a CTA stands for an item. It stands first in the stage: from
-// here on host and device are two programs.
+// Moves the body of every task into a kernel of the device module, with one CTA per work item. It runs first in the
+// stage, because host and device are lowered separately afterwards.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Support/Kernels.h"
-#include "saccade/Codegen/GPU/Passes.h"
-#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "saccade/Support/Kernels.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_OUTLINEKERNELS
@@ -21,7 +21,7 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// A name that PTX takes.
+/// Returns a valid PTX identifier for a task.
 static std::string kernelName(StringRef task) {
   std::string name = task.str();
   for (char &c : name)
@@ -30,7 +30,7 @@ static std::string kernelName(StringRef task) {
   return name;
 }
 
-/// The loop over the items of a task: from its argument `begin` to `end`.
+/// Returns the loop over the items of a task, from its argument `begin` to `end`, or null.
 static scf::ForOp findItemLoop(func::FuncOp task) {
   unsigned first = task.getNumArguments() - 3;
   for (auto loop : task.getBody().front().getOps<scf::ForOp>())
@@ -39,7 +39,7 @@ static scf::ForOp findItemLoop(func::FuncOp task) {
   return nullptr;
 }
 
-/// Widens what is narrower than a word. A launch does the same.
+/// Widens scalar parameters to 64 bits, as LowerLaunches does on the host side.
 static void widenParameters(func::FuncOp kernel) {
   Block &entry = kernel.getBody().front();
   OpBuilder builder = OpBuilder::atBlockBegin(&entry);
@@ -61,11 +61,11 @@ static void widenParameters(func::FuncOp kernel) {
   kernel.setFunctionType(builder.getFunctionType(entry.getArgumentTypes(), {}));
 }
 
-/// Makes the body of `task` that of a kernel: the number of the CTA for the item, captures alone as parameters.
+/// Turns a cloned task into a kernel: the CTA index replaces the item, only the captures stay parameters.
 static LogicalResult makeKernel(func::FuncOp kernel) {
   scf::ForOp items = findItemLoop(kernel);
   if (!items)
-    return kernel.emitError("is a task without a loop over its items");
+    return kernel.emitError("is a task without a loop over its items, expected an scf.for from begin to end");
   IRRewriter rewriter(items);
   Location loc = items.getLoc();
   Value cta = NVVM::BlockIdXOp::create(rewriter, loc, rewriter.getI32Type());
@@ -76,7 +76,7 @@ static LogicalResult makeKernel(func::FuncOp kernel) {
   unsigned first = kernel.getNumArguments() - 3;
   for (unsigned i = first; i < first + 3; ++i)
     if (!kernel.getArgument(i).use_empty())
-      return kernel.emitError("is a task that uses its range or its scratch memory outside of its loop");
+      return kernel.emitError("is a task that uses its range or its workspace outside of its loop");
   BitVector last(first, false);
   last.resize(first + 3, true);
   if (failed(kernel.eraseArguments(last)))
@@ -107,17 +107,17 @@ struct OutlineKernels : saccade::impl::OutlineKernelsBase<OutlineKernels> {
       kernels.insert(kernel);
       if (failed(makeKernel(kernel)))
         return signalPassFailure();
-      // What launches see of it.
+      // Keep the declaration that launches refer to.
       task.eraseBody();
       task->setAttr(kernelAttr, builder.getStringAttr(kernel.getName()));
     }
   }
 
-  /// The host has no access to device memory, so it computes nothing on tensors.
+  /// Rejects computations on buffers outside of tasks: the host cannot access device memory.
   LogicalResult checkHost(func::FuncOp function) {
     WalkResult result = function.walk([](Operation *op) -> WalkResult {
       if (isa<linalg::LinalgOp, memref::CopyOp, memref::LoadOp, memref::StoreOp>(op))
-        return op->emitOpError("is not part of any task, which programs for a GPU do not support yet");
+        return op->emitOpError("is not part of a task, which is not supported on GPUs");
       return WalkResult::advance();
     });
     return failure(result.wasInterrupted());

@@ -1,11 +1,11 @@
 //===- Pipeline.cpp - The code generation stage for GPUs ----------------------===//
 //
-// Kernels of the best family first; what none has taken is left to the portable form.
+// Runs the specialized lowerings first; the portable SIMT lowering handles the remaining ops.
 //
 //===----------------------------------------------------------------------===//
-#include "saccade/Codegen/GPU/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Transforms/Passes.h"
+#include "saccade/Codegen/GPU/Passes.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -17,12 +17,12 @@ void saccade::buildGPUCodegenPipeline(OpPassManager &pm, const GPUTarget &target
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerAttentionSM80());
   kernel.addPass(createLowerAttentionSIMT());
-  // States that threads hold themselves are finished by now.
+  // Thread-private states are lowered; states in global memory remain.
   kernel.addPass(createLowerStateSIMT());
   if (target.hasAsyncCopy)
     kernel.addPass(createLowerMatmulSM80());
   kernel.addPass(createLowerLinalgSIMT());
-  // Every buffer of a kernel is known now.
+  // All remaining buffers of a kernel are known now.
   kernel.addPass(createPlanSharedMemory({target.name.str()}));
   kernel.addPass(createCanonicalizerPass());
   kernel.addPass(createCSEPass());

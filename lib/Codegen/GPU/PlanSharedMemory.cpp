@@ -1,7 +1,7 @@
-//===- PlanSharedMemory.cpp - Give the buffers of a kernel their place --------------===//
+//===- PlanSharedMemory.cpp - Assign buffers to shared memory -----------------===//
 //
-// Every buffer of a kernel becomes a view of shared memory at a fixed place. It stands behind everything that lowers ops on
-// buffers: only then are all of them known that are left.
+// Replaces every buffer of a kernel by a view of dynamic shared memory at a fixed offset. It runs after all lowerings
+// of ops on buffers, which remove some of them.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedMemory.h"
@@ -22,12 +22,12 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// Whatever is read at once.
+/// In bytes, the widest vector access.
 static constexpr int64_t alignment = 16;
 
 namespace {
 
-/// A buffer: from its first to its last use in the order of the code, and where it lies.
+/// A buffer with its live range [first, last] in program order and its offset.
 struct Place {
   memref::AllocOp buffer;
   int64_t first, last, offset = 0, bytes = 0;
@@ -35,7 +35,7 @@ struct Place {
   bool overlaps(const Place &other) const { return first <= other.last && other.first <= last; }
 };
 
-/// Places buffers one after another where no other one is that is needed at the same time.
+/// Assigns each buffer the first free offset among the buffers with overlapping live ranges.
 class SharedPlan {
 public:
   explicit SharedPlan(func::FuncOp kernel) : layout(DataLayout::closest(kernel)) {
@@ -51,12 +51,12 @@ public:
       int64_t bytes = type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
       bytes = static_cast<int64_t>(llvm::alignTo(std::max<int64_t>(bytes, 1), alignment));
       Place place{buffer, order[buffer], lastUse(buffer), begin, bytes};
-      // Places lie in the order of their offsets.
+      // `places` is sorted by offset.
       for (const Place &other : places)
         if (place.overlaps(other) && other.offset < place.offset + place.bytes)
           place.offset = std::max(place.offset, other.offset + other.bytes);
-      places.insert(llvm::upper_bound(places, place, [](const Place &a, const Place &b) { return a.offset < b.offset; }),
-                    place);
+      places.insert(
+          llvm::upper_bound(places, place, [](const Place &a, const Place &b) { return a.offset < b.offset; }), place);
       end = std::max(end, place.offset + place.bytes);
     }
     return success();
@@ -66,7 +66,7 @@ public:
   int64_t getBytes() const { return end; }
 
 private:
-  /// The last op, in the block of the buffer, that works with it or a view of it.
+  /// Returns the last op, in the block of the buffer, that uses it or a view of it.
   int64_t lastUse(memref::AllocOp buffer) {
     int64_t last = order[buffer];
     SmallVector<Value> views = {buffer.getResult()};
@@ -98,20 +98,21 @@ struct PlanSharedMemory : saccade::impl::PlanSharedMemoryBase<PlanSharedMemory> 
     const GPUTarget *gpu = requireGPUTarget(kernel, target);
     if (!gpu)
       return signalPassFailure();
-    // What attention has for itself comes first.
+    // Shared memory that attention has claimed comes first.
     auto known = kernel->getAttrOfType<IntegerAttr>(sharedBytesAttr);
     SharedPlan plan(kernel);
     if (failed(plan.run(llvm::alignTo(known ? known.getInt() : 0, alignment))))
       return signalPassFailure();
     if (int64_t bytes = std::max(plan.getBytes(), known ? known.getInt() : 0); bytes > gpu->sharedBytes) {
-      kernel.emitError("takes ") << bytes << " bytes of shared memory, " << target << " has " << gpu->sharedBytes;
+      kernel.emitError("requires ") << bytes << " bytes of shared memory, expected at most " << gpu->sharedBytes
+                                    << " on " << target;
       return signalPassFailure();
     }
     for (Place place : plan.getPlaces())
       replace(place, plan.getBytes());
   }
 
-  /// A buffer is a pointer that may lead anywhere; LLVM finds out that it leads to shared memory.
+  /// The memref has a generic pointer; LLVM infers the shared address space.
   void replace(Place place, int64_t bytes) {
     OpBuilder b(place.buffer);
     Emitter e{b, place.buffer->getLoc(), b.getF32Type()};

@@ -1,21 +1,23 @@
-//===- SharedMemory.cpp - What the threads of a CTA share ---------------------===//
+//===- SharedMemory.cpp - Allocation of shared memory -------------------------===//
 //
-// Static memory is a global of the device module; how much dynamic memory a kernel wants is written on it, and the launch
-// reads it there.
+// Static shared memory is a global of the device module. The size of dynamic shared memory is an attribute of the
+// kernel, which the lowering of its launches reads.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedMemory.h"
-#include "saccade/Support/Kernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "saccade/Support/Kernels.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-static func::FuncOp kernelOf(Emitter &e) { return e.b.getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>(); }
+static func::FuncOp kernelOf(Emitter &e) {
+  return e.b.getInsertionBlock()->getParent()->getParentOfType<func::FuncOp>();
+}
 
-/// The address of the global `name` of the kernel's module, which is made where it is not there.
+/// Returns the address of the global `name` of the kernel's module, which is created if necessary.
 static Value addressOf(Emitter &e, StringRef name, LLVM::LLVMArrayType type, int64_t alignment, LLVM::Linkage linkage) {
   auto module = kernelOf(e)->getParentOfType<mlir::gpu::GPUModuleOp>();
   if (!module.lookupSymbol(name)) {

@@ -1,4 +1,4 @@
-//===- SharedMemory.h - What the threads of a CTA share -----------*- C++ -*-===//
+//===- SharedMemory.h - Allocation of shared memory ---------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SHAREDMEMORY_H
 #define SACCADE_LIB_CODEGEN_GPU_SHAREDMEMORY_H
 
@@ -6,11 +6,11 @@
 
 namespace saccade::device {
 
-/// `count` elements of static shared memory, aligned to 16 bytes, for the kernel that is being built.
+/// Allocates `count` elements of static shared memory, 16-byte aligned, for the kernel at the insertion point.
 mlir::Value allocateShared(Emitter &e, mlir::Type element, int64_t count);
 
-/// `bytes` bytes of dynamic shared memory from its beginning, aligned to 128, which the launch provides. All uses of a
-/// kernel share them.
+/// Returns the start of dynamic shared memory, 128-byte aligned, and makes the launch provide at least `bytes` bytes.
+/// All calls in a kernel return the same memory.
 mlir::Value getDynamicShared(Emitter &e, int64_t bytes);
 
 } // namespace saccade::device

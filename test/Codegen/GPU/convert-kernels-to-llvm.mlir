@@ -1,4 +1,4 @@
-// Kernels are marked for PTX; math functions are instructions, polynomials, or calls of libdevice.
+// Kernels get NVVM attributes; math functions become instructions, polynomials, or libdevice calls.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(attn-convert-kernels-to-llvm))' | FileCheck %s
 
 gpu.module @saccade_device {

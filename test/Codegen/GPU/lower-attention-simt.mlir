@@ -1,4 +1,4 @@
-// A thread takes a query; 16 keys and values are shared as f32. The portable form knows no tensor cores.
+// Each thread computes one query; tiles of 16 keys and values are staged as f32 in shared memory. No tensor cores are used.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-simt)))' | FileCheck %s
 
 gpu.module @saccade_device {

@@ -1,5 +1,5 @@
-// 64 keys a step: values come while scores are computed, keys of the next step while values are summed; four products
-// of a step of depth 64 for each 16 × 16 of scores, and as many of values.
+// 64 keys per step: the copy of the values overlaps with the scores, that of the next keys with the accumulation of the
+// values. With head size 64, each 16 × 8 tile of scores and of the accumulator takes four mma.sync.
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-attention-sm80)))' | FileCheck %s
 
 gpu.module @saccade_device {

@@ -1,4 +1,4 @@
-// The host hands over words: a buffer is its pointer twice, its offset, its extents and its strides.
+// The host passes 64-bit words: a buffer is its pointer twice, its offset, its sizes and its strides.
 // RUN: saccade-opt %s --attn-lower-launches | FileCheck %s
 
 // CHECK-DAG: func.func private @saccade_launch(!llvm.ptr, !llvm.ptr, i64, i64, i64)

@@ -1,9 +1,9 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-lower-linalg-simt))' | FileCheck %s
 
-// Threads deal out the elements; who needs the result of an op waits for all of them.
-// CHECK-LABEL: func @adds_and_doubles
+// The elements are distributed over the threads; a barrier follows each op.
+// CHECK-LABEL: func @add_and_double
 // CHECK-SAME: attn.family = "simt"
-func.func @adds_and_doubles(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?x8xf32>) {
+func.func @add_and_double(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref<?x8xf32>) {
   // CHECK: %[[COUNT:.*]] = arith.muli %{{.*}}, %c8{{.*}} : i32
   // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
   // CHECK: scf.for %[[ELEMENT:.*]] = %[[THREAD]] to %[[COUNT]] step %c128
@@ -19,9 +19,9 @@ func.func @adds_and_doubles(%a: memref<?x8xf32>, %b: memref<?x8xf32>, %c: memref
   return
 }
 
-// A reduction is a loop of the thread; positions are those of the op.
-// CHECK-LABEL: func @weighs_by_position
-func.func @weighs_by_position(%a: memref<?x?xf32>, %sum: memref<?xf32>) {
+// A reduction is a sequential loop of each thread; linalg.index is the position in the op.
+// CHECK-LABEL: func @weight_by_position
+func.func @weight_by_position(%a: memref<?x?xf32>, %sum: memref<?xf32>) {
   // CHECK: scf.for %[[ROW:.*]] =
   // CHECK:   %[[START:.*]] = memref.load %arg1
   // CHECK:   scf.for %[[COLUMN:.*]] = %{{.*}} iter_args(%[[RUNNING:.*]] = %[[START]])
@@ -41,9 +41,9 @@ func.func @weighs_by_position(%a: memref<?x?xf32>, %sum: memref<?xf32>) {
   return
 }
 
-// What a task stores itself one thread stores, between barriers.
-// CHECK-LABEL: func @stores_one_number
-func.func @stores_one_number(%a: memref<4xf32>, %x: f32) {
+// A memref.store of a task is executed by one thread, between barriers.
+// CHECK-LABEL: func @store_scalar
+func.func @store_scalar(%a: memref<4xf32>, %x: f32) {
   // CHECK: nvvm.barrier0
   // CHECK: %[[IS_FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c0{{.*}} : i32
   // CHECK: scf.if %[[IS_FIRST]] {

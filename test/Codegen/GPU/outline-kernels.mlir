@@ -1,4 +1,4 @@
-// A task is a kernel, its items are CTAs, and narrow captures are words.
+// A task becomes a kernel, its items become CTAs, and narrow captures are widened to 64 bits.
 // RUN: saccade-opt %s --attn-outline-kernels | FileCheck %s
 
 // CHECK-LABEL: func.func @fill(

@@ -1,10 +1,10 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-plan-shared-memory{target=sm_80})))' | FileCheck %s
 
 gpu.module @saccade_device {
-  // The first buffer is not needed any more where the third one is: 2 * 64 bytes are enough.
-  // CHECK-LABEL: func @shares_a_place
+  // The live ranges of the first and third buffer are disjoint: 2 * 64 bytes suffice.
+  // CHECK-LABEL: func @reuses_memory
   // CHECK-SAME: attn.shared_bytes = 128
-  func.func @shares_a_place(%a: memref<16xf32>) attributes {attn.kernel} {
+  func.func @reuses_memory(%a: memref<16xf32>) attributes {attn.kernel} {
     // CHECK: %[[SHARED:.*]] = llvm.mlir.addressof @saccade_shared
     // CHECK: llvm.getelementptr %[[SHARED]][0]
     // CHECK: llvm.getelementptr %{{.*}}[64]

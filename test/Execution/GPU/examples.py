@@ -102,7 +102,7 @@ def run(call):
     output = result.stdout + result.stderr
     # Products and attention of f32 have the portable form only; those of 16 bits have the tensor cores.
     family = "sm_80" if entry in ("grouped_queries", "half_precision") else "simt"
-    if result.returncode or not re.search(f"kernel family {family}(, keys split)?, ran", output):
+    if result.returncode or not re.search(f"kernel family {family}(, split-KV)?, ran", output):
         return f"{file} @{entry}: exit code {result.returncode}\n{output}"
     return None
 

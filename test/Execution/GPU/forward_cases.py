@@ -144,7 +144,7 @@ class Case:
         is_cut = self.queries <= 16 and self.extra in ("none", "long") and self.region != "dropout"
         if self.extra == "long" and is_cut:
             self.keys = rng.randint(257, 700)
-        self.family = ("simt" if self.portable else "sm_80") + (", keys split" if is_cut else "")
+        self.family = ("simt" if self.portable else "sm_80") + (", split-KV" if is_cut else "")
 
     @property
     def features(self):

@@ -13,9 +13,9 @@ namespace saccade {
 #define GEN_PASS_REGISTRATION
 #include "saccade/Codegen/GPU/Passes.h.inc"
 
-/// Afterwards the program has a device module (`gpu.module`) of kernels in the LLVM and NVVM dialects, one for each task;
-/// what is left of the entries on the host calls the runtime to start them. No attn, linalg or tensor is left on the
-/// device.
+/// Adds the passes of GPU code generation. They produce a device module (`gpu.module`) with one kernel per task in the
+/// LLVM and NVVM dialects; the host entries call the runtime to launch them. No attn, linalg or tensor op remains in
+/// the device module.
 void buildGPUCodegenPipeline(mlir::OpPassManager &pm, const GPUTarget &target);
 
 } // namespace saccade

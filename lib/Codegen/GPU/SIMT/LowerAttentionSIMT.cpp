@@ -1,14 +1,14 @@
-//===- LowerAttentionSIMT.cpp - Attention on any GPU --------------------------===//
+//===- LowerAttentionSIMT.cpp - Attention without tensor cores ----------------===//
 //
-// A thread takes one query; a CTA shares the keys and values of a step. Whatever a kernel for tensor cores has not taken
-// ends up here, so it stands after those.
+// A thread computes one query; the CTA stages the keys and values of a tile in shared memory. It runs after the
+// tensor-core lowering and handles all attention ops that are left.
 //
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
 #include "../GlobalMatrix.h"
 #include "../SharedMemory.h"
-#include "saccade/Support/Kernels.h"
 #include "saccade/Codegen/GPU/Passes.h"
+#include "saccade/Support/Kernels.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_LOWERATTENTIONSIMT
@@ -20,35 +20,36 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// Bytes of shared memory that every GPU gives without being asked.
+/// The limit of static shared memory, in bytes.
 static constexpr int64_t sharedLimit = 48 * 1024;
 
 namespace {
 
-/// Threads that share a row of few: neighbours in a warp, each with every so manieth key.
+/// Threads that share a row with split-KV: consecutive lanes of a warp, where lane i takes keys i, i + 8, ...
 constexpr int64_t lanesPerRow = 8;
 
-/// Rewrites one attn.accumulate for the thread of one row, or of one row and some of its keys.
+/// Lowers one attn.accumulate. A thread computes one row, or one row for every `threadsPerRow`-th key.
 class Step {
 public:
   Step(Emitter e, AccumulateOp op, const PrivateState &state, int64_t depth, int64_t valueDepth, bool hasResult,
        int64_t threadsPerRow = 1)
-      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult), threadsPerRow(threadsPerRow),
-        query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
-        value(this->e, op.getValue(), op.getValueDims()) {
-    // As many keys as fit, but no more scores than a thread likes to hold.
+      : e(e), op(op), state(state), depth(depth), valueDepth(valueDepth), hasResult(hasResult),
+        threadsPerRow(threadsPerRow), query(this->e, op.getQuery(), op.getQueryDims()),
+        key(this->e, op.getKey(), op.getKeyDims()), value(this->e, op.getValue(), op.getValueDims()) {
+    // As many keys as fit in shared memory, but at most 16 scores per thread.
     width = threadsPerRow == 1 ? 16 : 64;
-    while (width > threadsPerRow && width * (depth + valueDepth) * numberBytes() > sharedLimit)
+    while (width > threadsPerRow && width * (depth + valueDepth) * accumulatorBytes() > sharedLimit)
       width /= 2;
   }
 
   LogicalResult run() {
-    if (width * (depth + valueDepth) * numberBytes() > sharedLimit)
-      return op.emitOpError() << "has head sizes " << depth << " and " << valueDepth << ", more than a GPU kernel can hold";
+    if (width * (depth + valueDepth) * accumulatorBytes() > sharedLimit)
+      return op.emitOpError() << "has head sizes " << depth << " and " << valueDepth << ", expected a sum of at most "
+                              << sharedLimit / (threadsPerRow * accumulatorBytes()) << " on GPUs";
     row = e.toIndex(e.div(e.thread(), threadsPerRow));
-    Value numbers = allocateShared(e, e.type, width * (depth + valueDepth));
-    sharedKeys = numbers;
-    sharedValues = e.advance(numbers, e.type, static_cast<int32_t>(width * depth));
+    Value shared = allocateShared(e, e.type, width * (depth + valueDepth));
+    sharedKeys = shared;
+    sharedValues = e.advance(shared, e.type, static_cast<int32_t>(width * depth));
     loadQuery();
     part = e.rem(e.thread(), threadsPerRow);
     SmallVector<int64_t> columns;
@@ -67,7 +68,7 @@ public:
 
 private:
   int64_t scoresPerThread() const { return width / threadsPerRow; }
-  int64_t numberBytes() const { return getScoreType(query.element).getWidth() / 8; }
+  int64_t accumulatorBytes() const { return getScoreType(query.element).getWidth() / 8; }
 
   Value element(const GlobalMatrix &matrix, Value isInBounds, Value row, Value column) {
     auto read = [&]() -> SmallVector<Value> {
@@ -83,15 +84,14 @@ private:
     queryRow = memref::AllocaOp::create(e.b, e.loc, MemRefType::get({depth}, e.type));
     e.b.setInsertionPoint(op);
     Value isRow = e.isLess(row, query.rows);
-    e.loop(e.index(0), e.index(depth), 1,
-           [&](Value d) { e.store(element(query, isRow, row, d), queryRow, {d}); });
+    e.loop(e.index(0), e.index(depth), 1, [&](Value d) { e.store(element(query, isRow, row, d), queryRow, {d}); });
   }
 
-  /// All threads bring the rows [first, first + width) of an operand; what is outside of it is 0.
-  void share(const GlobalMatrix &matrix, int64_t columns, Value first, Value shared) {
+  /// All threads load the rows [first, first + width) of an operand to shared memory; rows outside of it are 0.
+  void loadToShared(const GlobalMatrix &matrix, int64_t columns, Value first, Value shared) {
     e.loop(e.toIndex(e.thread()), e.index(width * columns), threadsPerCTA, [&](Value i) {
       Value from = e.add(first, e.div(i, columns));
-      Value isInBounds = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
+      Value isInBounds = e.andi(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
       Value x = element(matrix, isInBounds, from, e.rem(i, columns));
       LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, i));
     });
@@ -103,9 +103,9 @@ private:
 
   void computeTile(FragmentSoftmax &softmax, Value first) {
     e.barrier();
-    share(key, depth, e.toIndex(first), sharedKeys);
+    loadToShared(key, depth, e.toIndex(first), sharedKeys);
     if (hasResult)
-      share(value, valueDepth, e.toIndex(first), sharedValues);
+      loadToShared(value, valueDepth, e.toIndex(first), sharedValues);
     e.barrier();
     SmallVector<Value> scores(scoresPerThread(), e.scalar(0.0));
     Value own = e.toIndex(part);
@@ -118,8 +118,9 @@ private:
         next.push_back(e.fma(q, loadShared(sharedKeys, e.add(at, j * threadsPerRow * depth)), carried[j]));
       return next;
     });
-    Value factor = softmax.apply(e, scores, first, softmax.isFull(e, first, width), state,
-                                 [&](Value x, function_ref<Value(Value, Value)> combine) { return joined(x, combine); })[0];
+    Value factor =
+        softmax.apply(e, scores, first, softmax.isFull(e, first, width), state,
+                      [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceThreads(x, combine); })[0];
     if (!hasResult)
       return;
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
@@ -131,26 +132,27 @@ private:
     });
   }
 
-  /// What the threads of a row have, joined.
-  Value joined(Value x, function_ref<Value(Value, Value)> combine) {
+  /// Reduces x over the threads that share a row.
+  Value reduceThreads(Value x, function_ref<Value(Value, Value)> combine) {
     for (int64_t mask = 1; mask < threadsPerRow; mask *= 2)
       x = combine(x, e.shuffleXor(x, mask));
     return x;
   }
 
-  /// Joins what the threads of a row have with the state in memory, which one of them writes.
+  /// Merges the partial states of the threads of a row into the state in memory, which one of them writes.
   void mergeThreads() {
-    auto total = [&](Value x) { return joined(x, [&](Value x, Value y) { return e.addf(x, y); }); };
+    auto total = [&](Value x) { return reduceThreads(x, [&](Value x, Value y) { return e.addf(x, y); }); };
     Value max = e.load(state.max, 0), sum = total(e.load(state.sum, 0));
-    e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) { e.store(total(e.load(state.acc, {c})), state.acc, {c}); });
+    e.loop(e.index(0), e.index(valueDepth), 1,
+           [&](Value c) { e.store(total(e.load(state.acc, {c})), state.acc, {c}); });
     Value isFirst = e.compare(arith::CmpIPredicate::eq, part, e.i32(0));
-    e.ifElse(e.both(isFirst, e.isLess(row, query.rows)), [&] {
-      MergedRow both = mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
-      e.storeShared(both.max, op.getMax(), {row});
-      e.storeShared(both.sum, op.getSum(), {row});
+    e.ifElse(e.andi(isFirst, e.isLess(row, query.rows)), [&] {
+      MergedRow merged = mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), max, sum);
+      e.storeShared(merged.max, op.getMax(), {row});
+      e.storeShared(merged.sum, op.getSum(), {row});
       e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-        Value before = e.mulf(e.load(op.getAcc(), {row, c}), both.stateFactor);
-        e.storeShared(e.fma(e.load(state.acc, {c}), both.otherFactor, before), op.getAcc(), {row, c});
+        Value before = e.mulf(e.load(op.getAcc(), {row, c}), merged.stateFactor);
+        e.storeShared(e.fma(e.load(state.acc, {c}), merged.otherFactor, before), op.getAcc(), {row, c});
       });
     });
     e.barrier();
@@ -173,7 +175,7 @@ void finalize(Emitter e, FinalizeOp op, const PrivateState &state, int64_t value
   e.ifElse(e.isLess(row, output.rows), [&] {
     RowResult result = finalizeRow(e, e.load(state.max, 0), e.load(state.sum, 0));
     e.loop(e.index(0), e.index(valueDepth), 1, [&](Value c) {
-      // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+      // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
       Value x = e.select(result.isEmpty, e.scalar(0.0), e.mulf(e.load(state.acc, {c}), result.inverse));
       LLVM::StoreOp::create(e.b, e.loc, e.truncate(x, output.element), output.address(e, row, c));
     });
@@ -201,12 +203,13 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
         signalPassFailure();
       return;
     }
-    FailureOr<SmallVector<AttentionState>> states = findStates(getOperation(), [](const AttentionState &) { return true; });
+    FailureOr<SmallVector<AttentionState>> states =
+        findStates(getOperation(), [](const AttentionState &) { return true; });
     if (failed(states))
       return signalPassFailure();
     for (AttentionState &state : *states) {
       if (state.rows() > threadsPerCTA) {
-        state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected " << threadsPerCTA << " at most";
+        state.steps.front().emitOpError() << "has " << state.rows() << " rows, expected at most " << threadsPerCTA;
         return signalPassFailure();
       }
       auto rowAt = [](Emitter &e, int64_t) { return e.toIndex(e.thread()); };
@@ -214,13 +217,15 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);
-        // What a first reading of all keys accumulates nobody asks for.
+        // The first of two passes over the keys computes max and sum only.
         bool hasResult = step.getAcc() == state.acc.getResult();
-        if (failed(Step({b, step.getLoc(), state.number()}, step, privateState, state.depth(), state.valueDepth(), hasResult).run()))
+        if (failed(Step({b, step.getLoc(), state.accumulatorType()}, step, privateState, state.depth(),
+                        state.valueDepth(), hasResult)
+                       .run()))
           return signalPassFailure();
       }
       b.setInsertionPoint(state.finalize);
-      finalize({b, state.finalize.getLoc(), state.number()}, state.finalize, privateState, state.valueDepth());
+      finalize({b, state.finalize.getLoc(), state.accumulatorType()}, state.finalize, privateState, state.valueDepth());
       state.erase();
     }
   }
@@ -237,7 +242,7 @@ struct LowerAttentionSIMT : saccade::impl::LowerAttentionSIMTBase<LowerAttention
       if (failed(Step(e, op, privateState, depth, valueDepth, /*hasResult=*/true, lanesPerRow).run()))
         return failure();
       op.erase();
-      getOperation()->setAttr(familyAttr, b.getStringAttr("simt, keys split"));
+      getOperation()->setAttr(familyAttr, b.getStringAttr("simt, split-KV"));
     }
     return success();
   }

@@ -1,7 +1,7 @@
-//===- LowerLinalgSIMT.cpp - Structured ops on any GPU ------------------------===//
+//===- LowerLinalgSIMT.cpp - Structured ops as loops over threads -------------===//
 //
-// The threads of a CTA share the elements of an op's results. It stands after attention, whose states are made by such ops
-// too.
+// Distributes the result elements of an op over the threads of a CTA. It runs after the lowering of attention, which
+// consumes the structured ops that initialize its states.
 //
 //===----------------------------------------------------------------------===//
 #include "MatmulSIMT.h"
@@ -22,7 +22,7 @@ using namespace saccade::device;
 
 namespace {
 
-/// Lowers one op: an element of the results is a thread's.
+/// Lowers one op; each result element is computed by one thread.
 class ElementLoop {
 public:
   ElementLoop(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
@@ -51,7 +51,7 @@ public:
   }
 
 private:
-  /// The loops of `rest` around the body, with the running values.
+  /// Emits the reduction loops `rest` around the body, with the accumulators `running`.
   SmallVector<Value> reduce(ArrayRef<unsigned> rest, ArrayRef<Value> running) {
     if (rest.empty())
       return body(running);
@@ -101,7 +101,7 @@ private:
   SmallVector<unsigned> parallel, reductions;
 };
 
-/// Whether the buffer that `op` stores to is memory that threads share.
+/// Whether `op` stores to memory that the threads share, that is, not to an alloca.
 bool isShared(memref::StoreOp op) {
   Value buffer = op.getMemRef();
   while (Operation *maker = buffer.getDefiningOp()) {
@@ -129,7 +129,7 @@ struct LowerLinalgSIMT : saccade::impl::LowerLinalgSIMTBase<LowerLinalgSIMT> {
     for (memref::StoreOp store : stores) {
       b.setInsertionPointAfter(store);
       Emitter e{b, store.getLoc(), b.getF32Type()};
-      // Nobody still reads what it overwrites, and everybody sees it afterwards.
+      // Barriers order the store after earlier reads and before later ones.
       e.barrier();
       e.ifElse(e.compare(arith::CmpIPredicate::eq, e.thread(), e.i32(0)),
                [&] { store->moveBefore(b.getInsertionBlock(), b.getInsertionPoint()); });

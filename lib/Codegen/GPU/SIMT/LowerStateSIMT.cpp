@@ -1,7 +1,7 @@
-//===- LowerStateSIMT.cpp - Joining and finishing states in memory ------------===//
+//===- LowerStateSIMT.cpp - Merge and finalize states in memory ---------------===//
 //
-// Where the keys of few queries are cut into tasks, states lie in memory: the threads of a CTA deal their elements among each
-// other. It stands behind what accumulates, which finishes the states that threads hold themselves.
+// Split-KV tasks store their states in global memory; their elements are distributed over the threads of a CTA. It runs
+// after the attention lowerings, which finalize thread-private states themselves.
 //
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
@@ -19,7 +19,7 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
-/// The elements of `rows` × `columns` (index), `body` is given the row and the column.
+/// Calls `body` with row and column (index) of each element of `rows` × `columns`, distributed over the threads.
 static void forElements(Emitter &e, Value rows, int64_t columns, function_ref<void(Value, Value)> body) {
   e.loop(e.thread(), e.toI32(e.mul(rows, columns)), threadsPerCTA,
          [&](Value i) { body(e.toIndex(e.div(i, columns)), e.toIndex(e.rem(i, columns))); });
@@ -27,23 +27,23 @@ static void forElements(Emitter &e, Value rows, int64_t columns, function_ref<vo
 
 static void lowerMerge(Emitter &e, MergeOp op) {
   Value rows = e.size(op.getAcc(), 0);
-  auto joined = [&](Value row) {
+  auto mergedRow = [&](Value row) {
     return mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), e.load(op.getOtherMax(), {row}),
-                   e.load(op.getOtherSum(), {row}));
+                    e.load(op.getOtherSum(), {row}));
   };
   e.barrier();
   forElements(e, rows, cast<MemRefType>(op.getAcc().getType()).getDimSize(1), [&](Value row, Value column) {
-    MergedRow factors = joined(row);
-    Value ours = e.mulf(e.load(op.getAcc(), {row, column}), factors.stateFactor);
-    Value others = e.mulf(e.load(op.getOtherAcc(), {row, column}), factors.otherFactor);
-    e.storeShared(e.addf(ours, others), op.getAcc(), {row, column});
+    MergedRow merged = mergedRow(row);
+    Value acc = e.mulf(e.load(op.getAcc(), {row, column}), merged.stateFactor);
+    Value otherAcc = e.mulf(e.load(op.getOtherAcc(), {row, column}), merged.otherFactor);
+    e.storeShared(e.addf(acc, otherAcc), op.getAcc(), {row, column});
   });
-  // Nobody reads the old maxima any more.
+  // All threads have read the old maxima and sums.
   e.barrier();
   forElements(e, rows, 1, [&](Value row, Value) {
-    MergedRow both = joined(row);
-    e.storeShared(both.max, op.getMax(), {row});
-    e.storeShared(both.sum, op.getSum(), {row});
+    MergedRow merged = mergedRow(row);
+    e.storeShared(merged.max, op.getMax(), {row});
+    e.storeShared(merged.sum, op.getSum(), {row});
   });
   e.barrier();
 }
@@ -53,7 +53,7 @@ static void lowerFinalize(Emitter &e, FinalizeOp op) {
   auto resultOf = [&](Value row) { return finalizeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row})); };
   forElements(e, output.rows, output.columns, [&](Value row, Value column) {
     RowResult result = resultOf(row);
-    // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+    // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
     Value x = e.mulf(e.load(op.getAcc(), {row, column}), result.inverse);
     x = e.truncate(e.select(result.isEmpty, e.scalar(0.0), x), output.element);
     LLVM::StoreOp::create(e.b, e.loc, x, output.address(e, row, column));
@@ -85,7 +85,7 @@ struct LowerStateSIMT : saccade::impl::LowerStateSIMTBase<LowerStateSIMT> {
       op->erase();
     }
     if (!ops.empty() && !getOperation()->hasAttr(familyAttr))
-      getOperation()->setAttr(familyAttr, StringAttr::get(&getContext(), "simt, states joined"));
+      getOperation()->setAttr(familyAttr, StringAttr::get(&getContext(), "simt, states merged"));
   }
 };
 

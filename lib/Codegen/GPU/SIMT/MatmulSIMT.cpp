@@ -1,7 +1,7 @@
-//===- MatmulSIMT.cpp - Matrix products on any GPU ---------------------------===//
+//===- MatmulSIMT.cpp - Matmuls without tensor cores --------------------------===//
 //
-// What every element of a block reads lies in shared memory, so that global memory is read once a block. Rows and
-// columns of a thread are far apart: neighbours among the threads read neighbours in memory.
+// Stages LHS and RHS of a block in shared memory, so that global memory is read once per block. The rows and columns of
+// a thread are strided, so that adjacent threads access adjacent addresses.
 //
 //===----------------------------------------------------------------------===//
 #include "MatmulSIMT.h"
@@ -15,10 +15,10 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// A block, and what of it one thread has.
+/// The block of a CTA, and the rows and columns of one thread.
 static constexpr int64_t blockSize = 64, depth = 16, threadRows = 4, threadColumns = 8;
 static constexpr int64_t rowThreads = blockSize / threadRows, columnThreads = blockSize / threadColumns;
-/// One more than a block: steps that neighbours write lie in other banks.
+/// Elements between two k in shared memory, padded so that adjacent threads write different banks.
 static constexpr int64_t pitch = blockSize + 1;
 static_assert(rowThreads * columnThreads == threadsPerCTA);
 
@@ -33,8 +33,8 @@ public:
     for (Range range : op.createLoopRanges(e.b, e.loc))
       sizes.push_back(e.toI32(getValueOrCreateConstantIndexOp(e.b, e.loc, range.size)));
     positions.resize(sizes.size());
-    left = allocateShared(e, e.type, depth * pitch);
-    right = allocateShared(e, e.type, depth * pitch);
+    lhs = allocateShared(e, e.type, depth * pitch);
+    rhs = allocateShared(e, e.type, depth * pitch);
     row = e.div(e.thread(), columnThreads);
     column = e.rem(e.thread(), columnThreads);
     SmallVector<unsigned> around;
@@ -44,7 +44,7 @@ public:
   }
 
 private:
-  /// The loops that stand around rows and columns: all threads go through them together.
+  /// Emits the batch loops `rest`, which all threads execute, around the loops over blocks.
   void loopAround(ArrayRef<unsigned> rest) {
     if (!rest.empty()) {
       e.loop(e.i32(0), sizes[rest.front()], 1, [&](Value position) {
@@ -62,8 +62,8 @@ private:
     SmallVector<Value> sums(threadRows * threadColumns, e.scalar(0.0));
     sums = e.loop(e.i32(0), sizes[k], depth, sums, [&](Value first, ValueRange carried) {
       e.barrier();
-      share(*op.getDpsInputOperand(0), m, firstRow, first, left);
-      share(*op.getDpsInputOperand(1), n, firstColumn, first, right);
+      loadToShared(*op.getDpsInputOperand(0), m, firstRow, first, lhs);
+      loadToShared(*op.getDpsInputOperand(1), n, firstColumn, first, rhs);
       e.barrier();
       return e.loop(e.i32(0), e.i32(depth), 1, carried,
                     [&](Value step, ValueRange running) { return multiply(step, running); });
@@ -72,7 +72,7 @@ private:
     for (int64_t r = 0; r < threadRows; ++r)
       for (int64_t c = 0; c < threadColumns; ++c) {
         Value i = e.add(firstRow, e.add(row, r * rowThreads)), j = e.add(firstColumn, e.add(column, c * columnThreads));
-        e.ifElse(e.both(e.isLess(i, sizes[m]), e.isLess(j, sizes[n])), [&] {
+        e.ifElse(e.andi(e.isLess(i, sizes[m]), e.isLess(j, sizes[n])), [&] {
           positions[m] = e.toIndex(i);
           positions[n] = e.toIndex(j);
           SmallVector<Value> at = subscripts(init);
@@ -83,11 +83,11 @@ private:
       }
   }
 
-  /// Brings `depth` steps from `firstStep` on of a block of one side to shared memory, one step behind another; what is
-  /// outside of the operand is 0.
-  void share(OpOperand &side, unsigned loop, Value first, Value firstStep, Value shared) {
-    // Neighbours among the threads read neighbours in memory.
-    AffineMap map = op.getMatchingIndexingMap(&side);
+  /// Loads a block of an operand to shared memory, for k in [firstStep, firstStep + depth), k-major. Elements outside
+  /// of the operand are 0.
+  void loadToShared(OpOperand &operand, unsigned loop, Value first, Value firstStep, Value shared) {
+    // Adjacent threads read adjacent addresses.
+    AffineMap map = op.getMatchingIndexingMap(&operand);
     bool isAlongSteps = map.getResult(map.getNumResults() - 1) == getAffineDimExpr(k, map.getContext());
     for (int64_t offset = 0; offset < blockSize * depth; offset += threadsPerCTA) {
       Value i = e.add(e.thread(), offset);
@@ -97,9 +97,9 @@ private:
       auto read = [&]() -> SmallVector<Value> {
         positions[loop] = e.toIndex(position);
         positions[k] = e.toIndex(along);
-        return {e.extend(e.load(side.get(), subscripts(side)))};
+        return {e.extend(e.load(operand.get(), subscripts(operand)))};
       };
-      Value isInside = e.both(e.isLess(position, sizes[loop]), e.isLess(along, sizes[k]));
+      Value isInside = e.andi(e.isLess(position, sizes[loop]), e.isLess(along, sizes[k]));
       Value x = e.choose(isInside, e.type, read, [&] { return SmallVector<Value>{e.scalar(0.0)}; })[0];
       LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, e.add(e.mul(step, pitch), place)));
     }
@@ -114,8 +114,8 @@ private:
             LLVM::LoadOp::create(e.b, e.loc, e.type, e.advance(base, e.type, static_cast<int32_t>(i * distance))));
       return values;
     };
-    SmallVector<Value> rows = load(left, row, threadRows, rowThreads);
-    SmallVector<Value> columns = load(right, column, threadColumns, columnThreads);
+    SmallVector<Value> rows = load(lhs, row, threadRows, rowThreads);
+    SmallVector<Value> columns = load(rhs, column, threadColumns, columnThreads);
     SmallVector<Value> next;
     for (auto [i, sum] : llvm::enumerate(sums))
       next.push_back(e.fma(rows[i / threadColumns], columns[i % threadColumns], sum));
@@ -133,7 +133,7 @@ private:
   unsigned m, n, k;             ///< loops
   SmallVector<Value> sizes;     ///< of the loops, i32
   SmallVector<Value> positions; ///< in the loops, index
-  Value left, right, row, column;
+  Value lhs, rhs, row, column;
 };
 
 } // namespace
@@ -142,8 +142,8 @@ bool device::lowerMatmulSIMT(OpBuilder &b, linalg::LinalgOp op) {
   std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
   if (!dims || dims->k.size() != 1)
     return false;
-  Type number = getElementTypeOrSelf(op.getDpsInits()[0]);
-  FloatType type = number.isF64() ? cast<FloatType>(number) : b.getF32Type();
+  Type accType = getElementTypeOrSelf(op.getDpsInits()[0]);
+  FloatType type = accType.isF64() ? cast<FloatType>(accType) : b.getF32Type();
   MatmulSIMT({b, op.getLoc(), type}, op, *dims).run();
   return true;
 }

@@ -1,4 +1,4 @@
-//===- MatmulSIMT.h - Matrix products on any GPU -----------------*- C++ -*-===//
+//===- MatmulSIMT.h - Matmuls without tensor cores ----------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SIMT_MATMULSIMT_H
 #define SACCADE_LIB_CODEGEN_GPU_SIMT_MATMULSIMT_H
 
@@ -7,9 +7,9 @@
 
 namespace saccade::device {
 
-/// Lowers `op`, a matrix product on buffers with one reduction loop: a thread sums 4 × 8 elements of a block of 64 × 64 in
-/// registers, the CTA shares 16 steps of both sides in shared memory. Sums of 16-bit numbers are in f32 and rounded once.
-/// False where the product has another form, and then nothing is emitted.
+/// Lowers `op`, a matmul on buffers with one reduction loop. The CTA computes blocks of 64 × 64 with 16 columns of LHS
+/// and rows of RHS in shared memory; a thread accumulates 4 × 8 elements in registers. 16-bit types are accumulated in
+/// f32 and rounded once. Returns false, and emits nothing, if `op` is not such a matmul.
 bool lowerMatmulSIMT(mlir::OpBuilder &b, mlir::linalg::LinalgOp op);
 
 } // namespace saccade::device

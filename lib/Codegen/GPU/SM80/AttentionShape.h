@@ -1,6 +1,6 @@
-//===- AttentionShape.h - Who holds what of an attention ----------*- C++ -*-===//
+//===- AttentionShape.h - Tile sizes and fragment layout ----------*- C++ -*-===//
 //
-// The sizes of a kernel on the tensor cores, and the place of a thread in its fragments.
+// The tile sizes of a tensor-core attention kernel, and the position of a thread in its fragments.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSHAPE_H
@@ -14,7 +14,7 @@ namespace saccade::device {
 
 inline constexpr int64_t warps = threadsPerCTA / 32;
 
-/// The sizes of a kernel.
+/// The tile sizes of a kernel.
 struct AttentionShape {
   explicit AttentionShape(const AttentionState &state)
       : element(state.element()), rows(state.rows()), depth(state.depth()), valueDepth(state.valueDepth()) {
@@ -22,7 +22,7 @@ struct AttentionShape {
       hasTallies |= !step.getTallyRegions().empty();
   }
 
-  /// Of a step with few rows, which all warps have, each for its part of the keys.
+  /// The shape of a split-KV step: all warps compute the same 16 rows, each for a part of the keys.
   explicit AttentionShape(attn::AccumulateOp step)
       : element(mlir::getElementTypeOrSelf(step.getQuery())), rows(16), splitsKV(true),
         depth(attn::getStaticDimSize(step.getKey(), step.getKeyDims(), attn::Dim::Depth)),
@@ -34,26 +34,26 @@ struct AttentionShape {
   int64_t depth, valueDepth;
   bool hasTallies = false;
 
-  int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< of 16 rows that a warp has
-  /// Of a step: 64 where a thread has registers for their scores beside the accumulator. What tallies do to a score is
-  /// long code, once for each.
+  int64_t mTiles() const { return splitsKV ? 1 : rows / (16 * warps); } ///< 16-row tiles per warp
+  /// Keys per step: 64 if registers suffice for their scores and the accumulator. With tallies 32, to limit the size of
+  /// the code, which is emitted per score.
   int64_t keys() const { return accElements() + 32 * mTiles() <= 160 && !hasTallies ? 64 : 32; }
   int64_t keysPerWarp() const { return splitsKV ? keys() / warps : keys(); }
   int64_t keyTiles() const { return keysPerWarp() / 8; }
   int64_t valueTiles() const { return SharedTile::paddedColumns(valueDepth) / 8; }
   int64_t accElements() const { return mTiles() * valueTiles() * 4; }
   int64_t rowsPerThread() const { return 2 * mTiles(); }
-  /// Whether the queries' fragments stay in registers beside everything else.
+  /// Whether the query fragments are kept in registers.
   bool keepsQueries() const { return mTiles() * SharedTile::paddedColumns(depth) <= 128; }
 
-  /// A thread has 255 registers; half of them may be the accumulator.
+  /// Whether the kernel supports this shape. The accumulator may take half of a thread's 255 registers.
   bool fits() const {
     return (element.isF16() || element.isBF16()) && depth > 0 && valueDepth > 0 && depth <= 256 &&
            (splitsKV || rows % (16 * warps) == 0) && rows > 0 && accElements() <= 128;
   }
 };
 
-/// The place of a thread in the fragments of a result.
+/// The position of a thread in an accumulator fragment.
 struct Lane {
   Lane(Emitter &e, const AttentionShape &shape) {
     mlir::Value thread = e.thread(), lane = e.rem(thread, 32);
@@ -63,21 +63,21 @@ struct Lane {
     group = e.div(lane, 4);
     column = e.mul(e.rem(lane, 4), 2);
   }
-  /// Row r of those that the thread holds a part of, behind its first one.
+  /// The offset of the thread's r-th row from its first row.
   static int64_t offset(int64_t r) { return r / 2 * 16 + r % 2 * 8; }
   mlir::Value row(Emitter &e, int64_t r) const { return e.toIndex(e.add(e.add(firstRow, group), offset(r))); }
-  /// Whether it is the first of those that share a row.
+  /// Whether the thread is the first of the four lanes that share a row.
   mlir::Value isFirst(Emitter &e) const { return e.compare(mlir::arith::CmpIPredicate::eq, column, e.i32(0)); }
 
   mlir::Value warp;
-  mlir::Value firstRow, firstKey; ///< of the warp, in the tiles
-  mlir::Value group;    ///< of lanes that share rows
-  mlir::Value column;   ///< the first of two
+  mlir::Value firstRow, firstKey; ///< of the warp, in the query and key tile
+  mlir::Value group;              ///< index of the four lanes that share rows
+  mlir::Value column;             ///< first of two adjacent columns
 };
 
-/// Joins what the four lanes of a row have.
+/// Reduces x over the four lanes that share a row.
 inline mlir::Value reduceLanes(Emitter &e, mlir::Value x,
-                             llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) {
+                               llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine) {
   for (int64_t mask : {1, 2})
     x = combine(x, e.shuffleXor(x, mask));
   return x;

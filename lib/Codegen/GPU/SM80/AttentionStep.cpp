@@ -1,7 +1,7 @@
-//===- AttentionStep.cpp - A step of attention on the tensor cores ------------===//
+//===- AttentionStep.cpp - attn.accumulate on tensor cores --------------------===//
 //
-// Keys and values come asynchronously while the other ones are worked on; scores, weights and accumulator stay in the
-// registers of a warp from one product to the next (FlashAttention-2; Dao 2023).
+// The copies of keys and values overlap with the matmul of the respective other operand. Scores, weights and
+// accumulator stay in the registers of a warp between the two matmuls (FlashAttention-2; Dao 2023).
 //
 //===----------------------------------------------------------------------===//
 #include "AttentionStep.h"
@@ -15,17 +15,18 @@ using namespace saccade::device;
 
 namespace {
 
-/// Rewrites one attn.accumulate.
+/// Lowers one attn.accumulate.
 class TensorCoreStep {
 public:
-  /// Without `hasResult` nobody asks for what is accumulated.
+  /// Without `hasResult` the accumulator is not computed.
   TensorCoreStep(Emitter e, AccumulateOp op, const PrivateState &state, const AttentionShape &shape, bool hasResult)
       : e(e), op(op), state(state), shape(shape), hasResult(hasResult), lane(this->e, shape),
         query(this->e, op.getQuery(), op.getQueryDims()), key(this->e, op.getKey(), op.getKeyDims()),
         value(this->e, op.getValue(), op.getValueDims()) {}
 
   void run() {
-    int64_t queryBytes = SharedTile::bytes(shape.rows, shape.depth), keyBytes = SharedTile::bytes(shape.keys(), shape.depth);
+    int64_t queryBytes = SharedTile::bytes(shape.rows, shape.depth),
+            keyBytes = SharedTile::bytes(shape.keys(), shape.depth);
     Value shared = getDynamicShared(e, queryBytes + keyBytes + SharedTile::bytes(shape.keys(), shape.valueDepth));
     SharedTile queryTile(e, shared, 0, shape.element, shape.rows, shape.depth);
     SharedTile keyTile(e, shared, queryBytes, shape.element, shape.keys(), shape.depth);
@@ -45,7 +46,7 @@ public:
         kept = loadQueries(queryTile);
       }
       e.loop(tiles.begin, tiles.end, shape.keys(), [&](Value first) {
-        // While scores are computed the values are on their way, and while values are summed the next keys.
+        // The copy of the values overlaps with the scores, that of the next keys with the accumulation of the values.
         SharedTile::wait(e);
         e.barrier();
         if (hasResult) {
@@ -53,9 +54,9 @@ public:
           SharedTile::commit(e);
         }
         SmallVector<Value> scores = computeScores(queryTile, keyTile, kept);
-        SmallVector<Value> factors =
-            softmax.apply(e, scores, first, softmax.isFull(e, first, shape.keys()), state,
-                          [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
+        SmallVector<Value> factors = softmax.apply(
+            e, scores, first, softmax.isFull(e, first, shape.keys()), state,
+            [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
         SharedTile::wait(e);
         e.barrier();
         Value next = e.add(first, shape.keys());
@@ -66,14 +67,14 @@ public:
         if (hasResult)
           addValues(valueTile, scores, factors);
       });
-      // Another step first overwrites queries and keys, which nobody has read since the last barrier.
+      // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });
     if (!shape.splitsKV)
       softmax.clearRows(e, state);
   }
 
 private:
-  /// Scores lie band by band, then tile by tile of eight keys, four for each.
+  /// The layout of the scores: by m tile, then by tile of eight keys, four elements each.
   Fragment fragment() {
     Fragment result{e.add(lane.firstRow, lane.group), e.add(lane.column, lane.firstKey), {}, {}, {}};
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
@@ -87,20 +88,20 @@ private:
     return result;
   }
 
-  /// All fragments of the queries, by k and then by band.
+  /// All fragments of the queries, by k and then by m tile.
   SmallVector<SmallVector<Value>> loadQueries(const SharedTile &tile) {
     SmallVector<SmallVector<Value>> all;
     Value address = tile.lhsAddress(e, lane.firstRow);
     for (int64_t k = 0; k < shape.depth; k += 16)
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-        all.push_back(tile.left(e, address, 16 * mTile, k));
+        all.push_back(tile.loadLhs(e, address, 16 * mTile, k));
     return all;
   }
 
-  /// acc[i] for the four numbers of one tile.
-  void multiplyInto(SmallVectorImpl<Value> &acc, int64_t first, ValueRange left, ValueRange right) {
+  /// Accumulates lhs · rhs into the four elements of acc from `first` on.
+  void multiplyInto(SmallVectorImpl<Value> &acc, int64_t first, ValueRange lhs, ValueRange rhs) {
     SmallVector<Value> old(acc.begin() + first, acc.begin() + first + 4);
-    llvm::copy(multiply(e, shape.element, left, right, old), acc.begin() + first);
+    llvm::copy(mmaSync(e, shape.element, lhs, rhs, old), acc.begin() + first);
   }
 
   SmallVector<Value> computeScores(const SharedTile &queryTile, const SharedTile &keyTile,
@@ -109,22 +110,22 @@ private:
     Value keyAddress = keyTile.rhsAddress(e, lane.firstKey);
     Value queryAddress = kept.empty() ? queryTile.lhsAddress(e, lane.firstRow) : Value();
     for (int64_t k = 0; k < shape.depth; k += 16) {
-      SmallVector<SmallVector<Value>> left;
+      SmallVector<SmallVector<Value>> lhs;
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-        left.push_back(kept.empty() ? queryTile.left(e, queryAddress, 16 * mTile, k)
-                                    : kept[k / 16 * shape.mTiles() + mTile]);
+        lhs.push_back(kept.empty() ? queryTile.loadLhs(e, queryAddress, 16 * mTile, k)
+                                   : kept[k / 16 * shape.mTiles() + mTile]);
       for (int64_t tile = 0; tile < shape.keyTiles(); tile += 2) {
-        SmallVector<Value> right = keyTile.right(e, keyAddress, 8 * tile, k);
+        SmallVector<Value> rhs = keyTile.loadRhs(e, keyAddress, 8 * tile, k);
         for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
           for (int64_t half : {0, 1})
-            multiplyInto(scores, (mTile * shape.keyTiles() + tile + half) * 4, left[mTile],
-                         ArrayRef(right).slice(2 * half, 2));
+            multiplyInto(scores, (mTile * shape.keyTiles() + tile + half) * 4, lhs[mTile],
+                         ArrayRef(rhs).slice(2 * half, 2));
       }
     }
     return scores;
   }
 
-  /// acc = factor · acc + weights · values. The result of one product has the layout of the left side of the next.
+  /// acc = factor · acc + weights · values. The accumulator layout of the scores is the LHS layout of this matmul.
   void addValues(const SharedTile &valueTile, ArrayRef<Value> weights, ArrayRef<Value> factors) {
     SmallVector<Value> acc;
     for (int64_t i = 0; i < shape.accElements(); ++i) {
@@ -133,20 +134,20 @@ private:
     }
     Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
     for (int64_t k = 0; k < shape.keysPerWarp(); k += 16) {
-      SmallVector<SmallVector<Value>> left;
+      SmallVector<SmallVector<Value>> lhs;
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
         SmallVector<Value> words;
         const Value *first = &weights[(mTile * shape.keyTiles() + k / 8) * 4];
         for (int64_t i = 0; i < 8; i += 2)
           words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
-        left.push_back(words);
+        lhs.push_back(words);
       }
       for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2) {
-        SmallVector<Value> right = valueTile.loadRhsTransposed(e, address, k, 8 * tile);
+        SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * tile);
         for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
           for (int64_t half : {0, 1})
-            multiplyInto(acc, (mTile * shape.valueTiles() + tile + half) * 4, left[mTile],
-                         ArrayRef(right).slice(2 * half, 2));
+            multiplyInto(acc, (mTile * shape.valueTiles() + tile + half) * 4, lhs[mTile],
+                         ArrayRef(rhs).slice(2 * half, 2));
       }
     }
     for (auto [i, x] : llvm::enumerate(acc))

@@ -1,4 +1,4 @@
-//===- AttentionStep.h - A step of attention on the tensor cores --*- C++ -*-===//
+//===- AttentionStep.h - attn.accumulate on tensor cores ----------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSTEP_H
 #define SACCADE_LIB_CODEGEN_GPU_SM80_ATTENTIONSTEP_H
 
@@ -6,8 +6,8 @@
 
 namespace saccade::device {
 
-/// Folds the keys of `op` into the thread's part of the state; `op` stays. Without `hasResult` nobody asks for what is
-/// accumulated. All threads have read what is shared of the last step when it returns, but for its values.
+/// Emits code that accumulates the keys of `op` into the private state; `op` is not erased. Without `hasResult` the
+/// accumulator is not computed. On exit all threads have finished reading shared memory, except the last value tile.
 void computeStep(Emitter e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape,
                  bool hasResult);
 

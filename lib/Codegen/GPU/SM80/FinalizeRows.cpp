@@ -1,6 +1,6 @@
-//===- FinalizeRows.cpp - Results of the tensor cores' attention ----------------===//
+//===- FinalizeRows.cpp - attn.finalize on fragments --------------------------===//
 //
-// Four lanes share a row: what each has summed alone is joined here, once.
+// Four lanes share a row. Their partial sums are reduced once, here, instead of once per tile.
 //
 //===----------------------------------------------------------------------===//
 #include "FinalizeRows.h"
@@ -35,23 +35,23 @@ public:
       Value row = lane.row(e, r);
       storeOthers(row, r, result, others);
       e.ifElse(e.isLess(row, output.rows), [&] {
-        e.ifElse(isAligned, [&] { storeRow(row, r, result, hasPairs); },
-                 [&] { storeRow(row, r, result, /*inPairs=*/false); });
+        e.ifElse(
+            isAligned, [&] { storeRow(row, r, result, hasPairs); },
+            [&] { storeRow(row, r, result, /*inPairs=*/false); });
         if (!lse)
           return;
-        e.ifElse(lane.isFirst(e), [&] {
-          LLVM::StoreOp::create(e.b, e.loc, result.lse, lse->address(e, row, e.index(0)));
-        });
+        e.ifElse(lane.isFirst(e),
+                 [&] { LLVM::StoreOp::create(e.b, e.loc, result.lse, lse->address(e, row, e.index(0))); });
       });
     }
   }
 
 private:
-  /// Tallies, the largest score and its key: every lane has what it has seen of the row, the first one stores.
+  /// Stores tallies, row maximum and argmax: each lane holds a partial result of the row, the first lane stores.
   void storeOthers(Value row, int64_t r, const RowResult &result, ArrayRef<GlobalMatrix> to) {
     if (to.empty())
       return;
-    Value stores = e.both(lane.isFirst(e), e.isLess(row, output.rows));
+    Value stores = e.andi(lane.isFirst(e), e.isLess(row, output.rows));
     auto store = [&](const GlobalMatrix &matrix, Value column, Value x) {
       e.ifElse(stores, [&] { LLVM::StoreOp::create(e.b, e.loc, x, matrix.address(e, row, column)); });
     };
@@ -59,8 +59,8 @@ private:
       if (llvm::is_contained(state.tallies, part)) {
         int64_t count = state.bins(part);
         e.loop(e.index(0), e.index(count), 1, [&, part = part, i = i](Value bin) {
-          Value privateState = e.load(part, {e.add(bin, r * count)});
-          Value x = e.mulf(reduceLanes(e, privateState, [&](Value x, Value y) { return e.addf(x, y); }), result.inverse);
+          Value partial = e.load(part, {e.add(bin, r * count)});
+          Value x = e.mulf(reduceLanes(e, partial, [&](Value x, Value y) { return e.addf(x, y); }), result.inverse);
           x = e.select(result.isEmpty, e.scalar(0.0), x);
           store(to[i], bin, e.truncate(x, to[i].element));
         });
@@ -71,7 +71,7 @@ private:
     }
   }
 
-  /// The largest score of a row and, where it is asked for, the first of its keys.
+  /// The row maximum and, if requested, the first key that attains it.
   std::pair<Value, Value> reduceArgmax(int64_t r) {
     Value max = e.load(state.rowMax, r), position = state.argmax ? e.load(state.argmax, r) : Value();
     for (int64_t mask : {1, 2}) {
@@ -81,7 +81,7 @@ private:
         Value isEqual = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, other, max);
         Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, other, max);
         Value isEarlier = e.compare(arith::CmpIPredicate::slt, otherPosition, position);
-        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger, e.both(isEqual, isEarlier));
+        Value takesOther = arith::OrIOp::create(e.b, e.loc, isLarger, e.andi(isEqual, isEarlier));
         position = e.select(takesOther, otherPosition, position);
       }
       max = e.maxf(max, other);
@@ -95,7 +95,7 @@ private:
       SmallVector<Value> pair;
       for (int64_t i : {0, 1}) {
         Value x = e.load(state.acc, (r / 2 * shape.valueTiles() + tile) * 4 + r % 2 * 2 + i);
-        // An empty row may hold anything in the accumulator: it is replaced, not multiplied by zero.
+        // The accumulator of an empty row may hold NaN or infinity, so it is replaced, not multiplied by zero.
         pair.push_back(e.select(result.isEmpty, e.scalar(0.0), e.mulf(x, result.inverse)));
       }
       if (inPairs) {
@@ -113,7 +113,7 @@ private:
     }
   }
 
-  /// Where the last tile has columns that are not there.
+  /// Guards `body` by the column bound if the last tile is padded.
   void guarded(Value column, function_ref<void()> body) {
     if (shape.valueDepth % 16 == 0)
       return body();

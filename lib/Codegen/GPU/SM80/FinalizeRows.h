@@ -1,4 +1,4 @@
-//===- FinalizeRows.h - Results of the tensor cores' attention ------*- C++ -*-===//
+//===- FinalizeRows.h - attn.finalize on fragments ----------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_FINALIZEROWS_H
 #define SACCADE_LIB_CODEGEN_GPU_SM80_FINALIZEROWS_H
 
@@ -6,7 +6,7 @@
 
 namespace saccade::device {
 
-/// Lowers `op`: every thread stores its part of the rows that it shares with three others.
+/// Lowers `op`. Four lanes share a row; each stores its columns of the results.
 void finalizeRows(Emitter e, attn::FinalizeOp op, const PrivateState &state, const AttentionShape &shape);
 
 } // namespace saccade::device

@@ -1,7 +1,7 @@
 //===- LowerAttentionSM80.cpp - Attention on the tensor cores of sm_80 --------===//
 //
-// Four warps share the keys and values of a step; each warp's scores, weights and accumulator stay in registers from one
-// product to the next (FlashAttention-2; Dao 2023). Stands before the portable form, which takes what does not fit here.
+// Lowers attention to mma.sync with the online softmax in registers (FlashAttention-2; Dao 2023). It runs before the
+// portable SIMT lowering, which handles the types and sizes that are not supported here.
 //
 //===----------------------------------------------------------------------===//
 #include "../AttentionState.h"
@@ -34,11 +34,12 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
       AttentionShape shape(state);
       auto rowAt = [&](Emitter &e, int64_t r) { return Lane(e, shape).row(e, r); };
       auto isFirst = [&](Emitter &e) { return Lane(e, shape).isFirst(e); };
-      PrivateState privateState = state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
+      PrivateState privateState =
+          state.privatize("sm_80", shape.accElements(), {shape.rowsPerThread(), rowAt, isFirst});
       OpBuilder b(&getContext());
       for (AccumulateOp step : state.steps) {
         b.setInsertionPoint(step);
-        // What a first reading of all keys accumulates nobody asks for.
+        // The first of two passes over the keys computes max and sum only.
         bool hasResult = step.getAcc() == state.acc.getResult();
         computeStep({b, step.getLoc(), b.getF32Type()}, step, privateState, shape, hasResult);
       }
@@ -61,7 +62,7 @@ struct LowerAttentionSM80 : saccade::impl::LowerAttentionSM80Base<LowerAttention
       computeStep(e, step, privateState, shape, /*hasResult=*/true);
       mergeWarps(e, step, privateState, shape);
       step.erase();
-      getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, keys split"));
+      getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, split-KV"));
     }
   }
 };

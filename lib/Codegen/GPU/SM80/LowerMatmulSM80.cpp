@@ -1,6 +1,6 @@
-//===- LowerMatmulSM80.cpp - Matrix products of sm_80 -----------------------===//
+//===- LowerMatmulSM80.cpp - Matmuls on the tensor cores of sm_80 -------------===//
 //
-// Products of 16-bit numbers for the tensor cores. Stands before LowerLinalgSIMT, which takes all other ops.
+// Lowers 16-bit matmuls to mma.sync. It runs before LowerLinalgSIMT, which handles all other structured ops.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
@@ -28,11 +28,11 @@ struct LowerMatmulSM80 : saccade::impl::LowerMatmulSM80Base<LowerMatmulSM80> {
       b.setInsertionPoint(op);
       if (!lowerTensorCoreMatmul(b, op))
         continue;
-      // Who reads the result waits for all of it.
+      // Readers of the result wait for all threads.
       Emitter(b, op.getLoc(), b.getF32Type()).barrier();
       op->erase();
       if (!getOperation()->hasAttr(familyAttr))
-        getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, product"));
+        getOperation()->setAttr(familyAttr, b.getStringAttr("sm_80, matmul"));
     }
   }
 };

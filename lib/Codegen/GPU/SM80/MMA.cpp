@@ -1,6 +1,6 @@
-//===- MMA.cpp - Products of the tensor cores of sm_80 -----------------===//
+//===- MMA.cpp - Wrapper of mma.sync ------------------------------------------===//
 //
-// mma.sync and the conversions that feed it.
+// Emits mma.sync and the conversion of its operands.
 //
 //===----------------------------------------------------------------------===//
 #include "MMA.h"
@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-SmallVector<Value> device::multiply(Emitter &e, Type element, ValueRange left, ValueRange right, ValueRange acc) {
-  // Words are i32 for bf16 and pairs for f16.
+SmallVector<Value> device::mmaSync(Emitter &e, Type element, ValueRange lhs, ValueRange rhs, ValueRange acc) {
+  // The op takes i32 words for bf16 and vector<2xf16> for f16.
   auto operands = [&](ValueRange words) {
     return llvm::map_to_vector(words, [&](Value word) -> Value {
       if (element.isBF16())
@@ -19,16 +19,16 @@ SmallVector<Value> device::multiply(Emitter &e, Type element, ValueRange left, V
     });
   };
   NVVM::MMATypes type = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
-  Type number = e.b.getF32Type();
-  auto result = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {number, number, number, number});
-  Value product = NVVM::MmaOp::create(e.b, e.loc, result, operands(left), operands(right), acc,
-                                      ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
-                                      std::array<NVVM::MMATypes, 2>{type, type},
-                                      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
-  SmallVector<Value> numbers;
+  Type f32 = e.b.getF32Type();
+  auto resultType = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {f32, f32, f32, f32});
+  Value result =
+      NVVM::MmaOp::create(e.b, e.loc, resultType, operands(lhs), operands(rhs), acc, ArrayRef<int64_t>{16, 8, 16},
+                          std::nullopt, std::nullopt, std::array<NVVM::MMATypes, 2>{type, type},
+                          std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  SmallVector<Value> values;
   for (int64_t i = 0; i < 4; ++i)
-    numbers.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, product, i));
-  return numbers;
+    values.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, result, i));
+  return values;
 }
 
 Value device::packWord(Emitter &e, Type element, Value low, Value high) {

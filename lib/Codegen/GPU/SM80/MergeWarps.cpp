@@ -1,7 +1,7 @@
-//===- MergeWarps.cpp - The state of warps with parts of the keys --------------===//
+//===- MergeWarps.cpp - Merging the states of warps ---------------------------===//
 //
-// Maxima and sums go through shared memory first, so that every warp scales what it has accumulated to the common maximum
-// before it hands it over.
+// The warps exchange maxima and sums through shared memory first, so that each rescales its accumulator to the common
+// maximum before storing it.
 //
 //===----------------------------------------------------------------------===//
 #include "MergeWarps.h"
@@ -22,16 +22,16 @@ public:
         columns(SharedTile::paddedColumns(shape.valueDepth)) {}
 
   void run() {
-    // Where the tiles have been; the barrier behind the maxima is behind their last reader too.
+    // Reuses the memory of the tiles. The barrier after the maxima also follows the last read of the tiles.
     Value shared = getDynamicShared(e, warps * shape.rows * columns * 4);
     parts = e.advance(shared, e.type, 0);
     maxima = allocateShared(e, e.type, warps * shape.rows);
     sums = allocateShared(e, e.type, warps * shape.rows);
     factors = allocateShared(e, e.type, 2 * shape.rows);
     GlobalMatrix query(e, op.getQuery(), op.getQueryDims());
-    shareRows();
+    storeRowsToShared();
     e.barrier();
-    shareAccumulators();
+    storeAccumulatorsToShared();
     updateRows(query.rows);
     e.barrier();
     updateAccumulators(query.rows);
@@ -46,7 +46,7 @@ private:
     LLVM::StoreOp::create(e.b, e.loc, x, e.advance(shared, e.type, place));
   }
 
-  void shareRows() {
+  void storeRowsToShared() {
     SmallVector<Value> own;
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r)
       own.push_back(reduceLanes(e, e.load(state.sum, r), [&](Value x, Value y) { return e.addf(x, y); }));
@@ -59,7 +59,7 @@ private:
     });
   }
 
-  /// The largest score of all warps in `row` (i32).
+  /// The row maximum over all warps; `row` is i32.
   Value maxOf(Value row) {
     Value max = loadShared(maxima, row);
     for (int64_t warp = 1; warp < warps; ++warp)
@@ -67,7 +67,7 @@ private:
     return max;
   }
 
-  void shareAccumulators() {
+  void storeAccumulatorsToShared() {
     for (int64_t r = 0; r < shape.rowsPerThread(); ++r) {
       Value row = e.add(lane.group, Lane::offset(r));
       Value factor = exp2(e, e.subf(e.load(state.max, r), e.zeroIfMinusInfinity(maxOf(row))));
@@ -80,7 +80,7 @@ private:
     }
   }
 
-  /// The state of a row (i32) in memory joined with that of the warps.
+  /// Merges the state of a row (i32) in memory with the states of the warps.
   MergedRow mergedRow(Value row) {
     Value max = maxOf(row), base = e.zeroIfMinusInfinity(max), sum;
     for (int64_t warp = 0; warp < warps; ++warp) {
@@ -94,12 +94,12 @@ private:
 
   void updateRows(Value rows) {
     e.ifElse(e.isLess(e.thread(), e.toI32(rows)), [&] {
-      MergedRow joined = mergedRow(e.thread());
+      MergedRow merged = mergedRow(e.thread());
       Value at = e.toIndex(e.thread());
-      e.storeShared(joined.max, op.getMax(), {at});
-      e.storeShared(joined.sum, op.getSum(), {at});
-      storeShared(joined.stateFactor, factors, e.thread());
-      storeShared(joined.otherFactor, factors, e.add(e.thread(), shape.rows));
+      e.storeShared(merged.max, op.getMax(), {at});
+      e.storeShared(merged.sum, op.getSum(), {at});
+      storeShared(merged.stateFactor, factors, e.thread());
+      storeShared(merged.otherFactor, factors, e.add(e.thread(), shape.rows));
     });
   }
 
@@ -121,9 +121,9 @@ private:
   const PrivateState &state;
   AttentionShape shape;
   Lane lane;
-  int64_t columns; ///< of the accumulator
+  int64_t columns;           ///< of the accumulator
   Value parts, maxima, sums; ///< of all warps, in shared memory
-  Value factors;             ///< of the rows in memory, then of what the warps have, likewise
+  Value factors;             ///< of the state in memory, then of the warps' states, in shared memory
 };
 
 } // namespace

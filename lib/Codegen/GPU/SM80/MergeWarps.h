@@ -1,4 +1,4 @@
-//===- MergeWarps.h - The state of warps with parts of the keys ----*- C++ -*-===//
+//===- MergeWarps.h - Merging the states of warps -----------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_MERGEWARPS_H
 #define SACCADE_LIB_CODEGEN_GPU_SM80_MERGEWARPS_H
 
@@ -6,8 +6,8 @@
 
 namespace saccade::device {
 
-/// Joins the states that the warps of a CTA hold of the same rows, from the first warp to the last, with the state in memory
-/// that `op` works on, which is written. All threads see it afterwards.
+/// Merges the states that the warps of a CTA hold for the same rows, in the order of the warps, into the state of `op`
+/// in memory. Ends with a barrier.
 void mergeWarps(Emitter e, attn::AccumulateOp op, const PrivateState &state, const AttentionShape &shape);
 
 } // namespace saccade::device

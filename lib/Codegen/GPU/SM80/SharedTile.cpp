@@ -1,6 +1,6 @@
-//===- SharedTile.cpp - A tile of 16-bit numbers for the tensor cores ---------===//
+//===- SharedTile.cpp - A tile of 16-bit elements in shared memory ------------===//
 //
-// cp.async in pieces of 16 bytes, ldmatrix four 8 × 8 matrices at a time.
+// Copies by cp.async in vectors of 16 bytes and loads four 8 × 8 matrices per ldmatrix.
 //
 //===----------------------------------------------------------------------===//
 #include "SharedTile.h"
@@ -10,7 +10,7 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// Elements of a piece.
+/// Elements per 16-byte cp.async.
 static constexpr int64_t vectorElements = 8;
 
 SharedTile::SharedTile(Emitter &e, Value shared, int64_t offset, Type element, int64_t rows, int64_t columns)
@@ -26,38 +26,39 @@ void SharedTile::copy(Emitter &e, const GlobalMatrix &matrix, Value isAligned, V
   e.ifElse(isAligned, [&] { copyAsync(e, matrix, first); }, [&] { copyElements(e, matrix, first); });
 }
 
-/// The rows of the tile that are in the matrix, as i32: [begin, end).
+/// The range [begin, end) of tile rows that are in the matrix, i32.
 static std::pair<Value, Value> rowsWithin(Emitter &e, const GlobalMatrix &matrix, Value first, int64_t rows) {
   Value none = e.index(0), all = e.index(rows);
   auto clamp = [&](Value row) { return e.toI32(e.max(e.min(row, all), none)); };
   return {clamp(e.sub(none, first)), clamp(e.sub(matrix.rows, first))};
 }
 
-/// A thread takes the same piece of every so many rows, so that it adds up one address instead of keeping many.
+/// A thread copies the same columns of every `rowsAtOnce`-th row, so that it increments one address instead of holding
+/// many.
 void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) const {
   int64_t threadsPerRow = llvm::PowerOf2Ceil(padded / vectorElements), rowsAtOnce = threadsPerCTA / threadsPerRow;
   Value thread = e.optimizationBarrier(e.thread());
   Value row = e.div(thread, threadsPerRow), column = e.mul(e.rem(thread, threadsPerRow), vectorElements);
   auto [begin, end] = rowsWithin(e, matrix, first, rows);
-  Value source = e.advance(matrix.base, element,
-                           e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
+  Value source =
+      e.advance(matrix.base, element, e.add(e.mul(e.add(first, e.toIndex(row)), matrix.rowStride), e.toIndex(column)));
   Value target = opaqueAddress(e, row, column);
   Value step = e.mul(matrix.rowStride, rowsAtOnce);
   auto copyRows = [&] {
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(row, offset);
-      Value isInBounds = e.both(e.isAtMost(begin, current), e.isLess(current, end));
+      Value isInBounds = e.andi(e.isAtMost(begin, current), e.isLess(current, end));
       if (padded != columns)
-        isInBounds = e.both(isInBounds, e.isLess(column, e.i32(columns)));
+        isInBounds = e.andi(isInBounds, e.isLess(column, e.i32(columns)));
       Value bytes = e.select(isInBounds, e.i32(2 * vectorElements), e.i32(0));
-      auto bring = [&] {
-        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source,
-                                2 * vectorElements, NVVM::LoadCacheModifierKind::CG, bytes);
+      auto copyRow = [&] {
+        NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), source, 2 * vectorElements,
+                                NVVM::LoadCacheModifierKind::CG, bytes);
       };
       if (offset + rowsAtOnce <= rows)
-        bring();
+        copyRow();
       else
-        e.ifElse(e.isLess(current, e.i32(rows)), bring);
+        e.ifElse(e.isLess(current, e.i32(rows)), copyRow);
       source = e.advance(source, element, step);
     }
   };
@@ -67,14 +68,14 @@ void SharedTile::copyAsync(Emitter &e, const GlobalMatrix &matrix, Value first) 
     e.ifElse(e.isLess(column, e.i32(padded)), copyRows);
 }
 
-/// Whatever the strides are, an element at a time.
+/// Copies element by element, for any strides.
 void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value first) const {
   Value end = e.index(rows * padded);
   e.loop(e.toIndex(e.optimizationBarrier(e.thread())), end, threadsPerCTA, [&](Value i) {
     Value row = e.div(i, padded), column = e.rem(i, padded), from = e.add(first, row);
-    Value isInBounds = e.both(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
+    Value isInBounds = e.andi(e.isAtMost(e.index(0), from), e.isLess(from, matrix.rows));
     if (padded != columns)
-      isInBounds = e.both(isInBounds, e.isLess(column, e.index(columns)));
+      isInBounds = e.andi(isInBounds, e.isLess(column, e.index(columns)));
     auto read = [&]() -> SmallVector<Value> {
       return {LLVM::LoadOp::create(e.b, e.loc, element, matrix.address(e, from, column))};
     };
@@ -88,15 +89,15 @@ void SharedTile::copyElements(Emitter &e, const GlobalMatrix &matrix, Value firs
 
 void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligned, Value firstRow, Value endRow,
                           Value firstColumn, Value endColumn) const {
-  assert(rows * padded % (threadsPerCTA * vectorElements) == 0 && "every thread brings as much as every other one");
-  int64_t pieces = padded / vectorElements, rowsAtOnce = threadsPerCTA / pieces;
-  Value row = e.div(e.thread(), pieces), column = e.mul(e.rem(e.thread(), pieces), vectorElements);
+  assert(rows * padded % (threadsPerCTA * vectorElements) == 0 && "threads copy equal numbers of vectors");
+  int64_t threadsPerRow = padded / vectorElements, rowsAtOnce = threadsPerCTA / threadsPerRow;
+  Value row = e.div(e.thread(), threadsPerRow), column = e.mul(e.rem(e.thread(), threadsPerRow), vectorElements);
   Value fromRow = e.add(firstRow, e.toIndex(row)), fromColumn = e.add(firstColumn, e.toIndex(column));
   Value target = opaqueAddress(e, row, column);
-  // How many elements of a piece there are: the rest of it is 0.
-  Value left = e.max(e.min(e.sub(endColumn, fromColumn), e.index(vectorElements)), e.index(0));
+  // The number of in-bounds elements of a vector; the other elements are 0.
+  Value remaining = e.max(e.min(e.sub(endColumn, fromColumn), e.index(vectorElements)), e.index(0));
   auto copyVectors = [&] {
-    Value bytes = e.toI32(e.mul(left, 2)), none = e.i32(0);
+    Value bytes = e.toI32(e.mul(remaining, 2)), none = e.i32(0);
     for (int64_t offset = 0; offset < rows; offset += rowsAtOnce) {
       Value current = e.add(fromRow, offset);
       NVVM::CpAsyncOp::create(e.b, e.loc, toPointer(e, target, offset * pitch), matrix.address(e, current, fromColumn),
@@ -115,7 +116,7 @@ void SharedTile::copyPart(Emitter &e, const GlobalMatrix &matrix, Value isAligne
         auto zero = [&]() -> SmallVector<Value> {
           return {arith::ConstantOp::create(e.b, e.loc, e.b.getFloatAttr(element, 0.0))};
         };
-        Value x = e.choose(e.both(isRow, e.isLess(i, left)), element, read, zero)[0];
+        Value x = e.choose(e.andi(isRow, e.isLess(i, remaining)), element, read, zero)[0];
         LLVM::StoreOp::create(e.b, e.loc, x, e.advance(address, element, i));
       });
     }
@@ -136,14 +137,15 @@ Value SharedTile::toPointer(Emitter &e, Value address, int64_t elements) const {
 Value SharedTile::laneAddress(Emitter &e, Value row, unsigned rowBit, unsigned columnBit, Value column) const {
   Value lane = e.rem(e.thread(), 32);
   auto bit = [&](unsigned position) { return e.rem(e.div(lane, int64_t(1) << position), 2); };
-  Value ownColumn = e.mul(bit(columnBit), 8);
+  Value laneColumn = e.mul(bit(columnBit), 8);
   if (column)
-    ownColumn = e.add(column, ownColumn);
-  return opaqueAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), ownColumn);
+    laneColumn = e.add(column, laneColumn);
+  return opaqueAddress(e, e.add(row, e.add(e.rem(lane, 8), e.mul(bit(rowBit), 8))), laneColumn);
 }
 
-// The lanes' bits 3 and 4 choose the matrix. Left: rows 0 and 8 of the first eight columns, then of the others. Right: the
-// first and the second eight columns (k) of rows 0, then of rows 8; transposed it is the other way round.
+// Bits 3 and 4 of the lane select one of four 8 × 8 matrices. LHS: the row blocks 0 and 8 of the first eight columns,
+// then of the next. RHS: the column blocks 0 and 8 (k) of the first eight rows (n), then of the next. Transposed, rows
+// are k and columns are n.
 Value SharedTile::lhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 3, 4); }
 Value SharedTile::rhsAddress(Emitter &e, Value row) const { return laneAddress(e, row, 4, 3); }
 Value SharedTile::rhsTransposedAddress(Emitter &e, Value row, Value column) const {
@@ -165,11 +167,11 @@ SmallVector<Value> SharedTile::loadMatrices(Emitter &e, Value address, int64_t r
   return words;
 }
 
-SmallVector<Value> SharedTile::left(Emitter &e, Value address, int64_t row, int64_t k) const {
+SmallVector<Value> SharedTile::loadLhs(Emitter &e, Value address, int64_t row, int64_t k) const {
   return loadMatrices(e, address, row, k, /*isTransposed=*/false);
 }
 
-SmallVector<Value> SharedTile::right(Emitter &e, Value address, int64_t n, int64_t k) const {
+SmallVector<Value> SharedTile::loadRhs(Emitter &e, Value address, int64_t n, int64_t k) const {
   return loadMatrices(e, address, n, k, /*isTransposed=*/false);
 }
 

@@ -1,7 +1,7 @@
-//===- TensorCoreMatmul.cpp - Matrix products on the tensor cores ------------------===//
+//===- TensorCoreMatmul.cpp - Matmuls on tensor cores -------------------------===//
 //
-// The tiles of the next steps are on their way while those of a step are multiplied: two of each side, one barrier for
-// each.
+// LHS and RHS tiles are double-buffered: the copy of the next tiles overlaps with the multiplication of the current
+// ones, with one barrier per step.
 //
 //===----------------------------------------------------------------------===//
 #include "TensorCoreMatmul.h"
@@ -17,11 +17,11 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::device;
 
-/// A block, its steps, and the part of a warp.
+/// The block of a CTA, its K step, the block of a warp, and the mma tiles in it.
 static constexpr int64_t blockSize = 64, depth = 64, warpSize = 32, mTiles = warpSize / 16, nTiles = warpSize / 8;
 static_assert(4 * warpSize * warpSize == blockSize * blockSize && threadsPerCTA == 4 * 32);
 
-/// Whether a buffer is memory of the caller's, not what threads share.
+/// Whether a buffer is a parameter of the kernel, that is, in global memory.
 static bool isGlobal(Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
     buffer = view.getViewSource();
@@ -60,21 +60,21 @@ private:
       });
       return;
     }
-    // The right side lies with columns or with steps behind each other; the left one is read fast with steps so.
-    OpOperand &right = *op.getDpsInputOperand(1);
-    AffineMap map = op.getMatchingIndexingMap(&right);
+    // RHS may be contiguous along n or k; the LHS copy is asynchronous only if k is contiguous.
+    OpOperand &rhsOperand = *op.getDpsInputOperand(1);
+    AffineMap map = op.getMatchingIndexingMap(&rhsOperand);
     isRhsRowMajor = map.getResults().back() == getAffineDimExpr(n, map.getContext());
-    GlobalMatrix left = matrixOf(*op.getDpsInputOperand(0), m, k);
-    GlobalMatrix other = isRhsRowMajor ? matrixOf(right, k, n) : matrixOf(right, n, k);
+    GlobalMatrix lhs = matrixOf(*op.getDpsInputOperand(0), m, k);
+    GlobalMatrix rhs = isRhsRowMajor ? matrixOf(rhsOperand, k, n) : matrixOf(rhsOperand, n, k);
     e.loop(e.index(0), sizes[m], blockSize, [&](Value firstRow) {
       e.loop(e.index(0), sizes[n], blockSize,
-             [&](Value firstColumn) { computeBlock(left, other, firstRow, firstColumn); });
+             [&](Value firstColumn) { computeBlock(lhs, rhs, firstRow, firstColumn); });
     });
   }
 
-  /// A side with the loops that are its rows and its columns, where the loops around stand.
-  GlobalMatrix matrixOf(OpOperand &side, unsigned rowLoop, unsigned columnLoop) {
-    AffineMap map = op.getMatchingIndexingMap(&side);
+  /// An operand as a matrix with the given row and column loop, at the current positions of the batch loops.
+  GlobalMatrix matrixOf(OpOperand &operand, unsigned rowLoop, unsigned columnLoop) {
+    AffineMap map = op.getMatchingIndexingMap(&operand);
     unsigned row = 0, column = 0;
     SmallVector<Value> at;
     for (auto [dim, expr] : llvm::enumerate(map.getResults())) {
@@ -85,27 +85,27 @@ private:
         column = dim;
       at.push_back(loop == rowLoop || loop == columnLoop ? e.index(0) : positions[loop]);
     }
-    return GlobalMatrix(e, side.get(), row, column, at);
+    return GlobalMatrix(e, operand.get(), row, column, at);
   }
 
-  void computeBlock(const GlobalMatrix &left, const GlobalMatrix &right, Value firstRow, Value firstColumn) {
+  void computeBlock(const GlobalMatrix &lhs, const GlobalMatrix &rhs, Value firstRow, Value firstColumn) {
     int64_t bytes = SharedTile::bytes(blockSize, depth);
     Value shared = getDynamicShared(e, 4 * bytes);
     auto tilesOf = [&](int64_t i) {
       return std::pair(SharedTile(e, shared, 2 * i * bytes, element, blockSize, depth),
                        SharedTile(e, shared, (2 * i + 1) * bytes, element, blockSize, depth));
     };
-    Value isLhsAligned = left.isAligned(e, 16), isRhsAligned = right.isAligned(e, 16);
+    Value isLhsAligned = lhs.isAligned(e, 16), isRhsAligned = rhs.isAligned(e, 16);
     auto copyTile = [&](int64_t i, Value step) {
       auto [lhsTile, rhsTile] = tilesOf(i);
-      lhsTile.copyPart(e, left, isLhsAligned, firstRow, sizes[m], step, sizes[k]);
+      lhsTile.copyPart(e, lhs, isLhsAligned, firstRow, sizes[m], step, sizes[k]);
       if (isRhsRowMajor)
-        rhsTile.copyPart(e, right, isRhsAligned, step, sizes[k], firstColumn, sizes[n]);
+        rhsTile.copyPart(e, rhs, isRhsAligned, step, sizes[k], firstColumn, sizes[n]);
       else
-        rhsTile.copyPart(e, right, isRhsAligned, firstColumn, sizes[n], step, sizes[k]);
+        rhsTile.copyPart(e, rhs, isRhsAligned, firstColumn, sizes[n], step, sizes[k]);
       SharedTile::commit(e);
     };
-    // What was shared before nobody reads any more.
+    // Wait for the last reads of shared memory.
     e.barrier();
     copyTile(0, e.index(0));
     SmallVector<Value> sums(mTiles * nTiles * 4, e.scalar(0.0));
@@ -114,7 +114,7 @@ private:
       for (int64_t i : {0, 1}) {
         SharedTile::wait(e);
         e.barrier();
-        // Behind the barrier nobody reads the other tiles. Beyond the last step they are filled with zeros.
+        // After the barrier the other tiles are not read. Out-of-bounds steps fill them with zeros.
         copyTile(1 - i, e.add(step, (i + 1) * depth));
         auto [lhsTile, rhsTile] = tilesOf(i);
         multiplyTiles(lhsTile, rhsTile, running);
@@ -125,22 +125,22 @@ private:
     storeBlock(firstRow, firstColumn, sums);
   }
 
-  void multiplyTiles(const SharedTile &left, const SharedTile &right, SmallVector<Value> &sums) {
-    Value lhsAddress = left.lhsAddress(e, warpRow);
+  void multiplyTiles(const SharedTile &lhs, const SharedTile &rhs, SmallVector<Value> &sums) {
+    Value lhsAddress = lhs.lhsAddress(e, warpRow);
     Value rhsAddress =
-        isRhsRowMajor ? right.rhsTransposedAddress(e, e.i32(0), warpColumn) : right.rhsAddress(e, warpColumn);
+        isRhsRowMajor ? rhs.rhsTransposedAddress(e, e.i32(0), warpColumn) : rhs.rhsAddress(e, warpColumn);
     for (int64_t step = 0; step < depth; step += 16) {
       SmallVector<SmallVector<Value>> rows;
       for (int64_t mTile = 0; mTile < mTiles; ++mTile)
-        rows.push_back(left.left(e, lhsAddress, 16 * mTile, step));
+        rows.push_back(lhs.loadLhs(e, lhsAddress, 16 * mTile, step));
       for (int64_t tile = 0; tile < nTiles; tile += 2) {
-        SmallVector<Value> columns = isRhsRowMajor ? right.loadRhsTransposed(e, rhsAddress, step, 8 * tile)
-                                                      : right.right(e, rhsAddress, 8 * tile, step);
+        SmallVector<Value> columns = isRhsRowMajor ? rhs.loadRhsTransposed(e, rhsAddress, step, 8 * tile)
+                                                   : rhs.loadRhs(e, rhsAddress, 8 * tile, step);
         for (int64_t mTile = 0; mTile < mTiles; ++mTile)
           for (int64_t half : {0, 1}) {
             auto first = sums.begin() + (mTile * nTiles + tile + half) * 4;
             SmallVector<Value> old(first, first + 4);
-            llvm::copy(multiply(e, element, rows[mTile], ArrayRef(columns).slice(2 * half, 2), old), first);
+            llvm::copy(mmaSync(e, element, rows[mTile], ArrayRef(columns).slice(2 * half, 2), old), first);
           }
       }
     }
@@ -155,7 +155,7 @@ private:
       int64_t part = static_cast<int64_t>(i), tile = part / 4;
       positions[m] = e.add(row, tile / nTiles * 16 + part % 4 / 2 * 8);
       positions[n] = e.add(column, tile % nTiles * 8 + part % 2);
-      e.ifElse(e.both(e.isLess(positions[m], sizes[m]), e.isLess(positions[n], sizes[n])), [&, sum = sum] {
+      e.ifElse(e.andi(e.isLess(positions[m], sizes[m]), e.isLess(positions[n], sizes[n])), [&, sum = sum] {
         SmallVector<Value> at = llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) {
           return affine::expandAffineExpr(e.b, e.loc, expr, positions, {});
         });
@@ -180,9 +180,9 @@ bool device::lowerTensorCoreMatmul(OpBuilder &b, linalg::LinalgOp op) {
   std::optional<linalg::ContractionDimensions> dims = getMatmulDims(op);
   if (!dims || dims->k.size() != 1)
     return false;
-  Type left = getElementTypeOrSelf(op.getDpsInputs()[0]), right = getElementTypeOrSelf(op.getDpsInputs()[1]);
+  Type lhs = getElementTypeOrSelf(op.getDpsInputs()[0]), rhs = getElementTypeOrSelf(op.getDpsInputs()[1]);
   Type sum = getElementTypeOrSelf(op.getDpsInits()[0]);
-  if (left != right || !(left.isF16() || left.isBF16()) || !(sum == left || sum.isF32()) ||
+  if (lhs != rhs || !(lhs.isF16() || lhs.isBF16()) || !(sum == lhs || sum.isF32()) ||
       !llvm::all_of(op.getDpsInputs(), isGlobal))
     return false;
   TensorCoreMatmul({b, op.getLoc(), b.getF32Type()}, op, *dims).run();

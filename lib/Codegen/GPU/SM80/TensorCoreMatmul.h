@@ -1,4 +1,4 @@
-//===- TensorCoreMatmul.h - Matrix products on the tensor cores --------*- C++ -*-===//
+//===- TensorCoreMatmul.h - Matmuls on tensor cores ---------------*- C++ -*-===//
 #ifndef SACCADE_LIB_CODEGEN_GPU_SM80_TENSORCOREMATMUL_H
 #define SACCADE_LIB_CODEGEN_GPU_SM80_TENSORCOREMATMUL_H
 
@@ -7,10 +7,10 @@
 
 namespace saccade::device {
 
-/// Lowers `op`, a matrix product on buffers of f16 or bf16 in global memory with one reduction loop, by mma.sync: a warp sums
-/// 32 × 32 of a block of 64 × 64 in f32, which is rounded once; both sides come asynchronously, 64 steps at a time, where
-/// rows are aligned to 16 bytes, else element by element. False where the product has another form, and then nothing is
-/// emitted.
+/// Lowers `op`, a matmul of f16 or bf16 buffers in global memory with one reduction loop, to mma.sync. The CTA computes
+/// blocks of 64 × 64; a warp accumulates 32 × 32 in f32, rounded once. Tiles of LHS and RHS with K = 64 are copied by
+/// cp.async if their rows are 16-byte aligned, else element by element. Returns false, and emits nothing, if `op` is
+/// not such a matmul.
 bool lowerTensorCoreMatmul(mlir::OpBuilder &b, mlir::linalg::LinalgOp op);
 
 } // namespace saccade::device

@@ -1,5 +1,5 @@
-// Forward attention in the shapes of kernels that matter: head sizes 64 and 128, with and without mask, score region and
-// log-sum-exp. Sizes and strides are those of the run.
+// Forward attention with head sizes 64 and 128, with and without mask, score region and log-sum-exp. All other sizes are
+// dynamic.
 func.func @plain_64(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tensor<?x?x?x64xbf16>) -> tensor<?x?x?x64xbf16> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] : (tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16>, tensor<?x?x?x64xbf16>) -> tensor<?x?x?x64xbf16>
   return %o : tensor<?x?x?x64xbf16>
