@@ -122,8 +122,8 @@ void Warp::run(uint64_t budget) {
   }
 }
 
-/// Perturbs f32 results by a pseudo-random number of ulp that depends on the result and the line. Nothing changes if the
-/// result or the operand is 0, subnormal, infinite or NaN.
+/// Perturbs f32 results by a pseudo-random number of ulp that depends on the result and the line. Nothing changes if
+/// the result or the operand is 0, subnormal, infinite or NaN.
 void Warp::perturb(const Op &op, uint32_t mask) {
   uint32_t *result = row<uint32_t>(op.result(0)), *input = row<uint32_t>(op.input(op.inputs - 1));
   forLanes(mask, [&](unsigned lane) {
