@@ -68,7 +68,7 @@ LogicalResult frontend::requireConcatenable(FrontendOp &op, ValueRange tensors, 
     for (int64_t i = 0; fits && i < rank; ++i)
       fits = i == axis || type.isDynamicDim(i) || first.isDynamicDim(i) || type.getDimSize(i) == first.getDimSize(i);
     if (!fits)
-      return op.error() << type << " and " << first << " differ beside axis " << axis;
+      return op.error() << type << " and " << first << " differ in more than axis " << axis;
   }
   return success();
 }

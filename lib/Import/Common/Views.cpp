@@ -15,7 +15,7 @@ FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents
     std::optional<int64_t> size = getConstantIntValue(extent);
     if (size == -1) {
       if (inferred)
-        return op.error() << "extents " << *inferred << " and " << i << " of the shape are both inferred";
+        return op.error() << "extents " << *inferred << " and " << i << " of the shape are both -1";
       inferred = i;
     } else if (size && *size < 0) {
       return op.error() << "extent " << i << " of the shape is " << *size;
@@ -26,7 +26,7 @@ FailureOr<Value> frontend::reshapeInferred(FrontendOp &op, Value tensor, Extents
     denominator.erase(denominator.begin() + *inferred);
     std::optional<int64_t> all = countElements(from), rest = countElements(denominator);
     if (rest == 0)
-      return op.error() << "the inferred extent of an empty shape can be any";
+      return op.error() << "cannot infer an extent of an empty shape";
     if (all && rest && *all % *rest != 0)
       return op.error() << "cannot reshape " << tensor.getType() << ": " << *all << " elements, expected a multiple of "
                         << *rest;
@@ -109,7 +109,7 @@ LogicalResult frontend::splitInto(FrontendOp &op, Value tensor, int64_t axis, Ar
   int64_t parts = op.getOperation()->getNumResults(), extent = type.getDimSize(axis), sum = 0;
   for (int64_t size : sizes)
     if (size < 0 || llvm::AddOverflow(sum, size, sum))
-      return op.error() << "a computed has " << size << " elements";
+      return op.error() << "a part has " << size << " elements";
   if (static_cast<int64_t>(sizes.size()) != parts || (!ShapedType::isDynamic(extent) && sum != extent))
     return op.error() << "dimension " << axis << " of " << type << " cannot be split into " << parts
                       << " results, the parts given are " << sizes.size() << " of " << sum << " elements together";

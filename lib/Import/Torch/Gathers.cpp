@@ -108,7 +108,7 @@ static LogicalResult translateIndexPut(Arguments &a, Values &results) {
     return failure();
   bool isMask = indices.size() == 1 && indices[0] && elementOf(indices[0]).isInteger(1) && !a.flag("accumulate");
   if (!isMask || rankOf(indices[0]) > rankOf(*tensor) || rankOf(*values) != 0)
-    return a.op.error() << "only a scalar value at elements selected by one bool mask is supported";
+    return a.op.error() << "only a scalar value at elements selected by one mask is supported";
   ImplicitLocOpBuilder &b = a.op.builder();
   int64_t rank = rankOf(indices[0]);
   Value mask = indices[0];

@@ -15,12 +15,12 @@ mlir::Value negate(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value absolute(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 /// −1, 0 or 1; NaN is propagated.
 mlir::Value sign(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
-/// max(x, 0), of integers, too.
+/// max(x, 0)
 mlir::Value relu(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value square(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value reciprocal(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 mlir::Value isNaN(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
-/// 0 if x is NaN, else x: the result of a softmax whose keys are all masked.
+/// 0 if x is NaN, else x: the result for a fully masked softmax row.
 mlir::Value zeroForNaN(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
 /// Negates an i1.
 mlir::Value logicalNot(mlir::OpBuilder &b, mlir::Location loc, mlir::Value x);
