@@ -17,7 +17,7 @@ inline constexpr int64_t threadsPerCTA = 128;
 /// On a kernel: its dynamic shared memory in bytes, i64; 0 if absent.
 inline constexpr llvm::StringLiteral sharedBytesAttr = "attn.shared_bytes";
 
-/// On a task or a kernel: the kernel family of its attention, a string: "v4 blocked, f32 multiply-add", "sm_80".
+/// On a task or a kernel: the kernel family of its attention, a string: "v4 packed, f32 multiply-add", "sm_80".
 inline constexpr llvm::StringLiteral familyAttr = "attn.family";
 
 /// On a function of the device module: marks a kernel.

@@ -1,9 +1,11 @@
 //===- ConvertToLLVM.cpp - From vector code to the LLVM dialect ---------------===//
 //
-// Expands compound vector, memref and affine ops and converts everything to the LLVM dialect. It is the last pass of CPU
-// code generation; its input consists of loops, vector ops and launches.
+// Expands compound vector, memref and affine ops and converts everything to the LLVM dialect. It is the last pass of
+// CPU code generation; its input consists of loops, vector ops and launches.
 //
 //===----------------------------------------------------------------------===//
+#include "../Common/ExpandViews.h"
+#include "../Common/LowerStructure.h"
 #include "Launch.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -36,8 +38,6 @@
 #include "mlir/Transforms/CSE.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/LoopInvariantCodeMotionUtils.h"
-#include "../Common/ExpandViews.h"
-#include "../Common/LowerStructure.h"
 #include "saccade/Codegen/CPU/Passes.h"
 
 namespace saccade {
@@ -81,8 +81,8 @@ static void populateBreakDownPatterns(RewritePatternSet &patterns) {
 
 static bool isAddressType(Type type) { return type.isIntOrIndex() || isa<MemRefType>(type); }
 
-/// Hoists address arithmetic out of loops, which the LLVM pipeline in use does not do. Vectors are not moved, because the
-/// kernels are blocked for the number of registers.
+/// Hoists address arithmetic out of loops, which the LLVM pipeline in use does not do. Vectors are not moved, because
+/// the kernels are blocked for the number of registers.
 static void hoistAddresses(Operation *root) {
   root->walk([](LoopLikeOpInterface loop) {
     moveLoopInvariantCode(

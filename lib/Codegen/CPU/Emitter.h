@@ -7,8 +7,8 @@
 #define SACCADE_LIB_CODEGEN_CPU_EMITTER_H
 
 #include "../Common/KernelEmitter.h"
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "saccade/Support/CPUTarget.h"
 #include <limits>
 
 namespace saccade::cpu {

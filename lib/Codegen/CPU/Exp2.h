@@ -14,8 +14,8 @@ enum class Exp2Error {
 };
 
 /// 2^x for each element of `x` (vector<lanes x f32> or f64), exact at 0. −inf gives 0, NaN stays NaN, and subnormal
-/// results may become 0. With AVX-512, overflow gives inf. Other targets require x < 127; exponents of weights are never
-/// far above 0.
+/// results may become 0. With AVX-512, overflow gives inf. Other targets require x < 127; exponents of weights are
+/// never far above 0.
 mlir::Value emitExp2(Emitter &e, mlir::Value x, Exp2Error error = Exp2Error::Unit);
 
 /// 1 / (1 + 2^x) for any x with an absolute error below 2^-19, sufficient for weights that are rounded to 16 bits.

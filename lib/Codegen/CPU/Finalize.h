@@ -16,8 +16,9 @@ namespace saccade::cpu {
 /// Emits the stores of rows [begin, end) of all results of `op`.
 void emitFinalizeRows(Emitter &e, attn::FinalizeOp op, mlir::Value begin, mlir::Value end);
 
-/// A softmax state that is local to one loop over tiles of keys: filled before the loop, updated by one attn.accumulate,
-/// finalized after it. The first step then need not read the accumulator, and the last one may finalize rows.
+/// A softmax state that is local to one loop over tiles of keys: filled before the loop, updated by one
+/// attn.accumulate, finalized after it. The first step then need not read the accumulator, and the last one may
+/// finalize rows.
 class LoopState {
 public:
   /// Returns the state of `op` if it is local to a loop, and moves the destinations of attn.finalize before the loop.
@@ -29,8 +30,8 @@ public:
   void prefetchRows(Emitter &e, mlir::Value begin, mlir::Value end);
   /// Finalizes the rows [begin, end) of the tile; called in the last step.
   void finalizeRows(Emitter &e, mlir::Value begin, mlir::Value end) { emitFinalizeRows(e, finalize, begin, end); }
-  /// Removes the fill and the finalize of the rows of `query`, which the steps handle. The code after the loop finalizes
-  /// the remaining rows, or all rows if the loop has no iterations.
+  /// Removes the fill and the finalize of the rows of `query`, which the steps handle. The code after the loop
+  /// finalizes the remaining rows, or all rows if the loop has no iterations.
   void removeFinalized(const Emitter &e, mlir::Value query, unsigned rowsOfQuery);
 
 private:

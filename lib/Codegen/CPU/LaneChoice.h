@@ -34,8 +34,8 @@ std::optional<int64_t> stepAlong(mlir::AffineExpr expr, unsigned loop, unsigned 
 /// other dynamic stride to be large. Returns nullopt if the stride varies.
 std::optional<int64_t> strideAlong(mlir::linalg::LinalgOp op, unsigned operand, unsigned loop);
 
-/// The loop of `op` to vectorize with `lanes` lanes: the one with the fewest strided accesses, of those the innermost. A
-/// reduction qualifies only if all results are plain combinations. Returns nullopt if no loop qualifies.
+/// The loop of `op` to vectorize with `lanes` lanes: the one with the fewest strided accesses, of those the innermost.
+/// A reduction qualifies only if all results are plain combinations. Returns nullopt if no loop qualifies.
 std::optional<unsigned> chooseLaneLoop(mlir::linalg::LinalgOp op, unsigned lanes);
 
 } // namespace saccade::cpu

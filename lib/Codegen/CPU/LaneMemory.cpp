@@ -78,8 +78,8 @@ public:
     return {position, metadata.getBaseBuffer()};
   }
 
-  /// The distance of each lane from that offset: vector<lanes x index>, or vector<lanes x i32> if known to suffice. Call
-  /// after flatten().
+  /// The distance of each lane from that offset: vector<lanes x index>, or vector<lanes x i32> if known to suffice.
+  /// Call after flatten().
   Value distances() {
     if (std::optional<int64_t> step = elementStep(); step && std::abs(*step) < (int64_t(1) << 24))
       return affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), *step, lanes);

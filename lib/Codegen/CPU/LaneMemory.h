@@ -20,8 +20,8 @@ struct LaneIndex {
   bool isUniform() const { return !vector && step == 0; }
 };
 
-/// Reads memref[indices] into a vector<lanes x element>. Lanes outside `mask` (vector<lanes x i1>, null for all) are not
-/// read and become 0. If all indices are uniform, the one element is read regardless of the mask. `indices` has one
+/// Reads memref[indices] into a vector<lanes x element>. Lanes outside `mask` (vector<lanes x i1>, null for all) are
+/// not read and become 0. If all indices are uniform, the one element is read regardless of the mask. `indices` has one
 /// entry per dimension.
 mlir::Value loadLanes(mlir::OpBuilder &b, mlir::Location loc, mlir::Value memref, llvm::ArrayRef<LaneIndex> indices,
                       unsigned lanes, mlir::Value mask);

@@ -127,8 +127,8 @@ static void createTaskRunner(attn::LaunchOp launch, const LLVMTypeConverter &con
     Capture capture(converter, type);
     SmallVector<Value> parts;
     for (Type part : capture.getTypes())
-      parts.push_back(LLVM::LoadOp::create(builder, loc, part,
-                                           getField(builder, loc, contextType, entry->getArgument(0), i++)));
+      parts.push_back(
+          LLVM::LoadOp::create(builder, loc, part, getField(builder, loc, contextType, entry->getArgument(0), i++)));
     operands.push_back(castFromConverted(builder, loc, type, capture.pack(builder, loc, parts)));
   }
   for (unsigned bound : {1, 2})

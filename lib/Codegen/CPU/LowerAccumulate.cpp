@@ -1,7 +1,7 @@
-//===- LowerAccumulate.cpp - One step over keys, in registers -----------------===//
+//===- LowerAccumulate.cpp - Flash attention step with packed operands --------===//
 //
-// attn.accumulate on buffers becomes: pack the tile, then for each group of rows scores, softmax and
-// weighted values by register-blocked products. Stands after bufferization, where memory is explicit.
+// Lowers attn.accumulate on buffers: packs the tile, then computes scores, softmax and weighted values of each group of
+// rows with register-blocked matmuls. Runs after bufferization and LowerUnpackedAccumulate.
 //
 //===----------------------------------------------------------------------===//
 #include "Finalize.h"
@@ -37,20 +37,19 @@ private:
   Emitter e;
   AccumulateOp op;
 
-  // Extents: queries and keys of this tile at run time, head sizes static.
+  // Extents: queries and keys of this tile are dynamic, head sizes static.
   Value queries, keys;
   int64_t depth, columns;
-  // Elements of a word.
-  unsigned step;
+  unsigned packingFactor;
   // Packed operands and the scores of a row group.
   Value query, key, value, scores;
   std::optional<GroupState> state;
-  // What the next step reads of an operand, as positions × depth, and how many of its rows a row of this tile asks for.
+  // An operand of the next step as positions × depth, and how many of its rows each row of this tile prefetches.
   struct PrefetchStream {
     Value matrix, rows, share;
   };
   SmallVector<PrefetchStream> prefetchStreams;
-  // Whether this is the first and the last step of a state that is the loop's own; else unset.
+  // Set if the state is local to a loop over tiles; i1: whether this is its first or last step.
   std::optional<LoopState> loop;
   Value isFirst, isLast;
 
@@ -68,8 +67,8 @@ private:
   void computeScores(const Block &rows);
   void clearRows(Value row);
   SmallVector<Value> scaledRows(Value row, Value first, RegisterBlock block, Value column);
-  void addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach);
-  void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach);
+  void addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible);
+  void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &visible);
 };
 
 LogicalResult AccumulateLowering::check() {
@@ -87,16 +86,16 @@ LogicalResult AccumulateLowering::check() {
   return success();
 }
 
-/// Where weights, or all results, are rounded to 16 bits, weights need no better exponential. Their sum does where
-/// someone looks at it: only a quotient loses the error of most weights.
+/// If weights or all results are rounded to 16 bits, a less accurate exponential suffices for the weights, provided
+/// that their sum is used as a divisor only: errors of weights and sum then mostly cancel.
 Exp2Error AccumulateLowering::weightError() {
   Type element = getElementTypeOrSelf(op.getQuery());
   std::function<bool(Operation *)> isQuotient = [&](Operation *user) {
-    if (isa<memref::SubViewOp>(user)) // where a sink is put
+    if (isa<memref::SubViewOp>(user)) // initialized with a sink
       return llvm::all_of(user->getUsers(), isQuotient);
     if (auto finalize = dyn_cast<FinalizeOp>(user))
       return !finalize.getLse() && finalize.getOthers().empty() &&
-             (step > 1 || getElementTypeOrSelf(finalize.getOutput()) == element);
+             (packingFactor > 1 || getElementTypeOrSelf(finalize.getOutput()) == element);
     return isa<AccumulateOp, MergeOp, linalg::FillOp>(user);
   };
   bool isLocal = op.getSum().getDefiningOp<memref::AllocOp>() != nullptr;
@@ -106,25 +105,25 @@ Exp2Error AccumulateLowering::weightError() {
 }
 
 void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMask) {
-  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, step);
+  int64_t panel = 2 * e.lanes(), depthKPacks = llvm::divideCeil(depth, packingFactor);
   query = e.alloc({maxQueries, depthKPacks});
   key = e.alloc({int64_t(llvm::divideCeil(maxKeys, panel)), depthKPacks, panel});
-  value = e.alloc({int64_t(llvm::divideCeil(maxKeys, step)), columns});
+  value = e.alloc({int64_t(llvm::divideCeil(maxKeys, packingFactor)), columns});
   Value values = emitPositions(e, op.getValue(), op.getValueDims());
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
-  // One register more than needed: rows a power of two apart would fall into the same cache sets.
+  // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
-               step, signMask);
-  emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, step);
-  value = unpackedValues(values, [&] { emitPackColumns(e, values, value, step); });
+               packingFactor, signMask);
+  emitPackPanels(e, emitPositions(e, op.getKey(), op.getKeyDims()), keys, key, packingFactor);
+  value = unpackedValues(values, [&] { emitPackColumns(e, values, value, packingFactor); });
 }
 
-/// Values as they are where they lie as packing would leave them; what `pack` makes of them elsewhere.
+/// The values without packing if their layout matches the packed one (tested at run time), otherwise the packed values.
 Value AccumulateLowering::unpackedValues(Value matrix, function_ref<void()> pack) {
   auto type = cast<MemRefType>(matrix.getType());
-  if (step > 1 || type.getElementType() != e.type || type.getDimSize(1) != columns) {
+  if (packingFactor > 1 || type.getElementType() != e.type || type.getDimSize(1) != columns) {
     pack();
     return value;
   }
@@ -132,7 +131,7 @@ Value AccumulateLowering::unpackedValues(Value matrix, function_ref<void()> pack
   auto is = [&](Value x, int64_t y) {
     return e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, x, e.index(y));
   };
-  Value usesPanels =
+  Value isCompact =
       e.b.createOrFold<arith::AndIOp>(e.loc, is(metadata.getStrides()[0], columns), is(metadata.getStrides()[1], 1));
   auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {columns, 1});
   auto common = MemRefType::get({ShapedType::kDynamic, columns}, e.type, layout);
@@ -146,10 +145,10 @@ Value AccumulateLowering::unpackedValues(Value matrix, function_ref<void()> pack
     pack();
     return {memref::CastOp::create(e.b, e.loc, common, value)};
   };
-  return e.choose(usesPanels, unpacked, packed)[0];
+  return e.choose(isCompact, unpacked, packed)[0];
 }
 
-/// Finds what the next step reads: its keys and values, and its queries where they are others.
+/// Collects the operands of the next step: keys, values, and the queries of a new work item.
 void AccumulateLowering::planPrefetch() {
   NextStep next(e, op);
   auto add = [&](Value operand, DimsAttr dims, Value isActive) {
@@ -171,7 +170,7 @@ void AccumulateLowering::planPrefetch() {
   add(op.getQuery(), op.getQueryDims(), e.b.createOrFold<arith::AndIOp>(e.loc, next.exists, next.isNewItem));
 }
 
-/// Row `tileRow`'s share of it, and where its result will be.
+/// Prefetches the share of row `tileRow` and, in the last step, its output row.
 void AccumulateLowering::prefetch(Value tileRow) {
   for (const PrefetchStream &each : prefetchStreams) {
     Value begin = e.b.createOrFold<arith::MulIOp>(e.loc, tileRow, each.share);
@@ -181,7 +180,7 @@ void AccumulateLowering::prefetch(Value tileRow) {
     loop->prefetchRows(e, tileRow, e.select(isLast, e.add(tileRow, 1), tileRow));
 }
 
-/// Rows of a group in blocks: all at once where the group is (nearly) full, else in small blocks.
+/// Splits the rows of a group into blocks: one block if the group is (nearly) full, otherwise blocks of rowTail rows.
 void AccumulateLowering::forRowBlocks(Value rows, function_ref<void(Value first, int64_t count, bool isTail)> body) {
   Value isFull = e.isLess(e.index(rowGroup - rowTail), rows);
   e.ifElse(
@@ -189,14 +188,14 @@ void AccumulateLowering::forRowBlocks(Value rows, function_ref<void(Value first,
       [&] { e.loop(e.index(0), rows, rowTail, [&](Value first) { body(first, rowTail, /*isTail=*/true); }); });
 }
 
-/// Rows of a group that are computed together, and what they see.
+/// Rows of a group that are computed together, and their visible columns.
 struct AccumulateLowering::Block {
   ScoreTile &tile;
-  Value row, first; ///< of the tile, where the group begins; of the group
+  Value row, first; ///< first row of the group within the tile; first row of the block within the group
   int64_t count;
   bool isTail;
-  const ColumnRuns &reach; ///< columns that some row of the group sees
-  KeyRange common;         ///< those that all of them see
+  const ColumnRuns &visible; ///< columns visible to some row of the group
+  KeyRange common;           ///< columns visible to all of its rows
 };
 
 /// scores[first + i][c] = query[row + first + i] · key[c] for i < count and `vectors` registers of a panel of keys.
@@ -208,7 +207,7 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
     Value scratchRow = e.add(rows.first, offset), tileRow = e.add(rows.row, scratchRow);
     SmallVector<Value> acc(block.rows * block.vectors, e.splat(0.0));
     acc = emitMicrokernel(
-        e, block, step, e.index(0), e.index(llvm::divideCeil(depth, step)), acc,
+        e, block, packingFactor, e.index(0), e.index(llvm::divideCeil(depth, packingFactor)), acc,
         [&](unsigned i, Value d) { return e.load(query, {e.add(tileRow, i), d}); },
         [&](Value d, unsigned j) { return e.loadVector(key, {panel, d, e.index(j * e.lanes())}); });
     bool isMasked = rows.tile.isMaskedByColumn(), isScored = isMasked && rows.tile.isShort();
@@ -224,9 +223,10 @@ void AccumulateLowering::computePanel(const Block &rows, unsigned vectors, Value
   }
 }
 
-/// The maxima of scores while they are in registers. Where a row does not see them all, or the score region is long,
-/// they are read again and masked, row by row.
-void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc) {
+/// Updates the row maxima from the scores in registers. If some row masks a column, or the score region is long, the
+/// scores are reloaded and masked row by row.
+void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column,
+                                     ArrayRef<Value> acc) {
   int64_t width = block.vectors * e.lanes();
   Value isVisible = arith::AndIOp::create(
       e.b, e.loc, arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::sle, rows.common.begin, column),
@@ -253,22 +253,22 @@ void AccumulateLowering::storeMaxima(const Block &rows, RegisterBlock block, Val
   e.ifElse(
       isVisible, [&] { isScored ? fromRegisters() : again(nullptr); },
       [&] {
-        KeyRange hull = rows.reach.hull(e);
+        KeyRange hull = rows.visible.hull(e);
         again(&hull);
       });
 }
 
-/// All panels that hold columns of the reach; half a panel at the end where that is enough.
+/// Computes the scores of all panels with visible columns; the last panel of a run may be computed by half.
 void AccumulateLowering::computeScores(const Block &rows) {
   int64_t panel = 2 * e.lanes();
-  rows.reach.forEach(e, [&](KeyRange run) {
+  rows.visible.forEach(e, [&](KeyRange run) {
     Value begin = e.div(run.begin, panel), end = e.div(e.add(run.end, e.lanes() - 1), panel);
     e.loop(begin, end, 1, [&](Value p) { computePanel(rows, 2, p); });
     e.ifElse(e.isLess(e.mul(end, panel), run.end), [&] { computePanel(rows, 1, end); });
   });
 }
 
-/// factor · acc for one block of columns from `column` on, and nothing where there is no accumulator yet.
+/// factor · acc for one block of columns from `column` on; zeros in the first step.
 SmallVector<Value> AccumulateLowering::scaledRows(Value row, Value first, RegisterBlock block, Value column) {
   auto load = [&] {
     SmallVector<Value> acc;
@@ -287,21 +287,22 @@ SmallVector<Value> AccumulateLowering::scaledRows(Value row, Value first, Regist
   return e.choose(isFirst, [&] { return zeros; }, load);
 }
 
-/// The accumulator of a group that sees nothing yet.
+/// Clears the accumulator of a group without visible keys in the first step.
 void AccumulateLowering::clearRows(Value row) {
   e.loop(row, e.add(row, rowGroup), 1, [&](Value r) {
     e.loop(e.index(0), e.index(columns), e.lanes(), [&](Value c) { e.storeVector(e.splat(0.0), op.getAcc(), {r, c}); });
   });
 }
 
-/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. A word at either
-/// end of a run may have a key outside of it, whose weight is 0.
-void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &reach) {
+/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. The k-packs at
+/// the ends of a run may contain a key outside of it, whose weight is 0.
+void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column,
+                                       const ColumnRuns &visible) {
   SmallVector<Value> acc = scaledRows(row, first, block, column);
-  acc = reach.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
+  acc = visible.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
     return emitMicrokernel(
-        e, block, step, e.div(run.begin, step), e.ceilDiv(run.end, step), SmallVector<Value>(carried),
-        [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
+        e, block, packingFactor, e.div(run.begin, packingFactor), e.ceilDiv(run.end, packingFactor),
+        SmallVector<Value>(carried), [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
         [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
   });
   for (unsigned i = 0; i < block.rows; ++i)
@@ -310,14 +311,14 @@ void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock blo
                     {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
 }
 
-void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &reach) {
+void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible) {
   int64_t vectors = columns / e.lanes();
-  // Full column blocks, then one that takes the rest.
+  // Full column blocks, then one for the remainder.
   RegisterBlock block = rowBlock(e.target, isTail, vectors);
   int64_t full = vectors / block.vectors * block.vectors;
   auto forRows = [&](RegisterBlock rows, Value column) {
     for (int64_t offset = 0; offset < count; offset += rows.rows)
-      addValueBlock(row, e.add(first, offset), rows, column, reach);
+      addValueBlock(row, e.add(first, offset), rows, column, visible);
   };
   e.loop(e.index(0), e.index(full * e.lanes()), block.vectors * e.lanes(),
          [&](Value column) { forRows(block, column); });
@@ -325,23 +326,23 @@ void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool i
     forRows(rowBlock(e.target, isTail, vectors - full), e.index(full * e.lanes()));
 }
 
-/// Folds the whole tile into the rows [row, row + rowGroup) of the state.
+/// Accumulates the tile into the rows [row, row + rowGroup) of the state.
 void AccumulateLowering::computeGroup(ScoreTile &tile, Value row) {
   Value rows = e.min(e.sub(queries, row), e.index(rowGroup));
-  ColumnRuns reach = tile.reach(row, rows);
-  KeyRange common = tile.fullyVisibleKeys(row, rows, reach.hull(e));
+  ColumnRuns visible = tile.visibleKeys(row, rows);
+  KeyRange common = tile.fullyVisibleKeys(row, rows, visible.hull(e));
   auto compute = [&] {
     for (int64_t r = 0; r < rowGroup; ++r)
       e.storeVector(e.splat(-std::numeric_limits<double>::infinity()), state->laneValues, {e.index(r), e.index(0)});
     forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) {
-      computeScores({tile, row, first, count, isTail, reach, common});
+      computeScores({tile, row, first, count, isTail, visible, common});
     });
     if (!tile.isMaskedByColumn())
-      tile.scoreGroup(*state, row, rows, reach);
-    tile.softmaxGroup(*state, row, rows, reach, [&](Value r) { prefetch(e.add(row, r)); });
-    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, reach); });
+      tile.scoreGroup(*state, row, rows, visible);
+    tile.softmaxGroup(*state, row, rows, visible, [&](Value r) { prefetch(e.add(row, r)); });
+    forRowBlocks(rows, [&](Value first, int64_t count, bool isTail) { addValues(row, first, count, isTail, visible); });
   };
-  Value isNonEmpty = reach.isNonEmpty(e);
+  Value isNonEmpty = visible.isNonEmpty(e);
   if (!loop)
     return e.ifElse(isNonEmpty, compute);
   e.ifElse(isNonEmpty, compute, [&] { e.ifElse(isFirst, [&] { clearRows(row); }); });
@@ -359,11 +360,11 @@ LogicalResult AccumulateLowering::run() {
   keys = getValueOrCreateConstantIndexOp(e.b, e.loc, getDimSize(e.b, e.loc, op.getKey(), op.getKeyDims(), Dim::Seq));
   int64_t maxKeys = getStaticDimSize(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());
-  step = e.target.packingFactor(element, element);
-  auto [signMask, scale] = emitSplitScale(e, op, step);
+  packingFactor = e.target.packingFactor(element, element);
+  auto [signMask, scale] = emitSplitScale(e, op, packingFactor);
   planPrefetch();
   pack(accType.getDimSize(0), ShapedType::isDynamic(maxKeys) ? op.getScheduleAttr().getCols() : maxKeys, signMask);
-  ScoreTile tile(e, op, scores, scale, step, weightError(), keys);
+  ScoreTile tile(e, op, scores, scale, packingFactor, weightError(), keys);
   loop = LoopState::find(op);
   if (loop) {
     isFirst = loop->isFirstStep(e);
@@ -372,7 +373,7 @@ LogicalResult AccumulateLowering::run() {
   e.loop(e.index(0), queries, rowGroup, [&](Value row) { computeGroup(tile, row); });
   if (loop)
     loop->removeFinalized(e, op.getQuery(), *op.getQueryDims().position(Dim::Seq));
-  setKernelFamily(e, op, step, "blocked");
+  setKernelFamily(e, op, packingFactor, "packed");
   return failure(tile.failed);
 }
 

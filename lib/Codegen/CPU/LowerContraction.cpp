@@ -1,17 +1,17 @@
-//===- LowerContraction.cpp - Matrix products in registers --------------------===//
+//===- LowerContraction.cpp - Register-blocked matmul of linalg ops -----------===//
 //
-// linalg contractions on buffers become packing and register-blocked products. Stands beside
-// LowerAccumulate, whose microkernels it uses.
+// Lowers linalg contractions on buffers to packing loops and the microkernels that attention uses. Matmuls with a
+// prepacked RHS are lowered by LowerPackedMatmul.
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "Pack.h"
-#include "saccade/Codegen/CPU/Passes.h"
-#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "saccade/Codegen/CPU/Passes.h"
+#include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -25,7 +25,7 @@ using namespace saccade::cpu;
 
 namespace {
 
-/// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] for one loop m, n and k each, inside loops over all others.
+/// Rewrites one contraction: C[m, n] += Σ_k A[m, k] · B[n, k] over one m, n and k loop, inside loops over the others.
 class ContractionLowering {
 public:
   ContractionLowering(Emitter e, linalg::LinalgOp op) : e(e), op(op) {}
@@ -40,12 +40,12 @@ private:
   void multiply(Value a, Value b, Value c);
   void multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth);
 
-  unsigned step; ///< elements of a word
+  unsigned packingFactor;
   int64_t panel, maxRows, maxColumns, maxDepth;
   Value packedA, packedB, tile;
 };
 
-/// `operand` as a matrix over two loops, at the values `at` of all others.
+/// A view of `operand` as a matrix over two loops, at the indices `at` of all others.
 Value ContractionLowering::matrix(OpOperand *operand, unsigned rowLoop, unsigned columnLoop, ArrayRef<Value> at) {
   auto type = cast<MemRefType>(operand->get().getType());
   SmallVector<OpFoldResult> offsets, sizes, strides(type.getRank(), e.b.getIndexAttr(1));
@@ -74,24 +74,24 @@ Value ContractionLowering::block(Value matrix, Value row, Value rows, Value colu
 
 /// tile += a · bᵀ for blocks that fit the scratch.
 void ContractionLowering::multiplyBlock(Value a, Value b, Value rows, Value columns, Value depth) {
-  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, step);
-  emitPackPanels(e, b, columns, packedB, step);
+  emitPackRows(e, a, rows, e.roundUp(rows, rowGroup), packedA, packingFactor);
+  emitPackPanels(e, b, columns, packedB, packingFactor);
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
-  // Whole groups: what tails have too many rows stays inside of the last one.
+  // Rows are padded to whole groups, so tail blocks stay in bounds of the scratch.
   Value fullEnd = e.roundDown(rows, rowGroup);
   e.loop(e.index(0), e.ceilDiv(columns, panel), 1, [&](Value p) {
-    auto product = [&](Value row, RegisterBlock registers) {
+    auto multiplyRows = [&](Value row, RegisterBlock registers) {
       emitMicrokernelInto(
-          e, registers, step, e.ceilDiv(depth, step), tile, row, e.mul(p, panel),
+          e, registers, packingFactor, e.ceilDiv(depth, packingFactor), tile, row, e.mul(p, panel),
           [&](unsigned i, Value k) { return e.load(packedA, {e.add(row, i), k}); },
           [&](Value k, unsigned j) { return e.loadVector(packedB, {p, k, e.index(j * e.lanes())}); });
     };
-    e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { product(row, full); });
-    e.loop(fullEnd, rows, tail.rows, [&](Value row) { product(row, tail); });
+    e.loop(e.index(0), fullEnd, full.rows, [&](Value row) { multiplyRows(row, full); });
+    e.loop(fullEnd, rows, tail.rows, [&](Value row) { multiplyRows(row, tail); });
   });
 }
 
-/// c += a · bᵀ, block by block. A block of c is held in the compute type over the whole reduction and converted once.
+/// c += a · bᵀ, block by block. A block of c is kept in the compute type over the whole reduction and converted once.
 void ContractionLowering::multiply(Value a, Value b, Value c) {
   Value rows = e.size(c, 0), columns = e.size(c, 1), depth = e.size(a, 1);
   e.loop(e.index(0), columns, maxColumns, [&](Value column) {
@@ -99,7 +99,7 @@ void ContractionLowering::multiply(Value a, Value b, Value c) {
     e.loop(e.index(0), rows, maxRows, [&](Value row) {
       Value rowCount = e.min(e.sub(rows, row), e.index(maxRows));
       Value result = block(c, row, rowCount, column, columnCount);
-      emitPackRows(e, result, rowCount, rowCount, tile, /*step=*/1);
+      emitPackRows(e, result, rowCount, rowCount, tile, /*packingFactor=*/1);
       e.loop(e.index(0), depth, maxDepth, [&](Value k) {
         Value depthCount = e.min(e.sub(depth, k), e.index(maxDepth));
         multiplyBlock(block(a, row, rowCount, k, depthCount), block(b, column, columnCount, k, depthCount), rowCount,
@@ -120,22 +120,23 @@ void ContractionLowering::run(const linalg::ContractionDimensions &dims) {
   panel = 2 * e.lanes();
   maxRows = atMost(block.rows, m);
   maxColumns = atMost(block.columns, n);
-  step = e.target.packingFactor(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
-  maxDepth = llvm::alignTo(atMost(block.depth, k), step);
+  packingFactor =
+      e.target.packingFactor(getElementTypeOrSelf(op.getDpsInputs()[0]), getElementTypeOrSelf(op.getDpsInputs()[1]));
+  maxDepth = llvm::alignTo(atMost(block.depth, k), packingFactor);
   int64_t panels = llvm::divideCeil(maxColumns, panel), paddedRows = llvm::alignTo(maxRows, rowGroup);
-  packedA = e.alloc({paddedRows, maxDepth / step});
-  packedB = e.alloc({panels, maxDepth / step, panel});
+  packedA = e.alloc({paddedRows, maxDepth / packingFactor});
+  packedB = e.alloc({panels, maxDepth / packingFactor, panel});
   tile = e.alloc({paddedRows, panels * panel});
 
   SmallVector<Range> ranges = op.createLoopRanges(e.b, e.loc);
   SmallVector<Value> at(ranges.size());
   std::function<void(unsigned)> nest = [&](unsigned loop) {
     if (loop == ranges.size()) {
-      OpOperand *left = op.getDpsInputOperand(0), *right = op.getDpsInputOperand(1);
-      // Which side has the rows of the result is a matter of its indexing map alone.
-      if (!op.getMatchingIndexingMap(left).isFunctionOfDim(m))
-        std::swap(left, right);
-      return multiply(matrix(left, m, k, at), matrix(right, n, k, at), matrix(op.getDpsInitOperand(0), m, n, at));
+      OpOperand *lhs = op.getDpsInputOperand(0), *rhs = op.getDpsInputOperand(1);
+      // The operand whose map contains m is the LHS.
+      if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(m))
+        std::swap(lhs, rhs);
+      return multiply(matrix(lhs, m, k, at), matrix(rhs, n, k, at), matrix(op.getDpsInitOperand(0), m, n, at));
     }
     if (loop == m || loop == n || loop == k)
       return nest(loop + 1);
@@ -160,7 +161,7 @@ struct LowerContraction : saccade::impl::LowerContractionBase<LowerContraction> 
         ops.push_back(op);
     });
     for (linalg::LinalgOp op : ops) {
-      // 16-bit products accumulate in f32.
+      // 16-bit operands accumulate in f32.
       bool isF64 = llvm::any_of(op->getOperandTypes(), [](Type type) { return getElementTypeOrSelf(type).isF64(); });
       OpBuilder b(op);
       FloatType type = isF64 ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());

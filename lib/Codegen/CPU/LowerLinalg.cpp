@@ -1,7 +1,7 @@
 //===- LowerLinalg.cpp - Structured ops as vector loops -----------------------===//
 //
-// Turns every linalg op on buffers that is no contraction into a loop nest with a vector loop inside.
-// It stands after contractions are lowered, because their operands are packed by such ops.
+// Lowers every linalg op on buffers except contractions to a loop nest with an inner vector loop. Runs after the
+// lowering of contractions.
 //
 //===----------------------------------------------------------------------===//
 #include "LaneChoice.h"
@@ -32,7 +32,7 @@ using namespace saccade::cpu;
 
 namespace {
 
-/// How many vectors a reduction accumulates side by side: the latency of an addition over its throughput.
+/// Vector accumulators of a reduction, which hide the latency of the addition.
 constexpr int64_t accumulators = 4;
 
 /// Lowers one op.
@@ -74,7 +74,7 @@ public:
   }
 
 private:
-  /// Tiling shifts linalg.index by affine.apply; the rest of the body is arith.
+  /// Expands affine.apply, by which tiling shifts linalg.index, to arith.
   void expandPositions() {
     op.getBlock()->walk([&](affine::AffineApplyOp apply) {
       OpBuilder::InsertionGuard guard(b);
@@ -111,7 +111,7 @@ private:
     return unknown;
   }
 
-  /// The same memory with an inner stride of 1 in its type. (A memref.cast would say it too, but is folded away.)
+  /// A view with static inner stride 1. (A memref.cast would be folded away.)
   Value withUnitStride(Value operand) {
     auto type = cast<MemRefType>(operand.getType());
     SmallVector<int64_t> strides;
@@ -132,7 +132,7 @@ private:
   // Loops
   //===--------------------------------------------------------------------===//
 
-  /// The loops around the vector loop, in the order of the op, and it inside; only loops where `along` is empty.
+  /// Emits the outer loops in the order of the op and the vector loop inside; scalar code if `along` is not set.
   LogicalResult emit() {
     OpBuilder::InsertionGuard guard(b);
     positions.assign(op.getNumLoops(), Value());
@@ -193,7 +193,7 @@ private:
   LogicalResult emitReduction() {
     unsigned results = combiners->size();
     LogicalResult result = success();
-    // One vector of every running value.
+    // Updates one vector of every accumulator.
     auto step = [&](Value position, Value mask, ValueRange running) {
       RegionVectorizer region(b, loc, lanes);
       bind(region, position, mask, running);
@@ -254,7 +254,7 @@ private:
     return result;
   }
 
-  /// Joining lanes is a reordering of the sum, which the op allows; other flags are its own.
+  /// Flags of the reduction over lanes: those of the op, plus reassoc, because a reduction may be reordered.
   arith::FastMathFlags flagsOf(Operation *combiner) {
     auto flags = arith::FastMathFlags::none;
     if (auto fast = dyn_cast<arith::ArithFastMathInterface>(combiner))
@@ -320,7 +320,7 @@ private:
     });
   }
 
-  /// Loads what is the same all along the lanes before the vector loop.
+  /// Loads inputs that are uniform along the lanes before the vector loop.
   void loadUniform() {
     uniform.assign(operands.size(), Value());
     for (unsigned i = 0; i < op.getNumDpsInputs(); ++i)
@@ -328,12 +328,12 @@ private:
         uniform[i] = loadScalar(i);
   }
 
-  /// The element of operand `i` at the current position, or the operand itself where it is a scalar.
+  /// The element of operand `i` at the current position, or the operand itself if it is a scalar.
   Value loadScalar(unsigned i) {
     return typeOf(i) ? memref::LoadOp::create(b, loc, operands[i], subscripts(i)).getResult() : operands[i];
   }
 
-  /// Where operand `i` is accessed; 0 along the lanes.
+  /// The indices of the access to operand `i`, with position 0 along the lanes.
   SmallVector<Value> subscripts(unsigned i) {
     SmallVector<Value> dims = positions;
     if (along)
@@ -358,8 +358,8 @@ private:
   std::optional<SmallVector<Combiner>> combiners;
   SmallVector<Value> operands;
   SmallVector<Value> sizes;
-  SmallVector<Value> positions; ///< of the loops around; null along the lanes
-  SmallVector<Value> uniform;   ///< inputs that are the same along the lanes
+  SmallVector<Value> positions; ///< induction variables of the outer loops; null along the lanes
+  SmallVector<Value> uniform;   ///< inputs that are uniform along the lanes
   std::optional<unsigned> along;
   unsigned lanes;
 };

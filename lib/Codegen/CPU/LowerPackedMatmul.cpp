@@ -1,7 +1,7 @@
-//===- LowerPackedMatmul.cpp - Products with packed right sides -------------------===//
+//===- LowerPackedMatmul.cpp - Matmul with a prepacked RHS --------------------===//
 //
-// attn.pack and attn.packed_matmul on buffers become vector loops. Stands beside LowerContraction, which serves the
-// products whose factors are packed where they are used.
+// Lowers attn.pack and attn.packed_matmul on buffers to vector loops. LowerContraction lowers the matmuls that pack
+// their operands in the same task.
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
@@ -22,14 +22,14 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// The part of the second-level cache that the rows of a block may fill: they are read again for every panel.
+/// Bytes of L2 that the LHS rows of a block may fill; they are read again for every panel.
 static constexpr int64_t rowBytes = 640 * 1024;
-/// Blocks of fewer rows would load a panel from the third level too often.
+/// Blocks of fewer rows would load a panel from L3 too often.
 static constexpr int64_t minRows = 2 * rowGroup;
 
 namespace {
 
-/// The form that reads its lhs side in place.
+/// Lowers a matmul that reads its LHS without packing.
 class PackedMatmul {
 public:
   PackedMatmul(Emitter e, PackedMatmulOp op)
@@ -39,24 +39,24 @@ public:
   void run();
 
 private:
-  Value word(Value row, Value k);
+  Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
-  void product(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
+  void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
 
   Emitter e;
   PackedMatmulOp op;
   Value lhs, panels, result;
   Type element;
-  /// What the sums of the panel start from, for each row of a block: registers that begin as copies of others would be
-  /// moved around in every step. Null where that is 0.
+  /// Initial accumulators of the panel, one copy per row of a block; null for 0. With shared copies, LLVM would insert
+  /// register moves in every iteration.
   Value initial;
-  Value edge; ///< a row of a block of results that does not lie inside of the result
+  Value edge; ///< one row of a block that extends beyond the last column of the result
 };
 
 } // namespace
 
-/// Word k of a row of the lhs side.
-Value PackedMatmul::word(Value row, Value k) {
+/// K-pack k of a row of the LHS.
+Value PackedMatmul::loadKPack(Value row, Value k) {
   if (op.getPackingFactor() == 1)
     return e.load(lhs, {row, k});
   auto pair = VectorType::get({2}, e.b.getBF16Type()), one = VectorType::get({1}, e.type);
@@ -64,7 +64,7 @@ Value PackedMatmul::word(Value row, Value k) {
   return vector::ExtractOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, one, both), ArrayRef<int64_t>{0});
 }
 
-/// initial[r][c] = bias[column + c] for all rows r; there is none beyond the last column.
+/// initial[r][c] = bias[column + c] for all rows r and columns in bounds.
 void PackedMatmul::loadInitial(Value column, Value isWhole) {
   ArrayRef<int64_t> shape = cast<MemRefType>(initial.getType()).getShape();
   Value bias = op.getBias(), zero = e.index(0);
@@ -88,15 +88,16 @@ void PackedMatmul::loadInitial(Value column, Value isWhole) {
   }
 }
 
-/// The results of `rows` in panel p.
-void PackedMatmul::product(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole) {
+/// Computes and stores the results of `rows` in panel p.
+void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole) {
   Value column = e.mul(p, 2 * e.lanes());
   SmallVector<Value> acc;
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
       acc.push_back(initial ? e.loadVector(initial, {e.index(i), e.index(j * e.lanes())}) : e.splat(0.0));
   acc = emitMicrokernel(
-      e, block, op.getPackingFactor(), e.index(0), e.size(panels, 1), acc, [&](unsigned i, Value k) { return word(rows[i], k); },
+      e, block, op.getPackingFactor(), e.index(0), e.size(panels, 1), acc,
+      [&](unsigned i, Value k) { return loadKPack(rows[i], k); },
       [&](Value k, unsigned j) { return e.loadVector(panels, {p, k, e.index(j * e.lanes())}); });
   e.ifElse(
       isWhole,
@@ -124,10 +125,10 @@ void PackedMatmul::run() {
   if (op.getBias())
     initial = e.alloc({full.rows, width});
   Value rows = e.size(result, 0), columns = e.size(result, 1), one = e.index(1);
-  // As many rows as fit, in whole groups.
-  int64_t words = rowBytes / (e.type.getWidth() / 8);
+  // As many rows as fit in L2, in whole groups.
+  int64_t kPacks = rowBytes / (e.type.getWidth() / 8);
   Value depth = e.max(e.size(panels, 1), one);
-  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(words / rowGroup), depth);
+  Value fitting = e.b.createOrFold<arith::DivUIOp>(e.loc, e.index(kPacks / rowGroup), depth);
   Value blockRows = e.max(e.mul(fitting, rowGroup), e.index(minRows));
   auto blocks = scf::ForOp::create(e.b, e.loc, e.index(0), rows, blockRows);
   OpBuilder::InsertionGuard guard(e.b);
@@ -140,13 +141,13 @@ void PackedMatmul::run() {
     if (initial)
       loadInitial(column, isWhole);
     auto group = [&](RegisterBlock block, Value first, bool isClamped) {
-      SmallVector<Value> numbers;
+      SmallVector<Value> groupRows;
       for (unsigned i = 0; i < block.rows; ++i) {
         Value row = e.add(first, i);
-        // What a last group has too many computes the last row again.
-        numbers.push_back(isClamped ? e.min(row, e.sub(end, one)) : row);
+        // Excess rows of the last group recompute the last row.
+        groupRows.push_back(isClamped ? e.min(row, e.sub(end, one)) : row);
       }
-      product(block, numbers, p, isWhole);
+      computeBlock(block, groupRows, p, isWhole);
     };
     e.loop(begin, fullEnd, full.rows, [&](Value row) { group(full, row, /*isClamped=*/false); });
     e.loop(fullEnd, end, tail.rows, [&](Value row) { group(tail, row, /*isClamped=*/true); });
@@ -155,29 +156,29 @@ void PackedMatmul::run() {
 
 namespace {
 
-/// The form in blocks: those of the panels fill half of the second-level cache, a copied group of rows most of the
-/// first-level one (Goto and van de Geijn, 2008). The sums of a block of the result stay in scratch until the last words
-/// are added, so that the order is that of the other form.
+/// Lowers a `blocked` matmul: a block of the panels fills half of L2, a copied group of LHS rows maxBlock of L1 (Goto
+/// and van de Geijn, 2008). The accumulators of a block of the result stay in scratch over the whole reduction, so
+/// results are equal to those of PackedMatmul.
 class BlockedMatmul {
 public:
   BlockedMatmul(Emitter e, PackedMatmulOp op)
-      : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()), step(op.getPackingFactor()) {}
+      : e(e), op(op), lhs(op.getLhs()), panels(op.getPanels()), result(op.getResult()),
+        packingFactor(op.getPackingFactor()) {}
 
   void run();
 
 private:
   Value block(Value matrix, Value row, Value rows, Value column, Value columns);
   void begin(Value rows, Value column, Value columns);
-  void accumulateBlock(Value row, Value rows, Value column, Value columns, Value word, Value words);
+  void accumulateBlock(Value row, Value rows, Value column, Value columns, Value kPack, Value kPacks);
 
   Emitter e;
   PackedMatmulOp op;
   Value lhs, panels, result;
-  int64_t step, width;
-  Value tile;  ///< the sums of a block of the result
-  Value group; ///< a group of rows of the lhs side, a cache line further apart than they need: rows a power of two apart
-               ///< would share few sets of the first-level cache
-  Value start; ///< a row that the sums start from
+  int64_t packingFactor, width;
+  Value tile;  ///< accumulators of a block of the result
+  Value group; ///< packed group of LHS rows, padded by a cache line to avoid set conflicts in L1
+  Value start; ///< one row of initial accumulators
 };
 
 } // namespace
@@ -195,49 +196,49 @@ void BlockedMatmul::begin(Value rows, Value column, Value columns) {
     e.loop(zero, columns, 1, [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), start, c); });
   Value vectors = e.roundUp(columns, e.lanes());
   e.loop(zero, rows, 1, [&](Value r) {
-    e.loop(zero, vectors, e.lanes(), [&](Value c) {
-      e.storeVector(op.getBias() ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c});
-    });
+    e.loop(zero, vectors, e.lanes(),
+           [&](Value c) { e.storeVector(op.getBias() ? e.loadVector(start, c) : e.splat(0.0), tile, {r, c}); });
   });
 }
 
-/// tile += lhs · panels for the words [word, word + words).
-void BlockedMatmul::accumulateBlock(Value row, Value rows, Value column, Value columns, Value word, Value words) {
+/// tile += lhs · panels for the k-packs [kPack, kPack + kPacks).
+void BlockedMatmul::accumulateBlock(Value row, Value rows, Value column, Value columns, Value kPack, Value kPacks) {
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
-  Value zero = e.index(0), depth = e.mul(words, step), firstPanel = e.div(column, width);
+  Value zero = e.index(0), depth = e.mul(kPacks, packingFactor), firstPanel = e.div(column, width);
   auto addGroup = [&](Value first, Value count, RegisterBlock registers) {
-    Value source = block(lhs, e.add(row, first), count, e.mul(word, step), depth);
-    emitPackRows(e, source, count, e.index(registers.rows), group, step);
+    Value source = block(lhs, e.add(row, first), count, e.mul(kPack, packingFactor), depth);
+    emitPackRows(e, source, count, e.index(registers.rows), group, packingFactor);
     e.loop(zero, e.ceilDiv(columns, width), 1, [&](Value p) {
       Value panel = e.add(firstPanel, p);
       emitMicrokernelInto(
-          e, registers, step, words, tile, first, e.mul(p, width),
+          e, registers, packingFactor, kPacks, tile, first, e.mul(p, width),
           [&](unsigned i, Value k) { return e.load(group, {e.index(i), k}); },
-          [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(word, k), e.index(j * e.lanes())}); });
+          [&](Value k, unsigned j) { return e.loadVector(panels, {panel, e.add(kPack, k), e.index(j * e.lanes())}); });
     });
   };
-  // Whole groups: what tails have too many rows stays inside of the last one.
+  // Rows of the tile are padded to whole groups, so tail blocks stay in bounds.
   Value fullEnd = e.roundDown(rows, rowGroup);
   e.loop(zero, fullEnd, full.rows, [&](Value r) { addGroup(r, e.index(full.rows), full); });
-  // What a last group has too many rows repeats the last row.
+  // Excess rows of the last group repeat the last row.
   e.loop(fullEnd, rows, tail.rows, [&](Value r) { addGroup(r, e.min(e.sub(rows, r), e.index(tail.rows)), tail); });
 }
 
 void BlockedMatmul::run() {
-  MatmulBlock most;
-  int64_t bytes = e.type.getWidth() / 8, columnsAtOnce = most.columns * 4 / bytes;
+  MatmulBlock maxBlock;
+  int64_t bytes = e.type.getWidth() / 8, columnsAtOnce = maxBlock.columns * 4 / bytes;
   width = cast<MemRefType>(panels.getType()).getDimSize(2);
-  tile = e.alloc({int64_t(llvm::alignTo(most.rows, rowGroup)), columnsAtOnce});
-  group = e.alloc({rowGroup, most.depth + 64 / bytes});
+  tile = e.alloc({int64_t(llvm::alignTo(maxBlock.rows, rowGroup)), columnsAtOnce});
+  group = e.alloc({rowGroup, maxBlock.depth + 64 / bytes});
   start = e.alloc({columnsAtOnce});
-  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1), words = e.size(panels, 1);
+  Value zero = e.index(0), rows = e.size(result, 0), columns = e.size(result, 1), kPacks = e.size(panels, 1);
   e.loop(zero, columns, columnsAtOnce, [&](Value column) {
     Value columnCount = e.min(e.sub(columns, column), e.index(columnsAtOnce));
-    e.loop(zero, rows, most.rows, [&](Value row) {
-      Value rowCount = e.min(e.sub(rows, row), e.index(most.rows));
+    e.loop(zero, rows, maxBlock.rows, [&](Value row) {
+      Value rowCount = e.min(e.sub(rows, row), e.index(maxBlock.rows));
       begin(rowCount, column, columnCount);
-      e.loop(zero, words, most.depth, [&](Value word) {
-        accumulateBlock(row, rowCount, column, columnCount, word, e.min(e.sub(words, word), e.index(most.depth)));
+      e.loop(zero, kPacks, maxBlock.depth, [&](Value kPack) {
+        accumulateBlock(row, rowCount, column, columnCount, kPack,
+                        e.min(e.sub(kPacks, kPack), e.index(maxBlock.depth)));
       });
       emitUnpackRows(e, tile, block(result, row, rowCount, column, columnCount));
     });
@@ -267,12 +268,12 @@ struct LowerPackedMatmul : saccade::impl::LowerPackedMatmulBase<LowerPackedMatmu
         Emitter e = emitter(pack.getPanels());
         emitPackPanels(e, pack.getSource(), e.size(pack.getSource(), 0), pack.getPanels(), pack.getPackingFactor());
       } else {
-        auto multiply = cast<PackedMatmulOp>(op);
-        Emitter e = emitter(multiply.getPanels());
-        if (multiply.getBlocked())
-          BlockedMatmul(e, multiply).run();
+        auto matmul = cast<PackedMatmulOp>(op);
+        Emitter e = emitter(matmul.getPanels());
+        if (matmul.getBlocked())
+          BlockedMatmul(e, matmul).run();
         else
-          PackedMatmul(e, multiply).run();
+          PackedMatmul(e, matmul).run();
       }
       op->erase();
     }

@@ -1,17 +1,17 @@
-//===- LowerUnpackedAccumulate.cpp - A few rows over keys where they lie -------===//
+//===- LowerUnpackedAccumulate.cpp - Flash attention step without packing -----===//
 //
-// attn.accumulate of few rows is bound by memory: keys and values are read once, without packing, for all rows. Stands
-// before LowerAccumulate, which takes the other ones.
+// An attn.accumulate with few rows is memory-bound, so keys and values are read once for all rows and not packed. Runs
+// before LowerAccumulate, which lowers all other attn.accumulate ops.
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
 #include "Pack.h"
 #include "Prefetch.h"
 #include "ScoreTile.h"
-#include "saccade/Codegen/CPU/Passes.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "saccade/Codegen/CPU/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
 namespace saccade {
@@ -24,8 +24,8 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::cpu;
 
-/// Keys whose values are summed in one go, times the elements of a word: few enough to stay in the first-level cache
-/// for all rows and columns. Rows of keys and values are asked for as far ahead.
+/// K-packs of keys per block of the value loop, so that the rows of values stay in L1 for all rows and columns. It is
+/// also the prefetch distance.
 static constexpr int64_t prefetchKeys = 16;
 
 namespace {
@@ -42,9 +42,9 @@ private:
 
   Value heads, queries, rows, paddedRows, keys; ///< rows = queries · heads
   int64_t depth, valueDepth;
-  unsigned step;       ///< elements of a word
-  Value key, value;    ///< positions × depth, neighbours side by side
-  Value query, scores; ///< scratch: words of queries, scores
+  unsigned packingFactor;
+  Value key, value;    ///< positions × depth, inner stride 1
+  Value query, scores; ///< scratch: k-packs of queries, scores
 
   LogicalResult check();
   Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
@@ -57,15 +57,15 @@ private:
   Value withUnitStride(Value operand, DimsAttr dims);
   Value queriesOfHead(Value head);
   void packQueries(Value signMask);
-  KeyRange reach(ScoreTile tile);
+  KeyRange visibleKeys(ScoreTile tile);
   Value loadElements(Value memref, Value row, Value column, int64_t count, int64_t present, Value condition = nullptr);
   Value loadKeyKPacks(Value row, Value column, int64_t present);
-  Value loadValueKPacks(Value word, Value column, int64_t present);
+  Value loadValueKPacks(Value kPack, Value column, int64_t present);
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey, Value column,
-                                   int64_t present, int64_t &asked);
-  void computeScores(KeyRange reach);
-  LogicalResult computeWeights(Value scale, KeyRange reach);
-  void addValues(KeyRange reach);
+                                    int64_t present, int64_t &prefetched);
+  void computeScores(KeyRange visible);
+  LogicalResult computeWeights(Value scale, KeyRange visible);
+  void addValues(KeyRange visible);
   void addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin, Value end,
                      bool prefetches);
 };
@@ -75,7 +75,7 @@ LogicalResult UnpackedLowering::check() {
   if (!op.getScheduleAttr())
     return op.emitOpError() << "has no schedule";
   if (op.getScheduleAttr().getRows() > rowGroup)
-    return op.emitOpError() << "is in place with " << op.getScheduleAttr().getRows() << " rows, expected " << rowGroup
+    return op.emitOpError() << "is unpacked with " << op.getScheduleAttr().getRows() << " rows, expected " << rowGroup
                             << " or fewer";
   if (accType.getDimSize(1) % e.lanes() != 0)
     return op.emitOpError() << "accumulator has " << accType.getDimSize(1) << " columns, expected a multiple of "
@@ -85,20 +85,22 @@ LogicalResult UnpackedLowering::check() {
   return success();
 }
 
-/// The operand as a memref of positions × depth with an inner stride of 1: a view, or a copy where memory is otherwise.
+/// The operand as positions × depth with inner stride 1: a view, or a copy if the stride differs at run time.
 Value UnpackedLowering::withUnitStride(Value operand, DimsAttr dims) {
   operand = emitPositions(e, operand, dims);
   auto type = cast<MemRefType>(operand.getType());
   if (type.getStridesAndOffset().first.back() == 1)
     return operand;
-  auto unit = MemRefType::get(type.getShape(), type.getElementType(),
-                              StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1}));
+  auto unit =
+      MemRefType::get(type.getShape(), type.getElementType(),
+                      StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, 1}));
   auto memory = MemRefType::get({op.getScheduleAttr().getCols(), type.getDimSize(1)}, type.getElementType());
   Value copy = memref::AllocOp::create(e.b, e.loc, memory, e.b.getI64IntegerAttr(64));
   auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, operand);
   Value isUnit = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, metadata.getStrides().back(), e.index(1));
   auto view = [&](Value base, OpFoldResult offset, Value stride) -> SmallVector<Value> {
-    return {memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset, memref::getMixedSizes(e.b, e.loc, operand),
+    return {memref::ReinterpretCastOp::create(e.b, e.loc, unit, base, offset,
+                                              memref::getMixedSizes(e.b, e.loc, operand),
                                               {OpFoldResult(stride), e.b.getIndexAttr(1)})};
   };
   auto unpacked = [&] {
@@ -118,7 +120,7 @@ Value UnpackedLowering::queriesOfHead(Value head) {
   DimsAttr dims = op.getQueryDims();
   Value matrix = op.getQuery();
   if (std::optional<unsigned> position = dims.position(Dim::Head)) {
-    // No rank-reducing subview: with several dimensions of 1 it may leave out another one.
+    // Not a rank-reducing subview, which is ambiguous if several dimensions are 1.
     auto metadata = memref::ExtractStridedMetadataOp::create(e.b, e.loc, matrix);
     Value distance = e.b.createOrFold<arith::MulIOp>(e.loc, metadata.getStrides()[*position], head);
     Value offset = e.add(metadata.getOffset(), distance);
@@ -127,8 +129,8 @@ Value UnpackedLowering::queriesOfHead(Value head) {
     sizes.erase(sizes.begin() + *position);
     strides.erase(strides.begin() + *position);
     auto [shape, dynamicSizes] = decomposeMixedValues(sizes);
-    auto layout = StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic,
-                                         {ShapedType::kDynamic, ShapedType::kDynamic});
+    auto layout =
+        StridedLayoutAttr::get(e.b.getContext(), ShapedType::kDynamic, {ShapedType::kDynamic, ShapedType::kDynamic});
     auto type = MemRefType::get(shape, getElementTypeOrSelf(matrix), layout);
     matrix = memref::ReinterpretCastOp::create(e.b, e.loc, type, metadata.getBaseBuffer(), OpFoldResult(offset), sizes,
                                                strides);
@@ -136,28 +138,28 @@ Value UnpackedLowering::queriesOfHead(Value head) {
   return emitPositions(e, matrix, dims);
 }
 
-/// Row i · heads + h of `query` is query i of head h; zeros behind the last element and below the last row.
+/// Row i · heads + h of `query` is query i of head h; padding elements and rows are 0.
 void UnpackedLowering::packQueries(Value signMask) {
-  int64_t words = cast<MemRefType>(query.getType()).getDimSize(1);
+  int64_t kPacks = cast<MemRefType>(query.getType()).getDimSize(1);
   e.loop(e.index(0), paddedRows, 1, [&](Value r) {
-    for (int64_t w = 0; w < words; w += e.lanes())
+    for (int64_t w = 0; w < kPacks; w += e.lanes())
       e.storeVector(e.splat(0.0), query, {r, e.index(w)});
   });
   OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
   e.loop(e.index(0), heads, 1, [&](Value head) {
-    Value to = subview(query, {OpFoldResult(head), zero}, {OpFoldResult(queries), e.b.getIndexAttr(words)},
+    Value to = subview(query, {OpFoldResult(head), zero}, {OpFoldResult(queries), e.b.getIndexAttr(kPacks)},
                        {OpFoldResult(heads), one});
-    emitPackRows(e, queriesOfHead(head), queries, queries, to, step, signMask);
+    emitPackRows(e, queriesOfHead(head), queries, queries, to, packingFactor, signMask);
   });
 }
 
-/// The columns that some row reaches. A mask may tell heads apart.
-KeyRange UnpackedLowering::reach(ScoreTile tile) {
+/// The range of columns visible to some row of some head.
+KeyRange UnpackedLowering::visibleKeys(ScoreTile tile) {
   if (op.getMask().empty())
     return {e.index(0), keys};
   SmallVector<Value> bounds = e.loop(e.index(0), heads, 1, {keys, e.index(0)}, [&](Value head, ValueRange carried) {
     tile.setOrigin(head, e.index(0));
-    KeyRange own = tile.reach(e.index(0), queries).hull(e);
+    KeyRange own = tile.visibleKeys(e.index(0), queries).hull(e);
     Value isSome = e.isLess(own.begin, own.end);
     return SmallVector<Value>{e.select(isSome, e.min(carried[0], own.begin), carried[0]),
                               e.select(isSome, e.max(carried[1], own.end), carried[1])};
@@ -165,10 +167,10 @@ KeyRange UnpackedLowering::reach(ScoreTile tile) {
   return {bounds[0], bounds[1]};
 }
 
-/// `count` elements of a row from `column` on, of which `present` exist, the others 0; all 0 where `condition` (null for
-/// none) does not hold.
+/// Loads `count` elements of a row from `column` on. Elements from index `present` on are 0; all are 0 if `condition`
+/// (may be null) is false.
 Value UnpackedLowering::loadElements(Value memref, Value row, Value column, int64_t count, int64_t present,
-                                    Value condition) {
+                                     Value condition) {
   auto type = VectorType::get({count}, getElementTypeOrSelf(memref));
   if (present >= count && !condition)
     return vector::LoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column});
@@ -187,58 +189,59 @@ Value UnpackedLowering::loadElements(Value memref, Value row, Value column, int6
   return vector::MaskedLoadOp::create(e.b, e.loc, type, memref, ValueRange{row, column}, mask, zero);
 }
 
-/// A register of words of a row of keys.
+/// A register of k-packs of a row of keys.
 Value UnpackedLowering::loadKeyKPacks(Value row, Value column, int64_t present) {
-  Value elements = loadElements(key, row, column, step * e.lanes(), present);
-  if (step == 1)
+  Value elements = loadElements(key, row, column, packingFactor * e.lanes(), present);
+  if (packingFactor == 1)
     return emitToCompute(e, elements);
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), elements);
 }
 
-/// A register of words of values: `step` keys side by side. A key that does not exist is 0.
-Value UnpackedLowering::loadValueKPacks(Value word, Value column, int64_t present) {
-  if (step == 1)
-    return emitToCompute(e, loadElements(value, word, column, e.lanes(), present));
-  Value first = e.mul(word, step), second = e.add(first, 1);
+/// A register of k-packs of values, each of `packingFactor` keys. Keys out of bounds are 0.
+Value UnpackedLowering::loadValueKPacks(Value kPack, Value column, int64_t present) {
+  if (packingFactor == 1)
+    return emitToCompute(e, loadElements(value, kPack, column, e.lanes(), present));
+  Value first = e.mul(kPack, packingFactor), second = e.add(first, 1);
   Value even = loadElements(value, first, column, e.lanes(), present);
   Value odd = loadElements(value, second, column, e.lanes(), present, e.isLess(second, keys));
   return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), vector::InterleaveOp::create(e.b, e.loc, even, odd));
 }
 
-/// One register of words of four rows of queries × as many keys as there are lanes for. Rows ahead are asked for in the order
-/// of memory, which the processor's own prefetching follows; `asked` counts their lines.
+/// Adds one register of k-packs to the sums of rowTail rows of queries × lanes / rowTail keys. Later rows are
+/// prefetched in memory order, which suits the hardware prefetcher; `prefetched` counts their cache lines.
 SmallVector<Value> UnpackedLowering::addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey,
-                                                  Value column, int64_t present, int64_t &asked) {
+                                                    Value column, int64_t present, int64_t &prefetched) {
   int64_t blockRows = std::min<int64_t>(rowTail, e.lanes()), blockKeys = e.lanes() / blockRows;
   int64_t line = 512 / getElementTypeOrSelf(key).getIntOrFloatBitWidth(), lines = llvm::divideCeil(depth, line);
-  SmallVector<Value> right, result(sums);
-  for (int64_t j = 0; j < blockKeys; ++j, ++asked) {
-    right.push_back(loadKeyKPacks(e.min(e.add(first, j), lastKey), column, present));
-    if (asked < blockKeys * lines)
-      emitPrefetch(e, key, e.add(first, asked / lines + prefetchKeys * step), e.index(asked % lines * line));
+  SmallVector<Value> rhs, result(sums);
+  for (int64_t j = 0; j < blockKeys; ++j, ++prefetched) {
+    rhs.push_back(loadKeyKPacks(e.min(e.add(first, j), lastKey), column, present));
+    if (prefetched < blockKeys * lines)
+      emitPrefetch(e, key, e.add(first, prefetched / lines + prefetchKeys * packingFactor),
+                   e.index(prefetched % lines * line));
   }
   for (int64_t i = 0; i < blockRows; ++i) {
-    Value left = e.loadVector(query, {e.add(row, i), e.div(column, step)});
+    Value lhs = e.loadVector(query, {e.add(row, i), e.div(column, packingFactor)});
     for (int64_t j = 0; j < blockKeys; ++j) {
       Value &sum = result[i * blockKeys + j];
-      sum = multiplyAdd(e, step, left, right[j], sum);
+      sum = multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
     }
   }
   return result;
 }
 
-/// scores[r][c] = query[r] · key[c] for the columns of `reach` and those that share a block with them.
-void UnpackedLowering::computeScores(KeyRange reach) {
+/// scores[r][c] = query[r] · key[c] for all blocks of columns that intersect `visible`.
+void UnpackedLowering::computeScores(KeyRange visible) {
   int64_t lanes = e.lanes(), blockRows = std::min<int64_t>(rowTail, lanes), blockKeys = lanes / blockRows;
-  int64_t width = step * lanes, whole = depth / width * width;
-  // Up to eight registers of a key in one go, more of them in steps of four.
+  int64_t width = packingFactor * lanes, whole = depth / width * width;
+  // Up to eight registers of a key are unrolled, more are processed in a loop of four.
   int64_t stride = 4 * width, looped = whole > 2 * stride ? whole / stride * stride : 0;
   Value lastKey = e.sub(keys, e.index(1));
-  e.loop(e.roundDown(reach.begin, blockKeys), reach.end, blockKeys, [&](Value first) {
+  e.loop(e.roundDown(visible.begin, blockKeys), visible.end, blockKeys, [&](Value first) {
     e.loop(e.index(0), paddedRows, blockRows, [&](Value row) {
-      int64_t asked = 0;
+      int64_t prefetched = 0;
       auto add = [&](ArrayRef<Value> sums, Value column, int64_t present) {
-        return addScoreKPacks(sums, row, first, lastKey, column, present, asked);
+        return addScoreKPacks(sums, row, first, lastKey, column, present, prefetched);
       };
       SmallVector<Value> sums(lanes, e.splat(0.0));
       if (looped > 0)
@@ -250,7 +253,7 @@ void UnpackedLowering::computeScores(KeyRange reach) {
         });
       for (int64_t column = looped; column < depth; column += width)
         sums = add(sums, e.index(column), std::min(width, depth - column));
-      // Lane l is the sum of the lanes of accumulator l.
+      // Lane l becomes the lane sum of accumulator l.
       Value block = emitReduceVectors(e, sums, [&](Value x, Value y) { return e.addf(x, y); });
       for (int64_t i = 0; i < blockRows; ++i) {
         Value part = vector::ExtractStridedSliceOp::create(e.b, e.loc, block, ArrayRef<int64_t>{i * blockKeys},
@@ -261,18 +264,18 @@ void UnpackedLowering::computeScores(KeyRange reach) {
   });
 }
 
-/// Leaves weights in the place of scores, updates max and sum, and brings the accumulator to the new maxima.
-LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange reach) {
-  ScoreTile tile(e, op, scores, scale, step, Exp2Error::Unit, keys);
+/// Replaces scores by weights, updates max and sum, and rescales the accumulator to the new maxima.
+LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible) {
+  ScoreTile tile(e, op, scores, scale, packingFactor, Exp2Error::Unit, keys);
   GroupState state(e);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
-    // The tile counts queries from row 0 on.
+    // The origin is the query of row 0.
     tile.setOrigin(head, e.sub(index, row));
-    e.storeVector(tile.scoreRow(row, row, reach), state.laneValues, {row, e.index(0)});
+    e.storeVector(tile.scoreRow(row, row, visible), state.laneValues, {row, e.index(0)});
   });
-  tile.softmaxGroup(state, e.index(0), rows, reach, [](Value) {});
+  tile.softmaxGroup(state, e.index(0), rows, visible, [](Value) {});
   int64_t columns = cast<MemRefType>(op.getAcc().getType()).getDimSize(1);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value factor = e.broadcast(e.load(state.factors, {row}));
@@ -282,24 +285,23 @@ LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange reach) {
   return failure(tile.failed);
 }
 
-/// acc[row + i][c] += weights · values of the words [begin, end), for one block of columns.
+/// acc[row + i][c] += weights · values of the k-packs [begin, end), for one block of columns.
 void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
-                                    Value end, bool prefetches) {
-  auto at = [&](unsigned i, unsigned j) {
-    return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())};
-  };
+                                     Value end, bool prefetches) {
+  auto at = [&](unsigned i, unsigned j) { return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())}; };
   SmallVector<Value> acc;
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
       acc.push_back(e.loadVector(op.getAcc(), at(i, j)));
   int64_t bits = getElementTypeOrSelf(value).getIntOrFloatBitWidth(), line = 512 / bits;
   acc = emitMicrokernel(
-      e, block, step, begin, end, acc, [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
+      e, block, packingFactor, begin, end, acc, [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
       [&](Value k, unsigned j) {
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
-          for (unsigned s = 0; s < step; ++s)
-            emitPrefetch(e, value, e.add(e.mul(k, step), s + prefetchKeys * step), e.add(column, offset));
+          for (unsigned s = 0; s < packingFactor; ++s)
+            emitPrefetch(e, value, e.add(e.mul(k, packingFactor), s + prefetchKeys * packingFactor),
+                         e.add(column, offset));
         return loadValueKPacks(k, e.add(column, offset), present - offset);
       });
   for (unsigned i = 0; i < block.rows; ++i)
@@ -307,24 +309,23 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
       e.storeVector(acc[i * block.vectors + j], op.getAcc(), at(i, j));
 }
 
-void UnpackedLowering::addValues(KeyRange reach) {
-  int64_t lanes = e.lanes(), stretch = prefetchKeys * step, vectors = llvm::divideCeil(valueDepth, lanes);
-  // Whole rows of values where they fit: memory is read in its order.
-  int64_t most = e.target.vectorRegisters >= 32 ? 8 : 4;
-  auto blockOf = [&](int64_t left) {
-    int64_t wide = std::min(most, left);
-    return RegisterBlock{wide * 2 > most ? 2u : unsigned(rowTail), unsigned(wide)};
+void UnpackedLowering::addValues(KeyRange visible) {
+  int64_t lanes = e.lanes(), keyBlock = prefetchKeys * packingFactor, vectors = llvm::divideCeil(valueDepth, lanes);
+  // Whole rows of values if they fit in registers, so that memory is read in order.
+  int64_t maxVectors = e.target.vectorRegisters >= 32 ? 8 : 4;
+  auto blockOf = [&](int64_t remaining) {
+    int64_t width = std::min(maxVectors, remaining);
+    return RegisterBlock{width * 2 > maxVectors ? 2u : unsigned(rowTail), unsigned(width)};
   };
   RegisterBlock block = blockOf(vectors);
   int64_t width = block.vectors * lanes, whole = valueDepth / width * width;
-  e.loop(e.roundDown(reach.begin, stretch), reach.end, stretch, [&](Value first) {
-    Value begin = e.div(e.max(first, reach.begin), step);
-    Value end = e.ceilDiv(e.min(e.add(first, stretch), reach.end), step);
+  e.loop(e.roundDown(visible.begin, keyBlock), visible.end, keyBlock, [&](Value first) {
+    Value begin = e.div(e.max(first, visible.begin), packingFactor);
+    Value end = e.ceilDiv(e.min(e.add(first, keyBlock), visible.end), packingFactor);
     auto forRows = [&](RegisterBlock shape, Value column, int64_t present) {
       addValueBlock(e.index(0), shape, column, present, begin, end, /*prefetches=*/true);
-      e.loop(e.index(shape.rows), paddedRows, shape.rows, [&](Value row) {
-        addValueBlock(row, shape, column, present, begin, end, /*prefetches=*/false);
-      });
+      e.loop(e.index(shape.rows), paddedRows, shape.rows,
+             [&](Value row) { addValueBlock(row, shape, column, present, begin, end, /*prefetches=*/false); });
     };
     e.loop(e.index(0), e.index(whole), width, [&](Value column) { forRows(block, column, width); });
     if (whole < valueDepth)
@@ -343,16 +344,15 @@ LogicalResult UnpackedLowering::run() {
   paddedRows = e.roundUp(rows, rowTail);
   keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
   Type element = getElementTypeOrSelf(op.getQuery());
-  step = e.target.packingFactor(element, element);
+  packingFactor = e.target.packingFactor(element, element);
 
   int64_t lanes = e.lanes(), columns = llvm::alignTo(op.getScheduleAttr().getCols(), ScoreTile::chunk(e));
-  query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, step), lanes))});
-  // One register more than needed: rows a power of two apart would fall into the same cache sets.
+  query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
+  // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({rowGroup, columns + lanes});
-  SplitScale scale = emitSplitScale(e, op, step);
-  KeyRange range = reach(ScoreTile(e, op, scores, scale.size, step, Exp2Error::Unit, keys));
-  Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end),
-                                                   e.isLess(e.index(0), rows));
+  SplitScale scale = emitSplitScale(e, op, packingFactor);
+  KeyRange range = visibleKeys(ScoreTile(e, op, scores, scale.size, packingFactor, Exp2Error::Unit, keys));
+  Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
   LogicalResult result = success();
   e.ifElse(isNeeded, [&] {
     key = withUnitStride(op.getKey(), op.getKeyDims());
@@ -362,7 +362,7 @@ LogicalResult UnpackedLowering::run() {
     result = computeWeights(scale.size, range);
     addValues(range);
   });
-  setKernelFamily(e, op, step, "in place");
+  setKernelFamily(e, op, packingFactor, "unpacked");
   return result;
 }
 

@@ -1,7 +1,7 @@
-//===- Microkernel.cpp - Register-blocked matrix products ---------------------===//
+//===- Microkernel.cpp - Register-blocked matmul ------------------------------===//
 //
-// Accumulators live in registers as values carried by the loop; each step broadcasts one word a row
-// and loads one vector a column block (the outer-product form of Goto and van de Geijn, 2008).
+// Accumulators are loop-carried values in registers. Each iteration broadcasts one k-pack per row and loads one vector
+// per column block (the outer-product form of Goto and van de Geijn, 2008).
 //
 //===----------------------------------------------------------------------===//
 #include "Microkernel.h"
@@ -25,77 +25,75 @@ RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vector
   unsigned width = std::min<int64_t>(wide, vectors);
   if (isTail)
     return {unsigned(rowTail), width};
-  // Narrow blocks take more rows: eight accumulators are needed to hide the latency of the multiply-add.
+  // Narrow blocks take more rows: hiding the FMA latency requires at least eight accumulators.
   return {width <= 2 && target.vectorRegisters >= 32 ? 12u : 6u, width};
 }
 
-Value cpu::multiplyAdd(Emitter &e, unsigned step, Value x, Value y, Value sum) {
-  if (step == 1)
+Value cpu::multiplyAdd(Emitter &e, unsigned packingFactor, Value x, Value y, Value sum) {
+  if (packingFactor == 1)
     return e.fma(x, y, sum);
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
-  auto elements = [&](Value words) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, words); };
+  auto elements = [&](Value kPacks) -> Value { return vector::BitCastOp::create(e.b, e.loc, pairs, kPacks); };
   return x86vector::DotBF16Op::create(e.b, e.loc, e.vectorType(), sum, elements(x), elements(y));
 }
 
-void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned step, StringRef form) {
+void cpu::setKernelFamily(Emitter &e, Operation *op, unsigned packingFactor, StringRef form) {
   auto task = op->getParentOfType<FunctionOpInterface>();
   if (!task)
     return;
   std::string type = e.type.isF64() ? "f64" : "f32";
-  std::string products = step > 1          ? "bf16 pairs (vdpbf16ps)"
-                         : e.target.hasFMA ? type + " multiply-add"
-                                           : type + " multiply, add";
-  task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + products));
+  std::string instruction = packingFactor > 1 ? "bf16 pairs (vdpbf16ps)"
+                            : e.target.hasFMA ? type + " multiply-add"
+                                              : type + " multiply, add";
+  task->setAttr(familyAttr, e.b.getStringAttr(e.target.name + " " + form + ", " + instruction));
 }
 
-/// The products of word k.
-static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigned step, Value k, ArrayRef<Value> acc,
-                                        function_ref<Value(unsigned, Value)> a,
+/// Adds the outer product of k-pack k.
+static SmallVector<Value> multiplyKPack(Emitter &e, RegisterBlock block, unsigned packingFactor, Value k,
+                                        ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
                                         function_ref<Value(Value, unsigned)> b) {
-  SmallVector<Value> right, result(acc);
+  SmallVector<Value> rhs, result(acc);
   for (unsigned j = 0; j < block.vectors; ++j)
-    right.push_back(b(k, j));
+    rhs.push_back(b(k, j));
   for (unsigned i = 0; i < block.rows; ++i) {
-    Value left = e.broadcast(a(i, k));
+    Value lhs = e.broadcast(a(i, k));
     for (unsigned j = 0; j < block.vectors; ++j) {
       Value &sum = result[i * block.vectors + j];
-      sum = multiplyAdd(e, step, left, right[j], sum);
+      sum = multiplyAdd(e, packingFactor, lhs, rhs[j], sum);
     }
   }
   return result;
 }
 
-SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigned step, Value begin, Value end,
+SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigned packingFactor, Value begin, Value end,
                                         ArrayRef<Value> acc, function_ref<Value(unsigned, Value)> a,
                                         function_ref<Value(Value, unsigned)> b) {
-  assert(acc.size() == block.rows * block.vectors && "one accumulator for each place of the block");
+  assert(acc.size() == block.rows * block.vectors && "expected one accumulator per element of the block");
   std::optional<int64_t> first = getConstantIntValue(begin), last = getConstantIntValue(end);
-  // With sixteen registers there is none left for loads of the next step.
+  // With 16 registers none is left for the loads of the next iteration.
   int64_t unroll = first && last && e.target.vectorRegisters >= 32 ? 4 : 1;
   Value unrolledEnd = first && last ? e.index(*first + (*last - *first) / unroll * unroll) : end;
   SmallVector<Value> result = e.loop(begin, unrolledEnd, unroll, acc, [&](Value k, ValueRange carried) {
     SmallVector<Value> sums(carried);
     for (int64_t u = 0; u < unroll; ++u)
-      sums = multiplyKPack(e, block, step, e.add(k, u), sums, a, b);
+      sums = multiplyKPack(e, block, packingFactor, e.add(k, u), sums, a, b);
     return sums;
   });
   if (first && last)
     for (int64_t k = *first + (*last - *first) / unroll * unroll; k < *last; ++k)
-      result = multiplyKPack(e, block, step, e.index(k), result, a, b);
+      result = multiplyKPack(e, block, packingFactor, e.index(k), result, a, b);
   return result;
 }
 
-void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned step, Value words, Value tile, Value row,
-                              Value column, function_ref<Value(unsigned, Value)> a,
+void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, Value kPacks, Value tile,
+                              Value row, Value column, function_ref<Value(unsigned, Value)> a,
                               function_ref<Value(Value, unsigned)> b) {
-  auto at = [&](unsigned i, unsigned j) {
-    return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())};
-  };
+  auto at = [&](unsigned i, unsigned j) { return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())}; };
   SmallVector<Value> acc;
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
       acc.push_back(e.loadVector(tile, at(i, j)));
-  acc = emitMicrokernel(e, block, step, e.index(0), words, acc, a, b);
+  acc = emitMicrokernel(e, block, packingFactor, e.index(0), kPacks, acc, a, b);
   for (unsigned i = 0; i < block.rows; ++i)
     for (unsigned j = 0; j < block.vectors; ++j)
       e.storeVector(acc[i * block.vectors + j], tile, at(i, j));

@@ -1,6 +1,6 @@
-//===- Microkernel.h - Register-blocked matrix products ----------*- C++ -*-===//
+//===- Microkernel.h - Register-blocked matmul -------------------*- C++ -*-===//
 //
-// The innermost loops of everything that multiplies matrices: scores, values, projections.
+// The innermost loops of all matmuls: scores, weighted values and linalg contractions.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_MICROKERNEL_H
@@ -16,33 +16,33 @@ struct RegisterBlock {
   unsigned rows, vectors;
 };
 
-/// The row count of the blocks that serve a group which is not full.
+/// Rows of the register blocks that are used for partial row groups.
 inline constexpr int64_t rowTail = 4;
 
-/// The block for a product whose right side is packed in panels (scores, projections): two registers wide, so that a
-/// panel is 32 f32 lanes on AVX-512. 24 accumulators of 32 registers, or 12 of 16: as many as fit without a spill.
+/// The register block (MR × NR) of a matmul whose RHS is packed in panels (scores, projections). A panel is two
+/// registers wide, 32 f32 lanes with AVX-512. 24 accumulators of 32 registers, or 12 of 16, are the maximum without
+/// spills.
 RegisterBlock panelBlock(const CPUTarget &target, bool isTail);
-/// The block for a product with a right side in rows of `vectors` registers (values).
+/// The register block of a matmul whose RHS has rows of `vectors` registers (values).
 RegisterBlock rowBlock(const CPUTarget &target, bool isTail, int64_t vectors);
 
-/// sum + x · y of vectors of words of `step` elements (see Pack.h).
-mlir::Value multiplyAdd(Emitter &e, unsigned step, mlir::Value x, mlir::Value y, mlir::Value sum);
+/// sum + x · y for vectors of k-packs (see Pack.h).
+mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir::Value y, mlir::Value sum);
 
-/// Notes at the task around `op` which family its kernel belongs to: `form`, and what its products are made of (`step`: the
-/// elements of a word).
-void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned step, llvm::StringRef form);
+/// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction.
+void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form);
 
-/// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts words (see
-/// Pack.h) of `step` elements; `a` gives one, `b` a vector of them. Where both bounds are constants the loop is unrolled
-/// four times.
-llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, unsigned step, mlir::Value begin,
-                                               mlir::Value end, llvm::ArrayRef<mlir::Value> acc,
+/// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts k-packs
+/// (see Pack.h); `a` returns one k-pack of row i, `b` a vector of k-packs. With constant bounds and 32 vector registers
+/// the loop is unrolled four times.
+llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, unsigned packingFactor,
+                                               mlir::Value begin, mlir::Value end, llvm::ArrayRef<mlir::Value> acc,
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 
-/// The same for words [0, words), where the accumulators are the block of `tile` (memref of rows x columns) whose first row
-/// and column are these.
-void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned step, mlir::Value words, mlir::Value tile,
+/// Like emitMicrokernel for k-packs [0, kPacks); loads and stores the accumulators as the block of `tile` (memref of
+/// rows x columns) that starts at (row, column).
+void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, mlir::Value kPacks, mlir::Value tile,
                          mlir::Value row, mlir::Value column, llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                          llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 

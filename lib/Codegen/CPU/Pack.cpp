@@ -1,7 +1,7 @@
-//===- Pack.cpp - Operands in the layout the microkernels read ----------------===//
+//===- Pack.cpp - Packing operands for the microkernels -----------------------===//
 //
-// Each packing has a form for unit inner stride, in vectors, and one for any stride, in scalars,
-// chosen once at run time.
+// Each packing loop is emitted in a vector version for inner stride 1 and a scalar version for any stride; a run-time
+// test selects one.
 //
 //===----------------------------------------------------------------------===//
 #include "Pack.h"
@@ -67,10 +67,10 @@ void saccade::cpu::emitByInnerStride(Emitter &e, Value memref, function_ref<void
 }
 
 //===----------------------------------------------------------------------===//
-// Words
+// K-packs
 //===----------------------------------------------------------------------===//
 
-/// The word of one element, or of two bf16: scalars or vectors.
+/// The k-pack of one element or of two bf16, which may be scalars or vectors.
 static Value joinKPacks(Emitter &e, ValueRange elements) {
   if (elements.size() == 1)
     return emitToCompute(e, elements[0]);
@@ -78,55 +78,55 @@ static Value joinKPacks(Emitter &e, ValueRange elements) {
     Value pairs = vector::InterleaveOp::create(e.b, e.loc, elements[0], elements[1]);
     return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), pairs);
   }
-  // The first of a pair is in the lower half.
+  // The first element of a pair is in the lower half.
   SmallVector<Value> halves;
   for (Value element : elements) {
     Value bits = arith::BitcastOp::create(e.b, e.loc, e.b.getI16Type(), element);
     halves.push_back(arith::ExtUIOp::create(e.b, e.loc, e.b.getI32Type(), bits));
   }
   Value sixteen = arith::ConstantOp::create(e.b, e.loc, e.b.getI32IntegerAttr(16));
-  Value word = arith::OrIOp::create(e.b, e.loc, halves[0], arith::ShLIOp::create(e.b, e.loc, halves[1], sixteen));
-  return arith::BitcastOp::create(e.b, e.loc, e.type, word);
+  Value kPack = arith::OrIOp::create(e.b, e.loc, halves[0], arith::ShLIOp::create(e.b, e.loc, halves[1], sixteen));
+  return arith::BitcastOp::create(e.b, e.loc, e.type, kPack);
 }
 
-/// The word with the bits of `flip` changed; `flip` may be null.
-static Value applySignMask(Emitter &e, Value word, Value signMask) {
+/// XORs `signMask` (null for none) into a k-pack.
+static Value applySignMask(Emitter &e, Value kPack, Value signMask) {
   if (!signMask)
-    return word;
+    return kPack;
   Type bits = signMask.getType();
-  if (isa<VectorType>(word.getType())) {
+  if (isa<VectorType>(kPack.getType())) {
     bits = VectorType::get({e.lanes()}, bits);
     signMask = e.broadcast(signMask);
   }
-  Value flipped = arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, word), signMask);
-  return arith::BitcastOp::create(e.b, e.loc, word.getType(), flipped);
+  Value flipped = arith::XOrIOp::create(e.b, e.loc, arith::BitcastOp::create(e.b, e.loc, bits, kPack), signMask);
+  return arith::BitcastOp::create(e.b, e.loc, kPack.getType(), flipped);
 }
 
 namespace {
 
-/// Which elements of a matrix are a word: `step` of them, in a row or in a column.
+/// The extent of a k-pack in a matrix: `packingFactor` elements of a row or of a column.
 struct KPackShape {
-  unsigned step;
+  unsigned packingFactor;
   bool isColumn = false;
 
-  int64_t rows() const { return isColumn ? step : 1; }
-  int64_t columns() const { return isColumn ? 1 : step; }
+  int64_t rows() const { return isColumn ? packingFactor : 1; }
+  int64_t columns() const { return isColumn ? 1 : packingFactor; }
 };
 
-/// Reads words of a matrix (memref<?x?>).
+/// Reads k-packs of a matrix (memref<?x?>).
 struct KPackReader {
   Emitter &e;
   Value src;
   KPackShape shape;
 
-  /// `lanes` words beside each other from element (row, column) on; the inner stride is 1. `isWhole`: they have all
-  /// their elements.
+  /// A vector of adjacent k-packs from element (row, column) on; the inner stride must be 1. If not `isWhole`, the
+  /// second element of each k-pack is out of bounds.
   Value vector(Value row, Value column, bool isWhole = true) {
     Type element = getElementTypeOrSelf(src);
     auto load = [&](unsigned count, Value r) -> Value {
       return vector::LoadOp::create(e.b, e.loc, VectorType::get({count}, element), src, ValueRange{r, column});
     };
-    if (shape.step == 1)
+    if (shape.packingFactor == 1)
       return joinKPacks(e, load(e.lanes(), row));
     if (!shape.isColumn)
       return vector::BitCastOp::create(e.b, e.loc, e.vectorType(), load(2 * e.lanes(), row));
@@ -136,12 +136,12 @@ struct KPackReader {
     return joinKPacks(e, {first, second});
   }
 
-  /// The word whose first element is (row, column).
+  /// The k-pack whose first element is (row, column).
   Value scalar(Value row, Value column) {
     Value first = e.load(src, {row, column});
-    if (shape.step == 1)
+    if (shape.packingFactor == 1)
       return joinKPacks(e, first);
-    // Where there is no second one, the first is read twice.
+    // If the second element is out of bounds, the first is read twice and the second is replaced by 0.
     Value nextRow = e.add(row, shape.rows() - 1), nextColumn = e.add(column, shape.columns() - 1);
     Value lastRow = e.sub(e.size(src, 0), e.index(1)), lastColumn = e.sub(e.size(src, 1), e.index(1));
     Value second = e.load(src, {e.min(nextRow, lastRow), e.min(nextColumn, lastColumn)});
@@ -157,10 +157,10 @@ struct KPackReader {
 // Rows
 //===----------------------------------------------------------------------===//
 
-/// One line of words: those that begin at the elements of row `row`, as far as `src` has columns, in row `to` of `dst`. In
-/// vectors where `unit`, the same matrix with an inner stride of 1, is not null.
+/// Packs the k-packs that start in row `row` of `src` into row `to` of `dst`. Uses vectors if `unit`, a view of `src`
+/// with inner stride 1, is not null.
 static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value dst, Value to, Value signMask,
-                     bool isWhole = true) {
+                       bool isWhole = true) {
   int64_t width = src.shape.columns();
   Value columns = e.size(src.src, 1), begin = e.index(0);
   if (unit) {
@@ -170,31 +170,31 @@ static void packVector(Emitter &e, KPackReader src, Value unit, Value row, Value
       e.storeVector(applySignMask(e, reader.vector(row, e.mul(w, width), isWhole), signMask), dst, {to, w});
     });
   }
-  e.loop(begin, e.ceilDiv(columns, width), 1, [&](Value w) {
-    e.store(applySignMask(e, src.scalar(row, e.mul(w, width)), signMask), dst, {to, w});
-  });
+  e.loop(begin, e.ceilDiv(columns, width), 1,
+         [&](Value w) { e.store(applySignMask(e, src.scalar(row, e.mul(w, width)), signMask), dst, {to, w}); });
 }
 
-void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned step,
+void saccade::cpu::emitPackRows(Emitter &e, Value src, Value rows, Value paddedRows, Value dst, unsigned packingFactor,
                                 Value signMask) {
   Value lastRow = e.sub(rows, e.index(1));
   auto pack = [&](Value unit) {
     e.loop(e.index(0), paddedRows, 1,
-           [&](Value r) { packVector(e, {e, src, {step}}, unit, e.min(r, lastRow), dst, r, signMask); });
+           [&](Value r) { packVector(e, {e, src, {packingFactor}}, unit, e.min(r, lastRow), dst, r, signMask); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
 
-void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned step) {
-  Value rows = e.size(src, 0), whole = e.div(rows, step);
+void saccade::cpu::emitPackColumns(Emitter &e, Value src, Value dst, unsigned packingFactor) {
+  Value rows = e.size(src, 0), whole = e.div(rows, packingFactor);
   auto pack = [&](Value unit) {
-    auto line = [&](Value row, Value to, bool isWhole) {
-      packVector(e, {e, src, {step, /*isColumn=*/true}}, unit, row, dst, to, /*flip=*/nullptr, isWhole);
+    auto packRow = [&](Value row, Value to, bool isWhole) {
+      packVector(e, {e, src, {packingFactor, /*isColumn=*/true}}, unit, row, dst, to, /*signMask=*/nullptr, isWhole);
       e.loop(e.size(src, 1), e.size(dst, 1), 1, [&](Value c) { e.store(e.scalar(0.0), dst, {to, c}); });
     };
-    e.loop(e.index(0), whole, 1, [&](Value w) { line(e.mul(w, step), w, /*isWhole=*/true); });
-    if (step > 1)
-      e.ifElse(e.isLess(e.mul(whole, step), rows), [&] { line(e.mul(whole, step), whole, /*isWhole=*/false); });
+    e.loop(e.index(0), whole, 1, [&](Value w) { packRow(e.mul(w, packingFactor), w, /*isWhole=*/true); });
+    if (packingFactor > 1)
+      e.ifElse(e.isLess(e.mul(whole, packingFactor), rows),
+               [&] { packRow(e.mul(whole, packingFactor), whole, /*isWhole=*/false); });
   };
   emitByInnerStride(e, src, pack, [&] { pack(nullptr); });
 }
@@ -209,9 +209,8 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
       e, dst,
       [&](Value unit) {
         e.loop(e.index(0), rows, 1, [&](Value r) {
-          e.loop(e.index(0), vectorColumns, e.lanes(), [&](Value c) {
-            e.storeVector(emitFromCompute(e, e.loadVector(src, {r, c}), element), unit, {r, c});
-          });
+          e.loop(e.index(0), vectorColumns, e.lanes(),
+                 [&](Value c) { e.storeVector(emitFromCompute(e, e.loadVector(src, {r, c}), element), unit, {r, c}); });
           copyScalars(r, vectorColumns);
         });
       },
@@ -222,10 +221,10 @@ void saccade::cpu::emitUnpackRows(Emitter &e, Value src, Value dst) {
 // Panels
 //===----------------------------------------------------------------------===//
 
-/// Turns `lines` (a square of registers) by exchanging halves, quarters, ... of pairs of lines (Eklundh, 1972). Written as
-/// shuffles because folding takes a transpose of rows apart into its elements.
-static void transpose(Emitter &e, SmallVectorImpl<Value> &lines) {
-  int64_t lanes = lines.size();
+/// Transposes a square of registers by exchanging halves, quarters, ... of pairs of vectors (Eklundh, 1972). Emits
+/// shuffles, because folding would scalarize a vector.transpose.
+static void transpose(Emitter &e, SmallVectorImpl<Value> &vectors) {
+  int64_t lanes = vectors.size();
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
     SmallVector<int64_t> upper, lower;
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -236,29 +235,30 @@ static void transpose(Emitter &e, SmallVectorImpl<Value> &lines) {
     for (int64_t i = 0; i < lanes; ++i) {
       if (i & distance)
         continue;
-      Value first = lines[i], second = lines[i + distance];
-      lines[i] = vector::ShuffleOp::create(e.b, e.loc, first, second, upper);
-      lines[i + distance] = vector::ShuffleOp::create(e.b, e.loc, first, second, lower);
+      Value first = vectors[i], second = vectors[i + distance];
+      vectors[i] = vector::ShuffleOp::create(e.b, e.loc, first, second, upper);
+      vectors[i + distance] = vector::ShuffleOp::create(e.b, e.loc, first, second, lower);
     }
   }
 }
 
-/// lanes × lanes words: rows [row, row + lanes) from word `w` on, into one lane block of a panel.
+/// Packs lanes × lanes k-packs, rows [row, row + lanes) from k-pack `w` on, into one lane block of a panel.
 static void transposeBlock(Emitter &e, KPackReader src, Value row, Value lastRow, Value w, Value dst, Value panel,
                            Value lane) {
-  SmallVector<Value> lines;
+  SmallVector<Value> vectors;
   for (int64_t i = 0; i < e.lanes(); ++i)
-    lines.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
-  transpose(e, lines);
-  for (auto [i, line] : llvm::enumerate(lines))
-    e.storeVector(line, dst, {panel, e.add(w, i), lane});
+    vectors.push_back(src.vector(e.min(e.add(row, i), lastRow), e.mul(w, src.shape.columns())));
+  transpose(e, vectors);
+  for (auto [i, each] : llvm::enumerate(vectors))
+    e.storeVector(each, dst, {panel, e.add(w, i), lane});
 }
 
-void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned step) {
+void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, unsigned packingFactor) {
   int64_t panelRows = cast<MemRefType>(dst.getType()).getDimSize(2);
-  Value columns = e.size(src, 1), words = e.ceilDiv(columns, step), wholeKPacks = e.div(columns, step);
+  Value columns = e.size(src, 1), kPacks = e.ceilDiv(columns, packingFactor),
+        wholeKPacks = e.div(columns, packingFactor);
   Value vectorKPacks = e.roundDown(wholeKPacks, e.lanes()), lastRow = e.sub(rows, e.index(1));
-  // One lane block (a panel has several) at a time.
+  // A panel consists of several lane blocks.
   auto forEachBlock = [&](function_ref<void(Value row, Value panel, Value lane)> body) {
     e.loop(e.index(0), rows, e.lanes(), [&](Value row) {
       Value panel = e.div(row, panelRows);
@@ -266,11 +266,11 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
     });
   };
   auto copyScalars = [&](Value row, Value panel, Value lane, Value first) {
-    KPackReader reader{e, src, {step}};
+    KPackReader reader{e, src, {packingFactor}};
     e.loop(e.index(0), e.index(e.lanes()), 1, [&](Value i) {
       Value from = e.min(e.add(row, i), lastRow);
-      e.loop(first, words, 1,
-             [&](Value w) { e.store(reader.scalar(from, e.mul(w, step)), dst, {panel, w, e.add(lane, i)}); });
+      e.loop(first, kPacks, 1,
+             [&](Value w) { e.store(reader.scalar(from, e.mul(w, packingFactor)), dst, {panel, w, e.add(lane, i)}); });
     });
   };
   emitByInnerStride(
@@ -278,30 +278,31 @@ void saccade::cpu::emitPackPanels(Emitter &e, Value src, Value rows, Value dst, 
       [&](Value unit) {
         forEachBlock([&](Value row, Value panel, Value lane) {
           e.loop(e.index(0), vectorKPacks, e.lanes(),
-                 [&](Value w) { transposeBlock(e, {e, unit, {step}}, row, lastRow, w, dst, panel, lane); });
+                 [&](Value w) { transposeBlock(e, {e, unit, {packingFactor}}, row, lastRow, w, dst, panel, lane); });
           copyScalars(row, panel, lane, vectorKPacks);
         });
       },
       [&] {
-        // Where the rows are what is contiguous, lanes lie beside each other already.
+        // If columns are contiguous, no transpose is needed.
         emitByInnerStride(
             e, emitTransposed(e, src),
             [&](Value unit) {
-              KPackReader reader{e, unit, {step, /*isColumn=*/true}};
+              KPackReader reader{e, unit, {packingFactor, /*isColumn=*/true}};
               forEachBlock([&](Value row, Value panel, Value lane) {
-                auto line = [&](Value w, bool isWhole) {
-                  e.storeVector(reader.vector(e.mul(w, step), row, isWhole), dst, {panel, w, lane});
+                auto copyVector = [&](Value w, bool isWhole) {
+                  e.storeVector(reader.vector(e.mul(w, packingFactor), row, isWhole), dst, {panel, w, lane});
                 };
                 e.ifElse(
-                    e.isLess(lastRow, e.add(row, e.lanes() - 1)),
-                    [&] { copyScalars(row, panel, lane, e.index(0)); },
+                    e.isLess(lastRow, e.add(row, e.lanes() - 1)), [&] { copyScalars(row, panel, lane, e.index(0)); },
                     [&] {
-                      e.loop(e.index(0), wholeKPacks, 1, [&](Value w) { line(w, /*isWhole=*/true); });
-                      if (step > 1)
-                        e.ifElse(e.isLess(wholeKPacks, words), [&] { line(wholeKPacks, /*isWhole=*/false); });
+                      e.loop(e.index(0), wholeKPacks, 1, [&](Value w) { copyVector(w, /*isWhole=*/true); });
+                      if (packingFactor > 1)
+                        e.ifElse(e.isLess(wholeKPacks, kPacks), [&] { copyVector(wholeKPacks, /*isWhole=*/false); });
                     });
               });
             },
-            [&] { forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); }); });
+            [&] {
+              forEachBlock([&](Value row, Value panel, Value lane) { copyScalars(row, panel, lane, e.index(0)); });
+            });
       });
 }

@@ -1,11 +1,10 @@
-//===- Pack.h - Operands in the layout the microkernels read -----*- C++ -*-===//
+//===- Pack.h - Packing operands for the microkernels ------------*- C++ -*-===//
 //
-// Packing makes words of elements, strides static and, for the right side of a product, lanes of rows. After
-// it no kernel knows of layouts and strides.
+// Packing groups elements into k-packs, makes strides static, and transposes the RHS of a matmul into panels, so that
+// microkernels do not depend on the layout of the operands.
 //
-// A word is what a lane multiplies in one step: an element in the compute type, or two bf16, neighbours
-// along the reduced dimension and untouched, in the bits of an f32 that is only moved. `step` is how many
-// elements it holds; 0 stands for a neighbour that does not exist.
+// A k-pack is `packingFactor` consecutive elements along K that one lane multiplies at once: one element in the compute
+// type, or two bf16 in the bits of an f32 (VNNI layout). Elements beyond the end of K are 0.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_PACK_H
@@ -16,34 +15,35 @@
 
 namespace saccade::cpu {
 
-/// dst[r][w] = word w of row min(r, rows − 1) of `src` (memref<?xD>, any strides, f16, bf16, f32 or f64), for
-/// r < paddedRows. `dst` is memref<RxW>. The bits of `flip` (an integer as wide as a word, or null) change their value.
-void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst, unsigned step,
-                  mlir::Value signMask = nullptr);
+/// dst[r][w] = k-pack w of row min(r, rows − 1) of `src` (memref<?xD>, any strides, f16, bf16, f32 or f64), for
+/// r < paddedRows. `dst` is memref<RxW>. `signMask` (an integer as wide as a k-pack, or null) is XORed into every
+/// k-pack.
+void emitPackRows(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value paddedRows, mlir::Value dst,
+                  unsigned packingFactor, mlir::Value signMask = nullptr);
 
-/// dst[w][c] = word w of column c of `src`. `dst` is memref<WxC>; what it has more columns becomes 0.
-void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned step);
+/// dst[w][c] = k-pack w of column c of `src`. `dst` is memref<WxC>; columns that `src` does not have become 0.
+void emitPackColumns(Emitter &e, mlir::Value src, mlir::Value dst, unsigned packingFactor);
 
-/// dst[r / L][w][r % L] = word w of row min(r, rows − 1) of `src`, for the panels (memref<PxWxL>) that hold the rows
+/// dst[r / L][w][r % L] = k-pack w of row min(r, rows − 1) of `src`, for the panels (memref<PxWxL>) that hold the rows
 /// [0, rows).
-void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, unsigned step);
+void emitPackPanels(Emitter &e, mlir::Value src, mlir::Value rows, mlir::Value dst, unsigned packingFactor);
 
 /// dst[r][c] = src[r][c] for all of `dst` (memref<?x?>, any strides, any float type).
 void emitUnpackRows(Emitter &e, mlir::Value src, mlir::Value dst);
 
-/// The 2-D memref with its dimensions exchanged: a view.
+/// A transposed view of a 2-D memref.
 mlir::Value emitTransposed(Emitter &e, mlir::Value memref);
 
-/// A matrix with the dimensions s and d of an operand that is named `dims` as a memref of positions × depth.
+/// A view of a 2-D operand with dimensions `dims` (s and d in any order) as positions × depth.
 mlir::Value emitPositions(Emitter &e, mlir::Value operand, attn::DimsAttr dims);
 
-/// The value in the compute type.
+/// Converts `value` (scalar or vector) to the compute type.
 mlir::Value emitToCompute(Emitter &e, mlir::Value value);
-/// The value (scalar or vector) in `elementType`.
+/// Converts `value` (scalar or vector) from the compute type to `elementType`.
 mlir::Value emitFromCompute(Emitter &e, mlir::Value value, mlir::Type elementType);
 
-/// Runs `contiguous` with the same 2-D memref whose inner stride is known to be 1 where that holds at run time, else
-/// `strided`.
+/// Emits a run-time test of the inner stride of `memref` (omitted if static): `contiguous` receives a view with static
+/// inner stride 1, `strided` is emitted for other strides.
 void emitByInnerStride(Emitter &e, mlir::Value memref, llvm::function_ref<void(mlir::Value)> contiguous,
                        llvm::function_ref<void()> strided);
 

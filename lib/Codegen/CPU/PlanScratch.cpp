@@ -1,7 +1,7 @@
 //===- PlanScratch.cpp - Offsets of task buffers in scratch memory ------------===//
 //
-// Every buffer of a task becomes a view of the task's scratch memory at a fixed offset, so tasks do not allocate. The pass
-// runs directly before the conversion to LLVM, because earlier passes add buffers.
+// Every buffer of a task becomes a view of the task's scratch memory at a fixed offset, so tasks do not allocate. The
+// pass runs directly before the conversion to LLVM, because earlier passes add buffers.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -53,7 +53,7 @@ public:
 private:
   FailureOr<int64_t> getBufferBytes(Operation *op, MemRefType type) {
     if (!type.hasStaticShape())
-      return op->emitOpError("has a size not known before run time, expected the memory of a task to be static");
+      return op->emitOpError("has a dynamic size, expected buffers of a task to be static");
     if (!type.getLayout().isIdentity())
       return op->emitOpError("has type ") << type << ", expected a compact buffer in a task";
     return type.getNumElements() * static_cast<int64_t>(layout.getTypeSize(type.getElementType()));
@@ -75,8 +75,8 @@ private:
     return success();
   }
 
-  /// Assigns offsets from `end` on to the buffers of `block`, advances `end`, and collects the ops whose inner buffers are
-  /// placed later.
+  /// Assigns offsets from `end` on to the buffers of `block`, advances `end`, and collects the ops whose inner buffers
+  /// are placed later.
   LogicalResult placeBlock(Block &block, int64_t &end, SmallVectorImpl<Operation *> &nested) {
     for (Operation &op : block) {
       if (auto alloca = dyn_cast<memref::AllocaOp>(op)) {

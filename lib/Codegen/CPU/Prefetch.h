@@ -12,14 +12,15 @@
 
 namespace saccade::cpu {
 
-/// The step of a task that follows the one of an op: the next iteration of the enclosing loop over tiles, or the first one
-/// of the next work item.
+/// The step of a task that follows the one of an op: the next iteration of the enclosing loop over tiles, or the first
+/// one of the next work item.
 class NextStep {
 public:
   /// Emits the loop counters of the next step before `op`.
   NextStep(Emitter &e, mlir::Operation *op);
 
-  /// The view `operand` of `op` in the next step. Null if it does not change or if it depends on memory written in a step.
+  /// The view `operand` of `op` in the next step. Null if it does not change or if it depends on memory written in a
+  /// step.
   mlir::Value view(mlir::Value operand);
 
   mlir::Value exists;    ///< i1; null if the loops around `op` are not supported

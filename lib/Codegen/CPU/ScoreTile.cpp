@@ -1,8 +1,8 @@
-//===- ScoreTile.cpp - The scores of a few queries, made into weights ---------===//
+//===- ScoreTile.cpp - Online softmax of a group of rows ----------------------===//
 //
-// Two sweeps over a row that lies in the first-level cache: regions, mask and maximum, then exponential and sum.
-// Without regions the first one is left to whoever computes scores. What is one number a row is computed for many rows
-// at once.
+// Makes two sweeps over a row in the L1 cache: regions, mask and maximum, then exponential and sum. Masks that are
+// column ranges are applied by the caller in place of the first sweep. Per-row values are computed for one row per
+// lane.
 //
 //===----------------------------------------------------------------------===//
 #include "ScoreTile.h"
@@ -20,13 +20,13 @@ using namespace saccade::cpu;
 
 static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
 
-SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned step) {
-  // The sign of every element of a word.
+SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned packingFactor) {
+  // The sign bits of all elements of a k-pack.
   unsigned bits = e.type.getWidth();
   auto constant = [&](const APInt &value) -> Value {
     return arith::ConstantOp::create(e.b, e.loc, e.b.getIntegerAttr(e.b.getIntegerType(bits), value));
   };
-  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / step));
+  APInt signs = APInt::getSplat(bits, APInt::getSignMask(bits / packingFactor));
   if (std::optional<double> scale = getConstantScale(cast<ScoringOpInterface>(op.getOperation())))
     return {*scale < 0 ? constant(signs) : Value(), e.scalar(std::abs(*scale))};
   Value isNegative = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OLT, op.getScaleValue(), e.scalar(0.0));
@@ -34,9 +34,11 @@ SplitScale cpu::emitSplitScale(Emitter &e, AccumulateOp op, unsigned step) {
   return {signMask, math::AbsFOp::create(e.b, e.loc, op.getScaleValue())};
 }
 
-ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned step, Exp2Error error, Value keys)
-    : e(e), op(op), scores(scores), step(step), error(error), bounds(cast<ScoringOpInterface>(op.getOperation())),
-      keys(keys), toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
+ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, unsigned packingFactor, Exp2Error error,
+                     Value keys)
+    : e(e), op(op), scores(scores), packingFactor(packingFactor), error(error),
+      bounds(cast<ScoringOpInterface>(op.getOperation())), keys(keys),
+      toNatural(op.getScore().empty() ? scale : Value()), regions(e, op, toNatural) {
   if (!op.getMask().empty() && !bounds.isExact())
     panels.emplace(e, op, keys, cast<MemRefType>(scores.getType()).getDimSize(1));
   for (unsigned i = 0; i < 4; ++i)
@@ -46,8 +48,8 @@ ScoreTile::ScoreTile(Emitter &e, AccumulateOp op, Value scores, Value scale, uns
     toBase2 = e.scalar(std::numbers::log2e);
     return;
   }
-  // Without a region the scale is left to the exponent, 2^(s · c − m): one rounding, of a small difference. It must be
-  // no zero there, which would turn the −inf of a masked key into NaN; the smallest normal number does as well.
+  // Without a score region the scale is applied in the exponent, 2^(s · c − m), with one rounding of a small
+  // difference. Zero would turn the −inf of a masked key into NaN, so it is replaced by the smallest normal number.
   double smallest = e.type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
   Value factor = e.b.createOrFold<arith::MulFOp>(e.loc, scale, e.scalar(std::numbers::log2e));
   Value isTiny = e.b.createOrFold<arith::CmpFOp>(e.loc, arith::CmpFPredicate::OLT, factor, e.scalar(smallest));
@@ -71,10 +73,10 @@ KeyRange ScoreTile::visibleKeysAbsolute(Value firstQuery, Value lastQuery) {
   return bounds.computeKeyRange(e.b, e.loc, values, op.getQLen(), op.getKvLen(), firstQuery, lastQuery, all);
 }
 
-ColumnRuns ScoreTile::reach(Value firstRow, Value rows) {
+ColumnRuns ScoreTile::visibleKeys(Value firstRow, Value rows) {
   Value first = e.add(at[2], firstRow), last = e.sub(e.add(first, rows), e.index(1));
   KeyRange absolute = visibleKeysAbsolute(first, last);
-  // Whatever the positions are, nothing outside of the tile is touched.
+  // Clamp to the tile: positions may be arbitrary.
   KeyRange columns = {e.max(e.sub(absolute.begin, at[3]), e.index(0)), e.min(e.sub(absolute.end, at[3]), keys)};
   return panels ? panels->find(e, at[1], first, last, columns) : columns;
 }
@@ -96,14 +98,14 @@ Value ScoreTile::applyRegion(Region &region, Value score, Value query, Value col
   return lanes.getVector(cast<YieldOp>(region.front().getTerminator()).getOperand());
 }
 
-/// lane < limit for each lane, with a limit of any size.
+/// lane < limit for each lane and any limit.
 static Value lanesBelow(Emitter &e, Value limit) {
   Value clamped = e.max(e.min(limit, e.index(e.lanes())), e.index(0));
   return vector::CreateMaskOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getI1Type()), clamped);
 }
 
-/// Some columns of the first sweep. With `within`, only the columns in it count and the mask region is asked where it
-/// says more than the bounds. `isScored`: the score region has been applied. Returns the running maximum.
+/// The first sweep over `count` columns. With `within`, other columns are masked, and so are those that the mask region
+/// rejects if the bounds are not exact. `isScored`: the score region has been applied. Returns the running maximum.
 Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value query, const KeyRange *within,
                               bool isScored, Value max) {
   isScored |= op.getScore().empty();
@@ -134,34 +136,33 @@ Value ScoreTile::scoreColumns(Value row, Value column, int64_t count, Value quer
 }
 
 Value saccade::cpu::emitReduceVectors(Emitter &e, ArrayRef<Value> vectors, function_ref<Value(Value, Value)> combine) {
-  SmallVector<Value> lines(vectors);
-  int64_t lanes = lines.size();
-  // Halves change places between two lines, which are then combined: half the lines, each of two rows. And so on.
+  SmallVector<Value> values(vectors);
+  int64_t lanes = values.size();
+  // Each round exchanges halves between pairs of vectors and combines them, which halves the number of vectors.
   for (int64_t distance = lanes / 2; distance > 0; distance /= 2) {
-    SmallVector<int64_t> left, right;
+    SmallVector<int64_t> upper, lower;
     for (int64_t lane = 0; lane < lanes; ++lane) {
       bool fromSecond = lane & distance;
-      left.push_back(fromSecond ? lanes + lane - distance : lane);
-      right.push_back(fromSecond ? lanes + lane : lane + distance);
+      upper.push_back(fromSecond ? lanes + lane - distance : lane);
+      lower.push_back(fromSecond ? lanes + lane : lane + distance);
     }
     for (int64_t i = 0; i < distance; ++i) {
-      Value first = lines[i], second = lines[i + distance];
-      lines[i] = combine(vector::ShuffleOp::create(e.b, e.loc, first, second, left),
-                         vector::ShuffleOp::create(e.b, e.loc, first, second, right));
+      Value first = values[i], second = values[i + distance];
+      values[i] = combine(vector::ShuffleOp::create(e.b, e.loc, first, second, upper),
+                          vector::ShuffleOp::create(e.b, e.loc, first, second, lower));
     }
   }
-  return lines[0];
+  return values[0];
 }
 
-/// Leaves the weights of some columns in the place of their scores, or, as pairs, in half of it further left: there all
-/// scores have been read.
+/// Stores weights over the scores of their columns, which have been read. Pairs of bf16 are stored at half the column.
 void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
-  if (step == 1) {
+  if (packingFactor == 1) {
     for (auto [i, weight] : llvm::enumerate(weights))
       e.storeVector(weight, scores, {row, e.add(column, i * e.lanes())});
     return;
   }
-  // One instruction rounds two registers; the truncation of a vector of twice the size would be three.
+  // One instruction rounds two registers; arith.truncf of a vector of twice the size would become three.
   auto pairs = VectorType::get({2 * e.lanes()}, e.b.getBF16Type());
   for (unsigned i = 0; i < weights.size(); i += 2) {
     Value upper = i + 1 < weights.size() ? weights[i + 1] : e.splat(0.0);
@@ -169,8 +170,8 @@ void ScoreTile::storeWeights(ArrayRef<Value> weights, Value row, Value column) {
         LLVM::CallIntrinsicOp::create(e.b, e.loc, pairs, e.b.getStringAttr("llvm.x86.avx512bf16.cvtne2ps2bf16.512"),
                                       ValueRange{upper, weights[i]})
             .getResult(0);
-    Value words = vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
-    e.storeVector(words, scores, {row, e.add(e.div(column, step), i / 2 * e.lanes())});
+    Value kPacks = vector::BitCastOp::create(e.b, e.loc, e.vectorType(), rounded);
+    e.storeVector(kPacks, scores, {row, e.add(e.div(column, packingFactor), i / 2 * e.lanes())});
   }
 }
 
@@ -183,7 +184,7 @@ KeyRange ScoreTile::visibleKeysOfRow(Value tileRow, KeyRange group) {
 }
 
 bool ScoreTile::isShort() {
-  // Functions become polynomials.
+  // Math functions are excluded: they expand to polynomials.
   constexpr unsigned maxOps = 16;
   return op.getScore().empty() || (llvm::hasNItemsOrLess(op.getScore().front(), maxOps) &&
                                    llvm::none_of(op.getScore().front(), [](Operation &each) {
@@ -191,16 +192,16 @@ bool ScoreTile::isShort() {
                                    }));
 }
 
-Value ScoreTile::score(Value products, Value tileRow, Value column) {
+Value ScoreTile::score(Value dotProducts, Value tileRow, Value column) {
   return op.getScore().empty()
-             ? products
-             : applyRegion(op.getScore(), products, e.add(at[2], tileRow), column, /*active=*/nullptr);
+             ? dotProducts
+             : applyRegion(op.getScore(), dotProducts, e.add(at[2], tileRow), column, /*active=*/nullptr);
 }
 
 KeyRange ScoreTile::fullyVisibleKeys(Value firstRow, Value rows, KeyRange group) {
   if (!bounds.isExact())
     return {group.end, group.end};
-  // What a row sees is bounded by straight lines, so that the first and the last row decide.
+  // Bounds are affine in the query, so the first and the last row determine the common range.
   return visibleKeysOfRow(e.add(firstRow, e.sub(rows, e.index(1))), visibleKeysOfRow(firstRow, group));
 }
 
@@ -218,8 +219,8 @@ KeyRange ScoreTile::columnsOf(KeyRange run) {
 }
 
 void ScoreTile::scoreGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group) {
-  // Rows inside of columns: what depends on the column alone, such as masks of lanes, is computed once for all of them.
-  // A mask region that is evaluated says all that its bounds would.
+  // The row loop is inside the column loop, so values that depend on the column only, such as lane masks, are computed
+  // once per column. The mask region implies its bounds, so these are not applied per row.
   auto sweep = [&](Value begin, Value end, const KeyRange *within) {
     e.loop(begin, end, e.lanes(), [&](Value column) {
       e.loop(e.index(0), rows, 1, [&](Value row) {
@@ -243,7 +244,7 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
   Value query = e.add(at[2], tileRow);
   Value begin = e.roundDown(group.begin, width), end = e.roundUp(group.end, width);
 
-  // What this very row sees; where the constraints are the whole mask, columns inside need no test.
+  // The columns visible to this row. If the bounds are exact, columns inside need no test.
   KeyRange own = visibleKeysOfRow(tileRow, group);
   Value fullBegin = end, fullEnd = end;
   if (bounds.isExact()) {
@@ -271,48 +272,48 @@ Value ScoreTile::scoreRow(Value row, Value tileRow, KeyRange group) {
 ScoreTile::Exponent ScoreTile::updateMax(Value tileMax, Value oldMax) {
   Value scaledMax = e.mulf(tileMax, e.broadcast(toBase2));
   Value newMax = e.maxf(scaledMax, oldMax);
-  // The guard against −∞ − (−∞), unless that is proved not to arise.
+  // Guards against −∞ − (−∞) unless the analysis proved that it cannot occur.
   Value base = op->hasAttr(finiteMaxAttr) ? newMax : e.zeroIfMinusInfinity(newMax);
   Value factor = emitExp2(e, e.subf(oldMax, base));
 
-  // weight = 2^((s − shift) · c + rest), with shift 0 and rest −base. The rounding of the base cancels: weights and sum
-  // are taken relative to the same one. Only a base so large that its rounding is a factor of two or more is taken off
-  // before the product. Weights that are rounded to bf16 do not cancel with their sum; so that the largest one is
-  // exactly 1, they are taken relative to the maximum itself in the tile that has it.
+  // weight = 2^((s − shift) · c + offset), usually with shift 0 and offset −base. The rounding error of the base
+  // cancels, because weights and sum use the same base. A base so large that its rounding error is a factor of two or
+  // more is subtracted before the multiplication instead. Weights that are rounded to bf16 do not cancel with their
+  // sum, so the tile with the maximum uses the maximum itself as shift, and its maximum weight is exactly 1.
   Value isShifted = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, math::AbsFOp::create(e.b, e.loc, base),
                                           e.splat(e.type.isF64() ? 0x1p53 : 0x1p24));
   Value zero = e.splat(0.0);
   Value isNewest = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGE, scaledMax, newMax);
-  if (step > 1)
+  if (packingFactor > 1)
     isShifted = arith::OrIOp::create(e.b, e.loc, isShifted, isNewest);
   Value shift = e.select(isShifted, e.zeroIfMinusInfinity(tileMax), zero);
   Value distance = e.select(isNewest, zero, e.subf(scaledMax, newMax));
-  Value rest = e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base));
-  return {newMax, factor, shift, rest};
+  Value offset = e.select(isShifted, distance, arith::NegFOp::create(e.b, e.loc, base));
+  return {newMax, factor, shift, offset};
 }
 
-Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value rest) {
-  // Two sums, for the two registers of a panel: which columns are in one does not depend on where the others end.
+Value ScoreTile::weighRow(Value row, const ColumnRuns &group, Value shift, Value offset) {
+  // One sum per register of a panel: the assignment of columns to sums must not depend on the end of the range.
   SmallVector<Value> sums(2, e.splat(0.0));
   sums.append(regions.initialSums());
   sums = group.forEach(e, sums, [&](KeyRange run, ValueRange carried) {
-    return weighColumns(row, columnsOf(run), shift, rest, SmallVector<Value>(carried));
+    return weighColumns(row, columnsOf(run), shift, offset, SmallVector<Value>(carried));
   });
   regions.endRow(ArrayRef(sums).drop_front(2));
   failed |= regions.failed;
   return e.addf(sums[0], sums[1]);
 }
 
-SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value rest,
+SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value shift, Value offset,
                                            ArrayRef<Value> before) {
   SmallVector<Value> sums(before);
   Value factorToBase2 = e.broadcast(toBase2), from = columns.begin;
-  // Regions are long: no more copies than must be. Sixteen registers hold the constants of the exponential and two
-  // vectors on their way, one where products need another.
-  int64_t most = !regions.empty() ? step : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
+  // Regions are long, so they are not unrolled beyond a k-pack. 16 registers hold the constants of the exponential and
+  // two vectors in flight; without FMA, one.
+  int64_t maxVectors = !regions.empty() ? packingFactor : e.target.vectorRegisters >= 32 ? 4 : e.target.hasFMA ? 2 : 1;
   for (int64_t vectors : {4, 2, 1}) {
-    // A register that is alone gives up half of a vector of pairs.
-    if (vectors > most || (vectors == 2 && most == 4 && step == 1))
+    // With bf16 pairs, a single register would fill only half of a vector, so a step of two is kept.
+    if (vectors > maxVectors || (vectors == 2 && maxVectors == 4 && packingFactor == 1))
       continue;
     Value length = e.roundDown(e.sub(columns.end, from), vectors * e.lanes());
     Value to = e.add(from, length);
@@ -321,7 +322,7 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
       for (int64_t u = 0; u < vectors; ++u) {
         Value first = e.add(column, u * e.lanes()), given = e.loadVector(scores, {row, first});
         Value score = e.subf(given, shift);
-        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, rest), error));
+        weights.push_back(emitExp2(e, e.fma(score, factorToBase2, offset), error));
         next[u % 2] = e.addf(next[u % 2], weights[u]);
         if (!regions.empty())
           weights[u] = regions.apply(given, weights[u], first, MutableArrayRef(next).drop_front(2));
@@ -336,7 +337,7 @@ SmallVector<Value> ScoreTile::weighColumns(Value row, KeyRange columns, Value sh
   return sums;
 }
 
-/// A larger score than all before changes the row's largest one, and is looked for in `group`.
+/// Updates the row maximum if `tileMax` exceeds it, and then searches `group` for its column.
 void ScoreTile::updateArgmax(Value row, Value tileRow, const ColumnRuns &group, Value tileMax) {
   auto toNaturalOf = [&](Value score, Value factor) { return toNatural ? e.mulf(score, factor) : score; };
   Value largest = toNaturalOf(tileMax, toNatural);
@@ -350,18 +351,18 @@ void ScoreTile::updateArgmax(Value row, Value tileRow, const ColumnRuns &group, 
     auto integer = [&](Value index) -> Value {
       return arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), index);
     };
-    auto everywhere = [&](Value number) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, number); };
+    auto broadcast = [&](Value integer) -> Value { return vector::BroadcastOp::create(e.b, e.loc, type, integer); };
     Value lane = vector::StepOp::create(e.b, e.loc, VectorType::get({e.lanes()}, e.b.getIndexType()));
     lane = arith::IndexCastOp::create(e.b, e.loc, type, lane);
-    Value expected = e.broadcast(largest), behind = everywhere(integer(keys));
+    Value expected = e.broadcast(largest), none = broadcast(integer(keys));
     Value factor = toNatural ? e.broadcast(toNatural) : Value();
-    Value first = group.forEach(e, behind, [&](KeyRange run, ValueRange nearest) {
+    Value first = group.forEach(e, none, [&](KeyRange run, ValueRange nearest) {
       auto [begin, end] = columnsOf(run);
       return e.loop(begin, end, e.lanes(), nearest, [&](Value column, ValueRange carried) {
         Value score = toNaturalOf(e.loadVector(scores, {row, column}), factor);
         Value isArgmax = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, score, expected);
-        Value here = arith::AddIOp::create(e.b, e.loc, everywhere(integer(column)), lane);
-        here = e.select(isArgmax, here, behind);
+        Value here = arith::AddIOp::create(e.b, e.loc, broadcast(integer(column)), lane);
+        here = e.select(isArgmax, here, none);
         return SmallVector<Value>{arith::MinSIOp::create(e.b, e.loc, here, carried[0])};
       });
     })[0];
@@ -380,13 +381,13 @@ GroupState::GroupState(Emitter &e, bool keepsMaxima)
 
 int64_t GroupState::rows(const Emitter &e) { return llvm::alignTo(rowGroup, e.lanes()); }
 
-/// Lane r: all lanes of row first + r combined.
+/// Lane r combines all lanes of row first + r.
 static Value reduceRows(Emitter &e, Value laneValues, int64_t first, double neutral,
                         function_ref<Value(Value, Value)> combine) {
-  SmallVector<Value> lines;
+  SmallVector<Value> vectors;
   for (int64_t row = first; row < first + e.lanes(); ++row)
-    lines.push_back(row < rowGroup ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
-  return emitReduceVectors(e, lines, combine);
+    vectors.push_back(row < rowGroup ? e.loadVector(laneValues, {e.index(row), e.index(0)}) : e.splat(neutral));
+  return emitReduceVectors(e, vectors, combine);
 }
 
 void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows, const ColumnRuns &group,
@@ -398,18 +399,19 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
   auto store = [&](Value value, Value to, int64_t first, Value mask) {
     vector::MaskedStoreOp::create(e.b, e.loc, to, ValueRange{e.add(firstRow, first)}, mask, value);
   };
-  // The state of rows behind the last one, which no query has, stays: they are finished like rows without keys.
+  // Rows beyond the last query keep their initial state and are finalized like rows without keys.
   auto forLanesOfRows = [&](function_ref<void(int64_t first, Value mask)> body) {
     for (int64_t first = 0; first < rowGroup; first += e.lanes())
       body(first, lanesBelow(e, e.sub(rows, e.index(first))));
   };
   forLanesOfRows([&](int64_t first, Value mask) {
-    Value tileMax = reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
+    Value tileMax =
+        reduceRows(e, state.laneValues, first, minusInfinity, [&](Value x, Value y) { return e.maxf(x, y); });
     Exponent exponent = updateMax(tileMax, load(op.getMax(), first, mask));
     store(exponent.max, op.getMax(), first, mask);
     e.storeVector(exponent.factor, state.factors, e.index(first));
     e.storeVector(exponent.shift, state.shifts, e.index(first));
-    e.storeVector(exponent.rest, state.offsets, e.index(first));
+    e.storeVector(exponent.offset, state.offsets, e.index(first));
     if (state.maxima)
       e.storeVector(tileMax, state.maxima, e.index(first));
   });
@@ -420,8 +422,8 @@ void ScoreTile::softmaxGroup(const GroupState &state, Value firstRow, Value rows
       updateArgmax(row, tileRow, group, e.load(state.maxima, row));
     if (!regions.empty())
       regions.beginRow(at, tileRow, e.load(state.factors, row));
-    Value shift = e.broadcast(e.load(state.shifts, row)), rest = e.broadcast(e.load(state.offsets, row));
-    e.storeVector(weighRow(row, group, shift, rest), state.laneValues, {row, e.index(0)});
+    Value shift = e.broadcast(e.load(state.shifts, row)), offset = e.broadcast(e.load(state.offsets, row));
+    e.storeVector(weighRow(row, group, shift, offset), state.laneValues, {row, e.index(0)});
   });
   if (op.getFinal())
     return;

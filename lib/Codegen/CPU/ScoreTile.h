@@ -1,7 +1,7 @@
-//===- ScoreTile.h - The scores of a few queries, made into weights -*- C++ -*-===//
+//===- ScoreTile.h - Online softmax of a group of rows ------------*- C++ -*-===//
 //
-// The middle of the online softmax: scores of a group of rows are in scratch memory; regions, mask
-// and maximum are applied, and 2^(t − m) is left in their place, in words (see Pack.h).
+// Applies score region and mask to the scores of a group of rows in scratch memory, updates the row maxima, and
+// replaces the scores t by the weights 2^(t − m), stored as k-packs (see Pack.h).
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_SCORETILE_H
@@ -14,88 +14,87 @@
 
 namespace saccade::cpu {
 
-/// Lane r of the result is all lanes of vector r combined; as many vectors as lanes. Every row's lanes are combined in
-/// the same order.
+/// Lane r of the result combines all lanes of vector r, for as many vectors as lanes. The order is the same for every
+/// vector.
 mlir::Value emitReduceVectors(Emitter &e, llvm::ArrayRef<mlir::Value> vectors,
-                            llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+                              llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
 
-/// Scratch memory for what is one number for each row of a group.
+/// Scratch memory for per-row values of a group.
 struct GroupState {
   explicit GroupState(Emitter &e, bool keepsMaxima = false);
-  /// A group's rows in whole registers.
+  /// Rows of a group, rounded up to whole registers.
   static int64_t rows(const Emitter &e);
 
-  mlir::Value laneValues; ///< one vector a row, to be reduced: maxima, then sums
-  mlir::Value factors; ///< for the rows of the accumulator
+  mlir::Value laneValues; ///< one vector per row, not yet reduced over lanes: maxima, then sums
+  mlir::Value factors;    ///< rescaling factors of the accumulator
   mlir::Value shifts, offsets;
-  mlir::Value maxima; ///< largest scores of the tile, null where nobody asks
+  mlir::Value maxima; ///< row maxima within the tile; null if not needed
 };
 
-/// Scale as the softmax applies it: its sign goes into the queries, which is exact, so that the largest product is the
-/// largest score; its size is multiplied after the sum over the head.
+/// The scale of the scores. Its sign is applied to the queries, which is exact, so that the maximum dot product belongs
+/// to the maximum score; its magnitude is applied to the dot products.
 struct SplitScale {
-  mlir::Value signMask; ///< the bits of a word of queries that change their value; null for none
+  mlir::Value signMask; ///< sign bits to XOR into a k-pack of queries; null for none
   mlir::Value size;
 };
-SplitScale emitSplitScale(Emitter &e, attn::AccumulateOp op, unsigned step);
+SplitScale emitSplitScale(Emitter &e, attn::AccumulateOp op, unsigned packingFactor);
 
 /// Emits the softmax of the rows of one attn.accumulate.
 class ScoreTile {
 public:
-  /// `scores`: memref<rowGroup x columns>, row-major, in the score type, holds query · key before `scale` (a positive
-  /// scalar); columns is a multiple of `chunk(e)` or more. `step`: the elements of a word of weights. `error` is what
-  /// their exponential may be off by. `keys` are in the tile.
-  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned step, Exp2Error error,
-            mlir::Value keys);
+  /// `scores`: memref<rowGroup x columns>, row-major, in the score type, with the dot products before `scale` (a
+  /// positive scalar); columns is at least the number of keys rounded up to `chunk(e)`. `packingFactor`: elements of a
+  /// k-pack of weights. `error`: error bound of their exponential. `keys`: number of keys in the tile.
+  ScoreTile(Emitter &e, attn::AccumulateOp op, mlir::Value scores, mlir::Value scale, unsigned packingFactor,
+            Exp2Error error, mlir::Value keys);
 
-  /// The columns that are worked on together.
+  /// Columns that scoreRow processes per iteration.
   static int64_t chunk(const Emitter &e) { return 4 * e.lanes(); }
 
-  /// Says whose rows follow: row 0 of the tile is query `query` of head `head`, counted from those that the op begins
-  /// with.
+  /// Sets the position of row 0 of the tile: query `query` of head `head`, relative to the position of the op.
   void setOrigin(mlir::Value head, mlir::Value query);
 
-  /// The columns (relative to the tile) that some row of [firstRow, firstRow + rows) reaches, within [0, keys).
-  ColumnRuns reach(mlir::Value firstRow, mlir::Value rows);
+  /// The columns (relative to the tile) that are visible to some row of [firstRow, firstRow + rows), within [0, keys).
+  ColumnRuns visibleKeys(mlir::Value firstRow, mlir::Value rows);
 
   //===--- Groups of rows ---===//
-  /// Whether a score is masked by its column, so that all is done with it while it is in a register, or has just been.
-  /// Else `scoreGroup` does it.
+  /// Whether the mask is a range of columns per row, so that it is applied together with the score matmul. Otherwise
+  /// `scoreGroup` applies the mask region.
   bool isMaskedByColumn() { return bounds.isExact(); }
-  /// Whether `score` is short enough to be repeated for every register of a block.
+  /// Whether the score region is short enough to be emitted for every register of a block.
   bool isShort();
-  /// What the score region makes of a register of products; they themselves without one.
-  mlir::Value score(mlir::Value products, mlir::Value tileRow, mlir::Value column);
-  /// The part of `group` that all of its rows see for certain.
+  /// Applies the score region, if any, to a register of dot products.
+  mlir::Value score(mlir::Value dotProducts, mlir::Value tileRow, mlir::Value column);
+  /// The columns of `group` that are known to be visible to all of its rows.
   attn::KeyRange fullyVisibleKeys(mlir::Value firstRow, mlir::Value rows, attn::KeyRange group);
-  /// Masks `count` columns of a row from `column` on (all are seen without `group`), after the score region where that
-  /// is not done yet; returns the running maximum, in lanes.
+  /// Masks `count` columns of a row from `column` on (all are visible if `group` is null). Applies the score region
+  /// first unless `isScored`. Returns the running maximum per lane.
   mlir::Value maskColumns(mlir::Value row, mlir::Value tileRow, mlir::Value column, int64_t count,
                           const attn::KeyRange *group, bool isScored, mlir::Value max);
-  /// Regions and mask on all columns of a group of rows, where not `isMaskedByColumn`; adds their maxima to
+  /// Applies regions and mask to all columns of a group of rows if not `isMaskedByColumn`; adds their maxima to
   /// `state.laneValues`.
   void scoreGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group);
-  /// The same for one row, whose origin may be its own (`setOrigin`); returns the running maximum, in lanes.
+  /// Like scoreGroup for one row, which may have its own origin (`setOrigin`); returns the running maximum per lane.
   mlir::Value scoreRow(mlir::Value row, mlir::Value tileRow, attn::KeyRange group);
-  /// Turns the scores of the first `rows` rows of the scratch, which are those from `firstRow` on of the tile, into
-  /// weights. `state.laneValues` holds their maxima before. Does `besides` once for each row.
+  /// Replaces the scores of the first `rows` scratch rows, rows `firstRow`.. of the tile, by weights and updates max
+  /// and sum. `state.laneValues` must hold the maxima per lane. Calls `onRow` once per row.
   void softmaxGroup(const GroupState &state, mlir::Value firstRow, mlir::Value rows, const ColumnRuns &group,
                     llvm::function_ref<void(mlir::Value row)> onRow);
 
 private:
-  /// Of one row (in all lanes) or of many (in a lane each).
+  /// Values of one row (in all lanes) or of one row per lane.
   struct Exponent {
-    mlir::Value max, factor, shift, rest;
+    mlir::Value max, factor, shift, offset;
   };
   Exponent updateMax(mlir::Value tileMax, mlir::Value oldMax);
-  /// Makes the weights of a row and returns their sum, in lanes.
-  mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value rest);
+  /// Computes the weights of a row and returns their sum per lane.
+  mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value offset);
   llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
-                                              mlir::Value rest, llvm::ArrayRef<mlir::Value> sums);
+                                              mlir::Value offset, llvm::ArrayRef<mlir::Value> sums);
   void updateArgmax(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
   attn::KeyRange visibleKeysAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
   attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);
-  /// Those of `run`, rounded to registers.
+  /// The columns of `run`, rounded to registers.
   attn::KeyRange columnsOf(attn::KeyRange run);
   mlir::Value scoreColumns(mlir::Value row, mlir::Value column, int64_t count, mlir::Value query,
                            const attn::KeyRange *within, bool isScored, mlir::Value max);
@@ -106,19 +105,19 @@ private:
   Emitter &e;
   attn::AccumulateOp op;
   mlir::Value scores;
-  unsigned step;
+  unsigned packingFactor;
   Exp2Error error;
   attn::KeyBounds bounds;
   mlir::Value keys;
-  std::optional<VisibleColumns> panels; ///< where the bounds are not the whole mask
+  std::optional<VisibleColumns> panels; ///< set if the bounds do not express the whole mask
   mlir::Value at[4];
-  mlir::Value regionScale; ///< scalar; what a score region sees is scaled
-  mlir::Value toBase2;     ///< scalar; from what lies in `scores` after the first sweep to powers of 2
-  mlir::Value toNatural;   ///< scalar; to scores as the op defines them; null for 1
+  mlir::Value regionScale; ///< scalar; scales dot products for the score region
+  mlir::Value toBase2;     ///< scalar; scales the values in `scores` after the first sweep to exponents of 2
+  mlir::Value toNatural;   ///< scalar; scales these values to the scores of the op; null for 1
   WeightRegions regions;
 
 public:
-  /// Set where a region has an op that cannot be vectorised; the diagnostic is out.
+  /// Set if a region has an op that cannot be vectorized; the diagnostic has been emitted.
   bool failed = false;
 };
 

@@ -1,7 +1,7 @@
-//===- VectorizeRegion.cpp - Scalar regions, several positions at once --------===//
+//===- VectorizeRegion.cpp - Vector evaluation of scalar regions --------------===//
 //
-// One rule a kind of op: what is uniform stays a scalar op, what is affine in the lane stays a scalar base,
-// and only what is left becomes a vector op.
+// Each kind of op has a rule: ops on uniform values stay scalar, affine values keep a scalar base, and all other ops
+// become vector ops.
 //
 //===----------------------------------------------------------------------===//
 #include "VectorizeRegion.h"
@@ -23,13 +23,13 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::cpu;
 
-/// Types in which base + lane * step does not wrap for any position, so that comparisons may be done on differences.
+/// Types in which base + lane * step does not wrap for any position, so that comparisons may use differences.
 static bool isPositionType(Type type) { return type.isIndex() || type.isInteger(64); }
 
-/// Distances of lanes from lane 0 stay below this, so that they are compared in i32.
+/// Bound of the distance of a lane from lane 0, so that comparisons fit i32.
 static constexpr int64_t maxLaneOffset = int64_t(1) << 30;
 
-/// The predicate that holds for (b, a) where `predicate` holds for (a, b). Signed ones only.
+/// The predicate of swapped operands; signed predicates only.
 static arith::CmpIPredicate swapSides(arith::CmpIPredicate predicate) {
   switch (predicate) {
   case arith::CmpIPredicate::slt:
@@ -95,8 +95,8 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
     bindUniform(length, lengths[unsigned(length.getRole())]);
     return success();
   }
-  if (evaluateRead(op) || evaluateUniform(op) || evaluateProduct(op) || evaluateTanh(op) ||
-      evaluateAffine(op) || evaluatePosition(op) || evaluateComparison(op))
+  if (evaluateRead(op) || evaluateUniform(op) || evaluateProduct(op) || evaluateTanh(op) || evaluateAffine(op) ||
+      evaluatePosition(op) || evaluateComparison(op))
     return success();
   if (!OpTrait::hasElementwiseMappableTraits(&op))
     return op.emitError() << "'" << op.getName() << "' cannot be computed for several positions at once; "
@@ -105,7 +105,7 @@ LogicalResult RegionVectorizer::evaluate(Operation &op) {
   return success();
 }
 
-/// An op without side effects whose operands are the same in every lane stays as it is, regions included.
+/// Clones an op without side effects, including its regions, if its operands are uniform.
 bool RegionVectorizer::evaluateUniform(Operation &op) {
   if (op.getNumRegions() == 0 && !isMemoryEffectFree(&op))
     return false;
@@ -154,7 +154,7 @@ bool RegionVectorizer::evaluateAffine(Operation &op) {
     values[result] = {base, operands[0].step * factor.getSExtValue()};
     return true;
   }
-  // Narrowing keeps sums; widening a wrapped sum would not.
+  // Truncation commutes with wrapping addition; extension does not.
   bool narrows = (isa<arith::IndexCastOp>(op) && op.getOperand(0).getType().isIndex()) || isa<arith::TruncIOp>(op) ||
                  (isa<arith::IndexCastOp>(op) && op.getOperand(0).getType().isInteger(64));
   if (!narrows)
@@ -172,7 +172,7 @@ Value RegionVectorizer::multiplyAdd(const Lanes &product, Value factor, Value ad
   return addend ? arith::AddFOp::create(b, loc, scaled, addend).getResult() : scaled;
 }
 
-/// Products of what `bindProduct` bound with what is the same in every lane, and sums with anything.
+/// Products of bindProduct values with uniform values, and sums of them with any value.
 bool RegionVectorizer::evaluateProduct(Operation &op) {
   if (!isa<arith::MulFOp, arith::DivFOp, arith::NegFOp, arith::AddFOp, arith::SubFOp>(op))
     return false;
@@ -183,8 +183,8 @@ bool RegionVectorizer::evaluateProduct(Operation &op) {
   Lanes x = lookup(first);
   if (!x.factor)
     return false;
-  auto times = [&](Value left, Value right) { return b.createOrFold<arith::MulFOp>(loc, left, right); };
-  auto negated = [&](Value number) -> Value { return arith::NegFOp::create(b, loc, number); };
+  auto times = [&](Value x, Value y) { return b.createOrFold<arith::MulFOp>(loc, x, y); };
+  auto negated = [&](Value x) -> Value { return arith::NegFOp::create(b, loc, x); };
   auto scaledBy = [&](function_ref<Value(Value)> scale) {
     values[result] = {x.value, isVector, scale(x.factor), x.offset ? scale(x.offset) : Value()};
   };
@@ -200,7 +200,7 @@ bool RegionVectorizer::evaluateProduct(Operation &op) {
       Value one = arith::ConstantOp::create(b, loc, b.getFloatAttr(factor.getType(), 1.0));
       factor = b.createOrFold<arith::DivFOp>(loc, one, factor);
     }
-    scaledBy([&](Value number) { return times(number, factor); });
+    scaledBy([&](Value scale) { return times(scale, factor); });
     return true;
   }
   Value addend = getVector(second), factor = x.factor;
@@ -215,20 +215,21 @@ bool RegionVectorizer::evaluateProduct(Operation &op) {
   return true;
 }
 
-/// Whether `value` is only multiplied by constants that keep an absolute error of 2^-18 below the rounding of 16-bit weights.
-static bool isScaledLittle(Value value) {
-  constexpr double most = 64;
+/// Whether `value` is only multiplied by constants so small that an absolute error of 2^-18 stays below the rounding
+/// error of 16-bit weights.
+static bool hasSmallFactors(Value value) {
+  constexpr double maxFactor = 64;
   return llvm::all_of(value.getUsers(), [&](Operation *user) {
     llvm::APFloat factor(0.0);
     return isa<arith::MulFOp>(user) && llvm::any_of(user->getOperands(), [&](Value operand) {
-             return matchPattern(operand, m_ConstantFloat(&factor)) && std::abs(factor.convertToDouble()) <= most;
+             return matchPattern(operand, m_ConstantFloat(&factor)) && std::abs(factor.convertToDouble()) <= maxFactor;
            });
   });
 }
 
 /// tanh x = 1 − 2 / (1 + 2^(2x / ln 2)).
 bool RegionVectorizer::evaluateTanh(Operation &op) {
-  if (!logistic || !isa<math::TanhOp>(op) || !isScaledLittle(op.getResult(0)))
+  if (!logistic || !isa<math::TanhOp>(op) || !hasSmallFactors(op.getResult(0)))
     return false;
   Lanes x = lookup(op.getOperand(0));
   if (!x.factor)
@@ -236,15 +237,13 @@ bool RegionVectorizer::evaluateTanh(Operation &op) {
   auto constant = [&](double value) -> Value {
     return arith::ConstantOp::create(b, loc, b.getFloatAttr(x.factor.getType(), value));
   };
-  auto times = [&](Value number) {
-    return b.createOrFold<arith::MulFOp>(loc, number, constant(2 * std::numbers::log2e));
-  };
+  auto times = [&](Value x) { return b.createOrFold<arith::MulFOp>(loc, x, constant(2 * std::numbers::log2e)); };
   Value exponent = multiplyAdd(x, times(x.factor), x.offset ? splat(times(x.offset)) : Value());
   values[op.getResult(0)] = {logistic(exponent), isVector, constant(-2.0), constant(1.0)};
   return true;
 }
 
-/// A position as a float: exact as long as positions have a place in it, else rounded twice.
+/// A position converted to float: exact for positions that the type can represent, otherwise rounded twice.
 bool RegionVectorizer::evaluatePosition(Operation &op) {
   auto convert = dyn_cast<arith::SIToFPOp>(op);
   if (!convert)
@@ -253,7 +252,7 @@ bool RegionVectorizer::evaluatePosition(Operation &op) {
   auto type = dyn_cast<FloatType>(convert.getType());
   if (in.step == isVector || !type || !(type.isF32() || type.isF64()) || std::abs(in.step) >= (1 << 16))
     return false;
-  // Narrow integers wrap between lanes, but positions and their distances fit into 32 bits.
+  // Narrow integers may wrap between lanes, but positions and their distances fit in 32 bits.
   Value integer = convert.getIn();
   bool isPosition = integer.getType().isInteger(32) && std::abs(in.step) == 1 &&
                     isa_and_nonnull<arith::IndexCastOp, arith::TruncIOp>(integer.getDefiningOp());
@@ -268,7 +267,7 @@ bool RegionVectorizer::evaluatePosition(Operation &op) {
   return true;
 }
 
-/// A position against a bound: one comparison of a constant vector with a scalar, in i32.
+/// Comparison of a position with a bound: compares a constant vector with a broadcast scalar in i32.
 bool RegionVectorizer::evaluateComparison(Operation &op) {
   auto compare = dyn_cast<arith::CmpIOp>(op);
   if (!compare || !isPositionType(compare.getLhs().getType()))
@@ -276,32 +275,31 @@ bool RegionVectorizer::evaluateComparison(Operation &op) {
   arith::CmpIPredicate predicate = compare.getPredicate();
   bool isUnsigned = predicate == arith::CmpIPredicate::ult || predicate == arith::CmpIPredicate::ule ||
                     predicate == arith::CmpIPredicate::ugt || predicate == arith::CmpIPredicate::uge;
-  Lanes left = lookup(compare.getLhs()), right = lookup(compare.getRhs());
-  if (isUnsigned || left.step == isVector || right.step == isVector)
+  Lanes lhs = lookup(compare.getLhs()), rhs = lookup(compare.getRhs());
+  if (isUnsigned || lhs.step == isVector || rhs.step == isVector)
     return false;
-  // left + step * lane ? right, and of both sides it is the bound that may be an extreme value.
-  if (left.step == 0) {
-    std::swap(left, right);
+  // lhs + step * lane ? rhs; only the bound (rhs) may be an extreme value.
+  if (lhs.step == 0) {
+    std::swap(lhs, rhs);
     predicate = swapSides(predicate);
   }
-  int64_t step = left.step - right.step;
+  int64_t step = lhs.step - rhs.step;
   Value result = compare.getResult();
   if (step == 0) {
-    bindUniform(result, arith::CmpIOp::create(b, loc, predicate, left.value, right.value));
+    bindUniform(result, arith::CmpIOp::create(b, loc, predicate, lhs.value, rhs.value));
     return true;
   }
-  // No lane is further than this from lane 0, so a bound outside can as well stand at the edge.
-  constexpr int64_t reach = maxLaneOffset;
-  if (std::abs(step) >= reach / int64_t(lanes))
+  // No lane is further than maxLaneOffset from lane 0, so the bound can be clamped to that distance.
+  if (std::abs(step) >= maxLaneOffset / int64_t(lanes))
     return false;
   Type type = compare.getLhs().getType();
   auto constant = [&](int64_t value) -> Value {
     return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value));
   };
-  Value low = arith::SubIOp::create(b, loc, left.value, constant(reach));
-  Value high = arith::AddIOp::create(b, loc, left.value, constant(reach));
-  Value bound = arith::MinSIOp::create(b, loc, arith::MaxSIOp::create(b, loc, right.value, low), high);
-  Value distance = arith::SubIOp::create(b, loc, bound, left.value);
+  Value low = arith::SubIOp::create(b, loc, lhs.value, constant(maxLaneOffset));
+  Value high = arith::AddIOp::create(b, loc, lhs.value, constant(maxLaneOffset));
+  Value bound = arith::MinSIOp::create(b, loc, arith::MaxSIOp::create(b, loc, rhs.value, low), high);
+  Value distance = arith::SubIOp::create(b, loc, bound, lhs.value);
   Type i32 = b.getI32Type();
   distance = type.isIndex() ? arith::IndexCastOp::create(b, loc, i32, distance).getResult()
                             : arith::TruncIOp::create(b, loc, i32, distance).getResult();
@@ -336,14 +334,15 @@ void RegionVectorizer::restrict(Value &mask, Value condition) {
   mask = mask ? arith::AndIOp::create(b, loc, mask, condition).getResult() : condition;
 }
 
-/// Two comparisons of a constant vector with a scalar, in i32, like those of positions with bounds.
+/// Emits two comparisons of a constant vector with a broadcast scalar in i32, as evaluateComparison does.
 void RegionVectorizer::restrictToExtent(Value &mask, Value base, int64_t step, Value extent) {
   auto constant = [&](int64_t value) -> Value { return arith::ConstantIndexOp::create(b, loc, value); };
-  // All lanes of a base that is further out are outside, and a bound that is further away holds for all.
+  // Clamping is exact: beyond maxLaneOffset all lanes are out of bounds, or a bound holds for all lanes.
   Value tooHigh = arith::AddIOp::create(b, loc, extent, constant(maxLaneOffset));
   Value from = arith::MinSIOp::create(b, loc, base, tooHigh);
   from = arith::MaxSIOp::create(b, loc, from, constant(-maxLaneOffset));
-  Value low = arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, constant(0), from), constant(-maxLaneOffset));
+  Value low =
+      arith::MaxSIOp::create(b, loc, arith::SubIOp::create(b, loc, constant(0), from), constant(-maxLaneOffset));
   Value high = arith::MinSIOp::create(b, loc, arith::SubIOp::create(b, loc, extent, from), constant(maxLaneOffset));
   Value distances = affineLanes(b, loc, arith::ConstantIntOp::create(b, loc, 0, 32), step, lanes);
   for (auto [predicate, bound] :
@@ -386,7 +385,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
     return false;
   Value memref = bufferOf(op.getOperand(0));
   assert(memref && "captured tensor not bound");
-  // Nobody promised that a position exists: lanes outside are not read, what clamps is clamped.
+  // Positions may be out of bounds: such lanes are masked if the index is affine in the lane, otherwise clamped.
   SmallVector<LaneIndex> indices;
   bool isInside = op.hasAttr(attn::inBoundsName);
   Value mask = isInside ? Value() : active, isInBounds;
@@ -406,7 +405,7 @@ bool RegionVectorizer::evaluateRead(Operation &op) {
       continue;
     }
     if (isDynamic || type.getDimSize(dim) == 0) {
-      // Where nothing is, no position is right.
+      // An empty dimension has no valid position to clamp to.
       Value exists =
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, extent, arith::ConstantIndexOp::create(b, loc, 0));
       isInBounds = isInBounds ? arith::AndIOp::create(b, loc, isInBounds, exists).getResult() : exists;

@@ -1,7 +1,7 @@
-//===- VisibleColumns.cpp - Which columns of a tile a few queries see --------------===//
+//===- VisibleColumns.cpp - Visible columns of a group of rows ----------------===//
 //
-// Panels are tested one by one and joined to runs. What a panel's keys are to a captured tensor is the same for all groups
-// of queries: it is looked up once a tile.
+// Tests panels one by one and merges them to runs. The range of captured tensor elements over the keys of a panel is
+// the same for all groups of rows, so it is computed once per tile.
 //
 //===----------------------------------------------------------------------===//
 #include "VisibleColumns.h"
@@ -27,7 +27,7 @@ Value ColumnRuns::isNonEmpty(Emitter &e) const {
 KeyRange ColumnRuns::hull(Emitter &e) const {
   if (!bounds)
     return single;
-  // Of no run, an empty range.
+  // Without runs, an empty range.
   Value last = e.max(e.sub(count, e.index(1)), e.index(0)), isSome = isNonEmpty(e);
   KeyRange from = load(e, e.index(0)), to = load(e, last);
   return {e.select(isSome, from.begin, e.index(0)), e.select(isSome, to.end, e.index(0))};
@@ -50,8 +50,8 @@ void ColumnRuns::forEach(Emitter &e, Body full, Body partial) const {
   if (!bounds)
     return partial(single);
   e.loop(e.index(0), count, 1, [&](Value run) {
-    Value isPartial = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne,
-                                            e.load(bounds, {run, e.index(2)}), e.index(0));
+    Value isPartial =
+        arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ne, e.load(bounds, {run, e.index(2)}), e.index(0));
     KeyRange range = load(e, run);
     e.ifElse(isPartial, [&] { partial(range); }, [&] { full(range); });
   });
@@ -66,7 +66,7 @@ VisibleColumns::VisibleColumns(Emitter &e, AccumulateOp op, Value keys, int64_t 
   bounds = memref::AllocOp::create(e.b, e.loc, MemRefType::get({panels, 3}, e.b.getIndexType()));
 }
 
-/// Whether `value` is known where `op` stands.
+/// Whether `value` dominates `op`.
 static bool isKnownAt(Value value, Operation *op) {
   if (!value)
     return true;
@@ -76,19 +76,19 @@ static bool isKnownAt(Value value, Operation *op) {
   return block->getParent()->isProperAncestor(op->getParentRegion());
 }
 
-/// What a mask reads in one panel, or one panel after the other.
+/// The inputs of the mask analysis for one panel.
 class VisibleColumns::Inputs : public RuntimeMaskInputs {
 public:
-  Inputs(VisibleColumns &reach, Emitter &e, Value panel, Interval keys)
-      : RuntimeMaskInputs(reach.op), reach(reach), e(e), panel(panel), keysOfPanel(keys) {}
+  Inputs(VisibleColumns &columns, Emitter &e, Value panel, Interval keys)
+      : RuntimeMaskInputs(columns.op), columns(columns), e(e), panel(panel), keysOfPanel(keys) {}
 
   std::optional<Interval> elements(StagedIntBuilder &b, unsigned capture, ArrayRef<Interval> place) override {
-    Operation *front = reach.bounds.getDefiningOp();
+    Operation *front = columns.bounds.getDefiningOp();
     bool isOfKeys = !place.empty() && place.back().low == keysOfPanel.low && place.back().high == keysOfPanel.high &&
                     llvm::all_of(place.drop_back(), [&](const Interval &at) {
                       return at.isPoint() && isKnownAt(at.low.getValue(), front);
                     });
-    auto type = cast<ShapedType>(reach.op.getCaptures()[capture].getType());
+    auto type = cast<ShapedType>(columns.op.getCaptures()[capture].getType());
     bool isInteger = type.getElementType().isIndex() || type.getElementType().isInteger();
     unsigned width = type.getElementType().isIndex() ? 64 : isInteger ? type.getElementTypeBitWidth() : 0;
     if (!isOfKeys || !isInteger || width > 64)
@@ -106,30 +106,30 @@ public:
   }
 
 private:
-  /// memref<panels x 2 x index>, filled in front of the groups.
+  /// memref<panels x 2 x index> of minimum and maximum, filled before the loop over groups.
   Value tableOf(unsigned capture, ArrayRef<Interval> place) {
     SmallVector<StagedInt> leading = llvm::map_to_vector(place.drop_back(), [](const Interval &at) { return at.low; });
-    for (auto &[known, where, table] : reach.tables)
+    for (auto &[known, where, table] : columns.tables)
       if (known == capture && where == leading)
         return table;
-    Operation *front = reach.bounds.getDefiningOp();
+    Operation *front = columns.bounds.getDefiningOp();
     OpBuilder b(front->getBlock(), std::next(front->getIterator()));
     Emitter before{b, e.loc, e.target, e.type};
-    Value table = memref::AllocOp::create(b, e.loc, MemRefType::get({reach.panels, 2}, b.getIndexType()));
+    Value table = memref::AllocOp::create(b, e.loc, MemRefType::get({columns.panels, 2}, b.getIndexType()));
     int64_t width = 2 * e.lanes();
-    before.loop(before.index(0), before.ceilDiv(reach.keys, width), 1, [&](Value number) {
+    before.loop(before.index(0), before.ceilDiv(columns.keys, width), 1, [&](Value number) {
       StagedIntBuilder numbers(b, e.loc);
       SmallVector<Interval> here(place);
-      here.back() = reach.keysOf(numbers, number, width);
+      here.back() = columns.keysOf(numbers, number, width);
       std::optional<Interval> found = RuntimeMaskInputs::elements(numbers, capture, here);
       before.store(numbers.materialize(found->low, /*isTruth=*/false), table, {number, before.index(0)});
       before.store(numbers.materialize(found->high, /*isTruth=*/false), table, {number, before.index(1)});
     });
-    reach.tables.emplace_back(capture, leading, table);
+    columns.tables.emplace_back(capture, leading, table);
     return table;
   }
 
-  VisibleColumns &reach;
+  VisibleColumns &columns;
   Emitter &e;
   Value panel;
   Interval keysOfPanel;
@@ -146,19 +146,21 @@ ColumnRuns VisibleColumns::find(Emitter &e, Value head, Value firstQuery, Value 
   int64_t width = 2 * e.lanes();
   Value begin = e.div(e.max(columns.begin, e.index(0)), width);
   Value end = e.select(e.isLess(columns.begin, columns.end), e.ceilDiv(e.max(columns.end, e.index(0)), width), begin);
-  // How many runs there are, and of what kind the last panel was: 0 empty, 1 full, 2 partial.
+  // The number of runs, and the kind of the previous panel: 0 empty, 1 full, 2 partial.
   SmallVector<Value> inits = {e.index(0), e.index(0)};
   auto loop = scf::ForOp::create(e.b, e.loc, begin, end, e.index(1), inits);
   OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
   StagedIntBuilder numbers(b, e.loc, loop);
   Value panel = loop.getInductionVar();
   Interval keysOfPanel = keysOf(numbers, panel, width);
-  MaskBox box{op.getAt().empty() ? StagedInt(0) : numbers.fromValue(op.getAt()[0]), numbers.fromValue(head),
-              {StagedInt(firstQuery), StagedInt(lastQuery)}, keysOfPanel};
+  MaskBox box{op.getAt().empty() ? StagedInt(0) : numbers.fromValue(op.getAt()[0]),
+              numbers.fromValue(head),
+              {StagedInt(firstQuery), StagedInt(lastQuery)},
+              keysOfPanel};
   Inputs inputs(*this, e, panel, keysOfPanel);
   Coverage coverage = analyzeMask(op.getMask(), box, inputs, numbers);
   if (coverage.mayHold.isConstant(1) && coverage.mayFail.isConstant(1)) {
-    // Nothing would ever be left out. What was emitted is dead code.
+    // All panels are partial. The emitted ops are dead code.
     loop.erase();
     return columns;
   }

@@ -1,6 +1,7 @@
-//===- VisibleColumns.h - Which columns of a tile a few queries see ----*- C++ -*-===//
+//===- VisibleColumns.h - Visible columns of a group of rows ------*- C++ -*-===//
 //
-// A tile that is partial for all of its queries may be empty or full for twelve of them but for a few panels.
+// A tile that is partial for all of its queries may be empty or full for one group of rows, except in some panels. The
+// lowering skips empty panels and evaluates the mask in partial ones only.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_CODEGEN_CPU_VISIBLECOLUMNS_H
@@ -12,24 +13,24 @@
 
 namespace saccade::cpu {
 
-/// Columns of a tile that a group of rows works on: one range, or runs of panels that are known at run time only.
+/// The visible columns of a group of rows: one range, or runs of panels that are determined at run time.
 class ColumnRuns {
 public:
   using Body = llvm::function_ref<void(attn::KeyRange run)>;
   using CarryingBody = llvm::function_ref<llvm::SmallVector<mlir::Value>(attn::KeyRange run, mlir::ValueRange)>;
 
   ColumnRuns(attn::KeyRange single) : single(single) {}
-  /// `bounds`: memref<runs x 3 x index> of begin, end and whether some row may not see some column; all but the last end
-  /// between panels, all but the first begin there, and those that are not partial do both.
+  /// `bounds`: memref<runs x 3 x index> of begin, end, and whether the run is partial. Runs start and end at panel
+  /// boundaries, except the start of the first and the end of the last run, which are then partial.
   ColumnRuns(mlir::Value bounds, mlir::Value count) : bounds(bounds), count(count) {}
 
   mlir::Value isNonEmpty(Emitter &e) const;
-  /// From the first column to the last one.
+  /// The range from the first to the last column.
   attn::KeyRange hull(Emitter &e) const;
-  /// What is done for each run, in ascending order.
+  /// Emits `body` for each run in ascending order.
   void forEach(Emitter &e, Body body) const;
   llvm::SmallVector<mlir::Value> forEach(Emitter &e, mlir::ValueRange inits, CarryingBody body) const;
-  /// The same where it matters whether a run has something to mask.
+  /// Emits `full` or `partial` for each run, depending on whether it has masked columns.
   void forEach(Emitter &e, Body full, Body partial) const;
 
 private:
@@ -39,15 +40,15 @@ private:
   mlir::Value bounds, count;
 };
 
-/// Finds the runs of groups of rows in one tile.
+/// Computes the runs of groups of rows in one tile.
 class VisibleColumns {
 public:
-  /// Stands in front of the loop over groups: there it keeps what the panels have in common for all of them. `keys` of
-  /// at most `maxKeys` are in the tile.
+  /// Must be created before the loop over groups, where per-panel data of all groups is computed. The tile has `keys`
+  /// (at most `maxKeys`) keys.
   VisibleColumns(Emitter &e, attn::AccumulateOp op, mlir::Value keys, int64_t maxKeys);
 
-  /// Of `columns`, the panels in which the mask may hold for one of the queries at absolute positions [firstQuery,
-  /// lastQuery] of an absolute head.
+  /// The panels of `columns` in which the mask may hold for a query at absolute positions [firstQuery, lastQuery] of an
+  /// absolute head.
   ColumnRuns find(Emitter &e, mlir::Value head, mlir::Value firstQuery, mlir::Value lastQuery, attn::KeyRange columns);
 
 private:
@@ -59,7 +60,7 @@ private:
   mlir::Value keys;
   int64_t panels;
   mlir::Value bounds;
-  /// Least and greatest elements of captured tensors in the panels of the tile, by capture and leading places.
+  /// Minimum and maximum elements of captured tensors per panel of the tile, by capture and leading indices.
   llvm::SmallVector<std::tuple<unsigned, llvm::SmallVector<attn::StagedInt>, mlir::Value>> tables;
 };
 

@@ -1,7 +1,7 @@
-//===- WeightRegions.cpp - What else is done with weights ---------------------===//
+//===- WeightRegions.cpp - Weight region and tallies --------------------------===//
 //
-// Tallies add to bins of the row's state. Bins that are the same in a whole row are summed in a register; of others a
-// register's lanes mostly go to one bin or to as many neighbours, which is seen at run time; else they go one by one.
+// Tallies add to bins of the row's state. A bin that does not depend on the key is accumulated in a register. Otherwise
+// run-time tests detect lanes that share one bin or have consecutive bins; other lanes are added one by one.
 //
 //===----------------------------------------------------------------------===//
 #include "WeightRegions.h"
@@ -91,7 +91,7 @@ Value WeightRegions::weigh(Value scores, Value weights, Value column) {
     RegionVectorizer lanes = evaluate(op.getWeight(), given, column);
     return failed ? given : lanes.getVector(cast<YieldOp>(op.getWeight().front().getTerminator()).getOperand());
   };
-  // The region is not asked about keys that nobody sees, so that what it says there does not count.
+  // Weights of masked keys are 0, whatever the region computes for them.
   Value minusInfinity = e.splat(-std::numeric_limits<double>::infinity());
   Value isVisible = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNE, scores, minusInfinity);
   Value result = op.getFinal() ? e.mulf(yielded(e.mulf(weights, inverseSum)), sum) : yielded(weights);
@@ -127,7 +127,7 @@ void WeightRegions::endRow(ValueRange sums) {
   for (const Tally &tally : tallies) {
     if (!tally.isOneBin)
       continue;
-    // What depends on the key is dropped again: the bin does not.
+    // Only the bin is used, which depends on neither score nor key.
     RegionVectorizer lanes = evaluate(*tally.region, e.splat(0.0), e.index(0));
     if (failed)
       return;
@@ -175,7 +175,7 @@ void WeightRegions::addToBins(const Tally &tally, RegionVectorizer &lanes, Value
     Value isSame = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, distances, run);
     return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::AND, isSame);
   };
-  // All lanes of a run have a bin: the first and the last one have.
+  // All bins of a run are in bounds if the first and the last one are.
   auto isInside = [&](int64_t step) -> Value {
     Value count = e.size(tally.bins, 1), last = e.add(first, step * (int64_t(e.lanes()) - 1));
     auto exists = [&](Value bin) -> Value {

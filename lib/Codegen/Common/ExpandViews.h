@@ -6,8 +6,8 @@
 
 namespace saccade {
 
-/// Rewrites every memref.expand_shape in `root` to memref.reinterpret_cast. Within a group, a stride is the product of the
-/// source stride and the inner extents. (The upstream pattern rejects groups with several dynamic extents.)
+/// Rewrites every memref.expand_shape in `root` to memref.reinterpret_cast. Within a group, a stride is the product of
+/// the source stride and the inner extents. (The upstream pattern rejects groups with several dynamic extents.)
 void expandViews(mlir::Operation *root);
 
 } // namespace saccade

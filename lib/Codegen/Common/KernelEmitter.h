@@ -15,7 +15,7 @@ struct KernelEmitter : IndexEmitter {
   Value subf(Value x, Value y) { return mlir::arith::SubFOp::create(b, loc, x, y); }
   Value mulf(Value x, Value y) { return mlir::arith::MulFOp::create(b, loc, x, y); }
 
-  /// The extent of dimension `dim`, a constant where it is static.
+  /// The extent of dimension `dim`, a constant if static.
   Value size(Value memref, unsigned dim) { return b.createOrFold<mlir::memref::DimOp>(loc, memref, index(dim)); }
   Value load(Value memref, mlir::ValueRange at) { return mlir::memref::LoadOp::create(b, loc, memref, at); }
   void store(Value value, Value memref, mlir::ValueRange at) {
