@@ -1,7 +1,7 @@
-//===- BufferizableOpInterfaceImpl.cpp - What tile ops read and write -----------------===//
+//===- BufferizableOpInterfaceImpl.cpp - Bufferization of attn tile ops -------===//
 //
-// The tile ops of attn are destination style: they write their destinations in place and read all
-// else. Captured tensors become buffers as operands and stay tensors as region arguments.
+// The tile ops of attn are in destination-passing style: they write their destinations and read all other operands.
+// Captured tensors become buffers as operands and stay tensors as region arguments.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
@@ -16,13 +16,13 @@ using namespace saccade::attn;
 namespace {
 
 template <typename OpTy> struct TileOpModel : DstBufferizableOpInterfaceExternalModel<TileOpModel<OpTy>, OpTy> {
-  /// What finalize overwrites needs no copy of what stood there before; the state is updated, so it does.
+  /// finalize overwrites its destinations; accumulate and merge read and update the state.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
     return !isa<FinalizeOp>(op) || !cast<DestinationStyleOpInterface>(op).isDpsInit(&operand);
   }
 
-  /// What regions see as tensors does not count: upstream, which tells ops by their addresses, may come to an op that
-  /// is bufferized already where a former one stood.
+  /// Ignores tensors in regions. Upstream identifies ops by address and may visit a new, already bufferized op at the
+  /// address of an erased one.
   bool hasTensorSemantics(Operation *op) const {
     return llvm::any_of(op->getOperandTypes(), llvm::IsaPred<TensorType>);
   }

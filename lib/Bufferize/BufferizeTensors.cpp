@@ -1,7 +1,7 @@
-//===- BufferizeTensors.cpp - Tensors become buffers --------------------------===//
+//===- BufferizeTensors.cpp - One-shot bufferization --------------------------===//
 //
-// One-shot bufferization with the options of this compiler. It stands after tiling, because only
-// tiles make the temporaries small, and before outlining, because tasks pass memory and not values.
+// Runs one-shot bufferization with the options of this compiler. It runs after tiling, which makes temporaries small,
+// and before outlining, because tasks capture memory.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -25,7 +25,7 @@ namespace saccade {
 using namespace mlir;
 using namespace mlir::bufferization;
 
-/// Whether `value` is made without reading much: an empty tensor, a part of one, or one that is filled or broadcast to.
+/// Whether `value` is cheap to recompute: an empty tensor, a slice of one, or one that is filled or broadcast to.
 static bool isFresh(Value value) {
   if (auto slice = value.getDefiningOp<tensor::ExtractSliceOp>())
     return isFresh(slice.getSource());
@@ -36,7 +36,7 @@ static bool isFresh(Value value) {
   return isa_and_nonnull<tensor::EmptyOp>(value.getDefiningOp());
 }
 
-/// Whether `use` writes to a tensor, or to a part of it, that stands outside of the loop around the use.
+/// Whether `use` writes to (a slice of) a tensor that is defined outside of the loop around the use.
 static bool isWrittenInside(OpOperand &use) {
   Operation *user = use.getOwner();
   auto destination = dyn_cast<DestinationStyleOpInterface>(user);
@@ -46,9 +46,8 @@ static bool isWrittenInside(OpOperand &use) {
   return isWritten && user->getBlock() != use.get().getParentBlock();
 }
 
-/// Gives every use of a fresh tensor its own one. Two computations that share one would look like a conflict, an empty one
-/// that stands outside a parallel loop would be shared by threads, and one that every iteration of a loop begins with
-/// would be copied in each.
+/// Clones fresh tensors per use. A shared one causes a conflict between two computations; an empty one outside of a
+/// parallel loop would be shared by threads; an initial value outside of a loop would be copied in every iteration.
 static void separateFreshTensors(ModuleOp module) {
   SmallVector<Operation *> fresh;
   module.walk([&](Operation *op) {
@@ -56,7 +55,7 @@ static void separateFreshTensors(ModuleOp module) {
         op->getNumResults() == 1 && isFresh(op->getResult(0)))
       fresh.push_back(op);
   });
-  // Users come first: what they start from then has one use more for each copy.
+  // Users first: each of their clones adds a use to their sources.
   for (Operation *op : llvm::reverse(fresh)) {
     bool isEmpty = isa<tensor::EmptyOp>(op);
     if (!isEmpty && (op->use_empty() || (op->hasOneUse() && !isWrittenInside(*op->use_begin()))))
@@ -69,7 +68,7 @@ static void separateFreshTensors(ModuleOp module) {
   }
 }
 
-/// The caller's tensors are not ours to write.
+/// Marks the tensor arguments of entries read-only.
 static void protectArguments(ModuleOp module) {
   BoolAttr no = BoolAttr::get(module.getContext(), false);
   for (auto func : module.getOps<func::FuncOp>())
@@ -85,19 +84,19 @@ static OneShotBufferizationOptions getOptions() {
   options.unknownTypeConverterFn = [](TensorType type, Attribute memorySpace, const BufferizationOptions &) {
     return getMemRefTypeWithStaticIdentityLayout(type, memorySpace);
   };
-  // The code generators know linalg; memref.copy would become a library call.
+  // The code generators lower linalg.copy; memref.copy would become a library call.
   options.memCpyFn = [](OpBuilder &builder, Location loc, Value from, Value to) -> LogicalResult {
     linalg::CopyOp::create(builder, loc, from, to);
     return success();
   };
-  // What regions of attn ops read is a buffer only when the op is expanded.
+  // Regions of attn ops keep tensors; captures are bound to buffers when the op is lowered.
   options.opFilter.denyOperation(
       [](Operation *op) { return isa_and_nonnull<saccade::attn::ScoringOpInterface>(op->getParentOp()); });
   return options;
 }
 
-/// Writes out a view that drops some of its unit dimensions and keeps others. Upstream finds out which by their strides,
-/// and takes the wrong ones where strides are known at run time only; a slice of a tensor says it by its shape.
+/// Expands a subview that drops some of its unit dimensions and keeps others. Upstream infers the dropped dimensions
+/// from the strides, which is wrong for dynamic strides. A tensor slice determines them by its shape.
 static void resolveDroppedDimensions(memref::SubViewOp op) {
   ArrayRef<int64_t> sizes = op.getStaticSizes();
   MemRefType type = op.getType();
@@ -115,8 +114,7 @@ static void resolveDroppedDimensions(memref::SubViewOp op) {
   SmallVector<OpFoldResult> keptSizes, keptStrides;
   SmallVector<OpFoldResult> strides = source.getConstifiedMixedStrides();
   for (unsigned i = 0; i < sizes.size(); ++i) {
-    offset = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 * s2,
-                                                   {offset, op.getMixedOffsets()[i], strides[i]});
+    offset = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 * s2, {offset, op.getMixedOffsets()[i], strides[i]});
     if (dropped->contains(i))
       continue;
     keptSizes.push_back(op.getMixedSizes()[i]);

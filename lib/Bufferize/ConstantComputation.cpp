@@ -1,7 +1,7 @@
-//===- ConstantComputation.cpp - What an entry computes of constants alone -----------===//
+//===- ConstantComputation.cpp - Computations of constants alone --------------===//
 //
-// Begins with the assumption that every buffer of static size is filled from constants, and takes away those for which
-// that does not hold until nothing changes.
+// An optimistic fixed-point analysis: it assumes that every buffer of static size is filled from constants, and removes
+// buffers for which this does not hold until nothing changes.
 //
 //===----------------------------------------------------------------------===//
 #include "ConstantComputation.h"
@@ -40,12 +40,12 @@ private:
   func::FuncOp entry;
   SymbolTable symbols;
   llvm::SetVector<Operation *> buffers;
-  llvm::DenseMap<Value, bool> written; ///< of the arguments of tasks
+  llvm::DenseMap<Value, bool> written; ///< cached results of mayWrite
 };
 
 } // namespace
 
-/// Whether `value` is the same in all calls; of a buffer, whether its elements are once the work is done.
+/// Whether `value` is the same in all calls; for a buffer, whether its contents are once all writers have run.
 bool Finder::isConstant(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value))
     return isConstantArgument(entry, argument);
@@ -55,7 +55,7 @@ bool Finder::isConstant(Value value) {
   return op->getNumRegions() == 0 && isPure(op) && isConstantComputation(op);
 }
 
-/// Finds who reads and writes `memory`, itself or by views; false where somebody may do what is not known here.
+/// Collects the accesses to `memory` and its views; false if a user has unknown effects.
 bool Finder::collect(Value memory, SmallVectorImpl<Access> &accesses) {
   for (OpOperand &use : memory.getUses()) {
     Operation *user = use.getOwner();
@@ -84,7 +84,7 @@ bool Finder::collect(Value memory, SmallVectorImpl<Access> &accesses) {
   return true;
 }
 
-/// Whether a task writes to what it captures as the argument `memory`.
+/// Whether a task writes to its argument `memory`.
 bool Finder::mayWrite(Value memory) {
   auto known = written.find(memory);
   if (known != written.end())
@@ -95,7 +95,7 @@ bool Finder::mayWrite(Value memory) {
   return written[memory] = isWritten;
 }
 
-/// The buffers that arguments have a part in. A table of numbers alone is made as fast as it is passed.
+/// The buffers that depend on arguments. A table computed without arguments is as cheap to compute as to pass.
 llvm::SmallPtrSet<Operation *, 8> Finder::findDependentBuffers() {
   llvm::SmallPtrSet<Operation *, 8> dependent;
   auto dependsOnArgument = [&](Operation *buffer) {
@@ -117,7 +117,7 @@ llvm::SmallPtrSet<Operation *, 8> Finder::findDependentBuffers() {
   return dependent;
 }
 
-/// Whether that can be said of a buffer if it holds for all others.
+/// Whether `buffer` is filled from constants, assuming that all other candidates are.
 bool Finder::isFilledFromConstants(memref::AllocOp buffer) {
   Block *block = buffer->getBlock();
   SmallVector<Access> accesses;
@@ -127,12 +127,12 @@ bool Finder::isFilledFromConstants(memref::AllocOp buffer) {
   for (const Access &access : accesses) {
     if (!access.isWrite)
       continue;
-    // Beside the buffer a writer runs whenever that is there.
+    // A writer in the same block as the allocation always runs.
     if (access.op->getBlock() != block || !isConstantComputation(access.op))
       return false;
     last = !last || last->isBeforeInBlock(access.op) ? access.op : last;
   }
-  // What is no part of the work runs behind all of it.
+  // Readers that are not hoisted must follow all writers.
   return last && llvm::all_of(accesses, [&](const Access &access) {
            return access.isWrite || isConstantComputation(access.op) ||
                   last->isBeforeInBlock(block->findAncestorOpInBlock(*access.op));

@@ -1,4 +1,4 @@
-//===- ConstantComputation.h - What an entry computes of constants alone -*- C++ -*-===//
+//===- ConstantComputation.h - Computations of constants alone ----*- C++ -*-===//
 #ifndef SACCADE_LIB_BUFFERIZE_CONSTANTCOMPUTATION_H
 #define SACCADE_LIB_BUFFERIZE_CONSTANTCOMPUTATION_H
 
@@ -7,32 +7,31 @@
 
 namespace saccade {
 
-/// The part of an entry that has the same outcome in all calls.
+/// The part of an entry that computes the same values in all calls.
 struct ConstantComputation {
-  /// The parallel loops, launches and structured ops that do it, in the order of the program. They write to `buffers`
-  /// only.
+  /// Its parallel loops, launches and structured ops in program order. They write to `buffers` only.
   llvm::SmallVector<mlir::Operation *> ops;
-  /// What they write to, of static size. Nothing else writes there, and nobody reads before they are done.
+  /// The buffers that `ops` write, of static size. No other op writes them, and no other op reads them before.
   llvm::SmallVector<mlir::memref::AllocOp> buffers;
-  /// Those of `buffers` that something else reads.
+  /// The elements of `buffers` that other ops read.
   llvm::SmallVector<mlir::memref::AllocOp> results;
 };
 
-/// On an allocation: it is filled in every call, though that may be from constants alone. A unit.
+/// Unit attribute of an allocation that is filled in every call, even if from constants alone.
 inline constexpr llvm::StringLiteral perCallAttr = "attn.per_call";
 
-/// Whether what depends on `argument` alone can be computed once: a tensor marked `attn.constant` whose extents are
-/// known, and not 0. Others are read only behind the checks of shapes, which belong to calls.
+/// Whether computations of `argument` alone can be hoisted: a tensor marked `attn.constant` with static non-zero
+/// extents. Other arguments may be read only after the shape checks of a call.
 bool isConstantArgument(mlir::func::FuncOp entry, mlir::BlockArgument argument);
 
-/// Finds it in a function on buffers: what depends on constant arguments and on numbers of the program. A pure function
-/// of the IR.
+/// Finds the computations of a function on buffers that depend on constant arguments and constants of the program only.
+/// Does not modify the IR.
 ConstantComputation findConstantComputation(mlir::func::FuncOp entry);
 
-/// What `op` needs: its operands, and what its regions use from outside.
+/// The operands of `op` and the values that its regions use from outside.
 llvm::SmallVector<mlir::Value> getUsedValues(mlir::Operation *op);
 
-/// What `memory` is a view of.
+/// The buffer of which `memory` is a view.
 mlir::Value getBaseMemory(mlir::Value memory);
 
 } // namespace saccade

@@ -1,7 +1,7 @@
-//===- DropCaptures.cpp - Tasks take what they read -----------------------------===//
+//===- DropCaptures.cpp - Remove unused captures of tasks ---------------------===//
 //
-// Takes from every task the captures that it has no use for. It stands behind the simplification of the tasks, in which
-// uses disappear, and before tasks are compared.
+// Removes the unused captures of every task. Runs after canonicalization of the tasks, which removes uses, and before
+// MergeTasks compares them.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,7 +24,7 @@ struct DropCaptures : saccade::impl::DropCapturesBase<DropCaptures> {
     for (auto task : getOperation().getOps<func::FuncOp>()) {
       if (!task->hasAttr("attn.task"))
         continue;
-      // Behind the captures are begin, end and scratch, which every task has.
+      // The last three arguments are begin, end and scratch.
       BitVector dropped(task.getNumArguments());
       for (BlockArgument argument : task.getArguments().drop_back(3))
         if (argument.use_empty())

@@ -1,7 +1,7 @@
 //===- FoldBoundaryReshapes.cpp - Reshape arguments and results in place ------===//
 //
-// Turns reshapes of arguments and results into views where run-time strides allow it, and into a copy only
-// else. It stands before bufferization, which would have to copy always, because it must decide now.
+// Converts reshapes of arguments and results to views if run-time strides allow it, and to copies otherwise. Runs
+// before bufferization, which decides statically and would always copy.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -25,10 +25,10 @@ using namespace mlir;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A buffer seen in a shape of fewer dimensions.
+/// A buffer viewed in a shape of fewer dimensions.
 struct CollapsedView {
   Value fits; ///< i1: whether strides allow the view
-  Value view; ///< of fully dynamic layout; must not be used where it does not fit
+  Value view; ///< fully dynamic layout; valid only if `fits`
   SmallVector<Value> sizes;
 };
 } // namespace
@@ -39,8 +39,8 @@ static MemRefType getStridedType(ShapedType type) {
                          StridedLayoutAttr::get(type.getContext(), ShapedType::kDynamic, strides));
 }
 
-/// The extent and stride of a group of dimensions, outermost first, seen as one. `fits` becomes false where an outer
-/// stride is not the product of inner stride and extent; the strides of dimensions of extent 1 do not count.
+/// The extent and stride of a group of dimensions (outermost first) collapsed to one. `fits` becomes false if an outer
+/// stride is not the product of the inner stride and extent; strides of dimensions of extent 1 are ignored.
 static std::pair<Value, Value> collapseGroup(OpBuilder &builder, Location loc, ValueRange sizes, ValueRange strides,
                                              Value &fits) {
   Value one = arith::ConstantIndexOp::create(builder, loc, 1);
@@ -90,18 +90,18 @@ static CollapsedView createCollapsedView(OpBuilder &builder, Location loc, Value
   return result;
 }
 
-/// Memory for a compact copy of `view` where it does not fit, for nothing where it does.
+/// Allocates a compact copy of `view`, with zero elements if the view fits.
 static Value createFallback(OpBuilder &builder, Location loc, const CollapsedView &view, RankedTensorType type) {
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   SmallVector<Value> sizes;
-  // One extent of 0 is enough, and only a dynamic one can be.
+  // Only dynamic extents can be set to 0; one suffices.
   for (auto [i, size] : llvm::enumerate(view.sizes))
     if (type.isDynamicDim(i))
       sizes.push_back(arith::SelectOp::create(builder, loc, view.fits, zero, size));
   return memref::AllocOp::create(builder, loc, MemRefType::get(type.getShape(), type.getElementType()), sizes);
 }
 
-/// Copies between `buffer` and its compact collapsed copy `fallback` where the view does not fit.
+/// Copies between `buffer` and its compact collapsed copy `fallback` if the view does not fit.
 static void createCopyUnlessFits(OpBuilder &builder, Location loc, const CollapsedView &view, Value buffer,
                                  Value fallback, ArrayRef<ReassociationIndices> groups, bool toFallback) {
   Value no = arith::ConstantIntOp::create(builder, loc, 0, 1);
@@ -115,7 +115,7 @@ static void createCopyUnlessFits(OpBuilder &builder, Location loc, const Collaps
   linalg::CopyOp::create(inner, loc, toFallback ? buffer : expanded, toFallback ? expanded : buffer);
 }
 
-/// The view where it fits, the fallback else.
+/// Selects the view if it fits, otherwise the fallback.
 static Value createChoice(OpBuilder &builder, Location loc, const CollapsedView &view, Value fallback) {
   Value strided = memref::CastOp::create(builder, loc, view.view.getType(), fallback);
   return arith::SelectOp::create(builder, loc, view.fits, view.view, strided);
@@ -130,7 +130,7 @@ static bool isEntryArgument(Value value) {
   return argument && isa<func::FuncOp>(argument.getOwner()->getParentOp());
 }
 
-/// A collapsed argument becomes a view of the argument or a copy.
+/// Replaces a collapsed argument by a view or a copy of it.
 static void foldCollapsedArgument(tensor::CollapseShapeOp op) {
   Location loc = op.getLoc();
   OpBuilder builder(op);
@@ -147,7 +147,8 @@ static void foldCollapsedArgument(tensor::CollapseShapeOp op) {
   op.erase();
 }
 
-/// A result that is an expanded tensor: the tensor is materialised in a view of the result or in memory that is copied.
+/// Materialises an expanded result before its expansion, in a collapsed view of the result or in a buffer that is
+/// copied.
 static void foldExpandedResult(bufferization::MaterializeInDestinationOp op, tensor::ExpandShapeOp expand) {
   Location loc = op.getLoc();
   Value result = op.getDest();
@@ -163,8 +164,8 @@ static void foldExpandedResult(bufferization::MaterializeInDestinationOp op, ten
   createCopyUnlessFits(builder, loc, view, result, fallback, groups, /*toFallback=*/false);
 }
 
-/// The sizes of `value`, known where its memory begins: at the `tensor.empty` that it was written into. Sets
-/// `builder` to that point; fails where there is none.
+/// The sizes of `value`, taken from the `tensor.empty` that it was written to. Sets the insertion point of `builder`
+/// there; fails if there is none.
 static FailureOr<SmallVector<OpFoldResult>> findSizes(OpBuilder &builder, Value value) {
   while (true) {
     Operation *op = value.getDefiningOp();
@@ -183,7 +184,7 @@ static FailureOr<SmallVector<OpFoldResult>> findSizes(OpBuilder &builder, Value 
   }
 }
 
-/// A result that is a collapsed tensor is written through its expanded view.
+/// Writes a collapsed result through the expanded view of the destination.
 static void foldCollapsedResult(bufferization::MaterializeInDestinationOp op, tensor::CollapseShapeOp collapse) {
   OpBuilder builder(op);
   FailureOr<SmallVector<OpFoldResult>> sizes = findSizes(builder, collapse.getSrc());
@@ -218,7 +219,7 @@ struct FoldBoundaryReshapes : saccade::impl::FoldBoundaryReshapesBase<FoldBounda
           results.push_back(op);
       });
     }
-    // Results first: an argument that is returned in another shape is both.
+    // Results first: an argument that is returned in another shape matches both folds.
     for (auto op : results) {
       if (auto expand = op.getSource().getDefiningOp<tensor::ExpandShapeOp>())
         foldExpandedResult(op, expand);

@@ -1,7 +1,7 @@
-//===- HoistConstants.cpp - What depends on constants alone is computed once --===//
+//===- HoistConstants.cpp - Hoist computations of constants -------------------===//
 //
-// Moves the work on weights out of an entry into a function that is called once, when they are known. It stands where
-// all work has become launches: whatever was decided to be computed of weights, packed panels included, is one of them.
+// Moves computations of constant arguments from an entry to a prepack function that is called once. Runs after
+// outlining, so that every computation, including packing, is a launch or a structured op.
 //
 //===----------------------------------------------------------------------===//
 #include "ConstantComputation.h"
@@ -79,18 +79,18 @@ private:
   OpBuilder b;
   Location loc;
 
-  StringRef name;                  ///< of the entry, as users call it
-  SmallVector<std::string> names;  ///< of its values
+  StringRef name;                  ///< public name of the entry
+  SmallVector<std::string> names;  ///< of its inputs and results
   FunctionType type;               ///< of the entry, on tensors
-  SmallVector<unsigned> arguments; ///< numbers of those that the work reads
+  SmallVector<unsigned> arguments; ///< indices of the arguments that the hoisted ops read
   SmallVector<std::string> resultNames;
-  func::FuncOp function; ///< that prepacks
+  func::FuncOp function; ///< the prepack function
   llvm::MapVector<Type, func::FuncOp> copyTasks;
 };
 
 } // namespace
 
-/// Adds the numbers of the entry's arguments that `op` depends on.
+/// Adds the indices of the entry's arguments on which `op` depends.
 static void addArguments(Operation *op, llvm::SetVector<unsigned> &into) {
   for (Value value : getUsedValues(op)) {
     if (auto argument = dyn_cast<BlockArgument>(value))
@@ -108,7 +108,7 @@ void ConstantHoister::findArguments() {
   llvm::sort(arguments);
 }
 
-/// Adds `buffer`, and the arguments and buffers that it is made of.
+/// Adds `buffer`, and the arguments and buffers from which it is computed.
 void ConstantHoister::addSources(Value buffer, llvm::SetVector<Value> &into) {
   if (!into.insert(buffer) || isa<BlockArgument>(buffer))
     return;
@@ -121,7 +121,7 @@ void ConstantHoister::addSources(Value buffer, llvm::SetVector<Value> &into) {
   }
 }
 
-/// Each is called after the first argument that it is made of.
+/// Names each result after the first argument from which it is computed: `<argument>_prepacked`.
 void ConstantHoister::nameResults() {
   llvm::StringSet<> taken;
   for (const std::string &each : names)
@@ -130,7 +130,7 @@ void ConstantHoister::nameResults() {
     llvm::SetVector<Value> sources;
     addSources(result, sources);
     auto first = llvm::find_if(sources, [](Value value) { return isa<BlockArgument>(value); });
-    assert(first != sources.end() && "work of numbers alone is none");
+    assert(first != sources.end() && "hoisted buffers depend on an argument");
     std::string plain = names[cast<BlockArgument>(*first).getArgNumber()] + "_prepacked", free = plain;
     for (unsigned i = 1; !taken.insert(free).second; ++i)
       free = plain + "_" + std::to_string(i);
@@ -138,7 +138,7 @@ void ConstantHoister::nameResults() {
   }
 }
 
-/// Copies `value` and what it is made of into the function that `mapping` leads to.
+/// Clones `value` and the ops from which it is computed at the insertion point.
 static Value copyInto(OpBuilder &b, Value value, IRMapping &mapping) {
   if (Value known = mapping.lookupOrNull(value))
     return known;
@@ -148,7 +148,7 @@ static Value copyInto(OpBuilder &b, Value value, IRMapping &mapping) {
   return b.clone(*result.getOwner(), mapping)->getResult(result.getResultNumber());
 }
 
-/// The task that copies such a buffer to memory with any strides; an item is an index of the first dimension.
+/// The task that copies a buffer of `type` to memory with any strides; a work item is an index of the first dimension.
 func::FuncOp ConstantHoister::getCopyTask(MemRefType type) {
   func::FuncOp &task = copyTasks[type];
   if (task)
@@ -179,7 +179,7 @@ func::FuncOp ConstantHoister::getCopyTask(MemRefType type) {
   return task;
 }
 
-/// Copies a prepacked buffer to the caller's memory, which may have any strides; what kernels read has those they know.
+/// Copies a prepacked buffer to the caller's memory, which may have any strides.
 void ConstantHoister::copyToResult(memref::AllocOp result, Value source, Value target) {
   if (result.getType().getRank() == 0) {
     linalg::CopyOp::create(b, loc, source, target);
@@ -221,7 +221,7 @@ void ConstantHoister::createFunction() {
     function.setArgAttr(i, "attn.constant", b.getUnitAttr());
     mapping.map(entry.getArgument(argument), block->getArgument(i));
   }
-  // Each is handed over when the work has no more use for it, so that few are there twice.
+  // Copy each result after its last use, to limit peak memory.
   llvm::DenseMap<Operation *, SmallVector<unsigned>> done;
   for (auto [i, result] : llvm::enumerate(work.results)) {
     auto uses = [&](Operation *op) {
@@ -234,7 +234,8 @@ void ConstantHoister::createFunction() {
       copyInto(b, value, mapping);
     b.clone(*op, mapping);
     for (unsigned i : done.lookup(op))
-      copyToResult(work.results[i], mapping.lookup(work.results[i].getResult()), block->getArgument(arguments.size() + i));
+      copyToResult(work.results[i], mapping.lookup(work.results[i].getResult()),
+                   block->getArgument(arguments.size() + i));
   }
   func::ReturnOp::create(b, loc);
 }
@@ -257,7 +258,7 @@ void ConstantHoister::createShapeFunction() {
   func::ReturnOp::create(b, loc, values);
 }
 
-/// Adds a check to the shape function that `argument` lies in memory as it was prepacked.
+/// Adds a check to the shape function that `argument` is compact.
 void ConstantHoister::requireCompact(BlockArgument argument, StringRef called) {
   auto returned = cast<func::ReturnOp>(shapes.front().getTerminator());
   b.setInsertionPoint(returned);
@@ -270,8 +271,8 @@ void ConstantHoister::requireCompact(BlockArgument argument, StringRef called) {
   for (auto [i, extent] : llvm::enumerate(compact.getShape())) {
     if (extent == 1)
       continue;
-    std::string text = ("argument '" + called + "' does not lie as " + name + prepackSuffix +
-                        " leaves it: stride of dimension " + Twine(i))
+    std::string text = ("argument '" + called + "' is not compact as returned by " + name + prepackSuffix +
+                        ": stride of dimension " + Twine(i))
                            .str();
     messages.push_back(b.getStringAttr(StringRef(text.c_str(), text.size() + 1)));
     Value found = metadata.getStrides()[i], expected = constant(strides[i]);
@@ -285,7 +286,7 @@ void ConstantHoister::requireCompact(BlockArgument argument, StringRef called) {
   shapes->setAttr("attn.messages", b.getArrayAttr(messages));
 }
 
-/// Erases what computed something of `value` that nobody uses.
+/// Erases the dead transitive users of `value`.
 static void eraseDeadUsers(Value value) {
   llvm::SetVector<Operation *> users(value.user_begin(), value.user_end());
   for (size_t i = 0; i < users.size(); ++i)
@@ -300,7 +301,7 @@ static void eraseDeadUsers(Value value) {
   }
 }
 
-/// What was prepacked becomes the last inputs of the entry, and the work goes away.
+/// Replaces the hoisted buffers by new inputs of the entry and erases the hoisted ops.
 void ConstantHoister::replaceByPrepacked() {
   for (Operation *op : work.ops)
     op->erase();
@@ -317,7 +318,7 @@ void ConstantHoister::replaceByPrepacked() {
     inputs.push_back(asTensor(result.getType()));
     requireCompact(shapes.getArgument(position), called);
     b.setInsertionPointToStart(&entry.front());
-    // What callers pass begins where its first element is. No cast: it would be folded into what reads it.
+    // The buffer starts at its first element, so the offset is 0. Not a memref.cast, which would fold into the users.
     auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, entry.getArgument(position));
     auto strides = result.getType().getStridesAndOffset().first;
     result.replaceAllUsesWith(memref::ReinterpretCastOp::create(b, loc, result.getType(), metadata.getBaseBuffer(),
@@ -331,7 +332,7 @@ void ConstantHoister::replaceByPrepacked() {
   }
 }
 
-/// Weights that only the work read are no inputs of the entry any more.
+/// Removes inputs that only the hoisted ops read.
 void ConstantHoister::dropArguments() {
   BitVector dropped(entry.getNumArguments());
   for (unsigned i : arguments) {
@@ -356,8 +357,8 @@ void ConstantHoister::dropArguments() {
   setSignature(entry, name, kept, b.getFunctionType(inputs, type.getResults()));
 }
 
-/// Whether `shapes` has a check that fails whatever is passed, which folding leaves without a condition of its own.
-/// Then what the work reads need not be there.
+/// Whether `shapes` has a check that always fails; folding removes the condition of such a check. Then the arguments
+/// may be invalid, so nothing may be hoisted.
 static bool alwaysFails(func::FuncOp shapes) {
   Value number = shapes.front().getTerminator()->getOperand(0);
   if (std::optional<int64_t> known = getConstantIntValue(number))
@@ -385,8 +386,8 @@ struct HoistConstants : saccade::impl::HoistConstantsBase<HoistConstants> {
         continue;
       StringRef name = signature.getAs<StringAttr>("name").getValue();
       if (symbols.lookup((name + prepackSuffix + ".body").str())) {
-        entry.emitError() << "the weights of '" << name << "' are prepacked by a function '" << name << prepackSuffix
-                          << "', which the program has already; give that another name";
+        entry.emitError() << "prepack function '" << name << prepackSuffix << "' of entry '" << name
+                          << "' is already defined, expected a unique name";
         return signalPassFailure();
       }
       if (auto shapes = symbols.lookup<func::FuncOp>((name + ".shapes").str()); !alwaysFails(shapes))

@@ -1,7 +1,7 @@
-//===- MergeTasks.cpp - One task for loops that do the same -------------------===//
+//===- MergeTasks.cpp - Merge equal tasks -------------------------------------===//
 //
-// Tasks that differ in what they capture alone become one, which is compiled once. It stands behind the
-// simplification of the tasks, so that they are compared in one form.
+// Merges tasks with equal bodies, so that they are compiled once. Runs after canonicalization, so that equal tasks have
+// equal IR.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,7 +1,7 @@
-//===- OutlineTasks.cpp - Parallel loops become tasks -------------------------===//
+//===- OutlineTasks.cpp - Outline parallel loops as tasks ---------------------===//
 //
-// Moves the body of every parallel loop into a function of its own that runs a range of its iterations.
-// It stands right after bufferization: a task captures memory, which tensors are not.
+// Moves the body of every parallel loop to a private function that runs a range of its iterations. Runs after
+// bufferization, because a task captures memory, not tensors.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -24,15 +24,14 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Whether a task computes what `op` gives again instead of capturing it: it costs next to nothing, and the code
-/// generator sees where it comes from.
+/// Whether a task recomputes the results of `op` instead of capturing them: this is cheap, and code generation can
+/// match the defining op.
 static bool isRecomputed(Operation *op) {
   return op && (op->hasTrait<OpTrait::ConstantLike>() ||
                 isa<memref::DimOp, memref::CastOp, memref::ExpandShapeOp, memref::CollapseShapeOp>(op));
 }
 
-/// Splits the values that the body uses from outside into those to compute again, in an order that respects uses, and
-/// those to capture.
+/// Splits the values that the body uses from outside into ops to recompute, in def-use order, and values to capture.
 static void classify(ValueRange used, llvm::SetVector<Operation *> &recomputed, llvm::SetVector<Value> &captured) {
   for (Value value : used) {
     Operation *op = value.getDefiningOp();
@@ -55,7 +54,7 @@ static SmallVector<OpFoldResult> getTripCounts(OpBuilder &builder, scf::ForallOp
   for (auto [lb, ub, by] : llvm::zip_equal(loop.getMixedLowerBound(), loop.getMixedUpperBound(), loop.getMixedStep())) {
     OpFoldResult count =
         affine::makeComposedFoldedAffineApply(builder, loop.getLoc(), (upper - lower).ceilDiv(step), {lb, ub, by});
-    // Bounds may be the wrong way round; then there is nothing to do.
+    // The upper bound may be below the lower bound; then the trip count is 0.
     if (auto known = getConstantIntValue(count)) {
       counts.push_back(builder.getIndexAttr(std::max<int64_t>(*known, 0)));
       continue;
@@ -66,8 +65,8 @@ static SmallVector<OpFoldResult> getTripCounts(OpBuilder &builder, scf::ForallOp
   return counts;
 }
 
-/// Builds the task that runs `loop` and moves its body there. Its first arguments are `captured`, which includes
-/// whatever bounds and `counts` are not constant.
+/// Builds the task that runs `loop` and moves the body to it. Its first arguments are `captured`, which includes the
+/// dynamic bounds and `counts`.
 static func::FuncOp createTask(scf::ForallOp loop, StringRef name, ArrayRef<OpFoldResult> counts,
                                ArrayRef<Operation *> recomputed, ValueRange captured) {
   Location loc = loop.getLoc();
@@ -90,7 +89,7 @@ static func::FuncOp createTask(scf::ForallOp loop, StringRef name, ArrayRef<OpFo
   auto local = [&](OpFoldResult value) -> OpFoldResult {
     return isa<Attribute>(value) ? value : OpFoldResult(mapping.lookup(cast<Value>(value)));
   };
-  // A loop over nothing has no item, but its trip counts must still make a basis.
+  // A loop with trip count 0 has no work items, but delinearization requires a non-zero basis.
   SmallVector<OpFoldResult> localCounts = llvm::map_to_vector(counts, [&](OpFoldResult count) {
     return isConstantIntValue(count, 0) ? OpFoldResult(builder.getIndexAttr(1)) : local(count);
   });

@@ -1,7 +1,4 @@
 //===- Pipeline.cpp - The bufferize stage -------------------------------------===//
-//
-// The passes of the stage in their order.
-//
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -13,13 +10,13 @@
 using namespace mlir;
 
 void saccade::buildBufferizePipeline(OpPassManager &pm, const CPUTarget &target, bool forGPU, bool prepack) {
-  // An extent asked of a result must not keep the result alive, or a collapsed argument copied.
+  // Otherwise tensor.dim of a result would keep the result alive, or force a copy of a collapsed argument.
   pm.addPass(memref::createResolveShapedTypeResultDimsPass());
   pm.addPass(createTaskKeepingCanonicalizer());
   pm.addPass(createResultsToDestinations());
   pm.addPass(createFoldBoundaryReshapes());
   pm.addPass(createBufferizeTensors());
-  // Equal views become one, so that copies of a view to itself go away.
+  // Merges equal views, so that canonicalization removes copies of a view to itself.
   pm.addPass(createCSEPass());
   pm.addPass(createTaskKeepingCanonicalizer());
   if (forGPU)

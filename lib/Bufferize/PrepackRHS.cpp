@@ -1,7 +1,7 @@
-//===- PrepackRHS.cpp - Pack the right sides of products once ----------------===//
+//===- PrepackRHS.cpp - Pack the RHS of matmuls once --------------------------===//
 //
-// Where several tasks multiply with the same matrix, it is packed before them. It stands after bufferization, which
-// makes strides known, and before outlining, while a loop still stands beside what it reads.
+// Packs the RHS of a matmul before a parallel loop if several of its tasks read it. Runs after bufferization, which
+// determines strides, and before outlining, which separates the loop from the definitions of its operands.
 //
 //===----------------------------------------------------------------------===//
 #include "ConstantComputation.h"
@@ -28,29 +28,30 @@ namespace saccade {
 using namespace mlir;
 using namespace saccade;
 
-/// Fewer tasks that share a block of columns pack it each for themselves.
+/// Minimum number of tasks that share a block of columns; with fewer, each task packs it.
 static constexpr int64_t minTasks = 2;
-/// A packing task has so many panels: one reads too short stretches of memory, too many leave threads without work.
+/// Panels per packing task: one panel reads too short rows of memory, too many panels leave threads idle.
 static constexpr int64_t taskPanels = 2;
-/// Rows a multiple of this apart share a set of a first-level cache, which has room for fewer lines than a group has rows.
+/// Rows whose stride is a multiple of this map to one L1 cache set, whose associativity is lower than the rows of a
+/// group.
 static constexpr int64_t cacheAliasBytes = 4096;
 
 namespace {
 
-/// One product in a task.
+/// Rewrites one matmul in a task.
 class RHSPrepacker {
 public:
-  /// Memory in `constants` is the same in all calls.
+  /// `constants`: memory with equal contents in all calls.
   RHSPrepacker(IRRewriter &b, linalg::LinalgOp op, const CPUTarget &target, const llvm::DenseSet<Value> &constants)
       : b(b), op(op), target(target), constants(constants) {}
 
-  /// Packs the right side of the product where that is possible and may pay.
+  /// Prepacks the RHS of the matmul if possible and potentially profitable.
   void run() {
     loop = op->getParentOfType<scf::ForallOp>();
     if (!loop)
       return;
     hoistExtents();
-    if (!matchOperands() || !matchRHS() || isWrittenInTasks() || !matchTasks() || !isMatrix(left->get()) ||
+    if (!matchOperands() || !matchRHS() || isWrittenInTasks() || !matchTasks() || !isMatrix(lhs->get()) ||
         !isMatrix(op.getDpsInits()[0]))
       return;
     start = findStart();
@@ -87,7 +88,7 @@ private:
     auto found = dyn_cast<Value>(value);
     return !found || loop.isDefinedOutsideOfLoop(found);
   }
-  /// Whether all but the last two dimensions of `memref` are 1, and these are not.
+  /// Whether all dimensions of `memref` except the last two are 1; with leading dimensions, the last two must not be 1.
   bool isMatrix(Value memref) {
     ArrayRef<int64_t> shape = cast<MemRefType>(memref.getType()).getShape();
     return shape.size() >= 2 && llvm::all_of(shape.drop_back(2), [](int64_t size) { return size == 1; }) &&
@@ -105,25 +106,25 @@ private:
   const CPUTarget &target;
   const llvm::DenseSet<Value> &constants;
   scf::ForallOp loop;
-  OpOperand *left = nullptr, *right = nullptr;
+  OpOperand *lhs = nullptr, *rhs = nullptr;
   unsigned n = 0, k = 0;
-  int64_t step = 1, panel = 0;
-  FloatType type; ///< of a word
+  int64_t packingFactor = 1, panel = 0;
+  FloatType type; ///< of a k-pack
 
-  /// The right side as it stands before the loop: where columns and depth begin and how many there are.
+  /// The RHS before the loop, with the offsets and sizes of its columns and depth.
   Value source;
   unsigned columnDim = 0;
   OpFoldResult columns, depth, depthOffset, columnOffset;
-  std::optional<unsigned> columnLoop; ///< the dimension of the loop that cuts columns
+  std::optional<unsigned> columnLoop; ///< the dimension of the loop that tiles columns
 
-  Operation *start = nullptr; ///< what gives the product its initial value
-  Value usesPanels;             ///< null where it always is
+  Operation *start = nullptr; ///< the op that initializes the result
+  Value usesPanels;           ///< i1: whether to pack; null if known
   Value panels;
 };
 
 } // namespace
 
-/// Asks for extents of what stands outside of the loop outside of it.
+/// Hoists memref.dim of values defined outside of the loop.
 void RHSPrepacker::hoistExtents() {
   SmallVector<memref::DimOp> dims;
   loop.walk([&](memref::DimOp dim) { dims.push_back(dim); });
@@ -133,39 +134,39 @@ void RHSPrepacker::hoistExtents() {
       b.replaceOp(dim, memref::DimOp::create(b, dim.getLoc(), dim.getSource(), *position));
 }
 
-/// Which side is which, and whether the left one has the words of the packed right one.
+/// Finds LHS and RHS, and checks that the LHS has k-packs of the same type as the packed RHS.
 bool RHSPrepacker::matchOperands() {
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
   if (failed(dims) || dims->k.size() != 1)
     return false;
   n = dims->n.back(), k = dims->k[0];
   unsigned m = dims->m.back();
-  left = op.getDpsInputOperand(0), right = op.getDpsInputOperand(1);
-  if (!op.getMatchingIndexingMap(left).isFunctionOfDim(m))
-    std::swap(left, right);
+  lhs = op.getDpsInputOperand(0), rhs = op.getDpsInputOperand(1);
+  if (!op.getMatchingIndexingMap(lhs).isFunctionOfDim(m))
+    std::swap(lhs, rhs);
   // Rows are contiguous: (..., m, k), and (..., m, n) of the result.
   auto endsWith = [&](OpOperand *operand, unsigned row, unsigned column) {
     AffineMap map = op.getMatchingIndexingMap(operand);
     unsigned rank = map.getNumResults();
     return rank >= 2 && map.getDimPosition(rank - 2) == row && map.getDimPosition(rank - 1) == column;
   };
-  if (!endsWith(left, m, k) || !endsWith(op.getDpsInitOperand(0), m, n))
+  if (!endsWith(lhs, m, k) || !endsWith(op.getDpsInitOperand(0), m, n))
     return false;
-  Type leftType = getElementTypeOrSelf(left->get()), rightType = getElementTypeOrSelf(right->get());
-  step = target.packingFactor(leftType, rightType);
+  Type leftType = getElementTypeOrSelf(lhs->get()), rightType = getElementTypeOrSelf(rhs->get());
+  packingFactor = target.packingFactor(leftType, rightType);
   type = rightType.isF64() ? FloatType(b.getF64Type()) : FloatType(b.getF32Type());
   panel = 2 * target.lanes(type.getWidth());
-  return step > 1 ||
+  return packingFactor > 1 ||
          (leftType == type && getElementTypeOrSelf(op.getDpsInits()[0]).getIntOrFloatBitWidth() <= type.getWidth());
 }
 
-/// Finds the matrix outside of the loop that the right side is a block of columns of.
+/// Finds the matrix outside of the loop of which the RHS is a block of columns.
 bool RHSPrepacker::matchRHS() {
-  AffineMap map = op.getMatchingIndexingMap(right);
+  AffineMap map = op.getMatchingIndexingMap(rhs);
   if (map.getNumResults() != 2)
     return false;
   columnDim = map.getDimPosition(0) == n ? 0 : 1;
-  source = right->get();
+  source = rhs->get();
   depthOffset = columnOffset = b.getIndexAttr(0);
   if (loop.isDefinedOutsideOfLoop(source)) {
     b.setInsertionPoint(loop);
@@ -199,7 +200,7 @@ bool RHSPrepacker::matchRHS() {
   return false;
 }
 
-/// Whether a task writes into the memory of the right side, which is not there before the loop then.
+/// Whether a task writes to the memory of the RHS, which then cannot be packed before the loop.
 bool RHSPrepacker::isWrittenInTasks() {
   Value base = getBaseMemory(source);
   return loop
@@ -213,13 +214,13 @@ bool RHSPrepacker::isWrittenInTasks() {
       .wasInterrupted();
 }
 
-/// Whether the panels are made once for all calls: not where more than half of what is kept would be padding.
+/// Whether the panels are packed once for all calls: constants of which at least half a panel is not padding.
 bool RHSPrepacker::isPrepacked() {
   std::optional<int64_t> known = getConstantIntValue(columns);
   return isConstant() && known && 2 * *known >= panel && getConstantIntValue(depth);
 }
 
-/// Whether anything but the columns is cut at all, or need not be.
+/// Whether several tasks may share columns, which prepacked constants do not require.
 bool RHSPrepacker::matchTasks() { return isPrepacked() || loop.getRank() > (columnLoop ? 1u : 0u); }
 
 bool RHSPrepacker::require(OpFoldResult x, arith::CmpIPredicate predicate, int64_t limit) {
@@ -230,7 +231,7 @@ bool RHSPrepacker::require(OpFoldResult x, arith::CmpIPredicate predicate, int64
   return true;
 }
 
-/// That the innermost stride of `memref`, which is used in the loop, is 1.
+/// Requires inner stride 1 of `memref`, which is used in the loop; false if it is known to differ or not computable.
 bool RHSPrepacker::requireUnitStride(Value memref) {
   while (true) {
     auto memrefType = cast<MemRefType>(memref.getType());
@@ -247,7 +248,7 @@ bool RHSPrepacker::requireUnitStride(Value memref) {
   return require(metadata.getConstifiedMixedStrides().back(), arith::CmpIPredicate::eq, 1);
 }
 
-/// Computes before the loop whether to pack; false where it is known that not.
+/// Emits the run-time condition of packing before the loop; false if it is known not to hold.
 bool RHSPrepacker::matchConditions() {
   AffineExpr lower, upper, by;
   bindSymbols(b.getContext(), lower, upper, by);
@@ -256,14 +257,15 @@ bool RHSPrepacker::matchConditions() {
     if (columnLoop != i)
       tasks = apply(lower * (upper - by).ceilDiv(getAffineSymbolExpr(3, b.getContext())),
                     {tasks, loop.getMixedUpperBound()[i], loop.getMixedLowerBound()[i], loop.getMixedStep()[i]});
-  if (!(isPrepacked() || require(tasks, arith::CmpIPredicate::sge, minTasks)) || !requireUnitStride(left->get()) ||
+  if (!(isPrepacked() || require(tasks, arith::CmpIPredicate::sge, minTasks)) || !requireUnitStride(lhs->get()) ||
       !requireUnitStride(op.getDpsInits()[0]))
     return false;
-  return step == 1 ||
-         require(apply(getAffineSymbolExpr(0, b.getContext()) % step, {depth}), arith::CmpIPredicate::eq, 0);
+  return packingFactor == 1 ||
+         require(apply(getAffineSymbolExpr(0, b.getContext()) % packingFactor, {depth}), arith::CmpIPredicate::eq, 0);
 }
 
-/// Puts the loop into the other branch of a choice by `condition`, and goes on with a copy of it.
+/// Emits an scf.if on `condition` with the original loop in its else branch, and continues with a copy in the then
+/// branch.
 void RHSPrepacker::splitByCondition(Value condition) {
   auto choice = scf::IfOp::create(b, op.getLoc(), condition, /*withElseRegion=*/true);
   b.setInsertionPointToStart(choice.thenBlock());
@@ -273,21 +275,21 @@ void RHSPrepacker::splitByCondition(Value condition) {
   auto copyOf = [&](OpOperand *operand) {
     return &copies.lookup(operand->getOwner())->getOpOperand(operand->getOperandNumber());
   };
-  left = copyOf(left), right = copyOf(right);
+  lhs = copyOf(lhs), rhs = copyOf(rhs);
   start = copies.lookup(start);
   op = cast<linalg::LinalgOp>(copies.lookup(op.getOperation()));
   loop = copy;
 }
 
-/// Adds the loop that packs.
+/// Emits the packing loop.
 void RHSPrepacker::pack() {
   Location loc = op.getLoc();
   b.setInsertionPoint(loop);
   AffineExpr x = getAffineSymbolExpr(0, b.getContext()), y = getAffineSymbolExpr(1, b.getContext());
-  OpFoldResult words = apply(x.ceilDiv(step), {depth}), count = apply(x.ceilDiv(panel), {columns});
+  OpFoldResult kPacks = apply(x.ceilDiv(packingFactor), {depth}), count = apply(x.ceilDiv(panel), {columns});
   SmallVector<int64_t> shape;
   SmallVector<Value> sizes;
-  dispatchIndexOpFoldResults({count, words}, sizes, shape);
+  dispatchIndexOpFoldResults({count, kPacks}, sizes, shape);
   shape.push_back(panel);
   auto memory = memref::AllocOp::create(b, loc, MemRefType::get(shape, type), sizes, b.getI64IntegerAttr(64));
   if (isConstant() && !isPrepacked())
@@ -317,8 +319,8 @@ void RHSPrepacker::pack() {
         b, loc, part, AffineMapAttr::get(AffineMap::getPermutationMap(ArrayRef<unsigned>{1, 0}, b.getContext())));
   Value packed =
       memref::SubViewOp::create(b, loc, panels, {first, zero, zero},
-                                {least({group, y - x}, {first, count}), words, b.getIndexAttr(panel)}, strides);
-  attn::PackOp::create(b, loc, part, packed, step);
+                                {least({group, y - x}, {first, count}), kPacks, b.getIndexAttr(panel)}, strides);
+  attn::PackOp::create(b, loc, part, packed, packingFactor);
 }
 
 /// The last two dimensions of `memref`.
@@ -334,7 +336,7 @@ Value RHSPrepacker::asMatrix(Value memref) {
   return memref::SubViewOp::create(b, op.getLoc(), reduced, memref, offsets, sizes, strides);
 }
 
-/// The matrix with the stride that is 1 known to be.
+/// A view of the matrix with static inner stride 1.
 Value RHSPrepacker::withUnitStride(Value matrix) {
   auto memrefType = cast<MemRefType>(matrix.getType());
   auto [strides, offset] = memrefType.getStridesAndOffset();
@@ -343,7 +345,7 @@ Value RHSPrepacker::withUnitStride(Value matrix) {
   strides.back() = 1;
   auto unit = MemRefType::get(memrefType.getShape(), memrefType.getElementType(),
                               StridedLayoutAttr::get(b.getContext(), offset, strides));
-  // No cast: it would be folded into what reads it.
+  // Not a memref.cast, which would fold into the users.
   auto metadata = memref::ExtractStridedMetadataOp::create(b, op.getLoc(), matrix);
   SmallVector<OpFoldResult> newStrides = metadata.getConstifiedMixedStrides();
   newStrides.back() = b.getIndexAttr(1);
@@ -352,7 +354,7 @@ Value RHSPrepacker::withUnitStride(Value matrix) {
                                            newStrides);
 }
 
-/// The fill with 0 or the broadcast along the columns that the product starts from, or null.
+/// The fill with 0 or the bias broadcast along columns that initializes the result, or null.
 Operation *RHSPrepacker::findStart() {
   Value result = op.getDpsInits()[0];
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
@@ -371,9 +373,9 @@ Operation *RHSPrepacker::findStart() {
   return nullptr;
 }
 
-/// The stride of the left side's rows; null where views hide it.
+/// The row stride of the LHS; null if it cannot be computed before the loop.
 OpFoldResult RHSPrepacker::rowStride() {
-  Value memref = left->get();
+  Value memref = lhs->get();
   while (true) {
     auto memrefType = cast<MemRefType>(memref.getType());
     int64_t row = memrefType.getRank() - 2, known = memrefType.getStridesAndOffset().first[row];
@@ -388,25 +390,25 @@ OpFoldResult RHSPrepacker::rowStride() {
   }
 }
 
-/// Makes the product one with panels, whose left side is copied where its rows crowd a set of the cache.
+/// Emits the packed matmul, `blocked` if the rows of the LHS conflict in a cache set.
 void RHSPrepacker::emitMatmulByStride() {
   b.setInsertionPoint(loop);
   OpFoldResult stride = rowStride();
   if (!stride)
     return multiply(/*isBlocked=*/false);
-  int64_t period = cacheAliasBytes * 8 / getElementTypeOrSelf(left->get()).getIntOrFloatBitWidth();
-  OpFoldResult beyond = apply(getAffineSymbolExpr(0, b.getContext()) % period, {stride});
-  if (std::optional<int64_t> known = getConstantIntValue(beyond))
+  int64_t period = cacheAliasBytes * 8 / getElementTypeOrSelf(lhs->get()).getIntOrFloatBitWidth();
+  OpFoldResult remainder = apply(getAffineSymbolExpr(0, b.getContext()) % period, {stride});
+  if (std::optional<int64_t> known = getConstantIntValue(remainder))
     return multiply(/*isBlocked=*/*known == 0);
   Value hasSetConflicts =
-      arith::CmpIOp::create(b, op.getLoc(), arith::CmpIPredicate::eq, cast<Value>(beyond), value(b.getIndexAttr(0)));
-  RHSPrepacker inPlace(*this);
+      arith::CmpIOp::create(b, op.getLoc(), arith::CmpIPredicate::eq, cast<Value>(remainder), value(b.getIndexAttr(0)));
+  RHSPrepacker original(*this);
   splitByCondition(hasSetConflicts);
   multiply(/*isBlocked=*/true);
-  inPlace.multiply(/*isBlocked=*/false);
+  original.multiply(/*isBlocked=*/false);
 }
 
-/// Makes the product one with panels.
+/// Replaces the matmul and its initialization by attn.packed_matmul.
 void RHSPrepacker::multiply(bool isBlocked) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
@@ -415,18 +417,18 @@ void RHSPrepacker::multiply(bool isBlocked) {
   OpFoldResult first = columnLoop ? apply(x.floorDiv(panel), {OpFoldResult(loop.getInductionVar(*columnLoop))}) : zero;
   Value result = withUnitStride(asMatrix(op.getDpsInits()[0]));
   OpFoldResult count = apply(x.ceilDiv(panel), {memref::getMixedSize(b, loc, result, 1)});
-  OpFoldResult words = memref::getMixedSize(b, loc, panels, 1);
+  OpFoldResult kPacks = memref::getMixedSize(b, loc, panels, 1);
   SmallVector<OpFoldResult> ones(3, b.getIndexAttr(1));
-  Value mine =
-      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, words, b.getIndexAttr(panel)}, ones);
+  Value operand =
+      memref::SubViewOp::create(b, loc, panels, {first, zero, zero}, {count, kPacks, b.getIndexAttr(panel)}, ones);
   auto broadcast = dyn_cast<linalg::BroadcastOp>(start);
-  attn::PackedMatmulOp::create(b, loc, withUnitStride(asMatrix(left->get())), mine,
-                           broadcast ? broadcast.getInput() : Value(), result, step, isBlocked);
+  attn::PackedMatmulOp::create(b, loc, withUnitStride(asMatrix(lhs->get())), operand,
+                               broadcast ? broadcast.getInput() : Value(), result, packingFactor, isBlocked);
   b.eraseOp(op);
   b.eraseOp(start);
 }
 
-/// The memory that is the same in all calls: constant arguments, and what is computed of them alone.
+/// Memory with equal contents in all calls: constant arguments, and buffers computed from them alone.
 static llvm::DenseSet<Value> findConstants(ModuleOp module) {
   llvm::DenseSet<Value> constants;
   for (auto entry : module.getOps<func::FuncOp>()) {
@@ -454,12 +456,12 @@ struct PrepackRHS : saccade::impl::PrepackRHSBase<PrepackRHS> {
     llvm::DenseSet<Value> constants;
     if (prepack)
       constants = findConstants(getOperation());
-    SmallVector<linalg::LinalgOp> products;
+    SmallVector<linalg::LinalgOp> matmuls;
     getOperation().walk([&](linalg::LinalgOp op) {
       if (isMatmul(op) && op.hasPureBufferSemantics())
-        products.push_back(op);
+        matmuls.push_back(op);
     });
-    for (linalg::LinalgOp op : products)
+    for (linalg::LinalgOp op : matmuls)
       RHSPrepacker(rewriter, op, *cpu, constants).run();
   }
 };

@@ -1,7 +1,7 @@
-//===- ReleaseTemporaries.cpp - Free memory after its last use ----------------===//
+//===- ReleaseTemporaries.cpp - Free buffers after their last use -------------===//
 //
-// Frees what entries allocate as early as they can. It stands after outlining, when a launch is one op
-// that uses its captures until it returns.
+// Inserts the deallocations of entries. Runs after outlining, so that a launch is one op, which uses its captures until
+// it returns.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -15,8 +15,8 @@ namespace saccade {
 
 using namespace mlir;
 
-/// The last op of the block of `alloc` that uses it or something derived from it; null after a diagnostic where it
-/// leaves the block.
+/// The last op of the block of `alloc` that uses the buffer or a view of it. Emits a diagnostic and returns null if the
+/// buffer leaves the block.
 static Operation *findLastUser(memref::AllocOp alloc) {
   Block *block = alloc->getBlock();
   Operation *last = alloc;
@@ -26,14 +26,14 @@ static Operation *findLastUser(memref::AllocOp alloc) {
     for (Operation *user : worklist.pop_back_val().getUsers()) {
       Operation *ancestor = block->findAncestorOpInBlock(*user);
       if (ancestor == block->getTerminator()) {
-        user->emitOpError("hands on memory that is allocated here, expected it to stay in its block");
+        user->emitOpError("forwards memory that is allocated here, expected it to stay in its block");
         return nullptr;
       }
       if (last->isBeforeInBlock(ancestor))
         last = ancestor;
       if (!seen.insert(user).second)
         continue;
-      // Whatever has a buffer as result may hand the operand on; a yield hands it to the results of its parent.
+      // An op with a buffer result may forward its operand; a yield forwards it to the results of its parent.
       Operation *source = user->hasTrait<OpTrait::IsTerminator>() ? user->getParentOp() : user;
       for (Value result : source->getResults())
         if (isa<BaseMemRefType>(result.getType()))

@@ -1,7 +1,7 @@
-//===- ResultsToDestinations.cpp - Results are the caller's memory ------------===//
+//===- ResultsToDestinations.cpp - Destination arguments of entries -----------===//
 //
-// Makes every tensor result of an entry a trailing memref argument that the tensor is materialised in.
-// It stands before bufferization, which can then let producers write there directly.
+// Converts every tensor result of an entry to a trailing memref argument in which the tensor is materialised. Runs
+// before bufferization, so that producers can write directly to the destination.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -19,7 +19,7 @@ namespace saccade {
 
 using namespace mlir;
 
-/// Emits a diagnostic where `func` cannot be an entry.
+/// Verifies that `func` can be an entry.
 static LogicalResult verifyEntry(func::FuncOp func, ModuleOp module) {
   for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
     if (!isa<RankedTensorType>(type))
@@ -34,7 +34,7 @@ static LogicalResult verifyEntry(func::FuncOp func, ModuleOp module) {
   return success();
 }
 
-/// What `value` is written over: the operand that its op starts from; null where it starts from nothing.
+/// The destination operand tied to `value`, or null.
 static OpOperand *findInit(Value value) {
   auto result = dyn_cast<OpResult>(value);
   if (!result)
@@ -46,8 +46,8 @@ static OpOperand *findInit(Value value) {
   return nullptr;
 }
 
-/// Gives results that start from one tensor a tensor each: two of them in the memory of one destination would write
-/// over each other.
+/// Gives results with the same initial tensor separate ones; otherwise both would be computed in one destination and
+/// overwrite each other.
 static void separateStarts(func::ReturnOp returnOp) {
   llvm::SmallPtrSet<Value, 16> known;
   for (Value result : returnOp.getOperands()) {
@@ -86,11 +86,11 @@ static LogicalResult convertResults(func::FuncOp func) {
       return failure();
     results.push_back({result, func.getArgument(position)});
   }
-  // A result may be computed in the memory of a later one that starts from it, so it leaves before that one arrives.
-  llvm::sort(results, [](const auto &left, const auto &right) {
-    Operation *first = left.first.getDefiningOp(), *second = right.first.getDefiningOp();
+  // A result may be computed in the memory of a later one that uses it as initial value, so it is materialised first.
+  llvm::sort(results, [](const auto &x, const auto &y) {
+    Operation *first = x.first.getDefiningOp(), *second = y.first.getDefiningOp();
     if (first == second)
-      return left.second.getArgNumber() < right.second.getArgNumber();
+      return x.second.getArgNumber() < y.second.getArgNumber();
     return second && (!first || first->isBeforeInBlock(second));
   });
   OpBuilder builder(returnOp);
@@ -110,7 +110,7 @@ struct ResultsToDestinations : saccade::impl::ResultsToDestinationsBase<ResultsT
   void runOnOperation() override {
     ModuleOp module = getOperation();
     for (auto func : module.getOps<func::FuncOp>()) {
-      // A shape function is called with the inputs only and returns extents.
+      // Shape functions take the inputs only and return extents.
       if (func.isExternal() || !func.isPublic() || func->hasAttr("attn.shapes_of"))
         continue;
       if (failed(verifyEntry(func, module)) || failed(convertResults(func)))

@@ -1,7 +1,7 @@
-//===- TileHostOps.cpp - Copies on a device as parallel loops -----------------===//
+//===- TileHostOps.cpp - Parallel loops for ops outside of tasks --------------===//
 //
-// Makes a parallel loop of every structured op that is left outside of tasks. It stands between bufferization, which adds
-// copies, and outlining, which makes the loops tasks: the host of a program for a GPU has no access to the memory.
+// Tiles every structured op outside of tasks to a parallel loop, because the host of a GPU program cannot access device
+// memory. Runs between bufferization, which adds copies, and outlining, which turns the loops into tasks.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -22,7 +22,7 @@ using namespace mlir;
 /// Elements of a tile: enough work for a few hundred threads.
 static constexpr int64_t tileElements = 4096;
 
-/// A loop of one iteration around `op`.
+/// Wraps `op` in a loop of one iteration.
 static void wrap(IRRewriter &rewriter, linalg::LinalgOp op) {
   SmallVector<OpFoldResult> zero = {rewriter.getIndexAttr(0)}, one = {rewriter.getIndexAttr(1)};
   auto loop = scf::ForallOp::create(rewriter, op.getLoc(), zero, one, one, ValueRange(), /*mapping=*/std::nullopt);
@@ -43,7 +43,7 @@ static LogicalResult tile(IRRewriter &rewriter, linalg::LinalgOp op) {
   scf::SCFTilingOptions options;
   options.setLoopType(scf::SCFTilingOptions::LoopType::ForallOp).setTileSizes(sizes);
   if (failed(scf::tileUsingSCF(rewriter, cast<TilingInterface>(op.getOperation()), options)))
-    return op.emitOpError("could not be cut into tiles");
+    return op.emitOpError("could not be tiled");
   rewriter.eraseOp(op);
   return success();
 }

@@ -1,6 +1,6 @@
-//===- VerifyBufferized.cpp - What holds after bufferization ------------------===//
+//===- VerifyBufferized.cpp - Invariants of bufferized IR ---------------------===//
 //
-// Checks the invariant of the bufferize stage, which it ends: code generation relies on it.
+// Verifies the invariants of bufferized IR on which code generation relies. It is the last pass of the bufferize stage.
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,11 +23,11 @@ static LogicalResult verifyAllocation(memref::AllocOp op) {
   auto func = op->getParentOfType<func::FuncOp>();
   if (func && func->hasAttr("attn.task")) {
     if (!op.getType().hasStaticShape())
-      return op.emitOpError("has a size not known before run time, expected the memory of a task to be static");
+      return op.emitOpError("has a dynamic size, expected buffers of a task to be static");
     return success();
   }
   if (op->getParentOfType<LoopLikeOpInterface>())
-    return op.emitOpError("allocates in a loop outside of any task");
+    return op.emitOpError("allocates in a loop, expected allocations in loops of tasks only");
   return success();
 }
 
@@ -37,13 +37,13 @@ struct VerifyBufferized : saccade::impl::VerifyBufferizedBase<VerifyBufferized> 
   void runOnOperation() override {
     WalkResult result = getOperation().walk<WalkOrder::PreOrder>([](Operation *op) -> WalkResult {
       if (llvm::any_of(op->getOperandTypes(), isTensor) || llvm::any_of(op->getResultTypes(), isTensor))
-        return op->emitOpError("still works on tensors after bufferization");
+        return op->emitOpError("has tensor operands or results, expected buffers");
       if (isa<scf::ForallOp, scf::ParallelOp>(op))
-        return op->emitOpError("is a parallel loop that was not made a task");
+        return op->emitOpError("is a parallel loop, expected it to be outlined as a task");
       if (auto alloc = dyn_cast<memref::AllocOp>(op))
         return verifyAllocation(alloc);
       if (auto func = dyn_cast<func::FuncOp>(op); func && llvm::any_of(func.getFunctionType().getInputs(), isTensor))
-        return func.emitOpError("still takes tensors after bufferization");
+        return func.emitOpError("has tensor arguments, expected buffers");
       // Regions of attn ops read their captures as tensors.
       return isa<saccade::attn::ScoringOpInterface>(op) ? WalkResult::skip() : WalkResult::advance();
     });

@@ -100,7 +100,7 @@ for error, words, name, value in (
     refused(error, [words], bind, **{**weights, name: value})
 refused(TypeError, ["main takes 1 arguments (x), found 2"], bound, x, x)
 refused(TypeError, ["main has no argument 'w'; it has: x"], bound, x, w=weights["w"])
-refused(TypeError, ["main has bound arguments already"], bound.bind, x=x)
+refused(TypeError, ["main already has bound arguments"], bound.bind, x=x)
 refused(TypeError, ["TVM-FFI"], lambda: bound.tvm_ffi)
 refused(TypeError, ["do not travel"], pickle.dumps, bound)
 # Whether a weight is long enough for a slice of it is asked in calls: nothing of it is read before.
@@ -127,5 +127,5 @@ direct = {**weights, **made}
 direct = {value.name: direct[value.name] for value in module.main.inputs if value.name != "x"}
 assert np.array_equal(module.main(x, **direct), wanted)
 wide = np.repeat(direct["t_prepacked"], 2, -1)[..., ::2]
-refused(ValueError, ["argument 't_prepacked' does not lie as main__prepack leaves it", "found 64, expected 32"],
+refused(ValueError, ["argument 't_prepacked' is not compact as returned by main__prepack", "found 64, expected 32"],
         module.main, x, **{**direct, "t_prepacked": wide})
