@@ -70,7 +70,7 @@ func.func @arguments_are_not_overwritten(%x: tensor<8xf32>) -> tensor<8xf32> {
   return %r : tensor<8xf32>
 }
 
-// The accumulators are one tensor.empty outside of the loop: every iteration gets memory of its own.
+// The accumulators share one tensor.empty outside of the loop; every iteration gets its own memory.
 // CHECK-LABEL: func.func @iterations_do_not_share_temporaries(
 // CHECK-NOT:     memref.alloc
 // CHECK:         scf.forall
@@ -91,26 +91,26 @@ func.func @iterations_do_not_share_temporaries(%x: tensor<32xf32>) -> tensor<32x
   return %r : tensor<32xf32>
 }
 
-// Of three unit dimensions one is dropped. Strides that are known at run time only do not tell which; the shape does.
-// CHECK-LABEL: func.func @a_view_drops_the_dimension_that_the_slice_drops(
+// One of three unit dimensions is dropped. With dynamic strides only the shape determines which.
+// CHECK-LABEL: func.func @view_drops_same_dimension_as_slice(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<3x3x3x9xf32, strided<[?, ?, ?, ?], offset: ?>>
 // CHECK:         %{{.*}}, %{{.*}}, %{{.*}}:4, %[[S:.*]]:4 = memref.extract_strided_metadata %[[X]]
 // CHECK:         memref.reinterpret_cast {{.*}} sizes: [1, 2, 4], strides: [%[[S]]#0, %[[S]]#1, %[[S]]#3]
-func.func @a_view_drops_the_dimension_that_the_slice_drops(%x: tensor<3x3x3x9xf32>) -> tensor<1x2x4xf32> {
+func.func @view_drops_same_dimension_as_slice(%x: tensor<3x3x3x9xf32>) -> tensor<1x2x4xf32> {
   %slice = tensor.extract_slice %x[1, 0, 1, 2] [1, 2, 1, 4] [1, 1, 1, 1] : tensor<3x3x3x9xf32> to tensor<1x2x4xf32>
   %out = tensor.empty() : tensor<1x2x4xf32>
   %r = linalg.exp ins(%slice : tensor<1x2x4xf32>) outs(%out : tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
   return %r : tensor<1x2x4xf32>
 }
 
-// Every iteration fills its own, where it would else copy what was filled before the loop.
-// CHECK-LABEL: func.func @what_iterations_begin_with(
+// Every iteration fills its own buffer instead of copying one filled before the loop.
+// CHECK-LABEL: func.func @initial_values_are_filled_per_iteration(
 // CHECK:         scf.for
 // CHECK-NOT:       linalg.copy
 // CHECK:           linalg.fill
 // CHECK-NOT:       linalg.copy
 // CHECK:           linalg.reduce
-func.func @what_iterations_begin_with(%x: tensor<8x4xf32>, %n: index) -> tensor<8xf32> {
+func.func @initial_values_are_filled_per_iteration(%x: tensor<8x4xf32>, %n: index) -> tensor<8xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %zero = arith.constant 0.0 : f32

@@ -1,7 +1,7 @@
 // RUN: saccade-opt --saccade-bufferize %s | FileCheck %s
 
-// The whole stage on tiled attention: results are written in place, K and V are read in place, the state of a tile is
-// static memory of the task.
+// The whole stage on tiled attention: results are written directly, K and V are not copied, and the state of a tile is a
+// static buffer of the task.
 
 // CHECK-LABEL: func.func @tiles_read_and_write_the_callers_memory(
 // CHECK-SAME:    %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf32, strided<[?, ?, ?, ?], offset: ?>>,

@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --attn-drop-captures | FileCheck %s
 
-// What the task does not use is not captured; items and scratch stay, whether used or not.
+// Unused captures are removed; the range of work items and the scratch argument are kept even if unused.
 // CHECK-LABEL: func.func @half(
 // CHECK-SAME:    %[[X:[a-z0-9]*]]: memref<?xf32>, %[[Y:[a-z0-9]*]]: memref<?xf32>
 // CHECK-NEXT:    attn.launch @half_task0(%[[Y]]) count(%{{.*}}) : (memref<?xf32>)

@@ -1,7 +1,7 @@
 // RUN: saccade-opt --attn-results-to-destinations --attn-fold-boundary-reshapes --canonicalize %s | FileCheck %s
 // RUN: saccade-opt --saccade-bufferize %s | FileCheck %s --check-prefix=STAGE
 
-// The copy is made at run time, and only where the stride of %c is not the extent times the stride of %d.
+// A run-time test copies only if the outer stride is not the inner extent times the inner stride.
 // CHECK-LABEL: func.func @collapsed_argument_is_a_view(
 // CHECK-SAME:    %[[X:.*]]: tensor<?x?x8xf32>, %[[OUT:.*]]: memref<
 // CHECK:         %[[BUFFER:.*]] = bufferization.to_buffer %[[X]] read_only
@@ -20,7 +20,7 @@
 // CHECK:         %[[CHOSEN:.*]] = arith.select %[[FITS]], %[[VIEW]], %[[CAST]]
 // CHECK:         bufferization.to_tensor %[[CHOSEN]] restrict :
 
-// Outside the branch nothing is copied.
+// There is no copy outside of the branch.
 // STAGE-LABEL: func.func @collapsed_argument_is_a_view(
 // STAGE:         linalg.copy
 // STAGE:         }
@@ -60,7 +60,7 @@ func.func @expanded_result_is_written_through_a_view(%x: tensor<?x8xf32>, %batch
   return %r : tensor<?x?x8xf32>
 }
 
-// Splitting a dimension of any stride is always a view.
+// Expanding a dimension of any stride is always a view.
 // CHECK-LABEL: func.func @collapsed_result_is_written_through_its_expanded_view(
 // CHECK-SAME:    %[[OUT:[a-z0-9]+]]: memref<?x64xf32, strided<[?, ?], offset: ?>>)
 // CHECK:         %[[VIEW:.*]] = memref.expand_shape %[[OUT]] {{\[\[}}0], [1, 2]]

@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --attn-hoist-constants --verify-diagnostics
 
-// expected-error @below {{the weights of 'weigh' are prepacked by a function 'weigh__prepack', which the program has already; give that another name}}
+// expected-error @below {{prepack function 'weigh__prepack' of entry 'weigh' is already defined, expected a unique name}}
 func.func @weigh.body(%w: memref<8xf32> {attn.constant}, %y: memref<8xf32>)
     attributes {attn.entry = {name = "weigh", names = ["w", "y"], type = (tensor<8xf32>) -> tensor<8xf32>}} {
   %made = memref.alloc() : memref<8xf32>

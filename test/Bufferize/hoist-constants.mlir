@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --split-input-file --attn-hoist-constants | FileCheck %s
 
-// What is made of %w alone has a function of its own, and with it the weight; %b is read by the entry and stays.
+// Computations of %w alone move to the prepack function, and so does %w; %b is still read by the entry and kept.
 // CHECK:       module attributes {attn.entries = [
 // CHECK-LABEL: func.func @project__prepack.body(
 // CHECK-SAME:    %[[W:[a-z0-9]+]]: memref<4x8xf32, strided<[?, ?], offset: ?>> {attn.constant}, %[[OUT:[a-z0-9]+]]: memref<2x4x16xf32, strided<[?, ?, ?], offset: ?>>)
@@ -21,9 +21,9 @@
 // CHECK-NOT:     memref.alloc
 // CHECK-NOT:     @project_task0
 // CHECK:         attn.launch @project_task1(%[[X]], %[[COMPACT]], %[[B]], %[[Y]])
-// The entry asks whether the panels lie as they were made.
+// The shape function checks that the panels are compact.
 // CHECK:       func.func @project.shapes(
-// CHECK-SAME:    attn.messages = ["argument 'w_prepacked' does not lie as project__prepack leaves it: stride of dimension 0\00",
+// CHECK-SAME:    attn.messages = ["argument 'w_prepacked' is not compact as returned by project__prepack: stride of dimension 0\00",
 // CHECK:         memref.extract_strided_metadata
 func.func @project.body(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>, %w: memref<4x8xf32, strided<[?, ?], offset: ?>> {attn.constant},
                         %b: memref<8xf32, strided<[?], offset: ?>> {attn.constant}, %y: memref<?x8xf32, strided<[?, ?], offset: ?>>)
@@ -60,8 +60,8 @@ func.func private @project_task1(%x: memref<?x4xf32, strided<[?, ?], offset: ?>>
 
 // -----
 
-// A chain is prepacked as a whole, and only its end is handed over. What also depends on %x is not, nor what %x is written to
-// afterwards, nor a table of numbers alone, nor anything of an argument that is not marked.
+// A chain is hoisted as a whole, and only its last buffer is a result. Not hoisted: buffers that also depend on %x or to
+// which %x is written later, tables of constants, and computations of arguments without attn.constant.
 // CHECK-LABEL: func.func @chain__prepack.body(
 // CHECK:         %[[FIRST:.*]] = memref.alloc() : memref<8xf32>
 // CHECK:         linalg.copy
@@ -99,7 +99,7 @@ func.func @chain.body(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32> {a
   linalg.copy ins(%x : memref<8xf32>) outs(%late : memref<8xf32>)
   %zeros = memref.alloc() : memref<8xf32>
   linalg.fill ins(%zero : f32) outs(%zeros : memref<8xf32>)
-  // Numbers of a global, and two tables that are made of one another.
+  // A global constant, and two tables that depend on each other.
   %numbers = memref.get_global @numbers : memref<8xf32>
   linalg.exp ins(%numbers : memref<8xf32>) outs(%zeros : memref<8xf32>)
   %left = memref.alloc() : memref<8xf32>
@@ -124,7 +124,7 @@ func.func @chain.shapes(%x: memref<8xf32>, %v: memref<8xf32>, %w: memref<8xf32>)
 
 // -----
 
-// Work that the entry reads before another part of it is done stays, for that part would come too early.
+// A buffer that the entry reads before its last write is not hoisted.
 // CHECK-LABEL: func.func @twice.body(
 // CHECK-COUNT-2: linalg.copy
 // CHECK-NOT:   __prepack
@@ -140,8 +140,8 @@ func.func @twice.body(%v: memref<8xf32> {attn.constant}, %w: memref<8xf32> {attn
 
 // -----
 
-// What checks of calls may have to protect is left to calls: tensors with open extents or without elements. So are scalars, and
-// memory that is said to be filled in every call.
+// Not hoisted: computations of tensors with dynamic extents or without elements, which shape checks may have to protect,
+// of scalars, and of buffers marked attn.per_call.
 // CHECK-NOT:   __prepack
 // CHECK-LABEL: func.func @left.body(
 // CHECK-COUNT-4: memref.alloc()
@@ -172,7 +172,7 @@ func.func @left.shapes(%w: memref<?xf32>, %none: memref<0xf32>, %s: f32, %v: mem
 
 // -----
 
-// A program whose checks always fail, be it the only one or behind another, is refused in calls: no weight is read before.
+// Nothing is hoisted from an entry with a check that always fails, whether it is the only check or follows another.
 // CHECK-NOT:   __prepack
 // CHECK-LABEL: func.func @never.body(
 // CHECK:         memref.alloc

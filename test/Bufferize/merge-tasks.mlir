@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --attn-merge-tasks | FileCheck %s
 
-// Equal tasks become the first of them; what another constant, type or order tells apart stays.
+// Equal tasks are merged into the first of them; tasks that differ in a constant, a type or the order of ops are kept.
 // CHECK-LABEL: func.func @layers(
 // CHECK-SAME:    %[[X:[a-z0-9]*]]: memref<?xf32>, %[[Y:[a-z0-9]*]]: memref<?xf32>, %[[Z:[a-z0-9]*]]: memref<?xf64>
 // CHECK-NEXT:    attn.launch @layers_task0(%[[X]]) count(%{{.*}}) : (memref<?xf32>)

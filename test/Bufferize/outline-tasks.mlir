@@ -26,17 +26,17 @@ func.func @iterations_are_counted_row_major(%x: memref<?xf32>, %n: index) {
   return
 }
 
-// Constants, extents and views are not captured.
-// CHECK-LABEL: func.func @what_costs_nothing_is_computed_again(
-// CHECK:         attn.launch @what_costs_nothing_is_computed_again_task0(%{{[a-z0-9]+}}) count(%c12) : (memref<?xf32>)
-// CHECK:       func.func private @what_costs_nothing_is_computed_again_task0(
+// Constants, extents and views are recomputed, not captured.
+// CHECK-LABEL: func.func @cheap_ops_are_recomputed(
+// CHECK:         attn.launch @cheap_ops_are_recomputed_task0(%{{[a-z0-9]+}}) count(%c12) : (memref<?xf32>)
+// CHECK:       func.func private @cheap_ops_are_recomputed_task0(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: memref<?xi8>)
 // CHECK-DAG:     %[[ONE:.*]] = arith.constant 1.0
 // CHECK-DAG:     %[[EXTENT:.*]] = memref.dim %[[X]], %c0
 // CHECK:         %[[POSITION:.*]]:2 = affine.delinearize_index %{{.*}} into (4, 3)
 // CHECK:         %[[J:.*]] = arith.addi %[[POSITION]]#1, %[[EXTENT]]
 // CHECK:         memref.store %[[ONE]], %[[X]][%[[J]]]
-func.func @what_costs_nothing_is_computed_again(%x: memref<?xf32>) {
+func.func @cheap_ops_are_recomputed(%x: memref<?xf32>) {
   %c0 = arith.constant 0 : index
   %one = arith.constant 1.0 : f32
   %n = memref.dim %x, %c0 : memref<?xf32>
@@ -63,13 +63,13 @@ func.func @every_loop_is_a_task(%x: memref<8xf32>) {
   return
 }
 
-// A loop over nothing is a task that no item reaches.
-// CHECK-LABEL: func.func @a_loop_over_nothing(
-// CHECK:         attn.launch @a_loop_over_nothing_task0({{.*}}) count(%{{.*}})
-// CHECK-LABEL: func.func private @a_loop_over_nothing_task0(
+// A loop with trip count 0 becomes a task without work items.
+// CHECK-LABEL: func.func @loop_without_iterations(
+// CHECK:         attn.launch @loop_without_iterations_task0({{.*}}) count(%{{.*}})
+// CHECK-LABEL: func.func private @loop_without_iterations_task0(
 // CHECK:         scf.for
 // CHECK:           memref.store
-func.func @a_loop_over_nothing(%x: memref<4xf32>) {
+func.func @loop_without_iterations(%x: memref<4xf32>) {
   %c0 = arith.constant 0.0 : f32
   scf.forall (%i, %j) = (0, 0) to (0, 4) step (1, 1) {
     memref.store %c0, %x[%j] : memref<4xf32>

@@ -1,7 +1,7 @@
 // RUN: saccade-opt %s --attn-prepack-rhs=target=v4-bf16 -canonicalize -cse | FileCheck %s
-// RUN: saccade-opt %s --attn-prepack-rhs="target=v4-bf16 prepack" -canonicalize -cse | FileCheck %s --check-prefix=PREPARE
+// RUN: saccade-opt %s --attn-prepack-rhs="target=v4-bf16 prepack" -canonicalize -cse | FileCheck %s --check-prefix=PREPACK
 
-// Several tasks read each block of columns, all sizes are known: packed before them, and the bias comes with it.
+// Several tasks read each block of columns, and all sizes are static: the RHS is packed before them, and the bias is fused.
 // CHECK-LABEL: func.func @weights_are_packed_once(
 // CHECK-SAME:    %[[X:[a-z0-9]*]]: memref<384x64xf32>, %[[W:[a-z0-9]*]]: memref<64x500xf32>
 // CHECK:         %[[P:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x64x32xf32>
@@ -27,8 +27,9 @@ func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32
   return
 }
 
-// What is not known is asked: tasks, strides, pairs. Without packing there is no memory, and the loop stays as it was.
-// CHECK-LABEL: func.func @what_is_not_known_is_asked(
+// Dynamic conditions are tested at run time: number of tasks, strides, even depth. The other branch allocates nothing and
+// has the original loop.
+// CHECK-LABEL: func.func @dynamic_conditions_are_tested(
 // CHECK-DAG:     arith.cmpi sge, %{{.*}}, %c2
 // CHECK-DAG:     arith.cmpi eq, %{{.*}}, %c1
 // CHECK-DAG:     arith.cmpi eq, %{{.*}}, %c0
@@ -36,8 +37,8 @@ func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32
 // CHECK:           %[[P:.*]] = memref.alloc(%{{.*}}, %{{.*}}) {alignment = 64 : i64} : memref<?x?x32xf32>
 // CHECK:           scf.forall
 // CHECK:             attn.pack %{{.*}} into %{{.*}} packing_factor(2)
-// CHECK:           %[[CROWDED:.*]] = arith.cmpi eq
-// CHECK:           scf.if %[[CROWDED]] {
+// CHECK:           %[[CONFLICTS:.*]] = arith.cmpi eq
+// CHECK:           scf.if %[[CONFLICTS]] {
 // CHECK:             scf.forall
 // CHECK-NOT:           linalg.
 // CHECK:               attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(2) blocked
@@ -53,7 +54,7 @@ func.func @weights_are_packed_once(%x: memref<384x64xf32>, %w: memref<64x500xf32
 // CHECK:             linalg.fill
 // CHECK:             linalg.matmul
 // CHECK:         return
-func.func @what_is_not_known_is_asked(%x: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %w: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %y: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %rows: index, %depth: index, %all: index) {
+func.func @dynamic_conditions_are_tested(%x: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %w: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %y: memref<?x?xbf16, strided<[?, ?], offset: ?>>, %rows: index, %depth: index, %all: index) {
   %zero = arith.constant 0.0 : bf16
   scf.forall (%m, %n) = (0, 0) to (%rows, %all) step (192, 256) {
     %r = affine.min affine_map<(d0)[s] -> (s - d0, 192)>(%m)[%rows]
@@ -67,7 +68,7 @@ func.func @what_is_not_known_is_asked(%x: memref<?x?xbf16, strided<[?, ?], offse
   return
 }
 
-// Rows that lie a multiple of 4096 bytes apart are copied.
+// LHS rows whose stride is a multiple of 4096 bytes are copied.
 // CHECK-LABEL: func.func @conflicting_rows_are_copied(
 // CHECK-NOT:     scf.if
 // CHECK:         attn.packed_matmul %{{.*}}, %{{.*}} into %{{.*}} packing_factor(1) blocked
@@ -82,8 +83,8 @@ func.func @conflicting_rows_are_copied(%x: memref<384x1024xf32>, %w: memref<1024
   return
 }
 
-// One task a block of columns packs for itself; a product that continues a sum, one of f16, and one with a right side that
-// tasks write into have no panels.
+// Not prepacked: a RHS block that one task reads, a matmul that accumulates into its output, one of f16, and one whose RHS
+// is written by tasks.
 // CHECK-LABEL: func.func @others_are_left(
 // CHECK-NOT:     attn.
 // CHECK:         return
@@ -118,15 +119,15 @@ func.func @others_are_left(%x: memref<192x64xf32>, %w: memref<64x512xf32>, %y: m
   return
 }
 
-// One task reads each block of columns: packing does not pay, unless weights that are the same in all calls are packed once
-// for all of them.
+// One task reads each block of columns, so packing does not pay off, except for constant weights, which are packed once for
+// all calls.
 // CHECK-LABEL:   func.func @one_task_packs_constants(
 // CHECK-NOT:       attn.pack
-// PREPARE-LABEL: func.func @one_task_packs_constants(
-// PREPARE:         attn.pack
-// PREPARE:         attn.packed_matmul
-// PREPARE-NOT:     attn.pack
-// PREPARE:         return
+// PREPACK-LABEL: func.func @one_task_packs_constants(
+// PREPACK:         attn.pack
+// PREPACK:         attn.packed_matmul
+// PREPACK-NOT:     attn.pack
+// PREPACK:         return
 func.func @one_task_packs_constants(%x: memref<16x64xf32>, %w: memref<64x512xf32> {attn.constant}, %v: memref<64x512xf32>, %y: memref<16x512xf32>, %z: memref<16x512xf32>) {
   %zero = arith.constant 0.0 : f32
   scf.forall (%n) = (0) to (512) step (256) {
@@ -144,12 +145,12 @@ func.func @one_task_packs_constants(%x: memref<16x64xf32>, %w: memref<64x512xf32
   return
 }
 
-// Fewer columns than a vector has: panels would be mostly padding, and are not kept for all calls.
+// A matrix with fewer columns than a vector has lanes is packed in every call, because its panels are mostly padding.
 // CHECK-LABEL:   func.func @few_columns_are_packed_in_calls(
-// PREPARE-LABEL: func.func @few_columns_are_packed_in_calls(
-// PREPARE:         memref.alloc() {alignment = 64 : i64, attn.per_call} : memref<1x64x32xf32>
-// PREPARE:         memref.alloc() {alignment = 64 : i64} : memref<1x64x32xf32>
-// PREPARE:         return
+// PREPACK-LABEL: func.func @few_columns_are_packed_in_calls(
+// PREPACK:         memref.alloc() {alignment = 64 : i64, attn.per_call} : memref<1x64x32xf32>
+// PREPACK:         memref.alloc() {alignment = 64 : i64} : memref<1x64x32xf32>
+// PREPACK:         return
 func.func @few_columns_are_packed_in_calls(%x: memref<384x64xf32>, %w: memref<64x15xf32> {attn.constant}, %v: memref<64x16xf32> {attn.constant}, %y: memref<384x15xf32>, %z: memref<384x16xf32>) {
   %zero = arith.constant 0.0 : f32
   scf.forall (%m) = (0) to (384) step (192) {

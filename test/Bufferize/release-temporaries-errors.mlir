@@ -2,6 +2,6 @@
 
 func.func @returned_memory() -> memref<8xf32> {
   %memory = memref.alloc() : memref<8xf32>
-  // expected-error @+1 {{hands on memory that is allocated here}}
+  // expected-error @+1 {{forwards memory that is allocated here}}
   return %memory : memref<8xf32>
 }

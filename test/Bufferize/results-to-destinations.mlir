@@ -33,15 +33,15 @@ func.func private @private_functions_keep_their_results(%x: tensor<?xf32>) -> in
   return %n : index
 }
 
-// Two sums that start from one fill have one each: both would be computed in the memory of the first result.
-// CHECK-LABEL: func.func @results_that_start_alike(
+// Two reductions with the same fill get one fill each; otherwise both would be computed in the first destination.
+// CHECK-LABEL: func.func @results_with_equal_init(
 // CHECK:         %[[A:.*]] = linalg.fill
 // CHECK:         %[[FIRST:.*]] = linalg.reduce {{.*}} outs(%[[A]] :
 // CHECK:         %[[B:.*]] = linalg.fill
 // CHECK:         %[[SECOND:.*]] = linalg.reduce {{.*}} outs(%[[B]] :
 // CHECK:         materialize_in_destination %[[FIRST]]
 // CHECK:         materialize_in_destination %[[SECOND]]
-func.func @results_that_start_alike(%x: tensor<4x8xi64>, %y: tensor<4x8xi64>) -> (tensor<4xi64>, tensor<4xi64>) {
+func.func @results_with_equal_init(%x: tensor<4x8xi64>, %y: tensor<4x8xi64>) -> (tensor<4xi64>, tensor<4xi64>) {
   %zero = arith.constant 0 : i64
   %empty = tensor.empty() : tensor<4xi64>
   %fill = linalg.fill ins(%zero : i64) outs(%empty : tensor<4xi64>) -> tensor<4xi64>

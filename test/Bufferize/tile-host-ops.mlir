@@ -1,6 +1,6 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-tile-host-ops))' | FileCheck %s
 
-// A copy beside the tasks is cut along its last dimension.
+// A copy outside of tasks is tiled along its last dimension.
 // CHECK-LABEL: func @copies
 func.func @copies(%a: memref<?x5000xf32>, %b: memref<?x5000xf32>) {
   // CHECK: scf.forall (%[[ROW:.*]], %[[COLUMN:.*]]) = (0, 0) to (%{{.*}}, 5000) step (1, 4096)
@@ -9,7 +9,7 @@ func.func @copies(%a: memref<?x5000xf32>, %b: memref<?x5000xf32>) {
   return
 }
 
-// What has no parallel dimension is one task.
+// An op without parallel dimensions becomes one task.
 // CHECK-LABEL: func @sums_up
 func.func @sums_up(%a: memref<?xf32>, %sum: memref<f32>) {
   // CHECK: scf.forall (%{{.*}}) in (1)
@@ -22,7 +22,7 @@ func.func @sums_up(%a: memref<?xf32>, %sum: memref<f32>) {
   return
 }
 
-// What is in a task already stays.
+// An op in a task is not changed.
 // CHECK-LABEL: func @is_a_task
 func.func @is_a_task(%a: memref<4xf32>, %b: memref<4xf32>) {
   // CHECK: scf.forall

@@ -1,6 +1,6 @@
 // RUN: saccade-opt --attn-verify-bufferized --split-input-file --verify-diagnostics %s
 
-// expected-error @+1 {{still takes tensors after bufferization}}
+// expected-error @+1 {{has tensor arguments, expected buffers}}
 func.func @tensor_argument(%x: tensor<8xf32>) {
   return
 }
@@ -8,7 +8,7 @@ func.func @tensor_argument(%x: tensor<8xf32>) {
 // -----
 
 func.func @tensor_op() {
-  // expected-error @+1 {{still works on tensors after bufferization}}
+  // expected-error @+1 {{has tensor operands or results, expected buffers}}
   %x = tensor.empty() : tensor<8xf32>
   return
 }
@@ -16,7 +16,7 @@ func.func @tensor_op() {
 // -----
 
 func.func @parallel_loop(%x: memref<8xf32>) {
-  // expected-error @+1 {{is a parallel loop that was not made a task}}
+  // expected-error @+1 {{is a parallel loop, expected it to be outlined as a task}}
   scf.forall (%i) in (8) {
   }
   return
@@ -28,7 +28,7 @@ func.func @memory_in_a_loop(%n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   scf.for %i = %c0 to %n step %c1 {
-    // expected-error @+1 {{allocates in a loop outside of any task}}
+    // expected-error @+1 {{allocates in a loop, expected allocations in loops of tasks only}}
     %tile = memref.alloc() : memref<8xf32>
   }
   return
@@ -37,7 +37,7 @@ func.func @memory_in_a_loop(%n: index) {
 // -----
 
 func.func private @dynamic_memory_in_a_task(%begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
-  // expected-error @+1 {{has a size not known before run time}}
+  // expected-error @+1 {{has a dynamic size, expected buffers of a task to be static}}
   %tile = memref.alloc(%end) : memref<?xf32>
   return
 }

@@ -4,7 +4,7 @@
 // CHECK:       llvm.func @launch_calls_the_runtime(
 // CHECK-SAME:    %[[ALLOCATED:[a-z0-9]+]]: !llvm.ptr, %[[ALIGNED:[a-z0-9]+]]: !llvm.ptr,
 // CHECK-SAME:    attributes {llvm.emit_c_interface}
-// What the type of a buffer says does not travel.
+// Static sizes and strides of a buffer are not passed.
 // CHECK:         %[[CONTEXT:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(ptr, i64, i64, f32)>
 // CHECK:         llvm.store
 // CHECK:         %[[RUNNER:.*]] = llvm.mlir.addressof @task_run : !llvm.ptr
@@ -72,7 +72,7 @@ func.func @vectors_become_instructions(%x: memref<64xf32>, %n: index) -> f32 {
   return %r : f32
 }
 
-// A square of 16 takes 64 shuffles of two registers.
+// A 16 x 16 transpose takes 64 shuffles of two registers.
 // CHECK-LABEL: llvm.func @squares_are_transposed_in_registers(
 // CHECK-COUNT-64: llvm.shufflevector {{.*}} : vector<16xf32>
 // CHECK-NOT:     llvm.shufflevector {{.*}} : vector<16xf32>
@@ -86,14 +86,14 @@ func.func @squares_are_transposed_in_registers(%x: memref<16x16xf32>) {
   return
 }
 
-// The address of a row does not depend on the inner loop.
-// CHECK-LABEL: llvm.func @addresses_leave_loops(
+// The address of a row is hoisted out of the inner loop.
+// CHECK-LABEL: llvm.func @addresses_are_hoisted(
 // CHECK:         llvm.icmp "slt"
 // CHECK:         llvm.mul
 // CHECK:         llvm.icmp "slt"
 // CHECK-NOT:     llvm.mul
 // CHECK:         llvm.load
-func.func @addresses_leave_loops(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %n: index) {
+func.func @addresses_are_hoisted(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %n: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   scf.for %i = %c0 to %n step %c1 {

@@ -1,8 +1,8 @@
-// Where the level has no instruction for a conversion it becomes arithmetic on bits.
+// Conversions without an instruction of the CPU target become integer arithmetic.
 // RUN: saccade-opt %s --attn-expand-conversions=target=v4-bf16 | FileCheck %s --check-prefix=KEPT
 // RUN: saccade-opt %s --attn-expand-conversions=target=v3 | FileCheck %s --check-prefixes=BF16,V3
 // RUN: saccade-opt %s --attn-expand-conversions=target=portable | FileCheck %s --check-prefixes=BF16,PORTABLE
-// RUN: not saccade-opt %s --attn-expand-conversions=target=v5 2>&1 | FileCheck %s --check-prefix=LEVEL
+// RUN: not saccade-opt %s --attn-expand-conversions=target=v5 2>&1 | FileCheck %s --check-prefix=TARGET
 
 // KEPT-LABEL: func.func @to_bf16(
 // KEPT-NEXT:    arith.truncf %{{.*}} : vector<8xf32> to vector<8xbf16>
@@ -30,7 +30,7 @@ func.func @to_f16_and_back(%x: f32) -> f32 {
   return %z : f32
 }
 
-// f64 is wider than any of this.
+// Conversions of f64 are kept.
 // PORTABLE-LABEL: func.func @others_stay(
 // PORTABLE:         arith.truncf %{{.*}} : vector<4xf64> to vector<4xf32>
 func.func @others_stay(%x: vector<4xf64>) -> vector<4xf32> {
@@ -38,4 +38,4 @@ func.func @others_stay(%x: vector<4xf64>) -> vector<4xf32> {
   return %y : vector<4xf32>
 }
 
-// LEVEL: error: unknown target 'v5', expected one of host, portable, v3, v4, v4-bf16
+// TARGET: error: unknown target 'v5', expected one of host, portable, v3, v4, v4-bf16

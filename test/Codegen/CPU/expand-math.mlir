@@ -15,10 +15,10 @@ func.func @exponentials_are_polynomials(%x: vector<16xf32>) -> vector<16xf32> {
   return %y : vector<16xf32>
 }
 
-// CHECK-LABEL: func.func @scalars_take_the_same_way(
+// CHECK-LABEL: func.func @scalars_are_expanded_too(
 // CHECK-NOT:     math.{{exp|tanh|erf|sin|log}}{{.*}} : f32
 // CHECK:         return
-func.func @scalars_take_the_same_way(%x: f32) -> f32 {
+func.func @scalars_are_expanded_too(%x: f32) -> f32 {
   %a = math.exp2 %x : f32
   %b = math.tanh %a : f32
   %c = math.erf %b : f32
@@ -47,24 +47,24 @@ func.func @narrow_types_are_computed_in_f32(%x: vector<16xbf16>) -> vector<16xbf
   return %y : vector<16xbf16>
 }
 
-// CHECK-LABEL: func.func @small_powers_are_products(
+// CHECK-LABEL: func.func @small_powers_are_multiplications(
 // CHECK-COUNT-2: arith.mulf
 // CHECK-NOT:     math.powf
 // CHECK:         return
-func.func @small_powers_are_products(%x: vector<16xf32>) -> vector<16xf32> {
+func.func @small_powers_are_multiplications(%x: vector<16xf32>) -> vector<16xf32> {
   %three = arith.constant dense<3.0> : vector<16xf32>
   %y = math.powf %x, %three : vector<16xf32>
   return %y : vector<16xf32>
 }
 
-// CHECK-LABEL: func.func @double_precision_is_for_the_library(
+// CHECK-LABEL: func.func @f64_is_left_to_the_library(
 // CHECK:         math.exp %{{.*}} : vector<8xf64>
-func.func @double_precision_is_for_the_library(%x: vector<8xf64>) -> vector<8xf64> {
+func.func @f64_is_left_to_the_library(%x: vector<8xf64>) -> vector<8xf64> {
   %y = math.exp %x : vector<8xf64>
   return %y : vector<8xf64>
 }
 
-// Where any lane is too large, the library computes it.
+// If any lane is too large, the C library computes it.
 // CHECK-LABEL: func.func @huge_angles_go_to_the_library(
 // CHECK:         vector.reduction <or>
 // CHECK:         scf.if

@@ -2,10 +2,10 @@
 
 #tile = strided<[?, ?], offset: ?>
 
-// Nobody but the loop sees this state: its first step takes no accumulator, its last one finishes each group of rows.
-// CHECK-LABEL: @the_loop_owns_its_state
+// This state is local to the loop: the first step does not read the accumulator, the last one finalizes each group of rows.
+// CHECK-LABEL: @state_is_local_to_loop
 // CHECK-SAME: %[[BEGIN:[^:,]*]]: index, %[[END:[^:,]*]]: index)
-func.func @the_loop_owns_its_state(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %o: memref<?x64xbf16, strided<[64, 1], offset: ?>>,
+func.func @state_is_local_to_loop(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %o: memref<?x64xbf16, strided<[64, 1], offset: ?>>,
     %begin: index, %end: index) {
   %zero = arith.constant 0.0 : f32
   %minusInfinity = arith.constant 0xFF800000 : f32
@@ -31,7 +31,7 @@ func.func @the_loop_owns_its_state(%q: memref<?x64xf32, #tile>, %k: memref<?x64x
     attn.accumulate %q[s,d], %k[s,d], %k[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
       {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
   }
-  // Behind it are rows that no step had.
+  // The code after the loop finalizes the remaining rows.
   // CHECK: %[[HADSTEPS:.*]] = arith.cmpi slt, %[[BEGIN]], %[[END]]
   // CHECK: %[[DONE:.*]] = arith.select %[[HADSTEPS]], %{{.*}}, %c0
   // CHECK: scf.for %{{.*}} = %[[DONE]] to
@@ -40,9 +40,9 @@ func.func @the_loop_owns_its_state(%q: memref<?x64xf32, #tile>, %k: memref<?x64x
   return
 }
 
-// This one is merged with another: it must be whole behind the loop.
-// CHECK-LABEL: @a_state_that_others_see
-func.func @a_state_that_others_see(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %o: memref<?x64xbf16, strided<[64, 1], offset: ?>>,
+// This state is merged with another, so it must be complete after the loop.
+// CHECK-LABEL: @state_with_other_users
+func.func @state_with_other_users(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %o: memref<?x64xbf16, strided<[64, 1], offset: ?>>,
     %acc2: memref<384x64xf32>, %max2: memref<384xf32>, %sum2: memref<384xf32>, %begin: index, %end: index) {
   %zero = arith.constant 0.0 : f32
   %minusInfinity = arith.constant 0xFF800000 : f32
@@ -67,9 +67,9 @@ func.func @a_state_that_others_see(%q: memref<?x64xf32, #tile>, %k: memref<?x64x
   return
 }
 
-// Values in the compute type whose rows follow each other need no packing. Whether they do is seen at run time.
-// CHECK-LABEL: @values_in_place
-func.func @values_in_place(%q: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>, %acc: memref<384x64xf32>,
+// Values in the compute type with contiguous rows need no packing; this is tested at run time.
+// CHECK-LABEL: @unpacked_values
+func.func @unpacked_values(%q: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>, %acc: memref<384x64xf32>,
     %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: scf.if %{{.*}} -> (memref<?x64xf32, strided<[64, 1], offset: ?>>) {
   // CHECK-NEXT: memref.reinterpret_cast
@@ -81,10 +81,10 @@ func.func @values_in_place(%q: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #ti
   return
 }
 
-// A table with any strides is gathered, which takes an access a lane, only where its elements do not lie beside each other.
-// What depends on the column alone is outside of the loop over rows.
-// CHECK-LABEL: @a_table_is_read_in_vectors
-func.func @a_table_is_read_in_vectors(%q: memref<?x64xf32, #tile>, %table: memref<?x?xf32, #tile>, %acc: memref<384x64xf32>,
+// A table with dynamic strides is gathered only if its elements are not contiguous. Values that depend on the column only
+// are computed outside of the loop over rows.
+// CHECK-LABEL: @table_is_read_in_vectors
+func.func @table_is_read_in_vectors(%q: memref<?x64xf32, #tile>, %table: memref<?x?xf32, #tile>, %acc: memref<384x64xf32>,
     %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: arith.cmpi eq, %{{.*}}, %c1 : index
   // CHECK: scf.if %{{.*}} -> (vector<16xf32>) {

@@ -1,23 +1,23 @@
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
-// RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=AHEAD
+// RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s --check-prefix=PREFETCH
 
 #tile = strided<[?, ?], offset: ?>
 
-// CHECK-LABEL: @a_step_is_pack_scores_softmax_values
-func.func @a_step_is_pack_scores_softmax_values(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+// CHECK-LABEL: @step_is_pack_scores_softmax_values
+func.func @step_is_pack_scores_softmax_values(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // Queries in rows, keys in panels of 32 lanes, values in rows, the scores of twelve queries.
   // CHECK-DAG: memref.alloc() {{.*}} : memref<384x64xf32>
   // CHECK-DAG: memref.alloc() {{.*}} : memref<16x64x32xf32>
   // CHECK-DAG: memref.alloc() {{.*}} : memref<512x64xf32>
   // CHECK-DAG: memref.alloc() {{.*}} : memref<12x528xf32>
-  // Keys are turned a register block at a time.
+  // Keys are transposed one square of registers at a time.
   // CHECK-COUNT-64: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
   // Scores: 24 accumulators.
   // CHECK: scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>, vector<16xf32>) {
   // CHECK: vector.fma
-  // Softmax: our own exponential.
+  // Softmax: inline exponential.
   // CHECK-NOT: math.exp
   // CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
   // CHECK-NOT: attn.accumulate
@@ -40,9 +40,9 @@ func.func @a_causal_mask_is_a_range(%q: memref<?x64xf32, #tile>, %k: memref<?x64
   return
 }
 
-// Any other mask is evaluated in the lanes that may be visible.
-// CHECK-LABEL: @another_mask_is_evaluated
-func.func @another_mask_is_evaluated(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+// Any other mask is evaluated for the lanes that may be visible.
+// CHECK-LABEL: @general_mask_is_evaluated
+func.func @general_mask_is_evaluated(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: arith.remsi %{{.*}} : vector<16x
   attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
@@ -56,10 +56,10 @@ func.func @another_mask_is_evaluated(%q: memref<?x64xf32, #tile>, %k: memref<?x6
   return
 }
 
-// What the keys of each panel are to a captured tensor is looked up once, in front of the groups of rows. A group joins its
-// panels to runs, and scores, weights and values are those of the runs; one that is full evaluates no mask.
-// CHECK-LABEL: @panels_are_joined_to_runs
-func.func @panels_are_joined_to_runs(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+// The range of a captured tensor over the keys of each panel is computed once, before the loop over groups of rows. A group
+// merges its visible panels to runs and computes scores, weights and values for these; full runs do not evaluate the mask.
+// CHECK-LABEL: @panels_are_merged_to_runs
+func.func @panels_are_merged_to_runs(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>, %ids: memref<?xi32>) {
   // CHECK: %[[RUNS:.*]] = memref.alloc() : memref<17x3xindex>
   // CHECK: %[[PANELS:.*]] = memref.alloc() : memref<17x2xindex>
@@ -87,11 +87,11 @@ func.func @panels_are_joined_to_runs(%q: memref<?x64xf32, #tile>, %k: memref<?x6
   return
 }
 
-// Pairs of bf16, neighbours in the head (queries and keys) or among keys (weights and values), in the bits of an f32. An
-// odd head size has half a pair at its end.
-// CHECK-LABEL: @pairs_are_words
-// PAIRS-LABEL: @pairs_are_words
-func.func @pairs_are_words(%q: memref<?x65xbf16, #tile>, %k: memref<?x65xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+// K-packs of two bf16, consecutive along the head (queries and keys) or along keys (weights and values), in the bits of an
+// f32. An odd head size is padded by half a k-pack.
+// CHECK-LABEL: @pairs_are_k_packs
+// PAIRS-LABEL: @pairs_are_k_packs
+func.func @pairs_are_k_packs(%q: memref<?x65xbf16, #tile>, %k: memref<?x65xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK-DAG: memref.alloc() {{.*}} : memref<384x65xf32>
   // CHECK-DAG: memref.alloc() {{.*}} : memref<16x65x32xf32>
@@ -101,18 +101,18 @@ func.func @pairs_are_words(%q: memref<?x65xbf16, #tile>, %k: memref<?x65xbf16, #
   // PAIRS-DAG: memref.alloc() {{.*}} : memref<16x33x32xf32>
   // PAIRS-DAG: memref.alloc() {{.*}} : memref<256x64xf32>
   // PAIRS-DAG: memref.alloc() {{.*}} : memref<12x528xf32>
-  // Nothing is widened; keys are turned in pairs, values of two keys interleaved.
+  // Nothing is widened; keys are transposed in pairs, values of two keys are interleaved.
   // PAIRS-NOT: arith.extf
   // PAIRS: vector.bitcast {{.*}} : vector<32xbf16> to vector<16xf32>
   // PAIRS-COUNT-64: vector.shuffle {{.*}} : vector<16xf32>, vector<16xf32>
   // PAIRS: vector.interleave {{.*}} : vector<16xbf16> -> vector<32xbf16>
   // PAIRS-NOT: vector.fma
   // PAIRS: x86vector.avx512.dot
-  // Someone may look at the sum: the exponential is as good as for f32, six steps.
+  // The sum may have other readers, so the exponential has full f32 accuracy: degree 6.
   // PAIRS: "llvm.x86.avx512.mask.reduce.ps.512"
   // PAIRS-COUNT-6: vector.fma
   // PAIRS: "llvm.x86.avx512.mask.scalef.ps.512"
-  // Two registers are rounded at once.
+  // One instruction rounds two registers.
   // PAIRS: llvm.call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"({{.*}}) : (vector<16xf32>, vector<16xf32>) -> vector<32xbf16>
   // PAIRS: x86vector.avx512.dot
   attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
@@ -120,7 +120,7 @@ func.func @pairs_are_words(%q: memref<?x65xbf16, #tile>, %k: memref<?x65xbf16, #
   return
 }
 
-// A sum that only divides may be as rough as the weights: three steps. The factor of older keys is not.
+// A sum used only as divisor needs no better exponential than the weights: degree 3. The rescaling factor has degree 6.
 // PAIRS-LABEL: @weights_are_as_exact_as_bf16
 func.func @weights_are_as_exact_as_bf16(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
     %o: memref<?x64xbf16, #tile>, %acc: memref<384x64xf32>, %max: memref<384xf32>) {
@@ -140,10 +140,10 @@ func.func @weights_are_as_exact_as_bf16(%q: memref<?x64xbf16, #tile>, %k: memref
   return
 }
 
-// The sign of the scale is that of both elements of a word.
-// CHECK-LABEL: @a_negative_scale_turns_queries
-// PAIRS-LABEL: @a_negative_scale_turns_queries
-func.func @a_negative_scale_turns_queries(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+// A negative scale flips the signs of both elements of a k-pack of queries.
+// CHECK-LABEL: @negative_scale_negates_queries
+// PAIRS-LABEL: @negative_scale_negates_queries
+func.func @negative_scale_negates_queries(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: arith.constant dense<-2147483648> : vector<16xi32>
   // PAIRS: arith.constant dense<-2147450880> : vector<16xi32>
@@ -152,11 +152,11 @@ func.func @a_negative_scale_turns_queries(%q: memref<?x64xbf16, #tile>, %k: memr
   return
 }
 
-// The next step is the next tile of keys or the first one of the next work item; each row of queries asks for a share of
-// its rows. Behind the last item of the task there is none, and its views are those of the last.
-// AHEAD-LABEL: @a_task_asks_for_the_next_step
-// AHEAD-SAME: %[[K:[^:]*]]: memref<?x?x64xf32, {{.*}}%[[FIRST:[^:]*]]: index, %[[LAST:[^:]*]]: index
-func.func private @a_task_asks_for_the_next_step(%k: memref<?x?x64xf32, strided<[?, ?, ?]>>, %q: memref<?x64xf32, #tile>, %n: index,
+// The next step is the next tile of keys or the first one of the next work item; each row of queries prefetches a share of
+// its rows. The last work item of the task has no successor; its views stay in bounds.
+// PREFETCH-LABEL: @task_prefetches_next_step
+// PREFETCH-SAME: %[[K:[^:]*]]: memref<?x?x64xf32, {{.*}}%[[FIRST:[^:]*]]: index, %[[LAST:[^:]*]]: index
+func.func private @task_prefetches_next_step(%k: memref<?x?x64xf32, strided<[?, ?, ?]>>, %q: memref<?x64xf32, #tile>, %n: index,
     %first: index, %last: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -164,20 +164,20 @@ func.func private @a_task_asks_for_the_next_step(%k: memref<?x?x64xf32, strided<
   %acc = memref.alloc() : memref<384x64xf32>
   %max = memref.alloc() : memref<384xf32>
   %sum = memref.alloc() : memref<384xf32>
-  // AHEAD: scf.for %[[ITEM:.*]] = %[[FIRST]] to %[[LAST]]
+  // PREFETCH: scf.for %[[ITEM:.*]] = %[[FIRST]] to %[[LAST]]
   scf.for %item = %first to %last step %c1 {
-    // AHEAD: scf.for %[[TILE:.*]] = %{{.*}} to %[[END:.*]] step %{{.*}} {
+    // PREFETCH: scf.for %[[TILE:.*]] = %{{.*}} to %[[END:.*]] step %{{.*}} {
     scf.for %tile = %c0 to %n step %c512 {
-      // AHEAD: %[[NEXTTILE:.*]] = arith.addi %[[TILE]], %c512
-      // AHEAD: %[[HASTILE:.*]] = arith.cmpi slt, %[[NEXTTILE]], %[[END]]
-      // AHEAD: %[[NEXTITEM:.*]] = arith.addi %[[ITEM]], %c1
-      // AHEAD: %[[HASITEM:.*]] = arith.cmpi slt, %[[NEXTITEM]], %[[LAST]]
-      // AHEAD: %[[ISNEXT:.*]] = arith.andi
-      // AHEAD: %[[I:.*]] = arith.select %[[ISNEXT]], %[[NEXTITEM]], %[[ITEM]]
-      // AHEAD: %[[T:.*]] = arith.select %[[HASTILE]], %[[NEXTTILE]], %c0
-      // AHEAD: %[[NEXT:.*]] = memref.subview %[[K]][%[[I]], %[[T]], 0]
-      // One row is four lines; the queries stay, and the values are the keys.
-      // AHEAD-COUNT-4: memref.prefetch %[[NEXT]][{{.*}}], read, locality<2>, data
+      // PREFETCH: %[[NEXTTILE:.*]] = arith.addi %[[TILE]], %c512
+      // PREFETCH: %[[HASTILE:.*]] = arith.cmpi slt, %[[NEXTTILE]], %[[END]]
+      // PREFETCH: %[[NEXTITEM:.*]] = arith.addi %[[ITEM]], %c1
+      // PREFETCH: %[[HASITEM:.*]] = arith.cmpi slt, %[[NEXTITEM]], %[[LAST]]
+      // PREFETCH: %[[ISNEXT:.*]] = arith.andi
+      // PREFETCH: %[[I:.*]] = arith.select %[[ISNEXT]], %[[NEXTITEM]], %[[ITEM]]
+      // PREFETCH: %[[T:.*]] = arith.select %[[HASTILE]], %[[NEXTTILE]], %c0
+      // PREFETCH: %[[NEXT:.*]] = memref.subview %[[K]][%[[I]], %[[T]], 0]
+      // One row is four cache lines; the queries do not change, and the values are the keys.
+      // PREFETCH-COUNT-4: memref.prefetch %[[NEXT]][{{.*}}], read, locality<2>, data
       %count = arith.minsi %n, %c512 : index
       %rows = memref.subview %k[%item, %tile, 0] [1, %count, 64] [1, 1, 1] : memref<?x?x64xf32, strided<[?, ?, ?]>> to memref<?x64xf32, #tile>
       attn.accumulate %q[s,d], %rows[s,d], %rows[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
@@ -187,9 +187,9 @@ func.func private @a_task_asks_for_the_next_step(%k: memref<?x?x64xf32, strided<
   return
 }
 
-// What a step computes itself cannot be asked for; the keys beside it can.
-// AHEAD-LABEL: @what_is_computed_is_not_asked_for
-func.func private @what_is_computed_is_not_asked_for(%k: memref<?x?x64xf32>, %q: memref<?x64xf32, #tile>,
+// Operands that a step computes are not prefetched; the keys are.
+// PREFETCH-LABEL: @computed_operands_are_not_prefetched
+func.func private @computed_operands_are_not_prefetched(%k: memref<?x?x64xf32>, %q: memref<?x64xf32, #tile>,
     %first: index, %last: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c1 = arith.constant 1 : index
   %n = memref.dim %k, %c1 : memref<?x?x64xf32>
@@ -201,20 +201,20 @@ func.func private @what_is_computed_is_not_asked_for(%k: memref<?x?x64xf32>, %q:
     %v = memref.cast %value : memref<?x64xf32> to memref<?x64xf32, #tile>
     %rows = memref.subview %k[%item, 0, 0] [1, %n, 64] [1, 1, 1] : memref<?x?x64xf32> to memref<?x64xf32, strided<[64, 1], offset: ?>>
     %keys = memref.cast %rows : memref<?x64xf32, strided<[64, 1], offset: ?>> to memref<?x64xf32, #tile>
-    // AHEAD-COUNT-4: memref.prefetch
-    // AHEAD-NOT: memref.prefetch
-    // AHEAD: return
+    // PREFETCH-COUNT-4: memref.prefetch
+    // PREFETCH-NOT: memref.prefetch
+    // PREFETCH: return
     attn.accumulate %q[s,d], %keys[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
       {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)
   }
   return
 }
 
-// A bin that is the same for all keys of a row is summed in a register, beside the sum of the weights, and added at the
-// row's end. The state's bins shrink before.
-// CHECK-LABEL: @one_bin_a_row_is_a_register
+// A bin that is the same for all keys of a row is accumulated in a register, like the sum of the weights, and added at the
+// end of the row. The bins of the state are rescaled before.
+// CHECK-LABEL: @one_bin_per_row_is_a_register
 // CHECK-SAME: %[[BINS:[^ ]*]]: memref<384x2xf32>
-func.func @one_bin_a_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+func.func @one_bin_per_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
     %max: memref<384xf32>, %sum: memref<384xf32>, %bins: memref<384x2xf32>) {
   // CHECK: %[[OLD:.*]] = memref.load %[[BINS]][%{{.*}}, %[[BIN:.*]]]
   // CHECK: %[[SHRUNK:.*]] = arith.mulf %[[OLD]], %{{.*}} : f32
@@ -234,10 +234,10 @@ func.func @one_bin_a_row_is_a_register(%q: memref<?x64xf32>, %k: memref<?x64xf32
   return
 }
 
-// A final step asks the weight region about weight / sum and leaves max and sum alone.
-// CHECK-LABEL: @a_final_step_asks_about_probabilities
+// A final step applies the weight region to weight / sum and does not update max and sum.
+// CHECK-LABEL: @final_step_weights_are_probabilities
 // CHECK-SAME: %[[MAX:[^ ]*]]: memref<384xf32>, %[[SUM:[^ ]*]]: memref<384xf32>
-func.func @a_final_step_asks_about_probabilities(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
+func.func @final_step_weights_are_probabilities(%q: memref<?x64xf32>, %k: memref<?x64xf32>, %acc: memref<384x64xf32>,
     %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: %[[L:.*]] = memref.load %[[SUM]]
   // CHECK: %[[WIDE:.*]] = vector.broadcast %[[L]]

@@ -1,8 +1,8 @@
 // RUN: saccade-opt %s --attn-lower-contraction=target=v4 -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-contraction=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=PAIRS
 
-// CHECK-LABEL: @a_product_is_packed_and_blocked
-func.func @a_product_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?], offset: ?>>, %b: memref<768x256xf32>, %c: memref<?x256xf32>) {
+// CHECK-LABEL: @matmul_is_packed_and_blocked
+func.func @matmul_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?], offset: ?>>, %b: memref<768x256xf32>, %c: memref<?x256xf32>) {
   // CHECK-DAG: memref.alloc() {{.*}} : memref<8x512x32xf32>
   // CHECK: vector.fma
   // CHECK-NOT: linalg.matmul
@@ -10,10 +10,11 @@ func.func @a_product_is_packed_and_blocked(%a: memref<?x768xf32, strided<[?, ?],
   return
 }
 
-// 16-bit factors are widened while they are packed, or stay pairs where those are multiplied; the sum is rounded once.
-// CHECK-LABEL: @sixteen_bit_products_accumulate_in_f32
-// PAIRS-LABEL: @sixteen_bit_products_accumulate_in_f32
-func.func @sixteen_bit_products_accumulate_in_f32(%a: memref<96x64xbf16>, %b: memref<64x64xbf16>, %c: memref<96x64xbf16>) {
+// 16-bit operands are widened while they are packed, or stay bf16 pairs if the target multiplies these; the result is
+// rounded once.
+// CHECK-LABEL: @sixteen_bit_matmul_accumulates_in_f32
+// PAIRS-LABEL: @sixteen_bit_matmul_accumulates_in_f32
+func.func @sixteen_bit_matmul_accumulates_in_f32(%a: memref<96x64xbf16>, %b: memref<64x64xbf16>, %c: memref<96x64xbf16>) {
   // CHECK: arith.extf {{.*}} : vector<16xbf16> to vector<16xf32>
   // CHECK: vector.fma {{.*}} : vector<16xf32>
   // CHECK: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
@@ -26,7 +27,7 @@ func.func @sixteen_bit_products_accumulate_in_f32(%a: memref<96x64xbf16>, %b: me
   return
 }
 
-// Which operand has the rows of the result is read off the maps, and other loops stay around.
+// The indexing maps determine which operand is the LHS; batch loops are kept around the matmul.
 #b = affine_map<(b, n, k, m) -> (b, k, n)>
 #a = affine_map<(b, n, k, m) -> (k, b, m)>
 #c = affine_map<(b, n, k, m) -> (b, m, n)>
@@ -44,21 +45,21 @@ func.func @any_order_of_dimensions(%x: memref<?x?x?xf32>, %y: memref<?x?x?xf32>,
   return
 }
 
-// Integers are no matter of this pass.
-// CHECK-LABEL: @integer_products_are_left
-func.func @integer_products_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
+// Integer matmuls are not lowered by this pass.
+// CHECK-LABEL: @integer_matmuls_are_left
+func.func @integer_matmuls_are_left(%a: memref<4x4xi32>, %c: memref<4x4xi32>) {
   // CHECK: linalg.matmul
   linalg.matmul ins(%a, %a : memref<4x4xi32>, memref<4x4xi32>) outs(%c : memref<4x4xi32>)
   return
 }
 
-// Factors are widened before they are multiplied, whichever stands where.
+// Operands are widened before they are multiplied, on either side.
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
-// CHECK-LABEL: @widened_factors_are_a_product
-// PAIRS-LABEL: @widened_factors_are_a_product
-func.func @widened_factors_are_a_product(%a: memref<8x16xbf16>, %b: memref<16x8xf32>, %c: memref<8x8xf32>) {
+// CHECK-LABEL: @widened_operands_are_a_matmul
+// PAIRS-LABEL: @widened_operands_are_a_matmul
+func.func @widened_operands_are_a_matmul(%a: memref<8x16xbf16>, %b: memref<16x8xf32>, %c: memref<8x8xf32>) {
   // CHECK: vector.fma
   // PAIRS-NOT: x86vector
   // PAIRS: vector.fma

@@ -6,7 +6,7 @@
 #column = affine_map<(m, n) -> (n)>
 #turned = affine_map<(m, n) -> (n, m)>
 
-// The bias is along the lanes, the scale the same in all of them: loaded once, before the vector loop.
+// The bias varies along the lanes; the scale is uniform and loaded once before the vector loop.
 // CHECK-LABEL: func.func @vectors_and_a_masked_remainder(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x?xf32>, %[[S:[a-z0-9]+]]: memref<?xf32>,
 // CHECK:         scf.for %[[I:.*]] =
@@ -42,7 +42,7 @@ func.func @known_multiples_need_no_remainder(%y: memref<?x64xf32>, %value: f32) 
   return
 }
 
-// CHECK-LABEL: func.func @sums_have_four_accumulators_and_one_order(
+// CHECK-LABEL: func.func @sums_have_four_accumulators(
 // CHECK:         %[[SUMS:.*]]:4 = scf.for {{.*}} step %c64 iter_args(
 // CHECK-COUNT-4:   vector.load
 // CHECK:           scf.yield
@@ -54,7 +54,7 @@ func.func @known_multiples_need_no_remainder(%y: memref<?x64xf32>, %value: f32) 
 // CHECK:           arith.select
 // CHECK:         vector.reduction <add>, %[[TOTAL]] fastmath<reassoc>
 // CHECK:         memref.store
-func.func @sums_have_four_accumulators_and_one_order(%x: memref<?x?xf32>, %y: memref<?xf32>) {
+func.func @sums_have_four_accumulators(%x: memref<?x?xf32>, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [#all, #row], iterator_types = ["parallel", "reduction"]}
     ins(%x : memref<?x?xf32>) outs(%y : memref<?xf32>) {
     ^bb0(%e: f32, %o: f32):
@@ -65,7 +65,7 @@ func.func @sums_have_four_accumulators_and_one_order(%x: memref<?x?xf32>, %y: me
 }
 
 // A reduction over rows is elementwise along the columns.
-// CHECK-LABEL: func.func @memory_decides_which_loop_is_along_the_lanes(
+// CHECK-LABEL: func.func @contiguous_loop_is_vectorized(
 // CHECK-SAME:    %[[X:[a-z0-9]+]]: memref<?x?xf32>, %[[Y:[a-z0-9]+]]: memref<?xf32>)
 // CHECK:         scf.for %[[I:.*]] =
 // CHECK:           scf.for %[[J:.*]] =
@@ -73,7 +73,7 @@ func.func @sums_have_four_accumulators_and_one_order(%x: memref<?x?xf32>, %y: me
 // CHECK-DAG:         vector.load %[[Y]][%[[J]]]
 // CHECK-NOT:     vector.reduction
 // CHECK:         return
-func.func @memory_decides_which_loop_is_along_the_lanes(%x: memref<?x?xf32>, %y: memref<?xf32>) {
+func.func @contiguous_loop_is_vectorized(%x: memref<?x?xf32>, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [#all, #column], iterator_types = ["reduction", "parallel"]}
     ins(%x : memref<?x?xf32>) outs(%y : memref<?xf32>) {
     ^bb0(%e: f32, %o: f32):
@@ -83,7 +83,7 @@ func.func @memory_decides_which_loop_is_along_the_lanes(%x: memref<?x?xf32>, %y:
   return
 }
 
-// CHECK-LABEL: func.func @unknown_strides_are_asked_for_once(
+// CHECK-LABEL: func.func @dynamic_strides_are_tested_once(
 // CHECK:         %[[IS:.*]] = arith.cmpi eq, %{{.*}}, %c1
 // CHECK:         scf.if %[[IS]]
 // CHECK:           memref.reinterpret_cast {{.*}} to memref<?x?xf32, strided<[?, 1], offset: ?>>
@@ -92,7 +92,7 @@ func.func @memory_decides_which_loop_is_along_the_lanes(%x: memref<?x?xf32>, %y:
 // CHECK-NOT:       vector.
 // CHECK:           memref.load
 // CHECK:           memref.store
-func.func @unknown_strides_are_asked_for_once(%x: memref<?x?xf32, strided<[?, ?], offset: ?>>, %y: memref<?x?xf32>) {
+func.func @dynamic_strides_are_tested_once(%x: memref<?x?xf32, strided<[?, ?], offset: ?>>, %y: memref<?x?xf32>) {
   linalg.copy ins(%x : memref<?x?xf32, strided<[?, ?], offset: ?>>) outs(%y : memref<?x?xf32>)
   return
 }
@@ -105,7 +105,7 @@ func.func @transposes_gather_and_store_vectors(%x: memref<?x?xf32>, %y: memref<?
   return
 }
 
-// A boolean is a byte in memory and a bit in a vector.
+// An i1 is a byte in memory and a bit in a vector.
 // CHECK-LABEL: func.func @booleans_are_bytes(
 // CHECK:         %[[IS:.*]] = arith.cmpf ogt
 // CHECK:         %[[BYTES:.*]] = arith.extui %[[IS]] : vector<16xi1> to vector<16xi8>
@@ -120,7 +120,7 @@ func.func @booleans_are_bytes(%x: memref<?xf32>, %y: memref<?xi1>) {
   return
 }
 
-// Positions are compared without vectors of 64-bit numbers; as a number a position is one addition.
+// Positions are compared without 64-bit vectors; converting a position to float takes one vector addition.
 // CHECK-LABEL: func.func @positions_stay_scalars(
 // CHECK-NOT:     vector<16xindex>
 // CHECK-NOT:     vector<16xi64>
@@ -148,12 +148,12 @@ func.func @positions_stay_scalars(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
   return
 }
 
-// CHECK-LABEL: func.func @reads_follow_the_lanes(
+// CHECK-LABEL: func.func @reads_are_vectorized(
 // CHECK-SAME:    %[[T:[a-z0-9]+]]: memref<?x?xf32>, %[[K:[a-z0-9]+]]: index
-// Lanes beyond the end of the row are not read.
+// Lanes beyond the end of the row are masked.
 // CHECK-DAG:     vector.maskedload {{.*}} into vector<16xf32>
 // CHECK-DAG:     vector.gather
-func.func @reads_follow_the_lanes(%t: memref<?x?xf32>, %k: index, %y: memref<?xf32>) {
+func.func @reads_are_vectorized(%t: memref<?x?xf32>, %k: index, %y: memref<?xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]} outs(%y : memref<?xf32>) {
     ^bb0(%o: f32):
       %i = linalg.index 0 : index
@@ -166,12 +166,12 @@ func.func @reads_follow_the_lanes(%t: memref<?x?xf32>, %k: index, %y: memref<?xf
   return
 }
 
-// CHECK-LABEL: func.func @control_flow_is_done_one_by_one(
+// CHECK-LABEL: func.func @control_flow_is_scalar(
 // CHECK:         memref.load
 // CHECK-NEXT:    arith.cmpf
 // CHECK-NEXT:    scf.if
 // CHECK:         memref.store
-func.func @control_flow_is_done_one_by_one(%x: memref<?xf32>, %y: memref<?xf32>) {
+func.func @control_flow_is_scalar(%x: memref<?xf32>, %y: memref<?xf32>) {
   %zero = arith.constant 0.0 : f32
   linalg.map ins(%x : memref<?xf32>) outs(%y : memref<?xf32>)
     (%e: f32, %o: f32) {
@@ -187,9 +187,9 @@ func.func @control_flow_is_done_one_by_one(%x: memref<?xf32>, %y: memref<?xf32>)
   return
 }
 
-// CHECK-LABEL: func.func @products_are_left(
+// CHECK-LABEL: func.func @matmuls_are_left(
 // CHECK:         linalg.matmul
-func.func @products_are_left(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %c: memref<?x?xf32>) {
+func.func @matmuls_are_left(%a: memref<?x?xf32>, %b: memref<?x?xf32>, %c: memref<?x?xf32>) {
   linalg.matmul ins(%a, %b : memref<?x?xf32>, memref<?x?xf32>) outs(%c : memref<?x?xf32>)
   return
 }

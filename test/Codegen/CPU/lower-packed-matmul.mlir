@@ -1,11 +1,10 @@
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v4-bf16 -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v3 -canonicalize -cse | FileCheck %s --check-prefix=V3
 
-// The whole reduction in registers, which start from the bias, each from a copy of its own; the left side is read where it
-// is.
-// CHECK-LABEL: @a_product_in_one_pass
-// V3-LABEL: @a_product_in_one_pass
-func.func @a_product_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
+// The whole reduction is accumulated in registers, each initialized from its own copy of the bias; the LHS is not packed.
+// CHECK-LABEL: @matmul_in_one_pass
+// V3-LABEL: @matmul_in_one_pass
+func.func @matmul_in_one_pass(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
   // CHECK: scf.for
   // CHECK:   scf.for
   // CHECK:     vector.store %{{.*}}, %[[START:.*]][%c0, %c16] : memref<12x32xf32>, vector<16xf32>
@@ -32,10 +31,11 @@ func.func @pairs_are_read_as_they_are(%x: memref<?x?xbf16, strided<[?, 1], offse
   return
 }
 
-// A group of rows is copied, a cache line further apart than it needs, and the sums wait in scratch between stretches of words.
-// CHECK-LABEL: @a_product_in_blocks
-// V3-LABEL: @a_product_in_blocks
-func.func @a_product_in_blocks(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
+// A group of LHS rows is copied with a padding of one cache line, and accumulators are kept in scratch between blocks of
+// k-packs.
+// CHECK-LABEL: @blocked_matmul
+// V3-LABEL: @blocked_matmul
+func.func @blocked_matmul(%x: memref<?x?xf32, strided<[?, 1], offset: ?>>, %p: memref<?x?x32xf32>, %b: memref<?xf32>, %y: memref<?x?xf32, strided<[?, 1], offset: ?>>) {
   // CHECK-DAG: %[[TILE:.*]] = memref.alloc() {{.*}} : memref<192x256xf32>
   // CHECK-DAG: %[[GROUP:.*]] = memref.alloc() {{.*}} : memref<12x528xf32>
   // CHECK:     vector.store %{{.*}}, %[[TILE]]

@@ -1,8 +1,8 @@
 // RUN: saccade-opt %s --attn-lower-state=target=v4 -canonicalize | FileCheck %s
 
-// An empty row may hold anything in the accumulator, NaN too: its output is chosen, not computed.
-// CHECK-LABEL: @an_empty_row_gives_zero
-func.func @an_empty_row_gives_zero(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>, %out: memref<?x16xbf16>, %lse: memref<?xf32>) {
+// The accumulator of an empty row may hold NaN, so its output is selected.
+// CHECK-LABEL: @empty_row_gives_zero
+func.func @empty_row_gives_zero(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>, %out: memref<?x16xbf16>, %lse: memref<?xf32>) {
   // CHECK-DAG: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<16xf32>
   // CHECK: %[[SUM:.*]] = memref.load
   // CHECK: %[[EMPTY:.*]] = arith.cmpf oeq, %[[SUM]]
@@ -23,9 +23,9 @@ func.func @merging_rescales_both_states(%a: memref<24x16xf32>, %m: memref<24xf32
 }
 
 // Bins are divided like the accumulator; positions are copied.
-// CHECK-LABEL: @what_else_a_state_has_is_finished_with_it
+// CHECK-LABEL: @tallies_are_finalized
 // CHECK-SAME: %[[BINS:[^ ]*]]: memref<24x3xf32>, %[[AT:[^ ]*]]: memref<24xi64>
-func.func @what_else_a_state_has_is_finished_with_it(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>,
+func.func @tallies_are_finalized(%acc: memref<24x16xf32>, %max: memref<24xf32>, %sum: memref<24xf32>,
     %bins: memref<24x3xf32>, %at: memref<24xi64>, %out: memref<?x16xf32>, %tally: memref<?x3xf32>, %where: memref<?xi64>) {
   // CHECK: %[[S:.*]] = memref.load %{{.*}}[%[[R:.*]]] : memref<24xf32>
   // CHECK: %[[BIN:.*]] = memref.load %[[BINS]][%[[ROW:.*]], %{{.*}}]

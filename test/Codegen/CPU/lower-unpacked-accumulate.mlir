@@ -5,11 +5,11 @@
 #unit = strided<[?, 1], offset: ?>
 #heads = strided<[?, ?, ?], offset: ?>
 
-// Four keys and four rows at a time: sixteen sums, which are the lanes of one register in the end. Keys and values are read
-// where they are; only queries are packed.
-// CHECK-LABEL: @keys_and_values_stay_where_they_are
+// Blocks of four keys and four rows have sixteen scores, which become the lanes of one register. Keys and values are read
+// without packing; only queries are packed.
+// CHECK-LABEL: @keys_and_values_are_not_packed
 // CHECK-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<
-func.func @keys_and_values_stay_where_they_are(%q: memref<4x?x64xf32, #heads>, %k: memref<?x64xf32, #unit>, %v: memref<?x64xf32, #unit>,
+func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: memref<?x64xf32, #unit>, %v: memref<?x64xf32, #unit>,
     %at: index, %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
   // CHECK-NOT: memref.alloc() {{.*}} : memref<1024x64xf32>
   // CHECK-COUNT-4: vector.load %[[K]]
@@ -25,7 +25,7 @@ func.func @keys_and_values_stay_where_they_are(%q: memref<4x?x64xf32, #heads>, %
   return
 }
 
-// Where elements of a row are not neighbours, which only the run time knows, the tile is copied.
+// If the elements of a row are not contiguous at run time, the tile is copied.
 // CHECK-LABEL: @other_strides_are_copied
 func.func @other_strides_are_copied(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
@@ -38,7 +38,7 @@ func.func @other_strides_are_copied(%q: memref<?x64xf32, #tile>, %k: memref<?x64
   return
 }
 
-// Pairs of bf16: keys are read as they are, two rows of values side by side. The end of an odd head is masked.
+// Pairs of bf16: keys are read without packing, two rows of values are interleaved. The end of an odd head is masked.
 // PAIRS-LABEL: @pairs_are_not_packed
 // PAIRS-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<
 func.func @pairs_are_not_packed(%q: memref<?x35xbf16, #tile>, %k: memref<?x35xbf16, #unit>, %v: memref<?x24xbf16, #unit>,
@@ -54,7 +54,7 @@ func.func @pairs_are_not_packed(%q: memref<?x35xbf16, #tile>, %k: memref<?x35xbf
   return
 }
 
-// The others are not for this pass.
+// Other attn.accumulate ops are not lowered by this pass.
 // CHECK-LABEL: @many_rows_are_left
 func.func @many_rows_are_left(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {

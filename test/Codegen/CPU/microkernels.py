@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # RUN: %python %s
-"""The innermost loops of every level and type are what they should be: register blocks of products in the level's widest
-registers, nothing of them in the stack, and no call but to the runtime."""
+"""Checks the innermost loops for every CPU target and element type: register blocks of multiplications in the widest
+registers, no spills, and no calls except to the runtime."""
 
 import dataclasses
 import pathlib
@@ -15,25 +15,25 @@ from loops import calls, innermost_loops
 
 
 @dataclasses.dataclass
-class Level:
+class Target:
     registers: str
     instruction: str
-    scores: int  # products in the loop of scores: rows x registers x unrolling
+    scores: int  # multiplications in the score loop: rows x registers x unrolling
     values: int
-    product: int
-    cost: float  # instructions for each of them
-    region_spills: int = 0  # vectors that an exponential may keep in the stack beside a score region
+    matmul: int
+    cost: float  # instructions per multiplication
+    region_spills: int = 0  # vectors that an exponential may spill if there is a score region
 
 
-LEVELS = {
-    "portable": Level("xmm", "mulps", scores=12, values=12, product=12, cost=4.2, region_spills=1),
-    "v3": Level("ymm", "vfmadd", scores=12, values=12, product=12, cost=2.1),
-    "v4": Level("zmm", "vfmadd", scores=96, values=24, product=24, cost=1.8),
-    "v4-bf16": Level("zmm", "vfmadd", scores=96, values=24, product=24, cost=1.8),
+TARGETS = {
+    "portable": Target("xmm", "mulps", scores=12, values=12, matmul=12, cost=4.2, region_spills=1),
+    "v3": Target("ymm", "vfmadd", scores=12, values=12, matmul=12, cost=2.1),
+    "v4": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
+    "v4-bf16": Target("zmm", "vfmadd", scores=96, values=24, matmul=24, cost=1.8),
 }
-WITH_REGION = 1.15  # what a loop may cost more beside a score region, whose addresses take registers, too
-OWN_CALLS = r"(_mlir_ciface_)?(attention|product)\.\w+|saccade_\w+@PLT"
-LOADS_OF_ADDRESSES = 6  # that a loop of many pointers may take from the stack
+WITH_REGION = 1.15  # slack for a score region, whose addresses take registers
+OWN_CALLS = r"(_mlir_ciface_)?(attention|matmul)\.\w+|saccade_\w+@PLT"
+LOADS_OF_ADDRESSES = 6  # addresses that a loop may reload from the stack
 
 
 def assembly(source, type, target):
@@ -43,29 +43,29 @@ def assembly(source, type, target):
     return subprocess.run(command, input=text, text=True, check=True, stdout=subprocess.PIPE).stdout
 
 
-def problems(text, level, expected, is_dot, slack=1.0):
-    """What is wrong with the loops of an assembly text that has to have some of `wanted` products."""
-    instruction = "vdpbf16ps" if is_dot else level.instruction
+def problems(text, target, expected, is_dot, slack=1.0):
+    """Yields the defects of the loops of an assembly text that must have loops of `expected` multiplications."""
+    instruction = "vdpbf16ps" if is_dot else target.instruction
     found = {}
     for loop in innermost_loops(text):
-        products, exponential = loop.products(level.registers), loop.is_exponential
-        where = f"loop of {products} products"
+        count, exponential = loop.multiplications(target.registers), loop.is_exponential
+        where = f"loop of {count} multiplications"
         if exponential:
-            if loop.stored_spills > (0 if slack == 1.0 else level.region_spills):
-                yield f"{where} in an exponential stores {loop.stored_spills} vectors in the stack"
+            if loop.stored_spills > (0 if slack == 1.0 else target.region_spills):
+                yield f"{where} in an exponential spills {loop.stored_spills} vectors"
             continue
-        if products < 4:
+        if count < 4:
             continue
         found.setdefault(loop.count(instruction), loop)
         if loop.spills:
-            yield f"{where} has {loop.spills} vectors in the stack"
+            yield f"{where} spills {loop.spills} vectors"
         if loop.reloads > LOADS_OF_ADDRESSES:
             yield f"{where} accesses the stack {loop.reloads} times"
-        if products in expected and len(loop.body) > slack * level.cost * products:
+        if count in expected and len(loop.body) > slack * target.cost * count:
             yield f"{where} takes {len(loop.body)} instructions"
     for count in expected:
         if count not in found:
-            yield f"no loop has {count} {instruction}, but {sorted(found)}"
+            yield f"no loop has {count} {instruction}, found {sorted(found)}"
     for name in calls(text):
         if not re.fullmatch(OWN_CALLS, name):
             yield f"calls {name}"
@@ -73,16 +73,16 @@ def problems(text, level, expected, is_dot, slack=1.0):
 
 def main():
     failures = 0
-    for name, level in LEVELS.items():
+    for name, target in TARGETS.items():
         for type in ["f32", "bf16", "f16"]:
             is_dot = name == "v4-bf16" and type == "bf16"
-            attention = {level.scores, level.values}
-            sources = [("attention-f32.mlir", attention), ("matmul-bf16.mlir", {level.product})]
+            attention = {target.scores, target.values}
+            sources = [("attention-f32.mlir", attention), ("matmul-bf16.mlir", {target.matmul})]
             if type == "f32":
                 sources.append(("attention-bias-f32.mlir", attention))
             for source, expected in sources:
                 slack = WITH_REGION if "bias" in source else 1.0
-                for problem in problems(assembly(source, type, name), level, expected, is_dot, slack):
+                for problem in problems(assembly(source, type, name), target, expected, is_dot, slack):
                     print(f"{name}, {type}, {source}: {problem}")
                     failures += 1
     return failures != 0

@@ -1,7 +1,7 @@
 // RUN: saccade-opt --attn-plan-scratch --split-input-file --verify-diagnostics %s
 
 func.func private @dynamic_buffer(%begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
-  // expected-error @+1 {{has a size not known before run time}}
+  // expected-error @+1 {{has a dynamic size, expected buffers of a task to be static}}
   %a = memref.alloc(%end) : memref<?xf32>
   return
 }

@@ -1,18 +1,18 @@
 // RUN: saccade-opt --attn-plan-scratch %s | FileCheck %s
 
-// CHECK-LABEL: func.func @launch_names_the_bytes(
-// CHECK:         attn.launch @buffers_get_aligned_places(%{{.*}}) count(%{{.*}}) scratch(448) : (memref<8xf32>)
-// CHECK:         attn.launch @loops_that_follow_one_another_share(%{{.*}}) count(%{{.*}}) scratch(384) :
+// CHECK-LABEL: func.func @launch_gets_scratch_bytes(
+// CHECK:         attn.launch @buffers_get_aligned_offsets(%{{.*}}) count(%{{.*}}) scratch(448) : (memref<8xf32>)
+// CHECK:         attn.launch @consecutive_loops_share(%{{.*}}) count(%{{.*}}) scratch(384) :
 // CHECK:         attn.launch @no_buffers() count(%{{.*}})
-func.func @launch_names_the_bytes(%x: memref<8xf32>, %n: index) {
-  attn.launch @buffers_get_aligned_places(%x) count(%n) : (memref<8xf32>)
-  attn.launch @loops_that_follow_one_another_share(%x) count(%n) : (memref<8xf32>)
+func.func @launch_gets_scratch_bytes(%x: memref<8xf32>, %n: index) {
+  attn.launch @buffers_get_aligned_offsets(%x) count(%n) : (memref<8xf32>)
+  attn.launch @consecutive_loops_share(%x) count(%n) : (memref<8xf32>)
   attn.launch @no_buffers() count(%n)
   return
 }
 
 // 25 floats take 100 bytes, the next buffer begins at 128; 300 bfloats end at 192 and 64 are left for the last.
-// CHECK-LABEL: func.func private @buffers_get_aligned_places(
+// CHECK-LABEL: func.func private @buffers_get_aligned_offsets(
 // CHECK-SAME:    %[[SCRATCH:[a-z0-9]+]]: memref<?xi8>)
 // CHECK-DAG:     %[[FIRST:.*]] = arith.constant 0 : index
 // CHECK:         %[[A:.*]] = memref.view %[[SCRATCH]][%{{.*}}][] : memref<?xi8> to memref<25xf32>
@@ -24,7 +24,7 @@ func.func @launch_names_the_bytes(%x: memref<8xf32>, %n: index) {
 // CHECK:           memref.store %{{.*}}, %[[C]]
 // CHECK-NOT:     memref.dealloc
 // CHECK:         return
-func.func private @buffers_get_aligned_places(%x: memref<8xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+func.func private @buffers_get_aligned_offsets(%x: memref<8xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %zero = arith.constant 0.0 : f64
@@ -38,7 +38,7 @@ func.func private @buffers_get_aligned_places(%x: memref<8xf32>, %begin: index, 
   return
 }
 
-// CHECK-LABEL: func.func private @loops_that_follow_one_another_share(
+// CHECK-LABEL: func.func private @consecutive_loops_share(
 // CHECK:         %[[OUTER:.*]] = arith.constant 0 : index
 // CHECK:         scf.for
 // CHECK:           %[[AT:.*]] = arith.constant 128 : index
@@ -49,7 +49,7 @@ func.func private @buffers_get_aligned_places(%x: memref<8xf32>, %begin: index, 
 // CHECK:         scf.for
 // CHECK:           %[[AT:.*]] = arith.constant 128 : index
 // CHECK:           memref.view %{{.*}}[%[[AT]]][] : memref<?xi8> to memref<64xf32>
-func.func private @loops_that_follow_one_another_share(%x: memref<8xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+func.func private @consecutive_loops_share(%x: memref<8xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c1 = arith.constant 1 : index
   %around = memref.alloc() : memref<32xf32>
   scf.for %i = %begin to %end step %c1 {
@@ -64,8 +64,8 @@ func.func private @loops_that_follow_one_another_share(%x: memref<8xf32>, %begin
   return
 }
 
-// What a branch hands on is used after it, so nothing that follows may lie there.
-// CHECK-LABEL: func.func private @buffers_that_are_handed_on_stay_alive(
+// A buffer that a branch forwards is used after it, so later buffers must not overlap it.
+// CHECK-LABEL: func.func private @forwarded_buffers_stay_alive(
 // CHECK:         scf.if
 // CHECK:           %[[AT:.*]] = arith.constant 0 : index
 // CHECK:           memref.view %{{.*}}[%[[AT]]][]
@@ -75,7 +75,7 @@ func.func private @loops_that_follow_one_another_share(%x: memref<8xf32>, %begin
 // CHECK:         scf.for
 // CHECK:           %[[AT:.*]] = arith.constant 128 : index
 // CHECK:           memref.view %{{.*}}[%[[AT]]][]
-func.func private @buffers_that_are_handed_on_stay_alive(%c: i1, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
+func.func private @forwarded_buffers_stay_alive(%c: i1, %begin: index, %end: index, %scratch: memref<?xi8>) attributes {attn.task} {
   %c1 = arith.constant 1 : index
   %either = scf.if %c -> memref<16xf32> {
     %a = memref.alloc() : memref<16xf32>

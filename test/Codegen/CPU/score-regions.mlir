@@ -1,12 +1,12 @@
 // RUN: saccade-opt %s --attn-lower-accumulate=target=v4 -canonicalize -cse | FileCheck %s
-// RUN: saccade-opt %s --attn-lower-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=ROUGH
+// RUN: saccade-opt %s --attn-lower-accumulate=target=v4-bf16 -canonicalize -cse | FileCheck %s --check-prefix=APPROX
 
 #tile = strided<[?, ?], offset: ?>
 
-// A short region is applied to products in registers: one addition to a position makes its distance, and what s is multiplied
-// by is a factor of a fused addition. Scores are stored once.
-// CHECK-LABEL: @a_short_region_meets_products_in_registers
-func.func @a_short_region_meets_products_in_registers(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+// A short region is applied to dot products in registers: the relative position takes one addition, and the factor of s is
+// folded into an FMA. Scores are stored once.
+// CHECK-LABEL: @short_region_in_registers
+func.func @short_region_in_registers(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %slope: f32, %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // CHECK: %[[P:.*]]:24 = scf.for {{.*}} -> (vector<16xf32>, vector<16xf32>,
   // CHECK: arith.sitofp {{.*}} : i32 to f32
@@ -32,9 +32,10 @@ func.func @a_short_region_meets_products_in_registers(%q: memref<?x64xf32, #tile
   return
 }
 
-// A quotient is a product with the reciprocal; a function is computed a row of a panel at a time, behind the products.
-// CHECK-LABEL: @a_long_region_follows
-func.func @a_long_region_follows(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
+// A division becomes a multiplication by the reciprocal; math functions are computed after the matmul, one row of a panel
+// at a time.
+// CHECK-LABEL: @long_region_follows_matmul
+func.func @long_region_follows_matmul(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf32, #tile>, %v: memref<?x64xf32, #tile>,
     %acc: memref<384x64xf32>, %max: memref<384xf32>, %sum: memref<384xf32>) {
   // The scale 1/8, divided by 20.
   // CHECK: arith.constant dense<6.250000e-03> : vector<16xf32>
@@ -55,21 +56,21 @@ func.func @a_long_region_follows(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf3
   return
 }
 
-// For results in bf16 it is 1 − 2 / (1 + 2^x): the factor of x and the cap are in the constants of the last step.
-// ROUGH-LABEL: @a_cap_of_bf16
-func.func @a_cap_of_bf16(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
+// For bf16 results, tanh is 1 − 2 / (1 + 2^x); its constants are folded with the soft-cap.
+// APPROX-LABEL: @soft_cap_of_bf16
+func.func @soft_cap_of_bf16(%q: memref<?x64xbf16, #tile>, %k: memref<?x64xbf16, #tile>, %v: memref<?x64xbf16, #tile>,
     %o: memref<?x64xbf16, #tile>, %acc: memref<384x64xf32>, %max: memref<384xf32>) {
   %sum = memref.alloc() : memref<384xf32>
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%sum : memref<384xf32>)
-  // ROUGH-DAG: %[[FACTOR:.*]] = arith.constant dense<-4.000000e+01> : vector<16xf32>
-  // ROUGH-DAG: %[[CAP:.*]] = arith.constant dense<2.000000e+01> : vector<16xf32>
-  // ROUGH-DAG: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : vector<16xf32>
-  // ROUGH-NOT: math.tanh
-  // ROUGH: %[[P:.*]] = llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
-  // ROUGH-NEXT: %[[S:.*]] = arith.addf %[[P]], %[[ONE]]
-  // ROUGH-NEXT: %[[R:.*]] = arith.divf %[[ONE]], %[[S]]
-  // ROUGH-NEXT: vector.fma %[[R]], %[[FACTOR]], %[[CAP]]
+  // APPROX-DAG: %[[FACTOR:.*]] = arith.constant dense<-4.000000e+01> : vector<16xf32>
+  // APPROX-DAG: %[[CAP:.*]] = arith.constant dense<2.000000e+01> : vector<16xf32>
+  // APPROX-DAG: %[[ONE:.*]] = arith.constant dense<1.000000e+00> : vector<16xf32>
+  // APPROX-NOT: math.tanh
+  // APPROX: %[[P:.*]] = llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+  // APPROX-NEXT: %[[S:.*]] = arith.addf %[[P]], %[[ONE]]
+  // APPROX-NEXT: %[[R:.*]] = arith.divf %[[ONE]], %[[S]]
+  // APPROX-NEXT: vector.fma %[[R]], %[[FACTOR]], %[[CAP]]
   attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
       score(%s, %b, %h, %i, %j) {
         %cap = arith.constant 20.0 : f32

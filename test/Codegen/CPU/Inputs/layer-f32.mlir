@@ -1,4 +1,4 @@
-// x W for many rows.
+// x · W with many rows.
 func.func @layer(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -1,10 +1,10 @@
-"""The innermost loops of an assembly file (AT&T syntax) that compute. As a program it prints those of standard input, one
-a line:
+"""Finds the innermost compute loops of an assembly file (AT&T syntax). As a program it prints those of standard input,
+one per line:
 
     loop: N multiply-adds, I instructions, V vector spills
     loop: N dot products, I instructions, V vector spills
-and then every function that is called. A vector spill is a vector register moved to or from the stack; %rbp is a register
-like any other in a function that makes no frame of it.
+and then every function that is called. A vector spill is a vector register moved to or from the stack. %rbp counts as a
+stack access only in functions that use it as frame pointer.
 """
 
 import dataclasses
@@ -17,18 +17,18 @@ WORK = {"dot products": "vdpbf16ps", "multiply-adds": r"vfn?madd|mulp[sd]"}
 @dataclasses.dataclass
 class Loop:
     body: list[str]  # instructions
-    stack: str  # what its operands in the stack look like
+    stack: str  # pattern of stack operands
 
     def count(self, names):
         return sum(bool(re.match(names, line)) for line in self.body)
 
-    def products(self, width=""):
-        """Products of vectors in registers of this width ("zmm")."""
+    def multiplications(self, width=""):
+        """Vector multiplications in registers of this width ("zmm")."""
         return sum(any(re.match(names, line) for names in WORK.values()) and width in line for line in self.body)
 
     @property
     def is_exponential(self):
-        """Numbers are scaled by powers of 2."""
+        """Whether the loop scales values by powers of 2."""
         return self.count(r"v?pslld|v?psllq|vscalef") > 0
 
     @property
@@ -41,7 +41,7 @@ class Loop:
 
     @property
     def reloads(self):
-        """Instructions that read or write the stack at all."""
+        """Instructions that read or write the stack."""
         return sum(bool(re.search(self.stack, line)) for line in self.body)
 
 
@@ -70,7 +70,7 @@ if __name__ == "__main__":
     assembly = sys.stdin.read()
     for loop in innermost_loops(assembly):
         for name, instructions in WORK.items():
-            if products := loop.count(instructions):
-                print(f"loop: {products} {name}, {len(loop.body)} instructions, {loop.spills} vector spills")
+            if count := loop.count(instructions):
+                print(f"loop: {count} {name}, {len(loop.body)} instructions, {loop.spills} vector spills")
     for name in calls(assembly):
         print(f"call: {name}")
