@@ -46,8 +46,8 @@ func.func @computed_shape(%x: tensor<?x?x12xf32>) -> tensor<?x?x3x4xf32> {
   %heads = arith.constant dense<[3, -1]> : tensor<2xi64>
   %shape = "onnx.Shape"(%x) : (tensor<?x?x12xf32>) -> tensor<3xi64>
   %front = "onnx.Slice"(%shape, %zero, %two) : (tensor<3xi64>, tensor<1xi64>, tensor<1xi64>) -> !onnx.value
-  %shape = "onnx.Concat"(%front, %heads) {axis = 0 : i64} : (!onnx.value, tensor<2xi64>) -> !onnx.value
-  %y = "onnx.Reshape"(%x, %shape) : (tensor<?x?x12xf32>, !onnx.value) -> tensor<?x?x3x4xf32>
+  %target = "onnx.Concat"(%front, %heads) {axis = 0 : i64} : (!onnx.value, tensor<2xi64>) -> !onnx.value
+  %y = "onnx.Reshape"(%x, %target) : (tensor<?x?x12xf32>, !onnx.value) -> tensor<?x?x3x4xf32>
   return %y : tensor<?x?x3x4xf32>
 }
 
