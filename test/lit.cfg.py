@@ -17,12 +17,17 @@ import lit.formats
 config.name = "Saccade"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".py"]
-config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Unit"]
 config.test_source_root = os.path.dirname(__file__)
+# pytest runs the package's tests.
+package_tests = os.path.join(config.test_source_root, "Python")
+config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Unit", "conftest.py"]
+config.excludes += [name for name in os.listdir(package_tests) if name.startswith("test_")]
 config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
 
 tools = os.path.join(config.saccade_build_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.environ["PATH"]])
+# Threads of OpenMP that wait must not take the cores from other tests.
+config.environment["OMP_WAIT_POLICY"] = "passive"
 config.environment["PYTHONPATH"] = os.path.join(config.saccade_build_dir, "python")
 
 venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")

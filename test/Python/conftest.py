@@ -1,0 +1,42 @@
+"""Set-up of the package's tests: `./dev test` runs them with the built package on PYTHONPATH and the tools on PATH.
+
+Every process of pytest-xdist runs whole files (`--dist loadfile`), so a package such as torch is imported once per
+process. Tests that change a process for good (threads, forks, import time) run a script of Inputs/ in a fresh one.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE / "Inputs"))
+
+
+@pytest.fixture(scope="session")
+def root() -> pathlib.Path:
+    """The root of the source tree."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def build() -> pathlib.Path:
+    """The root of the build tree."""
+    return pathlib.Path(os.environ.get("SACCADE_BUILD", ROOT / "build" / "dev")).resolve()
+
+
+@pytest.fixture
+def run_script():
+    """A function that runs a script of Inputs/ with arguments in a fresh interpreter; it must exit with 0."""
+
+    def run(name: str, *arguments: object, **environment: str) -> str:
+        path = os.pathsep.join([str(HERE / "Inputs"), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run([sys.executable, str(HERE / "Inputs" / name), *map(str, arguments)], capture_output=True,
+                              text=True, env={**os.environ, "PYTHONPATH": path, **environment})  # fmt: skip
+        assert done.returncode == 0, f"{name}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    return run
