@@ -116,7 +116,7 @@ def verdict_of(found, type):
     """What is missed, or "met"."""
     missed = []
     if found["must_raise"] and (found["attentions"] != found["expected"] or found["remarks"]):
-        missed.append(f"{found['attentions']} attentions of {found['wanted']}")
+        missed.append(f"{found['attentions']} attentions of {found['expected']}")
     if not found["must_raise"] and found["attentions"] + len(found["remarks"]) < found["expected"]:
         missed.append("a softmax without a remark")
     if type == "f32" and not found["error"] <= BAR:

@@ -52,7 +52,7 @@ def parse_arguments():
 
 def judged(text, found, wanted, is_met):
     """A figure with its bar, where it has one."""
-    return text if wanted is None else f"{text} ({'met' if is_met(found, expected) else 'MISSED'}: {wanted:g})"
+    return text if wanted is None else f"{text} ({'met' if is_met(found, wanted) else 'MISSED'}: {wanted:g})"
 
 
 def counted_rows(options):

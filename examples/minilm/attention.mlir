@@ -22,7 +22,7 @@ func.func @minilm_attention(%hidden: tensor<?x?x384xf32>,
   %tokens = tensor.dim %x, %c0 : tensor<?x384xf32>
   %empty = tensor.empty(%tokens) : tensor<?x384xf32>
 
-  // Q, K, V: x Wᵀ + b; the bias is what the product is added to.
+  // Q, K, V: x Wᵀ + b; the matmul accumulates onto the bias.
   %q0 = linalg.broadcast ins(%bq : tensor<384xf32>) outs(%empty : tensor<?x384xf32>) dimensions = [0]
   %q1 = linalg.matmul indexing_maps = [#rows, #weights, #result]
     ins(%x, %wq : tensor<?x384xf32>, tensor<384x384xf32>) outs(%q0 : tensor<?x384xf32>) -> tensor<?x384xf32>

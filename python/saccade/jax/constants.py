@@ -1,4 +1,4 @@
-"""Large constants of a lowered function become its arguments: they do not pass through the compiler."""
+"""Turns large constants of a lowered function into arguments, so the compiler does not process their elements."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from jaxlib.mlir import ir
 
 SMALL = 64
-"""Constants of at most this many elements stay in the program, others are its arguments."""
+"""Constants of at most this many elements stay in the program, larger ones become arguments."""
 
 _TYPES = {"bf16": "bfloat16", "f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i16": "int16",
           "i32": "int32", "i64": "int64"}
 
 
 def take_constants(module: Any, main: Any) -> list[Any]:
-    """Makes arguments of `main` of the large constants in it, and in functions that it alone calls, once; gives these
-    as arrays. An export has all of a function in one that its @main calls."""
+    """Turns large constants of `main`, and of functions that only `main` calls once, into arguments of `main`; returns
+    them as arrays. (The @main of an export only calls a function with the whole body.)"""
     functions = {name(op): op for op in module.body.operations if op.operation.name == "func.func"}
     calls = [op for function in functions.values() for op in _walk(function) if op.name == "func.call"]
     callees = [ir.FlatSymbolRefAttr(op.attributes["callee"]).value for op in calls]
@@ -56,13 +56,13 @@ def _arguments(function: Any) -> list[Any]:
 
 
 def _make_arguments(function: Any, attributes: dict[str, Any]) -> list[Any]:
-    """Large constants in the block of a function become its last arguments."""
+    """Turns large constants in the body of a function into its last arguments."""
     taken, arrays = [], []
     for op in function.regions[0].blocks[0].operations:
         if op.operation.name != "stablehlo.constant":
             continue
         type = ir.RankedTensorType(op.results[0].type)
-        # Python's MLIR knows no attribute of complex numbers, and fails as it is asked; the compiler names the type.
+        # MLIR's Python bindings fail on complex attributes; the compiler reports the type.
         if str(type.element_type) not in _TYPES or not isinstance(op.attributes["value"], ir.DenseElementsAttr):
             continue
         value = op.attributes["value"]
@@ -76,7 +76,7 @@ def _make_arguments(function: Any, attributes: dict[str, Any]) -> list[Any]:
 
 
 def _add_arguments(function: Any, types: list[Any], attributes: dict[str, Any]) -> list[Any]:
-    """Arguments behind those that a function has."""
+    """Appends arguments to a function."""
     if not types:
         return []
     block = function.regions[0].blocks[0]
@@ -90,7 +90,7 @@ def _add_arguments(function: Any, types: list[Any], attributes: dict[str, Any]) 
 
 
 def _call_with(call: Any, arguments: list[Any]) -> None:
-    """Puts a call with further operands in place of one."""
+    """Replaces a call by one with additional operands."""
     made = ir.Operation.create("func.call", results=[result.type for result in call.results],
                                operands=list(call.operands) + arguments,
                                attributes={"callee": call.attributes["callee"]}, loc=call.location,
@@ -101,9 +101,9 @@ def _call_with(call: Any, arguments: list[Any]) -> None:
 
 
 def _array(value: Any, type: Any) -> Any:
-    """The elements of a constant; None where its text is of a form that this does not read."""
+    """The elements of a constant; None if its text has an unsupported form."""
     found = _TYPES[str(type.element_type)]
-    # MLIR's Python has no bfloat16; its text has the bytes of all elements in hexadecimal.
+    # MLIR's Python bindings do not support bfloat16; the text contains all elements as hexadecimal bytes.
     text = re.match(r'dense<"0x([0-9A-Fa-f]*)">', str(value))
     if text is None:
         return None

@@ -1,5 +1,5 @@
-"""Why a lowered function is not read."""
+"""The exception for lowered functions that cannot be read."""
 
 
 class LoweringError(ValueError):
-    """What JAX wrote is no program that can be read, or a file is none of JAX's."""
+    """The lowered function is not supported, or a file contains no exported JAX function."""

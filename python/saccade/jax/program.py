@@ -1,4 +1,4 @@
-"""A lowered function as the compiler takes it."""
+"""The program of a lowered function, with its constants and pytrees."""
 
 from __future__ import annotations
 
@@ -15,40 +15,39 @@ from saccade import _graph
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """An array that the function takes or gives."""
+    """An array argument or result of the function."""
 
     path: str
-    """Where it is in the arguments, or in what is returned, such as "[0]['w']"."""
+    """Its path in the arguments or results, such as "[0]['w']"."""
     dtype: np.dtype
-    """NumPy's data type."""
+    """The NumPy data type."""
     shape: tuple[int | None, ...]
-    """None for an extent that only a call knows."""
+    """None for a dynamic extent."""
 
 
 @dataclasses.dataclass
 class Program:
-    """One public function @main. It takes those leaves of the arguments that the function reads, then its constants."""
+    """One public function @main. It takes the leaves of the arguments that the function reads, then its constants."""
 
     text: str
     in_tree: Any
-    """JAX's tree of (args, kwargs)."""
+    """JAX's tree definition of (args, kwargs)."""
     out_tree: Any
     inputs: list[Value]
-    """The leaves of the arguments, also those that nobody reads."""
+    """The leaves of the arguments, including unused ones."""
     kept: list[int]
-    """Which of them @main takes."""
+    """The indices of the inputs that @main takes."""
     outputs: list[Value]
     constants: list[np.ndarray]
-    """Arrays that the function closes over, where they are large."""
+    """Large arrays that the function closes over."""
     arguments: list[str]
-    """The names of what @main takes."""
+    """The names of @main's arguments."""
     exported: Any = None
-    """Where calls may choose extents: a `jax.export.Exported`, without its program, that knows how they hang
-    together."""
+    """For dynamic extents: a `jax.export.Exported` without its module, which has the constraints between extents."""
 
     def check_extents(self, shapes: tuple[tuple[int, ...], ...]) -> None:
-        """Raises ValueError, as JAX does, for shapes of the leaves that the function was not lowered for: other
-        constants, or extents that its symbols have no solution for, each at least 1."""
+        """Raises JAX's ValueError for shapes of the leaves that the function was not lowered for: other static extents,
+        or symbolic extents without a solution of at least 1 each."""
         if self.exported is None:
             return
         leaves = [jax.ShapeDtypeStruct(shape, each.dtype) for shape, each in zip(shapes, self.inputs, strict=True)]
@@ -56,15 +55,15 @@ class Program:
         jax.eval_shape(self.exported.call, *args, **kwargs)
 
     def write(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes the program to `path`, and each constant to a file `<path without .mlir>.constant_<i>.npy` beside it;
-        gives the names of all files, the program's last. Each file appears whole or not at all."""
+        """Writes the program to `path` and each constant to `<path without .mlir>.constant_<i>.npy`. Each file is
+        replaced atomically. Returns the names of all files, the program's last."""
         files = [(_graph.Value(name, name, "", each.shape), _File(each))
                  for name, each in ((f"constant_{i}", each) for i, each in enumerate(self.constants))]
         return _graph.Program(self.text, [], files, []).write(path)
 
 
 class _File:
-    """An array as a file of NumPy's format, which has no bfloat16: it gets the bits."""
+    """An array in NumPy's .npy format; bfloat16 as its bits."""
 
     def __init__(self, array: np.ndarray):
         self.array = array

@@ -1,4 +1,4 @@
-"""From what JAX lowers to the text of a program: StableHLO in generic form, and nothing computed."""
+"""Reads lowered JAX functions as programs: StableHLO in generic form, and nothing is computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from saccade.jax.program import Program, Value
 
 
 def read(lowered: Any, name: str = "jax") -> Program:
-    """The program of `jax.jit(f).lower(...)`, or of `jax.export.export(...)(...)`. `name` is the file in diagnostics.
+    """The program of `jax.jit(f).lower(...)` or `jax.export.export(...)(...)`. `name` is the file in diagnostics.
     Raises LoweringError."""
     if isinstance(lowered, export.Exported):
         return _read_exported(lowered, name)
@@ -33,15 +33,15 @@ def read(lowered: Any, name: str = "jax") -> Program:
 
 
 def read_file(path: str | os.PathLike[str]) -> Program:
-    """The program of a file with the bytes of a serialised `jax.export.Exported`. Raises LoweringError, and OSError
-    where it cannot be read."""
+    """The program of a file with a serialized `jax.export.Exported`. Raises LoweringError, or OSError if it cannot be
+    read."""
     path = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
     try:
         exported = export.deserialize(bytearray(data))
-    except Exception as error:  # whatever a reader of foreign bytes runs into
-        raise LoweringError(f"{path}: this is no exported function of JAX, or not all of one: {error}") from None
+    except Exception as error:  # deserialization raises arbitrary exceptions for invalid files
+        raise LoweringError(f"{path}: not an exported JAX function, or truncated: {error}") from None
     return _read_exported(exported, path)
 
 
@@ -51,7 +51,7 @@ def _read_exported(exported: Any, name: str) -> Program:
     if exported.nr_devices != 1:
         raise LoweringError(f"{name}: lowered for {exported.nr_devices} devices, expected one")
     if exported.ordered_effects or exported.unordered_effects:
-        raise LoweringError(f"{name}: the function does more than compute: {exported.unordered_effects}")
+        raise LoweringError(f"{name}: the function has side effects: {exported.unordered_effects}")
     inputs = _values(jax.tree_util.tree_unflatten(exported.in_tree, exported.in_avals))
     outputs = _values(jax.tree_util.tree_unflatten(exported.out_tree, exported.out_avals))
     with jax_mlir.make_ir_context():
@@ -64,7 +64,7 @@ def _read_exported(exported: Any, name: str) -> Program:
 
 
 def _values(tree: Any) -> list[Value]:
-    """The leaves of a tree of shapes."""
+    """The leaves of a pytree of shapes."""
     leaves = tree_flatten_with_path(tree, is_leaf=lambda leaf: hasattr(leaf, "shape"))[0]
     return [Value(keystr(path), np.dtype(leaf.dtype),
                   tuple(extent if isinstance(extent, int) else None for extent in leaf.shape)) for path, leaf in leaves]
@@ -76,10 +76,10 @@ def _program(module: Any, in_tree: Any, out_tree: Any, inputs: list[Value], kept
         main = next((op for op in module.body.operations if op.operation.name == "func.func" and
                      ir.StringAttr(op.attributes["sym_name"]).value == "main"), None)
         if main is None:
-            raise LoweringError(f"{name}: there is no function @main")
+            raise LoweringError(f"{name}: the module has no function @main")
         count = len(main.regions[0].blocks[0].arguments)
         if kept is None:
-            # JAX drops arguments that nobody reads, and tells nobody which.
+            # JAX drops unused arguments and does not report which.
             if count != len(inputs):
                 raise LoweringError(f"{name}: JAX dropped {len(inputs) - count} of {len(inputs)} arguments that the "
                                     "function does not read; lower jax.jit(f, keep_unused=True)")
@@ -87,9 +87,9 @@ def _program(module: Any, in_tree: Any, out_tree: Any, inputs: list[Value], kept
         if count != len(kept):
             raise LoweringError(f"{name}: @main takes {count} arguments, expected {len(kept)}")
         constants = take_constants(module, main)
-        # Locations say which line of Python an op comes from.
+        # Locations contain the Python source lines of ops.
         text = module.operation.get_asm(print_generic_op_form=True, enable_debug_info=True)
-    # The printer names arguments; those of @main stand behind its name, its block comes first.
+    # The printer assigns argument names. @main's block follows its name attribute.
     head = re.search(r'sym_name = "main".*?\^bb0\((.*?)\):\n', text, re.S)
     arguments = re.findall(r"%(\w+): tensor<", head[1]) if head else []
     if len(arguments) != len(kept) + len(constants):

@@ -1,9 +1,7 @@
-"""Models of ONNX as programs.
+"""Reads ONNX models as programs.
 
-`read` makes of a model file the program that the compiler takes: its nodes one by one, as ops `onnx.*` in generic
-form, and its
-weights as arrays beside it. Nothing is computed here; what the operators mean, the compiler knows (docs/guides/onnx.md).
-It needs the package onnx, for its protocol buffers.
+`read` writes each node of a model file as an op `onnx.*` in generic form and returns the weights as arrays. Nothing is
+computed here; the compiler implements the operators (docs/guides/onnx.md). Requires the package onnx.
 """
 
 from saccade._graph import Program, Value

@@ -1,7 +1,7 @@
-"""Writes a model of ONNX as a program: python -m saccade.onnx MODEL.onnx -o MODEL.mlir
+"""Writes an ONNX model as a program: python -m saccade.onnx MODEL.onnx -o MODEL.mlir
 
-Weights go into files MODEL.<name>.npy beside it. Exit codes: 0 done; 1 the model was refused; 2 usage; 3 a file could
-not be read or written.
+Weights are written to MODEL.<name>.npy. Exit codes: 0 success; 1 the model is rejected; 2 usage; 3 a file cannot be
+read or written.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from saccade._command import write_program
 from saccade.onnx import ModelError, read
 
 if __name__ == "__main__":
-    sys.exit(write_program("saccade.onnx", "a model of ONNX, a .onnx file,", read, ModelError))
+    sys.exit(write_program("saccade.onnx", "an ONNX model (.onnx)", read, ModelError))

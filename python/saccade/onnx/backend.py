@@ -1,6 +1,6 @@
-"""ONNX's backend interface: models compiled and run on this processor.
+"""ONNX's backend interface: compiles models and runs them on the CPU.
 
-A module of functions as `onnx.backend.base.Backend` has them, so that what takes a backend takes this module:
+The module has the functions of `onnx.backend.base.Backend`, so it can be passed as a backend:
 
     from saccade.onnx import backend
     outputs = backend.prepare(model).run([x, y])
@@ -33,9 +33,8 @@ class Model(BackendRep):
         self.main = main.bind(**{weight.argument: _array(tensor) for weight, tensor in program.weights})
 
     def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
-        """The outputs for inputs in the model's order, or by name; one array may stand alone. Raises TypeError and
-        ValueError
-        for inputs that the model does not take."""
+        """The outputs for inputs in the model's order, by name, or as a single array. Raises TypeError and ValueError
+        for invalid inputs."""
         expected = self.program.inputs
         if isinstance(inputs, Mapping):
             if unknown := sorted(set(inputs) - {value.name for value in expected}):
@@ -53,7 +52,7 @@ class Model(BackendRep):
 
 
 def prepare(model: onnx.ModelProto | str | os.PathLike[str], device: str = "CPU", **options: Any) -> Model:
-    """Compiles a model, or a model file. Raises saccade.onnx.ModelError and saccade.CompileError."""
+    """Compiles a model or a model file. Raises saccade.onnx.ModelError and saccade.CompileError."""
     if not supports_device(device):
         raise NotImplementedError(f"the device {device!r} is not supported, expected 'CPU'")
     return Model(read_model(model) if isinstance(model, onnx.ModelProto) else read(model), **options)
@@ -66,9 +65,7 @@ def run_model(model: onnx.ModelProto, inputs: Any, device: str = "CPU", **option
 
 def run_node(node: onnx.NodeProto, inputs: Sequence[np.ndarray], device: str = "CPU",
              outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None, **options: Any) -> tuple[Any, ...]:
-    """Runs one node, of the newest version of its operator unless `opset_version` says otherwise. `outputs_info`,
-    types and
-    shapes of outputs, is not needed."""
+    """Runs one node with the latest version of its operator, or `opset_version`. `outputs_info` is ignored."""
     version = options.pop("opset_version", 26)
     present = [name for name in node.input if name]
     arrays = [np.asarray(each) for each in inputs]
@@ -83,12 +80,12 @@ def run_node(node: onnx.NodeProto, inputs: Sequence[np.ndarray], device: str = "
 
 
 def supports_device(device: str) -> bool:
-    """Whether models run there."""
+    """Whether models run on this device."""
     return device.split(":")[0] == "CPU"
 
 
 class SaccadeBackend(Backend):
-    """The same as a class, for what wants one."""
+    """The same functions as a class."""
 
     prepare = staticmethod(prepare)
     run_model = staticmethod(run_model)
@@ -97,7 +94,7 @@ class SaccadeBackend(Backend):
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    """The weight where the model has it, not copied."""
+    """A view of the weight's data in the model."""
     array = np.frombuffer(tensor.data, dtype=ELEMENTS[tensor.element][0]).reshape(tensor.shape)
     if tensor.element == "bf16":
         import ml_dtypes

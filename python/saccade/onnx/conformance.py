@@ -1,13 +1,12 @@
-"""ONNX's own node tests, run through `saccade.onnx.backend`: python -m saccade.onnx.conformance [--op OP ...]
+"""Runs ONNX's node tests through `saccade.onnx.backend`: python -m saccade.onnx.conformance [--op OP ...]
 
-With --all it takes every operator that is supported. Shapes, axes and the like must be known when a model is compiled:
-where a case has them as inputs, they are given as constants. A case may then be refused in words, which is counted;
---op with --may-refuse takes that too. With --raised it runs nothing: it counts which of the cases that are written out
-in plain ops become one attn.attention, and says what the compiler remarks where one does not.
+--all runs every supported operator. Shapes, axes and similar inputs must be constant at compile time, so these inputs
+of a test case become constants. Cases that are rejected with a diagnostic are counted separately by --all and by --op
+with --may-refuse. --raised runs nothing: it counts the decomposed cases that are raised to one attn.attention op, and
+prints the compiler's remarks on the others.
 
-The cases come with the package onnx, inputs and outputs. Each operator has a process, for the package gathers cases
-in one
-list. Prints a table with the cases that failed and why; exit code 1 where there are any.
+The test cases are those of the package onnx. Each operator runs in its own process, as the package collects cases in a
+global list. The output is a table with the failed cases and their reasons; the exit code is 1 if any case failed.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import warnings
 from typing import Any
 
 OPERATORS = {"Attention": 186, "FlexAttention": 22, "LinearAttention": 28, "RotaryEmbedding": 16}
-"""The operators of attention, and how many cases the package has of each."""
+"""The attention operators, and the number of test cases of each."""
 
 SUPPORTED = """
     Abs Add And Attention BitwiseAnd BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat ConstantOfShape Conv Cos CumSum
@@ -33,43 +32,43 @@ SUPPORTED = """
     ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding
     Round Scan ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish
     Tanh Transpose Trilu Unsqueeze Where Xor""".split()
-"""What --all takes."""
+"""The operators that --all runs."""
 
 _SHAPES = {"ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "If": (0,), "Loop": (0, 1), "Pad": (1, 3),
            "Range": (0, 1, 2), "Reshape": (1,), "Slice": (1, 2, 3, 4), "Split": (1,), "Squeeze": (1,), "Trilu": (1,),
            "Unsqueeze": (1,)}
-"""Which inputs must be known when a model is compiled; of reductions it is the second."""
+"""Inputs that must be constant at compile time; for reductions the second one."""
 
 MIN_RAISED_SHARE = 0.9
-"""The share of cases in plain ops that must become one attention."""
+"""The minimum share of decomposed cases that must be raised to one attention."""
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What became of a case."""
+    """The result of a case."""
 
     case: str
-    reason: str  # empty where it passed
+    reason: str  # empty if it passed
     seconds: float
-    is_refused: bool = False  # in words, before anything ran
+    is_refused: bool = False  # rejected with a diagnostic before execution
 
 
 @dataclasses.dataclass
 class Raising:
-    """What became of a case that is written out in plain ops."""
+    """The result of raising a decomposed case."""
 
     case: str
-    attentions: int  # attn.attention ops behind the stage that raises
-    remarks: list[str]  # why softmaxes were left, or why the program was refused
+    attentions: int  # attn.attention ops after the raising stage
+    remarks: list[str]  # why softmaxes were not raised, or why the program was rejected
 
     @property
     def is_raised(self) -> bool:
-        """Whether it became one attention."""
+        """Whether it was raised to one attention."""
         return self.attentions == 1
 
 
 def run_operator(operator: str, pattern: str = "") -> list[Outcome]:
-    """Runs the cases of an operator whose names have `pattern` in them, in this process."""
+    """Runs the cases of an operator whose names contain `pattern`, in this process."""
     outcomes = []
     for case in _cases(operator, pattern):
         start = time.perf_counter()
@@ -80,7 +79,7 @@ def run_operator(operator: str, pattern: str = "") -> list[Outcome]:
 
 
 def raise_operator(operator: str, pattern: str = "") -> list[Raising]:
-    """Compiles the cases of an operator that are written out, in this process, only up to the raising."""
+    """Compiles the decomposed cases of an operator in this process, up to the raising stage."""
     return [_raise(case) for case in _cases(operator, pattern) if "_expanded" in case.name]
 
 
@@ -92,7 +91,7 @@ def _cases(operator: str, pattern: str) -> list[Any]:
 
 
 def _with_constants(case: Any) -> Any:
-    """The case with what must be known as weights of its model, where it has one set of data."""
+    """The case with compile-time inputs as initializers of its model, if it has one data set."""
     from onnx import TensorProto, helper, numpy_helper
 
     graph = case.model.graph
@@ -105,7 +104,7 @@ def _with_constants(case: Any) -> Any:
     model.CopyFrom(case.model)
     del model.graph.input[:]
     kept = []
-    inputs, wanted = case.data_sets[0]
+    inputs, outputs = case.data_sets[0]
     for value, data in zip(graph.input, inputs):
         if value.name not in names:
             model.graph.input.append(value)
@@ -117,7 +116,7 @@ def _with_constants(case: Any) -> Any:
             tensor = helper.make_tensor(value.name, data_type, data.shape, data.flatten().tolist()) \
                 if data.dtype.kind == "V" else numpy_helper.from_array(data, value.name)
             model.graph.initializer.append(tensor)
-    return dataclasses.replace(case, model=model, data_sets=[(kept, wanted)])
+    return dataclasses.replace(case, model=model, data_sets=[(kept, outputs)])
 
 
 def _run(case: Any) -> str:
@@ -133,25 +132,25 @@ def _run(case: Any) -> str:
     try:
         case = _with_constants(case)
         model = backend.prepare(case.model)
-        for inputs, wanted in case.data_sets:
-            inputs, wanted = [to_array(each) for each in inputs], [to_array(each) for each in wanted]
-            for i, (found, expected) in enumerate(zip(model.run(inputs), wanted, strict=True)):
+        for inputs, outputs in case.data_sets:
+            inputs, outputs = [to_array(each) for each in inputs], [to_array(each) for each in outputs]
+            for i, (found, expected) in enumerate(zip(model.run(inputs), outputs, strict=True)):
                 found, expected = np.asarray(found), np.asarray(expected)
                 if found.dtype != expected.dtype or found.shape != expected.shape:
                     return (f"output {i} is {found.dtype}{list(found.shape)}, "
-                            f"wanted {expected.dtype}{list(expected.shape)}")
+                            f"expected {expected.dtype}{list(expected.shape)}")
                 if not np.allclose(found.astype(np.float64), expected.astype(np.float64), rtol=_rtol(case, expected),
                                    atol=_atol(case, expected), equal_nan=True):
                     with np.errstate(invalid="ignore"):
                         error = np.nanmax(np.abs(found.astype(np.float64) - expected.astype(np.float64)))
                     return f"output {i} differs by {error:.2g}"
-    except Exception as error:  # whatever it is, the case has failed
+    except Exception as error:  # any exception fails the case
         return f"{type(error).__name__}: {error}".strip()
     return ""
 
 
 def _rtol(case: Any, expected: Any) -> float:
-    """ONNX's own tolerance; numbers of 16 bits are compared by what they can hold."""
+    """ONNX's tolerance, at least the precision of a 16-bit type."""
     digits = {"float16": 2e-3, "bfloat16": 1.6e-2}
     return max(case.rtol, digits.get(expected.dtype.name, 0.0))
 
@@ -189,14 +188,14 @@ def _in_process(operator: str, pattern: str, kind: type) -> list[Any]:
 
 
 def main() -> int:
-    """The command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="python -m saccade.onnx.conformance",
                                      description="Runs ONNX's own node tests.")
     parser.add_argument("--op", action="append", help=f"an operator, again for more; without: {', '.join(OPERATORS)}")
-    parser.add_argument("--all", action="store_true", help="all operators that are supported, with --may-refuse")
-    parser.add_argument("--may-refuse", action="store_true", help="a case may be refused in words")
-    parser.add_argument("--match", default="", help="only cases with this in their names")
-    parser.add_argument("--jobs", type=int, default=2, help="how many processes at a time")
+    parser.add_argument("--all", action="store_true", help="all supported operators, with --may-refuse")
+    parser.add_argument("--may-refuse", action="store_true", help="a case may be rejected with a diagnostic")
+    parser.add_argument("--match", default="", help="only cases whose names contain this")
+    parser.add_argument("--jobs", type=int, default=2, help="the number of concurrent processes")
     parser.add_argument("--raised", action="store_true",
                         help="run nothing; count the cases in plain ops that become one attention")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -1,5 +1,5 @@
-"""What is wrong with a model."""
+"""The exception for invalid models."""
 
 
 class ModelError(ValueError):
-    """A model was refused; the message names the file, and the node and its operator where there is one."""
+    """A model was rejected; the message contains the file, and the node and its operator if there is one."""

@@ -1,4 +1,4 @@
-"""The nodes of a graph in an order in which each comes behind what it reads."""
+"""Sorts the nodes of a graph topologically."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from saccade.onnx.errors import ModelError
 
 
 def describe(node: Any) -> str:
-    """The node in diagnostics."""
+    """The node's name and operator for diagnostics."""
     return f"node '{node.name}' ({node.op_type})" if node.name else f"a node {node.op_type}"
 
 
 def _reads(node: Any) -> set[str]:
-    """All names that a node takes from around it, those in its subgraphs included."""
+    """The names that a node reads, including those that its subgraphs read from the enclosing graph."""
     names = {each for each in node.input if each}
     for attribute in node.attribute:
         if attribute.type != 5:
@@ -30,8 +30,8 @@ def _reads(node: Any) -> set[str]:
 
 
 def sort_nodes(nodes: Any, scope: Scope, file: str) -> list[Any]:
-    """The nodes in their order; where that is not one, in one in which each comes behind what it reads. `file` is
-    the model's name in diagnostics. Raises ModelError for a value that two nodes make, or that is made of itself."""
+    """The nodes in a topological order, unchanged if they are sorted already. `file` is the model's name in
+    diagnostics. Raises ModelError for an output name that is defined twice, and for cycles."""
     producers: dict[str, int] = {}
     for i, node in enumerate(nodes):
         for name in node.output:

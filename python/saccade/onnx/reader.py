@@ -1,7 +1,7 @@
-"""From a ModelProto to the text of a program: every node an op in generic form, and nothing computed.
+"""Translates a ModelProto to the text of a program: one op in generic form per node, and nothing is computed.
 
-Functions of the model are written where they are called. Subgraphs become regions, which see the values around them.
-Names of nodes, and the file, go into the locations of ops, so that the compiler's diagnostics name them.
+Model functions are inlined. Subgraphs become regions, which can use the values of enclosing graphs. The locations of
+ops contain node names and the file, so the compiler's diagnostics name them.
 """
 
 from __future__ import annotations
@@ -17,17 +17,16 @@ from saccade.onnx.order import describe, sort_nodes
 from saccade.onnx.tensors import TYPES, read_tensor, type_name
 
 OPSETS = {"": (7, 28), "ai.onnx.preview": (1, 1), "com.microsoft": (1, 1)}
-"""The versions of operator sets that are read, first and last."""
+"""The supported versions of operator sets, first and last."""
 
 _DOMAINS = {"": "", "ai.onnx": "", "ai.onnx.preview": "preview.", "com.microsoft": "microsoft."}
 _UNKNOWN = "!onnx.value"
-_DEPTH = 50  # of functions and subgraphs in one another
-_CALLS = 100_000  # functions call functions: a small file may stand for more nodes than there is memory
+_DEPTH = 50  # nesting of functions and subgraphs
+_CALLS = 100_000  # bounds the expansion of nested function calls
 
 
 def read(path: str | os.PathLike[str]) -> Program:
-    """Reads a model file. Raises ModelError for one that is no model or that no program can be made of, OSError where
-    it cannot be read."""
+    """Reads a model file. Raises ModelError for an invalid or unsupported model, OSError if the file cannot be read."""
     path = os.fspath(path)
     with open(path, "rb") as file:
         data = file.read()
@@ -38,12 +37,12 @@ def read(path: str | os.PathLike[str]) -> Program:
     try:
         model.ParseFromString(data)
     except (DecodeError, RecursionError) as error:
-        raise ModelError(f"{path}: this is no ONNX model, or not all of one: {error}") from None
+        raise ModelError(f"{path}: not an ONNX model, or truncated: {error}") from None
     return read_model(model, path, os.path.dirname(path) or ".")
 
 
 def read_model(model: Any, name: str = "model.onnx", folder: str | None = None) -> Program:
-    """The program of a ModelProto. `name` is the file in diagnostics, `folder` is where external data lie. Raises
+    """The program of a ModelProto. `name` is the file in diagnostics, `folder` contains the external data. Raises
     ModelError."""
     if not _is_text(model):
         raise ModelError(f"{name}: a name is not UTF-8")
@@ -56,10 +55,10 @@ class _Reader:
         self.functions = {(function.domain, function.name): function for function in model.functions}
         self.out = Writer(name)
         self.depth = self.entered = 0
-        self.where = ""  # the node at hand
-        self.versions: dict[str, int] = {}  # of the function at hand
+        self.where = ""  # the current node
+        self.versions: dict[str, int] = {}  # of the current function
         self.version = OPSETS[""][1]
-        # What large constants of nodes add to: weights, names of arguments, and the arguments' text.
+        # Large constants of nodes are added to these: weights, argument names and the arguments' text.
         self._constants: list[tuple[Value, Tensor]] = []
         self._names = Names()
         self._arguments: list[str] = []
@@ -159,7 +158,7 @@ class _Reader:
         return Value(value.name, names.unique(value.name), TYPES.get(tensor.elem_type, ""), shape)
 
     def _type_of(self, name: str) -> str:
-        """What the model declares a value as; unknown where it does not say all."""
+        """The declared type of a value; unknown if it is incomplete."""
         if (value := self._declared.get(name)) is not None and value.type.WhichOneof("value") == "tensor_type":
             tensor = value.type.tensor_type
             if tensor.elem_type in TYPES and tensor.HasField("shape"):
@@ -171,7 +170,7 @@ class _Reader:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _nodes(self, nodes: Any, scope: Scope, graph: str, given: dict[str, Any] | None = None) -> None:
-        """Writes nodes in an order in which each comes behind what it reads."""
+        """Writes nodes in topological order."""
         for node in sort_nodes(nodes, scope, self.name):
             before, self.where = self.where, describe(node)
             try:
@@ -201,7 +200,7 @@ class _Reader:
         for attribute in node.attribute:
             actual = given.get(attribute.ref_attr_name) if attribute.ref_attr_name else attribute
             if actual is None:
-                continue  # the function is called without it
+                continue  # an optional attribute that the caller omits
             if actual.type == 5:
                 regions.append(self._region(actual.g, scope))
                 names.append(attribute.name)
@@ -210,7 +209,7 @@ class _Reader:
         if names:
             attributes.append(f"regions = [{', '.join(quote(name) for name in names)}]")
         if (version := self.versions.get("", self.version)) != self.version:
-            attributes.append(f"onnx.opset = {version} : i64")  # a function of the model may be of another one
+            attributes.append(f"onnx.opset = {version} : i64")  # a model function may use another version
         types = [self._type_of(name) if scope.parent is None and name else _UNKNOWN for name in node.output]
         rest = (f" ({', '.join(regions)})" if regions else "") + (f" {{{', '.join(attributes)}}}" if attributes else "")
         first = self.out.emit(f"onnx.{domain}{node.op_type}", operands, types, rest, node.name or node.op_type)
@@ -225,7 +224,7 @@ class _Reader:
         return self.out.emit("onnx.NoValue", [], ["none"], "", "missing"), "none"
 
     def _literal(self, node: Any, given: dict[str, Any]) -> tuple[str, str]:
-        """The value of a node Constant: in the program, or an argument where it is large."""
+        """The value of a Constant node: a constant of the program, or an argument if it is large."""
         if len(node.attribute) != 1 or len(node.output) != 1:
             raise self.error(f"found {len(node.attribute)} attributes and {len(node.output)} outputs, "
                              "expected one of each")
@@ -257,7 +256,7 @@ class _Reader:
 
     def _call(self, function: Any, node: Any, operands: list[tuple[str, str]], scope: Scope,
               given: dict[str, Any]) -> None:
-        """Writes the nodes of a function with its inputs and attributes put in."""
+        """Inlines a function."""
         self._enter()
         attributes = {each.name: each for each in function.attribute_proto}
         for each in node.attribute:
@@ -267,7 +266,7 @@ class _Reader:
         if len(operands) > len(function.input):
             raise self.error(f"found {len(operands)} inputs, the function has {len(function.input)}")
         inner = Scope()
-        inner.parent = Scope()  # types declared in the main graph do not count here
+        inner.parent = Scope()  # types declared in the main graph do not apply here
         operands = operands + [self._missing() for _ in function.input[len(operands):]]
         inner.values.update(zip(function.input, operands))
         before = self.versions
@@ -283,7 +282,7 @@ class _Reader:
         self.depth -= 1
 
     def _region(self, graph: Any, scope: Scope) -> str:
-        """A subgraph as a region: its inputs are the arguments of the block."""
+        """A subgraph as a region; its inputs are block arguments."""
         self._enter()
         inner, outer, self.out.lines = Scope(scope), self.out.lines, []
         arguments = []
@@ -309,7 +308,7 @@ class _Reader:
     def _enter(self) -> None:
         self.depth += 1
         if self.depth > _DEPTH:
-            raise self.error("functions or subgraphs lie too deep in one another")
+            raise self.error(f"functions or subgraphs are nested more than {_DEPTH} deep")
         self.entered += 1
         if self.entered > _CALLS:
             raise self.error(f"more than {_CALLS:,} calls of functions and subgraphs")
@@ -334,7 +333,8 @@ class _Reader:
 
 
 def _is_text(message: Any) -> bool:
-    """Whether all strings of a message are; protocol buffers of this version do not ask, and give bytes for others."""
+    """Whether all strings of a message are valid UTF-8; this version of protocol buffers returns bytes for invalid
+    ones."""
     for field, value in message.ListFields():
         if field.cpp_type == field.CPPTYPE_MESSAGE:
             if not all(map(_is_text, value if hasattr(value, "__len__") else [value])):

@@ -1,4 +1,4 @@
-"""ONNX's tensors as bytes and as text, without computing anything with them."""
+"""Reads ONNX tensors as bytes, without converting their elements."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from saccade._graph import ELEMENTS, Tensor
 from saccade.onnx.errors import ModelError
 
 TYPES = {1: "f32", 3: "i8", 5: "i16", 6: "i32", 7: "i64", 9: "i1", 10: "f16", 11: "f64", 16: "bf16"}
-"""TensorProto.DataType by MLIR's names."""
+"""MLIR's names of TensorProto.DataType."""
 
 
 def read_tensor(proto: Any, folder: str | None, where: str) -> Tensor:
-    """A TensorProto, its bytes from the file that it names where it does. `where` names it in errors."""
+    """Reads a TensorProto, including external data. `where` names it in errors."""
     if proto.data_type not in TYPES:
         raise ModelError(f"{where}: the type {type_name(proto.data_type)} is not supported")
     shape = tuple(proto.dims)
@@ -47,8 +47,8 @@ def type_name(data_type: int) -> str:
 
 
 def _typed(proto: Any, where: str) -> bytes:
-    """The elements from the field of their own type; types of 16 bits and fewer lie in 32, floating point as its
-    bits."""
+    """The elements from the typed field; types of at most 16 bits are stored in 32-bit integers, floats as their bits.
+    """
     name = TYPES[proto.data_type]
     if name == "f32":
         values = array.array("f", proto.float_data)
@@ -73,15 +73,15 @@ def _external(proto: Any, folder: str | None, size: int, where: str) -> bytes:
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
     except ValueError:
-        raise ModelError(f"{where}: its place in '{location}' is no number") from None
+        raise ModelError(f"{where}: its offset or length in '{location}' is no integer") from None
     if folder is None:
-        raise ModelError(f"{where}: its elements are in the file '{location}', and the model comes without a folder")
+        raise ModelError(f"{where}: its elements are in the file '{location}', but the model was read without a folder")
     if not location or "\0" in location:
         raise ModelError(f"{where}: it names no file")
     root = os.path.realpath(folder)
     path = os.path.realpath(os.path.join(root, location))
     if os.path.commonpath([root, path]) != root:
-        raise ModelError(f"{where}: the file '{location}' is not beside the model")
+        raise ModelError(f"{where}: the file '{location}' is outside of the model's folder")
     if length != size or not 0 <= offset < 1 << 62:
         raise ModelError(f"{where}: found {length} bytes at {offset} in '{location}', expected {size}")
     try:

@@ -1,8 +1,8 @@
-"""Modules of PyTorch, exported and compiled.
+"""Compiles PyTorch modules through torch.export.
 
-`compile` makes of a module, or of what `torch.export` gives, a callable that takes and returns torch tensors. `read`
-makes only the program: the nodes of the exported graph one by one, as ops `torch.aten.*` in generic form. Nothing is
-computed here; what the operators mean, the compiler knows (docs/guides/torch.md).
+`compile` takes a module or an exported program and returns a callable on torch tensors. `read` returns only the
+program: one op `torch.aten.*` in generic form per node of the exported graph. Nothing is computed here; the compiler
+implements the operators (docs/guides/torch.md).
 """
 
 from saccade.torch.compiled import Compiled, compile

@@ -1,4 +1,4 @@
-"""A module of PyTorch, compiled: called with torch tensors, in the trees that the module takes."""
+"""Compiled PyTorch modules: called with torch tensors, in the pytrees of the original module."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from saccade.torch.reader import read
 def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | None = None,
             kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
             **options: Any) -> Compiled:
-    """Compiles a module for this processor.
+    """Compiles a module for this machine's CPU.
+
+    Weights are read here, without copies: results that depend only on weights are computed once, and weights must not
+    change afterwards. Buffers of at most 64 elements become constants of the program. The result does not support
+    autograd.
 
     Args:
-        module: a module, in the mode that it is to run in: call `eval()` on it first; or what `torch.export.export`
-            gave, then without the other arguments.
-        args, kwargs: what the module is exported with, as `torch.export.export` takes them.
-        dynamic_shapes: which extents calls may choose, as `torch.export.export` takes it.
-        strict: how the module is exported.
+        module: a module in the mode it is to run in (call `eval()` first), or the result of `torch.export.export`, then
+            without the other arguments.
+        args, kwargs: example inputs, as `torch.export.export` takes them.
+        dynamic_shapes: dynamic extents, as `torch.export.export` takes them.
+        strict: the export mode.
         options: those of `saccade.compile`.
-
-    Weights are read here: what is computed of them alone is computed now, others are kept where they are, without
-    copies; buffers of at most 64 elements are part of the program. They must not change afterwards. What was compiled has no gradients.
 
     Raises:
         ExportError: a graph that cannot be read.
-        saccade.CompileError: an operator or a type is not supported; the node and its line of Python are named.
-        Whatever PyTorch raises as it exports the module.
+        saccade.CompileError: an unsupported operator or type; the message contains the node and its Python source line.
+
+    Exceptions of PyTorch's export are propagated.
     """
     if isinstance(module, ExportedProgram):
         if args is not None or kwargs is not None or dynamic_shapes is not None:
@@ -41,7 +43,7 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
         return Compiled(read(module), **options)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"found a {type(module).__name__}, expected a torch.nn.Module or an ExportedProgram")
-    # PyTorch takes arguments that are one tensor for one argument.
+    # torch.export merges arguments that are the same tensor.
     args, kwargs = _apart((args or (), kwargs))
     with torch.no_grad():
         exported = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict)
@@ -49,7 +51,7 @@ def compile(module: torch.nn.Module | ExportedProgram, args: tuple[Any, ...] | N
 
 
 def _apart(arguments: Any) -> Any:
-    """The same arguments, where a tensor that comes again is another view of its memory."""
+    """The arguments with repeated tensors replaced by views."""
     leaves, tree = pytree.tree_flatten(arguments)
     seen: set[int] = set()
     for i, leaf in enumerate(leaves):
@@ -60,7 +62,7 @@ def _apart(arguments: Any) -> Any:
 
 
 class Compiled:
-    """A compiled module. It takes arguments in the tree that the module was exported with, and gives what it gives."""
+    """A compiled module. It takes and returns the pytrees that the module was exported with."""
 
     def __init__(self, program: Program, **options: Any):
         """Compiles a program; `options` are those of `saccade.compile`. Raises saccade.CompileError."""
@@ -69,8 +71,8 @@ class Compiled:
         self.main = self.module.main.bind(**{value.argument: weight.tensor for value, weight in program.weights})
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls it. Raises TypeError for arguments in another tree, of other types or with numbers other than those of
-        the export, ValueError for extents that it was not exported for."""
+        """Calls the module. Raises TypeError for another pytree, other types, or non-tensor arguments that differ from
+        those of the export, and ValueError for extents outside of the exported ones."""
         program = self.program
         if kwargs:
             kwargs = self._in_order(kwargs)
@@ -79,7 +81,7 @@ class Compiled:
             raise TypeError(f"found arguments in the tree {tree}, expected {program.in_spec}")
         for i, expected in program.fixed_inputs.items():
             if leaves[i] is not expected and leaves[i] != expected:
-                raise TypeError(f"argument {i} is {leaves[i]!r:.60}, and the module was exported with {expected!r:.60}")
+                raise TypeError(f"argument {i} is {leaves[i]!r:.60}, expected {expected!r:.60} as exported")
         if program.fixed_inputs:
             leaves = [leaf for i, leaf in enumerate(leaves) if i not in program.fixed_inputs]
         results = self.main(*leaves)
@@ -89,7 +91,7 @@ class Compiled:
         return pytree.tree_unflatten(returned, program.out_spec)
 
     def _in_order(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Arguments by name in the order that the module was exported with."""
+        """Keyword arguments in the order of the export."""
         expected = self.program.in_spec.child(1).context if hasattr(self.program.in_spec, "child") else \
             self.program.in_spec.children_specs[1].context
         if set(expected) != set(kwargs):

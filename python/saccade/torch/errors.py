@@ -1,5 +1,5 @@
-"""What is wrong with an exported program."""
+"""The exception for invalid exported programs."""
 
 
 class ExportError(ValueError):
-    """An exported program was refused; the message names the node and its operator where there is one."""
+    """An exported program was rejected; the message contains the node and its operator if there is one."""

@@ -1,4 +1,4 @@
-"""The operators that the compiler knows, without their overloads; PyTorch writes others in simpler ones first."""
+"""The aten operators that the compiler supports, without overloads; PyTorch decomposes the others."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ OPERATORS = frozenset("""
     sym_numel sym_size t tanh tile to transpose tril triu trunc type_as unbind unflatten unsqueeze var var_mean view
     view_as where zero zeros zeros_like
 """.split())
-"""Of the namespace aten."""
+"""In namespace aten."""
 
 
 def is_known(op: Any) -> bool:
-    """Whether the compiler knows an operator; what is none of PyTorch's library counts as known."""
+    """Whether the compiler supports an operator; targets that are no torch operators count as supported."""
     if not isinstance(op, torch._ops.OpOverload):
         return True
     namespace, _, name = op._schema.name.partition("::")
@@ -34,6 +34,6 @@ def is_known(op: Any) -> bool:
 
 
 def decompositions() -> dict[Any, Any]:
-    """PyTorch's own decompositions of operators that the compiler does not know."""
+    """PyTorch's decompositions of the operators that the compiler does not support."""
     table = torch.export.default_decompositions()
     return {op: table[op] for op in list(table.keys()) if not is_known(op)}

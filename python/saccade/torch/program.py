@@ -1,4 +1,4 @@
-"""An exported program as the compiler takes it."""
+"""The program of an exported module, with its weights and pytrees."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from saccade import _graph
 
 ELEMENTS = {torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16", torch.int8: "i8",
             torch.int16: "i16", torch.int32: "i32", torch.int64: "i64", torch.bool: "i1"}
-"""Types of elements by MLIR's names."""
+"""MLIR's names of the element types."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-    """A parameter, a buffer or a constant of the module: its own memory."""
+    """A parameter, buffer or constant of the module; it shares its memory."""
 
     tensor: torch.Tensor
 
     @property
     def stored(self) -> _graph.Tensor:
-        """The elements row by row, copied."""
+        """A row-major copy of the elements."""
         tensor = self.tensor if self.tensor.is_contiguous() else self.tensor.contiguous()
         data = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if tensor.numel() else b""
         return _graph.Tensor(ELEMENTS[tensor.dtype], tuple(tensor.shape), data)
 
     def npy(self) -> bytes:
-        """The weight as a file of NumPy's format; bfloat16 as uint16, its bits."""
+        """The weight in NumPy's .npy format; bfloat16 as the uint16 bits."""
         return self.stored.npy()
 
 
 @dataclasses.dataclass
 class Program(_graph.Program):
-    """One function @main: the tensors and sizes that the module takes, then its weights."""
+    """One function @main that takes the tensors and sizes of the module's arguments, then its weights."""
 
     in_spec: Any
-    """The tree of the module's arguments, (args, kwargs), as torch.utils._pytree has it."""
+    """The pytree of the arguments, (args, kwargs)."""
     out_spec: Any
-    """The tree of what it gives."""
+    """The pytree of the results."""
     fixed_inputs: dict[int, Any]
-    """Leaves of the arguments that are no tensors, by their numbers: what they were at the export."""
+    """Non-tensor leaves of the arguments by index, with their values at the export."""
     returned: list[Any]
-    """The leaves of what it gives: `Result` for a tensor of @main, others as they are."""
+    """The leaves of the results: `Result` for a tensor of @main, others unchanged."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,6 @@
-"""From an exported program to the text of a program: every node an op in generic form, and nothing computed.
+"""Translates an exported program to the text of a program: one op in generic form per node, and nothing is computed.
 
-Names of nodes, and the lines of Python that they come from, go into the locations of ops, so that the compiler's
-diagnostics name them.
+The locations of ops contain node names and Python source lines, so the compiler's diagnostics name them.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ from saccade.torch.program import ELEMENTS, Program, Result, Weight
 _UNKNOWN = "!torch.value"
 _SIZE = "tensor<i64>"
 
-# What Python computes with sizes, and torch with them.
+# Functions on symbolic sizes.
 _ON_SIZES = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.floordiv: "floordiv",
              operator.mod: "mod", operator.neg: "neg", torch.sym_max: "max", torch.sym_min: "min"}
 
-# Arguments that say where and how memory lies, or when: nothing of that changes what is computed.
+# Arguments about memory, devices and gradients, which do not affect results.
 _IGNORED = {"device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "generator", "implicit",
             "cudnn_enable", "padding_idx", "scale_grad_by_freq", "sparse", "sparse_grad"}
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
-    """What `torch.export.save` wrote. Raises ExportError for another file, OSError where it cannot be read."""
+    """Loads a file of `torch.export.save`. Raises ExportError for any other file, OSError if it cannot be read."""
     path = os.fspath(path)
     with open(path, "rb"):
         pass
     try:
         return torch.export.load(path)
-    except Exception as error:  # whatever a reader of foreign bytes runs into
-        raise ExportError(f"{path}: this is no exported program, or not all of one: {error}") from None
+    except Exception as error:  # the loader raises arbitrary exceptions for invalid files
+        raise ExportError(f"{path}: not an exported program, or truncated: {error}") from None
 
 
 def read(exported: ExportedProgram, name: str = "exported program") -> Program:
-    """The program of what `torch.export.export` gives. `name` is the file in diagnostics of nodes that know no line of
-    Python. Ops that write to their operands, graphs in one another, and operators that the compiler does not know are
-    decomposed by PyTorch first, which runs no op on data. Raises ExportError."""
+    """The program of an exported module. PyTorch first decomposes ops that write to their operands, higher-order ops,
+    and operators that the compiler does not support; this runs no op on data. `name` is the file in diagnostics of
+    nodes without a source line. Raises ExportError."""
     if not isinstance(exported, ExportedProgram):
         raise TypeError(f"found a {type(exported).__name__}, expected a torch.export.ExportedProgram")
     if not _is_functional(exported):
@@ -59,7 +58,7 @@ def read(exported: ExportedProgram, name: str = "exported program") -> Program:
 
 
 def _is_functional(exported: ExportedProgram) -> bool:
-    """Whether every node is an op that only gives what it computes."""
+    """Whether no node writes to its operands or is a higher-order op."""
     for node in exported.graph.nodes:
         if node.op == "get_attr" or isinstance(node.target, torch._ops.HigherOrderOperator):
             return False
@@ -72,8 +71,8 @@ class _Reader:
     def __init__(self, exported: ExportedProgram, name: str):
         self.exported, self.name = exported, name
         self.out = Writer(name)
-        self.values: dict[Any, tuple[str, str]] = {}  # of nodes
-        self.parts: dict[Any, list[tuple[str, str]]] = {}  # of nodes with several results
+        self.values: dict[Any, tuple[str, str]] = {}  # results of nodes
+        self.parts: dict[Any, list[tuple[str, str]]] = {}  # results of multi-result nodes
         self.inputs: list[Value] = []
         self.weights: list[tuple[Value, Weight]] = []
         self.arguments: list[str] = []
@@ -96,7 +95,7 @@ class _Reader:
         last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
         for given, node in zip(signature.output_specs, last.args[0]):
             if given.kind != OutputKind.USER_OUTPUT:
-                raise self.error(f"the module changes '{given.target or given.arg.name}', which a compiled one cannot")
+                raise self.error(f"the module mutates '{given.target or given.arg.name}', which is not supported")
             if isinstance(given.arg, ConstantArgument):
                 returned.append(given.arg.value)
                 continue
@@ -104,11 +103,11 @@ class _Reader:
                 raise self.error(f"the module returns a {type(given.arg).__name__}, expected tensors", node)
             element, shape = self._meta(node)
             returned.append(Result(len(results)))
-            # A value has one type in all places; here it is the one that the export saw.
-            type = tensor_type(element, shape)
-            alias = self.out.emit("torch.aten.alias", [self._operand(node, last)], [type],
+            # A value has a single type in the graph; the alias has the type of the export.
+            alias_type = tensor_type(element, shape)
+            alias = self.out.emit("torch.aten.alias", [self._operand(node, last)], [alias_type],
                                   ' {arguments = ["self"]}', f"output {len(results)}")
-            results.append((alias, type))
+            results.append((alias, alias_type))
             outputs.append(Value(given.arg.name, "", element, shape))
         if not results:
             raise self.error("the module returns no tensor")
@@ -118,7 +117,7 @@ class _Reader:
     # --- inputs and weights ------------------------------------------------------------------------------------------
 
     def _read_inputs(self, specs: Any, placeholders: list[Any]) -> dict[int, Any]:
-        """Arguments of @main; gives the inputs that are none."""
+        """Writes the arguments of @main; returns the inputs that are not tensors."""
         fixed: dict[int, Any] = {}
         count = 0
         for given, node in zip(specs, placeholders):
@@ -173,7 +172,7 @@ class _Reader:
         self.values[node] = (f"%{value.argument}", type)
 
     def _meta(self, node: Any) -> tuple[str, tuple[int | None, ...]]:
-        """The element type and the shape that the export saw; None for an extent that it left open."""
+        """The element type and shape at the export; None for a dynamic extent."""
         value = node.meta["val"]
         if value.dtype not in ELEMENTS:
             raise self.error(f"the type {value.dtype} is not supported", node)
@@ -182,7 +181,7 @@ class _Reader:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _needed(self) -> list[Any]:
-        """The nodes that outputs are made of, in their order; what is only checked of sizes and types is left out."""
+        """The nodes that outputs depend on, in order; assertions on sizes and types are dropped."""
         last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
         needed, todo = set(), list(last.all_input_nodes)
         while todo:
@@ -206,13 +205,13 @@ class _Reader:
             arguments = [(each.name, node.kwargs.get(each.name, node.args[i] if i < len(node.args) else None))
                          for i, each in enumerate(schema.arguments)]
             op = f"torch.{namespace}.{short}"
-            if short == "as_strided":  # about memory, which the graph knows and the program does not
-                lies = node.args[0].meta["val"]
-                arguments += [("self_stride", lies.stride()), ("self_offset", lies.storage_offset())]
+            if short == "as_strided":  # the program has no strides, so they become attributes
+                source = node.args[0].meta["val"]
+                arguments += [("self_stride", source.stride()), ("self_offset", source.storage_offset())]
             value = node.meta.get("val")
             results = [_UNKNOWN] * len(value) if isinstance(value, (list, tuple)) else [_UNKNOWN]
         else:
-            raise self.error("this is no operator of torch's library", node)
+            raise self.error("this is not an operator of torch's library", node)
         names, operands, attributes = [], [], []
         for name, value in arguments:
             if value is None or name in _IGNORED:
@@ -231,13 +230,13 @@ class _Reader:
             self.parts[node] = [(f"{first}#{i}", type) for i, type in enumerate(results)]
 
     def _argument(self, name: str, value: Any, node: Any) -> tuple[list[tuple[str, str]], str]:
-        """Operands and the attribute that an argument becomes."""
+        """The operands and the attribute for an argument."""
         if isinstance(value, torch.fx.Node):
             return [self._operand(value, node)], ""
         if not isinstance(value, (list, tuple)):
             return [], self._attribute(name, value, node)
         nodes = [each for each in value if isinstance(each, torch.fx.Node)]
-        # A list of tensors, of which some may be missing, or one of numbers, of which some may be sizes.
+        # A list of tensors with optional None, or a list of integers with optional sizes.
         if nodes and isinstance(nodes[0].meta.get("val"), torch.Tensor):
             return [self._operand(each, node) if each is not None else self._missing() for each in value], ""
         numbers = ["unit" if isinstance(each, torch.fx.Node) else self._attribute(name, each, node) for each in value]
@@ -266,6 +265,6 @@ class _Reader:
 
 
 def _place(node: Any) -> tuple[str, int] | None:
-    """The line of Python that a node comes from, the innermost that the graph records."""
+    """The innermost Python source line that the graph records for a node."""
     lines = re.findall(r'File "([^"]*)", line (\d+)', node.meta.get("stack_trace") or "")
     return (lines[-1][0], int(lines[-1][1])) if lines else None
