@@ -107,6 +107,32 @@ static void sizesOfInputsThatDoNotFit(const SaccadeFunction *attend) {
   CHECK(results[0] == -1);
 }
 
+static void lengthsOutsideOfTheKeys(SaccadeContext *context) {
+  const char *text = "func.func @attend(%q: tensor<?x4xf32>, %k: tensor<?x4xf32>, %n: index) -> tensor<?x4xf32> {\n"
+                     "  %o = attn.attention %q[s,d], %k[s,d], %k[s,d] kv_len(%n : index)\n"
+                     "      : (tensor<?x4xf32>, tensor<?x4xf32>, tensor<?x4xf32>) -> tensor<?x4xf32>\n"
+                     "  return %o : tensor<?x4xf32>\n"
+                     "}\n";
+  SaccadeModule *module = compiled(context, text);
+  const SaccadeFunction *attend = saccade_module_function(module, "attend");
+  int64_t queries[2] = {5, 4}, keys[2] = {9, 4};
+  DLTensor q = floats(memory, 2, queries, NULL), k = floats(memory + 32, 2, keys, NULL);
+  DLTensor o = floats(memory + 96, 2, queries, NULL);
+  SaccadeValue values[4];
+  values[0] = tensorValue(&q);
+  values[1] = tensorValue(&k);
+  values[3] = tensorValue(&o);
+  values[2] = scalarValue(9, 0);
+  CHECK(saccade_function_call(attend, values, 4) == SACCADE_OK);
+  values[2] = scalarValue(-1, 0);
+  CHECK(saccade_function_call(attend, values, 4) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op kv_len is negative: found -1, expected at least 0");
+  values[2] = scalarValue(99, 0);
+  CHECK(saccade_function_call(attend, values, 4) == SACCADE_VALUE_ERROR);
+  CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op kv_len exceeds the length of key: found 99, expected at most 9");
+  saccade_module_release(module);
+}
+
 static void missingArguments(const SaccadeFunction *attend) {
   CHECK(saccade_function_call(NULL, NULL, 0) == SACCADE_VALUE_ERROR);
   CHECK_MESSAGE("the function or its values are NULL");
@@ -125,6 +151,7 @@ int main(void) {
   wrongNumbersOfValues(function);
   sizesOfInputsThatDoNotFit(function);
   missingArguments(function);
+  lengthsOutsideOfTheKeys(context);
   saccade_module_release(attend);
   saccade_module_release(scale);
   saccade_context_destroy(context);

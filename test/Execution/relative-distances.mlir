@@ -46,8 +46,12 @@ func.func @narrow(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
 // A cache with room for more keys than count: distances of those that the longest sequence has, for many queries and few.
 // RUN: saccade-run %s --entry=cache --check --arg=2x70x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1234
 // RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1025
-// RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=-5
-// RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x300x16:f32:2 --arg=17:f32:2 --arg=2:i64:=100000
+// RUN: saccade-run %s --entry=computed_cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=-6
+// RUN: saccade-run %s --entry=computed_cache --check --arg=2x3x16:f32:1 --arg=2x300x16:f32:2 --arg=17:f32:2 --arg=2:i64:=100000
+// RUN: not saccade-run %s --entry=cache --arg=2x3x16:f32:1 --arg=2x300x16:f32:2 --arg=17:f32:2 --arg=2:i64:=-5 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// NEGATIVE: kv_len is negative: found -5, expected at least 0
+// RUN: not saccade-run %s --entry=cache --arg=2x3x16:f32:1 --arg=2x300x16:f32:2 --arg=17:f32:2 --arg=2:i64:=301 2>&1 | FileCheck %s --check-prefix=LONG
+// LONG: kv_len exceeds the length of key: found 301, expected at most 300
 // RUN: saccade-run %s --entry=cache_of_one --check --arg=70x16:f32:1 --arg=3000x16:f32:2 --arg=17:f32:2 --arg=65
 // RUN: saccade-run %s --entry=cache_of_one --check --arg=1x16:f32:1 --arg=3000x16:f32:2 --arg=17:f32:2 --arg=0
 func.func @cache(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %t: tensor<17xf32>, %n: tensor<2xi64>) -> tensor<2x?x16xf32> {
@@ -60,6 +64,28 @@ func.func @cache(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %t: tensor<17xf
       %near = arith.minsi %least, %high : index
       %place = arith.addi %near, %high : index
       %e = tensor.extract %t1[%place] : tensor<17xf32>
+      %r = arith.addf %s, %e : f32
+      attn.yield %r : f32
+    } : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>
+  return %o : tensor<2x?x16xf32>
+}
+// Computed lengths are not checked before the call but clamped.
+func.func @computed_cache(%q: tensor<2x?x16xf32>, %k: tensor<2x?x16xf32>, %t: tensor<17xf32>, %n: tensor<2xi64>) -> tensor<2x?x16xf32> {
+  %empty = tensor.empty() : tensor<2xi64>
+  %m = linalg.map ins(%n : tensor<2xi64>) outs(%empty : tensor<2xi64>) (%in: i64, %init: i64) {
+    %one = arith.constant 1 : i64
+    %next = arith.addi %in, %one : i64
+    linalg.yield %next : i64
+  }
+  %o = attn.attention %q[b,s,d], %k[b,s,d], %k[b,s,d] captures(%t : tensor<17xf32>) kv_len(%m : tensor<2xi64>)
+    score(%s, %b, %h, %i, %j, %t1) {
+      %low = arith.constant -8 : index
+      %high = arith.constant 8 : index
+      %d = arith.subi %j, %i : index
+      %bounded = arith.maxsi %d, %low : index
+      %near = arith.minsi %bounded, %high : index
+      %entry = arith.addi %near, %high : index
+      %e = tensor.extract %t1[%entry] : tensor<17xf32>
       %r = arith.addf %s, %e : f32
       attn.yield %r : f32
     } : (tensor<2x?x16xf32>, tensor<2x?x16xf32>, tensor<2x?x16xf32>) -> tensor<2x?x16xf32>

@@ -107,6 +107,8 @@ def refuse_options():
     refuse(TypeError, "kv_len is a NumPy array | expected a torch tensor", kv_len=np.array([3, 4]))
     refuse(ValueError, "kv_len has shape (3,) | expected (2,)", kv_len=torch.tensor([3, 4, 5]))
     refuse(ValueError, "kv_len has shape (1, 2) | expected (2,)", kv_len=torch.tensor([[3, 4]]))
+    refuse(ValueError, "kv_len exceeds the length of key: found 8, expected at most 7", kv_len=torch.tensor([3, 8]))
+    refuse(ValueError, "kv_len is negative: found -1, expected at least 0", kv_len=torch.tensor([-1, 3]).int())
     for wrong in ("yes", 1, 0, None, np.True_):
         refuse(TypeError, f"return_lse is {wrong!r} | True or False", return_lse=wrong)
     for layout in ("bhs", "bhsdd", "bhsx", ""):

@@ -88,7 +88,7 @@ grouped = write("heads.mlir", b"""func.func @f(%q: tensor<?x?x8xf32>, %k: tensor
 expect(1, "KV heads: found 3, expected a multiple of 2", run, grouped, "--arg=3x5x8:f32", "--arg=2x5x8:f32")
 nested = write("nested.mlir", b"module @inside { func.func @f() { return } }\nfunc.func @g() { return }")
 expect(1, "a module inside a module is not supported", compile, nested, "-o", path("x.o"))
-expect(1, "recursion is not supported", compile, write("loop.mlir", b"func.func @f() { call @f() : () -> () return }"), "-o", path("x.o"))
+expect(1, "calls 'f' recursively", compile, write("loop.mlir", b"func.func @f() { call @f() : () -> () return }"), "-o", path("x.o"))
 
 # A warning only.
 expect(0, "has no public function", compile, write("nothing.mlir", b""), "-o", path("x.o"))

@@ -1,0 +1,55 @@
+//===- LengthChecks.cpp - Run-time checks of q_len and kv_len -----------------===//
+//
+// Emits the checks that lengths of attention are within the operand. They are part of the shape function, so a call
+// with an invalid length is refused before any kernel runs.
+//
+//===----------------------------------------------------------------------===//
+#include "ShapeChecks.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace saccade::attn;
+
+/// Applies to arguments only, tensors if the host can read their elements; generated code clamps other lengths. With
+/// `at` the operand is a part of a longer sequence, so lengths have no upper bound.
+void ShapeChecks::addForLength(AttentionOp op, Role role) {
+  bool isQuery = role == Role::Query;
+  Value length = isQuery ? op.getQLen() : op.getKvLen();
+  if (!length)
+    return;
+  while (isa_and_nonnull<tensor::CastOp, arith::IndexCastOp>(length.getDefiningOp()))
+    length = length.getDefiningOp()->getOperand(0);
+  bool isTensor = isa<RankedTensorType>(length.getType());
+  if (!isa<BlockArgument>(length) || (isTensor && !mayReadElements))
+    return;
+  auto asIndex = [&](Value value) -> Value {
+    return value.getType().isIndex() ? value : arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
+  };
+  Value minimum = zero, maximum = zero;
+  if (isTensor) {
+    Value one = arith::ConstantIndexOp::create(builder, loc, 1), batches = materialize(extent(length, 0));
+    auto loop = scf::ForOp::create(builder, loc, zero, batches, one, ValueRange{zero, zero},
+                                   [&](OpBuilder &, Location, Value i, ValueRange carried) {
+                                     OpBuilder::InsertionGuard guard(builder);
+                                     builder.setInsertionPointToEnd(i.getParentBlock());
+                                     Value element = asIndex(tensor::ExtractOp::create(builder, loc, length, i));
+                                     Value lower = arith::MinSIOp::create(builder, loc, carried[0], element);
+                                     Value upper = arith::MaxSIOp::create(builder, loc, carried[1], element);
+                                     scf::YieldOp::create(builder, loc, ValueRange{lower, upper});
+                                   });
+    minimum = loop.getResult(0);
+    maximum = loop.getResult(1);
+  } else {
+    minimum = maximum = asIndex(length);
+  }
+  StringRef clause = isQuery ? "q_len" : "kv_len";
+  Value isValid = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sge, minimum, zero);
+  require(isValid, minimum, zero, clause + " is negative", "at least ");
+  if (!op.getAt().empty())
+    return;
+  Value rows = materialize(getDimSize(builder, loc, isQuery ? op.getQuery() : op.getKey(),
+                                      isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+  Value isWithin = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::sle, maximum, rows);
+  require(isWithin, maximum, rows, clause + " exceeds the length of " + (isQuery ? "query" : "key"), "at most ");
+}
