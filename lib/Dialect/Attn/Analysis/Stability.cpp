@@ -1,4 +1,4 @@
-//===- Stability.cpp - Whether a softmax can form −∞ − (−∞) -------------------===//
+//===- Stability.cpp - Proof that row maxima are finite ------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/Dialect/Attn/Analysis/MaskProof.h"
 #include "llvm/Support/Format.h"

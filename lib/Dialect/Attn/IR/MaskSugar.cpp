@@ -21,9 +21,10 @@ Value compare(OpBuilder &b, Location loc, arith::CmpIPredicate pred, Value lhs, 
 }
 
 /// key ≤ query + offset.
-ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
+ParseResult parseCausal(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Location loc, RegionArguments args,
+                        Value &holds) {
   if (failed(parser.parseOptionalLess()))
-    return parser.emitError(parser.getCurrentLocation(), "mask 'causal' has no alignment, expected ") << causalForms;
+    return parser.emitError(maskLoc, "mask 'causal' has no alignment, expected ") << causalForms;
   Value limit = args.query;
   int64_t offset = 0;
   OptionalParseResult isInteger = parser.parseOptionalInteger(offset);
@@ -50,7 +51,8 @@ ParseResult parseCausal(OpAsmParser &parser, OpBuilder &b, Location loc, RegionA
 }
 
 /// query − left ≤ key ≤ query + right; `*` for an open side.
-ParseResult parseWindow(OpAsmParser &parser, OpBuilder &b, Location loc, RegionArguments args, Value &holds) {
+ParseResult parseWindow(OpAsmParser &parser, SMLoc maskLoc, OpBuilder &b, Location loc, RegionArguments args,
+                        Value &holds) {
   auto parseSide = [&](bool isLeft) -> ParseResult {
     if (succeeded(parser.parseOptionalStar()))
       return success();
@@ -71,13 +73,12 @@ ParseResult parseWindow(OpAsmParser &parser, OpBuilder &b, Location loc, RegionA
     holds = holds ? arith::AndIOp::create(b, loc, holds, side).getResult() : side;
     return success();
   };
-  SMLoc windowLoc = parser.getCurrentLocation();
   if (failed(parser.parseOptionalLess()))
-    return parser.emitError(windowLoc, "mask 'window' has no sides, expected ") << windowForm;
+    return parser.emitError(maskLoc, "mask 'window' has no sides, expected ") << windowForm;
   if (parseSide(/*isLeft=*/true))
     return failure();
   if (failed(parser.parseOptionalComma()))
-    return parser.emitError(windowLoc, "mask 'window' has one side, expected ") << windowForm;
+    return parser.emitError(maskLoc, "mask 'window' has one side, expected ") << windowForm;
   return failure(parseSide(/*isLeft=*/false) || parser.parseGreater());
 }
 
@@ -131,7 +132,8 @@ ParseResult syntax::parseMask(OpAsmParser &parser, ArrayRef<Type> capturedTypes,
       block->addArgument(type, loc);
     RegionArguments args = getRegionArguments(*piece, /*isScore=*/false);
     Value holds;
-    if (failed(sugar == "causal" ? parseCausal(parser, b, loc, args, holds) : parseWindow(parser, b, loc, args, holds)))
+    if (failed(sugar == "causal" ? parseCausal(parser, where, b, loc, args, holds)
+                                 : parseWindow(parser, where, b, loc, args, holds)))
       return failure();
     if (!holds)
       holds = arith::ConstantIntOp::create(b, loc, 1, 1);

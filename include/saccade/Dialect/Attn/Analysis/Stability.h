@@ -1,4 +1,4 @@
-//===- Stability.h - Whether a softmax can form −∞ − (−∞) ---------*- C++ -*-===//
+//===- Stability.h - Proof that row maxima are finite --------------*- C++ -*-===//
 //
 // Proves that the online softmax is stable. Its exponents are scores minus their running maximum, so none is positive
 // (up to rounding). It remains to prove that the maximum is finite, so that it can be subtracted.

@@ -1,4 +1,4 @@
-//===- MaskTiles.cpp - How many tiles of a mask are proved --------------------===//
+//===- MaskTiles.cpp - Classifies the tiles of a mask -------------------------===//
 //
 // mask-tiles PROGRAM LENGTH ROWS COLUMNS < captures: analyzes the mask of the attention in the program tile by tile,
 // compares with every pair, and prints the numbers of tiles that are empty, full, partial, unnecessarily partial and

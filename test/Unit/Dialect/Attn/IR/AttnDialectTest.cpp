@@ -1,4 +1,4 @@
-//===- AttnDialectTest.cpp - What C++ code asks of the attn dialect -------------===//
+//===- AttnDialectTest.cpp - Helpers and op interfaces of attn -----------------===//
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
