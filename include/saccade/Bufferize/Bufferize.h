@@ -7,9 +7,9 @@
 #ifndef SACCADE_BUFFERIZE_BUFFERIZE_H
 #define SACCADE_BUFFERIZE_BUFFERIZE_H
 
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
 

@@ -2,7 +2,6 @@
 #ifndef SACCADE_CODEGEN_CPU_PASSES_H
 #define SACCADE_CODEGEN_CPU_PASSES_H
 
-#include "saccade/Support/CPUTarget.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -13,6 +12,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Support/CPUTarget.h"
 
 namespace saccade {
 
