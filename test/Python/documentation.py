@@ -2,7 +2,7 @@
 
 Blocks of a page run in order, in an empty folder with links to `examples`, `include` and `build/dev`. Blocks of Python share
 one namespace; a comment behind a print, `print(x)  # 3`, is what it must print. Blocks of `sh` run with `bash -e`, the
-tools on the PATH. Blocks of `mlir` are whole programs and are verified. A comment above a block changes this:
+tools on the PATH. Blocks of `mlir` are whole programs and are verified and imported. A comment above a block changes this:
 
     <!-- file: NAME -->        the block is also written to the file NAME
     <!-- output -->            the block is the output of the block before; "..." stands for any text
@@ -67,7 +67,7 @@ def run_page(page, folder):
             output = done.stdout
             assert done.returncode == 0, f"{page}:{line}: exit code {done.returncode}\n{output}{done.stderr}"
         elif language == "mlir":
-            subprocess.run(["saccade-opt", "-", "-o", os.devnull], input=code, text=True, check=True)
+            subprocess.run(["saccade-compile", "-", "--stop-after=import", "-o", os.devnull], input=code, text=True, check=True)
         count += language in RUN or comment == "output"
     return count
 
