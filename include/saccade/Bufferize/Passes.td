@@ -49,10 +49,10 @@ def PrepackRHS : Pass<"attn-prepack-rhs", "::mlir::ModuleOp"> {
     bias that initializes the result. If profitability or the stride of the LHS is known at run time only, the original
     loop is kept as the other branch, which allocates nothing.
 
-    With `prepack`, panels of constant arguments are made once for all calls, which always pays off unless the matrix has
+    With `prepack`, panels of constant arguments are made once for all calls. This always pays off unless the matrix has
     fewer columns than a vector has lanes and panels would be mostly padding. If the rows of the LHS conflict in a cache
-    set, which may also be a run-time test, the matmul is `blocked`. Panels live as long as the call and are as large as
-    the matrix (twice that for 16-bit elements with a packing factor of 1).
+    set, which may be a run-time test, the matmul is `blocked`. Panels live as long as the call and are as large as the
+    matrix (twice that for 16-bit elements with a packing factor of 1).
   }];
   let options = [Option<"target", "target", "std::string", "\"host\"", "CPU target to generate code for">,
                  Option<"prepack", "prepack", "bool", "false", "Pack constant arguments once for all calls">];
@@ -89,8 +89,8 @@ def OutlineTasks : Pass<"attn-outline-tasks", "::mlir::ModuleOp"> {
 def DropCaptures : Pass<"attn-drop-captures", "::mlir::ModuleOp"> {
   let summary = "remove unused captures of tasks";
   let description = [{
-    Removes captures that a task does not use, such as a matrix whose panels it reads, from the arguments of the task and
-    the operands of its launches. A launch then stores fewer captures, which reduces code size.
+    Removes captures that a task does not use, such as a matrix whose panels it reads, from the arguments of the task
+    and the operands of its launches. A launch then stores fewer captures, which reduces code size.
   }];
 }
 
@@ -110,10 +110,10 @@ def HoistConstants : Pass<"attn-hoist-constants", "::mlir::ModuleOp"> {
 
         @f__prepack(weights...) -> (prepacked tensors...)
 
-    whose results become the last inputs of `@f`. Weights that `@f` itself does not read are removed from its inputs. Only
-    buffers of static size without `attn.per_call` are prepacked. The prepacked tensors must be passed with the strides
-    of a compact tensor; the shape function of `@f` checks that. An entry without such computations, or whose checks
-    always fail, is not changed.
+    whose results become the last inputs of `@f`. Weights that `@f` itself does not read are removed from its inputs.
+    Only buffers of static size without `attn.per_call` are prepacked. The prepacked tensors must be passed with the
+    strides of a compact tensor; the shape function of `@f` checks that. An entry without such computations, or whose
+    checks always fail, is not changed.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
                            "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -123,8 +123,8 @@ def HoistConstants : Pass<"attn-hoist-constants", "::mlir::ModuleOp"> {
 def ReleaseTemporaries : Pass<"attn-release-temporaries", "::mlir::func::FuncOp"> {
   let summary = "free buffers after their last use";
   let description = [{
-    Every `memref.alloc` outside of tasks gets a `memref.dealloc` after the last op of its block that uses the buffer or a
-    view of it. Buffers of tasks are scratch memory and are not freed.
+    Every `memref.alloc` outside of tasks gets a `memref.dealloc` after the last op of its block that uses the buffer or
+    a view of it. Buffers of tasks are scratch memory and are not freed.
   }];
   let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }

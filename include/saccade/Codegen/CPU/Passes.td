@@ -57,9 +57,9 @@ def LowerContraction : Pass<"attn-lower-contraction", "::mlir::func::FuncOp"> {
 def LowerPackedMatmul : Pass<"attn-lower-packed-matmul", "::mlir::func::FuncOp"> {
   let summary = "lower attn.pack and attn.packed_matmul to register-blocked vector code";
   let description = [{
-    By default the whole reduction is one pass over blocks of rows that fit the L2 cache, panel by panel. The LHS is read
-    without packing, and results are stored from registers to the output. A `blocked` matmul splits the reduction into
-    blocks and copies the rows of the LHS.
+    By default the whole reduction is one pass over blocks of rows that fit the L2 cache, panel by panel. The LHS is
+    read without packing, and results are stored from registers to the output. A `blocked` matmul splits the reduction
+    into blocks and copies the rows of the LHS.
   }];
   let options = [TargetOption];
   let dependentDialects = matmulDialects;
