@@ -72,7 +72,7 @@ TEST_F(MaskCountTest, WhatDataDecideIsOpenAndCountedAsVisible) {
   std::optional<MaskCount> found = countMask(region, {0, 0, 0, 100, 0, 100}, {50, 50, 10, 10, 10}, inputs, budget);
   ASSERT_TRUE(found);
   EXPECT_EQ(1, found->empty);
-  EXPECT_EQ(3, found->open);
+  EXPECT_EQ(3, found->dataDependent);
   EXPECT_FALSE(found->isExact);
   EXPECT_GE(found->visible, 5050);
   EXPECT_LE(found->visible, 6000);
