@@ -60,8 +60,8 @@ SmallVector<Value> ChunkEmitter::apply(unsigned loops, unsigned reductions, Arra
   return SmallVector<Value>(op.getResults());
 }
 
-Value ChunkEmitter::matmul(const IndexedOperand &x, const IndexedOperand &y, Value sums) {
-  Value result = apply(3, 1, {x, y}, {{sums, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
+Value ChunkEmitter::matmul(const IndexedOperand &lhs, const IndexedOperand &rhs, Value sums) {
+  Value result = apply(3, 1, {lhs, rhs}, {{sums, {0, 1}}}, [&](ValueRange args) -> SmallVector<Value> {
     return {arith::AddFOp::create(b, loc, args[2], arith::MulFOp::create(b, loc, args[0], args[1]))};
   })[0];
   int64_t block = std::max(rows, matmulBlock);
@@ -168,12 +168,12 @@ Value ChunkEmitter::solveTriangular(Value matrix, Value beta, Value v, int64_t c
   OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1), width = b.getIndexAttr(columns);
   // Forward substitution: once u[j] is known, its contribution is subtracted from all later rows.
   return loop(index(0), sub(count, index(1)), 1, {v}, [&](Value j, ValueRange carried) -> SmallVector<Value> {
-    Value behind = add(j, 1);
-    OpFoldResult rest = sub(count, behind);
+    Value after = add(j, 1);
+    OpFoldResult rest = sub(count, after);
     Value known = linalg::CopyOp::create(b, loc, row(carried[0], j), temporary({columns})).getResult(0);
-    Value rows = slice(carried[0], {behind, zero}, {rest, width}, {true, true});
-    Value factors = slice(matrix, {behind, j}, {rest, one}, {true, false});
-    Value betas = slice(beta, {behind}, {rest}, {true});
+    Value rows = slice(carried[0], {after, zero}, {rest, width}, {true, true});
+    Value factors = slice(matrix, {after, j}, {rest, one}, {true, false});
+    Value betas = slice(beta, {after}, {rest}, {true});
     Value next = apply(2, 0, {{factors, {0}}, {betas, {0}}, {known, {1}}}, {{rows, {0, 1}}},
                        [&](ValueRange args) -> SmallVector<Value> {
                          Value factor = arith::MulFOp::create(b, loc, args[0], args[1]);
@@ -181,7 +181,7 @@ Value ChunkEmitter::solveTriangular(Value matrix, Value beta, Value v, int64_t c
                          return {arith::SubFOp::create(b, loc, args[3], known)};
                        })[0];
     SmallVector<OpFoldResult> ones(2, one);
-    return {tensor::InsertSliceOp::create(b, loc, next, carried[0], ArrayRef<OpFoldResult>{behind, zero},
+    return {tensor::InsertSliceOp::create(b, loc, next, carried[0], ArrayRef<OpFoldResult>{after, zero},
                                           ArrayRef<OpFoldResult>{rest, width}, ones)};
   })[0];
 }

@@ -2,7 +2,7 @@
 // RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-assign-gpu-schedule{target=sm_80}))' | FileCheck %s
 
 // CHECK-LABEL: @rows_of_a_cta
-// CHECK: attn.attention {{.*}}split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>, schedule = #attn.schedule<rows = 128, cols = 16384>
+// CHECK: attn.attention {{.*}}schedule = #attn.schedule<rows = 128, cols = 16384>, split_kv = #attn.split_kv<queries = 16, rows = 16, cols = 256>
 func.func @rows_of_a_cta(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>) -> tensor<?x64xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
   return %o : tensor<?x64xf32>
@@ -32,7 +32,7 @@ func.func @existing_schedule_is_kept(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>,
 // No split-KV schedule for many queries or for heads whose state does not fit in a CTA.
 // CHECK-LABEL: @no_split_kv
 // CHECK: attn.attention
-// CHECK-NOT: few =
+// CHECK-NOT: split_kv =
 func.func @no_split_kv(%q: tensor<17x64xf32>, %k: tensor<?x64xf32>, %v: tensor<?x64xf32>, %x: tensor<?x320xf32>) -> (tensor<17x64xf32>, tensor<?x320xf32>) {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d] : (tensor<17x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<17x64xf32>
   %p = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x320xf32>, tensor<?x320xf32>, tensor<?x320xf32>) -> tensor<?x320xf32>

@@ -5,16 +5,16 @@
 // CHECK-LABEL: @lengths_do_not_change_the_schedule
 func.func @lengths_do_not_change_the_schedule(%long: tensor<?x64xf32>, %short: tensor<7x64xf32>) -> (tensor<?x64xf32>, tensor<7x64xf32>) {
   // A split-KV schedule is added, which is selected at run time.
-  // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 576, cols = 512>, split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>}
   %a = attn.attention %long[s,d], %long[s,d], %long[s,d] : (tensor<?x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
-  // CHECK: attn.attention {{.*}} {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: attn.attention {{.*}} {schedule = #attn.schedule<rows = 576, cols = 512>, split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>}
   %b = attn.attention %short[s,d], %short[s,d], %short[s,d] : (tensor<7x64xf32>, tensor<7x64xf32>, tensor<7x64xf32>) -> tensor<7x64xf32>
   return %a, %b : tensor<?x64xf32>, tensor<7x64xf32>
 }
 
 // CHECK-LABEL: @large_heads_get_smaller_tiles
 func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256xf64> {
-  // CHECK: schedule = #attn.schedule<rows = 72, cols = 64>}
+  // CHECK: schedule = #attn.schedule<rows = 72, cols = 64>, split_kv =
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x256xf64>, tensor<?x256xf64>, tensor<?x256xf64>) -> tensor<?x256xf64>
   return %a : tensor<?x256xf64>
 }
@@ -23,11 +23,11 @@ func.func @large_heads_get_smaller_tiles(%x: tensor<?x256xf64>) -> tensor<?x256x
 // CHECK-LABEL: @pairs_get_larger_tiles
 // PAIRS-LABEL: @pairs_get_larger_tiles
 func.func @pairs_get_larger_tiles(%x: tensor<?x64xbf16>, %y: tensor<?x128xbf16>) -> (tensor<?x64xbf16>, tensor<?x128xbf16>) {
-  // CHECK: schedule = #attn.schedule<rows = 576, cols = 512>}
-  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 1024>}
+  // CHECK: schedule = #attn.schedule<rows = 576, cols = 512>, split_kv =
+  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 1024>, split_kv =
   %a = attn.attention %x[s,d], %x[s,d], %x[s,d] : (tensor<?x64xbf16>, tensor<?x64xbf16>, tensor<?x64xbf16>) -> tensor<?x64xbf16>
-  // CHECK: schedule = #attn.schedule<rows = 288, cols = 256>}
-  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 512>}
+  // CHECK: schedule = #attn.schedule<rows = 288, cols = 256>, split_kv =
+  // PAIRS: schedule = #attn.schedule<rows = 576, cols = 512>, split_kv =
   %b = attn.attention %y[s,d], %y[s,d], %y[s,d] : (tensor<?x128xbf16>, tensor<?x128xbf16>, tensor<?x128xbf16>) -> tensor<?x128xbf16>
   return %a, %b : tensor<?x64xbf16>, tensor<?x128xbf16>
 }

@@ -54,7 +54,7 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
   // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][%[[B]], %{{.*}}, 0, 0] [1, 4, 1, 64]
   // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[B]], %[[H]], %[[START:.*]], 0]
   // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[B]], %[[H]], %[[START]], 0]
-  // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>}
+  // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {schedule = #attn.schedule<rows = 12, cols = 1024>, unpacked}
   // CHECK: %[[FINISHED:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[ZERO:.*]] : index
   // CHECK: scf.for %{{.*}} = %[[ZERO]] to %[[FINISHED]]
   // CHECK: attn.finalize

@@ -1,32 +1,32 @@
-// @not_loweredK@not_lowered @not_loweredsteps@not_lowered @not_loweredof@not_lowered @not_lowered64@not_lowered: @not_lowereda@not_lowered @not_loweredwarp@not_lowered @not_loweredmatmul@not_lowered @not_lowered2@not_lowered × @not_lowered4@not_lowered @not_loweredmma@not_lowered @not_loweredtiles@not_lowered @not_loweredwith@not_lowered @not_loweredfour@not_lowered @not_loweredmma@not_lowered.@not_loweredsync@not_lowered @not_loweredeach@not_lowered, @not_loweredwhile@not_lowered @not_loweredthe@not_lowered @not_lowerednext@not_lowered @not_loweredtiles@not_lowered @not_loweredare@not_lowered @not_loweredcopied@not_lowered.
-// @not_loweredRUN@not_lowered: @not_loweredsaccade@not_lowered-@not_loweredopt@not_lowered %@not_lowereds@not_lowered --@not_loweredpass@not_lowered-@not_loweredpipeline@not_lowered='@not_loweredbuiltin@not_lowered.@not_loweredmodule@not_lowered(@not_loweredgpu@not_lowered.@not_loweredmodule@not_lowered(@not_loweredfunc@not_lowered.@not_loweredfunc@not_lowered(@not_loweredattn@not_lowered-@not_loweredlower@not_lowered-@not_loweredmatmul@not_lowered-@not_loweredsm80@not_lowered)))' | @not_loweredFileCheck@not_lowered %@not_lowereds@not_lowered
+// K steps of 64: a warp multiplies 2 × 4 mma tiles with four mma.sync each, while the next tiles are copied.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(gpu.module(func.func(attn-lower-matmul-sm80)))' | FileCheck %s
 
-@not_loweredgpu@not_lowered.@not_loweredmodule@not_lowered @@not_loweredsaccade_device@not_lowered {
-  // @not_loweredCHECK@not_lowered-@not_loweredLABEL@not_lowered: @not_loweredfunc@not_lowered.@not_loweredfunc@not_lowered @@not_loweredmatmul@not_lowered
-  // @not_loweredCHECK@not_lowered-@not_loweredSAME@not_lowered: @not_loweredattn@not_lowered.@not_loweredfamily@not_lowered = "@not_loweredsm_80@not_lowered, @not_loweredmatmul@not_lowered"
-  // @not_loweredCHECK@not_lowered-@not_loweredSAME@not_lowered: @not_loweredattn@not_lowered.@not_loweredshared_bytes@not_lowered = @not_lowered36864@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredcp@not_lowered.@not_loweredasync@not_lowered.@not_loweredshared@not_lowered.@not_loweredglobal@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_loweredscf@not_lowered.@not_loweredfor@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredcp@not_lowered.@not_loweredasync@not_lowered.@not_loweredwait@not_lowered.@not_loweredgroup@not_lowered @not_lowered0@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredbarrier0@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredcp@not_lowered.@not_loweredasync@not_lowered.@not_loweredshared@not_lowered.@not_loweredglobal@not_lowered
-  // @not_loweredCHECK@not_lowered-@not_loweredCOUNT@not_lowered-@not_lowered32@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredmma@not_lowered.@not_loweredsync@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredcp@not_lowered.@not_loweredasync@not_lowered.@not_loweredwait@not_lowered.@not_loweredgroup@not_lowered @not_lowered0@not_lowered
-  // @not_loweredCHECK@not_lowered-@not_loweredCOUNT@not_lowered-@not_lowered32@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredmma@not_lowered.@not_loweredsync@not_lowered
-  // @not_loweredCHECK@not_lowered-@not_loweredNOT@not_lowered: @not_lowerednvvm@not_lowered.@not_loweredmma@not_lowered.@not_loweredsync@not_lowered
-  @not_loweredfunc@not_lowered.@not_loweredfunc@not_lowered @@not_loweredmatmul@not_lowered(%@not_lowereda@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf16@not_lowered>, %@not_loweredb@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf16@not_lowered>, %@not_loweredc@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf32@not_lowered>) @not_loweredattributes@not_lowered {@not_loweredattn@not_lowered.@not_loweredkernel@not_lowered} {
-    @not_loweredlinalg@not_lowered.@not_loweredmatmul@not_lowered @not_loweredins@not_lowered(%@not_lowereda@not_lowered, %@not_loweredb@not_lowered : @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf16@not_lowered>, @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf16@not_lowered>) @not_loweredouts@not_lowered(%@not_loweredc@not_lowered : @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf32@not_lowered>)
-    @not_loweredreturn@not_lowered
+gpu.module @saccade_device {
+  // CHECK-LABEL: func.func @matmul
+  // CHECK-SAME: attn.family = "sm_80, matmul"
+  // CHECK-SAME: attn.shared_bytes = 36864
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK: scf.for
+  // CHECK: nvvm.cp.async.wait.group 0
+  // CHECK: nvvm.barrier0
+  // CHECK: nvvm.cp.async.shared.global
+  // CHECK-COUNT-32: nvvm.mma.sync
+  // CHECK: nvvm.cp.async.wait.group 0
+  // CHECK-COUNT-32: nvvm.mma.sync
+  // CHECK-NOT: nvvm.mma.sync
+  func.func @matmul(%a: memref<?x?xf16>, %b: memref<?x?xf16>, %c: memref<?x?xf32>) attributes {attn.kernel} {
+    linalg.matmul ins(%a, %b : memref<?x?xf16>, memref<?x?xf16>) outs(%c : memref<?x?xf32>)
+    return
   }
 
-  // @not_loweredOperands@not_lowered @not_loweredin@not_lowered @not_loweredshared@not_lowered @not_loweredmemory@not_lowered @not_loweredand@not_lowered @not_loweredother@not_lowered @not_loweredelement@not_lowered @not_loweredtypes@not_lowered @not_loweredare@not_lowered @not_lowerednot@not_lowered @not_loweredlowered@not_lowered.
-  // @not_loweredCHECK@not_lowered-@not_loweredLABEL@not_lowered: @not_loweredfunc@not_lowered.@not_loweredfunc@not_lowered @@not_loweredleaves@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_loweredlinalg@not_lowered.@not_loweredmatmul@not_lowered
-  // @not_loweredCHECK@not_lowered: @not_loweredlinalg@not_lowered.@not_loweredmatmul@not_lowered
-  @not_loweredfunc@not_lowered.@not_loweredfunc@not_lowered @@not_loweredleaves@not_lowered(%@not_lowereda@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx64xf16@not_lowered>, %@not_loweredb@not_lowered: @not_loweredmemref@not_lowered<@not_lowered64x@not_lowered?@not_loweredxf32@not_lowered>, %@not_loweredc@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf32@not_lowered>, %@not_loweredd@not_lowered: @not_loweredmemref@not_lowered<@not_lowered64x@not_lowered?@not_loweredxf16@not_lowered>, %@not_lowerede@not_lowered: @not_loweredmemref@not_lowered<?@not_loweredx64xf32@not_lowered>) @not_loweredattributes@not_lowered {@not_loweredattn@not_lowered.@not_loweredkernel@not_lowered} {
-    @not_loweredlinalg@not_lowered.@not_loweredmatmul@not_lowered @not_loweredins@not_lowered(%@not_lowerede@not_lowered, %@not_loweredb@not_lowered : @not_loweredmemref@not_lowered<?@not_loweredx64xf32@not_lowered>, @not_loweredmemref@not_lowered<@not_lowered64x@not_lowered?@not_loweredxf32@not_lowered>) @not_loweredouts@not_lowered(%@not_loweredc@not_lowered : @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf32@not_lowered>)
-    %@not_loweredown@not_lowered = @not_loweredmemref@not_lowered.@not_loweredalloc@not_lowered() : @not_loweredmemref@not_lowered<@not_lowered64x64xf16@not_lowered>
-    @not_loweredlinalg@not_lowered.@not_loweredmatmul@not_lowered @not_loweredins@not_lowered(%@not_loweredown@not_lowered, %@not_loweredd@not_lowered : @not_loweredmemref@not_lowered<@not_lowered64x64xf16@not_lowered>, @not_loweredmemref@not_lowered<@not_lowered64x@not_lowered?@not_loweredxf16@not_lowered>) @not_loweredouts@not_lowered(%@not_loweredc@not_lowered : @not_loweredmemref@not_lowered<?@not_loweredx@not_lowered?@not_loweredxf32@not_lowered>)
-    @not_loweredreturn@not_lowered
+  // Operands in shared memory and other element types are not lowered.
+  // CHECK-LABEL: func.func @not_lowered
+  // CHECK: linalg.matmul
+  // CHECK: linalg.matmul
+  func.func @not_lowered(%a: memref<?x64xf16>, %b: memref<64x?xf32>, %c: memref<?x?xf32>, %d: memref<64x?xf16>, %e: memref<?x64xf32>) attributes {attn.kernel} {
+    linalg.matmul ins(%e, %b : memref<?x64xf32>, memref<64x?xf32>) outs(%c : memref<?x?xf32>)
+    %own = memref.alloc() : memref<64x64xf16>
+    linalg.matmul ins(%own, %d : memref<64x64xf16>, memref<64x?xf16>) outs(%c : memref<?x?xf32>)
+    return
   }
 }
