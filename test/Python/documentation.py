@@ -34,8 +34,17 @@ def blocks_of(page):
 
 
 def matches(expected, found):
-    pattern = "\n".join(re.escape(line.rstrip()) for line in expected.strip("\n").splitlines()).replace(r"\.\.\.", ".*")
-    return re.fullmatch(pattern, "\n".join(line.rstrip() for line in found.strip("\n").splitlines()), re.S)
+    """Whether `found` consists of the parts of `expected` between "...", in this order."""
+    first, *parts = "\n".join(line.rstrip() for line in expected.strip("\n").splitlines()).split("...")
+    found = "\n".join(line.rstrip() for line in found.strip("\n").splitlines())
+    if not found.startswith(first) or not parts and found != first:
+        return False
+    place = len(first)
+    for part in parts[:-1]:
+        if (place := found.find(part, place)) < 0:
+            return False
+        place += len(part)
+    return not parts or found.endswith(parts[-1]) and len(found) - len(parts[-1]) >= place
 
 
 def run_python(page, code, line, names):
