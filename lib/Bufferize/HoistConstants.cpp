@@ -201,7 +201,8 @@ void ConstantHoister::createFunction() {
   for (memref::AllocOp result : work.results) {
     types.push_back(withAnyStrides(result.getType()));
     results.push_back(asTensor(result.getType()));
-    bytes += double(result.getType().getNumElements()) * ((result.getType().getElementTypeBitWidth() + 7) / 8);
+    int64_t elementBytes = (result.getType().getElementTypeBitWidth() + 7) / 8;
+    bytes += double(result.getType().getNumElements() * elementBytes);
   }
   llvm::append_range(values, resultNames);
 

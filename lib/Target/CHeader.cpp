@@ -1,6 +1,6 @@
-//===- CHeader.cpp - A program's entries as a C header ------------------------===//
+//===- CHeader.cpp - C header of a program ------------------------------------===//
 //
-// Read from signatures, whose types and names are those that the user wrote.
+// Generates the C header of a shared library from the signatures of the source program.
 //
 //===----------------------------------------------------------------------===//
 #include "Embedded/Embedded.h"
@@ -17,48 +17,48 @@ static constexpr llvm::StringLiteral rules = R"(
  * checks the inputs of F and writes the extents of its results into `sizes`, one result after the other.
  *
  *   const char *saccade_F(inputs..., results...)
- * checks everything and runs F. Results are the caller's memory, with the extents that saccade_F_shapes gives; they
- * overlap neither one another nor an input.
+ * checks all arguments and runs F. Results are memory of the caller with the extents that saccade_F_shapes gives; they
+ * must not overlap one another or an input.
  *
- * Both return NULL, or what was wrong, in words: after that nothing has been written, except that the results hold
- * anything after "out of memory". The text belongs to the library and is valid until the thread's next call. Several
- * threads may call at once.
+ * Both return NULL, or an error message. After an error nothing has been written, except that the results are undefined
+ * after "out of memory". The message belongs to the library and is valid until the thread's next call. The functions
+ * are thread-safe.
  *
- * A tensor is a DLTensor (below), in the memory of the CPU where nothing else is said, of the element type and number
- * of dimensions that its comment says; "?" stands for any extent. Element 0 is at data + byte_offset. Strides count elements: NULL is compact
- * and row-major, those of inputs may be 0 or negative, those of results are positive and lead to every element once,
- * and those of dimensions of extent 0 or 1 are ignored.
- * In a DLDataType f32 is {kDLFloat, 32, 1} (f16 and f64 alike), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
- * or {kDLUInt, 32, 1} (i8, i16 and i64 alike), index {kDLInt, 64, 1}, i1 {kDLBool, 8, 1}.
+ * A tensor is a DLTensor (below), in CPU memory unless stated otherwise, of the element type and rank in its comment; "?"
+ * stands for any extent. Element 0 is at data + byte_offset. Strides are in elements: NULL means contiguous, row-major;
+ * those of inputs may be 0 or negative; those of results must be positive and must not make elements overlap; those of
+ * dimensions of extent 0 or 1 are ignored.
+ * In a DLDataType, f32 is {kDLFloat, 32, 1} (f16 and f64 likewise), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
+ * or {kDLUInt, 32, 1} (i8, i16 and i64 likewise), index {kDLInt, 64, 1}, i1 {kDLBool, 8, 1}.
  * Scalars are int64_t for integers, index and i1 (0 or 1), and double for floats.
  *
- * The library needs no set-up and may be renamed. Python calls the same functions through TVM-FFI:
+ * The library requires no initialisation and may be renamed. Python calls the same functions through TVM-FFI:
  *   tvm_ffi.load_module("LIBRARY.so").F(inputs..., results...)
  */
 )";
 
-/// Where weights are prepacked.
+/// For programs with prepacked weights.
 static constexpr llvm::StringLiteral prepacked = R"(
-/* F__prepack computes once what F would compute of its constant arguments in every call. Call it when the weights are
- * known, with compact memory for its results, and give F these as its last inputs, by their names, as often as you like. */
+/* F__prepack performs the computations of F that depend on its constant arguments only. Call it once per set of weights,
+ * with contiguous memory for its results, and pass these, by name, as the last inputs of every call of F. */
 )";
 
 static constexpr llvm::StringLiteral stream = R"(
-/* The library runs on an NVIDIA GPU. All tensors are in the memory of one ({kDLCUDA, its number}); a call returns when
- * its work is under way on a stream: the CUstream (cudaStream_t) that this thread has set here, or after NULL the one
- * that TVM-FFI has for the device, PyTorch's current one where PyTorch's tensors are passed, else the default stream.
- * Calls may be captured into a CUDA graph. Messages tell of a missing or old driver too, and of its errors. */
+/* The library runs on an NVIDIA GPU. All tensors are in the memory of one GPU ({kDLCUDA, ordinal}). Calls are
+ * asynchronous on a stream: the CUstream (cudaStream_t) that this thread has set here; after NULL, the stream that
+ * TVM-FFI has set for the device (PyTorch's current stream if PyTorch tensors are passed), else the default stream.
+ * Calls may be captured into a CUDA graph. Messages also report a missing or outdated driver and its errors. */
 void saccade_set_stream(void *stream);
 )";
 
 static constexpr llvm::StringLiteral threads = R"(
-/* How many threads all libraries of this kind in the process may use, the caller included; 0 asks for the machine's
- * count. Where PyTorch is in the process its own number is the limit. */
+/* The maximum number of threads of all Saccade libraries in the process, the caller included; 0 resets it to the number
+ * of processors. If PyTorch is loaded in the process, its number of threads is the limit. */
 void saccade_set_threads(int32_t threads);
 int32_t saccade_threads(void);
 )";
 
-/// Names that mean something else where a parameter's name stands.
+/// Names that a parameter cannot have.
 static bool isTaken(StringRef name) {
   static const llvm::StringSet<> taken = {
       // C and C++
@@ -71,14 +71,14 @@ static bool isTaken(StringRef name) {
       "short", "signed", "sizeof", "static", "static_assert", "static_cast", "struct", "switch", "template", "this",
       "thread_local", "throw", "true", "try", "typedef", "typeid", "typename", "typeof", "typeof_unqual", "union",
       "unsigned", "using", "virtual", "void", "volatile", "wchar_t", "while", "xor", "xor_eq",
-      // macros of usual headers and compilers
+      // macros of common headers and compilers
       "NULL", "EOF", "I", "assert", "errno", "i386", "linux", "stderr", "stdin", "stdout", "unix",
-      // what the prototypes themselves use
+      // names that the prototypes use
       "DLTensor", "int64_t", "sizes"};
   return taken.contains(name);
 }
 
-/// Parameter names for the names of values, which are identifiers and differ.
+/// Makes parameter names from the names of values, which are distinct identifiers.
 static SmallVector<std::string> nameParameters(ArrayRef<std::string> values) {
   llvm::StringSet<> used;
   for (const std::string &value : values)
@@ -86,9 +86,9 @@ static SmallVector<std::string> nameParameters(ArrayRef<std::string> values) {
   SmallVector<std::string> parameters;
   for (const std::string &value : values) {
     std::string name = value;
-    // Underscores in front are the C compiler's, and a digit may follow them.
+    // Names with a leading underscore are reserved, and a digit may follow it.
     if (isTaken(name) || StringRef(name).starts_with("_"))
-      for (name = (StringRef(name).starts_with("_") ? "v" : "") + name + "_"; !used.insert(name).second;)
+      for (name = (Twine(StringRef(name).starts_with("_") ? "v" : "") + name + "_").str(); !used.insert(name).second;)
         name += "_";
     parameters.push_back(name);
   }
@@ -163,7 +163,7 @@ private:
 
 } // namespace
 
-/// Whether exported names can be made of it.
+/// Whether `name` is valid within a C identifier.
 static bool fitsIdentifier(StringRef name) {
   return llvm::all_of(name, [](char letter) { return llvm::isAlnum(letter) || letter == '_'; });
 }
@@ -181,13 +181,13 @@ std::optional<LibraryInterface> saccade::getLibraryInterface(ModuleOp program, S
   for (const attn::Signature &function : functions) {
     if (!fitsIdentifier(function.name)) {
       emitError(function.loc) << "the name of entry '" << function.name
-                              << "' cannot be part of a C function's name; wanted letters, digits and '_' only";
+                              << "' cannot be part of a C identifier, expected letters, digits and '_' only";
       return std::nullopt;
     }
     result.entries.push_back(function.name);
   }
   if (functions.empty()) {
-    program.emitError("the program has no public function, so nothing of a shared library could be called");
+    program.emitError("the program has no public function, expected at least one for a shared library");
     return std::nullopt;
   }
 

@@ -1,7 +1,7 @@
-//===- LinkSharedLibrary.cpp - An object and the runtime become one file ------===//
+//===- LinkSharedLibrary.cpp - Links an object and the runtime ----------------===//
 //
-// LLD in process, on files that the compiler carries inside, so that neither a linker nor a C library's development
-// files are needed. LLD reads and writes files only, so it works in a private folder that is gone afterwards.
+// Runs LLD in process on the embedded runtime and C library stubs, so that neither a linker nor development files are
+// required. LLD works on files only, which are placed in a temporary private folder.
 //
 //===----------------------------------------------------------------------===//
 #include "Embedded/Embedded.h"
@@ -23,7 +23,7 @@ using namespace llvm;
 
 namespace {
 
-/// A folder that only this user can look into, removed at the end.
+/// A temporary folder that only this user can access.
 class PrivateFolder {
 public:
   static Expected<PrivateFolder> create() {
@@ -34,9 +34,9 @@ public:
       return createFileError(parent, errnoAsErrorCode());
     return PrivateFolder(path);
   }
-  PrivateFolder(PrivateFolder &&other) : path(std::exchange(other.path, "")) {}
+  PrivateFolder(PrivateFolder &&other) noexcept : path(std::exchange(other.path, "")) {}
   ~PrivateFolder() {
-    // Nothing can be done about what is left behind.
+    // Errors are ignored.
     if (!path.empty())
       (void)sys::fs::remove_directories(path);
   }
@@ -52,7 +52,7 @@ public:
     os << content;
     os.close();
     error = os.error();
-    os.clear_error(); // one that is left there ends the process
+    os.clear_error(); // the destructor aborts on an uncleared error
     return error ? createFileError(file, error) : Error::success();
   }
 
@@ -63,7 +63,7 @@ private:
 
 } // namespace
 
-/// The names that others see. All else stays inside, so that no two artifacts of a process meet.
+/// The exported symbols; all others are local, so that libraries in one process do not conflict.
 static std::string versionScript(ArrayRef<std::string> entries, bool hasKernels) {
   std::string script = "{ global:\n";
   for (const std::string &entry : entries)
@@ -73,9 +73,9 @@ static std::string versionScript(ArrayRef<std::string> entries, bool hasKernels)
   return script + "saccade_set_threads;\nsaccade_threads;\nsaccade_runtime_v1;\nlocal: *; };\n";
 }
 
-/// Runs LLD; its text, where it fails.
+/// Runs LLD; returns its output on failure.
 static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
-  // It has state of the process, and leaves by way of crash recovery where something is fatally wrong.
+  // LLD has global state, and fatal errors exit through crash recovery.
   static std::mutex one;
   std::lock_guard<std::mutex> lock(one);
   CrashRecoveryContext::Enable();
@@ -89,7 +89,7 @@ static std::optional<std::string> runLinker(ArrayRef<const char *> arguments) {
 }
 
 Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, ArrayRef<std::string> entries,
-                                                              bool hasKernels) {
+                                                          bool hasKernels) {
   Expected<PrivateFolder> made = PrivateFolder::create();
   if (!made)
     return made.takeError();
@@ -103,8 +103,8 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
       return error;
   if (Error error = folder.write("exports", versionScript(entries, hasKernels)))
     return error;
-  // What the runtimes of several artifacts share is left open for another one's definition; every other reference
-  // stays inside, also where the host loads artifacts with equal names into one scope.
+  // The runtime table may be preempted by that of another library; all other references are bound locally, even if the
+  // host loads libraries with equal symbols into one scope.
   if (Error error = folder.write("shared", "{ saccade_runtime_v1; };\n"))
     return error;
 
@@ -119,14 +119,14 @@ Expected<SmallVector<char, 0>> saccade::linkSharedLibrary(StringRef object, Arra
   SmallVector<const char *> arguments = {"ld.lld", "-shared", "-o", output.c_str()};
   for (const std::string &path : paths)
     arguments.push_back(path.c_str());
-  // What the stubs do not offer is an error here, not on the user's machine.
+  // Undefined symbols are an error here, not when the library is loaded.
   arguments.append({"-z", "defs", "-z", "now", "-z", "relro", "-z", "noexecstack"});
-  // A program that starts no task has the number of threads all the same; functions keep their names for profilers.
+  // Programs without parallel loops export the thread functions as well; functions keep their names for profilers.
   arguments.append({"--undefined=saccade_set_threads", "--undefined=saccade_threads"});
   arguments.append({"--gc-sections", "--strip-debug", "--discard-locals"});
   arguments.append({"--hash-style=gnu", "--build-id=sha1", "--threads=1", "-O2"});
   if (std::optional<std::string> text = runLinker(arguments)) {
-    // Whatever names the output is about writing it.
+    // Messages that name the output are errors of writing it.
     if (StringRef(*text).contains(output))
       return createFileError(output, createStringError(StringRef(*text).rtrim()));
     return createStringError("the linker failed: " + StringRef(*text).rtrim());

@@ -34,7 +34,7 @@ static std::pair<Value, Value> makeTables(OpBuilder &b, Location loc, Value tens
   Value round = arith::AddIOp::create(b, loc, last, arith::ConstantIndexOp::create(b, loc, minMaxBlock - 1));
   sizes.back() = arith::DivUIOp::create(b, loc, round, arith::ConstantIndexOp::create(b, loc, minMaxBlock)).getResult();
   SmallVector<Value> inits;
-  for (APInt neutral : {APInt::getSignedMaxValue(width), APInt::getSignedMinValue(width)}) {
+  for (const APInt &neutral : {APInt::getSignedMaxValue(width), APInt::getSignedMinValue(width)}) {
     Value number = arith::ConstantOp::create(b, loc, b.getIntegerAttr(element, neutral));
     Value empty = tensor::EmptyOp::create(b, loc, sizes, element);
     inits.push_back(linalg::FillOp::create(b, loc, number, empty).getResult(0));

@@ -275,9 +275,13 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
   bool isNeeded[3] = {whole != variable, condition != graph.truth(true), weight != match.weight};
   Node roots[3] = {whole, condition, weight}, variables[3] = {variable, nullptr, match.weight};
   std::unique_ptr<Block> *regions[3] = {&parts.score, &parts.mask, &parts.weight};
-  for (unsigned i = 0; i < 3; ++i)
-    if (isNeeded[i] && !(*regions[i] = emitter.emit(roots[i], variables[i])))
-      return fail(emitter.getReason());
+  for (unsigned i = 0; i < 3; ++i) {
+    if (isNeeded[i]) {
+      *regions[i] = emitter.emit(roots[i], variables[i]);
+      if (!*regions[i])
+        return fail(emitter.getReason());
+    }
+  }
   parts.captures = emitter.getCaptures();
   parts.scale = scale;
   attn::AttentionOp op = replaceByAttention(values, graph, loops, naming.names, parts);

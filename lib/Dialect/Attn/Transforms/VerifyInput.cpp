@@ -85,7 +85,8 @@ static LogicalResult verifyCalls(ModuleOp module) {
       calls[function].push_back(call);
       callers[symbols.lookup(call.getCallee())].push_back(call);
     });
-    if ((open[function] = calls[function].size()) == 0)
+    open[function] = calls[function].size();
+    if (open[function] == 0)
       leaves.push_back(function);
   }
   while (!leaves.empty())
