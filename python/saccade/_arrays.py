@@ -220,7 +220,7 @@ def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, .
     return x.__array_interface__["data"][0], _codes[x.dtype], x.shape, tuple([stride // size for stride in strides])
 
 
-def encode_values(values: list[Any]) -> ctypes.Array:
+def encode_values(values: list[Any]) -> ctypes.Array[Any]:
     """SaccadeValue[len(values)], followed by the DLTensors, extents and strides that it points to. A value is the
     result of `describe` or a Python scalar. A flat array of 64-bit slots is several times faster than ctypes
     structures."""
@@ -237,12 +237,12 @@ class EncodedValues:
     def __len__(self) -> int:
         return len(self._slots) // 3
 
-    def fill(self, places: list[int], values: list[Any]) -> ctypes.Array:
+    def fill(self, places: list[int], values: list[Any]) -> ctypes.Array[Any]:
         """As `encode_values`, with other values at some places. This object must outlive the result."""
         return _encode(self._slots.copy(), places, values)
 
 
-def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array:
+def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctypes.Array[Any]:
     """Writes values at their places in the SaccadeValue `slots`, and the DLTensors that they point to after the slots.
     """
     tensors = [value for value in values if type(value) is tuple]
@@ -262,7 +262,7 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
             slots[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.pack("=d", value))[0]
         else:
             slots[3 * place : 3 * place + 3] = 0, value, 0
-    memory[:] = slots + extra
+    memory[:] = slots + extra  # type: ignore[assignment]
     return memory
 
 

@@ -136,7 +136,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 _of_thread = threading.local()
 
 
-@DiagnosticHandler
+@DiagnosticHandler  # type: ignore[untyped-decorator]
 def _handle_diagnostic(severity: int, text: bytes, _user: object) -> None:
     collected = getattr(_of_thread, "diagnostics", None)
     if collected is not None:
@@ -158,7 +158,8 @@ def context() -> int:
 @contextlib.contextmanager
 def compiling() -> Iterator[tuple[int, list[Diagnostic]]]:
     """The context, and a list that collects the diagnostics of compilations in this thread."""
-    _of_thread.diagnostics = collected = []
+    collected: list[Diagnostic] = []
+    _of_thread.diagnostics = collected
     try:
         yield context(), collected
     finally:
@@ -207,4 +208,5 @@ def set_num_threads(threads: int) -> None:
 @opaque
 def num_threads() -> int:
     """The maximum number of threads of a call, including the calling one."""
-    return library().saccade_num_threads()
+    threads: int = library().saccade_num_threads()
+    return threads

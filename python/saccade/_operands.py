@@ -28,7 +28,7 @@ def _integer(x: Any) -> int | None:
     """x as an int, or None if it is no integer; booleans do not count."""
     if type(x) is int:
         return x
-    if isinstance(x, bool) or "bool" in str(getattr(x, "dtype", "")) or getattr(x, "ndim", 0):
+    if isinstance(x, bool) or "bool" in str(getattr(x, "dtype", "")) or getattr(x, "ndim", None):
         return None
     try:
         return operator.index(x)
@@ -40,7 +40,7 @@ def check_scale(scale: Any) -> float:
     """The scale as a float."""
     if type(scale) is float:
         return scale
-    if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", 0):
+    if isinstance(scale, (bool, str, bytes)) or getattr(scale, "ndim", None):
         raise TypeError(f"scale is {scale!r:.80}, expected a number")
     if getattr(scale, "requires_grad", False):  # the conversion to a scalar drops the gradient
         _arrays.check_tensor("scale", scale)
@@ -64,8 +64,8 @@ def check_causal(causal: Any) -> int:
     if isinstance(causal, bool):
         raise TypeError(
             f'causal is {causal}, expected an alignment: {_ALIGNMENTS}. "top_left" lets query i attend to '
-            'keys up to key i, "bottom_right" the last query up to the last key; both are the same if there are as many '
-            "queries as keys"
+            'keys up to key i, "bottom_right" the last query up to the last key; both are the same for as many queries '
+            "as keys"
         )
     if isinstance(causal, str):
         raise ValueError(f"causal is {causal!r}, expected {_ALIGNMENTS}")
@@ -270,9 +270,8 @@ def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: A
         if ragged[0].shape[0] != ragged[1].shape[0]:
             raise ValueError(f"cu_seqlens_k has {ragged[1].shape[0]} offsets, expected {ragged[0].shape[0]}, as "
                              "many as cu_seqlens_q")
-    if getattr(kv_len, "ndim", 0):
-        if tuple(kv_len.shape) != (batch,):
-            raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one number a batch")
+    if getattr(kv_len, "ndim", 0) and tuple(kv_len.shape) != (batch,):
+        raise ValueError(f"kv_len has shape {tuple(kv_len.shape)}, expected ({batch},): one length per batch")
     if getattr(sink, "ndim", 0) and sink.shape[0] != size.get("h", 1):
         raise ValueError(f"sink has {sink.shape[0]} numbers, expected {size.get('h', 1)}: one for each head of q")
     name = "out" if lse is None else "out[0]"

@@ -70,7 +70,7 @@ def program(spec: Spec) -> str:
     if read:
         clauses.append(f"captures({_names(read)} : {_types(read)})")
     clauses += [f"{name}(%{name} : {type})" for name, type in length + scale + sink]
-    clauses += [f"{clause}(%{name} : {type})" for clause, (name, type) in zip(("cu_seqlens_q", "cu_seqlens_k"), offsets)]
+    clauses += [f"{name}(%{name} : {type})" for name, type in offsets]
     clauses += _masks(spec, captures, bounds)
     clauses += [_region(role, spec, captures, bounds) for role, _ in regions if role != "mask"]
     clauses += [name for name, _ in more]
@@ -111,6 +111,7 @@ def _types(values: list[tuple[str, str]]) -> str:
 def _region(role: str, spec: Spec, captures: list[tuple[str, str]], bounds: list[tuple[str, str]]) -> str:
     """A traced function as a clause. The entry block of every region takes all captures of the op."""
     region = {"score": spec.score, "mask": spec.mask, "weight": spec.weight}[role]
+    assert region is not None
     arguments = ARGUMENTS[role] + [f"%c_{name}" for name, _ in captures + bounds]
     if role != "mask":
         arguments[0] += f": {spec.precision}"

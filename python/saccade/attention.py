@@ -26,6 +26,7 @@ from saccade.regions.traced_function import variables
 from saccade.scores import Score
 
 _MAX_PLANS = 512
+_Functions = tuple[tuple[str, Callable[..., Any] | None, Region | None], ...]
 _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> bool",
                "weight": "(p, b, h, i, j) -> weight"}
 
@@ -45,11 +46,12 @@ class _Plan:
         self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
         self.has_lse, self.has_max = spec.lse, spec.max
         if is_torch:
-            library = _arrays.torch_module()
+            library: Any = _arrays.torch_module()
             self.empty_like = library.empty_like
         else:
-            import numpy as library
+            import numpy
 
+            library = numpy
             self.empty_like = functools.partial(library.empty_like, subok=False)
         self.row_dtype = library.float64 if spec.precision == "f64" else library.float32
         self.index_dtype = library.int64
@@ -63,10 +65,10 @@ class _Plan:
         return numpy.empty(shape, dtype)
 
 
-_plans: dict[tuple, _Plan] = {}
-_regions: dict[tuple, tuple[Region, str]] = {}  # by role, precision and fingerprint: the region and its text
+_plans: dict[tuple[Any, ...], _Plan] = {}
+_regions: dict[tuple[Any, ...], tuple[Region, str]] = {}  # by role, precision and fingerprint: the region and its text
 _axes: dict[str, int] = {}  # the axis of the head dimension by layout
-_Tensor: type | None = None  # torch.Tensor, once torch is imported
+_Tensor: Any = None  # torch.Tensor, once torch is imported
 for _cache in (_plans, _regions):
     on_cache_clear(_cache.clear)
 
@@ -77,9 +79,9 @@ def attention(
     k: Array,
     v: Array,
     *,
-    score: Callable | None = None,
-    mask: Callable | None = None,
-    weight: Callable | None = None,
+    score: Callable[..., Any] | None = None,
+    mask: Callable[..., Any] | None = None,
+    weight: Callable[..., Any] | None = None,
     scale: float | None = None,
     causal: str | int | None = None,
     window: int | tuple[int | None, int | None] | None = None,
@@ -161,8 +163,8 @@ def attention(
         >>> alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
-    tensors: tuple = ()
-    numbers: tuple = ()
+    tensors: tuple[Any, ...] = ()
+    numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
     alignment = sides = length = sink_kind = ragged = ragged_kind = heads = None
     if score is not None:
@@ -206,8 +208,8 @@ def attention(
         raise TypeError(f"return_max is {return_max!r:.80}, expected True or False")
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
-    kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max, score_key, mask_key,
-            weight_key, target)  # fmt: skip
+    kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
+            score_key, mask_key, weight_key, target)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -227,7 +229,7 @@ def attention(
     if out is not None:
         _operands.check_outs(output, lse, plan.is_torch)
     try:
-        if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:
+        if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:  # type: ignore[operator]
             raise ValueError(f"kv_len is {kv_len}, expected 0 to {k.shape[plan.key_axis]}, the length of k")
         if output is not None:
             pass
@@ -261,7 +263,7 @@ def attention(
     return result
 
 
-def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple]:
+def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:
     """The region of `function`, its part of the plan's key, and the tensors it captures now."""
     kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
     if kind != role:
@@ -273,8 +275,8 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
         _arrays.check_tensor("q", q)
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
     found = fingerprint(function)
-    known = found and _regions.get((role, precision, found.key))
-    if known:
+    known = None if found is None else _regions.get((role, precision, found.key))
+    if found is not None and known is not None:
         region, text = known
         captures = region.captures_of(found.tensors)
     else:
@@ -294,8 +296,7 @@ def _read(role: str, function: Callable, q: Array) -> tuple[Region, tuple, tuple
     return region, (text, are_torch), captures
 
 
-def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callable | None, Region | None], ...],
-            is_pair: bool) -> None:
+def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, is_pair: bool) -> None:
     """Raises an error of the compiled code with the caller's names for the arguments, if they are known. `is_pair`:
     `out` has two arrays."""
     if found := re.search(r"capture #(\d+) is read by (.*) and (is too small for|starts after) it: (.*)", str(error)):
@@ -312,7 +313,7 @@ def _reword(error: Exception, tensors: tuple, functions: tuple[tuple[str, Callab
         raise type(error)(f"{names.get(name, name)}: {problem}") from None
 
 
-def _reader_of(number: int, functions: tuple[tuple[str, Callable | None, Region | None], ...]) -> tuple[str, Callable]:
+def _reader_of(number: int, functions: _Functions) -> tuple[str, Callable[..., Any] | None]:
     """The role and function that capture tensor `number`; captures are numbered consecutively over all functions."""
     for role, function, region in functions:
         if region is not None:
@@ -322,14 +323,14 @@ def _reader_of(number: int, functions: tuple[tuple[str, Callable | None, Region 
     raise IndexError(number)
 
 
-def _name_of(tensor: Array, function: Callable) -> str:
+def _name_of(tensor: Array, function: Callable[..., Any] | None) -> str:
     """The quoted name of the variable through which a function captures a tensor."""
     name = next((name for name, value in variables(function) if value is tensor), None)
     return f"'{name}'" if name else "a captured tensor"
 
 
-def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple, kind: tuple,
-               score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
+def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, ragged: Any, tensors: tuple[Any, ...],
+               kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
     layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target = kind
@@ -342,9 +343,9 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
         element=_operands.ELEMENTS[_operands.dtype_name(q)], head_dim=q.shape[axis], head_dim_v=v.shape[axis],
-        layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale, kv_len=length,
-        ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse, max=return_max, score=score, mask=mask,
-        weight=weight,
+        layout=layout, causal=alignment, left="l" in (sides or ""), right="r" in (sides or ""), scale=has_scale,
+        kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
+        max=return_max, score=score, mask=mask, weight=weight,
     )  # fmt: skip
     function = _compile(_program.program(spec), target)
     plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))
@@ -361,7 +362,7 @@ def _compile(program: str, target: Any) -> Function:
     return compile(program, target="host" if target is None else target).attention
 
 
-def _remember(key: tuple, plan: _Plan) -> None:
+def _remember(key: tuple[Any, ...], plan: _Plan) -> None:
     """Adds a plan to the cache. A full cache drops plans that were not used since the last time, or else the older
     half; the compiler's own cache still has their programs. Every step is atomic under the GIL."""
     if len(_plans) >= _MAX_PLANS:

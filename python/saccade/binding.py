@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
-from typing import Any
+from typing import Any, NoReturn
 
 from saccade import _arrays
 from saccade._library import library
@@ -18,13 +19,9 @@ class BoundFunction(Function):
     """A function with some arguments bound by `Function.bind`. It is called with the remaining `inputs` and is
     thread-safe. It has no TVM-FFI form and cannot be pickled."""
 
-    def __init__(self, handle: Handle, pointer: int, fixed: dict[str, Any], memory: Any):
-        """Args:
-            handle: the module.
-            pointer: the function to call.
-            fixed: bound arguments by name, as scalars or array descriptions.
-            memory: objects that own the memory of `fixed`.
-        """
+    def __init__(self, handle: Handle, pointer: int | None, fixed: dict[str, Any], memory: Any):
+        """Called by `bind`: `fixed` are the bound arguments of the function at `pointer`, as scalars or array
+        descriptions; `memory` owns their memory."""
         super().__init__(handle, pointer)
         self._memory = memory
         every = self.inputs
@@ -37,7 +34,7 @@ class BoundFunction(Function):
         renumbered = {i: place for place, i in enumerate(left)}
         self._names = [value.name for value in (*self.inputs, *self.results)]
         self._tensors = [(renumbered[i], name) for i, name in self._tensors if i in renumbered]
-        self._scalars = [(renumbered[i], *rest) for i, *rest in self._scalars if i in renumbered]
+        self._scalars = [(renumbered[i], *rest) for i, *rest in self._scalars if i in renumbered]  # type: ignore[misc]
 
     @property
     def tvm_ffi(self) -> Any:
@@ -48,13 +45,13 @@ class BoundFunction(Function):
         """Binding twice raises TypeError."""
         raise TypeError(f"{self.name} already has bound arguments: bind all of them in one call")
 
-    def __reduce__(self):
-        raise TypeError(f"{self.name} has bound arguments, which cannot be pickled: bind them in the process that calls it")
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self.name} has bound arguments, which cannot be pickled: bind them in the calling process")
 
-    def _call_torch(self, inputs: tuple, results: tuple | None) -> tuple:
+    def _call_torch(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None) -> tuple[Any, ...]:
         return self._call_described(inputs, results, True)
 
-    def _encode(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+    def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
         places = self._places[: len(described)]
         return self._fixed.fill(places, described), len(self._fixed) - len(self._places) + len(described)
 
@@ -102,7 +99,7 @@ def _find(handle: Handle, name: str) -> int | None:
     """Finds a function of a module by name."""
     c = library()
     for i in range(c.saccade_module_num_functions(handle.pointer)):
-        pointer = c.saccade_module_function_at(handle.pointer, i)
+        pointer: int = c.saccade_module_function_at(handle.pointer, i)
         if c.saccade_function_name(pointer).decode() == name:
             return pointer
     return None
@@ -148,14 +145,12 @@ def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
     described = []
     for value, place in zip(values, places):
         code, bits = _arrays.DTYPES[value.dtype]
-        strides = tuple(_count(value.shape[i + 1 :]) for i in range(len(value.shape)))
-        described.append((base + place, code | bits << 8 | 1 << 16, value.shape, strides))
+        shape = value.shape or ()
+        strides = tuple(_count(shape[i + 1 :]) for i in range(len(shape)))
+        described.append((base + place, code | bits << 8 | 1 << 16, shape, strides))
     return described
 
 
-def _count(shape: tuple[int | None, ...]) -> int:
-    """The number of elements of a shape."""
-    product = 1
-    for extent in shape:
-        product *= extent
-    return product
+def _count(shape: tuple[Any, ...] | None) -> int:
+    """The number of elements of a static shape."""
+    return math.prod(shape or ())

@@ -20,6 +20,7 @@ from saccade.module import compile
 if TYPE_CHECKING:
     import numpy
 
+_Step = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 _MAPS = """#rows = affine_map<(m, n, k) -> (m, k)>
 #weights = affine_map<(m, n, k) -> (n, k)>
 #result = affine_map<(m, n, k) -> (m, n)>
@@ -135,11 +136,11 @@ def encoder(layers: int, embed_dim: int, num_heads: int, ffn_dim: int, *, activa
     x = writer.input("x", embed_dim)
     for i in range(layers):
         name = f"{i}_"
-        attend = lambda y: writer.attention(name, y, y, embed_dim, num_heads, True, causal)
-        widen = lambda y: writer.activate(writer.project(f"{name}w1", y, ffn_dim, True), ffn_dim, activation)
-        feed = lambda y: writer.project(f"{name}w2", widen(y), embed_dim, True)
+        attend: _Step = lambda y: writer.attention(name, y, y, embed_dim, num_heads, True, causal)
+        widen: _Step = lambda y: writer.activate(writer.project(f"{name}w1", y, ffn_dim, True), ffn_dim, activation)
+        feed: _Step = lambda y: writer.project(f"{name}w2", widen(y), embed_dim, True)
         for number, part in enumerate((attend, feed), 1):
-            norm = lambda y: writer.norm(f"{name}norm{number}", y, embed_dim)
+            norm: _Step = lambda y: writer.norm(f"{name}norm{number}", y, embed_dim)
             x = writer.add(x, part(norm(x)), embed_dim) if norm_first else norm(writer.add(x, part(x), embed_dim))
     return writer.block(x, embed_dim)
 
@@ -178,7 +179,7 @@ class _Writer:
         self.weights[name] = shape
         return f"%w_{name}"
 
-    def project(self, name: str, x: tuple, out: int, bias: bool) -> tuple:
+    def project(self, name: str, x: tuple[Any, ...], out: int, bias: bool) -> tuple[Any, ...]:
         """x Wᵀ + b."""
         value, count, batch, length, width = x
         w, to, kind = self.weight(name, out, width), self.matrix("?", out), self.matrix("?", width)
@@ -192,13 +193,14 @@ class _Writer:
                       f"{self.matrix(out, width)}) outs({start} : {to}) -> {to}")  # fmt: skip
         return y, count, batch, length, out
 
-    def attention(self, name: str, x: tuple, source: tuple, width: int, heads: int, bias: bool, causal: bool) -> tuple:
+    def attention(self, name: str, x: tuple[Any, ...], source: tuple[Any, ...], width: int, heads: int, bias: bool,
+                  causal: bool) -> tuple[Any, ...]:
         if width % heads:
             raise ValueError(f"embed_dim is {width}, expected a multiple of the {heads} heads")
         size = width // heads
         kind, flat = self.matrix("?", "?", heads, size), self.matrix("?", width)
 
-        def split(role: str, of: tuple) -> str:
+        def split(role: str, of: tuple[Any, ...]) -> str:
             y = self.project(f"{name}{role}", of, width, bias)
             return self.emit(f"tensor.expand_shape {y[0]} [[0, 1], [2, 3]] output_shape [{y[2]}, {y[3]}, {heads}, "
                              f"{size}] : {flat} into {kind}")  # fmt: skip
@@ -232,7 +234,7 @@ class _Writer:
             return f"linalg.yield {name} : {self.element}"
         return f"%narrow = arith.truncf {name} : {self.sum} to {self.element}\nlinalg.yield %narrow : {self.element}"
 
-    def elementwise(self, x: tuple, others: list[str], width: int, body: str, result: str) -> tuple:
+    def elementwise(self, x: tuple[Any, ...], others: list[str], width: int, body: str, result: str) -> tuple[Any, ...]:
         kind = self.matrix("?", width)
         out = self.emit(f"tensor.empty({x[1]}) : {kind}")
         inputs = [(value, kind) for value in (x[0], *others)]
@@ -241,11 +243,11 @@ class _Writer:
         y = self.generic(maps, '"parallel", "parallel"', inputs, (out, kind), widened + body + self.narrow(result))
         return (y, *x[1:])
 
-    def add(self, x: tuple, y: tuple, width: int) -> tuple:
+    def add(self, x: tuple[Any, ...], y: tuple[Any, ...], width: int) -> tuple[Any, ...]:
         _, names = self.wide(["a0", "a1"])
         return self.elementwise(x, [y[0]], width, f"%r = arith.addf {names['a0']}, {names['a1']} : {self.sum}\n", "%r")
 
-    def activate(self, x: tuple, width: int, activation: str) -> tuple:
+    def activate(self, x: tuple[Any, ...], width: int, activation: str) -> tuple[Any, ...]:
         _, names = self.wide(["a0"])
         a, t = names["a0"], self.sum
         if activation == "relu":
@@ -258,7 +260,7 @@ class _Writer:
                     f"%r = arith.mulf {a}, %g : {t}\n")  # fmt: skip
         return self.elementwise(x, [], width, body, "%r")
 
-    def norm(self, name: str, x: tuple, width: int) -> tuple:
+    def norm(self, name: str, x: tuple[Any, ...], width: int) -> tuple[Any, ...]:
         """(x − mean) / √(variance + 1e-5) · gamma + beta, over the width."""
         kind, row, column, t = self.matrix("?", width), self.matrix("?", element=self.sum), self.matrix(width), self.sum
         gamma, beta = self.weight(f"{name}_gamma", width), self.weight(f"{name}_beta", width)
@@ -284,7 +286,7 @@ class _Writer:
                          + self.narrow("%r"))  # fmt: skip
         return (y, *x[1:])
 
-    def block(self, y: tuple, width: int) -> Block:
+    def block(self, y: tuple[Any, ...], width: int) -> Block:
         kind = self.matrix("?", "?", width)
         if self.padding:
             self.inputs.append(("lengths", "tensor<?xi32>"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Diagnostic(NamedTuple):
@@ -42,7 +42,7 @@ class CompileError(ValueError):
         self.diagnostics = diagnostics
         """Errors and warnings, in order."""
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (*self.args, self.diagnostics)
 
 

@@ -24,7 +24,7 @@ class Handle:
     """A reference to a compiled module, released with the last Python object that holds it. `recipe` contains the
     arguments of `Module`, for pickling."""
 
-    def __init__(self, pointer: ctypes.c_void_p, recipe: tuple):
+    def __init__(self, pointer: ctypes.c_void_p, recipe: tuple[Any, ...]):
         self.pointer, self.recipe = pointer, recipe
         weakref.finalize(self, library().saccade_module_release, pointer.value).atexit = False
 
@@ -46,7 +46,7 @@ class Function:
     """A function of a compiled program. Calls are thread-safe and release the GIL. A copy is the same function;
     unpickling compiles the program again."""
 
-    def __init__(self, handle: Handle, pointer: int):
+    def __init__(self, handle: Handle, pointer: int | None):
         c = library()
         self._handle, self._pointer = handle, ctypes.c_void_p(pointer)
         self.name: str = c.saccade_function_name(pointer).decode()
@@ -66,7 +66,7 @@ class Function:
             for i, (value, info) in enumerate(zip(self.inputs, infos))
             if value.shape is None
         ]
-        self._shapes: dict[tuple, tuple[Shape, ...]] = {}
+        self._shapes: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
         self._tvm_ffi: tvm_ffi.Function | None = None
         self._torch_dtypes: list[Any] = []
 
@@ -83,10 +83,10 @@ class Function:
     def __copy__(self) -> Function:
         return self
 
-    def __deepcopy__(self, memo: dict) -> Function:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Function:
         return self
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _load, (self._handle.recipe, self.name)
 
     @property
@@ -182,7 +182,7 @@ class Function:
 
     # --- arguments
 
-    def _bind(self, inputs: tuple, named: dict[str, Any]) -> tuple:
+    def _bind(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
         """All arguments in order, from those by position and by name."""
         names = [value.name for value in self.inputs]
         if len(inputs) > len(names):
@@ -199,7 +199,7 @@ class Function:
             raise TypeError(f"{self.name} takes {len(names)} arguments, missing: {', '.join(missing)}")
         return tuple(bound[name] for name in names)
 
-    def _with_numbers(self, inputs: tuple) -> tuple:
+    def _with_numbers(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """The values with scalar inputs converted to Python scalars."""
         converted = list(inputs)
         for i, name, type, encoded in self._scalars:
@@ -216,14 +216,14 @@ class Function:
 
     # --- shapes of results
 
-    def _describe_inputs(self, inputs: tuple) -> list[Any]:
+    def _describe_inputs(self, inputs: tuple[Any, ...]) -> list[Any]:
         described = list(inputs)
         for i, name in self._tensors:
             described[i] = _arrays.describe(name, inputs[i])
         return described
 
     def _compute_shapes(self, described: list[Any]) -> tuple[Shape, ...]:
-        ranks = [len(value.shape) for value in self.results]
+        ranks = [len(value.shape or ()) for value in self.results]
         sizes = (ctypes.c_int64 * sum(ranks))()
         memory, count = self._encode(described)
         compute = library().saccade_function_result_shapes
@@ -232,7 +232,8 @@ class Function:
         at = [sum(ranks[:i]) for i in range(len(ranks))]
         return tuple(tuple(sizes[start : start + rank]) for start, rank in zip(at, ranks))
 
-    def _find_shapes(self, inputs: tuple, described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple | None]:
+    def _find_shapes(self, inputs: tuple[Any, ...],
+                     described: list[Any] | None = None) -> tuple[tuple[Shape, ...], tuple[Any, ...] | None]:
         """The shapes of the results, and their key if they were cached."""
         key = (*[inputs[i].shape for i, _ in self._tensors], *[inputs[scalar[0]] for scalar in self._scalars])
         shapes = self._shapes.get(key)
@@ -244,18 +245,20 @@ class Function:
         self._shapes[key] = shapes
         return shapes, None
 
-    def _retry(self, key: tuple | None, inputs: tuple, error: ValueError) -> tuple[Shape, ...]:
+    def _retry(self, key: tuple[Any, ...] | None, inputs: tuple[Any, ...], error: ValueError) -> tuple[Shape, ...]:
         """Computes the shapes again after a call with cached shapes failed: extents may depend on the elements of
         integer tensors. Raises `error` if the shapes are the same."""
-        shapes = None if key is None else self._compute_shapes(self._describe_inputs(inputs))
-        if shapes is None or shapes == self._shapes.get(key):
+        if key is None:
+            raise error
+        shapes = self._compute_shapes(self._describe_inputs(inputs))
+        if shapes == self._shapes.get(key):
             raise error
         self._shapes[key] = shapes
         return shapes
 
     # --- calls
 
-    def _call_torch(self, inputs: tuple, results: tuple | None) -> tuple:
+    def _call_torch(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None) -> tuple[Any, ...]:
         call = self._tvm_ffi or self.tvm_ffi
         try:
             if results is not None:
@@ -276,7 +279,8 @@ class Function:
                 _arrays.check_torch(name, inputs[i])
             raise
 
-    def _call_described(self, inputs: tuple, results: tuple | None, is_torch: bool) -> tuple:
+    def _call_described(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None,
+                        is_torch: bool) -> tuple[Any, ...]:
         described = self._describe_inputs(inputs)
         if results is not None:
             self._run(described + [_describe(value.name, result) for value, result in zip(self.results, results)])
@@ -298,22 +302,22 @@ class Function:
         if error := library().saccade_function_call(self._pointer, ctypes.addressof(memory), count):
             raise_error(error)
 
-    def _encode(self, described: list[Any]) -> tuple[ctypes.Array, int]:
+    def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
         """The values as the C API takes them, and their count."""
         return _arrays.encode_values(described), len(described)
 
-    def _empty_torch(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
+    def _empty_torch(self, inputs: tuple[Any, ...], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
         if not self._torch_dtypes:
             torch = _arrays.torch_module()
             self._torch_dtypes = [getattr(torch, value.dtype) for value in self.results]
         like = next(inputs[i] for i, _ in self._tensors if _arrays.is_torch(inputs[i]))
         return tuple([like.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, self._torch_dtypes)])
 
-    def _empty_numpy(self, inputs: tuple, shapes: tuple[Shape, ...]) -> tuple:
+    def _empty_numpy(self, inputs: tuple[Any, ...], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
         return tuple([_arrays.empty_numpy(shape, value.dtype) for shape, value in zip(shapes, self.results)])
 
 
-def _load(recipe: tuple, name: str) -> Function:
+def _load(recipe: tuple[Any, ...], name: str) -> Function:
     """Unpickles a function."""
     from saccade.module import Module
 

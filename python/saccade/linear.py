@@ -162,8 +162,8 @@ def performer_program(element: str, head_dim: int, head_dim_v: int, features: in
         body = _without_widening(body)
     body = body.replace("  // widen\n", "".join(f"{line}\n" for line in widened))
     minus_inf = "0xFFF0000000000000" if wide == "f64" else "0xFF800000"
-    for name, value in (("FOURTH", f"{head_dim**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(head_dim):.17e}"), ("MINUS_INF", minus_inf),
-                        ("CAUSAL", "causal " if causal else "")):  # fmt: skip
+    for name, value in (("FOURTH", f"{head_dim**-0.25:.17e}"), ("HALF", f"{0.5 / math.sqrt(head_dim):.17e}"),
+                        ("MINUS_INF", minus_inf), ("CAUSAL", "causal " if causal else "")):
         body = body.replace(name, value)
     return "\n".join(aliases) + body
 
@@ -289,7 +289,8 @@ func.func @performer(%q: !x, %k: !x, %v: !v, %w: !p) -> !v {
   } -> !f
   %kf0 = tensor.empty(%kb, %kh, %ks) : !f
   %kf = linalg.generic {indexing_maps = [#all, #head, #all],
-      iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%ke, %head_max : !f, !head) outs(%kf0 : !f) {
+      iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+      ins(%ke, %head_max : !f, !head) outs(%kf0 : !f) {
   ^bb0(%l: !e, %m: !e, %o: !e):
     %y = arith.subf %l, %m : !e
     %t = math.exp %y : !e

@@ -27,22 +27,22 @@ class Mask:
 
     __slots__ = ("function",)
 
-    def __init__(self, function: Callable):
-        self.function = function.function if isinstance(function, Mask) else function
+    def __init__(self, function: Callable[..., Any]):
+        self.function: Callable[..., Any] = function.function if isinstance(function, Mask) else function
 
     def __call__(self, b: Any, h: Any, i: Any, j: Any) -> Any:
         return self.function(b, h, i, j)
 
-    def __and__(self, other: Callable) -> Mask:
+    def __and__(self, other: Callable[..., Any]) -> Mask:
         return _combine(self, other, lambda f, g: lambda b, h, i, j: f(b, h, i, j) & g(b, h, i, j))
 
-    def __or__(self, other: Callable) -> Mask:
+    def __or__(self, other: Callable[..., Any]) -> Mask:
         return _combine(self, other, lambda f, g: lambda b, h, i, j: f(b, h, i, j) | g(b, h, i, j))
 
-    def __rand__(self, other: Callable) -> Mask:
+    def __rand__(self, other: Callable[..., Any]) -> Mask:
         return Mask(other) & self
 
-    def __ror__(self, other: Callable) -> Mask:
+    def __ror__(self, other: Callable[..., Any]) -> Mask:
         return Mask(other) | self
 
     def __invert__(self) -> Mask:
@@ -56,7 +56,7 @@ class Mask:
         return f"saccade.masks.Mask({getattr(self.function, '__qualname__', self.function)})"
 
 
-def _combine(lhs: Mask, rhs: Callable, join: Callable) -> Mask:
+def _combine(lhs: Mask, rhs: Callable[..., Any], join: Callable[..., Any]) -> Mask:
     if not callable(rhs):
         return NotImplemented
     return Mask(join(lhs.function, Mask(rhs).function))
@@ -280,7 +280,7 @@ def tree(parents: Sequence[int]) -> Mask:
 
     up = [int(parent) for parent in parents]
     children: list[list[int]] = [[] for _ in up]
-    roots = []
+    roots: list[int] = []
     for node, parent in enumerate(up):
         if not -1 <= parent < len(up):
             raise ValueError(f"parent of node {node} is {parent}, expected -1 to {len(up) - 1}")

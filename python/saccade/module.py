@@ -98,7 +98,8 @@ class Module:
             if isinstance(size, bool) or not isinstance(size, int):
                 raise TypeError(f"size {name} is {size!r:.80}, expected an int")
         given = ",".join(f"{name}={size}" for name, size in sizes.items())
-        text, diagnostics = self._text(library().saccade_explain, f"{function}:{given}" if function and given else given)
+        argument = f"{function}:{given}" if function and given else given
+        text, diagnostics = self._text(library().saccade_explain, argument)
         for diagnostic in diagnostics:
             if "no attention uses" in diagnostic.text:
                 warnings.warn(errors.Warning(diagnostic.text), stacklevel=3)
@@ -140,7 +141,7 @@ class Module:
         lines = [f"<saccade.Module {self._name!r} for {self.target}", *(f.signature for f in self.functions.values())]
         return "\n  ".join(lines) + ">"
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         # Machine code is not pickled: the receiving process compiles the program again.
         return Module, (self._source, self._name, self._options)
 
@@ -154,14 +155,14 @@ def make_text(query: Any, source: bytes, name: str, options: tuple[tuple[str, st
         if error := query(*_arguments(context, source, name, options), argument.encode(), ctypes.byref(text)):
             raise_error(error, tuple(diagnostics))
     try:
-        return ctypes.string_at(text.value).decode(), diagnostics
+        return ctypes.string_at(text.value or 0).decode(), diagnostics
     finally:
         library().saccade_text_free(text)
 
 
-def _arguments(context: int, source: bytes, name: str, options: tuple[tuple[str, str], ...]) -> tuple:
+def _arguments(context: int, source: bytes, name: str, options: tuple[tuple[str, str], ...]) -> tuple[Any, ...]:
     """The leading arguments of the C API functions that take a program."""
-    given = (Option * len(options))(*((key.encode(), value.encode()) for key, value in options))
+    given = (Option * len(options))(*(Option(key.encode(), value.encode()) for key, value in options))
     return context, source, len(source), name.encode(), given, len(given)
 
 
@@ -206,6 +207,7 @@ def _encode(options: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 def _pairs(value: Any) -> list[tuple[str, str]]:
     """Converts to (stage, passes) pairs; raises TypeError for anything else."""
+    pairs: list[Any]
     try:
         pairs = [(stage, passes) for stage, passes in value] if not isinstance(value, str) else [None]
     except (TypeError, ValueError):

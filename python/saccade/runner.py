@@ -1,24 +1,30 @@
 """Runs MLIR programs through the packaged `saccade-run`."""
 
+from __future__ import annotations
+
+import os
 import pathlib
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 
 class ToolError(RuntimeError):
     """A tool exited with a nonzero code; `code` is the exit code, the message its diagnostics."""
 
-    def __init__(self, code, message):
+    def __init__(self, code: int, message: str):
         super().__init__(message)
         self.code = code
 
 
-def tool(name):
+def tool(name: str) -> str:
     """The path of a packaged tool, e.g. "saccade-run"."""
     return str(pathlib.Path(__file__).with_name("bin") / name)
 
 
-def run(graph, entry, args, *, results=1, options=()):
+def run(graph: str | os.PathLike[str], entry: str, args: Sequence[Any], *, results: int = 1,
+        options: Sequence[str] = ()) -> tuple[list[Any], str]:
     """Calls a function of an MLIR file through `saccade-run`.
 
     Args:
@@ -36,8 +42,8 @@ def run(graph, entry, args, *, results=1, options=()):
     """
     import numpy as np  # imported late: importing saccade does not import NumPy
 
-    with tempfile.TemporaryDirectory(prefix="saccade-") as folder:
-        folder = pathlib.Path(folder)
+    with tempfile.TemporaryDirectory(prefix="saccade-") as name:
+        folder = pathlib.Path(name)
         command = [tool("saccade-run"), str(graph), f"--entry={entry}"]
         for number, array in enumerate(args):
             np.save(folder / f"arg{number}.npy", np.ascontiguousarray(array))

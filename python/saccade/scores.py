@@ -28,18 +28,16 @@ class Score:
 
     __slots__ = ("function", "heads")
 
-    def __init__(self, function: Callable, heads: int | None = None):
-        """Args:
-            function: a function (s, b, h, i, j) or another Score.
-            heads: the number of heads that captured tensors are for; a call must have as many.
-        """
-        self.function = function.function if isinstance(function, Score) else function
-        self.heads = function.heads if heads is None and isinstance(function, Score) else heads
+    def __init__(self, function: Callable[..., Any], heads: int | None = None):
+        """Wraps a function (s, b, h, i, j), or copies a Score. `heads` is the number of heads that captured tensors are
+        for; a call must have as many."""
+        self.function: Callable[..., Any] = function.function if isinstance(function, Score) else function
+        self.heads: int | None = function.heads if heads is None and isinstance(function, Score) else heads
 
     def __call__(self, s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
         return self.function(s, b, h, i, j)
 
-    def __rshift__(self, other: Callable) -> Score:
+    def __rshift__(self, other: Callable[..., Any]) -> Score:
         if not callable(other):
             return NotImplemented
         after = Score(other)
@@ -49,7 +47,7 @@ class Score:
         return Score(lambda s, b, h, i, j: second(first(s, b, h, i, j), b, h, i, j),
                      after.heads if self.heads is None else self.heads)
 
-    def __rrshift__(self, other: Callable) -> Score:
+    def __rrshift__(self, other: Callable[..., Any]) -> Score:
         return Score(other) >> self if callable(other) else NotImplemented
 
     def __repr__(self) -> str:

@@ -40,7 +40,8 @@ def take_constants(module: Any, main: Any) -> list[Any]:
 
 def name(function: Any) -> str:
     """The name of a function."""
-    return ir.StringAttr(function.attributes["sym_name"]).value
+    text: str = ir.StringAttr(function.attributes["sym_name"]).value
+    return text
 
 
 def _walk(op: Any) -> Any:

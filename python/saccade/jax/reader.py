@@ -12,7 +12,6 @@ import numpy as np
 from jax import export
 from jax.interpreters import mlir as jax_mlir
 from jax.tree_util import keystr, tree_flatten_with_path
-
 from jaxlib.mlir import ir
 
 from saccade.jax.constants import take_constants

@@ -22,7 +22,7 @@ from saccade._graph import ELEMENTS, Program, Tensor
 from saccade.onnx.reader import read, read_model
 
 
-class Model(BackendRep):
+class Model(BackendRep):  # type: ignore[misc]
     """A compiled model."""
 
     def __init__(self, program: Program, **options: Any):
@@ -84,7 +84,7 @@ def supports_device(device: str) -> bool:
     return device.split(":")[0] == "CPU"
 
 
-class SaccadeBackend(Backend):
+class SaccadeBackend(Backend):  # type: ignore[misc]
     """The same functions as a class."""
 
     prepare = staticmethod(prepare)

@@ -28,10 +28,10 @@ SUPPORTED = """
     Abs Add And Attention BitwiseAnd BitwiseOr BitwiseXor Cast CastLike Ceil Clip Concat ConstantOfShape Conv Cos CumSum
     Div Dropout Einsum Elu Equal Erf Exp Expand Flatten FlexAttention Floor Gather GatherElements GatherND Gelu Gemm
     Greater GreaterOrEqual Identity If IsNaN LayerNormalization LeakyRelu Less LessOrEqual LinearAttention Log
-    LogSoftmax Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow RMSNormalization Range Reciprocal ReduceL1 ReduceL2 ReduceLogSum
-    ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape RotaryEmbedding
-    Round Scan ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Swish
-    Tanh Transpose Trilu Unsqueeze Where Xor""".split()
+    LogSoftmax Loop MatMul Max Min Mod Mul Neg Not Or Pad Pow RMSNormalization Range Reciprocal ReduceL1 ReduceL2
+    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape
+    RotaryEmbedding Round Scan ScatterElements ScatterND Shape Sigmoid Sign Sin Size Slice Softmax Softplus Split Sqrt
+    Squeeze Sub Sum Swish Tanh Transpose Trilu Unsqueeze Where Xor""".split()
 """The operators that --all runs."""
 
 _SHAPES = {"ConstantOfShape": (0,), "CumSum": (1,), "Expand": (1,), "If": (0,), "Loop": (0, 1), "Pad": (1, 3),
@@ -121,10 +121,9 @@ def _with_constants(case: Any) -> Any:
 
 def _run(case: Any) -> str:
     import numpy as np
+    from onnx import TensorProto, numpy_helper
 
     from saccade.onnx import backend
-
-    from onnx import TensorProto, numpy_helper
 
     def to_array(data: Any) -> Any:
         return numpy_helper.to_array(data) if isinstance(data, TensorProto) else data
@@ -152,12 +151,12 @@ def _run(case: Any) -> str:
 def _rtol(case: Any, expected: Any) -> float:
     """ONNX's tolerance, at least the precision of a 16-bit type."""
     digits = {"float16": 2e-3, "bfloat16": 1.6e-2}
-    return max(case.rtol, digits.get(expected.dtype.name, 0.0))
+    return max(float(case.rtol), digits.get(expected.dtype.name, 0.0))
 
 
 def _atol(case: Any, expected: Any) -> float:
     digits = {"float16": 1e-3, "bfloat16": 8e-3}
-    return max(case.atol, digits.get(expected.dtype.name, 0.0))
+    return max(float(case.atol), digits.get(expected.dtype.name, 0.0))
 
 
 def _raise(case: Any) -> Raising:
@@ -201,8 +200,8 @@ def main() -> int:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        outcomes = (raise_operator if options.raised else run_operator)(options.one, options.match)
-        print(json.dumps([dataclasses.asdict(each) for each in outcomes]))
+        cases = (raise_operator if options.raised else run_operator)(options.one, options.match)
+        print(json.dumps([dataclasses.asdict(each) for each in cases]))
         return 0
     operators = options.op or (SUPPORTED if options.all else list(OPERATORS))
     if options.raised and not options.op:

@@ -337,9 +337,11 @@ def _is_text(message: Any) -> bool:
     ones."""
     for field, value in message.ListFields():
         if field.cpp_type == field.CPPTYPE_MESSAGE:
-            if not all(map(_is_text, value if hasattr(value, "__len__") else [value])):
-                return False
+            is_text = all(map(_is_text, value if hasattr(value, "__len__") else [value]))
         elif field.type == field.TYPE_STRING:
-            if not all(isinstance(each, str) for each in ([value] if isinstance(value, (str, bytes)) else value)):
-                return False
+            is_text = all(isinstance(each, str) for each in ([value] if isinstance(value, (str, bytes)) else value))
+        else:
+            continue
+        if not is_text:
+            return False
     return True

@@ -41,7 +41,7 @@ def type_name(data_type: int) -> str:
     from onnx import TensorProto
 
     try:
-        return TensorProto.DataType.Name(data_type).lower()
+        return str(TensorProto.DataType.Name(data_type)).lower()
     except ValueError:
         return str(data_type)
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, Sequence
+from typing import Any
 
+from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 from saccade.regions.emit import lines, live
-from saccade.regions.expression import Node
+from saccade.regions.expression import Builder, Node
 from saccade.regions.fingerprint import Fingerprint, fingerprint
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError, variables
-from saccade.regions.dtypes import BOOL, FLOAT, STORED, dtype_name
 
 __all__ = ["Fingerprint", "Region", "TraceError", "fingerprint", "trace"]
 
@@ -59,7 +60,7 @@ class Region:
                       for source, made in zip(self.capture_sources, self.captures)])
 
 
-def trace(function: Callable, role: str, precision: str) -> Region:
+def trace(function: Callable[..., Any], role: str, precision: str) -> Region:
     """Traces a Python function to a region.
 
     Args:
@@ -87,11 +88,15 @@ def trace(function: Callable, role: str, precision: str) -> Region:
     traced = TracedFunction(function, role)
     traced.check_arity()
     floating = {"f32": "float32", "f64": "float64"}[precision]
+    tracer: Any
     if _takes_torch(traced):
-        from saccade.regions.torch_trace import Tracer
+        from saccade.regions import torch_trace
+
+        tracer = torch_trace.Tracer(traced, floating)
     else:
-        from saccade.regions.numpy_trace import Tracer
-    tracer = Tracer(traced, floating)
+        from saccade.regions import numpy_trace
+
+        tracer = numpy_trace.Tracer(traced, floating)
     root = _result(traced, tracer, _run(traced, tracer), floating)
 
     needed = {node.attribute if node.op == "load" else node.attribute[0] for node in live(root)
@@ -128,7 +133,7 @@ def _type_of(array: Any) -> str:
 def _result(traced: TracedFunction, tracer: Any, result: Any, precision: str) -> Node:
     """Converts the function's result to the value that the region yields."""
     expected = "a boolean or an integer" if traced.role == "mask" else "a number"
-    builder = tracer.builder
+    builder: Builder = tracer.builder
     if isinstance(result, Node):
         node = result
     elif isinstance(result, (bool, int, float)):

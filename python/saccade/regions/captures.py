@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from saccade import _arrays
+from saccade.regions.dtypes import KIND, dtype_name
 from saccade.regions.expression import Builder, Node
 from saccade.regions.traced_function import TracedFunction
-from saccade.regions.dtypes import KIND, dtype_name
 
 
 class Captures:
@@ -34,7 +34,7 @@ class Captures:
             with torch.set_grad_enabled(self.needs_grad) if torch else contextlib.nullcontext():
                 _arrays.check_tensor(name, array)
         except (TypeError, ValueError) as error:
-            raise self.traced.refuse(error)
+            raise self.traced.refuse(error) from None
         dtype = dtype_name(array)
         if dtype not in KIND:
             known = ", ".join(KIND)
@@ -80,4 +80,5 @@ class Captures:
                 return None
             place.append(index.constant)
         self.is_reusable = False
-        return self.arrays[node.attribute][tuple(place)].item()
+        number: bool | int | float = self.arrays[node.attribute][tuple(place)].item()
+        return number

@@ -6,11 +6,28 @@ import math
 import sys
 
 from saccade.regions.divisions import divide
-from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.dtypes import FLOAT
+from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.operations import (
-    absolute, add, eq, gt, isinf, isnan, logical_or, math_function, maximum, minimum, mul, neg, power, rounding,
-    scaled, square, sub, truth, where,
+    absolute,
+    add,
+    eq,
+    gt,
+    isinf,
+    isnan,
+    logical_or,
+    math_function,
+    maximum,
+    minimum,
+    mul,
+    neg,
+    power,
+    rounding,
+    scaled,
+    square,
+    sub,
+    truth,
+    where,
 )
 
 # --- activation functions ---------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ Integer divisors are never zero: a lane whose result is dropped by `where` must 
 
 from __future__ import annotations
 
-from saccade.regions.expression import Builder, Node, Operand, fits
 from saccade.regions.dtypes import BOOL, FLOAT, LIMITS
+from saccade.regions.expression import Builder, Node, Operand, fits
 
 
 def divide(b: Builder, x: Operand, y: Operand) -> Node:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from saccade.regions.expression import Node
 from saccade.regions.dtypes import COMPUTED, FLOAT, STORED
+from saccade.regions.expression import Node
 
 _CASTS = {"arith.extf", "arith.truncf", "arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.index_cast",
           "arith.index_castui", "arith.extsi", "arith.extui", "arith.trunci"}  # fmt: skip
@@ -29,7 +29,8 @@ def live(root: Node) -> list[Node]:
     return order
 
 
-def lines(root: Node, arguments: Sequence[str], captures: Sequence[str], capture_types: Sequence[str]) -> Iterable[str]:
+def lines(root: Node, arguments: Sequence[str], captures: Mapping[int, str],
+          capture_types: Mapping[int, str]) -> Iterable[str]:
     """One line of MLIR per op, `attn.yield` last. Values are named %x0, %x1, ..."""
     names: dict[int, str] = {}
     count = 0
@@ -47,7 +48,8 @@ def lines(root: Node, arguments: Sequence[str], captures: Sequence[str], capture
     yield f"attn.yield {names[id(root)]} : {COMPUTED[root.dtype]}"
 
 
-def _write(node: Node, name: str, operands: list[str], captures: Sequence[str], types: Sequence[str]) -> Iterable[str]:
+def _write(node: Node, name: str, operands: list[str], captures: Mapping[int, str],
+           types: Mapping[int, str]) -> Iterable[str]:
     op, type = node.op, COMPUTED[node.dtype]
     listed = ", ".join(operands)
     if op == "constant":

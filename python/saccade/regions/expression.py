@@ -8,7 +8,8 @@ cannot be negative and allows divisions of positions in 32 bits.
 from __future__ import annotations
 
 import struct
-from typing import Any, Callable, Union
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 from saccade.regions.dtypes import BITS, BOOL, COMPUTED, FLOAT, INTEGER, KIND, LIMITS, POSITION, kind_of_number, promote
 
@@ -32,7 +33,7 @@ class Node:
         return self.attribute if self.op == "constant" else None
 
 
-Operand = Union[Node, bool, int, float]
+Operand: TypeAlias = Node | bool | int | float
 """A node or a Python scalar, which takes the type of the other operands unless it is of a higher kind."""
 
 ErrorFactory = Callable[[str], Exception]
@@ -52,7 +53,7 @@ class Builder:
 
     def __init__(self, precision: str, error: ErrorFactory):
         self.precision, self.error = precision, error
-        self._known: dict[tuple, Node] = {}
+        self._known: dict[tuple[Any, ...], Node] = {}
 
     # --- leaves ---------------------------------------------------------------------------------------------------
 
@@ -112,9 +113,9 @@ class Builder:
                     return other if known.constant == (op == "arith.andi") else known
         if a.kind == INTEGER:
             if op in ("arith.addi", "arith.subi", "arith.muli"):
-                if 0 == b.constant and op != "arith.muli" or 1 == b.constant and op == "arith.muli":
+                if b.constant == 0 and op != "arith.muli" or b.constant == 1 and op == "arith.muli":
                     return a
-                if 0 == a.constant and op == "arith.addi" or 1 == a.constant and op == "arith.muli":
+                if a.constant == 0 and op == "arith.addi" or a.constant == 1 and op == "arith.muli":
                     return b
             limits = _interval(op, a, b)
             if limits and limits[0] == limits[1] and LIMITS[a.dtype][0] <= limits[0] <= LIMITS[a.dtype][1]:
@@ -207,8 +208,9 @@ class Builder:
         if COMPUTED[node.dtype] == COMPUTED[dtype]:
             return self.make("relabel", (node,), None, dtype, limits)
         # Fold a round trip without loss.
-        if node.op in ("arith.index_cast", "arith.extsi") and (source := node.operands[0]).dtype == dtype:
-            if fits(source, node.dtype):
+        if node.op in ("arith.index_cast", "arith.extsi"):
+            source = node.operands[0]
+            if source.dtype == dtype and fits(source, node.dtype):
                 return source
         is_unsigned = node.dtype == "uint8"
         if node.dtype == "int64" and not fits(node, dtype):

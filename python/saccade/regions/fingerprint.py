@@ -15,7 +15,8 @@ import functools
 import math
 import sys
 import types
-from typing import Any, Callable, Hashable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 from saccade import _arrays
 from saccade.regions.traced_function import is_library, names_in
@@ -26,7 +27,7 @@ class Fingerprint:
 
     __slots__ = ("key", "tensors")
 
-    def __init__(self, key: Hashable, tensors: tuple):
+    def __init__(self, key: Hashable, tensors: tuple[Any, ...]):
         self.key, self.tensors = key, tensors
 
 
@@ -35,7 +36,7 @@ def fingerprint(function: Any) -> Fingerprint | None:
     if type(function) is not types.FunctionType and type(function) is not functools.partial:
         return None
     parts = _Parts()
-    tensors: list = []
+    tensors: list[Any] = []
     try:
         _value(function, parts, tensors)
         if parts.holders:
@@ -52,18 +53,18 @@ class _Opaque(Exception):
     """Raised for objects that may change unnoticed."""
 
 
-class _Parts(list):
+class _Parts(list[Any]):
     """The elements of a key."""
 
     __slots__ = ("holders",)
 
-    def __init__(self):
-        self.holders: list = []  # user modules, and functions and tensors with attributes
+    def __init__(self) -> None:
+        self.holders: list[Any] = []  # user modules, and functions and tensors with attributes
 
 
 # Builtins that access names or state that is not visible in the code.
-_REFLECTIVE = {"getattr", "hasattr", "setattr", "delattr", "vars", "dir", "globals", "locals", "eval", "exec", "compile",
-               "__import__", "open", "input"}  # fmt: skip
+_REFLECTIVE = {"getattr", "hasattr", "setattr", "delattr", "vars", "dir", "globals", "locals", "eval", "exec",
+               "compile", "__import__", "open", "input"}  # fmt: skip
 
 
 class _Code:
@@ -111,7 +112,7 @@ def _code_of(code: types.CodeType) -> _Code:
     return known
 
 
-def _attributes(parts: _Parts, tensors: list) -> None:
+def _attributes(parts: _Parts, tensors: list[Any]) -> None:
     """Adds the attributes of user modules that the code reads, until there are no new ones: their values may contain
     further code and modules. Functions and tensors with attributes are rare and rejected."""
     done: set[tuple[int, str]] = set()
@@ -130,7 +131,7 @@ def _attributes(parts: _Parts, tensors: list) -> None:
                 raise _Opaque
 
 
-def _function(x: types.FunctionType, parts: _Parts, tensors: list) -> None:
+def _function(x: types.FunctionType, parts: _Parts, tensors: list[Any]) -> None:
     code = x.__code__
     known = _codes.get(id(code)) or _code_of(code)
     if parts and is_library(x):
@@ -158,23 +159,23 @@ def _function(x: types.FunctionType, parts: _Parts, tensors: list) -> None:
         _dict(x.__kwdefaults__, parts, tensors)
 
 
-def _value(x: Any, parts: _Parts, tensors: list) -> None:
+def _value(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     _HANDLERS.get(type(x), _unusual)(x, parts, tensors)
 
 
-def _number(x: Any, parts: _Parts, tensors: list) -> None:
+def _number(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(type(x))
     parts.append(x)
 
 
-def _float(x: float, parts: _Parts, tensors: list) -> None:
+def _float(x: float, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(type(x))
     # 0.0 == -0.0, but they differ in results.
     parts.append(x if x else math.copysign(1.0, x))
     parts.append(x)
 
 
-def _tensor(x: Any, parts: _Parts, tensors: list) -> None:
+def _tensor(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     number = 0
     for known in tensors:
         if known is x:
@@ -187,14 +188,14 @@ def _tensor(x: Any, parts: _Parts, tensors: list) -> None:
     parts += (type(x), x.dtype, x.ndim, number)
 
 
-def _sequence(x: Any, parts: _Parts, tensors: list) -> None:
+def _sequence(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(type(x))
     parts.append(len(x))
     for item in x:
         _value(item, parts, tensors)
 
 
-def _dict(x: dict, parts: _Parts, tensors: list) -> None:
+def _dict(x: dict[Any, Any], parts: _Parts, tensors: list[Any]) -> None:
     parts.append(dict)
     parts.append(len(x))
     for key, value in x.items():
@@ -202,7 +203,7 @@ def _dict(x: dict, parts: _Parts, tensors: list) -> None:
         _value(value, parts, tensors)
 
 
-def _partial(x: functools.partial, parts: _Parts, tensors: list) -> None:
+def _partial(x: functools.partial[Any], parts: _Parts, tensors: list[Any]) -> None:
     if x.__dict__:
         raise _Opaque
     parts.append(functools.partial)
@@ -214,7 +215,7 @@ def _partial(x: functools.partial, parts: _Parts, tensors: list) -> None:
 _libraries: set[types.ModuleType] = set()
 
 
-def _module(x: types.ModuleType, parts: _Parts, tensors: list) -> None:
+def _module(x: types.ModuleType, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(x)
     if x in _libraries:
         return
@@ -226,7 +227,7 @@ def _module(x: types.ModuleType, parts: _Parts, tensors: list) -> None:
     parts.holders.append(x)
 
 
-def _builtin(x: Any, parts: _Parts, tensors: list) -> None:
+def _builtin(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     owner = getattr(x, "__self__", None)
     if owner is not None and not isinstance(owner, (types.ModuleType, type)):
         raise _Opaque  # bound to an object that may change
@@ -235,13 +236,13 @@ def _builtin(x: Any, parts: _Parts, tensors: list) -> None:
     parts.append(x)
 
 
-def _class(x: type, parts: _Parts, tensors: list) -> None:
+def _class(x: type, parts: _Parts, tensors: list[Any]) -> None:
     if not is_library(x) or _is_random(x.__module__):
         raise _Opaque
     parts.append(x)
 
 
-_HANDLERS: dict[type, Callable[[Any, _Parts, list], None]] = {
+_HANDLERS: dict[type, Callable[[Any, _Parts, list[Any]], None]] = {
     int: _number, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number, float: _float,
     complex: _number, range: _number, tuple: _sequence, list: _sequence, dict: _dict,
     types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
@@ -249,7 +250,7 @@ _HANDLERS: dict[type, Callable[[Any, _Parts, list], None]] = {
 }  # fmt: skip
 
 
-def _unusual(x: Any, parts: _Parts, tensors: list) -> None:
+def _unusual(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     """Types that are not in _HANDLERS yet."""
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "Tensor"):
         _HANDLERS.update({torch.Tensor: _tensor, torch.nn.Parameter: _tensor})
@@ -264,9 +265,8 @@ def _unusual(x: Any, parts: _Parts, tensors: list) -> None:
         _HANDLERS[kind](x, parts, tensors)
     elif isinstance(x, type):
         _class(x, parts, tensors)
-    elif kind.__module__ == "torch._ops" or numpy is not None and isinstance(x, numpy.dtype):
-        parts.append(x)
-    elif kind.__name__ == "_ArrayFunctionDispatcher" and kind.__module__.startswith("numpy"):
+    elif (kind.__module__ == "torch._ops" or numpy is not None and isinstance(x, numpy.dtype)
+          or kind.__name__ == "_ArrayFunctionDispatcher" and kind.__module__.startswith("numpy")):
         parts.append(x)
     else:
         raise _Opaque

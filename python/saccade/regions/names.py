@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Callable
 
-from saccade.regions import composite, operations as op
+from saccade.regions import composite
+from saccade.regions import operations as op
 from saccade.regions.divisions import divide, floor_divide, remainder, truncated_remainder
 from saccade.regions.expression import Node
 
@@ -34,8 +35,9 @@ _SHARED: dict[str, Operation] = {
 }  # fmt: skip
 
 _COMPOSED = {function.__name__: function for function in (
-    composite.addcdiv, composite.addcmul, composite.elu, composite.frac, composite.gelu, composite.leaky_relu, composite.lerp,
-    composite.masked_fill, composite.nan_to_num, composite.relu, composite.sigmoid, composite.silu, composite.softplus)
+    composite.addcdiv, composite.addcmul, composite.elu, composite.frac, composite.gelu, composite.leaky_relu,
+    composite.lerp, composite.masked_fill, composite.nan_to_num, composite.relu, composite.sigmoid, composite.silu,
+    composite.softplus)
 }  # fmt: skip
 
 ATEN: dict[str, Operation] = {

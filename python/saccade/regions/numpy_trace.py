@@ -7,7 +7,8 @@ arrays are replaced by proxies as well; see rebuild.py.
 from __future__ import annotations
 
 import operator
-from typing import Any, Iterable, NoReturn
+from collections.abc import Iterable
+from typing import Any, NoReturn, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -15,10 +16,10 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from saccade._arrays import dimensions
 from saccade.regions import composite, names, operations
 from saccade.regions.captures import Captures
+from saccade.regions.dtypes import KIND
 from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.rebuild import rebuild
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
-from saccade.regions.dtypes import KIND
 
 
 class Tracer:
@@ -53,7 +54,8 @@ class Tracer:
         if isinstance(x, CapturedArray):
             return x._element()
         if isinstance(x, np.generic) or isinstance(x, np.ndarray) and x.ndim == 0:
-            return x.item()
+            number: Operand = x.item()
+            return number
         if isinstance(x, (bool, int, float)):
             return x
         raise self.traced.error(f"computes with {_describe(x)}, expected numbers")
@@ -69,18 +71,18 @@ class Tracer:
 
     def refuse_value(self) -> NoReturn:
         raise self.traced.error(
-            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, not, min() "
-            "and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of int(), float() "
-            "and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are indexed "
-            "by name instead of creating them in the function")
+            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
+            "not, min() and max() write np.where(condition, a, b), &, |, ~, np.minimum and np.maximum; instead of "
+            "int(), float() and functions of math use .astype(dtype) and functions of NumPy; capture arrays that are "
+            "indexed by name instead of creating them in the function")
 
 
-class Traced(NDArrayOperatorsMixin):
+class Traced(NDArrayOperatorsMixin):  # type: ignore[misc]
     """Base class of proxies; operators are ufuncs, which NumPy dispatches to __array_ufunc__."""
 
     _tracer: Tracer
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         tracer = self._tracer
         if method == "at" and isinstance(inputs[0], CapturedArray) and not _real(inputs[0]).flags.writeable:
             inputs[0]._refuse_change()  # NumPy does not check this
@@ -93,7 +95,7 @@ class Traced(NDArrayOperatorsMixin):
             raise tracer.traced.error(f"calls np.{ufunc.__name__} with {extra}, expected scalars only")
         return tracer.apply(ufunc.__name__, inputs)
 
-    def __array_function__(self, function, types, args, kwargs):
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         tracer, b = self._tracer, self._tracer.builder
         if not any(_is_scalar(x) for x in _flat((args, kwargs))):
             return _computed(tracer, function(*_real(args), **_real(kwargs)))
@@ -146,21 +148,21 @@ class Value(Traced):
         return Value(self._tracer, self._tracer.builder.convert(self._node, name, rounds=True))
 
     def clip(self, min: Any = None, max: Any = None) -> Value:
-        return np.clip(self, min, max)
+        return cast(Value, np.clip(self, min, max))
 
     def __floor__(self) -> Value:
-        return np.floor(self).astype(np.int64)
+        return cast(Value, np.floor(self).astype(np.int64))
 
     def __ceil__(self) -> Value:
-        return np.ceil(self).astype(np.int64)
+        return cast(Value, np.ceil(self).astype(np.int64))
 
     def __trunc__(self) -> Value:
-        return np.trunc(self).astype(np.int64)
+        return cast(Value, np.trunc(self).astype(np.int64))
 
     def __round__(self, digits: int | None = None) -> Value:
         if digits:
             raise self._tracer.traced.error("rounds to digits, expected whole numbers")
-        return np.rint(self).astype(np.int64)
+        return cast(Value, np.rint(self).astype(np.int64))
 
     def __getitem__(self, index: Any) -> NoReturn:
         raise self._tracer.traced.error("indexes a number")
@@ -204,7 +206,7 @@ _CHANGING = {"fill", "itemset", "partition", "put", "resize", "setfield", "sort"
 class CapturedArray(Traced):
     """A captured array with the indices of its leading dimensions, if it was indexed."""
 
-    def __init__(self, tracer: Tracer, array: np.ndarray, indices: tuple = (), is_made: bool = False):
+    def __init__(self, tracer: Tracer, array: np.ndarray, indices: tuple[Any, ...] = (), is_made: bool = False):
         self._tracer, self._array, self._indices, self._is_made = tracer, array, indices, is_made
 
     def __getitem__(self, index: Any) -> Any:
@@ -212,7 +214,8 @@ class CapturedArray(Traced):
         is_plain = all(type(item) is int for item in items)
         if not any(_is_scalar(item) for item in _flat(items)) and not is_plain:
             return _computed(self._tracer, _real(self)[index])
-        table = CapturedArray(self._tracer, self._array, self._indices + tuple([self._item(x) for x in items]), self._is_made)
+        indices = self._indices + tuple([self._item(x) for x in items])
+        table = CapturedArray(self._tracer, self._array, indices, self._is_made)
         if len(table._indices) > self._array.ndim:
             raise table._rank_error()
         return table if len(table._indices) < self._array.ndim else Value(self._tracer, table._element())
@@ -223,7 +226,7 @@ class CapturedArray(Traced):
             item = self._tracer.operand(item)
             if isinstance(item, Node) and (item.dtype == "bool" or item.dtype.startswith(("float", "bfloat"))):
                 raise traced.error(f"indexes {traced.name_of(self._array)} with a {item.dtype}, expected an integer")
-            return item
+            return cast("Node | int", item)
         if isinstance(item, (int, np.integer)) and not isinstance(item, bool):
             return int(item)
         raise self._tracer.captures.index_error(self._array, _describe(item))
@@ -243,7 +246,7 @@ class CapturedArray(Traced):
 
     @property
     def ndim(self) -> int:
-        return self._array.ndim - len(self._indices)
+        return int(self._array.ndim) - len(self._indices)
 
     def __getattr__(self, name: str) -> Any:
         if name in _CHANGING and not self._is_made:
@@ -277,7 +280,7 @@ class CapturedArray(Traced):
         return float(_real(self))
 
     def __index__(self) -> int:
-        return _real(self).__index__()
+        return operator.index(_real(self))
 
     def __setitem__(self, index: Any, value: Any) -> NoReturn:
         self._refuse_change()
@@ -319,7 +322,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def _flat(values: Any) -> list:
+def _flat(values: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts."""
     leaves = []
     for value in values.values() if isinstance(values, dict) else values:

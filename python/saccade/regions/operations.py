@@ -9,8 +9,8 @@ from __future__ import annotations
 import functools
 
 from saccade.regions.divisions import divide, floor_divide, truncated_divide
-from saccade.regions.expression import Builder, Node, Operand
 from saccade.regions.dtypes import BOOL, FLOAT, INTEGER, LIMITS, kind_of_number
+from saccade.regions.expression import Builder, Node, Operand
 
 # Constant exponents up to this are expanded to multiplications.
 _LARGEST_EXPONENT = 64
@@ -25,7 +25,7 @@ def _binary(b: Builder, x: Operand, y: Operand, booleans: str | None, integers: 
         raise b.error("subtracts booleans: write ^ or logical_not")
     if x.kind == INTEGER and x.dtype == "uint8":
         integers = integers.replace("minsi", "minui").replace("maxsi", "maxui")
-    return b.arithmetic({BOOL: booleans, INTEGER: integers, FLOAT: floats}[x.kind], x, y)
+    return b.arithmetic({BOOL: booleans or "", INTEGER: integers, FLOAT: floats}[x.kind], x, y)
 
 
 def add(b: Builder, x: Operand, y: Operand, alpha: Operand = 1) -> Node:
@@ -250,11 +250,14 @@ def logical_or(b: Builder, x: Operand, y: Operand) -> Node:
 
 
 def where(b: Builder, condition: Operand, x: Operand, y: Operand) -> Node:
-    x, y = b.promoted(x, y) if isinstance(x, Node) or isinstance(y, Node) else _numbers(b, x, y)
+    if isinstance(x, Node) or isinstance(y, Node):
+        x, y = b.promoted(x, y)
+    else:
+        x, y = _numbers(b, x, y)
     return b.select(truth(b, condition), x, y)
 
 
-def _numbers(b: Builder, x: Operand, y: Operand) -> tuple[Node, Node]:
+def _numbers(b: Builder, x: bool | int | float, y: bool | int | float) -> tuple[Node, Node]:
     dtype = ("bool", "int64", b.precision)[max(kind_of_number(x), kind_of_number(y))]
     return b.number(x, dtype), b.number(y, dtype)
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from saccade.regions.traced_function import is_library, names_in
 
 
-def rebuild(function: Callable, kind: type, replace: Callable[[Any], Any]) -> Callable:
+def rebuild(function: Callable[..., Any], kind: type, replace: Callable[[Any], Any]) -> Callable[..., Any]:
     """A copy of `function` with every `x` of type `kind` replaced by `replace(x)`: in its closure, globals and
     defaults, in those of functions it calls, in tuples, lists and dicts, and in attributes of objects and modules that
     it names. The original is unchanged."""
     if not isinstance(function, (types.FunctionType, types.MethodType, functools.partial)):
         call = getattr(type(function), "__call__", None)
         function = types.MethodType(call, function) if isinstance(call, types.FunctionType) else function
-    return _Rebuilder(kind, replace).visit(function)
+    rebuilt: Callable[..., Any] = _Rebuilder(kind, replace).visit(function)
+    return rebuilt
 
 
 class _Rebuilder:
@@ -59,7 +62,8 @@ class _Rebuilder:
     def _object(self, x: Any) -> Any:
         """A copy of an object; the object itself if its class requires arguments."""
         try:
-            new = type(x).__new__(type(x))
+            kind: Any = type(x)
+            new = kind.__new__(kind)
         except TypeError:
             return x
         self.done[id(x)] = (x, new)
@@ -83,10 +87,8 @@ class _Rebuilder:
         new = types.FunctionType(x.__code__, names, x.__name__, None, cells or None)
         self.done[id(x)] = (x, new)  # registered first: it may refer to itself
         for cell, old in zip(cells, x.__closure__ or ()):
-            try:
+            with contextlib.suppress(ValueError):  # an unbound cell
                 cell.cell_contents = self.visit(old.cell_contents)
-            except ValueError:  # an unbound cell
-                pass
         names.update({name: self.visit(x.__globals__[name]) for name in global_names if name in x.__globals__})
         new.__defaults__ = self.visit(x.__defaults__)
         new.__kwdefaults__ = self.visit(x.__kwdefaults__)

@@ -8,7 +8,8 @@ usual. This detects a Python `if` on a position where it occurs, and evaluates c
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -16,9 +17,9 @@ from torch.overrides import TorchFunctionMode
 from saccade._arrays import dimensions
 from saccade.regions import names
 from saccade.regions.captures import Captures
+from saccade.regions.dtypes import KIND, dtype_name
 from saccade.regions.expression import Builder, Node
 from saccade.regions.traced_function import PARAMETERS, TracedFunction, TraceError
-from saccade.regions.dtypes import KIND, dtype_name
 
 try:  # A private module of torch.
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,7 +49,7 @@ class Tracer:
         self.is_busy = False  # interception is suspended
         # By id; the tensors are kept alive so that ids stay unique.
         self.nodes: dict[int, tuple[torch.Tensor, Node]] = {}
-        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple]] = {}  # placeholder, table, leading indices
+        self.rows: dict[int, tuple[torch.Tensor, torch.Tensor, tuple[Any, ...]]] = {}  # placeholder, table, indices
         self.made: dict[int, tuple[torch.Tensor, bool]] = {}  # computed here; whether from captured elements
         self.views: set[int] = set()  # views among `made`
 
@@ -129,7 +130,7 @@ class Tracer:
             return self.proxy(self.captures.load(source, nodes, is_made=True, is_stale=self.made[id(source)][1]))
         return self.proxy(self.captures.load(source, nodes))
 
-    def _read(self, op: Any, args: tuple) -> torch.Tensor | None:
+    def _read(self, op: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
         """Ops that are equivalent to indexing; None for any other op."""
         name = _name(op)
         if name == "embedding" and args[1].dim() == 0:
@@ -162,7 +163,7 @@ class Tracer:
 
     # --- interception ---------------------------------------------------------------------------------------------
 
-    def on_function(self, function: Callable, args: tuple, kwargs: dict) -> Any:
+    def on_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Intercepts a torch function, method or property."""
         if self.is_busy:
             return function(*args, **kwargs)
@@ -183,12 +184,12 @@ class Tracer:
             raise self._value_error()
         result = function(*args, **kwargs)
         # Scalars and extents of captured tensors are valid for this call only.
-        if name not in _HARMLESS and not isinstance(result, torch.Tensor):
-            if any(id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
-                self.captures.is_reusable = False
+        if name not in _HARMLESS and not isinstance(result, torch.Tensor) and any(
+                id(x) not in self.nodes and (id(x) not in self.made or self.made[id(x)][1]) for x in tensors):
+            self.captures.is_reusable = False
         return result
 
-    def on_op(self, op: Any, args: tuple, kwargs: dict) -> Any:
+    def on_op(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Any:
         """Intercepts an aten op."""
         if self.is_busy:
             return op(*args, **kwargs)
@@ -241,7 +242,8 @@ class Tracer:
         finally:
             self.is_busy = False
 
-    def _compute(self, op: Any, args: tuple, kwargs: dict, tensors: list, is_captured: bool) -> Any:
+    def _compute(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any], tensors: list[Any],
+                 is_captured: bool) -> Any:
         """Runs an op that involves no proxy."""
         if torch.Tag.nondeterministic_seeded in op.tags:
             raise self.traced.error(f"draws random numbers ('{_name(op)}'): they would be the same for all positions")
@@ -255,7 +257,7 @@ class Tracer:
                 self.views.update({id(x)} if is_view else ())
         return result
 
-    def _record(self, op: Any, args: tuple, kwargs: dict) -> Node:
+    def _record(self, op: Any, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> Node:
         """The node of an op on proxies."""
         name, b = _name(op), self.builder
         if name == "index" and len(args) == 2 and None not in args[1]:
@@ -284,7 +286,7 @@ class Tracer:
         except TypeError as error:
             raise self._unknown(op) from error
 
-    def _constant(self, op: Any, name: str, args: tuple, dtype: str | None) -> Node:
+    def _constant(self, op: Any, name: str, args: tuple[Any, ...], dtype: str | None) -> Node:
         if name.startswith("new_") and list(args[1]) != []:
             raise self._unknown(op)
         value = {"o": 1, "z": 0}.get(name.removeprefix("new_")[0])
@@ -319,20 +321,22 @@ class Tracer:
 
     def _value_error(self) -> Exception:
         return self.traced.error(
-            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, not, min() "
-            "and max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; instead of int(), "
-            "float(), .item() and functions of math use the tensor itself, .to(dtype) and functions of torch")
+            "uses the value of a position or a score, which is unknown while it is traced: instead of if, and, or, "
+            "not, min() and max() write torch.where(condition, a, b), &, |, ~, torch.minimum and torch.maximum; "
+            "instead of int(), float(), .item() and functions of math use the tensor itself, .to(dtype) and functions "
+            "of torch")
 
 
 def _name(op: Any) -> str:
-    return op._schema.name.partition("::")[2]
+    name: str = op._schema.name.partition("::")[2]
+    return name
 
 
 def _is_shaped(x: object) -> bool:
     return isinstance(x, (list, tuple)) and any(isinstance(item, torch.Tensor) for item in x)
 
 
-def _flat(values: Any) -> list:
+def _flat(values: Any) -> list[Any]:
     """The leaves of nested tuples, lists and dicts."""
     if isinstance(values, dict):
         values = list(values.values())
@@ -345,19 +349,19 @@ def _flat(values: Any) -> list:
     return leaves
 
 
-class _Functions(TorchFunctionMode):
+class _Functions(TorchFunctionMode):  # type: ignore[misc]
     def __init__(self, tracer: Tracer):
         super().__init__()
         self.tracer = tracer
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.tracer.on_function(function, args, kwargs or {})
 
 
-class _Ops(TorchDispatchMode):
+class _Ops(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self, tracer: Tracer):
         super().__init__()
         self.tracer = tracer
 
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.tracer.on_op(op, args, kwargs or {})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import functools
 import inspect
@@ -10,15 +11,19 @@ import os
 import sys
 import traceback
 import types
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 PARAMETERS = {"score": ("s", "b", "h", "i", "j"), "mask": ("b", "h", "i", "j"),
               "weight": ("p", "b", "h", "i", "j")}  # fmt: skip
 """The parameters of the functions of each role."""
 
 _PACKAGE_DIR = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
-_MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query i", "b": "batch index", "h": "head index", "i": "query index",
-             "j": "key index"}  # fmt: skip
+_MEANINGS = {"s": "score of query i and key j", "p": "weight of key j for query i", "b": "batch index",
+             "h": "head index", "i": "query index", "j": "key index"}  # fmt: skip
+
+
+_Error = TypeVar("_Error", bound=Exception)
 
 
 class TraceError(TypeError):
@@ -30,7 +35,7 @@ class TraceError(TypeError):
 class TracedFunction:
     """A score, mask or weight function, with the errors recorded while it is traced."""
 
-    def __init__(self, function: Callable, role: str):
+    def __init__(self, function: Callable[..., Any], role: str):
         self.function, self.role = function, role
         self.refused: Exception | None = None
         """The first error: the function, or torch, may have caught it."""
@@ -52,7 +57,7 @@ class TracedFunction:
 
     def function_error(self, problem: str) -> TraceError:
         """Records and returns an error about the function as a whole, such as its return value, with its first line."""
-        function = self.function
+        function: Any = self.function
         while isinstance(function, functools.partial):
             function = function.func
         if not isinstance(function, (types.FunctionType, types.MethodType)):
@@ -61,7 +66,7 @@ class TracedFunction:
         place = _line(code.co_filename, code.co_firstlineno) if isinstance(code, types.CodeType) else ""
         return self.refuse(TraceError(f"{self.title} {problem}{place}"))
 
-    def refuse(self, error: Any) -> Any:
+    def refuse(self, error: _Error) -> _Error:
         """Records the first error and returns `error`."""
         self.refused = self.refused or error
         return error
@@ -138,10 +143,8 @@ def bindings(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     names, attributes = names_in(code)
     bound = {name: function.__globals__[name] for name in names if name in function.__globals__}
     for name, cell in zip(code.co_freevars, function.__closure__ or ()):
-        try:
+        with contextlib.suppress(ValueError):  # an unbound cell
             bound[name] = cell.cell_contents
-        except ValueError:  # an unbound cell
-            pass
     parameters = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
     bound.update(zip(parameters[len(parameters) - len(defaults):], defaults))
@@ -177,8 +180,8 @@ def names_in(code: types.CodeType) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(names), tuple(attributes)
 
 
-_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath", "_operator",
-              "_functools"}  # fmt: skip
+_LIBRARIES = {"torch", "numpy", "math", "operator", "functools", "builtins", "itertools", "typing", "cmath",
+              "_operator", "_functools"}  # fmt: skip
 
 
 def is_library(x: Any) -> bool:

@@ -91,7 +91,9 @@ class _Reader:
         fixed = self._read_inputs(signature.input_specs, placeholders)
         for node in self._needed():
             self._node(node)
-        returned, results, outputs = [], [], []
+        returned: list[Any] = []
+        results: list[tuple[str, str]] = []
+        outputs: list[Value] = []
         last = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output")
         for given, node in zip(signature.output_specs, last.args[0]):
             if given.kind != OutputKind.USER_OUTPUT:
