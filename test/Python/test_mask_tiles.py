@@ -1,22 +1,17 @@
-"""How precise the analysis of masks is: of all tiles of the masks in the library, at most one in twenty is called partial
-that is empty or full, none is called empty or full that is not, and what can be skipped is.
-
-REQUIRES: numpy
-UNSUPPORTED: asan, tsan
-RUN: %python %s %build/test/Unit/mask-tiles
+"""How precise the analysis of masks is. For each mask of the library, at most one tile in twenty is called partial that
+is empty or full, and no tile is called empty or full that is not.
 """
 
-import pathlib
 import subprocess
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
 from saccade import _program, masks, regions
 
 random = np.random.default_rng(1)
 LENGTH = 1024
+TILE = 64
 sizes = random.multinomial(LENGTH, np.full(12, 1 / 12))
 offsets = np.concatenate([[0], np.cumsum(sizes)])
 shuffled = random.permutation(LENGTH // 8).repeat(8) % 5
@@ -57,29 +52,24 @@ LIBRARY = {
 }  # fmt: skip
 
 
-def count(mask, tile, folder):
-    """Tiles empty, full, partial, partial without need, wrong."""
+def count(counter, mask, folder):
+    """Tiles that are empty, full, partial, partial without need, wrong."""
     region = regions.trace(mask.function, "mask", "f32")
-    spec = _program.Spec(element="f32", depth=8, value_depth=8, layout="bhsd", mask=region)
+    spec = _program.Spec(element="f32", head_dim=8, head_dim_v=8, layout="bhsd", mask=region)
     program = folder / "mask.mlir"
     program.write_text(_program.program(spec))
     numbers = []
     for capture in region.captures:
         numbers += [capture.ndim, *capture.shape, *np.asarray(capture).astype(np.int64).reshape(-1)]
-    result = subprocess.run([sys.argv[1], program, str(LENGTH), str(tile), str(tile)], check=True, text=True,
+    result = subprocess.run([counter, program, str(LENGTH), str(TILE), str(TILE)], check=True, text=True,
                             input=" ".join(map(str, numbers)), stdout=subprocess.PIPE)
     return [int(number) for number in result.stdout.split()]
 
 
-with tempfile.TemporaryDirectory() as folder:
-    failed, everything, needless_ones = [], 0, 0
-    for name, mask in LIBRARY.items():
-        empty, full, partial, needless, wrong = count(mask, 64, pathlib.Path(folder))
-        tiles = empty + full + partial
-        everything, needless_ones = everything + tiles, needless_ones + needless
-        line = f"{name}: {empty} empty, {full} full, {partial} partial, of these {needless} without need, {wrong} wrong"
-        print(line)
-        if wrong or needless > tiles / 20:
-            failed.append(line)
-print(f"{needless_ones} of {everything} tiles are partial without need")
-assert not failed, "\n".join(failed)
+@pytest.mark.parametrize("name", LIBRARY)
+def test_tiles_are_classified_correctly_and_few_are_partial_without_need(name, build, tmp_path):
+    empty, full, partial, needless, wrong = count(build / "test/Unit/mask-tiles", LIBRARY[name], tmp_path)
+    tiles = empty + full + partial
+    line = f"{empty} empty, {full} full, {partial} partial, of these {needless} without need, {wrong} wrong"
+    assert not wrong, line
+    assert needless <= tiles / 20, line

@@ -1,17 +1,12 @@
-"""The functions that users of attention write, over torch and over NumPy, against calling them element by element.
-
-REQUIRES: numpy, torch
-RUN: %python %s
-"""
+"""The functions that users of attention write, over torch and over NumPy, agree with a call for every element."""
 
 import functools
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 
 import numpy as np
-import torch
+import pytest
+
+torch = pytest.importorskip("torch")
+
 from region_reference import SHAPE, Case, differences
 from torch.nn.attention.flex_attention import and_masks, or_masks
 
@@ -68,7 +63,8 @@ def catalogue(x, array):
         ("shifted windows", lambda b, h, i, j: windows[i % 16] == windows[j % 16]),
         ("dilated", lambda b, h, i, j: ((i - j) % 2 == 0) & (abs(i - j) <= 2 * 3)),
         # Neighbourhood of a point in an image of 4 columns, moved inside at its edges.
-        ("neighbourhood", lambda b, h, i, j: (abs(x.clip(i // 4, 1, 3) - j // 4) <= 1) & (abs(x.clip(i % 4, 1, 2) - j % 4) <= 1)),
+        ("neighbourhood", lambda b, h, i, j: (abs(x.clip(i // 4, 1, 3) - j // 4) <= 1)
+                                             & (abs(x.clip(i % 4, 1, 2) - j % 4) <= 1)),
         ("block diagonal", lambda b, h, i, j: i // 3 == j // 3),
         ("everything", lambda b, h, i, j: True),
     ]  # fmt: skip
@@ -88,12 +84,30 @@ def catalogue(x, array):
         yield "or of and", None, or_masks(and_masks(causal, sliding), prefix)
 
 
-for x, array, make_index, make_score in ((torch, torch.tensor, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)),
-                                         (np, np.array, np.int64, np.float32)):
+LIBRARIES = {"torch": (torch, torch.tensor, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)),
+             "numpy": (np, np.array, np.int64, np.float32)}  # fmt: skip
+CASES = {(library, name): (score, mask) for library, (x, array, *_) in LIBRARIES.items()
+         for name, score, mask in catalogue(x, array)}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=LIBRARIES)
+def library(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def cases(library):
     with np.errstate(divide="ignore", invalid="ignore"):
-        cases = [Case(f"{x.__name__}: {name}", score, mask) for name, score, mask in catalogue(x, array)]
-        for case in cases:
-            for region in (case.score_region, case.mask_region):
-                assert region is None or region.is_reusable, case.name
-        wrong = differences(cases, make_index, make_score)
-        assert not wrong, "\n".join(wrong)
+        return [Case(f"{library}: {name}", *functions) for (x, name), functions in CASES.items() if x == library]
+
+
+def test_regions_are_reusable(cases):
+    for case in cases:
+        for region in (case.score_region, case.mask_region):
+            assert region is None or region.is_reusable, case.name
+
+
+def test_compiled_functions_agree_with_calls_for_every_element(library, cases):
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wrong = differences(cases, *LIBRARIES[library][2:])
+    assert not wrong, "\n".join(wrong)

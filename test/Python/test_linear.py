@@ -1,0 +1,172 @@
+"""Linear attention, Performer and Linformer from Python agree with NumPy, and with the examples in MLIR. The error of
+random features falls with their number.
+"""
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+import saccade
+
+rng = np.random.default_rng(5)
+
+
+def normal(*shape, dtype=np.float32):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+LINEAR = [normal(2, 2, 90, 16) for _ in range(3)]
+DECAY, BETA = -np.abs(normal(2, 2, 90)), rng.random((2, 2, 90), dtype=np.float32)
+Q, K, V = (normal(1, 2, 100, 16) for _ in range(3))
+Q, K = Q / 2, K / 2  # the variance of a feature grows as exp(|q + k|²/√d)
+PROJECTIONS = normal(24, 100) / 10, normal(24, 100) / 10
+WIDE = [normal(2, 2, 70, 64) for _ in range(3)]
+WIDE_PROJECTIONS = normal(24, 70), normal(24, 70)
+STATE = """func.func @f(%q: tensor<?x8xf32>, %s: tensor<?x?xf32>) -> tensor<?x8xf32> {
+  %o = attn.linear %q[s,d], %q[s,d], %q[s,d] state(%s : tensor<?x?xf32>)
+    : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %o : tensor<?x8xf32>
+}"""
+
+
+def softmax_attention(q, k, v, causal=False):
+    scores = np.einsum("bhqd,bhkd->bhqk", q.astype(float), k.astype(float)) / np.sqrt(q.shape[-1])
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+def error(found, expected):
+    return np.linalg.norm(found.astype(float) - expected) / np.linalg.norm(expected)
+
+
+@pytest.fixture(scope="module")
+def delta_rule():
+    """Query, key of norm 1 and value; the output of the delta rule with decay, and its last state."""
+    q, k, v = LINEAR
+    k = k / np.linalg.norm(k, axis=-1, keepdims=True)
+    return (q, k, v), *saccade.linear_attention(q, k, v, causal=True, decay=DECAY, beta=BETA, return_state=True)
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
+def test_features_and_normalization_agree_with_numpy(causal):
+    q, k, v = LINEAR
+    phi = lambda x: np.where(x > 0, x + 1, np.exp(x.astype(float)))
+    weights = phi(q) @ phi(k).transpose(0, 1, 3, 2) * (np.tri(90) if causal else 1)
+    found = saccade.linear_attention(q, k, v, feature_map="elu+1", normalize=True, causal=causal)
+    assert error(found, weights / weights.sum(-1, keepdims=True) @ v) < 1e-6
+
+
+def test_delta_rule_with_decay_follows_the_recurrence(delta_rule):
+    (q, k, v), whole, last = delta_rule
+    state = np.zeros((2, 2, 16, 16))
+    for i in range(90):
+        state = state * np.exp(DECAY[:, :, i, None, None])
+        answer = np.einsum("bhdm,bhd->bhm", state, k[:, :, i])
+        state = state + np.einsum("bhd,bhm->bhdm", k[:, :, i], BETA[:, :, i, None] * (v[:, :, i] - answer))
+        assert error(whole[:, :, i], np.einsum("bhdm,bhd->bhm", state, q[:, :, i])) < 1e-5, i
+    assert error(last, state) < 1e-5
+
+
+def test_state_hands_a_sequence_over_in_parts(delta_rule):
+    operands, whole, _ = delta_rule
+    parts, state = [], None
+    for part in (slice(0, 33), slice(33, 90)):
+        factors = {"decay": DECAY[:, :, part], "beta": BETA[:, :, part], "state": state}
+        mine = [x[:, :, part] for x in operands]
+        output, state = saccade.linear_attention(*mine, causal=True, return_state=True, **factors)
+        parts.append(output)
+    assert error(np.concatenate(parts, 2), whole) < 1e-6
+
+
+def test_scale_multiplies_the_output():
+    tiny = saccade.linear_attention(*WIDE, scale=1e-5)
+    assert error(tiny, saccade.linear_attention(*WIDE).astype(float) * 1e-5) < 1e-6
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["all keys", "causal"])
+def test_error_of_performer_falls_as_one_over_the_root_of_its_features(causal):
+    exact, errors = softmax_attention(Q, K, V, causal), []
+    for features in (16, 64, 256, 1024):
+        draws = [saccade.performer(Q, K, V, projection=saccade.orthogonal_features(features, 16, seed), causal=causal)
+                 for seed in range(4)]  # fmt: skip
+        errors.append(np.mean([error(draw, exact) for draw in draws]))
+    assert all(later < 0.85 * before for before, later in itertools.pairwise(errors)), errors
+    assert errors[-1] < errors[0] / 3, errors
+
+
+def test_performer_does_not_overflow_with_large_logits():
+    found = saccade.performer(Q * 30, K * 30, V, projection=saccade.orthogonal_features(64, 16))
+    assert np.isfinite(found).all()
+
+
+def test_performer_in_f16_agrees_with_f32():
+    projection = saccade.orthogonal_features(64, 16)
+    half = [x.astype(np.float16) for x in (Q, K, V, projection)]
+    expected = saccade.performer(Q, K, V, projection=projection).astype(float)
+    assert error(saccade.performer(*half[:3], projection=half[3]), expected) < 2e-2
+
+
+def test_directions_within_a_block_of_features_are_orthogonal():
+    block = saccade.orthogonal_features(64, 16)[:16].astype(float)
+    block /= np.linalg.norm(block, axis=1, keepdims=True)
+    assert np.abs(block @ block.T - np.eye(16)).max() < 1e-6
+
+
+def test_linformer_with_the_identity_is_softmax_attention():
+    identity = np.eye(100, dtype=np.float32)
+    found = saccade.linformer(Q, K, V, key_projection=identity, value_projection=identity)
+    assert error(found, softmax_attention(Q, K, V)) < 1e-6
+
+
+def test_linformer_projects_keys_and_values_along_the_length():
+    e, f = PROJECTIONS
+    found = saccade.linformer(Q, K, V, key_projection=e, value_projection=f)
+    assert error(found, softmax_attention(Q, e @ K, f @ V)) < 1e-5
+
+
+@pytest.mark.parametrize(("causal", "name"), [(False, "performer"), (True, "performer_causal")])
+def test_example_of_performer_agrees_with_the_function(causal, name, root):
+    projection = saccade.orthogonal_features(256, 64)
+    expected = saccade.performer(*WIDE, projection=projection, causal=causal)
+    example = saccade.compile(root / "examples" / "performer.mlir")
+    assert error(example[name](*WIDE, projection), expected.astype(float)) < 1e-6
+
+
+def test_example_of_linformer_agrees_with_the_function(root):
+    e, f = WIDE_PROJECTIONS
+    expected = saccade.linformer(*WIDE, key_projection=e, value_projection=f)
+    example = saccade.compile(root / "examples" / "linformer.mlir")
+    assert error(example["linformer"](*WIDE, e, f), expected.astype(float)) < 1e-6
+
+
+@pytest.mark.parametrize(("shape", "message"), [
+    ((8, 7), "another number of columns than the output requires: found 7, expected 8"),
+    ((9, 8), "state has another extent of 'd' than key: found 9, expected 8"),
+])  # fmt: skip
+def test_state_of_another_shape_is_refused(shape, message):
+    function = saccade.compile(STATE).f
+    with pytest.raises(ValueError, match=re.escape(message)):
+        function(np.ones((5, 8), np.float32), np.ones(shape, np.float32))
+
+
+q, k, v = WIDE
+REFUSED = {
+    "feature map": ((q, k, v), {"feature_map": "cosine"}, ValueError,
+                    "'cosine', expected one of identity, relu, elu+1"),
+    "causal lengths": ((q, k[:, :, :9], v[:, :, :9]), {"causal": True}, ValueError,
+                       "key has another length than query"),
+    "lengths": ((q, k, v[:, :, :9]), {}, ValueError, "value has another length than key"),
+    "integers": ((q.astype(np.int32), k, v), {}, TypeError, "elements of type int32"),
+    "scale": ((q, k, v), {"scale": math.inf}, ValueError, "scale is inf, expected a finite number"),
+}
+
+
+@pytest.mark.parametrize(("operands", "named", "exception", "message"), REFUSED.values(), ids=REFUSED)
+def test_wrong_arguments_are_refused(operands, named, exception, message):
+    with pytest.raises(exception, match=re.escape(message)):
+        saccade.linear_attention(*operands, **named)

@@ -1,0 +1,94 @@
+"""However a function reaches an array, the array is captured, and the region is the same as if the array were read
+directly.
+"""
+
+import functools
+import sys
+import types
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from saccade.regions import trace
+
+NAMES = ["%s", "%b", "%h", "%i", "%j"], ["%c0"]
+everyone = None  # what the function `by_name` reads
+TABLES = {"torch": lambda: torch.rand(8), "numpy": lambda: np.random.rand(8).astype(np.float32)}
+
+
+class Bias:
+    def __init__(self, table):
+        self.table, self.scale = table, 1
+
+    def __call__(self, s, b, h, i, j):
+        return s + self.table[h]
+
+    def method(self, s, b, h, i, j):
+        return s + self.table[h]
+
+
+def ways(table, index=lambda x, h: x[h]):
+    """Functions that all add table[h] to the score."""
+    module = types.ModuleType("tables")
+    module.table, module.read = table, lambda h: table[h]
+    holder, bias = types.SimpleNamespace(table=table), Bias(table)
+    tables, named = (None, [table]), {"table": table}
+
+    def read(h):
+        return table[h]
+
+    def countdown(n, h):
+        return table[h] if n == 0 else countdown(n - 1, h)
+
+    def default(s, b, h, i, j, x=table, *, y=table):
+        return s + x[h]
+
+    def inner(s, b, h, i, j):
+        def add():
+            return s + table[h]
+
+        return add()
+
+    return {
+        "helper": lambda s, b, h, i, j: s + read(h),
+        "recursive helper": lambda s, b, h, i, j: s + countdown(2, h),
+        "sequences": lambda s, b, h, i, j: s + tables[1][0][h],
+        "dict": lambda s, b, h, i, j: s + named["table"][h],
+        "module": lambda s, b, h, i, j: s + module.table[h],
+        "function of a module": lambda s, b, h, i, j: s + module.read(h),
+        "attribute": lambda s, b, h, i, j: s + holder.table[h],
+        "argument": lambda s, b, h, i, j: s + index(table, h),
+        "global of a helper": lambda s, b, h, i, j: s + by_name(h),
+        "comprehension": lambda s, b, h, i, j: sum((x[h] for x in [table]), start=s),
+        "callable object": bias, "method": bias.method, "default": default, "inner function": inner,
+        "partial": functools.partial(default), "argument of partial": functools.partial(added, table),
+    }  # fmt: skip
+
+
+def added(x, s, b, h, i, j):
+    return s + x[h]
+
+
+def by_name(h):
+    return everyone[h]
+
+
+@pytest.mark.parametrize("library", TABLES)
+@pytest.mark.parametrize("way", list(ways(None)))
+def test_array_is_captured_however_it_is_reached(library, way, monkeypatch):
+    table = TABLES[library]()
+    monkeypatch.setattr(sys.modules[__name__], "everyone", table)
+    expected = trace(lambda s, b, h, i, j: s + table[h], "score", "f32")
+    assert expected.captures[0] is table and expected.capture_types == ("tensor<?xf32>",)
+    region = trace(ways(table)[way], "score", "f32")
+    assert region.captures[0] is table and len(region.captures) == 1
+    assert region.body(*NAMES) == expected.body(*NAMES), region.body(*NAMES)
+
+
+def test_tracing_leaves_what_a_function_reaches_as_it_was():
+    array = np.ones(8)
+    bias = Bias(array)
+    trace(bias, "score", "f64")
+    assert bias.table is array and type(bias.table[0]) is np.float64
