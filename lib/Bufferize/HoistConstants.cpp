@@ -21,6 +21,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_HOISTCONSTANTS
 #include "saccade/Bufferize/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -386,6 +387,8 @@ struct HoistConstants : saccade::impl::HoistConstantsBase<HoistConstants> {
       if (work.results.empty())
         continue;
       StringRef name = signature.getAs<StringAttr>("name").getValue();
+      DEBUG_WITH_TYPE("attn-hoist-constants",
+                      llvm::dbgs() << "hoisting " << work.results.size() << " buffers of '" << name << "'\n");
       if (symbols.lookup((name + prepackSuffix + ".body").str())) {
         entry.emitError() << "prepack function '" << name << prepackSuffix << "' of entry '" << name
                           << "' is already defined, expected a unique name";

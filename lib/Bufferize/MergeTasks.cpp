@@ -11,6 +11,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_MERGETASKS
 #include "saccade/Bufferize/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -38,6 +39,8 @@ struct MergeTasks : saccade::impl::MergeTasksBase<MergeTasks> {
       replacements[task.getName()] = same->getName();
       task.erase();
     }
+    DEBUG_WITH_TYPE("attn-merge-tasks", llvm::dbgs() << "merged " << replacements.size() << " tasks into others, "
+                                                     << kept.size() << " remain\n");
     getOperation().walk([&](attn::LaunchOp launch) {
       if (auto found = replacements.find(launch.getTask()); found != replacements.end())
         launch.setTask(found->second);

@@ -10,6 +10,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
 #include "saccade/Schedule/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -67,6 +68,8 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
       if (!op.getSplitKvAttr() && (ShapedType::isDynamic(queries) || queries <= splitKV.getQueries()))
         op.setSplitKvAttr(splitKV);
+      DEBUG_WITH_TYPE("attn-assign-schedule", llvm::dbgs() << op.getLoc() << ": " << op.getScheduleAttr() << ' '
+                                                           << op.getSplitKvAttr() << '\n');
     });
     getOperation().walk([&](linalg::LinalgOp op) {
       if (!isMatmul(op) || op->hasAttr("schedule"))

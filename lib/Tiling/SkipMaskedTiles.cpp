@@ -16,6 +16,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_SKIPMASKEDTILES
 #include "saccade/Tiling/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -71,6 +72,7 @@ struct SkipMaskedTiles : saccade::impl::SkipMaskedTilesBase<SkipMaskedTiles> {
       if (isOnTensors && !op.getMask().empty() && !KeyBounds(cast<ScoringOpInterface>(op.getOperation())).isExact())
         ops.push_back(op);
     });
+    DEBUG_WITH_TYPE("attn-skip-masked-tiles", llvm::dbgs() << "testing the tiles of " << ops.size() << " key loops\n");
     MaskTables tables;
     for (AccumulateOp op : ops)
       test(op, tables);

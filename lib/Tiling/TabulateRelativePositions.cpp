@@ -18,6 +18,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_TABULATERELATIVEPOSITIONS
 #include "saccade/Tiling/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -179,6 +180,9 @@ struct TabulateRelativePositions : saccade::impl::TabulateRelativePositionsBase<
           llvm::erase_if(terms, [&](const RelativePositionTerm &term) {
             return term.cost <= maxCost || (term.usesBatch && op.isRagged());
           });
+          DEBUG_WITH_TYPE("attn-tabulate-relative-positions", llvm::dbgs()
+                                                                  << "tabulating " << terms.size() << " terms of the "
+                                                                  << named.name << " region\n");
           tables.tabulate(*named.region, terms);
         }
     }

@@ -18,6 +18,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_TILEQUERIES
 #include "saccade/Tiling/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -66,6 +67,11 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
       return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
     Value isSplitKV = usesSplitKV(rewriter, op);
     std::optional<int64_t> known = getConstantIntValue(isSplitKV);
+    DEBUG_WITH_TYPE("attn-tile-queries", llvm::dbgs() << op.getLoc() << ": "
+                                                      << (!known   ? "both variants, chosen at run time"
+                                                          : *known ? "split-KV"
+                                                                   : "tiled by queries")
+                                                      << '\n');
     if (!known)
       return tileByQueries(rewriter, op, isSplitKV);
     if (*known == 0)

@@ -1,6 +1,7 @@
 //===- Options.cpp - Command line of saccade-compile -------------------------===//
 #include "Options.h"
 #include "saccade/Pipeline/Source.h"
+#include "saccade/Support/DebugTypes.h"
 #include "saccade/Support/OutputFile.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
@@ -84,6 +85,12 @@ std::optional<ExitCode> saccade::parseOptions(llvm::ArrayRef<const char *> argum
             "Move computations of a function F on constant arguments only, such as packing weights, to a function "
             "F__prepack, whose results F takes instead; CPU only",
             options.compile.prepack);
+  line.value("debug-only", "FLAG,...", "Print the debug output of these passes, by their flags: attn-raise-attention",
+             [](llvm::StringRef text) {
+               if (!setDebugTypes(text))
+                 llvm::errs() << tool << ": warning: this build has no debug output\n";
+               return true;
+             });
   line.value("load-pass-plugin", "FILE", "Load passes from a shared library", options.plugins);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;

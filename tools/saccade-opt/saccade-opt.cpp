@@ -4,6 +4,7 @@
 #include "saccade/Dialect/Attn/Transforms/Passes.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Support/DebugTypes.h"
 #include "saccade/Support/ToolMain.h"
 #include "llvm/Support/CommandLine.h"
 
@@ -20,8 +21,12 @@ static int run(int argc, char **argv) {
                                               saccade::createRaiseAttention({/*remarks=*/false, /*lint=*/true}));
                                           pm.addPass(saccade::attn::createLint());
                                         });
+  llvm::cl::opt<std::string> debugTypes("debug-only", llvm::cl::value_desc("FLAG,..."),
+                                        llvm::cl::desc("Print the debug output of these passes, by their flags"));
   auto [input, output] =
       mlir::registerAndParseCLIOptions(argc, argv, "Saccade: runs passes and pipelines on a module\n", registry);
+  if (!debugTypes.empty() && !saccade::setDebugTypes(debugTypes))
+    llvm::errs() << "saccade-opt: warning: this build has no debug output\n";
   bool lints = llvm::any_of(llvm::ArrayRef(argv, argc),
                             [](llvm::StringRef argument) { return argument == "--lint" || argument == "-lint"; });
   if (lints && output == "-")

@@ -17,6 +17,7 @@
 namespace saccade {
 #define GEN_PASS_DEF_RAISEATTENTION
 #include "saccade/Import/Raise/Passes.h.inc"
+#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -374,10 +375,12 @@ struct RaiseAttention : saccade::impl::RaiseAttentionBase<RaiseAttention> {
         contractions.push_back(op);
     });
     Reasons reasons;
-    bool isChanged = false;
+    unsigned count = 0;
     for (linalg::LinalgOp op : contractions)
-      isChanged |= Raising(op, lint).run(reasons);
-    if (isChanged) {
+      count += Raising(op, lint).run(reasons);
+    DEBUG_WITH_TYPE("attn-raise-attention", llvm::dbgs() << "raised " << count << " of " << contractions.size()
+                                                         << " contractions to attention\n");
+    if (count != 0) {
       // Remove the dead ops that computed the weights. (The result of DCE is whether it removed any.)
       IRRewriter rewriter(&getContext());
       (void)runRegionDCE(rewriter, getOperation()->getRegions());
