@@ -1,6 +1,6 @@
-//===- Entries.cpp - What a program offers to call ----------------------------===//
+//===- Entries.cpp - The public functions of a program ------------------------===//
 //
-// Read from the whole-tensor module, where the types still are those the user wrote.
+// Reads the signatures of entries before compilation, from the types of the source program.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Signatures.h"
@@ -37,7 +37,7 @@ Buffer Buffer::compact(void *data, llvm::ArrayRef<int64_t> sizes) {
   return buffer;
 }
 
-/// Nothing where data of this type cannot cross the border.
+/// The value type, or nullopt if values of this type cannot cross the ABI boundary.
 static std::optional<ValueType> getValueType(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   std::string name;
@@ -64,8 +64,8 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
         bool isResult = role == "result";
         if (!converted || (isResult && !converted->isTensor)) {
           emitError(signature.loc) << role << " '" << *name << "' of entry '" << entry.name << "' has type " << type
-                               << "; wanted a ranked tensor" << (isResult ? "" : " or scalar")
-                               << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
+                                   << ", expected a ranked tensor" << (isResult ? "" : " or scalar")
+                                   << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
           return false;
         }
         converted->name = *name++;
@@ -75,7 +75,7 @@ llvm::Expected<std::vector<Entry>> saccade::getEntries(ModuleOp module) {
     };
     if (!convert(signature.type.getInputs(), "argument", entry.arguments) ||
         !convert(signature.type.getResults(), "result", entry.results))
-      return llvm::createStringError("entry '" + entry.name + "' cannot be called from outside");
+      return llvm::createStringError("entry '" + entry.name + "' has an unsupported type");
     entries.push_back(std::move(entry));
   }
   return entries;

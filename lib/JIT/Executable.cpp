@@ -1,6 +1,6 @@
 //===- Executable.cpp - A program compiled into this process ------------------===//
 //
-// Calls go through the runtime's checks, like those of every other host.
+// Compiles and links a program in this process. Calls go through the checks of the runtime, like those of other hosts.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
@@ -26,7 +26,7 @@ struct Executable::State {
   };
 
   std::vector<Entry> entries;
-  std::vector<Code> code; ///< of the entry of the same index
+  std::vector<Code> code; ///< parallel to `entries`
   CompileTimes times;
   size_t codeBytes = 0;
   std::string ptx;
@@ -43,7 +43,7 @@ struct Executable::State {
 
 namespace {
 
-/// Seconds since the last call, for a stage that has just ended.
+/// Measures consecutive phases; lap() returns the seconds since the last call.
 class StopWatch {
 public:
   double lap() {
@@ -58,16 +58,16 @@ private:
   Clock::time_point start = Clock::now();
 };
 
-/// Buffers as the runtime takes them, inputs and then outputs. Where there are too many or too few it says so.
+/// The arguments for the runtime, inputs, then outputs. The runtime checks their number.
 class ArgumentList {
 public:
-  ArgumentList(const Entry &entry, const SaccadeEntry &border, llvm::ArrayRef<Buffer> inputs,
+  ArgumentList(const Entry &entry, const SaccadeEntry &abi, llvm::ArrayRef<Buffer> inputs,
                llvm::ArrayRef<Buffer> outputs)
-      : isOnGPU(border.kernels) {
+      : isOnGPU(abi.kernels) {
     tensors.reserve(inputs.size() + outputs.size());
     arguments.resize(inputs.size() + outputs.size());
     auto types = llvm::concat<const ValueType>(entry.arguments, entry.results);
-    const SaccadeValueType *value = border.values;
+    const SaccadeValueType *value = abi.values;
     for (auto [type, buffer, argument] : llvm::zip(types, llvm::concat<const Buffer>(inputs, outputs), arguments))
       add(type, buffer, *value++, argument);
   }
@@ -76,7 +76,7 @@ public:
   int32_t size() const { return static_cast<int32_t>(arguments.size()); }
 
 private:
-  void add(const ValueType &type, const Buffer &buffer, const SaccadeValueType &border, SaccadeArgument &into) {
+  void add(const ValueType &type, const Buffer &buffer, const SaccadeValueType &abiType, SaccadeArgument &into) {
     if (!type.isTensor) {
       if (buffer.data)
         readScalar(type.element, buffer.data, into);
@@ -87,8 +87,8 @@ private:
     tensor.data = buffer.data;
     tensor.device.device_type = decltype(tensor.device.device_type)(isOnGPU ? kDLCUDA : kDLCPU);
     tensor.ndim = static_cast<int32_t>(buffer.sizes.size());
-    tensor.dtype = {border.code, border.bits, 1};
-    tensor.shape = const_cast<int64_t *>(buffer.sizes.data()); // nobody writes there
+    tensor.dtype = {abiType.code, abiType.bits, 1};
+    tensor.shape = const_cast<int64_t *>(buffer.sizes.data()); // read-only
     tensor.strides = const_cast<int64_t *>(buffer.strides.data());
     into.kind = SaccadeArgumentDLTensor;
     into.value.pointer = &tensor;
@@ -102,7 +102,7 @@ private:
     }
     into.kind = SaccadeArgumentInteger;
     if (elementBytes(type) == 8)
-      std::memcpy(&into.value.integer, data, sizeof(int64_t)); // a double does not hold all of them
+      std::memcpy(&into.value.integer, data, sizeof(int64_t)); // a double cannot represent all of them
     else
       into.value.integer = static_cast<int64_t>(readElement(type, data));
   }
@@ -120,7 +120,7 @@ llvm::Error errorOf(SaccadeStatus status) {
 
 Executable::Executable(std::unique_ptr<State> state) : state(std::move(state)) {}
 Executable::~Executable() {
-  // All entries share them.
+  // All entries share the kernels.
   if (!state->code.empty() && state->code.front().entry->kernels)
     saccade_cuda_unload(state->code.front().entry->kernels);
 }
@@ -146,7 +146,7 @@ const Entry *Executable::lookup(llvm::StringRef name) const {
   return nullptr;
 }
 
-/// Takes the device module out of a compiled program and makes PTX of it.
+/// Translates the device module of a compiled program to PTX and erases it.
 static llvm::Expected<std::string> extractPTX(ModuleOp module, const GPUTarget &target) {
   llvm::LLVMContext context;
   std::unique_ptr<llvm::Module> device = translateDevice(module, context, target);
@@ -161,7 +161,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
     return llvm::createStringError("this machine cannot run code for target '" + options.target->name + "'");
   auto state = std::make_unique<State>();
   StopWatch watch;
-  // What is imported finds out the types of its results.
+  // Import determines the types of results.
   if (failed(importProgram(module)))
     return llvm::createStringError("the program was refused");
   llvm::Expected<std::vector<Entry>> entries = getEntries(module);
@@ -211,7 +211,7 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp module, 
     if (!tvmFFI)
       return tvmFFI.takeError();
     state->code.push_back({table->toPtr<const SaccadeEntry *>(), tvmFFI->toPtr<TVMFFIFunction>()});
-    // Compilation may have found better names for results than the program as it came in has.
+    // The pipeline may have named results.
     const SaccadeValueType *value = state->code.back().entry->values;
     for (std::vector<ValueType> *types : {&entry.arguments, &entry.results})
       for (ValueType &type : *types)
@@ -242,13 +242,13 @@ llvm::Expected<std::unique_ptr<Executable>> Executable::createFromText(llvm::Str
 
 llvm::Expected<std::vector<llvm::SmallVector<int64_t, 4>>>
 Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) const {
-  const SaccadeEntry &border = *code(entry.name);
+  const SaccadeEntry &abi = *code(entry.name);
   size_t count = 0;
   for (const ValueType &result : entry.results)
     count += result.shape.size();
   llvm::SmallVector<int64_t> sizes(count, 0);
-  ArgumentList arguments(entry, border, inputs, {});
-  if (llvm::Error error = errorOf(saccade_entry_shapes(&border, arguments.data(), arguments.size(), sizes.data())))
+  ArgumentList arguments(entry, abi, inputs, {});
+  if (llvm::Error error = errorOf(saccade_entry_shapes(&abi, arguments.data(), arguments.size(), sizes.data())))
     return error;
   std::vector<llvm::SmallVector<int64_t, 4>> shapes;
   llvm::ArrayRef<int64_t> rest = sizes;
@@ -260,7 +260,7 @@ Executable::resultShapes(const Entry &entry, llvm::ArrayRef<Buffer> inputs) cons
 }
 
 llvm::Error Executable::call(const Entry &entry, llvm::ArrayRef<Buffer> inputs, llvm::ArrayRef<Buffer> outputs) const {
-  const SaccadeEntry &border = *code(entry.name);
-  ArgumentList arguments(entry, border, inputs, outputs);
-  return errorOf(saccade_entry_call(&border, arguments.data(), arguments.size()));
+  const SaccadeEntry &abi = *code(entry.name);
+  ArgumentList arguments(entry, abi, inputs, outputs);
+  return errorOf(saccade_entry_call(&abi, arguments.data(), arguments.size()));
 }

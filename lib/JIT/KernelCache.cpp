@@ -1,6 +1,6 @@
-//===- KernelCache.cpp - Programs compiled before -----------------------------===//
+//===- KernelCache.cpp - In-memory cache of compiled programs -----------------===//
 //
-// A slot is put into the map before its program is compiled, so that the next one who asks finds somebody to wait for.
+// A slot is added to the map before its program is compiled, so that concurrent requests for it can wait.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/KernelCache.h"
@@ -11,22 +11,22 @@ using namespace saccade;
 
 struct KernelCache::Slot {
   enum State : int { Compiling, Done, Failed };
-  /// Waited on without a condition variable, whose waiters of before a fork could never be joined after it.
+  /// An atomic and not a condition variable, whose state would include waiters of the parent after a fork.
   std::atomic<int> state{Compiling};
   const pid_t process = getpid();
   Program program;      ///< set before `state` is Done
-  uint64_t lastUse = 0; ///< by the cache's clock; read and written with its lock held
+  uint64_t lastUse = 0; ///< by the cache's clock; guarded by the cache's lock
 
-  /// In the child of a fork nobody is left to finish what a thread of the parent was compiling.
+  /// Whether this is the child of a fork and a thread of the parent was compiling the program.
   bool isAbandoned() const { return state.load() == Compiling && process != getpid(); }
 };
 
 std::string KernelCache::makeKey(llvm::StringRef source, llvm::StringRef name, const CompileOptions &options) {
   std::string key;
   llvm::raw_string_ostream os(key);
-  // Every part goes with its length, so that no two lists of parts make one key.
+  // Each part is preceded by its length, so that keys are unique.
   auto add = [&](llvm::StringRef part) { os << part.size() << ':' << part; };
-  // Names all options: a new one does not compile until somebody thinks of it here.
+  // The binding names all options, so that a new option fails to compile until it is added here.
   const auto &[target, device, stopAfter, insertAfter, dumpStages, lint, remarks, prepack, verifyEach] = options;
   add(target->name);
   add(device ? device->name : "");
@@ -54,7 +54,7 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
       ++compilations;
       break;
     }
-    std::shared_ptr<Slot> other = known; // clear() may take it out of the map
+    std::shared_ptr<Slot> other = known; // clear() may remove it from the map
     guard.unlock();
     other->state.wait(Slot::Compiling);
     if (other->state.load() == Slot::Done) {
@@ -66,12 +66,12 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
   }
 
   llvm::Expected<Program> compiled = compile();
-  std::vector<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is free
+  std::vector<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is released
   {
     std::lock_guard guard(lock);
-    auto place = slots.find(key);
-    if (!compiled && place != slots.end() && place->second == mine)
-      slots.erase(place);
+    auto slot = slots.find(key);
+    if (!compiled && slot != slots.end() && slot->second == mine)
+      slots.erase(slot);
     if (compiled) {
       mine->program = *compiled;
       mine->lastUse = ++clock;
@@ -86,14 +86,14 @@ llvm::Expected<KernelCache::Program> KernelCache::get(llvm::StringRef key,
 std::vector<std::shared_ptr<KernelCache::Slot>> KernelCache::evictLRU() {
   std::vector<std::shared_ptr<Slot>> oldest;
   while (true) {
-    // A look at every program is nothing beside the compilation that went before.
+    // A linear search costs little compared to the preceding compilation.
     auto first = slots.end();
     size_t done = 0;
-    for (auto place = slots.begin(); place != slots.end(); ++place)
-      if (place->second->state.load() == Slot::Done) {
+    for (auto slot = slots.begin(); slot != slots.end(); ++slot)
+      if (slot->second->state.load() == Slot::Done) {
         ++done;
-        if (first == slots.end() || place->second->lastUse < first->second->lastUse)
-          first = place;
+        if (first == slots.end() || slot->second->lastUse < first->second->lastUse)
+          first = slot;
       }
     if (done <= std::max<size_t>(limit, 1))
       return oldest;
@@ -111,7 +111,7 @@ KernelCache::Info KernelCache::info() const {
 }
 
 void KernelCache::clear() {
-  llvm::StringMap<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is free
+  llvm::StringMap<std::shared_ptr<Slot>> evicted; // code is unmapped after the lock is released
   std::lock_guard guard(lock);
   std::swap(evicted, slots);
   hits = compilations = 0;

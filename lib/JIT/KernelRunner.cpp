@@ -1,6 +1,7 @@
-//===- KernelRunner.cpp - Who runs the kernels of a program -------------------===//
+//===- KernelRunner.cpp - Substitute for a GPU --------------------------------===//
 //
-// The functions that host code calls, in C: the runner of the calling thread stands in for the GPU.
+// The CUDA runtime functions for host code of the JIT: they call the runner of the thread if it has one, else the
+// driver.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/KernelRunner.h"

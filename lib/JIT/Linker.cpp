@@ -1,7 +1,7 @@
-//===- Linker.cpp - Object code into this process -----------------------------===//
+//===- Linker.cpp - Links objects into this process ---------------------------===//
 //
-// ORC with an object that is already compiled. The runtime's symbols are given by address, because inside a
-// Python module or a plugin the process would not find them by name.
+// Links a compiled object with ORC. The runtime's symbols are defined by address, because they cannot be looked up by
+// name if this library is part of a Python module or a plugin.
 //
 //===----------------------------------------------------------------------===//
 #include "Linker.h"
@@ -41,7 +41,7 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
 Expected<std::unique_ptr<orc::LLJIT>> saccade::linkObject(std::unique_ptr<MemoryBuffer> object) {
   Expected<std::unique_ptr<orc::LLJIT>> jit =
       orc::LLJITBuilder()
-          // Our objects have neither constructors nor thread-local data, so no platform support is needed.
+          // The objects have neither constructors nor thread-local data, so they need no platform support.
           .setPlatformSetUp(orc::setUpInactivePlatform)
           .setObjectLinkingLayerCreator(
               [](orc::ExecutionSession &session) -> Expected<std::unique_ptr<orc::ObjectLayer>> {

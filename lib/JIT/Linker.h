@@ -1,4 +1,4 @@
-//===- Linker.h - Object code into this process -------------------*- C++ -*-===//
+//===- Linker.h - Links objects into this process -----------------*- C++ -*-===//
 #ifndef SACCADE_LIB_JIT_LINKER_H
 #define SACCADE_LIB_JIT_LINKER_H
 
@@ -9,11 +9,11 @@
 
 namespace saccade {
 
-/// Links an object of ours into this process. It finds the runtime that this library carries, and libm in the process.
+/// Links a compiled object into this process, with the runtime of this library and the libm of the process.
 llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> linkObject(std::unique_ptr<llvm::MemoryBuffer> object);
 
-/// What stands for the runtime's functions of include/saccade/Runtime/CUDA.h: the thread's KernelRunner where it has
-/// one, else the GPU.
+/// The implementations of include/saccade/Runtime/CUDA.h for linked objects: they call the thread's KernelRunner if it
+/// has one, else the runtime.
 SaccadeStatus callOnDevice(const SaccadeEntry *entry, int32_t device, void **arguments, const char **message);
 void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes);
 void *allocateOnDevice(int64_t bytes);

@@ -1,6 +1,6 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// x86-64 psABI levels; v4-bf16 adds AVX512_BF16. `host` is read from the processor.
+// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
@@ -31,18 +31,18 @@ static llvm::StringRef hostTarget() {
   return all({"avx512bf16"}) ? "v4-bf16" : "v4";
 }
 
-unsigned CPUTarget::packingFactor(mlir::Type left, mlir::Type right) const {
-  return hasBF16Dot && left.isBF16() && right.isBF16() ? 2 : 1;
+unsigned CPUTarget::packingFactor(mlir::Type lhs, mlir::Type rhs) const {
+  return hasBF16Dot && lhs.isBF16() && rhs.isBF16() ? 2 : 1;
 }
 
 const CPUTarget *saccade::lookupCPUTarget(llvm::StringRef name) {
-  // Asked once: in a virtual machine every question to the processor costs a trap.
+  // Cached, because CPUID traps in a virtual machine.
   static const llvm::StringRef best = hostTarget();
   if (name == "host")
     name = best;
-  for (const CPUTarget &level : targets)
-    if (level.name == name)
-      return &level;
+  for (const CPUTarget &target : targets)
+    if (target.name == name)
+      return &target;
   return nullptr;
 }
 

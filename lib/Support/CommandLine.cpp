@@ -1,6 +1,6 @@
-//===- CommandLine.cpp - Options of our tools ---------------------------------===//
+//===- CommandLine.cpp - Command-line parser of the tools ---------------------===//
 //
-// GNU conventions: --name=VALUE, --name VALUE, -o VALUE, "--" ends the options, "-" is standard input.
+// Follows GNU conventions: --name=VALUE, --name VALUE, -o VALUE; "--" ends the options; "-" is standard input.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CommandLine.h"
@@ -57,7 +57,7 @@ ExitCode CommandLine::usageError(const llvm::Twine &message) const {
 std::optional<ExitCode> CommandLine::unknown(StringRef argument) const {
   StringRef name = argument.ltrim('-').split('=').first;
   const Option *nearest = nullptr;
-  unsigned best = 3; // beyond two edits a suggestion is a guess
+  unsigned best = 3; // suggest options within two edits
   for (const Option &option : options)
     if (unsigned distance = name.edit_distance(option.name); distance < best) {
       best = distance;
@@ -73,7 +73,7 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
     StringRef argument = arguments[i];
     if (optionsEnded || argument == "-" || !argument.starts_with("-")) {
       if (!input || !input->empty())
-        return usageError("one input is expected, got '" + argument + "' too");
+        return usageError("expected one input, got '" + argument + "' as well");
       *input = argument.str();
       continue;
     }
@@ -101,7 +101,7 @@ std::optional<ExitCode> CommandLine::parse(llvm::ArrayRef<const char *> argument
       return usageError("option '--" + name + "' takes no value");
     if (option->kind == Kind::Value && !hasValue) {
       if (i + 1 == arguments.size())
-        return usageError("option '" + argument + "' needs a value: " + option->metavar);
+        return usageError("option '" + argument + "' requires a value: " + option->metavar);
       given = arguments[++i];
     }
     if (!option->set(given))
@@ -137,6 +137,6 @@ void CommandLine::printHelp(llvm::raw_ostream &os) const {
   }
   line("--help", "Show this text");
   line("--version", "Show the versions of Saccade and of LLVM");
-  os << "\nExit codes: 0 done; 1 the input was refused; 2 usage; 3 a file could not be read or written;\n"
-        "4 target or feature not supported; 5 a check found a difference; 70 a bug in Saccade.\n";
+  os << "\nExit codes: 0 success; 1 invalid input; 2 invalid command line; 3 a file could not be read or written;\n"
+        "4 unsupported target or feature; 5 --check found a difference; 70 a bug in Saccade.\n";
 }

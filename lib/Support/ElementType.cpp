@@ -1,6 +1,6 @@
-//===- ElementType.cpp - The element types that cross the border --------------===//
+//===- ElementType.cpp - Element types at the ABI boundary --------------------===//
 //
-// Conversions one element at a time, exact; speed does not matter here.
+// Converts single elements with exact rounding; used where speed does not matter.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/ElementType.h"

@@ -1,6 +1,6 @@
-//===- ForkSafeMutex.cpp - A mutex that children of a fork find free ----------===//
+//===- ForkSafeMutex.cpp - A mutex that is unlocked after fork ----------------===//
 //
-// The forking thread takes every one of them before, and parent and child give them back.
+// pthread_atfork handlers lock all mutexes before a fork, and unlock them in the parent and the child.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/ForkSafeMutex.h"
@@ -17,7 +17,7 @@ struct Registry {
 };
 } // namespace
 
-/// Never destroyed: a process may fork while it ends.
+/// Never destroyed, because a process may fork during its exit.
 static Registry &registry() {
   static auto *only = [] {
     auto release = [] {

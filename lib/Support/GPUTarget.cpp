@@ -1,6 +1,6 @@
 //===- GPUTarget.cpp - The table of GPU architectures -------------------------===//
 //
-// PTX 8.0 is what drivers since CUDA 12.0 take.
+// All targets use PTX 8.0, which drivers since CUDA 12.0 accept.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/GPUTarget.h"
@@ -10,7 +10,7 @@
 using namespace saccade;
 
 static const GPUTarget architectures[] = {
-    // name, features, asynchronous copies and tensor cores for 16 bits, shared memory
+    // name, features, cp.async and 16-bit m16n8k16, shared memory
     {"sm_75", "+ptx80", false, 64 * 1024},
     {"sm_80", "+ptx80", true, 163 * 1024},
 };

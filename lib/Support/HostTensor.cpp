@@ -1,6 +1,7 @@
-//===- HostTensor.cpp - Tensors in this process's memory ----------------------===//
+//===- HostTensor.cpp - Tensors in host memory --------------------------------===//
 //
-// Random data is counter-based (SplitMix64, then Box and Muller), so that a seed means the same everywhere.
+// Random data comes from a counter-based generator (SplitMix64 and the Box-Muller transform), so that it depends on the
+// seed only.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/HostTensor.h"
@@ -21,7 +22,7 @@ llvm::Expected<HostTensor> HostTensor::allocate(ElementType type, llvm::ArrayRef
   tensor.elementType = type;
   tensor.extents.assign(shape.begin(), shape.end());
   tensor.elementStrides.assign(shape.size(), 1);
-  // Strides of an empty tensor stay those of one with extents of at least 1; only the count is 0.
+  // Strides of an empty tensor are computed with extents of at least 1; only the count is 0.
   int64_t step = 1;
   bool overflow = false;
   tensor.count = 1;

@@ -1,6 +1,6 @@
-//===- Progress.cpp - Says what takes long ------------------------------------===//
+//===- Progress.cpp - Progress messages of slow activities --------------------===//
 //
-// A thread that mostly sleeps, so that the activity itself need not report anything.
+// A separate thread prints the messages, so that the activity itself does not have to report progress.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/Progress.h"

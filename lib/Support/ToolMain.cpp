@@ -1,7 +1,7 @@
-//===- ToolMain.cpp - What every main does ------------------------------------===//
+//===- ToolMain.cpp - Common main function of the tools -----------------------===//
 //
-// A fault may have happened anywhere, so its handler uses prepared text and system calls only. It has a stack of
-// its own, because the fault may be that the stack is full.
+// The fault handler uses prepared text and async-signal-safe functions only. It runs on its own stack, because a fault
+// may be a stack overflow.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/ToolMain.h"
@@ -18,7 +18,7 @@
 using namespace saccade;
 
 namespace {
-/// What the fault handler may read.
+/// The data of the fault handler.
 struct Reproducer {
   char path[512] = "";
   char commandLine[4096] = "";
@@ -100,7 +100,7 @@ int saccade::runTool(llvm::ArrayRef<const char *> commandLine, llvm::function_re
   prepareReproducer(commandLine);
   installFaultHandler();
   int code = ExitInternal;
-  // Deeply nested programs recurse deeply in parsers and verifiers; untouched stack costs nothing.
+  // Parsers and verifiers recurse on the nesting of programs; untouched stack pages cost no memory.
   const std::optional<unsigned> stackBytes = 512u << 20;
   llvm::thread runner(stackBytes, [&] {
     constexpr size_t faultStackBytes = 64 << 10;

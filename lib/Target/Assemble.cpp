@@ -1,7 +1,6 @@
 //===- Assemble.cpp - NVIDIA's assembler --------------------------------------===//
 //
-// A program of its own, which may or may not be there. What it says about registers is the only figure of a kernel's
-// quality that needs no GPU.
+// Runs ptxas as a separate process and parses its report of registers and spills.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Target/Device.h"
@@ -13,7 +12,7 @@
 
 using namespace saccade;
 
-/// The number before `unit` in `line`, as in "12 bytes spill stores"; 0 where there is none.
+/// The number before `unit` in `line`, as in "12 bytes spill stores"; 0 if there is none.
 static int64_t numberBefore(llvm::StringRef line, llvm::StringRef unit) {
   llvm::SmallVector<llvm::StringRef> match;
   int64_t number = 0;
@@ -45,7 +44,7 @@ void saccade::readAssemblerLog(llvm::StringRef log, Cubin &into) {
   }
 }
 
-/// The whole of a file; nothing where it cannot be read.
+/// The contents of a file; empty if it cannot be read.
 static std::string contents(llvm::StringRef path) {
   llvm::ErrorOr<std::unique_ptr<llvm::MemoryBuffer>> file = llvm::MemoryBuffer::getFile(path);
   return file ? (*file)->getBuffer().str() : std::string();
@@ -60,8 +59,9 @@ llvm::Expected<Cubin> saccade::assemble(llvm::StringRef ptx, const GPUTarget &ta
         (void)llvm::sys::fs::remove(*path);
   });
   for (auto [path, suffix] : {std::pair(&input, "ptx"), std::pair(&output, "cubin"), std::pair(&log, "log")})
-    if (std::error_code error = path == &input ? llvm::sys::fs::createTemporaryFile("saccade", suffix, descriptor, *path)
-                                               : llvm::sys::fs::createTemporaryFile("saccade", suffix, *path))
+    if (std::error_code error = path == &input
+                                    ? llvm::sys::fs::createTemporaryFile("saccade", suffix, descriptor, *path)
+                                    : llvm::sys::fs::createTemporaryFile("saccade", suffix, *path))
       return llvm::createFileError(*path, error);
   {
     llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/true);
@@ -74,22 +74,22 @@ llvm::Expected<Cubin> saccade::assemble(llvm::StringRef ptx, const GPUTarget &ta
   }
   std::string architecture = ("--gpu-name=" + target.name).str();
   std::optional<llvm::StringRef> redirects[] = {std::nullopt, llvm::StringRef(log), llvm::StringRef(log)};
-  std::string message, said;
+  std::string message, logText;
   auto run = [&](llvm::ArrayRef<llvm::StringRef> more) {
     llvm::SmallVector<llvm::StringRef> arguments = {ptxas, architecture, "-v", "-O3", "-o", output, input};
     arguments.append(more.begin(), more.end());
     int status = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects, 0, 0, &message);
-    said = contents(log);
+    logText = contents(log);
     return status;
   };
-  // A kernel is a processor's. Older assemblers do not know of it.
+  // Assembles kernels in parallel; older versions lack the option.
   int status = run({"--split-compile=0"});
-  if (status != 0 && llvm::StringRef(said).contains("split-compile"))
+  if (status != 0 && llvm::StringRef(logText).contains("split-compile"))
     status = run({});
   if (status != 0)
-    return llvm::createStringError("'" + ptxas + "' refused the PTX: " + (message.empty() ? said : message));
+    return llvm::createStringError("'" + ptxas + "' refused the PTX: " + (message.empty() ? logText : message));
   Cubin cubin;
   cubin.bytes = contents(output);
-  readAssemblerLog(said, cubin);
+  readAssemblerLog(logText, cubin);
   return cubin;
 }

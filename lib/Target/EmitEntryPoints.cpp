@@ -1,13 +1,13 @@
-//===- EmitEntryPoints.cpp - Give every entry its faces -----------------------===//
+//===- EmitEntryPoints.cpp - Tables and wrappers of entries -------------------===//
 //
-// Wraps the C interface functions that func-to-llvm made, describes them in a table, and adds the functions that hosts
-// call. It stands last, because only now the calling convention of the entries is final.
+// Wraps the C interface functions of func-to-llvm, emits the entry tables, and adds the C and TVM-FFI wrappers. Runs
+// last, because the calling convention of the entries must be final.
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
-#include "saccade/Target/Device.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "saccade/Support/CPUTarget.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Target/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
@@ -25,12 +25,12 @@ namespace {
 
 constexpr llvm::StringLiteral interfacePrefix = "_mlir_ciface_";
 
-/// What the runtime exports, or an object calls: none of it can be an entry's.
+/// The symbols that the runtime exports or compiled code calls, which entries must not define.
 constexpr llvm::StringLiteral runtimeSymbols[] = {
-    "saccade_parallel_for",  "saccade_allocate",           "saccade_release",    "saccade_set_threads",
-    "saccade_threads",       "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
-    "saccade_entry_last_error", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1",     "saccade_launch",
-    "saccade_cuda_call",     "saccade_cuda_unload",        "saccade_set_stream",     "saccade_device_allocate",
+    "saccade_parallel_for",     "saccade_allocate",           "saccade_release",    "saccade_set_threads",
+    "saccade_threads",          "saccade_set_parallel_for",   "saccade_entry_call", "saccade_entry_shapes",
+    "saccade_entry_last_error", "saccade_entry_call_tvm_ffi", "saccade_runtime_v1", "saccade_launch",
+    "saccade_cuda_call",        "saccade_cuda_unload",        "saccade_set_stream", "saccade_device_allocate",
     "saccade_device_release"};
 
 /// The symbols that an entry exports.
@@ -43,7 +43,7 @@ struct Exports {
   std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
 };
 
-/// The CPU target in the runtime's numbering.
+/// The runtime's enumerator of a CPU target.
 SaccadeCPUTarget cpuTargetOf(const CPUTarget &target) {
   return llvm::StringSwitch<SaccadeCPUTarget>(target.name)
       .Case("portable", SaccadeCPUTargetPortable)
@@ -72,7 +72,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
       return signalPassFailure();
 
     bool isForGPU = !getOperation().getOps<mlir::gpu::GPUModuleOp>().empty();
-    if (isForGPU && failed(takeDeviceMemory()))
+    if (isForGPU && failed(useDeviceAllocator()))
       return signalPassFailure();
 
     EntryBuilder builder(getOperation());
@@ -89,7 +89,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
 
   using Entries = llvm::MapVector<StringRef, EntryParts>;
 
-  /// Reads the marks of a C interface function and takes them off every function.
+  /// Collects the attributes of a C interface function, and removes them from every function.
   LogicalResult collect(LLVM::LLVMFuncOp function, Entries &entries) {
     auto signature = function->getAttrOfType<DictionaryAttr>("attn.entry");
     auto shapesOf = function->getAttrOfType<StringAttr>("attn.shapes_of");
@@ -119,7 +119,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
 
   LogicalResult checkABITypes(EntryParts &entry) {
     if (!entry.call || !entry.shapes)
-      return (entry.call ? entry.call : entry.shapes).emitError("an entry and its shape function belong together");
+      return (entry.call ? entry.call : entry.shapes).emitError("expected an entry and its shape function");
     for (size_t i = 0; i < entry.numValues(); ++i) {
       Type type = entry.valueType(i);
       bool isResult = i >= entry.numInputs();
@@ -127,7 +127,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
         continue;
       return entry.call.emitError() << (isResult ? "result '" : "argument '")
                                     << cast<StringAttr>(entry.names[i]).getValue() << "' of entry '" << entry.name
-                                    << "' has type " << type << "; wanted a ranked tensor"
+                                    << "' has type " << type << ", expected a ranked tensor"
                                     << (isResult ? "" : " or scalar")
                                     << " of f16, bf16, f32, f64, index or an integer of 1, 8, 16, 32 or 64 bits";
     }
@@ -143,26 +143,26 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
         auto [owner, isNew] = owners.try_emplace(symbol, name);
         if (isNew)
           continue;
-        InFlightDiagnostic error = entry.call.emitError("entry '") << name << "' needs the symbol '" << symbol << "'";
+        InFlightDiagnostic error = entry.call.emitError("entry '") << name << "' defines the symbol '" << symbol << "'";
         if (owner->second.empty())
-          return error << ", which is a function of the runtime; give the entry another name";
-        return error << ", and so does entry '" << owner->second << "'; give one of them another name";
+          return error << ", which belongs to the runtime; rename the entry";
+        return error << ", as does entry '" << owner->second << "'; rename one of them";
       }
     return success();
   }
 
-  /// What the host code of a program for a GPU allocates is the GPU's memory: the host computes nothing on tensors.
-  LogicalResult takeDeviceMemory() {
+  /// Replaces host allocation by device allocation: the host code of a GPU program does not access tensors.
+  LogicalResult useDeviceAllocator() {
     SymbolTable symbols(getOperation());
-    for (auto [ours, device] : {std::pair("saccade_allocate", "saccade_device_allocate"),
+    for (auto [host, device] : {std::pair("saccade_allocate", "saccade_device_allocate"),
                                 std::pair("saccade_release", "saccade_device_release")})
-      if (auto function = symbols.lookup<LLVM::LLVMFuncOp>(ours); function && function.isExternal())
+      if (auto function = symbols.lookup<LLVM::LLVMFuncOp>(host); function && function.isExternal())
         if (failed(symbols.rename(function, device)))
           return failure();
     return success();
   }
 
-  /// Nothing of the program itself is seen from outside, and it makes way for what is.
+  /// Makes all functions of the program internal and renames those that conflict with an exported symbol.
   LogicalResult makeInternal(const Entries &entries) {
     SymbolTable symbols(getOperation());
     SmallVector<LLVM::LLVMFuncOp> conflicting;

@@ -1,6 +1,6 @@
 //===- EntryBuilder.cpp - The functions of an entry ---------------------------===//
 //
-// Faces only pack their arguments: what is right and wrong with a call is known by the runtime alone.
+// The wrappers pack their arguments and call the runtime, which does all checks.
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
@@ -26,7 +26,7 @@ LLVM::LLVMFuncOp EntryBuilder::createFunction(Location loc, const Twine &name, T
   builder.setInsertionPointToEnd(module.getBody());
   auto function =
       LLVM::LLVMFuncOp::create(builder, loc, name.str(), LLVM::LLVMFunctionType::get(result, arguments), linkage);
-  symbols.insert(function); // gives another name where this one is taken: only internal ones may be
+  symbols.insert(function); // renames on a conflict, which only internal functions may have
   builder.setInsertionPointToEnd(function.addEntryBlock(builder));
   return function;
 }
@@ -68,7 +68,7 @@ SmallVector<Value> EntryBuilder::loadOperands(ArrayRef<Type> types, Value argume
   for (auto [i, type] : llvm::enumerate(types)) {
     Value place = LLVM::GEPOp::create(builder, loc, pointer, pointer, arguments, ArrayRef<LLVM::GEPArg>{int32_t(i)});
     Value operand = LLVM::LoadOp::create(builder, loc, pointer, place);
-    // Descriptors travel by address; everything else is a scalar. An i1 is a whole byte in memory.
+    // Descriptors are passed by address, scalars by value. An i1 is a byte in memory.
     if (type.isInteger(1)) {
       Value byte = LLVM::LoadOp::create(builder, loc, builder.getI8Type(), operand);
       operand = LLVM::TruncOp::create(builder, loc, type, byte);
@@ -97,7 +97,7 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   Location loc = callee.getLoc();
   LLVM::LLVMFuncOp function =
       createFunction(loc, "saccade.shapes." + entry.name, pointer, {pointer, pointer}, LLVM::Linkage::Internal);
-  // number, found, expected, then all extents of all results
+  // message number, found, expected, then the extents of all results
   int64_t count = 3;
   for (Type type : entry.type.getResults())
     count += cast<RankedTensorType>(type).getRank();
@@ -134,7 +134,7 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
   Value message = LLVM::ZeroOp::create(builder, loc, pointer);
   for (auto [i, text] : llvm::enumerate(entry.messages.getAsValueRange<StringAttr>())) {
     if (text.empty())
-      continue; // a check that folded away
+      continue; // the check was folded
     Value isThisMessage =
         LLVM::ICmpOp::create(builder, loc, LLVM::ICmpPredicate::eq, number, constant(loc, i64, int64_t(i) + 1));
     message = LLVM::SelectOp::create(builder, loc, isThisMessage, addressOf(loc, createText(loc, text)), message);
@@ -146,7 +146,7 @@ LLVM::LLVMFuncOp EntryBuilder::emitShapes(const EntryParts &entry) {
 void EntryBuilder::emitCWrapper(const EntryParts &entry, StringRef symbol, LLVM::GlobalOp table, bool isShapes) {
   Location loc = entry.loc();
   size_t count = isShapes ? entry.numInputs() : entry.numValues();
-  // Scalars come wide, so that there are two kinds of them in C: int64_t and double.
+  // In C, integer scalars are int64_t and float scalars are double.
   SmallVector<Type> types;
   for (size_t i = 0; i < count; ++i) {
     Type type = entry.valueType(i);

@@ -1,7 +1,7 @@
-//===- EntryBuilder.h - What an object holds for each entry -------*- C++ -*-===//
+//===- EntryBuilder.h - Tables and wrappers of entries ------------*- C++ -*-===//
 //
-// The parts of an entry in the LLVM dialect: uniform functions around the code, the table that describes them, and
-// the faces that hosts call.
+// Builds the parts of an entry in the LLVM dialect: functions of uniform signature around the code, the table that
+// describes them, and the C and TVM-FFI wrappers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TARGET_ENTRYBUILDER_H
@@ -15,13 +15,13 @@
 
 namespace saccade {
 
-/// An entry as earlier stages left it.
+/// The functions and signature of an entry.
 struct EntryParts {
-  llvm::StringRef name;                ///< of the user's function
-  mlir::LLVM::LLVMFuncOp call, shapes; ///< the C interfaces that func-to-llvm made
-  mlir::FunctionType type;             ///< on whole tensors
+  llvm::StringRef name;                ///< of the function in the program
+  mlir::LLVM::LLVMFuncOp call, shapes; ///< the C interface functions of func-to-llvm
+  mlir::FunctionType type;             ///< on tensors
   mlir::ArrayAttr names;               ///< of inputs, then results
-  mlir::ArrayAttr messages;            ///< that `shapes` numbers
+  mlir::ArrayAttr messages;            ///< to which the message numbers of `shapes` refer
 
   mlir::Location loc() const { return mlir::LLVM::LLVMFuncOp(call).getLoc(); }
   size_t numInputs() const { return type.getNumInputs(); }
@@ -29,29 +29,29 @@ struct EntryParts {
   size_t numValues() const { return numInputs() + type.getNumResults(); }
 };
 
-/// A type as SaccadeValueType says it.
+/// The fields of SaccadeValueType for a type.
 struct ABIType {
   uint8_t code, bits;
   int32_t rank = -1;
   llvm::ArrayRef<int64_t> extents = {};
 };
 
-/// Nothing where values of the type cannot cross the border.
+/// The ABI type, or nullopt if values of the type cannot cross the ABI boundary.
 std::optional<ABIType> getABIType(mlir::Type type);
 
 class EntryBuilder {
 public:
   explicit EntryBuilder(mlir::ModuleOp module);
 
-  /// const char *call(void **args), internal: the descriptors and scalars unpacked. A callee that can fail returns the
-  /// message.
+  /// const char *call(void **args), internal: unpacks descriptors and scalars and calls the entry, which returns a
+  /// message if it can fail.
   mlir::LLVM::LLVMFuncOp emitCall(const EntryParts &entry);
   /// const char *shapes(void **args, int64_t *sizes), internal. The callee stores (message number, found, expected,
-  /// extents...) through its first argument; number 0 means that all is well.
+  /// extents...) through its first argument; message number 0 means success.
   mlir::LLVM::LLVMFuncOp emitShapes(const EntryParts &entry);
-  /// Declares the SaccadeKernels of a program for a GPU, which come once they are compiled.
+  /// Declares the SaccadeKernels of a GPU program, which are defined after the device module is compiled.
   mlir::LLVM::GlobalOp declareKernels();
-  /// The SaccadeEntry under `symbol`, for code of that CPU target; `kernels` is null for a CPU.
+  /// Defines the SaccadeEntry `symbol` of code for a CPU target; `kernels` is null for a CPU program.
   mlir::LLVM::GlobalOp emitTable(const EntryParts &entry, SaccadeCPUTarget target, llvm::StringRef symbol,
                                  mlir::LLVM::LLVMFuncOp call, mlir::LLVM::LLVMFuncOp shapes,
                                  mlir::LLVM::GlobalOp kernels);
@@ -61,14 +61,14 @@ public:
   void emitTVMFFIWrapper(const EntryParts &entry, llvm::StringRef symbol, mlir::LLVM::GlobalOp table);
 
 private:
-  /// Makes a function and stands at the end of its first block.
+  /// Creates a function and sets the insertion point to the end of its entry block.
   mlir::LLVM::LLVMFuncOp createFunction(mlir::Location loc, const llvm::Twine &name, mlir::Type result,
                                         llvm::ArrayRef<mlir::Type> arguments, mlir::LLVM::Linkage linkage);
-  /// Makes a constant whose value `build` returns; internal ones get a free name.
+  /// Creates a constant with the value that `build` returns; internal constants are renamed on a conflict.
   mlir::LLVM::GlobalOp createConstant(mlir::Location loc, const llvm::Twine &name, mlir::Type type,
                                       mlir::LLVM::Linkage linkage, llvm::function_ref<mlir::Value()> build);
   mlir::LLVM::GlobalOp createText(mlir::Location loc, llvm::StringRef text);
-  /// The address of the extents, NULL where there are none.
+  /// The address of the extents, or null for an empty list.
   mlir::Value createExtents(mlir::Location loc, llvm::ArrayRef<int64_t> extents);
   mlir::Value createStruct(mlir::Location loc, mlir::LLVM::LLVMStructType type, llvm::ArrayRef<mlir::Value> fields);
   llvm::SmallVector<mlir::Value> loadOperands(llvm::ArrayRef<mlir::Type> types, mlir::Value arguments);

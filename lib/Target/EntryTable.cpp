@@ -1,13 +1,13 @@
-//===- EntryTable.cpp - What compiled code says of an entry -------------------===//
+//===- EntryTable.cpp - The table of an entry ---------------------------------===//
 //
-// The constant SaccadeEntry of include/saccade/Runtime/Entry.h, field for field.
+// Emits the constant SaccadeEntry of include/saccade/Runtime/Entry.h.
 //
 //===----------------------------------------------------------------------===//
 #include "EntryBuilder.h"
-#include "saccade/Target/Device.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "saccade-c/DLTensor.h"
+#include "saccade/Target/Device.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -62,7 +62,7 @@ Value EntryBuilder::createExtents(Location loc, ArrayRef<int64_t> extents) {
 
 LLVM::GlobalOp EntryBuilder::declareKernels() {
   OpBuilder outside = OpBuilder::atBlockBegin(module.getBody());
-  // Of its layout only whoever defines it knows.
+  // The type is opaque here; addKernels defines it.
   auto global = LLVM::GlobalOp::create(outside, module.getLoc(), outside.getI8Type(), /*isConstant=*/false,
                                        LLVM::Linkage::External, kernelsSymbol, Attribute());
   symbols.insert(global);

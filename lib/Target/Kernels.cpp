@@ -1,7 +1,7 @@
-//===- Kernels.cpp - Kernels inside of host code ------------------------------===//
+//===- Kernels.cpp - Kernels embedded in host code ----------------------------===//
 //
-// The record that the runtime loads kernels from, and several architectures in one program. LLVM IR is the last form in
-// which host code of several compilations can become one object with nothing exported twice.
+// Embeds kernels in host code and links the host code for several architectures. Works on LLVM IR, in which symbols of
+// several compilations can still be made internal before they are linked into one object.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/Kernels.h"
@@ -15,7 +15,7 @@
 
 using namespace llvm;
 
-/// Bytes as a constant of the module's own.
+/// An internal constant with the given bytes.
 static Constant *makeBytes(Module &host, StringRef bytes, bool isText) {
   Constant *content = ConstantDataArray::getString(host.getContext(), bytes, /*AddNull=*/isText);
   auto *global = new GlobalVariable(host, content->getType(), /*isConstant=*/true, GlobalValue::InternalLinkage,
@@ -31,7 +31,7 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
   auto number = [&](int64_t value) -> Constant * { return ConstantInt::get(i32, value); };
   FunctionCallee call = host.getOrInsertFunction("saccade_cuda_call", i32, pointer, i32, pointer, pointer);
 
-  // "sm_90a": the number, and whether it is the architecture alone.
+  // "sm_90a": the number, and a suffix if the code is architecture-specific.
   StringRef digits = target.name.drop_front(strlen("sm_"));
   int64_t architecture = 0;
   bool consumed = !digits.consumeInteger(10, architecture);
@@ -53,7 +53,7 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
   auto *kernels = new GlobalVariable(host, type, /*isConstant=*/false, GlobalValue::InternalLinkage,
                                      ConstantStruct::get(type, fields), kernelsSymbol + ".defined");
   GlobalVariable *declared = host.getNamedGlobal(kernelsSymbol);
-  if (!declared) // nothing can be called
+  if (!declared) // the program has no entries
     return;
   declared->replaceAllUsesWith(kernels);
   declared->eraseFromParent();
@@ -63,12 +63,12 @@ static std::string tableSymbol(StringRef entry) { return ("__saccade_entry_" + e
 
 Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Module>> others,
                                  ArrayRef<std::string> entries) {
-  // Behind the table of an entry, in the order of the architectures.
+  // The last table in the chain of each entry.
   std::map<std::string, GlobalVariable *> last;
   for (const std::string &entry : entries)
     last[entry] = into.getNamedGlobal(tableSymbol(entry));
   for (auto [i, other] : enumerate(others)) {
-    // Of the others only tables are wanted, under names that meet nothing.
+    // Keep only the tables external, under unique names.
     for (GlobalValue &global : other->global_values())
       if (!global.isDeclaration())
         global.setLinkage(GlobalValue::InternalLinkage);
@@ -80,7 +80,7 @@ Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Modul
     ModuleAnalysisManager nothing;
     GlobalDCEPass().run(*other, nothing);
     if (Linker::linkModules(into, std::move(other)))
-      return createStringError("the host code of two architectures cannot be joined");
+      return createStringError("the host code of two architectures cannot be linked");
     for (const std::string &entry : entries) {
       GlobalVariable *table = into.getNamedGlobal(tableSymbol(entry) + "." + std::to_string(i + 1));
       table->setLinkage(GlobalValue::InternalLinkage);

@@ -1,7 +1,6 @@
 //===- Libdevice.cpp - NVIDIA's math functions --------------------------------===//
 //
-// They come with the assembler, as bitcode of an old LLVM. What a kernel calls is linked before it is optimised, and is
-// inlined there or stays a function of the PTX.
+// Links functions of libdevice, bitcode that is installed with ptxas, into the device module before it is optimised.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Target/Device.h"
@@ -17,15 +16,15 @@
 
 using namespace saccade;
 
-/// libdevice where `root` is the folder of a CUDA toolkit that has it; else empty.
+/// The path of libdevice in the CUDA toolkit `root`, or empty.
 static std::string inToolkit(llvm::StringRef root) {
   llvm::SmallString<256> path(root);
   llvm::sys::path::append(path, "nvvm", "libdevice", "libdevice.10.bc");
   return llvm::sys::fs::exists(path) ? path.str().str() : std::string();
 }
 
-/// The same for the folder above the one of a program, which may be a link.
-static std::string beside(llvm::StringRef program) {
+/// The path of libdevice in the toolkit that contains `program` (its bin folder, after links are resolved), or empty.
+static std::string inToolkitOf(llvm::StringRef program) {
   llvm::SmallString<256> real;
   if (llvm::sys::fs::real_path(program, real))
     return "";
@@ -33,10 +32,10 @@ static std::string beside(llvm::StringRef program) {
 }
 
 std::string saccade::findLibdevice(llvm::StringRef ptxas) {
-  std::string found = ptxas.empty() ? std::string() : beside(ptxas);
+  std::string found = ptxas.empty() ? std::string() : inToolkitOf(ptxas);
   if (found.empty())
     if (llvm::ErrorOr<std::string> program = llvm::sys::findProgramByName("ptxas"))
-      found = beside(*program);
+      found = inToolkitOf(*program);
   return found.empty() ? inToolkit("/usr/local/cuda") : found;
 }
 
@@ -55,7 +54,7 @@ llvm::Error saccade::linkLibdevice(llvm::Module &module, llvm::StringRef path) {
     return llvm::createStringError("cannot read '" + path + "': " + diagnostic.getMessage());
   library->setTargetTriple(module.getTargetTriple());
   library->setDataLayout(module.getDataLayout());
-  // What comes from there is the module's own: unused after inlining, it goes.
+  // Linked functions become internal, so that those unused after inlining are removed.
   auto hide = [](llvm::Module &into, const llvm::StringSet<> &names) {
     llvm::internalizeModule(into, [&](const llvm::GlobalValue &value) { return !names.contains(value.getName()); });
   };

@@ -1,4 +1,4 @@
-//===- Machine.h - LLVM's machines and what they write -----------*- C++ -*-===//
+//===- Machine.h - Target machines and code emission -------------*- C++ -*-===//
 #ifndef SACCADE_LIB_TARGET_MACHINE_H
 #define SACCADE_LIB_TARGET_MACHINE_H
 
@@ -6,11 +6,11 @@
 
 namespace saccade {
 
-/// LLVM's machine of a triple whose backend is initialised; an error where LLVM has none.
+/// Creates the target machine of a triple, whose backend must be initialised. Fails if LLVM was built without it.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(llvm::StringRef triple, llvm::StringRef cpu,
                                                                    llvm::StringRef features);
 
-/// Runs llc's pipeline over the module and writes assembly or an object; an error where the machine has no such form.
+/// Runs the code generation pipeline and writes assembly or an object. Fails if the target does not support `kind`.
 llvm::Error writeCode(llvm::Module &module, llvm::TargetMachine &machine, llvm::raw_pwrite_stream &os,
                       llvm::CodeGenFileType kind);
 

@@ -1,6 +1,6 @@
-//===- MachineCode.cpp - Assembly and objects for an CPU target ----------------===//
+//===- MachineCode.cpp - Assembly and objects for a CPU target ----------------===//
 //
-// llc's pipeline at -O3, in process.
+// Runs LLVM's code generation pipeline at -O3 in process.
 //
 //===----------------------------------------------------------------------===//
 #include "Machine.h"
@@ -13,8 +13,8 @@
 
 bool saccade::hostRuns(const CPUTarget &target) {
   const CPUTarget &host = *lookupCPUTarget("host");
-  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasF16C <= host.hasF16C && target.hasAVX512 <= host.hasAVX512 &&
-         target.hasBF16Dot <= host.hasBF16Dot;
+  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasF16C <= host.hasF16C &&
+         target.hasAVX512 <= host.hasAVX512 && target.hasBF16Dot <= host.hasBF16Dot;
 }
 
 static void initializeX86() {
@@ -29,8 +29,8 @@ static void initializeX86() {
   (void)done;
 }
 
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
-saccade::createMachine(llvm::StringRef name, llvm::StringRef cpu, llvm::StringRef features) {
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> saccade::createMachine(llvm::StringRef name, llvm::StringRef cpu,
+                                                                            llvm::StringRef features) {
   llvm::Triple triple(name);
   std::string message;
   const llvm::Target *backend = llvm::TargetRegistry::lookupTarget(triple, message);

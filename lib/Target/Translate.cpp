@@ -1,8 +1,7 @@
-//===- Translate.cpp - From the LLVM dialect to LLVM IR -----------------------===//
+//===- Translate.cpp - LLVM IR from the LLVM dialect --------------------------===//
 //
-// The code generators already write the loops as they should be, and LLVM's usual mid-level pipeline takes them
-// apart again (measured: 11 % slower after it). What runs here is a short list: undo the descriptor traffic, drop
-// what is not used.
+// Translates host code to LLVM IR and runs a short clean-up of descriptors and dead code. LLVM's default mid-level
+// pipeline is not used, because it restructures the generated loops (measured 11 % slower).
 //
 //===----------------------------------------------------------------------===//
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -19,7 +18,7 @@
 
 using namespace mlir;
 
-/// Names the processor on every function: passes and code generator read it there, and so does whoever links the IR.
+/// Sets the target attributes of every function, which passes and the code generator read.
 static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &target) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
@@ -29,7 +28,7 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
       function.addFnAttr("target-features", target.features);
     if (target.hasAVX512)
       function.addFnAttr("prefer-vector-width", "512");
-    // A kernel neither throws nor is unwound through, so tables for that would only be weight.
+    // Compiled code neither throws nor is unwound through, so it needs no unwind tables.
     function.setDoesNotThrow();
   }
 }

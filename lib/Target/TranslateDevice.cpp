@@ -1,7 +1,7 @@
-//===- TranslateDevice.cpp - From the device module to PTX --------------------===//
+//===- TranslateDevice.cpp - PTX of the device module -------------------------===//
 //
-// LLVM's usual pipeline, unlike on a CPU: kernels are written as straight code of one thread whose state lies in memory
-// with constant indices, and LLVM makes registers of it.
+// Runs LLVM's default pipeline, unlike for a CPU: kernels keep the state of a thread in arrays with constant indices,
+// which SROA promotes to registers.
 //
 //===----------------------------------------------------------------------===//
 #include "Machine.h"
@@ -41,7 +41,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::CGSCCAnalysisManager components;
   llvm::ModuleAnalysisManager modules;
   llvm::PipelineTuningOptions tuning;
-  // The kernels have chosen what is unrolled: more of it would not fit into the registers.
+  // The kernels are unrolled already; further unrolling would exceed the registers.
   tuning.LoopUnrolling = false;
   tuning.LoopVectorization = tuning.SLPVectorization = false;
   llvm::PassBuilder builder(&machine, tuning);
@@ -53,12 +53,12 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
 }
 
-/// Links libdevice where it is called; otherwise a diagnostic at the first call.
+/// Links libdevice if the module calls it. On failure emits a diagnostic at the first call.
 static LogicalResult addLibdevice(mlir::gpu::GPUModuleOp device, llvm::Module &module, StringRef path) {
   if (!saccade::needsLibdevice(module))
     return success();
   std::string found = path.empty() ? saccade::findLibdevice() : path.str();
-  std::string why = found.empty() ? "found it neither beside ptxas nor in /usr/local/cuda; install CUDA's compiler "
+  std::string why = found.empty() ? "found it neither next to ptxas nor in /usr/local/cuda; install CUDA's compiler "
                                     "(PyPI: nvidia-cuda-nvcc) and put its ptxas on the PATH"
                                   : llvm::toString(saccade::linkLibdevice(module, found));
   if (why.empty())
@@ -68,8 +68,8 @@ static LogicalResult addLibdevice(mlir::gpu::GPUModuleOp device, llvm::Module &m
     first = call;
     return call.getCallee() && call.getCallee()->starts_with("__nv_") ? WalkResult::interrupt() : WalkResult::advance();
   });
-  return first.emitError("a kernel computes a function of NVIDIA's libdevice ('")
-         << *first.getCallee() << "'), which is wanted to compile it: " << why;
+  return first.emitError("a kernel calls a function of NVIDIA's libdevice ('")
+         << *first.getCallee() << "'), which is required to compile it: " << why;
 }
 
 std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::LLVMContext &context,
@@ -83,7 +83,7 @@ std::unique_ptr<llvm::Module> saccade::translateDevice(ModuleOp program, llvm::L
 
   auto devices = program.getOps<mlir::gpu::GPUModuleOp>();
   if (devices.empty()) {
-    program.emitError("has no device module; it was not compiled for a GPU");
+    program.emitError("has no device module, expected a program compiled for a GPU");
     return nullptr;
   }
   llvm::Expected<std::unique_ptr<llvm::TargetMachine>> machine = createDeviceMachine(target);

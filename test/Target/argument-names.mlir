@@ -1,13 +1,13 @@
-// What callers are told of an entry: names as in the text, types as they were on whole tensors.
+// The signature of an entry: argument names of the source and tensor types.
 // RUN: saccade-compile %s --stop-after=transforms | FileCheck %s
 
-// The names survive the whole pipeline.
+// The pipeline preserves the names.
 // RUN: saccade-compile %s --emit=llvm | FileCheck %s --check-prefix=LLVM
 // LLVM-DAG: c"query\00"
 // LLVM-DAG: c"tensor<2x?x4xf32>\00"
 // LLVM-DAG: [3 x i64] [i64 2, i64 -1, i64 4]
 
-// Bytecode has no names.
+// Bytecode does not store names.
 // RUN: saccade-opt %s -emit-bytecode -o %t.bc && saccade-compile %t.bc --stop-after=transforms | FileCheck %s --check-prefix=BYTECODE
 // BYTECODE: func.func @results_of_an_attention
 // BYTECODE-SAME: names = ["arg0", "arg1", "arg2", "output", "lse"]
@@ -22,7 +22,7 @@ func.func @results_of_an_attention(%query: tensor<2x?x4xf32>, %k: tensor<2x?x4xf
   return %o, %l : tensor<2x?x4xf32>, tensor<2x?xf32>
 }
 
-// A number is no name, and no two values have the same; what C does not allow in a name is replaced.
+// Numbers are replaced by names, names are made unique, and characters that are invalid in C are replaced.
 // CHECK-LABEL: func.func @names_that_are_none
 // CHECK-SAME:    names = ["arg0", "a_b", "a_b_1", "result", "result_1"]
 func.func @names_that_are_none(%0: tensor<?xf32>, %a.b: index, %a$b: f16, %result: i1) -> tensor<?xf32> {

@@ -1,7 +1,6 @@
 // RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s
 
-// The table of an entry whose tasks are kernels points to them; they are made elsewhere. What its host code allocates is
-// memory of the GPU.
+// The table of a GPU program refers to its kernels, which are defined later. Its host code allocates GPU memory.
 // CHECK:       llvm.mlir.global external constant @__saccade_entry_fill()
 // CHECK:         addressof @saccade.shapes.fill
 // CHECK-NEXT:    %[[KERNELS:.*]] = llvm.mlir.addressof @saccade.kernels

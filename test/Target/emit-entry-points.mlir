@@ -1,7 +1,7 @@
 // RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s
 // RUN: saccade-opt %s -attn-emit-entry-points=target=v3 | FileCheck %s --check-prefix=TABLE
 
-// A descriptor travels by address and a scalar by value; the uniform functions take addresses of both.
+// Descriptors are passed by address and scalars by value; the functions of uniform signature take addresses of both.
 // CHECK-LABEL: llvm.func internal @_mlir_ciface_scale_by
 // CHECK-NOT: attn.entry
 llvm.func @_mlir_ciface_scale_by(%a: !llvm.ptr, %factor: f32, %flag: i1, %result: !llvm.ptr) -> !llvm.ptr
@@ -15,7 +15,7 @@ llvm.func @helper() {
   llvm.return
 }
 
-// A function of the program makes way for a name that an entry needs.
+// A function of the program that conflicts with an emitted symbol is renamed.
 // CHECK-NOT:   @saccade_scale_by()
 // CHECK-LABEL: llvm.func internal @saccade_scale_by_0()
 llvm.func @saccade_scale_by() {
@@ -41,7 +41,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK:         %[[MESSAGE:.*]] = llvm.call @_mlir_ciface_scale_by(%[[A]], %[[FACTOR]], %[[FLAG]], %{{.*}})
 // CHECK-NEXT:    llvm.return %[[MESSAGE]]
 
-// Messages of checks that folded away leave nothing.
+// Folded checks emit no message.
 // CHECK-LABEL: llvm.func internal @saccade.shapes.scale_by(
 // CHECK-SAME:    %{{.*}}: !llvm.ptr, %[[SIZES:.*]]: !llvm.ptr) -> !llvm.ptr
 // CHECK:         llvm.call @_mlir_ciface_scale_by.shapes
@@ -55,7 +55,7 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NOT:     llvm.select
 // CHECK:         llvm.return
 
-// A face packs {kind, value} for each argument: 7 is a tensor, 3 a float, 1 an integer.
+// A wrapper packs {kind, value} for each argument: 7 is a tensor, 3 a float, 1 an integer.
 // CHECK-LABEL: llvm.func @saccade_scale_by(
 // CHECK-SAME:    %[[A:.*]]: !llvm.ptr, %[[FACTOR:.*]]: f64, %[[FLAG:.*]]: i64, %[[RESULT:.*]]: !llvm.ptr) -> !llvm.ptr
 // CHECK:         %[[PACKED:.*]] = llvm.alloca %{{.*}} x !llvm.array<4 x struct<(i32, i32, i64)>>
@@ -89,7 +89,8 @@ llvm.func @_mlir_ciface_scale_by.shapes(%result: !llvm.ptr, %a: !llvm.ptr, %fact
 // CHECK-NEXT:    %[[STATUS:.*]] = llvm.call @saccade_entry_call_tvm_ffi(%[[ENTRY]], %[[ARGS]], %[[COUNT]], %[[RESULT]])
 // CHECK-NEXT:    llvm.return %[[STATUS]]
 
-// Version 3, three inputs and one result, target v3. Of a value: rank, DLPack's code and bits; -1 is a scalar or any extent.
+// Version 3, three inputs and one result, target v3. A value has rank, DLPack code and bits; -1 is a scalar or a dynamic
+// extent.
 // TABLE-LABEL: llvm.mlir.global external constant @__saccade_entry_scale_by()
 // TABLE-SAME:    !llvm.struct<(i32, i32, i32, i32, ptr, ptr, ptr, ptr, ptr, ptr)>
 // TABLE:         constant(3 : i32)

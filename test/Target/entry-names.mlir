@@ -1,4 +1,4 @@
-// An entry may have the name of a function that compiled code itself calls.
+// An entry may have the name of a function that compiled code calls.
 // RUN: saccade-compile %s -o %t.o && llvm-nm %t.o | FileCheck %s
 
 // CHECK-DAG: T saccade_memcpy.shapes{{$}}
@@ -22,7 +22,7 @@ func.func @memcpy(%x: tensor<?xf32>) -> tensor<?xf32> {
   return %x : tensor<?xf32>
 }
 
-// The shape function of one is not the other.
+// The shape function of @f does not conflict with the entry @f_shapes.
 func.func @"memcpy.shapes"(%x: tensor<?xf32>) -> tensor<?xf32> {
   return %x : tensor<?xf32>
 }

@@ -1,6 +1,6 @@
 //===- Npy.cpp - NumPy's file format ------------------------------------------===//
 //
-// The header is the literal of a Python dictionary. It is read strictly: every length is checked before it is used.
+// The header is a Python dictionary literal. The parser checks every length before it is used.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/Npy.h"
@@ -37,7 +37,7 @@ public:
     while (!consume("}")) {
       std::string key;
       if (!parseString(key) || !consume(":"))
-        return malformed("the header is damaged");
+        return malformed("the header is malformed");
       bool ok = false; // structured types have a list as 'descr' and fail here
       if (key == "descr")
         ok = seen[0] = parseString(header.descr);
@@ -48,7 +48,7 @@ public:
       else
         return malformed("the header has an unknown key '" + llvm::Twine(key) + "'");
       if (!ok)
-        return malformed("the header's '" + llvm::Twine(key) + "' is damaged or of a kind that is not supported");
+        return malformed("the header's '" + llvm::Twine(key) + "' is malformed or not supported");
       consume(",");
     }
     if (!seen[0] || !seen[1] || !seen[2])
@@ -166,7 +166,7 @@ llvm::Expected<HostTensor> saccade::parseNpy(StringRef bytes) {
                                    "bf16 as uint16, little-endian");
   if (header->shape.size() > 32)
     return malformed("it has " + llvm::Twine(header->shape.size()) + " dimensions");
-  // Counted here, for a damaged shape must not ask for memory that the file cannot fill.
+  // Checked before the allocation, so that a malformed shape does not allocate more memory than the file has data.
   int64_t expected = elementBytes(*type);
   for (int64_t extent : header->shape)
     if (llvm::MulOverflow(expected, extent, expected))

@@ -1,7 +1,6 @@
-//===- Embedded.cpp - The files inside the compiler ---------------------------===//
+//===- Embedded.cpp - Files embedded in the compiler --------------------------===//
 //
-// The assembler takes the bytes in. #embed would read better, but compiler caches do not see what it depends on; they
-// know .incbin and step aside.
+// Embeds files with the assembler directive .incbin. Compiler caches do not track the dependencies of #embed.
 //
 //===----------------------------------------------------------------------===//
 #include "Embedded.h"

@@ -1,6 +1,6 @@
-//===- Embedded.h - The files inside the compiler -----------------*- C++ -*-===//
+//===- Embedded.h - Files embedded in the compiler ----------------*- C++ -*-===//
 //
-// What linking and header writing need, so that nothing of ours or the system's must be installed beside the tool.
+// The files for linking and for C headers, so that the tools do not require an installed runtime or C library headers.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_TARGET_EMBEDDED_EMBEDDED_H
@@ -10,9 +10,9 @@
 
 namespace saccade::embedded {
 
-/// The runtime as an archive of objects with hidden symbols.
+/// The runtime, an archive of objects with hidden symbols.
 llvm::StringRef runtimeArchive();
-/// Shared libraries without code that name what libc.so.6 and libm.so.6 offer.
+/// Stub libraries without code that define symbols of libc.so.6 and libm.so.6.
 llvm::StringRef libcStub();
 llvm::StringRef libmStub();
 /// include/saccade-c/DLTensor.h

@@ -1,12 +1,11 @@
-/*===- LibcStub.c - The names of libc.so.6 that an artifact may need ------------===
+/*===- LibcStub.c - Stub of libc.so.6 -------------------------------------------===
  *
- * Linked at build time into an empty libc.so.6, against which the compiler links artifacts on machines without the C
- * library's development files. What is missing here is an error of that link, so nothing else is ever needed; what the
- * runtime no longer uses is found by test/Architecture.
+ * Linked at build time into a stub libc.so.6, against which the compiler links shared libraries on machines without the
+ * development files of the C library. A symbol missing here fails that link; test/Architecture reports unused symbols.
  *
- * The names have no versions: an artifact then loads with any glibc, which gives it the version of its first release
- * (GLIBC_2.2.5) where it still has one, else today's. So nothing may stand here whose first version means something
- * else than today's; pthread_cond_* is such a case.
+ * The symbols are unversioned, so a library loads with any glibc, which binds them to the base version (GLIBC_2.2.5) if
+ * it exists, else to the default version. Symbols whose base version behaves differently, such as pthread_cond_*, must
+ * not be listed.
  *
  *===----------------------------------------------------------------------===*/
 #define FUNCTION(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");
@@ -14,7 +13,7 @@
 __asm__(".bss\n.globl stderr\n.type stderr, @object\n.size stderr, 8\nstderr:\n.zero 8\n");
 __asm__(".text");
 
-/* What compilers make of copies, fills, comparisons and simple prints, whether the runtime has such calls or not. */
+/* Functions to which compilers lower copies, fills, comparisons and simple prints. */
 FUNCTION(memcpy)
 FUNCTION(memmove)
 FUNCTION(memset)
@@ -23,7 +22,7 @@ FUNCTION(bcmp)
 FUNCTION(fputs)
 FUNCTION(fwrite)
 
-/* The runtime: memory, text, threads, other libraries of the process. */
+/* Functions that the runtime calls. */
 FUNCTION(free)
 FUNCTION(aligned_alloc)
 FUNCTION(madvise)

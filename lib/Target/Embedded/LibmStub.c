@@ -1,7 +1,7 @@
-/*===- LibmStub.c - The names of libm.so.6 that an artifact may need ------------===
+/*===- LibmStub.c - Stub of libm.so.6 -------------------------------------------===
  *
- * As LibcStub.c for libm.so.6, which an artifact names only where its program needs it: f64 math, angles beyond the
- * polynomials' reach, and single instructions that the portable target lacks (fused multiply-add, rounding).
+ * As LibcStub.c, for libm.so.6. A shared library depends on it only if its program calls it: for f64 math, for angles
+ * outside the range of the polynomials, and for instructions that the portable target lacks (FMA, rounding).
  *
  *===----------------------------------------------------------------------===*/
 #define ONE(name) __asm__(".globl " #name "\n.type " #name ", @function\n" #name ":\n");

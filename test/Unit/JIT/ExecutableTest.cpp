@@ -72,7 +72,7 @@ TEST(Executable, KnowsWhatCompiledCodeSaysOfAnEntry) {
 }
 
 TEST(Executable, ScalarsOfEveryTypeArrive) {
-  // Each element of the result is one scalar, or 1 where the i1 is set.
+  // Each element of the result is one scalar; the i1 becomes 1 if set.
   auto created = Executable::createFromText(R"(
 func.func @gather(%i: index, %b: i1, %n: i8, %h: f16, %t: bf16, %d: f64) -> tensor<6xf64> {
   %one = arith.constant 1.0 : f64
@@ -111,7 +111,7 @@ func.func @gather(%i: index, %b: i1, %n: i8, %h: f16, %t: bf16, %d: f64) -> tens
   args[6].value.pointer = &tensor;
   ASSERT_EQ(SaccadeSuccess, saccade_entry_call(entry, args.data(), 7)) << saccade_entry_last_error();
   EXPECT_EQ((std::vector<double>{-7, 1, -128, -1.5, 0.25, 0.1}), std::vector<double>(result, result + 6));
-  // TVM-FFI's face takes the same arguments.
+  // The TVM-FFI wrapper takes the same arguments.
   result[0] = 0;
   SaccadeArgument none = args[0];
   EXPECT_EQ(0, (*created)->tvmFFI("gather")(nullptr, args.data(), 7, &none));
@@ -207,7 +207,7 @@ TEST(Executable, SeveralHostThreadsMayCallAtOnce) {
       for (int round = 0; round < 50; ++round) {
         std::vector<float> result(size);
         ASSERT_EQ("", attend(result.data()));
-        ASSERT_EQ(expected, result); // bit for bit, whoever computed what
+        ASSERT_EQ(expected, result); // bitwise equal, regardless of the threads
       }
     });
   for (std::thread &host : hosts)

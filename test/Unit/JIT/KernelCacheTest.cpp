@@ -1,6 +1,6 @@
-//===- KernelCacheTest.cpp - Programs compiled before -------------------------===//
+//===- KernelCacheTest.cpp - In-memory cache of compiled programs -------------===//
 //
-// The cache never looks into a program, so these are stand-ins.
+// The cache does not access programs, so the tests use placeholder pointers.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/KernelCache.h"
@@ -17,7 +17,7 @@ namespace {
 using Program = KernelCache::Program;
 using Result = llvm::Expected<Program>;
 
-/// An address that stands for a program.
+/// A placeholder for a program.
 Program standIn() {
   auto owner = std::make_shared<int>();
   return Program(owner, reinterpret_cast<const Executable *>(owner.get()));
@@ -51,7 +51,7 @@ TEST(KernelCache, KeysTellProgramsAndOptionsApart) {
   options[7].verifyEach = false;
   for (size_t i = 0; i < options.size(); ++i)
     for (size_t j = 0; j < options.size(); ++j)
-      // Where the machine's own level is "portable", the first two are the same.
+      // If the host's target is "portable", the first two are equal.
       if (i == j || i > 1 || j > 1)
         EXPECT_EQ(i == j,
                   KernelCache::makeKey("p", "file", options[i]) == KernelCache::makeKey("p", "file", options[j]))
@@ -96,7 +96,7 @@ TEST(KernelCache, CodeThatIsForgottenMayUseTheCache) {
   auto makeLooking = [&]() -> Result {
     std::shared_ptr<int> owner(new int, [&](int *number) {
       delete number;
-      modules = cache.info().modules; // hangs where the lock is held
+      modules = cache.info().modules; // deadlocks if the lock is held
     });
     return Program(owner, reinterpret_cast<const Executable *>(owner.get()));
   };
@@ -113,7 +113,7 @@ TEST(KernelCache, KeepsNoFailures) {
   expectInfo(cache, 0, 2, 1);
 }
 
-/// A compilation on a thread of its own that waits until it may end.
+/// A compilation on a separate thread, which ends when it is released.
 class SlowCompilation {
 public:
   SlowCompilation(KernelCache &cache, llvm::StringRef key, Result (*result)())
@@ -140,7 +140,7 @@ private:
   std::thread thread;
 };
 
-/// Asks for "a" on a thread of its own, which has to wait.
+/// Requests "a" on a separate thread, which has to wait.
 std::future<std::string> askMeanwhile(KernelCache &cache, Result (*compile)()) {
   auto asked = std::async(std::launch::async, [&cache, compile] { return errorOf(cache.get("a", compile)); });
   EXPECT_EQ(std::future_status::timeout, asked.wait_for(std::chrono::milliseconds(50)));

@@ -1,7 +1,7 @@
-//===- StabilityTest.cpp - A softmax without the guard that it needs ----------===//
+//===- StabilityTest.cpp - Mutation test of the softmax guard -----------------===//
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
-#include "saccade/Dialect/Attn/Analysis/Stability.h"
 #include "saccade/JIT/Executable.h"
 #include "gtest/gtest.h"
 #include <cmath>
@@ -11,12 +11,13 @@ using namespace saccade;
 
 namespace {
 
-/// The mutant: claims of every step that its maxima are finite, so that no code guards against −∞ − (−∞).
+/// The mutant: asserts that all row maxima are finite, so that no code guards against −∞ − (−∞).
 struct ClaimFiniteMax : PassWrapper<ClaimFiniteMax, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ClaimFiniteMax)
   StringRef getArgument() const override { return "test-claim-finite-max"; }
   void runOnOperation() override {
-    getOperation().walk([](attn::AccumulateOp op) { op->setAttr(attn::finiteMaxAttr, UnitAttr::get(op.getContext())); });
+    getOperation().walk(
+        [](attn::AccumulateOp op) { op->setAttr(attn::finiteMaxAttr, UnitAttr::get(op.getContext())); });
   }
 };
 
@@ -37,14 +38,15 @@ std::vector<float> attend(const std::string &clauses, bool isMutant) {
     return {};
   }
   std::vector<float> ones(160, 1.0f), values(160, 3.0f), output(160, -1.0f);
-  llvm::Error error = (*executable)->call(*(*executable)->lookup("attend"),
-                                          {Buffer::compact(ones.data(), {20, 8}), Buffer::compact(values.data(), {20, 8})},
-                                          {Buffer::compact(output.data(), {20, 8})});
+  llvm::Error error = (*executable)
+                          ->call(*(*executable)->lookup("attend"),
+                                 {Buffer::compact(ones.data(), {20, 8}), Buffer::compact(values.data(), {20, 8})},
+                                 {Buffer::compact(output.data(), {20, 8})});
   EXPECT_FALSE(bool(error)) << llvm::toString(std::move(error));
   return output;
 }
 
-// The first query sees no key.
+// The first query attends to no key.
 TEST(Stability, TheGuardIsWhatKeepsARowWithoutKeysFromNaN) {
   std::vector<float> guarded = attend("mask causal<-1>", /*isMutant=*/false), mutant = attend("mask causal<-1>", true);
   EXPECT_EQ(0.0f, guarded[0]);
@@ -52,9 +54,10 @@ TEST(Stability, TheGuardIsWhatKeepsARowWithoutKeysFromNaN) {
   EXPECT_TRUE(std::isnan(mutant[0])) << mutant[0];
 }
 
-// Where it is proved that it is not needed there is none, and a claim changes nothing.
+// If the guard is proved unnecessary, there is none, and the mutation has no effect.
 TEST(Stability, AProvedSoftmaxNeedsNoGuard) {
-  std::string capped = "mask causal<top_left> score(%s, %b, %h, %i, %j) {\n %r = math.tanh %s : f32\n attn.yield %r : f32 }";
+  std::string capped =
+      "mask causal<top_left> score(%s, %b, %h, %i, %j) {\n %r = math.tanh %s : f32\n attn.yield %r : f32 }";
   std::vector<float> proved = attend(capped, /*isMutant=*/false), claimed = attend(capped, true);
   EXPECT_EQ(proved, claimed);
   EXPECT_FLOAT_EQ(3.0f, proved[0]);

@@ -1,4 +1,4 @@
-//===- NpyTest.cpp - .npy files, whole and broken -----------------------------===//
+//===- NpyTest.cpp - Valid and malformed .npy files ---------------------------===//
 #include "saccade/Support/Npy.h"
 #include "gtest/gtest.h"
 #include <cmath>

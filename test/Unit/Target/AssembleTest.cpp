@@ -1,4 +1,4 @@
-//===- AssembleTest.cpp - What ptxas says is read ------------------------------===//
+//===- AssembleTest.cpp - Parsing the output of ptxas -------------------------===//
 #include "saccade/Target/Device.h"
 #include "gtest/gtest.h"
 
@@ -29,11 +29,12 @@ TEST(Assemble, ReadsRegistersAndSpillsOfEveryKernel) {
 
 TEST(Assemble, KeepsTheWarningsThatCostSpeed) {
   Cubin cubin;
-  readAssemblerLog("ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register "
-                   "requirements.\n"
-                   "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
-                   "ptxas info    : (C7500) something else\n",
-                   cubin);
+  readAssemblerLog(
+      "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored to maintain minimum register "
+      "requirements.\n"
+      "ptxas info    : (C7512) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+      "ptxas info    : (C7500) something else\n",
+      cubin);
   ASSERT_EQ(cubin.warnings.size(), 2u);
   EXPECT_NE(cubin.warnings[0].find("C7508"), std::string::npos);
   EXPECT_NE(cubin.warnings[1].find("C7512"), std::string::npos);
