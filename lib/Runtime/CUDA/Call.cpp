@@ -1,7 +1,7 @@
-//===- Call.cpp - A call of an entry on a GPU ---------------------------------===//
+//===- Call.cpp - Calls of entries on a GPU -----------------------------------===//
 //
-// The host code of an entry runs on the calling thread and puts kernels and memory into the order of one stream: no
-// call waits for the GPU, and a stream that is captured records it.
+// Runs the host code of an entry on the calling thread. It enqueues kernels, allocations and releases on one stream, so
+// calls are asynchronous and can be captured.
 //
 //===----------------------------------------------------------------------===//
 #include "../Call/Message.h"
@@ -14,7 +14,7 @@ using namespace saccade::runtime::cuda;
 
 namespace {
 
-/// Makes a context of the device current and takes it away again.
+/// Makes a context of the device current, and restores the previous one at the end of its lifetime.
 class CurrentContext {
 public:
   explicit CurrentContext(const Driver &driver) : driver(driver) {}
@@ -30,7 +30,7 @@ public:
     int32_t count = 0;
     Result result = driver.deviceGet(&device, ordinal);
     if (result == InvalidDevice && driver.deviceGetCount(&count) == Success)
-      return refuse(SaccadeValueError, entry, "a tensor is on cuda:%d, and the NVIDIA driver sees %d GPU%s", ordinal,
+      return refuse(SaccadeValueError, entry, "a tensor is on cuda:%d, but the NVIDIA driver reports %d GPU%s", ordinal,
                     count, count == 1 ? "" : "s");
     Context current = nullptr;
     Device its = -1;
@@ -50,7 +50,7 @@ public:
 
 private:
   Result enterPrimary(Context &context) {
-    static std::atomic<Context> primaries[64]; // kept for good: modules are loaded there
+    static std::atomic<Context> primaries[64]; // never released, because modules are loaded in them
     bool isKept = device >= 0 && device < 64;
     context = isKept ? primaries[device].load(std::memory_order_acquire) : nullptr;
     if (!context) {
@@ -69,13 +69,13 @@ private:
   bool hasPushed = false;
 };
 
-/// A call that is under way on this thread.
+/// The call that is running on this thread.
 struct Session {
   const SaccadeEntry &entry;
   const Driver &driver;
   LoadedModule &loaded;
   Stream stream;
-  SaccadeStatus status = SaccadeSuccess; ///< of the first thing that went wrong, whose message stands
+  SaccadeStatus status = SaccadeSuccess; ///< of the first failure, whose message is kept
 };
 
 constinit thread_local Session *session = nullptr;
@@ -83,7 +83,7 @@ constinit thread_local void *chosenStream = nullptr;
 
 using GetStream = void *(*)(int32_t deviceType, int32_t device);
 
-/// TVM-FFI's function for the stream of a device, which it sets to PyTorch's around calls with PyTorch's tensors.
+/// TVM-FFI's function for the current stream of a device, which it sets to PyTorch's during calls with PyTorch tensors.
 GetStream findGetStream() {
   static std::atomic<GetStream> known{nullptr};
   GetStream function = known.load(std::memory_order_relaxed);
@@ -101,8 +101,7 @@ Stream streamFor(int32_t device) {
   return static_cast<Stream>(getStream ? getStream(kDLCUDA, device) : nullptr);
 }
 
-/// The memory of a device that its calls share. What is released stays in the pool, so that a program which has run
-/// before gets its memory without asking the system.
+/// The memory pool of a device, which all calls share. Released memory stays in the pool for later calls.
 Result requirePool(const Driver &driver, Device device, Pool &pool) {
   static std::atomic<Pool> pools[64];
   if (device < 0 || device >= 64)
@@ -124,7 +123,8 @@ Result requirePool(const Driver &driver, Device device, Pool &pool) {
   return result;
 }
 
-/// Gives empty tensors an address: kernels read all that a row of theirs may need, before they know that there is none.
+/// Sets a valid address in the descriptors of empty tensors, because kernels may prefetch rows before they check
+/// extents.
 SaccadeStatus assignPlaceholders(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, void **args) {
   SaccadeStatus status = SaccadeSuccess;
   for (int32_t i = 0; i < entry.num_inputs + entry.num_results; ++i) {
@@ -153,7 +153,7 @@ SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void 
   CurrentContext context(*driver);
   if ((status = context.enter(*entry, device)))
     return status;
-  LoadedModule *loaded = require(*driver, entry, context.id, context.device, status);
+  LoadedModule *loaded = requireModule(*driver, entry, context.id, context.device, status);
   if (!loaded)
     return status;
   if ((status = assignPlaceholders(*driver, *entry, *loaded, args)))
@@ -172,15 +172,14 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
   constexpr int64_t gridLimit = INT32_MAX;
   if (ctas > gridLimit) {
     session->status = refuse(SaccadeValueError, session->entry,
-                             "kernel '%s' would need %lld CTAs, a GPU takes %lld: make "
-                             "the batch smaller",
-                             name, static_cast<long long>(ctas), static_cast<long long>(gridLimit));
+                             "kernel '%s' requires %lld CTAs, expected at most %lld: reduce the batch size", name,
+                             static_cast<long long>(ctas), static_cast<long long>(gridLimit));
     return;
   }
   Function function = requireKernel(driver, session->entry, session->loaded, name, sharedBytes, session->status);
   if (!function)
     return;
-  // All parameters are words, one behind the other.
+  // The parameters are contiguous 8-byte words.
   size_t bytes = static_cast<size_t>(count) * sizeof(int64_t);
   void *extra[] = {reinterpret_cast<void *>(1), const_cast<int64_t *>(params), // CU_LAUNCH_PARAM_BUFFER_POINTER
                    reinterpret_cast<void *>(2), &bytes,                        // CU_LAUNCH_PARAM_BUFFER_SIZE
@@ -188,7 +187,7 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
   Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,
                                       1, 1, static_cast<uint32_t>(sharedBytes), session->stream, nullptr, extra);
   if (result != Success)
-    session->status = refuseResult(session->entry, driver, result, "starting kernel", name);
+    session->status = refuseResult(session->entry, driver, result, "launching kernel", name);
 }
 
 void *saccade_device_allocate(int64_t bytes) {
@@ -204,8 +203,7 @@ void *saccade_device_allocate(int64_t bytes) {
     return reinterpret_cast<void *>(memory);
   if (result == OutOfMemory)
     session->status = refuse(SaccadeOutOfMemory, session->entry,
-                             "cuda:%d has no %lld bytes of memory left for it: free "
-                             "some, or make the batch smaller",
+                             "cuda:%d cannot allocate %lld bytes: free memory or reduce the batch size",
                              session->loaded.device, static_cast<long long>(bytes));
   else
     session->status = refuseResult(session->entry, driver, result, "allocating GPU memory");
@@ -217,7 +215,7 @@ void saccade_device_release(void *memory) {
     return;
   Result result = session->driver.freeAsync(reinterpret_cast<Address>(memory), session->stream);
   if (result != Success && !session->status)
-    session->status = refuseResult(session->entry, session->driver, result, "giving memory of the GPU back");
+    session->status = refuseResult(session->entry, session->driver, result, "releasing GPU memory");
 }
 
 void saccade_set_stream(void *stream) { chosenStream = stream; }

@@ -1,6 +1,6 @@
-//===- Driver.cpp - The functions of the NVIDIA driver ------------------------===//
+//===- Driver.cpp - Loads the CUDA driver -------------------------------------===//
 //
-// Looked up when the first program for a GPU is called, for a program must load on machines that have none.
+// Loads the driver at the first call of a GPU program, so that programs load on machines without a GPU.
 //
 //===----------------------------------------------------------------------===//
 #include "Driver.h"
@@ -16,7 +16,7 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 Lock::Lock() { pthread_mutex_lock(&mutex); }
 Lock::~Lock() { pthread_mutex_unlock(&mutex); }
 
-/// What the texts of the driver's are where it has none.
+/// The name and description of a driver error.
 struct ErrorText {
   const char *name = "an unknown error", *meaning = "";
   ErrorText(const Driver &driver, Result result) {
@@ -29,10 +29,10 @@ struct ErrorText {
   }
 };
 
-static constexpr int32_t oldestVersion = 12000; // of CUDA 12.0: it takes PTX 8.0
-static constexpr const char *wantedDriver = "wanted one for CUDA 12.0 or newer (version 525)";
+static constexpr int32_t oldestVersion = 12000; // CUDA 12.0, which accepts PTX 8.0
+static constexpr const char *expectedDriver = "expected one for CUDA 12.0 or newer (version 525)";
 
-/// Fills the table in; the first name that is missing, or null.
+/// Looks up all functions; returns the first missing name, or null.
 static const char *bind(void *library, Driver &driver) {
 #define FUNCTION(member, symbol, parameters)                                                                           \
   if (!(driver.member = reinterpret_cast<decltype(driver.member)>(dlsym(library, symbol))))                            \
@@ -42,31 +42,30 @@ static const char *bind(void *library, Driver &driver) {
   return nullptr;
 }
 
-/// Loads and initialises the driver, with the lock held.
+/// Loads and initialises the driver. The lock must be held.
 static SaccadeStatus load(const SaccadeEntry &entry, Driver &driver) {
   void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *why = dlerror();
-    return refuse(
-        SaccadeUnsupported, entry,
-        "runs on an NVIDIA GPU, and this machine has no driver for one (%s); install it, or compile for the CPU",
-        why ? why : "libcuda.so.1 cannot be loaded");
+    return refuse(SaccadeUnsupported, entry,
+                  "requires an NVIDIA GPU, but this machine has no driver (%s); install it, or compile for the CPU",
+                  why ? why : "libcuda.so.1 cannot be loaded");
   }
-  // The version first: an old driver lacks functions.
+  // Check the version first, because an old driver lacks functions.
   Result (*getVersion)(int32_t *) =
       reinterpret_cast<decltype(driver.driverGetVersion)>(dlsym(library, "cuDriverGetVersion"));
   int32_t version = 0;
   if (!getVersion || getVersion(&version) != Success || version < oldestVersion)
     return refuse(SaccadeUnsupported, entry, "the NVIDIA driver is for CUDA %d.%d, %s: update it", version / 1000,
-                  version % 1000 / 10, wantedDriver);
+                  version % 1000 / 10, expectedDriver);
   if (const char *missing = bind(library, driver))
     return refuse(SaccadeUnsupported, entry, "the NVIDIA driver for CUDA %d.%d lacks %s, %s: update it", version / 1000,
-                  version % 1000 / 10, missing, wantedDriver);
+                  version % 1000 / 10, missing, expectedDriver);
   Result result = driver.init(0);
   if (result == Success)
     return SaccadeSuccess;
   ErrorText text(driver, result);
-  return refuse(SaccadeUnsupported, entry, "%s (%s: %s); see whether nvidia-smi lists one, and CUDA_VISIBLE_DEVICES",
+  return refuse(SaccadeUnsupported, entry, "%s (%s: %s); check nvidia-smi and CUDA_VISIBLE_DEVICES",
                 result == NoDevice ? "the NVIDIA driver finds no GPU" : "the NVIDIA driver does not start", text.name,
                 text.meaning);
 }

@@ -1,6 +1,6 @@
-//===- Driver.h - The functions of the NVIDIA driver --------------*- C++ -*-===//
+//===- Driver.h - The functions of the CUDA driver ----------------*- C++ -*-===//
 //
-// Our own declarations of the few that are called, by the driver's stable binary interface (CUDA 12.0 and later).
+// Declares the functions of the CUDA driver API that the runtime calls (stable ABI, CUDA 12.0 and later).
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_LIB_RUNTIME_CUDA_DRIVER_H
@@ -24,7 +24,7 @@ using Function = FunctionData *;
 using Stream = StreamData *;
 using Pool = PoolData *;
 
-/// CUresult: the values that are told apart here.
+/// CUresult: the values that the runtime distinguishes.
 enum Result : int32_t {
   Success = 0,
   OutOfMemory = 2,
@@ -43,20 +43,20 @@ enum FunctionAttribute : int32_t { StaticShared = 1, DynamicSharedLimit = 8 };
 enum JITOption : int32_t { ErrorLog = 5, ErrorLogBytes = 6 };
 /// CUmemPool_attribute
 enum PoolAttribute : int32_t { ReleaseThreshold = 4 };
-/// CUstreamCaptureMode: Relaxed lets a thread do what a capture need not know of.
+/// CUstreamCaptureMode: Relaxed permits calls that are unsafe during a global capture.
 enum CaptureMode : int32_t { Relaxed = 2 };
 
 /// CUmemPoolProps
 struct PoolProperties {
-  int32_t allocation = 1;   ///< CU_MEM_ALLOCATION_TYPE_PINNED: there is no other
-  int32_t handles = 0;      ///< shared with no other process
+  int32_t allocation = 1;   ///< CU_MEM_ALLOCATION_TYPE_PINNED
+  int32_t handles = 0;      ///< CU_MEM_HANDLE_TYPE_NONE: not exported to other processes
   int32_t locationType = 1; ///< CU_MEM_LOCATION_TYPE_DEVICE
   int32_t location = 0;
   void *security = nullptr;
-  uint64_t reserved[8] = {}; ///< no limit, and room for what later versions add
+  uint64_t reserved[8] = {}; ///< maximum size (0: no limit) and reserved fields
 };
 
-// Member, symbol, parameters. Where a function has had several forms the symbol names one.
+// Member, symbol, parameters. The symbol includes the version suffix of the function.
 #define SACCADE_CUDA_FUNCTIONS(FUNCTION)                                                                               \
   FUNCTION(driverGetVersion, "cuDriverGetVersion", (int32_t *version))                                                 \
   FUNCTION(init, "cuInit", (uint32_t flags))                                                                           \
@@ -96,16 +96,16 @@ struct Driver {
 #undef FUNCTION
 };
 
-/// The driver of this machine, initialised. Null where there is none that can be used: then `status` is the end of the
-/// call, and its message says what to do. Asked again it tries again.
+/// The initialised driver. Returns null and sets `status` and a message if there is no usable driver; a later call
+/// tries again.
 const Driver *requireDriver(const SaccadeEntry &entry, SaccadeStatus &status);
 
-/// What a call ends with where the driver gives an error while `doing` ("starting kernel 'x'"): the error's name and
-/// meaning are in the message.
+/// Sets a message for a driver error during `doing` ("launching kernel 'x'"), with the error's name and description.
+/// Returns the status of the call.
 SaccadeStatus refuseResult(const SaccadeEntry &entry, const Driver &driver, Result result, const char *doing,
                            const char *object = nullptr);
 
-/// Held wherever the runtime adds to what it keeps of the driver's.
+/// Guards the creation of driver objects that the runtime keeps.
 class Lock {
 public:
   Lock();
@@ -114,7 +114,7 @@ public:
   Lock &operator=(const Lock &) = delete;
 };
 
-/// While it lives this thread may do what the capture of a stream in global mode would forbid.
+/// During its lifetime, this thread may make calls that a stream capture in global mode forbids.
 class RelaxedCaptureScope {
 public:
   explicit RelaxedCaptureScope(const Driver &driver) : driver(driver) { driver.exchangeCaptureMode(&mode); }

@@ -1,7 +1,7 @@
-//===- LoadedModule.cpp - Kernels in a context of the driver's ----------------------===//
+//===- LoadedModule.cpp - Kernels loaded in a context -------------------------===//
 //
-// Lists that only grow: who finds what is wanted takes no lock. A program is loaded once a context, which is slow, and
-// may happen while a stream is captured: nothing of it concerns the stream.
+// Loads the kernels of a program once per context. The lists only grow, so lookups take no lock. Loading may happen
+// during a stream capture, because it does not involve the stream.
 //
 //===----------------------------------------------------------------------===//
 #include "LoadedModule.h"
@@ -16,7 +16,7 @@ using namespace saccade::runtime::cuda;
 
 namespace {
 
-/// What a call needs from the C library's heap: a few words that stay.
+/// Allocates an object with the C library's allocator.
 template <typename T> T *make() { return static_cast<T *>(std::aligned_alloc(alignof(T), sizeof(T))); }
 
 std::atomic<LoadedModule *> &listOf(SaccadeKernels &kernels) {
@@ -34,15 +34,15 @@ LoadedModule *findModule(const SaccadeEntry *&entry, uint64_t context) {
   return nullptr;
 }
 
-/// How well kernels suit a GPU of that compute capability (80 for 8.0): the newest architecture it has, one that is
-/// made for it alone before others; 0: not at all.
+/// A rank of kernels for a GPU of a compute capability (80 for 8.0), higher for newer architectures and for
+/// architecture-specific code; 0 if they are incompatible.
 int32_t compatibility(const SaccadeKernels &kernels, int32_t capability) {
   if (kernels.is_arch_specific ? kernels.architecture != capability : kernels.architecture > capability)
     return 0;
   return 2 * kernels.architecture + kernels.is_arch_specific;
 }
 
-/// All architectures that there are, for messages: "sm_80, sm_90a".
+/// The architectures of a program, for messages: "sm_80, sm_90a".
 struct Architectures {
   char text[128] = {};
   explicit Architectures(const SaccadeEntry *entry) {
@@ -59,7 +59,7 @@ public:
 
   SaccadeStatus run(int32_t capability, Module &module) {
     const SaccadeKernels &kernels = *entry.kernels;
-    // Machine code goes for GPUs of its generation only.
+    // A cubin is compatible within a major compute capability only.
     if (kernels.cubin && kernels.architecture / 10 == capability / 10 && load(kernels.cubin, module) == Success)
       return SaccadeSuccess;
     Result result = load(kernels.ptx, module);
@@ -92,7 +92,7 @@ private:
 
 } // namespace
 
-/// Chooses and loads, with the lock held.
+/// Selects and loads the kernels for a device. The lock must be held.
 static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
                           SaccadeStatus &status) {
   int32_t major = 0, minor = 0;
@@ -100,7 +100,7 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
   if (result == Success)
     result = driver.deviceGetAttribute(&minor, CapabilityMinor, device);
   if (result != Success) {
-    status = refuseResult(*entry, driver, result, "asking for the GPU's compute capability");
+    status = refuseResult(*entry, driver, result, "reading the GPU's compute capability");
     return nullptr;
   }
   int32_t capability = 10 * major + minor, best = 0;
@@ -111,7 +111,7 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
       chosen = other;
     }
   if (!chosen) {
-    status = refuse(SaccadeUnsupported, *entry, "compiled for %s, cuda:%d is sm_%d: compile with --target=sm_%d",
+    status = refuse(SaccadeUnsupported, *entry, "compiled for %s, but cuda:%d is sm_%d: compile with --target=sm_%d",
                     Architectures(entry).text, device, capability, capability);
     return nullptr;
   }
@@ -131,8 +131,8 @@ static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint
   return loaded;
 }
 
-LoadedModule *cuda::require(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
-                            SaccadeStatus &status) {
+LoadedModule *cuda::requireModule(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
+                                  SaccadeStatus &status) {
   if (LoadedModule *found = findModule(entry, context))
     return found;
   Lock lock;
@@ -166,7 +166,7 @@ static Function findKernel(const LoadedModule &loaded, const char *name) {
   return nullptr;
 }
 
-/// The right to dynamic shared memory, which beyond 48 KiB has to be asked for.
+/// Sets the limit of dynamic shared memory, which is required above 48 KiB.
 static SaccadeStatus grantShared(const Driver &driver, const SaccadeEntry &entry, const LoadedModule &loaded,
                                  const char *name, Function function, int64_t bytes) {
   int32_t fixed = 0, limit = 0;
@@ -175,13 +175,13 @@ static SaccadeStatus grantShared(const Driver &driver, const SaccadeEntry &entry
     result = driver.deviceGetAttribute(&limit, SharedLimit, loaded.device);
   if (result == Success && bytes + fixed > limit)
     return refuse(SaccadeUnsupported, entry,
-                  "kernel '%s' wants %lld bytes of shared memory for a CTA, cuda:%d has %d: compile with --target for "
-                  "this GPU's architecture",
+                  "kernel '%s' requires %lld bytes of shared memory per CTA, but cuda:%d has %d: compile with --target "
+                  "for this GPU's architecture",
                   name, static_cast<long long>(bytes + fixed), loaded.device, limit);
   if (result == Success && bytes > 0)
     result = driver.functionSetAttribute(function, DynamicSharedLimit, static_cast<int32_t>(bytes));
   return result == Success ? SaccadeSuccess
-                           : refuseResult(entry, driver, result, "asking for the shared memory of kernel", name);
+                           : refuseResult(entry, driver, result, "setting the shared memory of kernel", name);
 }
 
 Function cuda::requireKernel(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
@@ -195,10 +195,10 @@ Function cuda::requireKernel(const Driver &driver, const SaccadeEntry &entry, Lo
   Function function = nullptr;
   Result result = driver.moduleGetFunction(&function, loaded.module, name);
   status = result == Success ? grantShared(driver, entry, loaded, name, function, sharedBytes)
-                             : refuseResult(entry, driver, result, "looking for kernel", name);
+                             : refuseResult(entry, driver, result, "looking up kernel", name);
   if (status)
     return nullptr;
-  // Where the heap is empty it is looked up again next time.
+  // If the allocation fails, the next launch looks the kernel up again.
   if (auto *kernel = make<Kernel>()) {
     *kernel = {name, function, loaded.kernels.load(std::memory_order_relaxed)};
     loaded.kernels.store(kernel, std::memory_order_release);
@@ -210,17 +210,17 @@ void saccade_cuda_unload(SaccadeKernels *kernels) {
   LoadedModule *loaded = listOf(*kernels).exchange(nullptr, std::memory_order_acq_rel);
   if (!loaded)
     return;
-  SaccadeEntry nobody = {};
-  nobody.name = "";
+  SaccadeEntry unnamed = {};
+  unnamed.name = "";
   SaccadeStatus status;
-  const Driver *driver = requireDriver(nobody, status);
+  const Driver *driver = requireDriver(unnamed, status);
   while (loaded) {
     for (Kernel *kernel = loaded->kernels.load(std::memory_order_relaxed); kernel;) {
       Kernel *next = kernel->next;
       std::free(kernel);
       kernel = next;
     }
-    // A context that is gone has taken all of it along; this gives an error then, which is of no interest.
+    // Ignore errors: a destroyed context has unloaded the module already.
     (void)driver->moduleUnload(loaded->module);
     if (Address placeholder = loaded->placeholder.load(std::memory_order_relaxed))
       (void)driver->free(placeholder);

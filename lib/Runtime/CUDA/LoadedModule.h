@@ -1,4 +1,4 @@
-//===- LoadedModule.h - Kernels in a context of the driver's ------------*- C++ -*-===//
+//===- LoadedModule.h - Kernels loaded in a context ---------------*- C++ -*-===//
 #ifndef SACCADE_LIB_RUNTIME_CUDA_LOADEDMODULE_H
 #define SACCADE_LIB_RUNTIME_CUDA_LOADEDMODULE_H
 
@@ -7,34 +7,34 @@
 
 namespace saccade::runtime::cuda {
 
-/// A kernel that has been started before.
+/// A kernel that was looked up.
 struct Kernel {
-  const char *name; ///< the text in compiled code; the same kernel always has the same
+  const char *name; ///< a constant of the compiled code, compared by address
   Function function;
   Kernel *next;
 };
 
-/// The kernels of a program in one context. Lives until the program is unloaded.
+/// The kernels of a program in one context; valid until the program is unloaded.
 struct LoadedModule {
-  uint64_t context; ///< its number, which no other context of the process ever has
+  uint64_t context; ///< CUDA's context id, unique in the process
   Device device;
   Module module;
   std::atomic<Kernel *> kernels{nullptr};
-  std::atomic<Address> placeholder{0}; ///< memory that empty tensors get, once there was one
+  std::atomic<Address> placeholder{0}; ///< address for empty tensors, allocated on demand
   LoadedModule *next;
 };
 
-/// Finds the alternative of `entry` that is loaded in the current context of this number, or else loads the one that
-/// suits the device best; `entry` becomes it. Null where `status` ends the call.
-LoadedModule *require(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
-                      SaccadeStatus &status);
+/// Returns the module that is loaded in the current context, whose id is `context`; else loads the most suitable
+/// alternative of `entry` for the device. `entry` becomes the selected alternative. On failure sets `status` and
+/// returns null.
+LoadedModule *requireModule(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
+                            SaccadeStatus &status);
 
-/// Some memory of the context that may be read; 0 where `status` ends the call.
+/// Readable memory of the context for empty tensors. On failure sets `status` and returns 0.
 Address requirePlaceholder(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded,
                            SaccadeStatus &status);
 
-/// Finds a kernel by its name, or else gets it, with the right to so much dynamic shared memory. Null where `status`
-/// ends the call.
+/// Looks up a kernel and sets its limit of dynamic shared memory. On failure sets `status` and returns null.
 Function requireKernel(const Driver &driver, const SaccadeEntry &entry, LoadedModule &loaded, const char *name,
                        int64_t sharedBytes, SaccadeStatus &status);
 

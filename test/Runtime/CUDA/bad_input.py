@@ -1,6 +1,6 @@
 # REQUIRES: numpy
 # RUN: %python %s %S/Inputs %t %build
-"""What can go wrong with a GPU becomes a message that says what to do, and the process goes on."""
+"""Errors of a GPU become messages with advice, and later calls succeed."""
 
 import ctypes
 import pathlib
@@ -22,7 +22,7 @@ def says(message, *words):
 
 
 def without_driver(artifact):
-    """In a process of its own, which has no double."""
+    """In a separate process, which has no fake driver."""
     try:
         ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -35,12 +35,12 @@ def without_driver(artifact):
                    "print(plain_call(library, 'twice', q, q, q, o))\n")
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         expect(done.returncode == 0, done.stderr)
-        says(done.stdout, "twice: runs on an NVIDIA GPU, and this machine has no driver for one", "libcuda.so.1",
+        says(done.stdout, "twice: requires an NVIDIA GPU, but this machine has no driver", "libcuda.so.1",
              "install it, or compile for the CPU")
 
 
 def drivers(artifact):
-    """Old ones, and those that do not start. After each the right one would be taken."""
+    """Drivers that are too old or fail to initialise; each call tries again."""
     double = Double(sys.argv[3])
     library, problem = load(artifact, folder, "drivers"), Problem(double)
     double.set(version=11040)
@@ -55,7 +55,7 @@ def drivers(artifact):
 
 
 def tensors(double, artifact):
-    """Tensors that are not where they should be."""
+    """Tensors on a wrong device or at an invalid address."""
     library, problem = load(artifact, folder, "tensors"), Problem(double)
     q, k, v = problem.inputs
 
@@ -70,7 +70,7 @@ def tensors(double, artifact):
     says(call(q, k, v, problem.output, elsewhere), "attend: result", "on cuda:1, expected cuda:0")
     for tensor in everything:
         tensor.device_type, tensor.device_id = 2, 1
-    says(call(*everything), "a tensor is on cuda:1, and the NVIDIA driver sees 1 GPU")
+    says(call(*everything), "a tensor is on cuda:1, but the NVIDIA driver reports 1 GPU")
     host = changed(k, device_type=3)
     says(call(q, host, v, problem.output, problem.lse), "on cuda_host:0, expected cuda:0")
 
@@ -80,7 +80,7 @@ def tensors(double, artifact):
     says(call(q, nothing, v, problem.output, problem.lse), "is NULL")
     says(call(q, k, v, q, problem.lse), "attend: result 'output'", "overlaps with argument 'q'")
 
-    # A multiple of the element's size is enough: kernels look themselves how wide they may read.
+    # Alignment to the element size suffices: kernels test the alignment for vector loads at run time.
     shifted = np.zeros(problem.arrays[1].size + 1, np.float16)
     shifted[1:] = problem.arrays[1].ravel()
     memory = double.put(shifted)
@@ -90,7 +90,7 @@ def tensors(double, artifact):
 
 
 def machine(double, artifact):
-    """What the GPU does not have, and errors of the driver."""
+    """Missing features of the GPU and errors of the driver."""
     problem = Problem(double)
 
     def fresh(name, function="attend", **settings):
@@ -98,25 +98,25 @@ def machine(double, artifact):
         double.set(**settings)
         return getattr(problem, function)(library)
 
-    says(fresh("shared", shared=1024), "attend: kernel '", "bytes of shared memory for a CTA, cuda:0 has 1024",
+    says(fresh("shared", shared=1024), "attend: kernel '", "bytes of shared memory per CTA, but cuda:0 has 1024",
          "compile with --target for this GPU's architecture")
     double.set(shared=166912)
-    says(fresh("old", capability=75), "attend: compiled for sm_80, cuda:0 is sm_75: compile with --target=sm_75")
+    says(fresh("old", capability=75), "attend: compiled for sm_80, but cuda:0 is sm_75: compile with --target=sm_75")
     double.set(capability=80)
     says(fresh("too-new", cuModuleLoadDataEx=222), "cannot compile the kernels (it is too old for their PTX)",
          "update it")
     says(fresh("no-compiler", cuModuleLoadDataEx=221), "its PTX compiler is not installed", "--target=sm_80")
     says(fresh("invalid", cuModuleLoadDataEx=1), "loading the kernels", "CUDA_ERROR_INVALID_VALUE")
     double.set(cuModuleLoadDataEx=0)
-    says(fresh("missing", cuModuleGetFunction=500), "looking for kernel '", "CUDA_ERROR_NOT_FOUND")
+    says(fresh("missing", cuModuleGetFunction=500), "looking up kernel '", "CUDA_ERROR_NOT_FOUND")
     double.set(cuModuleGetFunction=0)
-    says(fresh("sticky", cuLaunchKernel=700), "starting kernel '", "CUDA_ERROR_ILLEGAL_ADDRESS")
+    says(fresh("sticky", cuLaunchKernel=700), "launching kernel '", "CUDA_ERROR_ILLEGAL_ADDRESS")
     double.set(cuLaunchKernel=0)
 
     before = double.library.double_allocations()
-    for settings, words in (({"cuMemAllocFromPoolAsync": 2}, "bytes of memory left for it: free some"),
+    for settings, words in (({"cuMemAllocFromPoolAsync": 2}, "bytes: free memory or reduce the batch size"),
                             ({"cuMemAllocFromPoolAsync": 1}, "allocating GPU memory"),
-                            ({"cuLaunchKernel": 700}, "starting kernel '")):
+                            ({"cuLaunchKernel": 700}, "launching kernel '")):
         says(fresh(f"memory-{words[:5]}", "twice", **settings), "twice: ", words)
         double.set(cuMemAllocFromPoolAsync=0, cuLaunchKernel=0)
         expect(double.library.double_allocations() == before, f"{words}: what the call took is released")

@@ -1,6 +1,6 @@
 # REQUIRES: numpy
 # RUN: %python %s %S/Inputs %t %build
-"""Shared libraries with kernels are called on a GPU: results, streams, captures, architectures, what is loaded when."""
+"""Calls shared libraries with kernels on a fake GPU: results, streams, captures, architectures and module loading."""
 
 import ctypes
 import pathlib
@@ -16,12 +16,12 @@ from gpu import CUDA, Double, Problem, compile_artifact, expect, finish, load
 inputs, folder = map(pathlib.Path, sys.argv[1:3])
 double = Double(sys.argv[3])
 LAUNCH, LOAD, FIND = "cuLaunchKernel", "cuModuleLoadDataEx", "cuModuleGetFunction"
-# What waits for the GPU, or for which the GPU would have to wait.
+# Functions that synchronise with the GPU.
 SLOW = {"cuCtxSynchronize", "cuStreamSynchronize", "cuMemAlloc", "cuMemFree", "cuMemcpyHtoD", "cuMemcpyDtoH"}
 
 
 def results(library):
-    """Right, whatever the shape; the kernels are loaded once."""
+    """Results of several shapes are right, and kernels are loaded once."""
     for seed, (queries, keys) in enumerate([(37, 50), (1, 7), (130, 66)]):
         problem = Problem(double, seed, queries, keys)
         double.log()
@@ -30,11 +30,11 @@ def results(library):
         problem.check(f"{queries} queries")
         expect(len(double.called(LAUNCH, log)) == 1, f"one kernel a call, found {log}")
         first = seed == 0
-        # One query has another kernel than many.
+        # One query and many queries use different kernels.
         expect(len(double.called(FIND, log)) == (seed < 2), f"{FIND} in the first call of a kernel only, found {log}")
         retained = double.called("cuDevicePrimaryCtxRetain", log)
         expect(len(retained) == first, f"the context is entered in the first call only, found {log}")
-        # Machine code comes first where ptxas made some; the double has no use for it.
+        # The cubin is tried first if ptxas made one; the fake driver refuses it.
         loaded = [image for image in double.called(LOAD, log) if image != "cubin"]
         expect(loaded == ["ptx sm_80"] * first, f"kernels are loaded in the first call only, found {log}")
         expect(not SLOW & {name for name, _ in log}, f"a call waits for nothing, found {log}")
@@ -43,7 +43,7 @@ def results(library):
 
 
 def empty(library):
-    """No keys at all, and no queries; the data of an empty tensor is NULL, as PyTorch's is."""
+    """No keys, and no queries; the data of an empty tensor is NULL, as in PyTorch."""
     for queries, keys in ((5, 0), (0, 7)):
         problem = Problem(double, queries=queries, keys=keys)
         for tensor in problem.inputs + [problem.output, problem.lse]:
@@ -57,7 +57,7 @@ def empty(library):
 
 
 def streams(library):
-    """A thread's own stream, TVM-FFI's, and the default one."""
+    """The stream of a thread, TVM-FFI's stream, and the default stream."""
     problem = Problem(double)
 
     def streams_of_call():
@@ -70,7 +70,7 @@ def streams(library):
     found, log = streams_of_call()
     expect(found == {"stream=0"}, f"the default stream, found {found}")
     taken, given = double.called("cuMemAllocFromPoolAsync", log), double.called("cuMemFreeAsync", log)
-    # Both attentions ask for the states of few queries too, which are empty here.
+    # Both attentions also allocate split-KV states, which are empty here.
     expect(len(taken) == len(given) == 7, f"memory for what is in between comes and goes, found {log}")
 
     library.saccade_set_stream(ctypes.c_void_p(0x70))
@@ -93,7 +93,7 @@ def streams(library):
 
 
 def captures(artifact):
-    """Under capture nothing waits or allocates but in the stream's order, in the first call as in later ones."""
+    """Under capture, neither the first call nor later ones synchronise or allocate outside of the stream order."""
     library, problem = load(artifact, folder, "captured"), Problem(double)
     library.saccade_set_stream(ctypes.c_void_p(0x90))
     double.library.double_capture(ctypes.c_void_p(0x90), 1)
@@ -106,7 +106,7 @@ def captures(artifact):
             log = double.log()
             expect(len(double.called(LAUNCH, log)) == 3, f"three kernels are recorded, found {log}")
             expect(not SLOW & {name for name, _ in log}, f"{call} call under capture: {log}")
-        # The capture of the test is one: what would break it is seen.
+        # The fake driver detects calls that break the capture.
         expect(double.library.cuCtxSynchronize() == 900, "the double refuses what breaks a capture")
         library.saccade_set_stream(ctypes.c_void_p(0xA0))
         message = problem.attend(library)
@@ -117,7 +117,7 @@ def captures(artifact):
 
 
 def architectures():
-    """Of several architectures the newest that the GPU has is loaded."""
+    """Loads the newest architecture that the GPU supports."""
     artifact = folder / "several.so"
     compile_artifact(inputs / "chain.mlir", artifact, "--target=sm_75,sm_80")
     problem = Problem(double)
@@ -132,7 +132,7 @@ def architectures():
     library = load(artifact, folder, "on-70")
     double.set(capability=70)
     message = problem.attend(library)
-    expected = "attend: compiled for sm_75, sm_80, cuda:0 is sm_70: compile with --target=sm_70"
+    expected = "attend: compiled for sm_75, sm_80, but cuda:0 is sm_70: compile with --target=sm_70"
     expect(message == expected, f"an older GPU: {message}")
     double.set(capability=80)
 

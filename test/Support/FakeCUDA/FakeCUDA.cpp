@@ -1,10 +1,10 @@
-//===- FakeCUDA.cpp - A driver for tests --------------------------------------===//
+//===- FakeCUDA.cpp - A fake CUDA driver for tests ----------------------------===//
 //
-// Exports the functions of libcuda.so.1 that the runtime calls, with the driver's binary interface. Memory and kernels
-// are the PTX simulator's, so a launch runs when it is called. What a capture forbids is an error here, whatever the
-// thread could be allowed otherwise. Every call is written down, and each can be told to fail.
+// Exports the functions of libcuda.so.1 that the runtime calls, with the driver's ABI. Memory and kernels are simulated
+// by PtxSim; a launch runs synchronously. Calls that a global capture forbids fail. Calls are logged, and the result of
+// each function can be set.
 //
-//   SACCADE_DOUBLE   "cuInit=100 version=11040 capability=75": results of functions, and how the machine is
+//   SACCADE_DOUBLE   "cuInit=100 version=11040 capability=75": results of functions and properties of the machine
 //   double_set, double_log, ... the same from a test
 //
 //===----------------------------------------------------------------------===//
@@ -43,20 +43,20 @@ struct Context {
   uint64_t id;
 };
 
-/// The machine, one for all tests of a process.
+/// The simulated machine, one per process.
 struct Machine {
   std::mutex lock;
   std::map<std::string, int64_t> settings = {
       {"version", 13000}, {"devices", 1}, {"capability", 80}, {"shared", 166912}, {"memory", 1 << 30}};
-  std::string log;        ///< of calls, one a line
-  std::string sharedText; ///< what was last handed out
-  std::string finding;    ///< of the last launch that had one
+  std::string log;        ///< calls, one per line
+  std::string sharedText; ///< the last text returned
+  std::string finding;    ///< the last finding of a launch
   Device memory;
-  std::map<Address, uint64_t> sizes; ///< of what is allocated now
+  std::map<Address, uint64_t> sizes; ///< of live allocations
   std::vector<std::unique_ptr<Module>> modules;
   std::vector<std::unique_ptr<Context>> contexts; ///< primary ones, by device
   bool isInitialized = false;
-  void *capturing = nullptr; ///< the stream
+  void *capturing = nullptr; ///< the captured stream
   bool isCapturing = false;
 
   Machine() {
@@ -80,14 +80,14 @@ struct Machine {
 };
 
 Machine &machine() {
-  static auto *one = new Machine; // outlives whoever still calls at the end of the process
+  static auto *one = new Machine; // leaked, because calls may follow static destructors
   return *one;
 }
 
 thread_local std::vector<Context *> current;
 thread_local int32_t captureMode = 0;
 
-/// A call: written down, and perhaps failed.
+/// Logs a call and determines its result.
 class Call {
 public:
   explicit Call(const char *function, const std::string &detail = "") : guard(machine().lock) {
@@ -95,11 +95,11 @@ public:
     auto told = machine().settings.find(function);
     failure = told == machine().settings.end() ? success : Result(told->second);
   }
-  /// What the function was told to end with, or what it ends with without cuInit.
+  /// The result that a test has set, or the error of a call before cuInit.
   Result check(bool needsInit = true) const {
     return failure ? failure : needsInit && !machine().isInitialized ? notInitialized : success;
   }
-  /// The same where a stream that is captured in global mode forbids it.
+  /// The same for calls that a capture in global mode forbids.
   Result checkOutsideCapture() const {
     if (Result result = check())
       return result;
@@ -167,7 +167,7 @@ EXPORTED Result cuGetErrorName(Result result, const char **name) {
   return *name ? success : invalidValue;
 }
 EXPORTED Result cuGetErrorString(Result result, const char **text) {
-  *text = result == launchFailed ? machine().finding.c_str() : "as the test wanted it";
+  *text = result == launchFailed ? machine().finding.c_str() : "set by the test";
   return success;
 }
 EXPORTED Result cuDeviceGet(int32_t *device, int32_t ordinal) {
@@ -271,8 +271,9 @@ EXPORTED Result cuThreadExchangeStreamCaptureMode(int32_t *mode) {
 
 EXPORTED Result cuModuleLoadDataEx(Module **module, const void *image, uint32_t count, int32_t *options,
                                    void **values) {
-  bool isCubin = memcmp(image, "\x7f"
-                               "ELF",
+  bool isCubin = memcmp(image,
+                        "\x7f"
+                        "ELF",
                         4) == 0;
   llvm::StringRef text = isCubin ? "" : static_cast<const char *>(image);
   llvm::StringRef target = text.split(".target ").second.take_until([](char c) { return isspace(c) || c == ','; });
@@ -280,9 +281,9 @@ EXPORTED Result cuModuleLoadDataEx(Module **module, const void *image, uint32_t 
   RETURN_IF(call.checkOutsideCapture());
   if (current.empty())
     return invalidContext;
-  if (isCubin) // the double has no processor for it
+  if (isCubin) // only PTX can be simulated
     return noBinary;
-  // As the driver's own compiler: PTX for a newer GPU is none of its.
+  // Like the driver, refuse PTX for a newer GPU.
   int64_t architecture = 0;
   if (!target.consume_front("sm_") || target.consumeInteger(10, architecture) || architecture > setting("capability"))
     return unsupportedPTX;
@@ -318,7 +319,7 @@ EXPORTED Result cuModuleGetFunction(Kernel **function, Module *module, const cha
 }
 EXPORTED Result cuFuncGetAttribute(int32_t *value, int32_t attribute, Kernel *) {
   Call call("cuFuncGetAttribute", std::to_string(attribute));
-  *value = 0; // no static shared memory is looked for
+  *value = 0; // static shared memory is not computed
   return attribute == 1 ? call.check() : invalidValue;
 }
 EXPORTED Result cuFuncSetAttribute(Kernel *function, int32_t attribute, int32_t value) {
@@ -365,7 +366,7 @@ EXPORTED Result cuMemPoolCreate(void **pool, const int32_t *properties) {
   RETURN_IF(call.checkOutsideCapture());
   static int32_t one;
   *pool = &one;
-  // Pinned, for no other process, on a device.
+  // Pinned, not exported, on a device.
   return properties[0] == 1 && properties[1] == 0 && properties[2] == 1 ? success : invalidValue;
 }
 EXPORTED Result cuMemPoolSetAttribute(void *, int32_t attribute, void *) {
@@ -404,33 +405,33 @@ EXPORTED Result cuMemcpyDtoH_v2(void *to, Address from, size_t bytes) {
 }
 
 //===----------------------------------------------------------------------===//
-// The test's side
+// Functions for tests
 //===----------------------------------------------------------------------===//
 
-/// Sets a function's result or a property of the machine. A result of 0 takes it back.
+/// Sets the result of a function or a property of the machine. A result of 0 resets it.
 EXPORTED void double_set(const char *name, int64_t value) {
   std::lock_guard guard(machine().lock);
   machine().settings[name] = value;
 }
-/// The calls since the last time, one a line.
+/// The calls since the last log, one per line.
 EXPORTED const char *double_log() {
   std::lock_guard guard(machine().lock);
   machine().sharedText = std::move(machine().log);
   machine().log.clear();
   return machine().sharedText.c_str();
 }
-/// From now on, or no longer, `stream` is captured in global mode.
+/// Starts or ends the capture of `stream` in global mode.
 EXPORTED void double_capture(void *stream, int32_t on) {
   std::lock_guard guard(machine().lock);
   machine().capturing = stream;
   machine().isCapturing = on;
 }
-/// Bytes of `size` from `memory` on that nobody has written.
+/// The number of unwritten bytes in [memory, memory + size).
 EXPORTED uint64_t double_undefined(Address memory, uint64_t size) {
   std::lock_guard guard(machine().lock);
   return machine().memory.undefinedBytes(memory, size);
 }
-/// How many allocations there are.
+/// The number of live allocations.
 EXPORTED int64_t double_allocations() {
   std::lock_guard guard(machine().lock);
   return int64_t(machine().sizes.size());

@@ -15,7 +15,7 @@ constexpr SaccadeValueType floats(const char *name) {
   return {name, "tensor<?x4xf32>", matrixExtents, 2, kDLFloat, 32, 0};
 }
 
-/// A tensor with memory of its own, ready to be spoilt.
+/// A tensor that owns its memory, which the tests modify.
 struct Matrix {
   explicit Matrix(int64_t rows, int64_t columns = 4) : memory(4096), shape{rows, columns}, strides{columns, 1} {
     tensor.data = memory.data() + 1024;

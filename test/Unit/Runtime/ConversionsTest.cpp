@@ -1,4 +1,4 @@
-//===- ConversionsTest.cpp - Conversions against what the compiler does -------===//
+//===- ConversionsTest.cpp - Software f16 and bf16 conversions ----------------===//
 #include "saccade/Runtime/Conversions.h"
 #include "gtest/gtest.h"
 #include <bit>
@@ -7,8 +7,7 @@
 
 namespace {
 
-// The neighbours of a 16-bit number, found by bits; conversions are checked against the definition of rounding to
-// nearest even, not against another implementation.
+// Conversions are checked against the definition of rounding to nearest even, with the neighbours of a 16-bit value.
 template <typename Half, double (*widen)(uint16_t)> void checkRounding(Half (*convert)(double)) {
   for (uint32_t bits = 0; bits < 0x7fff; ++bits) {
     double low = widen(bits), high = widen(bits + 1);

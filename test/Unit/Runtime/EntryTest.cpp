@@ -1,11 +1,11 @@
-//===- EntryTest.cpp - What is right and wrong with a call --------------------===//
+//===- EntryTest.cpp - Checks of the arguments of calls -----------------------===//
 #include "Arguments.h"
 #include "gtest/gtest.h"
 #include <string>
 
 namespace {
 
-// An entry made by hand. Its code keeps what it was given; its shape function wants the rows of `a` and `b` to agree.
+// A hand-written entry. Its code records its arguments; its shape function requires equal row counts of `a` and `b`.
 std::vector<std::vector<int64_t>> seen;
 const char *outcome = nullptr;
 
@@ -33,7 +33,7 @@ const char *call(void **args) {
 const SaccadeValueType values[] = {floats("a"), floats("b"), floats("sum")};
 const SaccadeEntry add = {SACCADE_ENTRY_VERSION, 2, 1, 0, "add", values, call, shapes, nullptr, nullptr};
 
-/// A call of `add` that is right until a test changes something.
+/// A valid call of `add`, which the tests modify.
 class Call : public testing::Test {
 protected:
   std::string run() {
@@ -84,7 +84,7 @@ TEST_F(Call, EmptyTensorsNeedNoMemory) {
   EXPECT_EQ((Words{0, 0, 0, 0, 4, 4, 1}), seen[2]);
 }
 
-TEST_F(Call, TensorObjectsOfTVMFFIHoldTheirTensorBehindAHeader) {
+TEST_F(Call, TensorObjectsOfTVMFFIHaveAHeader) {
   struct {
     char header[24];
     DLTensor tensor;
@@ -96,7 +96,7 @@ TEST_F(Call, TensorObjectsOfTVMFFIHoldTheirTensorBehindAHeader) {
   EXPECT_EQ(a.address(), seen[0][0]);
 }
 
-TEST_F(Call, TheNumberOfArgumentsIsAnsweredWithTheSignature) {
+TEST_F(Call, AWrongNumberOfArgumentsReportsTheSignature) {
   args.pop_back();
   EXPECT_EQ("add: found 2 arguments, expected 2 inputs and memory for 1 result: "
             "add(a: tensor<?x4xf32>, b: tensor<?x4xf32>) -> (sum: tensor<?x4xf32>)",
@@ -144,7 +144,8 @@ TEST_F(Call, OtherElementTypesAreNamed) {
                                                        {{10, 8, 1}, "DLPack type 10 of 8 bits"}};
   for (auto [type, words] : types) {
     sum.tensor.dtype = type;
-    EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", expected f32", run());
+    EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found element type " + std::string(words) + ", expected f32",
+              run());
     EXPECT_EQ(SaccadeTypeError, status);
   }
 }
@@ -165,7 +166,7 @@ TEST_F(Call, RankAndExtentsMustBeThoseOfTheType) {
   EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its shape is NULL", run());
 }
 
-TEST_F(Call, TheShapeFunctionKeepsItsWords) {
+TEST_F(Call, MessagesOfTheShapeFunctionAreReported) {
   b.shape[0] = 2;
   EXPECT_EQ("add: here: b has other rows than a: found 2, expected 3", run());
   EXPECT_EQ(SaccadeValueError, status);
@@ -187,9 +188,8 @@ TEST_F(Call, DataMustBeThereAndAligned) {
   EXPECT_EQ(SaccadeValueError, status);
   a.tensor.data = a.memory.data();
   a.tensor.byte_offset = 2;
-  EXPECT_EQ(
-      "add: argument 'a' (tensor<?x4xf32>): the data address is not a multiple of the element size, 4 bytes",
-      run());
+  EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): the data address is not a multiple of the element size, 4 bytes",
+            run());
   EXPECT_EQ(SaccadeValueError, status);
 }
 
@@ -199,7 +199,7 @@ TEST_F(Call, StridesThatLeaveTheAddressSpaceAreRefused) {
     EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides exceed the address space", run()) << stride;
     EXPECT_EQ(SaccadeValueError, status);
   }
-  // Far, but not in one step.
+  // The sum of several dimensions exceeds the address space.
   a.shape[0] = b.shape[0] = INT64_MAX / 2;
   a.strides[0] = 1;
   EXPECT_EQ("add: argument 'a' (tensor<?x4xf32>): its extents and strides exceed the address space", run());
@@ -211,7 +211,7 @@ TEST_F(Call, ResultsHaveTheExtentsThatFollowFromTheInputs) {
   EXPECT_EQ(SaccadeValueError, status);
 }
 
-TEST_F(Call, EveryElementOfAResultHasAPlaceOfItsOwn) {
+TEST_F(Call, ElementsOfAResultMustNotOverlap) {
   auto withStrides = [&](int64_t outer, int64_t inner) {
     sum.strides[0] = outer, sum.strides[1] = inner;
     return run();
@@ -221,18 +221,15 @@ TEST_F(Call, EveryElementOfAResultHasAPlaceOfItsOwn) {
   EXPECT_EQ(SaccadeValueError, status);
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): found stride -1 in dimension 1, expected a positive one",
             withStrides(4, -1));
-  EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 make elements overlap",
-      withStrides(2, 1));
-  EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 make elements overlap",
-      withStrides(3, 2)); // two steps down are three to the right
-  EXPECT_EQ(
-      "add: result 'sum' (tensor<?x4xf32>): its strides 3 and 1 in dimensions 0 and 1 make elements overlap",
-      withStrides(3, 1));
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): its strides 2 and 1 in dimensions 0 and 1 make elements overlap",
+            withStrides(2, 1));
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): its strides 3 and 2 in dimensions 0 and 1 make elements overlap",
+            withStrides(3, 2)); // two steps down are three to the right
+  EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): its strides 3 and 1 in dimensions 0 and 1 make elements overlap",
+            withStrides(3, 1));
   for (auto [outer, inner] : {std::pair(4, 1), std::pair(1, 3), std::pair(5, 1), std::pair(4, 6), std::pair(7, 2)})
     EXPECT_EQ("", withStrides(outer, inner)) << outer << ' ' << inner;
-  // Five steps down would be four to the right, but there are only three.
+  // Five rows would equal four columns, but there are only three.
   a.shape[0] = b.shape[0] = sum.shape[0] = 10;
   EXPECT_EQ("", withStrides(4, 5));
 }
@@ -249,7 +246,7 @@ TEST_F(Call, ResultsThatCertainlyOverlapAreRefused) {
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'b'", run());
   sum.tensor.data = static_cast<float *>(b.tensor.data) - 12;
   EXPECT_EQ("", run());
-  // Backwards from the same element, and without gaps.
+  // With negative strides from the same element, and without gaps.
   sum.tensor.data = b.tensor.data;
   b.strides[0] = -4, b.strides[1] = -1;
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'b'", run());
@@ -257,7 +254,7 @@ TEST_F(Call, ResultsThatCertainlyOverlapAreRefused) {
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'b'", run());
 }
 
-TEST_F(Call, ResultsWithGapsAreSeenInInputsWithout) {
+TEST_F(Call, ResultsWithGapsThatOverlapDenseInputsAreDetected) {
   sum.strides[0] = 10, sum.strides[1] = 2;
   for (int offset : {-26, 0, 11}) { // the last element of the sum is the first of b, or the first of it in b
     sum.tensor.data = static_cast<float *>(b.tensor.data) + offset;
@@ -277,7 +274,7 @@ TEST_F(Call, SlicesOfOneBufferMayInterleave) {
   EXPECT_EQ("", run());
   sum.tensor.data = packed; // the same slice
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'a'", run());
-  // A result without gaps that holds the last row of `a` is seen.
+  // A dense result that contains the last row of `a` is detected.
   sum.tensor.data = packed + 20;
   sum.strides[0] = 4;
   EXPECT_EQ("add: result 'sum' (tensor<?x4xf32>): overlaps with argument 'a'", run());

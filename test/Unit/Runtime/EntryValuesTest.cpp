@@ -44,7 +44,7 @@ TEST(Results, EachHasItsExtentsAndItsMemory) {
     return saccade_entry_call(&entry, args.data(), 3) == SaccadeSuccess ? "" : saccade_entry_last_error();
   };
   EXPECT_EQ("", run());
-  tensors[0].dtype.code = kDLUInt; // integers are without sign
+  tensors[0].dtype.code = kDLUInt; // integers are signless
   EXPECT_EQ("", run());
   tensors[0].dtype.code = kDLBool;
   EXPECT_EQ("split: argument 'x' (tensor<?xi8>): found element type bool, expected i8", run());
@@ -171,19 +171,19 @@ TEST(Entry, CodeForAnotherProcessorIsRefused) {
                         nullptr,
                         nullptr};
   EXPECT_EQ(saccade_entry_call(&entry, nullptr, 0), SaccadeUnsupported);
-  EXPECT_TRUE(
-      std::string(saccade_entry_last_error()).starts_with("future: compiled for target a newer one, this processor has "))
+  EXPECT_TRUE(std::string(saccade_entry_last_error())
+                  .starts_with("future: compiled for target a newer one, this processor has "))
       << saccade_entry_last_error();
   EXPECT_EQ(saccade_entry_shapes(&entry, nullptr, 0, nullptr), SaccadeUnsupported);
 }
 
 TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
-  // Nothing but the name may be read where the layout is another one: the counts are beyond any memory.
+  // Only the name may be read if the layout differs: the counts exceed any memory.
   for (int32_t version : {SACCADE_ENTRY_VERSION - 1, SACCADE_ENTRY_VERSION + 1}) {
     SaccadeEntry entry = {version, INT32_MAX / 2, INT32_MAX / 2, INT32_MAX, "other",
                           nullptr, nullptr,       nullptr,       nullptr,   nullptr};
     std::string expected = "other: compiled for version " + std::to_string(version) +
-                         " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
+                           " of the runtime, this is version " + std::to_string(SACCADE_ENTRY_VERSION);
     EXPECT_EQ(SaccadeUnsupported, saccade_entry_call(&entry, nullptr, INT32_MAX / 2 * 2));
     EXPECT_EQ(expected, saccade_entry_last_error());
     EXPECT_EQ(SaccadeUnsupported, saccade_entry_shapes(&entry, nullptr, INT32_MAX / 2, nullptr));
@@ -191,8 +191,8 @@ TEST(Entry, CodeForAnotherVersionOfTheRuntimeIsRefused) {
   }
 }
 
-TEST(Entry, LevelOfThisProcessorIsWhatTheCompilerSees) {
-  // The compiler asks LLVM; a table of the target that it calls "host" must run here, and none above.
+TEST(Entry, HostTargetAgreesWithTheCompiler) {
+  // The compiler uses LLVM's detection; a table for its "host" target must run here, and none above.
   std::string words;
   for (int32_t target = SaccadeCPUTargetPortable; target <= SaccadeCPUTargetV4BF16; ++target) {
     SaccadeEntry entry = {SACCADE_ENTRY_VERSION,

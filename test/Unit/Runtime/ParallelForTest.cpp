@@ -1,4 +1,4 @@
-//===- ParallelForTest.cpp - The contract of Runtime.h ------------------------===//
+//===- ParallelForTest.cpp - Parallel loops and memory of the runtime ---------===//
 #include "saccade/Runtime/Runtime.h"
 #include "gtest/gtest.h"
 #include <algorithm>
@@ -28,7 +28,7 @@ protected:
   void TearDown() override { saccade_set_threads(0); }
 };
 
-/// How often each of `count` items ran.
+/// The number of times that each of `count` items ran.
 std::vector<int> timesRun(int64_t count) {
   std::vector<std::atomic<int>> runs(count);
   EXPECT_EQ(0, parallelFor(count, 64, [&](int64_t begin, int64_t end, void *) {
@@ -43,7 +43,7 @@ TEST_F(ParallelFor, RunsEveryItemExactlyOnce) {
     EXPECT_EQ(std::vector<int>(count, 1), timesRun(count)) << count;
 }
 
-TEST_F(ParallelFor, ManyShortCallsInARowLoseNothing) {
+TEST_F(ParallelFor, ManyShortCallsRunAllItems) {
   for (int round = 0; round < 5000; ++round)
     ASSERT_EQ(std::vector<int>(7, 1), timesRun(7)) << round;
 }
@@ -52,7 +52,7 @@ TEST_F(ParallelFor, SleepingWorkersWakeUpForTheNextCall) {
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::atomic<int> inside{0};
-    // Both items must be in progress at once, or this would time out.
+    // Times out unless both items run concurrently.
     EXPECT_EQ(0, parallelFor(2, 0, [&](int64_t begin, int64_t end, void *) {
                 auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
                 inside += end - begin;
@@ -102,7 +102,7 @@ TEST_F(ParallelFor, NeighboursStayTogetherUntilFewAreLeft) {
   int64_t done = 0;
   for (auto [begin, end] : ranges) {
     EXPECT_EQ(done, begin);
-    // Four threads: a sixteenth of what is left.
+    // Four threads: a sixteenth of the remaining items.
     EXPECT_EQ(std::max<int64_t>(1, (1000 - begin) / 16), end - begin);
     done = end;
   }
@@ -171,7 +171,7 @@ TEST_F(ParallelFor, AWorkerThatSleptWorksOnAnotherProcessor) {
     });
     apart += processors[0] != processors[1];
   }
-  // The caller may move meanwhile, but not always.
+  // The caller may migrate in some of the rounds.
   EXPECT_GE(apart, 10);
 }
 
@@ -199,7 +199,7 @@ TEST_F(ParallelFor, WorksInTheChildOfAFork) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-TEST_F(ParallelFor, ThreadCountZeroAsksForTheMachine) {
+TEST_F(ParallelFor, ThreadCountZeroIsTheNumberOfProcessors) {
   saccade_set_threads(0);
   EXPECT_GE(saccade_threads(), 1);
   saccade_set_threads(3);
@@ -219,7 +219,7 @@ TEST(Memory, IsAlignedAndZeroBytesAreNotAFailure) {
 }
 
 TEST(Memory, ReleasedBlocksServeTheNextCallOfTheThread) {
-  // What a call takes, in its order, is there for the next one, whatever other sizes came before.
+  // The blocks of a call are cached for the next one, regardless of preceding sizes.
   for (int64_t stale = 1; stale < 20; ++stale)
     saccade_release(saccade_allocate(stale << 13));
   auto call = [](std::array<void *, 3> &blocks) {
@@ -240,7 +240,7 @@ TEST(Memory, ReleasedBlocksServeTheNextCallOfTheThread) {
   }).join();
 }
 
-TEST(Memory, LittleDoesNotKeepMuch) {
+TEST(Memory, SmallRequestsDoNotUseLargeBlocks) {
   void *large = saccade_allocate(1 << 22);
   saccade_release(large);
   void *small = saccade_allocate(100);
@@ -248,7 +248,7 @@ TEST(Memory, LittleDoesNotKeepMuch) {
   EXPECT_EQ(large, saccade_allocate(1 << 22));
   saccade_release(large);
   saccade_release(small);
-  // Beyond a limit nothing is kept: what follows is as if it had never been there.
+  // Blocks above the limit are not cached.
   void *huge = saccade_allocate(int64_t(1) << 28);
   saccade_release(huge);
   EXPECT_EQ(large, saccade_allocate(1 << 22));

@@ -12,7 +12,7 @@
 
 namespace {
 
-/// A library with a copy of the runtime; each object is another library to the dynamic linker.
+/// A library with a copy of the runtime; each object loads a separate library.
 class Copy {
 public:
   Copy() {
@@ -81,7 +81,7 @@ TEST_F(RuntimeTable, ACallOfOneCopyInsideATaskOfAnotherRunsSerially) {
   EXPECT_EQ(4, calls);
 }
 
-/// A host that takes `started` of the workers asked for, on threads of its own.
+/// A host that starts `started` of the requested workers on its own threads.
 struct Host {
   int32_t started;
   int32_t asked = 0, calls = 0;
@@ -108,7 +108,7 @@ TEST_F(RuntimeTable, AHostsParallelForRunsTheItems) {
   EXPECT_LE(threads.size(), 2u);
 }
 
-TEST_F(RuntimeTable, AHostIsAskedForNoMoreWorkersThanItems) {
+TEST_F(RuntimeTable, AHostStartsAtMostOneWorkerPerItem) {
   Copy copy;
   Host host{9};
   saccade_set_threads(9);
@@ -119,7 +119,7 @@ TEST_F(RuntimeTable, AHostIsAskedForNoMoreWorkersThanItems) {
   EXPECT_EQ(1, host.calls) << "one item needs no other thread";
 }
 
-TEST_F(RuntimeTable, WhatAHostLeavesTheCallerDoes) {
+TEST_F(RuntimeTable, TheCallerRunsRemainingItems) {
   Copy copy;
   Host host{0};
   saccade_set_parallel_for(Host::run, &host);

@@ -1,4 +1,4 @@
-//===- StridesTest.cpp - Whether every element has a place of its own ---------===//
+//===- StridesTest.cpp - Detection of overlapping elements --------------------===//
 #include "Arguments.h"
 #include "gtest/gtest.h"
 #include <random>
@@ -7,13 +7,13 @@
 
 namespace {
 
-/// What a call says of a result with these extents and strides.
+/// The message of a call for a result with these extents and strides.
 std::string check(Words shape, Words strides) {
-  static signed char byte; // never read: the entry does nothing
+  static signed char byte; // not accessed: the entry does nothing
   const Words any(shape.size(), -1);
   const SaccadeValueType type = {"y", "tensor", any.data(), static_cast<int32_t>(shape.size()), kDLInt, 8, 0};
-  static Words wanted;
-  wanted = shape;
+  static Words expected;
+  expected = shape;
   const SaccadeEntry entry = {SACCADE_ENTRY_VERSION,
                               0,
                               1,
@@ -22,7 +22,7 @@ std::string check(Words shape, Words strides) {
                               &type,
                               [](void **) -> const char * { return nullptr; },
                               [](void **, int64_t *sizes) -> const char * {
-                                std::copy(wanted.begin(), wanted.end(), sizes);
+                                std::copy(expected.begin(), expected.end(), sizes);
                                 return nullptr;
                               },
                               nullptr,
@@ -43,15 +43,15 @@ std::string check(Words shape, Words strides) {
   return message.substr(prefix.size());
 }
 
-/// Whether two elements share a place, found by looking at each.
+/// Whether two elements overlap, by exhaustive search.
 bool meet(const Words &shape, const Words &strides) {
   std::set<int64_t> seen;
   Words at(shape.size(), 0);
   while (true) {
-    int64_t place = 0;
+    int64_t offset = 0;
     for (size_t i = 0; i < at.size(); ++i)
-      place += at[i] * strides[i];
-    if (!seen.insert(place).second)
+      offset += at[i] * strides[i];
+    if (!seen.insert(offset).second)
       return true;
     size_t i = 0;
     while (i < at.size() && ++at[i] == shape[i])
@@ -61,15 +61,15 @@ bool meet(const Words &shape, const Words &strides) {
   }
 }
 
-TEST(Strides, ThreeDimensionsMayMeetWhereNoTwoDo) {
+TEST(Strides, ThreeDimensionsMayOverlapIfNoTwoDo) {
   EXPECT_EQ("its strides make elements overlap", check({2, 2, 2}, {1, 2, 3}));
   EXPECT_EQ("its strides make elements overlap", check({2, 2, 2}, {3, 1, 2}));
   EXPECT_EQ("its strides make elements overlap", check({2, 1, 2, 2}, {30, 7, 10, 20}));
   EXPECT_EQ("", check({2, 2, 2}, {1, 2, 4}));
-  EXPECT_EQ("", check({2, 2, 2}, {3, 5, 6})); // not nested, and yet all eight are different
+  EXPECT_EQ("", check({2, 2, 2}, {3, 5, 6})); // not nested, but all eight offsets differ
 }
 
-TEST(Strides, AnswersAreThoseOfLookingAtEachElement) {
+TEST(Strides, AgreesWithExhaustiveSearch) {
   std::mt19937 random(1);
   auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); };
   int meeting = 0;
@@ -89,8 +89,8 @@ TEST(Strides, AnswersAreThoseOfLookingAtEachElement) {
   EXPECT_LT(meeting, rounds * 9 / 10);
 }
 
-TEST(Strides, WhatIsTooEntangledIsRefused) {
-  // Three large dimensions of almost the same stride: only a long search could tell.
+TEST(Strides, TooComplexStridesAreRefused) {
+  // Three large dimensions of almost equal strides would require a long search.
   EXPECT_EQ("its strides are too complex to prove that no elements overlap",
             check({1000000, 1000000, 1000000}, {1000003, 1000033, 1000037}));
   EXPECT_EQ("its strides are too complex to prove that no elements overlap",

@@ -1,4 +1,4 @@
-"""A GPU for tests: tensors in the memory of the double that stands for the NVIDIA driver, and calls on them."""
+"""Helpers for tests on a fake GPU: tensors in the memory of the fake CUDA driver, and calls on them."""
 
 import ctypes
 import pathlib
@@ -15,7 +15,7 @@ Address = ctypes.c_uint64
 
 
 class Double:
-    """The double, loaded into this process: whoever loads libcuda.so.1 from now on gets it."""
+    """The fake driver, loaded into this process: later loads of libcuda.so.1 find it."""
 
     def __init__(self, build):
         self.library = ctypes.CDLL(str(pathlib.Path(build, "test", "Support", "FakeCUDA", "libcuda.so.1")))
@@ -33,7 +33,7 @@ class Double:
         assert result == 0, f"{function} gave {result}"
 
     def log(self):
-        """The calls since the last time, as (function, detail)."""
+        """The driver calls since the last log, as (function, detail)."""
         lines = self.library.double_log().decode().splitlines()
         return [tuple(line.partition(" ")[::2]) for line in lines]
 
@@ -51,14 +51,14 @@ class Double:
         return memory.value
 
     def put(self, array):
-        """A copy of an array in the memory of the GPU."""
+        """A copy of an array in GPU memory."""
         array = np.ascontiguousarray(array)
         memory = self.allocate(array.nbytes)
         self.call("cuMemcpyHtoD_v2", Address(memory), ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes))
         return describe(memory, array.dtype, array.shape)
 
     def empty(self, shape, dtype):
-        """Memory that nobody has written to."""
+        """Uninitialised memory."""
         dtype = np.dtype(dtype)
         return describe(self.allocate(int(np.prod(shape)) * dtype.itemsize), dtype, shape)
 
@@ -70,7 +70,7 @@ class Double:
 
 
 def describe(memory, dtype, shape, device=0):
-    """A DLTensor of compact memory on a GPU."""
+    """A DLTensor of contiguous GPU memory."""
     codes, ints = {"i": 0, "u": 1, "f": 2, "b": 6}, ctypes.c_int64 * max(len(shape), 1)
     return DLTensor(memory, CUDA, device, len(shape), codes[dtype.kind], 8 * dtype.itemsize, 1, ints(*shape), None, 0)
 
@@ -84,14 +84,14 @@ def changed(tensor, **fields):
 
 
 def load(library, folder, name):
-    """Loads a copy, which has loaded no kernels yet whatever another one did."""
+    """Loads a copy of a library, which has not loaded its kernels yet."""
     path = pathlib.Path(folder, name + ".so")
     shutil.copy(library, path)
     return ctypes.CDLL(str(path))
 
 
 class Problem:
-    """Arguments of @attend and @twice, with what should come out."""
+    """Arguments of @attend and @twice, with a float64 reference."""
 
     def __init__(self, double, seed=1, queries=37, keys=50):
         rng = np.random.default_rng(seed)
@@ -107,7 +107,7 @@ class Problem:
         return plain_call(library, "twice", *self.inputs, self.output)
 
     def check(self, what):
-        """What @attend left agrees with float64."""
+        """Compares the results of @attend with the reference."""
         expected, lse = attention(*self.arrays, 0.125, self.arrays[1].shape[2])
         for tensor, dtype, reference in ((self.output, "f2", expected), (self.lse, "f4", lse)):
             found = self.double.get(tensor, dtype).astype(np.float64)

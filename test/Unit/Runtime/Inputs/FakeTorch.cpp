@@ -1,7 +1,7 @@
-//===- FakeTorch.cpp - What the runtime looks for in PyTorch ------------------===//
+//===- FakeTorch.cpp - A fake PyTorch for tests of the runtime ----------------===//
 //
-// Named libtorch_cpu.so and without PyTorch's size: two threads, new ones for each call. FAKE_STABLE has the stable C
-// interface of PyTorch 2.13; without it the library looks like an earlier one.
+// A libtorch_cpu.so with the functions that the runtime looks up; it starts two threads per call. FAKE_STABLE selects
+// the stable C interface of PyTorch 2.13 instead of that of earlier versions.
 //
 //===----------------------------------------------------------------------===//
 #include <cstdint>

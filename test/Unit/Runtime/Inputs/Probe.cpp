@@ -1,7 +1,7 @@
-//===- Probe.cpp - A shared library that carries the runtime ------------------===//
+//===- Probe.cpp - A shared library with a copy of the runtime ----------------===//
 //
-// Linked as an artifact is: a copy of the runtime inside, and nothing visible but its functions and the symbol at
-// which copies meet. Its tasks record which thread ran them.
+// Linked like a compiled program: it contains the runtime and exports its functions and the runtime table only. Its
+// tasks record the threads that ran them.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Runtime/Runtime.h"
@@ -11,8 +11,8 @@
 namespace {
 
 struct Record {
-  int32_t *threads; ///< of each item: who ran it
-  int32_t *runs;    ///< of each item: how often
+  int32_t *threads; ///< per item, the thread that ran it
+  int32_t *runs;    ///< per item, the number of runs
   int64_t microseconds;
 };
 
@@ -34,14 +34,14 @@ void task(void *context, int64_t begin, int64_t end, void *) {
 
 } // namespace
 
-/// Runs `count` items of `microseconds` each; counts them in `runs` and writes into `threads` who ran them.
+/// Runs `count` items of `microseconds` each; counts them in `runs` and records their threads in `threads`.
 extern "C" int32_t probe_run(int64_t count, int64_t microseconds, int32_t *threads, int32_t *runs) {
   Record record{threads, runs, microseconds};
   return saccade_parallel_for(task, &record, count, 256);
 }
 
-/// A body for torch_parallel_for: every index makes a call of four items. `data` has room for four threads and four
-/// counts an index.
+/// A body for torch_parallel_for that makes a call of four items per index. `data` holds four threads and four counts per
+/// index.
 extern "C" void probe_region(int64_t begin, int64_t end, void *data) {
   for (int64_t i = begin; i < end; ++i) {
     int32_t *mine = static_cast<int32_t *>(data) + 8 * i;
