@@ -1,4 +1,4 @@
-"""No entry may take the name of a function of the runtime: the compiler's list of them is that of the archive.
+"""No entry may have the name of a runtime function: the compiler's list of them equals that of the archive.
 
 RUN: %python %s %src %build %t
 """
@@ -30,5 +30,5 @@ def compile_entry(name):
 assert compile_entry("parallel").returncode == 0
 for symbol in sorted(symbols):
     done = compile_entry(symbol.removeprefix("saccade_"))
-    expected = f"needs the symbol '{symbol}', which is a function of the runtime"
+    expected = f"defines the symbol '{symbol}', which belongs to the runtime"
     assert done.returncode == 1 and expected in done.stderr, (symbol, done)

@@ -19,7 +19,7 @@ rng = np.random.default_rng(5)
 
 
 def from_c(compiler):
-    """The C program that knows the header only, as C99 and as C++."""
+    """A C program that uses the header only, as C99 and as C++."""
     for standard in ("c99", "c++11"):
         language = "c++" if "+" in standard else "c"
         subprocess.run([compiler, "-x", language, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I.",
@@ -35,7 +35,7 @@ def from_c(compiler):
 
 
 def through_ctypes(library):
-    """Arrays of any layout, by hand."""
+    """Arrays of any layout, through ctypes."""
     q, k, v = (rng.standard_normal(shape, np.float32) for shape in [(2, 4, 5, 16), (2, 2, 9, 16), (2, 2, 9, 8)])
     expected, lse = attention(q, k, v, 0.3, 7)
     layouts = {
@@ -53,7 +53,7 @@ def through_ctypes(library):
         np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-6, err_msg=name)
         np.testing.assert_allclose(l, lse, rtol=1e-5, atol=1e-6, err_msg=name)
 
-    # One row of keys and values for both batches, from one element on.
+    # Keys and values that both batches share (stride 0), with an offset of one element.
     row = np.concatenate([np.zeros(3, np.float32), k[0].ravel()])
     shared, strides = tensor(row), (ctypes.c_int64 * 4)(0, 9 * 16, 16, 1)
     shape = (ctypes.c_int64 * 4)(2, 2, 9, 16)
@@ -62,7 +62,7 @@ def through_ctypes(library):
     expect(plain_call(library, "attend", q, shared, v, 0.3, 7, o, l) is None, "a broadcast tensor is taken")
     np.testing.assert_allclose(o, attention(q, np.stack([k[0], k[0]]), v, 0.3, 7)[0], rtol=1e-5, atol=1e-6)
 
-    # Empty tensors have no data and nothing to do; rows without keys are 0.
+    # Empty tensors have no data; rows without keys are 0.
     nothing = np.empty((0, 4, 5, 16), np.float32)
     none = [np.empty((0,) + x.shape[1:], np.float32) for x in (k, v, o, l)]
     expect(plain_call(library, "attend", nothing, *none[:2], 0.3, 7, *none[2:]) is None, "an empty batch is taken")
@@ -71,7 +71,7 @@ def through_ctypes(library):
 
 
 def two_at_once():
-    """Functions of one name from two libraries in one scope keep apart; the runtimes find one another."""
+    """Functions of equal names in two libraries do not conflict in one scope; the libraries share one runtime."""
     other = folder / "other.mlir"
     other.write_text("""func.func @exponential(%x: tensor<?xf64>) -> tensor<?xf64> {
   %y = math.log %x : tensor<?xf64>
@@ -99,7 +99,7 @@ func.func @attend_bf16(%q: tensor<?x4xf32>) -> tensor<?x4xf32> {
 
 
 def through_tvm_ffi():
-    """NumPy arrays through TVM-FFI; refusals are Python's exceptions and name function and argument."""
+    """NumPy arrays through TVM-FFI; errors are Python exceptions that name the function and the argument."""
     import tvm_ffi
 
     module = tvm_ffi.load_module(str(folder / "artifact.so"))

@@ -1,5 +1,5 @@
 # RUN: %python %s %S/Inputs %t
-"""What --emit=so refuses, and that nothing is lost or left behind where something cannot be written."""
+"""Errors of --emit=so; a failed write neither changes existing files nor leaves temporary ones."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ failures = 0
 
 
 def expect(code, words, *arguments, left=(), environment=None, prepare=None):
-    """Runs saccade-compile in the folder; afterwards there are only the files `left` and no temporary ones."""
+    """Runs saccade-compile in the folder, which must then contain the files `left` and no others."""
     global failures
     done = subprocess.run(["saccade-compile", *arguments], cwd=folder, capture_output=True, text=True, preexec_fn=prepare,
                           restore_signals=False, env=os.environ | {"TMPDIR": str(folder / "temporary")} | (environment or {}))
@@ -60,13 +60,13 @@ for emit in ("--emit=so", "--emit=header"):
     output = ("-o", "x.so")
     expect(1, "has no public function", source("empty.mlir", "module {}\n"), emit, *output)
     expect(1, "has no public function", source("private.mlir", function("hidden", "private")), emit, *output)
-    expect(1, "the name of entry 'a-b' cannot be part of a C function's name", source("name.mlir", function('"a-b"')), emit,
+    expect(1, "the name of entry 'a-b' cannot be part of a C identifier", source("name.mlir", function('"a-b"')), emit,
            *output)
     expect(1, "'saccade_twice_shapes'", source("meet.mlir", function("twice") + function("twice_shapes")), emit, *output)
     for name in ("parallel_for", "set_parallel_for", "entry_call", "runtime_v1"):
         expect(1, f"'saccade_{name}'", source("runtime.mlir", function(name)), emit, *output)
     expect(1, "query has 7 heads", str(inputs / "wrong-heads.mlir"), emit, *output)
-# What is a keyword for C is fine with a prefix, and so is any digit.
+# Keywords of C and leading digits are valid, because the names have a prefix.
 expect(0, "", source("keyword.mlir", function("int") + function('"2nd"')), "--emit=so", "-o", "x.so", left=["x.so", "x.h"])
 
 # Files.
@@ -81,7 +81,7 @@ expect(3, "cannot write '/dev/full'", program, "--emit=so", "-o", "x.so", "--hea
 for temporary in ("missing", "/dev/null"):
     expect(3, "linking needs temporary files", program, "--emit=so", "-o", "x.so", environment={"TMPDIR": temporary})
 
-# A full disk, as a limit on the size of files: in every place where something large is written.
+# A full disk, simulated by a limit on file sizes, for every large file that is written.
 subprocess.run(["saccade-compile", program, "--emit=so", "-o", folder / "x.so"], check=True)
 size = (folder / "x.so").stat().st_size
 
@@ -94,8 +94,8 @@ def limit(size):
     return prepare
 
 
-for room in (0, 1000, size // 2, size - 1):
+for limit_bytes in (0, 1000, size // 2, size - 1):
     (folder / "x.so").write_text("old")
     (folder / "x.h").write_text("old")
-    expect(3, "error: ", program, "--emit=so", "-o", "x.so", prepare=limit(room), left=["x.so", "x.h"])
+    expect(3, "error: ", program, "--emit=so", "-o", "x.so", prepare=limit(limit_bytes), left=["x.so", "x.h"])
 sys.exit(1 if failures else 0)

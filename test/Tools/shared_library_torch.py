@@ -1,6 +1,6 @@
 # REQUIRES: torch
 # RUN: %python %s %S/Inputs %t
-"""PyTorch's tensors go into a shared library through TVM-FFI; those without memory of the CPU are refused."""
+"""Calls a shared library with PyTorch tensors through TVM-FFI; tensors without CPU memory are refused."""
 
 import pathlib
 import sys
@@ -47,7 +47,7 @@ module.attend_bf16(*half, out)
 wide = [x.double() for x in half]
 torch.testing.assert_close(out.double(), torch.softmax(wide[0] @ wide[1].T / 8**0.5, -1) @ wide[2], rtol=1e-2, atol=1e-2)
 
-# Several threads, each with results of its own.
+# Concurrent calls with separate results.
 workers = [threading.Thread(target=lambda: [check("in a thread", q, k, v) for _ in range(20)]) for _ in range(4)]
 errors = []
 threading.excepthook = lambda arguments: errors.append(arguments.exc_value)
@@ -68,7 +68,7 @@ fake_mode = FakeTensorMode()
 fake = fake_mode.from_tensor(k)
 refused(ValueError, "attend: argument 'k' (tensor<?x?x?x16xf32>): is NULL", attend, q, fake)
 refused(ValueError, "result 'output'", lambda: attend(o=fake_mode.from_tensor(o)))
-# These TVM-FFI turns away itself.
+# TVM-FFI itself refuses these.
 refused(Exception, "", attend, q, k.to("meta"))
 refused(Exception, "", attend, q, k.to_sparse())
 refused(TypeError, "argument 'q' (tensor<?x?x?x16xf32>): found element type bf16, expected f32", attend, q.bfloat16())

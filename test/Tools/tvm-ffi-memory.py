@@ -1,6 +1,6 @@
 # REQUIRES: numpy
 # RUN: %python %s %S/Inputs/outer-product.mlir %t.so
-"""Memory that runs out in a call through TVM-FFI is a MemoryError, and the next call is well."""
+"""Running out of memory in a call through TVM-FFI is a MemoryError, after which calls succeed."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ entry = tvm_ffi.load_module(library).main
 
 
 def outer_product(size):
-    """Sums the rows of a matrix of size × size ones, which is held in memory."""
+    """Sums the rows of a size × size matrix of ones, which is materialised."""
     column, row = np.ones((size, 1), np.float32), np.ones((1, size), np.float32)
     result = np.zeros((size, 1), np.float32)
     entry(column, row, column, result)

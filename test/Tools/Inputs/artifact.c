@@ -1,5 +1,4 @@
-/* Calls the library made of artifact.mlir with nothing but its header. C99, and C++ as well. Ends with 0 where all is
- * as the header says. */
+/* Calls the library of artifact.mlir through its header alone, as C99 and as C++. Returns 0 if all checks hold. */
 #include "artifact.h"
 #include "artifact.h" /* has a guard */
 #include <math.h>
@@ -14,14 +13,14 @@ static int failures = 0;
 
 static void expect(int holds, const char *what) {
   if (!holds) {
-    printf("does not hold: %s\n", what);
+    printf("failed: %s\n", what);
     ++failures;
   }
 }
 
 static void refused(const char *message, const char *words) {
   if (!message || !strstr(message, words)) {
-    printf("wanted a message with '%s', found '%s'\n", words, message ? message : "(none)");
+    printf("expected a message with '%s', found '%s'\n", words, message ? message : "(none)");
     ++failures;
   }
 }
@@ -84,7 +83,7 @@ int main(void) {
   double x[3] = {0, 1, -2}, y[3];
   DLTensor tq = tensor(q, 4, qShape), tk = tensor(k, 4, kShape), tv = tensor(v, 4, vShape);
   DLTensor to = tensor(o, 4, oShape), tl = tensor(l, 3, oShape), tx = tensor(x, 1, n), ty = tensor(y, 1, n), bad;
-  int64_t wanted[7] = {BATCH, HEADS, QUERIES, WIDTH, BATCH, HEADS, QUERIES};
+  int64_t expected[7] = {BATCH, HEADS, QUERIES, WIDTH, BATCH, HEADS, QUERIES};
   const char *message;
 
   fill(&q[0][0][0][0], sizeof(q) / sizeof(float), 1);
@@ -92,13 +91,13 @@ int main(void) {
   fill(&v[0][0][0][0], sizeof(v) / sizeof(float), 3);
 
   message = saccade_attend_shapes(&tq, &tk, &tv, 0.5, KEYS, sizes);
-  expect(!message && !memcmp(sizes, expected, sizeof(wanted)), "saccade_attend_shapes gives the extents of both results");
+  expect(!message && !memcmp(sizes, expected, sizeof(expected)), "saccade_attend_shapes gives the extents of both results");
   message = saccade_attend(&tq, &tk, &tv, 0.5, KEYS, &to, &tl);
   expect(!message && difference(0.5, KEYS) < 1e-5, "the results are those of attention in double");
   message = saccade_attend(&tq, &tk, &tv, 0.25, KEYS - 2, &to, &tl);
   expect(!message && difference(0.25, KEYS - 2) < 1e-5, "scalars count");
 
-  /* The same elements named in another way. */
+  /* The same elements through byte_offset and strides. */
   memset(o, 0, sizeof(o));
   tq.strides = strides;
   tq.data = (char *)q - 64;
@@ -117,9 +116,9 @@ int main(void) {
   refused(saccade_attend_shapes(&tq, &bad, &tv, 0.5, KEYS, sizes), "argument 'k'");
   bad = tk;
   bad.device.device_type = kDLCUDA;
-  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "wanted cpu");
+  refused(saccade_attend(&tq, &bad, &tv, 0.5, KEYS, &to, &tl), "expected cpu");
   refused(saccade_attend(&tq, NULL, &tv, 0.5, KEYS, &to, &tl), "argument 'k'");
-  refused(saccade_attend(&tq, &tv, &tv, 0.5, KEYS, &to, &tl), "wanted 16");
+  refused(saccade_attend(&tq, &tv, &tv, 0.5, KEYS, &to, &tl), "expected 16");
   bad = to;
   bad.shape = swapped;
   refused(saccade_attend(&tq, &tk, &tv, 0.5, KEYS, &bad, &tl), "result");

@@ -1,5 +1,5 @@
-// What the tests of shared libraries compile: several results, scalars of both kinds, 16-bit tensors, a function of the
-// C library, and names that mean something in C.
+// The program of the shared library tests: several results, integer and float scalars, 16-bit tensors, a function of
+// libm, and names that are keywords of C.
 func.func @attend(%q: tensor<?x?x?x16xf32>, %k: tensor<?x?x?x16xf32>, %v: tensor<?x?x?x8xf32>, %factor: f32,
                   %keys: index) -> (tensor<?x?x?x8xf32>, tensor<?x?x?xf32>) {
   %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] kv_len(%keys : index) scale(%factor : f32)

@@ -1,4 +1,4 @@
-"""What the tests of shared libraries have in common."""
+"""Helpers of the tests of shared libraries."""
 
 import ctypes
 import subprocess
@@ -28,7 +28,7 @@ def finish():
 
 
 def refused(kind, words, function, *arguments):
-    """The call raises `kind`, and `words` stand in its text."""
+    """Expects that the call raises `kind` with `words` in its message."""
     try:
         function(*arguments)
     except kind as error:
@@ -42,7 +42,7 @@ def compile_artifact(program, library, *options):
 
 
 def tensor(array):
-    """A DLTensor of an array; what it points to lives as long as it."""
+    """A DLTensor of an array, which keeps the memory it points to alive."""
     codes = {"i": 0, "u": 1, "f": 2, "b": 6}
     ints = ctypes.c_int64 * max(array.ndim, 1)
     return DLTensor(array.ctypes.data, 1, 0, array.ndim, codes[array.dtype.kind], 8 * array.itemsize, 1,
@@ -50,7 +50,7 @@ def tensor(array):
 
 
 def plain_call(library, name, *arguments):
-    """Calls saccade_<name> as C does. Returns its message."""
+    """Calls saccade_<name> through its C wrapper and returns its message."""
     function = getattr(library, "saccade_" + name)
     function.restype = ctypes.c_char_p
     values = []
@@ -66,7 +66,7 @@ def plain_call(library, name, *arguments):
 
 
 def attention(q, k, v, scale, length):
-    """Output and log-sum-exp in float64: causal, aligned with the last of the first `length` keys, heads grouped."""
+    """Output and log-sum-exp in float64: causal with bottom-right alignment within `length` keys, grouped heads."""
     q, k, v = (x.astype(np.float64) for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1)[:, :, :length] for x in (k, v))
     scores = q @ k.swapaxes(-1, -2) * scale

@@ -5,7 +5,7 @@ func.func @causal(%q: tensor<?x?x?x64xbf16>, %k: tensor<?x?x?x64xbf16>, %v: tens
   return %o : tensor<?x?x?x64xbf16>
 }
 
-// Tokens see those of their own document, up to themselves.
+// A causal document mask.
 func.func @documents(%q: tensor<?x?x?x64xf32>, %ids: tensor<?xi32>) -> tensor<?x?x?x64xf32> {
   %o = attn.attention %q[b,h,s,d], %q[b,h,s,d], %q[b,h,s,d] captures(%ids : tensor<?xi32>) mask causal<top_left>
     mask(%b, %h, %i, %j, %of) {
@@ -29,7 +29,7 @@ func.func @capped(%q: tensor<?x?x?x64xf32>, %n: index) -> tensor<?x?x?x64xf32> {
   return %o : tensor<?x?x?x64xf32>
 }
 
-// Each head looks further ahead than the one before it.
+// The window of each head is larger than that of the preceding head.
 func.func @reach(%q: tensor<?x?x?x64xf32>, %reach: index) -> tensor<?x?x?x64xf32> {
   %o = attn.attention %q[b,h,s,d], %q[b,h,s,d], %q[b,h,s,d] captures(%reach : index)
     mask(%b, %h, %i, %j, %each) {

@@ -1,4 +1,4 @@
-// A product of what is computed here, so that its strides are known, with a weight.
+// A matmul of a computed tensor, whose strides are known, and a weight.
 func.func @project(%x: tensor<?x64xf32>, %w: tensor<64x64xf32> {attn.constant}, %b: tensor<64xf32> {attn.constant}) -> tensor<?x64xf32> {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
