@@ -2,7 +2,7 @@
 
 `reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes with TableGen from the first
 build folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to them are
-rewritten.
+rewritten. Pages of docs/internals are added to the navigation.
 """
 
 import pathlib
@@ -15,6 +15,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 GENERATED = re.compile(r"<!-- generated: (\S+) -->")
 MISSING = "*This part is generated. `./dev docs` builds it.*\n"
+
+
+def on_config(config):
+    """Adds the pages of docs/internals to the section of the design, titled by their headings."""
+    internals = next(section["Internals"] for section in config.nav if "Internals" in section)
+    internals += [f"internals/{page.name}" for page in sorted((ROOT / "docs" / "internals").glob("*.md"))]
+    return config
 
 
 def on_files(files, config):
