@@ -1,10 +1,10 @@
 /*===- saccade.h - C API of the compiler --------------------------------*- C -*-===
  *
- * Compiles a program, looks up its functions and calls them on DLTensors; docs/reference/c-api.md has an example. All functions
- * are thread-safe and may be called after fork, except that a child may compile only if no other thread was compiling
- * at the fork (LLVM's locks would stay locked). Strings are UTF-8 and zero-terminated. Invalid input never throws or
- * aborts, but handles must be valid. No signal handlers are installed. Compilation runs on a thread with a large stack,
- * so the caller's stack size does not matter.
+ * Compiles a program, looks up its functions and calls them on DLTensors; docs/reference/c-api.md has an example. All
+ * functions are thread-safe and may be called after fork, except that a child may compile only if no other thread was
+ * compiling at the fork (LLVM's locks would stay locked). Strings are UTF-8 and zero-terminated. Invalid input never
+ * throws or aborts, but handles must be valid. No signal handlers are installed. Compilation runs on a thread with a
+ * large stack, so the caller's stack size does not matter.
  *
  *===----------------------------------------------------------------------===*/
 #ifndef SACCADE_C_SACCADE_H

@@ -24,8 +24,8 @@ static constexpr llvm::StringLiteral rules = R"(
  * after "out of memory". The message belongs to the library and is valid until the thread's next call. The functions
  * are thread-safe.
  *
- * A tensor is a DLTensor (below), in CPU memory unless stated otherwise, of the element type and rank in its comment; "?"
- * stands for any extent. Element 0 is at data + byte_offset. Strides are in elements: NULL means contiguous, row-major;
+ * A tensor is a DLTensor (below), in CPU memory unless stated otherwise, of the element type and rank in its comment;
+ * "?" stands for any extent. Element 0 is at data + byte_offset. Strides are in elements: NULL means contiguous, row-major;
  * those of inputs may be 0 or negative; those of results must be positive and must not make elements overlap; those of
  * dimensions of extent 0 or 1 are ignored.
  * In a DLDataType, f32 is {kDLFloat, 32, 1} (f16 and f64 likewise), bf16 {kDLBfloat, 16, 1}, i32 {kDLInt, 32, 1}
@@ -39,8 +39,8 @@ static constexpr llvm::StringLiteral rules = R"(
 
 /// For programs with prepacked weights.
 static constexpr llvm::StringLiteral prepacked = R"(
-/* F__prepack performs the computations of F that depend on its constant arguments only. Call it once per set of weights,
- * with contiguous memory for its results, and pass these, by name, as the last inputs of every call of F. */
+/* F__prepack performs the computations of F that depend on its constant arguments only. Call it once per set of
+ * weights, with contiguous memory for its results, and pass these, by name, as the last inputs of every call of F. */
 )";
 
 static constexpr llvm::StringLiteral stream = R"(
