@@ -1,19 +1,9 @@
-"""Operators of PyTorch, family by family, agree with PyTorch: types, shapes and elements, on random inputs, empty ones,
-single numbers and mixed types.
-
-REQUIRES: torch
-UNSUPPORTED: asan, tsan
-RUN: %python %s
-"""
+"""Operators of PyTorch, family by family: a function of tensors, and the random tensors to call it with."""
 
 import math
 
 import torch
 from torch.nn import functional as F
-
-import saccade
-import saccade.torch
-from saccade.torch.operators import OPERATORS
 
 torch.manual_seed(0)
 x, y, z = torch.randn(3, 4, 5), torch.randn(4, 1), torch.randn(3, 1, 5)
@@ -234,83 +224,3 @@ def _assigned(a):
     a[1:, :2] = 0
     a[0, :, 1] += 1
     return a
-
-
-class All(torch.nn.Module):
-    """Every case of a family in one program."""
-
-    def __init__(self, cases):
-        super().__init__()
-        self.cases = cases
-
-    def forward(self, *inputs):
-        results, at = [], 0
-        for function, *own in self.cases.values():
-            results.append(function(*inputs[at:at + len(own)]))
-            at += len(own)
-        return results
-
-
-def near(name, found, expected):
-    if isinstance(expected, (tuple, list)):
-        assert len(found) == len(expected), name
-        for each in zip(found, expected):
-            near(name, *each)
-        return
-    for mine, theirs in (found.dtype, expected.dtype), (found.shape, expected.shape):
-        assert mine == theirs, (name, mine, theirs)
-    if not expected.is_floating_point():
-        assert torch.equal(found, expected), f"{name}: found\n{found}\nwanted\n{expected}"
-        return
-    tolerance = {torch.bfloat16: 1e-2, torch.float16: 1e-3}.get(expected.dtype, 2e-5)
-    if not torch.allclose(found.double(), expected.double(), rtol=tolerance, atol=tolerance, equal_nan=True):
-        raise AssertionError(f"{name}: found\n{found}\nwanted\n{expected}")
-
-
-for family, cases in {"elements": ELEMENTS, "shapes": SHAPES, "sums": SUMS, "products": PRODUCTS,
-                      "composed": COMPOSED, "attention": ATTENTION}.items():
-    inputs = tuple(tensor.clone() for _, *own in cases.values() for tensor in own)
-    module = All(cases)
-    compiled = saccade.torch.compile(module, inputs)
-    if family == "attention":
-        found = compiled.module.ir("transforms").count("= attn.attention")
-        assert found == len(cases), f"found {found} attentions, expected {len(cases)}"
-    expected = module(*inputs)
-    for name, mine, theirs in zip(cases, compiled(*inputs), expected):
-        near(f"{family}: {name}", mine, theirs)
-    print(f"{family}: {len(cases)} cases")
-
-def inputs_of(cases):
-    return tuple(tensor.clone() for _, *own in cases.values() for tensor in own)
-
-
-def compare(family, cases, compiled, *inputs):
-    for name, mine, theirs in zip(cases, compiled(*inputs), All(cases)(*inputs)):
-        near(f"{family}: {name}", mine, theirs)
-
-
-# The same after PyTorch's own decompositions, of all operators that have one.
-cases = {f"{family} {name}": case for family, cases in {"elements": ELEMENTS, "sums": SUMS, "composed": COMPOSED}.items()
-         for name, case in cases.items()}
-inputs = inputs_of(cases)
-compiled = saccade.torch.compile(torch.export.export(All(cases), inputs).run_decompositions())
-compare("decomposed", cases, compiled, *inputs)
-print(f"decomposed: {len(cases)} cases")
-
-inputs = inputs_of(OPEN)
-rows = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
-compiled = saccade.torch.compile(All(OPEN), inputs, dynamic_shapes={"inputs": rows})
-for count in 2, 3, 4, 9:
-    others = tuple(torch.cat([each, each, each])[:count].clone() for each in inputs)
-    compare(f"open {count}", OPEN, compiled, *others)
-print(f"open: {len(OPEN)} cases")
-
-# The list of operators that stay whole has what the compiler knows, and nothing else.
-for name in OPERATORS:
-    program = f'func.func @main() -> tensor<1xf32> {{\n  %0 = "torch.aten.{name}"() : () -> tensor<1xf32>\n' \
-              "  return %0 : tensor<1xf32>\n}\n"
-    try:
-        saccade.compile(program)
-    except saccade.CompileError as error:
-        assert "this op is not supported" not in str(error), error
-print(f"{len(OPERATORS)} operators are known")
