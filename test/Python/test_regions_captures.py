@@ -81,9 +81,11 @@ def test_array_is_captured_however_it_is_reached(library, way, monkeypatch):
     table = TABLES[library]()
     monkeypatch.setattr(sys.modules[__name__], "everyone", table)
     expected = trace(lambda s, b, h, i, j: s + table[h], "score", "f32")
-    assert expected.captures[0] is table and expected.capture_types == ("tensor<?xf32>",)
+    assert expected.captures[0] is table
+    assert expected.capture_types == ("tensor<?xf32>",)
     region = trace(ways(table)[way], "score", "f32")
-    assert region.captures[0] is table and len(region.captures) == 1
+    assert region.captures[0] is table
+    assert len(region.captures) == 1
     assert region.body(*NAMES) == expected.body(*NAMES), region.body(*NAMES)
 
 
@@ -91,4 +93,5 @@ def test_tracing_leaves_what_a_function_reaches_as_it_was():
     array = np.ones(8)
     bias = Bias(array)
     trace(bias, "score", "f64")
-    assert bias.table is array and type(bias.table[0]) is np.float64
+    assert bias.table is array
+    assert type(bias.table[0]) is np.float64

@@ -1,13 +1,13 @@
-"""Attention as programs in JAX write it: each becomes one attention and computes what JAX does, in f32 and bf16, and
-with open lengths.
-
-REQUIRES: numpy, jax
-RUN: %python %s
+"""Attention as programs in JAX write it becomes one attention and computes what JAX does, in f32 and bf16, and with
+open lengths.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp
 from jax import export
 
 import saccade.jax
@@ -81,28 +81,46 @@ CASES = {
     "mask": (lambda q, k, v, m: jax.nn.dot_product_attention(q, k, v, mask=m), ROWS, ROWS, ROWS,
              FLAGS[:, None, None, :]),
 }
-OPEN = export.symbolic_shape("b,n,m")
+b, n, m = export.symbolic_shape("b,n,m")
 
 
-def check(name, f, args, examples=None, limit=2e-6):
+def spec(*shape, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+OPEN = {
+    "causal": (causal, [SQUARE] * 3, [spec(b, 4, n, 16)] * 3),
+    "padded": (padded, [Q, K, K, FLAGS],
+               [spec(b, 4, n, 16), *[spec(b, 4, m, 16)] * 2, spec(b, m, dtype=jnp.bool_)]),
+    "grouped": (ready(is_causal=True), [ROWS, FEW, FEW], [spec(b, n, 4, 16), *[spec(b, n, 2, 16)] * 2]),
+}
+
+
+def check(f, args, examples=None, limit=2e-6):
+    """One attention, whose result agrees with JAX's in f32."""
     compiled = saccade.jax.compile(f, *(examples or args))
     count = compiled.module.ir("transforms").count("= attn.attention")
-    assert count == 1, f"{name}: {count} attentions\n{compiled.module.explain()}"
+    assert count == 1, f"{count} attentions\n{compiled.module.explain()}"
     found, expected = compiled(*args), f(*[a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a for a in args])
-    assert isinstance(found, jax.Array) and found.dtype == args[0].dtype, f"{name}: {type(found)} of {found.dtype}"
+    assert isinstance(found, jax.Array)
+    assert found.dtype == args[0].dtype
     error = np.linalg.norm(np.float32(found) - np.float32(expected)) / np.linalg.norm(np.float32(expected))
-    assert error <= limit, f"{name}: differs by {error:.2g}"
-    print(f"{name}: differs by {error:.2g}")
+    assert error <= limit, f"differs by {error:.2g}"
 
 
-for name, (f, *args) in CASES.items():
-    check(name, f, args)
-for name in ("causal", "grouped, causal"):
+@pytest.mark.parametrize("name", CASES)
+def test_becomes_one_attention_that_agrees_with_jax(name):
     f, *args = CASES[name]
-    check(f"{name}, bf16", f, [a.astype(jnp.bfloat16) for a in args], limit=6e-3)
-b, n, m = OPEN
-spec = lambda *shape: jax.ShapeDtypeStruct(shape, jnp.float32)
-check("causal, open", causal, [SQUARE] * 3, [spec(b, 4, n, 16)] * 3)
-check("padded, open", padded, [Q, K, K, FLAGS],
-      [spec(b, 4, n, 16), *[spec(b, 4, m, 16)] * 2, jax.ShapeDtypeStruct((b, m), jnp.bool_)])
-check("grouped, open", ready(is_causal=True), [ROWS, FEW, FEW], [spec(b, n, 4, 16), *[spec(b, n, 2, 16)] * 2])
+    check(f, args)
+
+
+@pytest.mark.parametrize("name", ["causal", "grouped, causal"])
+def test_becomes_one_attention_in_bf16(name):
+    f, *args = CASES[name]
+    check(f, [a.astype(jnp.bfloat16) for a in args], limit=6e-3)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_becomes_one_attention_with_open_lengths(name):
+    f, args, examples = OPEN[name]
+    check(f, args, examples)

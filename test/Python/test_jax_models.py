@@ -1,14 +1,13 @@
-"""An encoder and a decoder in plain JAX, compiled whole: they agree with JAX in f32 and bf16, layer by layer or
-scanned, and each softmax has become an attention.
-
-REQUIRES: numpy, jax
-UNSUPPORTED: asan, tsan
-RUN: %python %s
+"""An encoder and a decoder in plain JAX, compiled whole, agree with JAX in f32 and bf16, layer by layer or scanned, and
+each softmax has become an attention.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+import pytest
+
+jax = pytest.importorskip("jax")
+
+import jax.numpy as jnp
 from jax import export
 
 import saccade.jax
@@ -84,20 +83,6 @@ def layer(heads, norms):
             "up": weight(WIDTH, INNER), "gate": weight(WIDTH, INNER), "down": weight(INNER, WIDTH), "norm": norms}
 
 
-def check(name, f, args, examples=None, limit=2e-6):
-    compiled = saccade.jax.compile(f, *(examples or args))
-    count = compiled.module.ir("transforms").count("= attn.attention")
-    assert count == LAYERS, f"{name}: {count} attentions\n{compiled.module.explain()}"
-    errors = [np.linalg.norm(np.float32(found) - np.float32(expected)) / np.linalg.norm(np.float32(expected))
-              for found, expected in zip(jax.tree.leaves(compiled(*args)), jax.tree.leaves(f(*args)), strict=True)]
-    assert max(errors) <= limit, f"{name}: differs by {max(errors):.2g}"
-    print(f"{name}: {count} attentions, differs by {max(errors):.2g}")
-
-
-def shorten(tree):
-    return jax.tree.map(lambda a: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a, tree)
-
-
 tokens = jnp.asarray(rng.integers(0, WORDS, (2, 13)), jnp.int32)
 mask = jnp.arange(13)[None] < jnp.asarray([[13], [7]])
 gains = [(weight(WIDTH) + 1, weight(WIDTH))] * 2
@@ -107,11 +92,39 @@ decoding = {"words": weight(WORDS, WIDTH), "norm": weight(WIDTH) + 1,
             "layers": [layer(SHARED, [weight(WIDTH) + 1, weight(WIDTH) + 1]) for _ in range(LAYERS)]}
 stacked = {**decoding, "stacked": jax.tree.map(lambda *each: jnp.stack(each), *decoding["layers"])}
 
-check("encoder", encoder, (encoding, tokens, mask))
-check("decoder", decoder, (decoding, tokens))
-check("decoder, scanned", scanned, (stacked, tokens))
-check("decoder, its weights closed over", lambda given: decoder(decoding, given), (tokens,))
-check("decoder, bf16", decoder, (shorten(decoding), tokens), limit=3e-2)
-shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), decoding)
-check("decoder, any length", decoder, (decoding, tokens),
-      (shapes, jax.ShapeDtypeStruct(export.symbolic_shape("b,n"), jnp.int32)))
+
+def check(f, args, examples=None, limit=2e-6):
+    """As many attentions as layers, and results that agree with JAX's."""
+    compiled = saccade.jax.compile(f, *(examples or args))
+    count = compiled.module.ir("transforms").count("= attn.attention")
+    assert count == LAYERS, f"{count} attentions\n{compiled.module.explain()}"
+    errors = [np.linalg.norm(np.float32(found) - np.float32(expected)) / np.linalg.norm(np.float32(expected))
+              for found, expected in zip(jax.tree.leaves(compiled(*args)), jax.tree.leaves(f(*args)), strict=True)]
+    assert max(errors) <= limit, f"differs by {max(errors):.2g}"
+
+
+def test_encoder():
+    check(encoder, (encoding, tokens, mask))
+
+
+def test_decoder():
+    check(decoder, (decoding, tokens))
+
+
+def test_decoder_with_scanned_layers():
+    check(scanned, (stacked, tokens))
+
+
+def test_decoder_that_closes_over_its_weights():
+    check(lambda given: decoder(decoding, given), (tokens,))
+
+
+def test_decoder_in_bf16():
+    short = jax.tree.map(lambda a: a.astype(jnp.bfloat16) if a.dtype == jnp.float32 else a, decoding)
+    check(decoder, (short, tokens), limit=3e-2)
+
+
+def test_decoder_of_any_length():
+    shapes = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), decoding)
+    open_tokens = jax.ShapeDtypeStruct(export.symbolic_shape("b,n"), jnp.int32)
+    check(decoder, (decoding, tokens), (shapes, open_tokens))
