@@ -3,6 +3,8 @@
 Importing this package imports neither torch nor NumPy and loads no shared library.
 """
 
+from typing import TYPE_CHECKING
+
 from saccade import builders, masks, scores
 from saccade._library import CacheInfo, cache_clear, cache_info, num_threads, set_num_threads
 from saccade.attention import attention
@@ -14,7 +16,19 @@ from saccade.module import Module, compile
 from saccade.regions import TraceError
 from saccade.runner import ToolError, run, tool
 
-__version__ = "0.1.0"
+__version__: str
+"""The version of the installed package."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module 'saccade' has no attribute {name!r}")
+        from importlib.metadata import version  # imported late: it is slow to import
+
+        return version("saccade")
+
+
 __all__ = [
     "BoundFunction",
     "CacheInfo",
