@@ -1,8 +1,8 @@
 """Hooks of MkDocs (mkdocs.yml): pages that are generated or are stored outside of docs/ become pages of the site.
 
-`reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes with TableGen from the first
-build folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to them are
-rewritten. Pages of docs/internals are added to the navigation.
+`reference/dialect.md` and `reference/passes.md` take the Markdown that `saccade-docs` writes with TableGen from the
+first build folder that has it. The tables and plots of benchmarks/results become pages under `results/`, and links to
+them are rewritten. Pages of docs/internals are added to the navigation.
 """
 
 import pathlib

@@ -1,12 +1,12 @@
-# How the suite runs: our tools, FileCheck and `not` are on the PATH; the rest are substitutions.
+# Configuration of the test suite. The tools of Saccade, FileCheck and `not` are on the PATH. Substitutions:
 #
-#   %python    Python with NumPy and the built package (.venv), or the system's where .venv does not exist
+#   %python    Python of .venv, with NumPy and the built package, or the system's without .venv
 #   %src       root of the source tree          %build   root of the build tree
-#   %cxx       the C++ compiler that built us
-#   %ptxas     the assembler of PTX, of .venv or of the PATH
+#   %cxx       the C++ compiler of the build
+#   %ptxas     ptxas, from .venv or the PATH
 #
-# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch); ptxas, libdevice;
-# avx2, avx512f, avx512_bf16, f16c (what this machine's processor has); asan, tsan.
+# Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch); ptxas,
+# libdevice; avx2, avx512f, avx512_bf16, f16c (of this machine's processor); asan, tsan.
 import glob
 import os
 import shutil
@@ -18,7 +18,7 @@ config.name = "Saccade"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".py"]
 config.test_source_root = os.path.dirname(__file__)
-# pytest runs the package's tests.
+# test_*.py are run by pytest.
 package_tests = os.path.join(config.test_source_root, "Python")
 config.excludes = ["lit.cfg.py", "lit.site.cfg.py", "Inputs", "Unit", "conftest.py"]
 config.excludes += [name for name in os.listdir(package_tests) if name.startswith("test_")]
@@ -26,7 +26,7 @@ config.test_exec_root = os.path.join(config.saccade_build_dir, "test")
 
 tools = os.path.join(config.saccade_build_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.environ["PATH"]])
-# Threads of OpenMP that wait must not take the cores from other tests.
+# Waiting OpenMP threads must not spin: tests share the cores.
 config.environment["OMP_WAIT_POLICY"] = "passive"
 config.environment["PYTHONPATH"] = os.path.join(config.saccade_build_dir, "python")
 
@@ -46,7 +46,8 @@ if python == venv:
     if glob.glob(os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "onnxscript")):
         config.available_features.add("onnxscript")
 packaged = glob.glob(
-    os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas"))
+    os.path.join(config.saccade_source_dir, ".venv", "lib", "python*", "site-packages", "nvidia", "cu*", "bin", "ptxas")
+)
 ptxas = packaged[0] if packaged else shutil.which("ptxas")
 if ptxas:
     config.available_features.add("ptxas")

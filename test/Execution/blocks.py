@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Whole blocks against NumPy: the ViT-Base block, a Transformer encoder of two layers with padding, rotary positions."""
+"""Whole blocks against NumPy: the ViT-Base block, a Transformer encoder of two layers with padding, rotary
+positions."""
 
 import math
 import pathlib

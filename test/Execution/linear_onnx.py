@@ -9,8 +9,6 @@ import sys
 import tempfile
 import warnings
 
-import numpy as np
-
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
 from linear_program import program
 from program import assert_close, run

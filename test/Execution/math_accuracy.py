@@ -23,7 +23,14 @@ FUNCTIONS = {
     "expm1": (6.0, (-20.0, 80.0), math.expm1),
 }
 SPECIAL = {
-    "exp": [(-np.inf, 0.0), (np.inf, np.inf), (-200.0, 0.0), (200.0, np.inf), (np.nan, np.nan), (-103.0, math.exp(-103.0))],
+    "exp": [
+        (-np.inf, 0.0),
+        (np.inf, np.inf),
+        (-200.0, 0.0),
+        (200.0, np.inf),
+        (np.nan, np.nan),
+        (-103.0, math.exp(-103.0)),
+    ],
     "exp2": [(-np.inf, 0.0), (np.inf, np.inf), (300.0, np.inf), (np.nan, np.nan)],
     "sin": [(0.0, 0.0), (np.inf, np.nan), (np.nan, np.nan)],
     "cos": [(0.0, 1.0), (-np.inf, np.nan)],

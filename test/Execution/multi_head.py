@@ -21,7 +21,7 @@ def heads(x):
     return x.reshape(*x.shape[:2], H, D).transpose(0, 2, 1, 3)
 
 
-def attention(q, k, v, scale=1 / np.sqrt(D), keep=True):
+def attention(q, k, v, scale=1 / np.sqrt(D), keep=True):  # noqa: B008
     """[B, 8, S, 64] each -> [B, S, 512]"""
     scores = np.where(keep, q @ k.transpose(0, 1, 3, 2) * scale, -np.inf)
     joined = softmax(scores) @ v

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Packed sequences: each attends within itself as if it were alone, whatever its length; the rest of the rows is 0; offsets
-that make no sense are refused. Every program is checked against the float64 reference, and here against NumPy."""
+"""Packed sequences: each attends within itself as if it were alone, whatever its length; the rest of the rows is 0;
+offsets that make no sense are refused. Every program is checked against the float64 reference, and here against
+NumPy."""
 
 import pathlib
 import subprocess
@@ -109,7 +110,10 @@ def refusal(q, k, cu_q, cu_k):
 for arguments, expected in (
     ((9, 9, [1, 9], [0, 9]), "cu_seqlens_q has another first element: found 1, expected 0"),
     ((9, 9, [0, 9], [-3, 9]), "cu_seqlens_k has another first element: found -3, expected 0"),
-    ((9, 9, [0, 6, 5, 9], [0, 1, 2, 3]), "cu_seqlens_q has an element below the one before it: found 5, expected at least 6"),
+    (
+        (9, 9, [0, 6, 5, 9], [0, 1, 2, 3]),
+        "cu_seqlens_q has an element below the one before it: found 5, expected at least 6",
+    ),
     ((9, 9, [0, -1], [0, 9]), "cu_seqlens_q has an element below the one before it: found -1, expected at least 0"),
     ((9, 9, [0, 9], [0, 12]), "cu_seqlens_k exceeds the rows of key: found 12, expected at most 9"),
     ((9, 9, [0, 4, 9], [0, 9]), "key has another batch size than query: found 1, expected 2"),

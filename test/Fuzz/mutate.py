@@ -78,8 +78,11 @@ def mutate(rng, sources, pool):
             types = [i for i, token in enumerate(tokens) if re.search(r"(f16|bf16|f32|f64|i1|i32|index)$", token)]
             if types:
                 i = rng.choice(types)
-                tokens[i] = re.sub(r"(bf16|f16|f32|f64|i1|i32|index)$",
-                                   rng.choice(["f16", "bf16", "f32", "f64", "i1", "i32", "index", "i8", "none"]), tokens[i])
+                tokens[i] = re.sub(
+                    r"(bf16|f16|f32|f64|i1|i32|index)$",
+                    rng.choice(["f16", "bf16", "f32", "f64", "i1", "i32", "index", "i8", "none"]),
+                    tokens[i],
+                )
         else:  # another value
             values = [i for i, token in enumerate(tokens) if token.startswith("%")]
             if values:

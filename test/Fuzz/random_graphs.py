@@ -52,8 +52,8 @@ def is_near(output):
 
 
 def run(graph, command, folder, keep, again, refusal=None):
-    """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A program
-    that is refused with the words `refusal` is none."""
+    """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A
+    program that is refused with the words `refusal` is none."""
     seed = graph.seed
     line = [*command, *write(graph, folder), "--check"]
     try:

@@ -1,5 +1,5 @@
-"""The C program of docs/guides/calling.md compiles as C, links against the runtime, and prints what the page says; with a shared
-library and its header it needs nothing else, and Python calls that too.
+"""The C program of docs/guides/calling.md compiles as C, links against the runtime, and prints what the page says; with
+a shared library and its header it needs nothing else, and Python calls that too.
 
 RUN: %python %s %src %build %t %cxx
 """

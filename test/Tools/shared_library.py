@@ -22,9 +22,28 @@ def from_c(compiler):
     """A C program that uses the header only, as C99 and as C++."""
     for standard in ("c99", "c++11"):
         language = "c++" if "+" in standard else "c"
-        subprocess.run([compiler, "-x", language, f"-std={standard}", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I.",
-                        inputs / "artifact.c", "-L.", "-l:artifact.so", "-Wl,-rpath,$ORIGIN,--as-needed", "-lm", "-o", "host"],
-                       cwd=folder, check=True)
+        subprocess.run(
+            [
+                compiler,
+                "-x",
+                language,
+                f"-std={standard}",
+                "-pedantic",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-I.",
+                inputs / "artifact.c",
+                "-L.",
+                "-l:artifact.so",
+                "-Wl,-rpath,$ORIGIN,--as-needed",
+                "-lm",
+                "-o",
+                "host",
+            ],
+            cwd=folder,
+            check=True,
+        )
         subprocess.run([folder / "host"], check=True)
         if language == "c":
             # Everything the process loads, and everything that asks for.

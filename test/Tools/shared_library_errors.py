@@ -20,8 +20,15 @@ failures = 0
 def expect(code, words, *arguments, left=(), environment=None, prepare=None):
     """Runs saccade-compile in the folder, which must then contain the files `left` and no others."""
     global failures
-    done = subprocess.run(["saccade-compile", *arguments], cwd=folder, capture_output=True, text=True, preexec_fn=prepare,
-                          restore_signals=False, env=os.environ | {"TMPDIR": str(folder / "temporary")} | (environment or {}))
+    done = subprocess.run(
+        ["saccade-compile", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        preexec_fn=prepare,
+        restore_signals=False,
+        env=os.environ | {"TMPDIR": str(folder / "temporary")} | (environment or {}),
+    )
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if str(path) != str(folder / "temporary"))
     text = done.stdout + done.stderr
     if done.returncode != code or words not in text or files != sorted(left):

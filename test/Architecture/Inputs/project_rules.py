@@ -282,17 +282,28 @@ PLANTED = {
         ({"lib/Tiling/A.cpp": '#include "saccade/Codegen/CPU/A.h"\n'}, "comes after"),
         ({"tools/t/t.cpp": '#include "saccade/Tiling/KeyLoop.h"\n'}, "no pass internals"),
         ({"lib/Reference/A.cpp": '#include "saccade/Tiling/A.h"\n'}, "must not share"),
-        ({"lib/Reference/CMakeLists.txt": "saccade_library(Reference SOURCES A.cpp LINK SaccadeSupport)\n",
-          "lib/Support/CMakeLists.txt": "saccade_library(Support SOURCES B.cpp LINK SaccadeTiling)\n",
-          "lib/Tiling/CMakeLists.txt": "saccade_library(Tiling SOURCES C.cpp)\n"}, "SaccadeReference links SaccadeTiling"),
+        (
+            {
+                "lib/Reference/CMakeLists.txt": "saccade_library(Reference SOURCES A.cpp LINK SaccadeSupport)\n",
+                "lib/Support/CMakeLists.txt": "saccade_library(Support SOURCES B.cpp LINK SaccadeTiling)\n",
+                "lib/Tiling/CMakeLists.txt": "saccade_library(Tiling SOURCES C.cpp)\n",
+            },
+            "SaccadeReference links SaccadeTiling",
+        ),
         ({"lib/PtxSim/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n#include "llvm/ADT/StringRef.h"\n'}, None),
         ({"lib/PtxSim/A.cpp": '#include "saccade/Codegen/A.h"\n'}, "does not depend on the compiler"),
         ({"lib/Codegen/A.cpp": '#include "saccade/PtxSim/PtxSim.h"\n'}, "makes nothing"),
         ({"lib/Tiling/A.cpp": 'auto x = getenv("X");\n'}, "CompileOptions"),
     ],
     "names": [
-        ({"include/Passes.td": PASSES, "lib/A/FooBar.cpp": "#define GEN_PASS_DEF_FOOBAR\n",
-          "test/A/foo-bar.mlir": "func.func @shows_it()\n"}, None),
+        (
+            {
+                "include/Passes.td": PASSES,
+                "lib/A/FooBar.cpp": "#define GEN_PASS_DEF_FOOBAR\n",
+                "test/A/foo-bar.mlir": "func.func @shows_it()\n",
+            },
+            None,
+        ),
         ({"include/Passes.td": PASSES, "lib/A/FooBar.cpp": ""}, "no test foo-bar.mlir"),
         ({"include/Passes.td": PASSES, "test/A/foo-bar.mlir": ""}, "no file FooBar.cpp"),
         ({"include/Passes.td": 'def FooBar : Pass<"attn-foobar"> {}\n'}, "expected attn-foo-bar"),

@@ -3,10 +3,11 @@
 """Forward attention in kernels for a GPU, executed by PtxSim, against the float64 oracle.
 
 Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--expect-tensor-cores]
+
 A case is drawn from its seed: element types, head sizes, masks, grouped heads, odd lengths, score and weight regions,
 layouts, results, architectures. saccade-run makes every call twice, with asynchronous copies as late and as early as is
-legal. With --expect-tensor-cores the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the keys
-of few queries must have been cut into tasks.
+legal. With --expect-tensor-cores the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the
+keys of few queries must have been cut into tasks.
 """
 
 import dataclasses
@@ -149,9 +150,19 @@ class Case:
     @property
     def features(self):
         sizes = f"{self.depth}" if self.depth == self.value_depth else f"{self.depth}/{self.value_depth}"
-        return [f"type {self.type}", f"head size {sizes}", f"target {self.target}", f"layout {self.layout}",
-                f"mask {self.mask}", f"region {self.region}", f"group {self.group}", f"lengths {self.lengths}", f"extra {self.extra}", f"family {self.family}",
-                f"log-sum-exp {self.lse}"]
+        return [
+            f"type {self.type}",
+            f"head size {sizes}",
+            f"target {self.target}",
+            f"layout {self.layout}",
+            f"mask {self.mask}",
+            f"region {self.region}",
+            f"group {self.group}",
+            f"lengths {self.lengths}",
+            f"extra {self.extra}",
+            f"family {self.family}",
+            f"log-sum-exp {self.lse}",
+        ]
 
     def shape(self, heads, positions, depth):
         extents = {"b": self.batch, "h": heads, "s": positions, "d": depth}

@@ -3,12 +3,13 @@
 """Mutants of real kernels: PtxSim must see every one of them.
 
 Usage: mutants.py [--count N] [--seed N] [--verbose]
+
 Compiles attention for sm_80, changes one instruction of its PTX and runs it. A wait, a barrier or the end of a group of
-copies is left out: that must be an error of PtxSim. Or a constant is changed: of an address (a stride, a row of a tile), or
-of a bound (a comparison, the step of a loop, a clamp, an alignment). Then an error, or another result than the reference's.
-Only instructions that the run comes to are changed, which is tried out with a trap in their place. A bound that is wrong and
-gives the same bits in all runs of its kernel is no other program: a tile more that nothing is seen of. Those are counted
-apart.
+copies is left out: that must be an error of PtxSim. Or a constant is changed: of an address (a stride, a row of a
+tile), or of a bound (a comparison, the step of a loop, a clamp, an alignment). Then an error, or another result than
+the reference's. Only instructions that the run comes to are changed, which is tried out with a trap in their place. A
+bound that is wrong and gives the same bits in all runs of its kernel is no other program: a tile more that nothing is
+seen of. Those are counted apart.
 """
 
 import argparse
@@ -22,8 +23,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
 PROGRAM = INPUTS / "forward.mlir"
-# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there. In the
-# last run a chunk of keys has few queries.
+# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there.
+# In the last run a chunk of keys has few queries.
 RUNS = [
     ("plain_64", 0, ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
     ("causal_64", 0, ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),

@@ -10,8 +10,8 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def run(file, entry, *arguments, results=1, check=True):
-    """The results of an entry, after a check against the float64 reference. Arguments are arrays, arrays with the name of
-    the element type that they are rounded to, or numbers."""
+    """The results of an entry, after a check against the float64 reference. Arguments are arrays, arrays with the name
+    of the element type that they are rounded to, or numbers."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         line = ["saccade-run", EXAMPLES / file, f"--entry={entry}"] + ["--check"] * check

@@ -79,8 +79,9 @@ class Call:
         self.features += [self.type, self.layout, "numpy" if self.numpy else "torch", f"group {group}"]
 
     def draw_ragged(self):
-        """Whether the sequences of the batch are packed, and then their lengths, of queries and of keys: `queries` and `keys`
-        are those of the longest ones. Packed tensors have no b; here they have it, and rows that are left out."""
+        """Whether the sequences of the batch are packed, and then their lengths, of queries and of keys: `queries` and
+        `keys` are those of the longest ones. Packed tensors have no b; here they have it, and rows that are left
+        out."""
         packing = random.Random(f"{self.seed} packed")
         self.lengths = None
         if "b" in self.layout or packing.random() < 0.6:
@@ -178,8 +179,8 @@ class Call:
         return seen.expand(self.batch, self.heads, self.queries, self.keys)
 
     def evaluate(self, exact=True, backwards=False):
-        """(output, log-sum-exp) of plain attention: exact, or with scores and sums in float32 (float64 for float64 inputs)
-        and probabilities rounded to the input's type. `backwards` takes every sum from its last term."""
+        """(output, log-sum-exp) of plain attention: exact, or with scores and sums in float32 (float64 for float64
+        inputs) and probabilities rounded to the input's type. `backwards` takes every sum from its last term."""
         precision = torch.float64 if exact or self.type == "f64" else torch.float32
         query, key, value = (tensor.to(precision) for tensor in self.canonical)
         key, value = (tensor.repeat_interleave(self.heads // self.key_heads, 1) for tensor in (key, value))

@@ -169,7 +169,7 @@ class Drawer:
         return f"j < {self.tensor([self.sizes.batch], low=0, high=self.sizes.keys + 1)}[b]"
 
     def by_head(self):
-        return f"(j + h) % 2 == 0" if self.rng.random() < 0.5 else f"j <= i + 3 * h"
+        return "(j + h) % 2 == 0" if self.rng.random() < 0.5 else "j <= i + 3 * h"
 
     def prefix(self):
         return f"(j < {self.number(0, 30)}) | (j <= i)"

@@ -3,7 +3,6 @@
 # REQUIRES: numpy
 # RUN: %python %s %S/Inputs %t.mlir
 
-import re
 import subprocess
 import sys
 
@@ -289,7 +288,8 @@ def main():
             files.append(f"--arg={path}.{i}.npy:{element}")
         # One function at a time, to avoid compiling the whole module for each. The reference evaluates the graph before
         # raising.
-        open(path, "w").write("module {\n" + function(texts[False], name) + "}\n")
+        with open(path, "w") as file:
+            file.write("module {\n" + function(texts[False], name) + "}\n")
         run("saccade-run", path, f"--entry={name}", *files, "--check")
 
 
