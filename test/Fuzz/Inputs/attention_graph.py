@@ -1,9 +1,9 @@
 """One random attention program with its arguments; all of it follows from the seed.
 
-What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every operand,
-strides, static and dynamic shapes, masks, score and weight regions, tallies, sinks, captures, lengths, scale, position,
-tiles, packed sequences, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a module with one entry), `arguments` (for saccade-run) and
-`features` (what it exercises, for the coverage report).
+What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every
+operand, strides, static and dynamic shapes, masks, score and weight regions, tallies, sinks, captures, lengths, scale,
+position, tiles, packed sequences, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a
+module with one entry), `arguments` (for saccade-run) and `features` (what it exercises, for the coverage report).
 """
 
 import random
@@ -103,8 +103,8 @@ class Graph:
         self.note("several tiles of keys", self.keys > (64 if self.schedule else 512))
 
     def draw_packing(self):
-        """Whether queries, keys or both are packed: `self.packed` has the lengths of their sequences, which are batches,
-        `self.rows` how many positions the tensors have."""
+        """Whether queries, keys or both are packed: `self.packed` has the lengths of their sequences, which are
+        batches, `self.rows` how many positions the tensors have."""
         rng = random.Random(f"{self.seed} packed")
         self.ragged, self.rows = {}, {"q": self.queries, "kv": self.keys}
         if rng.random() >= 0.15:
@@ -145,16 +145,21 @@ class Graph:
         self.note("at", self.has_at)
 
     def draw_lengths(self):
-        """Lengths end at absolute positions. `self.ends` is how many queries and keys of each batch count: a length
-        may say more than there are, or less than none."""
+        """Lengths end at absolute positions. `self.ends` is the number of valid queries and keys of each batch. Lengths
+        out of range are computed in the program: they are clamped, while arguments out of range are refused."""
         self.ends, self.length_clauses = {}, []
         for role, extent, start in [("q", self.queries, self.at[2]), ("kv", self.keys, self.at[3])]:
             draw = self.rng.random()
+            rows = sum(self.ragged[role]) if role in self.ragged else extent
             ends = [extent] * max(self.batches, 1)
             wild = self.rng.choice([-7, extent + 5]) if self.rng.random() < 0.1 else extent
             if draw < 0.12:
                 ends = [self.rng.choice([wild, self.rng.randint(0, extent)])] * max(self.batches, 1)
                 name = self.add_scalar(f"{role}_len", "index", ends[0] + start)
+                if not 0 <= ends[0] <= rows:
+                    zero = self.add_scalar("zero", "index", 0)
+                    self.prologue.append(f"%{role}_computed = arith.addi {name}, {zero} : index")
+                    name = f"%{role}_computed"
                 self.length_clauses.append(f"{role}_len({name} : index)")
                 self.note(f"{role}_len index")
             elif draw < 0.3:
@@ -162,7 +167,12 @@ class Graph:
                 element = self.rng.choice(["i32", "i64", "index"])
                 dynamic = (0,) if self.rng.random() < 0.5 else ()
                 name = self.add_tensor(f"{role}_len", np.array(ends, np.int64).reshape(-1) + start, element, dynamic)
-                self.length_clauses.append(f"{role}_len({name} : {self.arguments[-1].mlir_type})")
+                kind = self.arguments[-1].mlir_type
+                if not all(0 <= end <= rows for end in ends):
+                    zero = self.add_tensor("zero", np.zeros(len(ends), np.int64), element, dynamic)
+                    self.prologue.append(f"%{role}_computed = arith.addi {name}, {zero} : {kind}")
+                    name = f"%{role}_computed"
+                self.length_clauses.append(f"{role}_len({name} : {kind})")
                 self.note(f"{role}_len tensor")
                 self.note("a length of 0", 0 in ends)
             self.note("a length beyond the extent", any(end > extent for end in ends))
@@ -196,7 +206,7 @@ class Graph:
         if self.hard and role != "value":
             # Logits of ±1e4; in f16 the operands must stay in range.
             values *= 60 if role == "query" else 1e4 / 60 / max(self.depth, 1) ** 0.5
-        s, d = dims.index("s"), dims.index("d")
+        s = dims.index("s")
         if self.nan_query and role == "query" and sizes["s"]:
             np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
         if self.nan_key and role == "key" and sizes["s"]:
