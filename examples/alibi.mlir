@@ -1,4 +1,4 @@
-// A bias for each head that grows with the distance, under a causal mask: 8 query heads over 2 key heads.
+// A bias for each head that grows with the distance, under a causal mask: 8 query heads over 2 KV heads.
 func.func @alibi(%q: tensor<?x8x?x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x64xf32>, %slope: tensor<8xf32>)
     -> tensor<?x8x?x64xf32> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%slope : tensor<8xf32>)

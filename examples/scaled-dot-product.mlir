@@ -54,7 +54,7 @@ func.func @strided(%q: tensor<2x4x20x32xf32>, %k: tensor<2x4x30x64xf32>, %v: ten
   return %o : tensor<2x4x10x32xf32>
 }
 
-// Four query heads share each key head (grouped-query attention); bf16 in and out, f32 inside.
+// Four query heads share each KV head (grouped-query attention); bf16 in and out, f32 inside.
 func.func @grouped_queries(%q: tensor<?x8x?x64xbf16>, %k: tensor<?x2x?x64xbf16>, %v: tensor<?x2x?x64xbf16>)
     -> tensor<?x8x?x64xbf16> {
   %o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d]
