@@ -1,9 +1,8 @@
-"""Whole models of `transformers`, compiled and run beside PyTorch: how far results differ, and which softmaxes became
-attention.
+"""Accuracy of spec `transformers` models against PyTorch, and the number of softmaxes raised to attention.
 
-Each model is exported, read by a frontend, compiled and run, in f32 and in bf16. Errors are relative to the norm of what
-PyTorch gives in f32; in bf16 PyTorch's own error stands beside ours. Needs the group `test` of pyproject.toml,
-and the network for MiniLM's weights. A line of a table for each, and what the compiler remarks of softmaxes that it left.
+Each model is exported, imported by a frontend, compiled and run in f32 and bf16. The error is the norm of the difference
+to PyTorch's f32 result over the norm of that result; for bf16 the table also has PyTorch's own bf16 error. Requires the
+`test` group of pyproject.toml and network access for MiniLM's weights. The compiler's remarks follow the table.
 """
 
 import argparse
@@ -17,21 +16,21 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = ["minilm", "bert", "vit", "gpt2", "llama", "t5", "swin", "bigbird", "longformer"]
-BAR = 1e-4  # of the output's norm, in f32
-BAR_COSINE = 0.9999  # of MiniLM's embeddings of sentences
-BAR_BF16 = 1.2  # times PyTorch's own error
-HEADER = ["model", "type", "layers", "attentions", "left", "export s", "compile s", "error", "PyTorch's own error",
+MAX_ERROR = 1e-4  # f32, relative to the norm of the output
+MIN_COSINE = 0.9999  # of MiniLM's sentence embeddings
+MAX_ERROR_RATIO_BF16 = 1.2  # relative to PyTorch's own error
+HEADER = ["model", "type", "layers", "attentions", "not raised", "export s", "compile s", "error", "PyTorch's own error",
           "verdict"]
 
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--model", action="append", choices=NAMES, help="only this one; repeatable")
-    parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; repeatable")
-    parser.add_argument("--frontend", choices=["onnx", "torch"], default="onnx", help="how models come in")
+    parser.add_argument("--model", action="append", choices=NAMES, help="only this one; can be repeated")
+    parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; can be repeated")
+    parser.add_argument("--frontend", choices=["onnx", "torch"], default="onnx", help="the frontend that imports the models")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree")
     parser.add_argument("--one", nargs=2, metavar=("MODEL", "TYPE"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -39,11 +38,11 @@ def parse_arguments():
     return options
 
 
-# --- one model, in a process of its own ---------------------------------------------------------------------------
+# --- one model, in its own process --------------------------------------------------------------------------------
 
 
 def embeddings(hidden, mask):
-    """Means over the tokens of each sentence, of length 1."""
+    """Mean-pooled token embeddings of each sentence, L2-normalized."""
     import numpy as np
 
     weights = mask[..., None].astype(np.float64)
@@ -52,48 +51,48 @@ def embeddings(hidden, mask):
 
 
 def raised(text):
-    """How many attentions the compiler makes, and what it remarks of the softmaxes that it leaves."""
+    """The number of attentions raised, and the remarks about softmaxes that were not."""
     from saccade._library import library
     from saccade.module import make_text
 
     options = (("target", "host"), ("remarks", "true"))
-    program, said = make_text(library().saccade_print_stage, text.encode(), "model.mlir", options, "transforms")
-    return program.count("attn.attention "), [each.message for each in said if each.severity == "remark"]
+    program, diagnostics = make_text(library().saccade_print_stage, text.encode(), "model.mlir", options, "transforms")
+    return program.count("attn.attention "), [each.message for each in diagnostics if each.severity == "remark"]
 
 
 def check(name, type, frontend):
-    """What came of a model, as numbers and texts by name."""
+    """Runs one model; a dictionary of measurements and remarks for the parent process."""
     import numpy as np
     import torch
     from saccade_bench.frontends import FRONTENDS
-    from saccade_bench.hf_models import MODELS, First
+    from saccade_bench.hf_models import MODELS, FirstOutput
 
-    whole = MODELS[name]
-    model, given = whole.build()
+    spec = MODELS[name]
+    model, given = spec.build()
     inputs = tuple(given.values())
     with torch.no_grad():
-        expected = First(model, list(given))(*inputs).double().numpy()
+        expected = FirstOutput(model, list(given))(*inputs).double().numpy()
 
     def differs(found):
         return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
-    found = {"layers": whole.layers, "expected": whole.attentions, "must_raise": whole.must_raise, "own": None}
+    found = {"layers": spec.layers, "expected": spec.attentions, "must_raise": spec.must_raise, "own": None}
     if type == "bf16":
         model = model.bfloat16()
         inputs = tuple(each.bfloat16() if each.is_floating_point() else each for each in inputs)
         with torch.no_grad():
-            own = First(model, list(given))(*inputs).double().numpy()
+            own = FirstOutput(model, list(given))(*inputs).double().numpy()
         found["own"] = differs(own)
     with tempfile.TemporaryDirectory() as folder:
-        if whole.wrap:
-            with whole.wrap(model) as body:
-                entered = FRONTENDS[frontend](First(body, list(given)), inputs, folder)
+        if spec.wrap:
+            with spec.wrap(model) as body:
+                program = FRONTENDS[frontend](FirstOutput(body, list(given)), inputs, folder)
         else:
-            entered = FRONTENDS[frontend](First(model, list(given)), inputs, folder)
-    found["export"] = entered.seconds
-    found["attentions"], found["remarks"] = raised(entered.text)
+            program = FRONTENDS[frontend](FirstOutput(model, list(given)), inputs, folder)
+    found["export"] = program.seconds
+    found["attentions"], found["remarks"] = raised(program.text)
     start = time.perf_counter()
-    run = entered.compile()
+    run = program.compile()
     found["compile"] = time.perf_counter() - start
     result = run(inputs).astype(np.float64)
     found["error"] = differs(result)
@@ -102,7 +101,7 @@ def check(name, type, frontend):
         found["cosine"] = float((ours * theirs).sum(1).min())
         if type == "bf16":
             found["own_cosine"] = float((embeddings(own, given["attention_mask"].numpy()) * theirs).sum(1).min())
-        # Where there is padding nobody reads what comes out.
+        # Outputs at padding tokens are not used.
         mask = given["attention_mask"].numpy().astype(bool)
         part = lambda each: float(np.linalg.norm(each[mask] - expected[mask]) / np.linalg.norm(expected[mask]))
         found["error"], found["own"] = part(result), part(own) if type == "bf16" else None
@@ -113,19 +112,19 @@ def check(name, type, frontend):
 
 
 def verdict_of(found, type):
-    """What is missed, or "met"."""
+    """"met", or "MISSED: " and the failed conditions."""
     missed = []
     if found["must_raise"] and (found["attentions"] != found["expected"] or found["remarks"]):
         missed.append(f"{found['attentions']} attentions of {found['expected']}")
     if not found["must_raise"] and found["attentions"] + len(found["remarks"]) < found["expected"]:
-        missed.append("a softmax without a remark")
-    if type == "f32" and not found["error"] <= BAR:
-        missed.append(f"error beyond {BAR:g}")
-    if type == "bf16" and not found["error"] <= BAR_BF16 * found["own"]:
-        missed.append(f"error beyond {BAR_BF16:g} times PyTorch's")
-    if type == "f32" and not found.get("cosine", 1) >= BAR_COSINE:
-        missed.append(f"cosine below {BAR_COSINE:g}")
-    if "own_cosine" in found and not 1 - found["cosine"] <= BAR_BF16 * (1 - found["own_cosine"]):
+        missed.append("a softmax was not raised and has no remark")
+    if type == "f32" and not found["error"] <= MAX_ERROR:
+        missed.append(f"error above {MAX_ERROR:g}")
+    if type == "bf16" and not found["error"] <= MAX_ERROR_RATIO_BF16 * found["own"]:
+        missed.append(f"error above {MAX_ERROR_RATIO_BF16:g} times PyTorch's")
+    if type == "f32" and not found.get("cosine", 1) >= MIN_COSINE:
+        missed.append(f"cosine below {MIN_COSINE:g}")
+    if "own_cosine" in found and not 1 - found["cosine"] <= MAX_ERROR_RATIO_BF16 * (1 - found["own_cosine"]):
         missed.append("cosine below PyTorch's")
     return "MISSED: " + ", ".join(missed) if missed else "met"
 
@@ -138,10 +137,10 @@ def row_of(name, type, found):
 
 
 def notes_of(name, type, found):
-    """Lines about one model below the table."""
+    """List items below the table: the cosine and the remarks of one model."""
     if "cosine" in found:
         own = f", PyTorch's in {type} {found['own_cosine']:.7f}" if "own_cosine" in found else ""
-        yield f"- {name} {type}: the least cosine of an embedding to PyTorch's in f32 is {found['cosine']:.7f}{own}."
+        yield f"- {name} {type}: the smallest cosine of an embedding to PyTorch's in f32 is {found['cosine']:.7f}{own}."
     for remark in dict.fromkeys(found["remarks"]):
         yield f"- {name} {type}: {found['remarks'].count(remark)} × \"{remark}\""
 
@@ -188,7 +187,7 @@ def main():
                 step()
     about = "\n".join(f"- {name}: {MODELS[name].text}." for name in names)
     title = (f"{processor()}; {options.threads} threads; PyTorch {torch.__version__}, transformers "
-             f"{transformers.__version__}, through {options.frontend}. Errors relative to the norm of PyTorch's f32.")
+             f"{transformers.__version__}, imported by the {options.frontend} frontend. Errors are relative to the norm of PyTorch's f32.")
     publish("\n".join([title, "", table(HEADER, rows), about, "", *notes, ""]),
             "models-accuracy" + ("-torch" if options.frontend == "torch" else ""), options)
     return 1 if failed else 0

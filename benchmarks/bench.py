@@ -1,7 +1,7 @@
-"""Paired benchmark on this machine's CPU: our code against its peers, memory beyond inputs and output, compile time.
+"""Paired CPU benchmark: Saccade against its peers, memory beyond inputs and output, and compile time.
 
-Every contender works in a process of its own, one at a time, in rounds whose order rotates; the machine's own peak and
-bandwidth are measured in the same rounds. A result of ours that is far from float64 ends the run with exit code 5.
+Each contender runs in its own process, one at a time, in rounds whose order rotates. The machine's peak FLOP rate and
+read bandwidth are measured in the same rounds. A wrong result of Saccade ends the run with exit code 5.
 """
 
 import argparse
@@ -24,35 +24,35 @@ GROUPS = ("prefill", "layout", "decode", "gemm")
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("device", nargs="?", default="cpu", choices=["cpu"])
-    parser.add_argument("--quick", action="store_true", help="ten rows, the main peers, five rounds: under two minutes")
+    parser.add_argument("--quick", action="store_true", help="ten rows, main peers, five rounds: under two minutes")
     parser.add_argument("--case", action="append", metavar="TEXT",
-                        help="this case instead of the table's: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias "
-                             "bshd', '1x8x8192x64 window512', '6272x768x3072 gemm'; without a type f32")
-    parser.add_argument("--group", action="append", choices=GROUPS, help="these rows of the table only")
-    parser.add_argument("--type", choices=list(cases.TYPES), help="rows of this type only; the type of every --case")
-    parser.add_argument("--random", type=int, default=0, metavar="N", help="also N shapes between the prefill rows")
-    parser.add_argument("--seed", type=int, help="of the random shapes; without one another at each run")
-    parser.add_argument("--rounds", type=int, help="15, with --quick 5")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="start all workers anew N times")
+                        help="run this case instead of the table: '1x32(8)x2048x128 causal bf16', '2x8x64x77x40 bias "
+                             "bshd', '1x8x8192x64 window512', '6272x768x3072 gemm'; the type defaults to f32")
+    parser.add_argument("--group", action="append", choices=GROUPS, help="only this group of rows; can be repeated")
+    parser.add_argument("--type", choices=list(cases.TYPES), help="only rows of this type; also the type of every --case")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="add N random shapes between the prefill rows")
+    parser.add_argument("--seed", type=int, help="seed of --random (default: a new one for each run)")
+    parser.add_argument("--rounds", type=int, help="rounds per row (default: 15, with --quick 5)")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="repeat everything with N sets of fresh processes")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--compiles", type=int, default=20, metavar="N", help="compilations for the compile time")
-    parser.add_argument("--target", default="host", help="CPU target to compile for; v3 has rows of its own")
-    parser.add_argument("--part", action="append", choices=PARTS, help="one part only")
-    parser.add_argument("--peer", action="append", choices=list(peers.PEERS), help="this peer only")
-    parser.add_argument("--no-peers", action="store_true", help="ours alone: needs no peer installed, gives no ratio")
-    parser.add_argument("--yardstick", type=pathlib.Path, metavar="DIR", help="a folder with hand-written kernels")
+    parser.add_argument("--compiles", type=int, default=20, metavar="N", help="compilations for the compile-time part")
+    parser.add_argument("--target", default="host", help="CPU target; v3 has its own rows in the table")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this part; can be repeated")
+    parser.add_argument("--peer", action="append", choices=list(peers.PEERS), help="only this peer; can be repeated")
+    parser.add_argument("--no-peers", action="store_true", help="run Saccade alone; no peer has to be installed")
+    parser.add_argument("--handwritten", type=pathlib.Path, metavar="DIR", help="folder of handwritten kernels to compare with")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the tree with the tools")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="build tree with the tools")
     options = parser.parse_args()
     options.build, options.out = options.build.resolve(), options.out.resolve()
     options.artifacts = options.out / "artifacts"
     options.rounds = options.rounds or (5 if options.quick else 15)
     options.seed = time.time_ns() % 10**6 if options.seed is None else options.seed
     if not 1 <= options.threads <= len(os.sched_getaffinity(0)):
-        parser.error(f"there are {len(os.sched_getaffinity(0))} processors, not {options.threads}")
+        parser.error(f"--threads is {options.threads}, expected 1 to {len(os.sched_getaffinity(0))}")
     if min(options.rounds, options.processes) < 1:
-        parser.error("at least one round in one process")
+        parser.error("--rounds and --processes must be at least 1")
     return options
 
 
@@ -65,7 +65,7 @@ def choose_rows(table, options):
                   if (row.is_quick or not options.quick) and row.group in (options.group or GROUPS)
                   and row.case.type in (options.type or row.case.type)]
         if not chosen:
-            raise cases.BadCase(f"the table has no such row for --target {options.target}; --case names one")
+            raise cases.BadCase(f"no row of the table matches for --target {options.target}; use --case")
     return chosen + rows.draw(chosen, options.random, options.seed)
 
 
@@ -75,7 +75,7 @@ def chosen_peers(options):
 
 
 def versions(options):
-    """Of NumPy and the chosen peers; raises PackageNotFoundError where one is missing."""
+    """Versions of NumPy and the chosen peers; raises PackageNotFoundError if one is missing."""
     packages = dict.fromkeys([peer.package for peer in chosen_peers(options)] + ["numpy"])
     if "onnxruntime" in packages:
         importlib.metadata.version("onnx")
@@ -83,7 +83,7 @@ def versions(options):
 
 
 def compile_kinds(found, chosen, options):
-    """The library of every kind among the rows; one compilation each."""
+    """Compiles each kind of the rows once; {kind: shared library}."""
     kinds = list(dict.fromkeys(case.kind for row in chosen for case in (row.case, row.base) if case))
     libraries = {}
     with progress(len(kinds), "compiling") as tick:
@@ -97,15 +97,15 @@ def compile_kinds(found, chosen, options):
 
 
 def contenders(libraries, options):
-    """Ours first; everybody is started when a row first needs them."""
+    """All contenders, Saccade first. A process is started when a row first needs it."""
     def started(name, factory, *arguments):
         def start(variables=workers.STEADY_ALLOCATOR):
-            # What FlexAttention compiles stays in the folder of the results.
+            # FlexAttention's compilation cache is kept in the output folder.
             own = {"TORCHINDUCTOR_CACHE_DIR": str(options.out / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-            return workers.Remote(name, factory, options.threads, *arguments, variables=variables | own)
+            return workers.WorkerProcess(name, factory, options.threads, *arguments, variables=variables | own)
         return start
 
-    def who_supports(factory):
+    def case_if_supported(factory):
         return lambda row: row.case if factory.supports(row.case) else None
 
     ours = started(OURS, workers.SaccadeWorker, libraries)
@@ -113,16 +113,16 @@ def contenders(libraries, options):
             rounds.Contender("base", started("base", workers.SaccadeWorker, libraries), lambda row: row.base,
                              is_peer=False)]
     if options.handwritten:
-        start = started("yardstick", handwritten.HandwrittenKernels, options.handwritten.resolve(), options.out / "yardstick",
-                        options.threads)
-        made.append(rounds.Contender("yardstick", start, who_supports(handwritten.HandwrittenKernels)))
+        start = started("handwritten", handwritten.HandwrittenKernels, options.handwritten.resolve(),
+                        options.out / "handwritten", options.threads)
+        made.append(rounds.Contender("handwritten", start, case_if_supported(handwritten.HandwrittenKernels)))
     for peer in chosen_peers(options):
-        made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), who_supports(peer)))
+        made.append(rounds.Contender(peer.name, started(peer.name, peer, options.threads), case_if_supported(peer)))
     return made
 
 
 def describe(summary, number, total):
-    """A line for whoever waits."""
+    """The progress line of a row."""
     words = [f"{name} {rate / 1e9:.1f}" for name, rate in summary.rate.items()]
     words += [f"{name} failed" for name in summary.found.failures]
     return (f"[{number}/{total}] {summary.row.case}: {', '.join(words)} {report.unit_of(summary)}; "
@@ -131,13 +131,14 @@ def describe(summary, number, total):
 
 def measure_speed(found, chosen, options):
     libraries = compile_kinds(found, chosen, options)
-    limits = peaks.compile_peaks(options.build, options.artifacts, options.target)
+    peak_library = peaks.compile_peaks(options.build, options.artifacts, options.target)
     measured = [rounds.Measurement() for _ in chosen]
     references = rounds.References()
     names = [peer.name for peer in chosen_peers(options)]
     for process in range(options.processes):
         working = contenders(libraries, options)
-        machine = workers.Remote("machine", workers.MachineWorker, options.threads, limits, options.threads)
+        machine = workers.WorkerProcess("peak", workers.PeakWorker, options.threads, peak_library,
+                                        options.threads)
         for number, (row, each) in enumerate(zip(chosen, measured), 1):
             before = len(each.rounds)
             with progress(options.rounds, f"[{number}/{len(chosen)}] {row.case}") as tick:
@@ -149,13 +150,13 @@ def measure_speed(found, chosen, options):
         found.processes = process + 1
         found.summaries = [rounds.Summary.of(row, each, OURS, names) for row, each in zip(chosen, measured)]
         if found.processes < options.processes:
-            write(found, options)  # a long run that is stopped leaves what it has
+            write(found, options)  # keeps the results if the run is stopped
 
 
 def measure_memory(found, options):
     for case in memory.MEMORY_CASES:
         library = artifact.Artifact(case.kind, options.build, options.artifacts, options.target).library
-        with workers.Remote("memory", memory.MemoryWorker, options.threads) as fresh:
+        with workers.WorkerProcess("memory", memory.MemoryWorker, options.threads) as fresh:
             found.memory.append((case, fresh.call("measure", library, case)))
 
 
@@ -167,9 +168,9 @@ def measure_compile_time(found, options):
 
 
 def write(found, options):
-    """Writes the files of the results; the path without their suffixes."""
-    level = "" if options.target == "host" else f"-{options.target}"
-    stem = report.result_stem(f"{options.device}{level}", options)
+    """Writes the result files; their common path without a suffix."""
+    target = "" if options.target == "host" else f"-{options.target}"
+    stem = report.result_stem(f"{options.device}{target}", options)
     stem.with_suffix(".md").write_text(found.markdown())
     if found.summaries:
         stem.with_suffix(".csv").write_text(found.csv())
@@ -183,7 +184,7 @@ def run(options):
     parts = options.part or PARTS
     chosen = choose_rows(table, options)
     if options.random:
-        print(f"random shapes of seed {options.seed}")
+        print(f"random shapes with seed {options.seed}")
     if "speed" in parts:
         measure_speed(found, chosen, options)
     if "memory" in parts:
@@ -192,7 +193,7 @@ def run(options):
         measure_compile_time(found, options)
     print("\n" + found.markdown(), end="")
     stem = write(found, options)
-    print(f"\nThe results: {os.path.relpath(stem)}.md" + (", .csv, .png" if found.summaries else ""))
+    print(f"\nresults: {os.path.relpath(stem)}.md" + (", .csv, .png" if found.summaries else ""))
 
 
 def main():
@@ -201,10 +202,10 @@ def main():
     try:
         run(options)
     except importlib.metadata.PackageNotFoundError as error:
-        return failed(f"{error.name} is missing; `./dev bench` installs it, --no-peers goes without", 2)
+        return failed(f"{error.name} is missing; `./dev bench` installs it; --no-peers does not need it", 2)
     except cases.BadCase as error:
         return failed(error, 2)
-    except rounds.Disagreement as error:
+    except rounds.WrongResult as error:
         return failed(error, 5)
     except (artifact.BuildFailed, workers.WorkerFailed, RuntimeError) as error:
         return failed(error, 1)

@@ -1,6 +1,6 @@
-"""What a call costs beside the work in it: from Python and from C, alone and alternating with PyTorch's own kernels.
+"""Overhead of a call from Python and from C, alone and interleaved with PyTorch's kernels.
 
-All times are of this process, one case after the other in every round, and every figure is a median over rounds.
+All cases run in this process, one after the other in every round. Each figure is a median over rounds.
 """
 
 import argparse
@@ -30,8 +30,8 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="five rounds")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the tools")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="build tree with the tools")
     options = parser.parse_args()
     options.rounds = 5 if options.quick else options.rounds
     options.build, options.out = options.build.resolve(), options.out.resolve()
@@ -39,7 +39,7 @@ def parse_arguments():
 
 
 def microseconds(call, seconds=0.02):
-    """Of one call, over as many as fit into `seconds`."""
+    """Microseconds of a call, the mean of as many calls as fit into `seconds`."""
     start = time.perf_counter()
     call()
     count = max(1, int(seconds / max(time.perf_counter() - start, 1e-7)))
@@ -50,7 +50,7 @@ def microseconds(call, seconds=0.02):
 
 
 def in_rounds(calls, rounds):
-    """Median microseconds of each named call; in every round each has its turn."""
+    """Median microseconds of each named call; every round runs each of them."""
     times = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -61,7 +61,7 @@ def in_rounds(calls, rounds):
 
 
 def import_milliseconds(rounds):
-    """(a bare interpreter, one that imports saccade): what the import adds is the difference."""
+    """Median milliseconds of (a bare interpreter, an interpreter that imports saccade)."""
     def run(code):
         start = time.perf_counter()
         subprocess.run([sys.executable, "-c", code], check=True)
@@ -71,8 +71,8 @@ def import_milliseconds(rounds):
     return tuple(statistics.median(column) for column in zip(*pairs))
 
 
-def nothing(options):
-    """A TVM-FFI function that does nothing: what is left is the call itself."""
+def empty_function(options):
+    """An empty TVM-FFI function, which measures the call alone."""
     import tvm_ffi
 
     sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -87,7 +87,7 @@ def nothing(options):
 
 
 def overhead(options):
-    """Median microseconds of a warm call on a tiny problem, by route."""
+    """Median microseconds of a warm call on a tiny problem, by call path."""
     import numpy as np
     import saccade
     import torch
@@ -96,18 +96,18 @@ def overhead(options):
     out = torch.empty_like(query)
     arrays = [tensor.numpy() for tensor in (query, key, value)]
     compiled = saccade.compile(PROGRAM.format(depth=TINY[-1])).attention
-    direct, empty = compiled.tvm_ffi, nothing(options)
+    direct, empty = compiled.tvm_ffi, empty_function(options)
     one, one_out = query[:, :, :1], out[:, :, :1]
     slope = torch.tensor([0.5])
 
     def with_score():
-        # A new function object each time, as a model's forward makes one.
+        # A new function object in each call, as in a model's forward method.
         return saccade.attention(query, key, value, score=lambda s, b, h, i, j: s + slope[h] * (j - i), causal="top_left")
 
     calls = {
-        "a TVM-FFI call that does nothing, 4 torch tensors": lambda: empty(query, key, value, out),
+        "an empty TVM-FFI function, 4 torch tensors": lambda: empty(query, key, value, out),
         "compiled function object (TVM-FFI), 4 torch tensors": lambda: direct(query, key, value, out),
-        "compiled function object (TVM-FFI), one query of these": lambda: direct(one, key, value, one_out),
+        "compiled function object (TVM-FFI), one query": lambda: direct(one, key, value, one_out),
         "torch.empty_like": lambda: torch.empty_like(query),
         "module.attention(q, k, v), torch": lambda: compiled(query, key, value),
         "saccade.attention(q, k, v), torch": lambda: saccade.attention(query, key, value),
@@ -121,13 +121,13 @@ def overhead(options):
         return in_rounds(calls, options.rounds)
 
 
-def alternating(options):
-    """Rows (kernel, alone, alternating, loss %, the loss % of the product beside it): median microseconds a call."""
+def interleaved(options):
+    """Rows (kernel, alone, interleaved, loss %, loss % of the interleaved GEMM): median microseconds of a call."""
     import saccade
     import torch
 
     torch.set_num_threads(options.threads)
-    left, right, product = torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
+    lhs, rhs, out = torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
     values, results = torch.rand(40_000), torch.empty(40_000)
     attend = saccade.compile(PROGRAM.format(depth=DEPTH)).attention.tvm_ffi
 
@@ -136,22 +136,22 @@ def alternating(options):
         return f"attention 1×{heads}×{length}×{DEPTH}", lambda: attend(query, key, value, out)
 
     kernels = [attention(HEADS, LENGTH), attention(2, 64),
-               ("PyTorch's own exp of 40,000 numbers", lambda: torch.exp(values, out=results))]  # fmt: skip
-    matrices = lambda: torch.mm(left, right, out=product)
+               ("PyTorch's own exp of 40,000 elements", lambda: torch.exp(values, out=results))]  # fmt: skip
+    matmul = lambda: torch.mm(lhs, rhs, out=out)
 
     def timed(call):
         start = time.perf_counter()
         call()
         return (time.perf_counter() - start) * 1e6
 
-    def turns(*calls, count=60):
-        """Median of each call while they take turns."""
+    def medians(*calls, count=60):
+        """Median microseconds of each call when they are interleaved."""
         samples = [[timed(call) for call in calls] for _ in range(count)]
         return [statistics.median(column) for column in zip(*samples)]
 
     rows = []
     for name, kernel in kernels:
-        found = [(*turns(kernel), *turns(matrices), *turns(kernel, matrices)) for _ in range(options.rounds * 2)]
+        found = [(*medians(kernel), *medians(matmul), *medians(kernel, matmul)) for _ in range(options.rounds * 2)]
         loss = lambda before, after: statistics.median((row[after] / row[before] - 1) * 100 for row in found)
         alone, mixed = (statistics.median(row[column] for row in found) for column in (0, 2))
         rows.append([name, f"{alone:.1f}", f"{mixed:.1f}", f"{loss(0, 2):+.1f}", f"{loss(1, 3):+.1f}"])
@@ -165,17 +165,17 @@ def markdown(options):
 
     bare, importing = import_milliseconds(options.rounds)
     split = overhead(options)
-    rows = alternating(options)
+    rows = interleaved(options)
     calibrated = threads.measure(options.build, options.threads, options.rounds)
     shape = "×".join(map(str, TINY))
     parts = [
         f"{processor()}; {options.threads} threads; torch {torch.__version__}. Medians of {options.rounds} rounds.\n",
         f"`import saccade` takes {importing - bare:.0f} ms (a bare interpreter {bare:.0f} ms, with the import {importing:.0f} ms).\n",
         f"A warm call on {shape} f32:\n",
-        table(["route", "µs"], [[name, f"{value:.2f}"] for name, value in split.items()]),
-        "Alternating with a 256×256×256 product of PyTorch's (the last row is PyTorch alone, for comparison):\n",
-        table(["kernel", "alone µs", "alternating µs", "loss %", "the product's loss %"], rows),
-        "Alternating a task of known serial cost on the runtime's hook with a product and a sum of PyTorch's:\n",
+        table(["call path", "µs"], [[name, f"{value:.2f}"] for name, value in split.items()]),
+        "Interleaved with a 256×256×256 GEMM of PyTorch (the last row is PyTorch alone, for comparison):\n",
+        table(["kernel", "alone µs", "interleaved µs", "loss %", "loss % of the GEMM"], rows),
+        "A task of known serial cost on PyTorch's thread pool, interleaved with a GEMM and an addition of PyTorch:\n",
         "\n".join([threads.HEADER, *map(str, calibrated)]) + "\n",
     ]
     return "\n".join(parts)

@@ -1,7 +1,7 @@
-//===- compile-time.cpp - How long a compilation in this process takes --------===//
+//===- compile-time.cpp - Time of an in-process compilation ------------------===//
 //
-// usage: saccade-compile-time FILE COUNT. Compiles the program COUNT times from its text and prints the seconds of
-// each, one JSON object a line; the first includes what is set up once in a process.
+// usage: saccade-compile-time FILE COUNT. Parses and compiles the program COUNT times and prints the seconds of each
+// compilation as one JSON object per line. The first one includes the one-time initialization of the process.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/JIT/Executable.h"
@@ -13,7 +13,7 @@
 
 using namespace saccade;
 
-static int refuse(const llvm::Twine &message, ExitCode code) {
+static int reportError(const llvm::Twine &message, ExitCode code) {
   llvm::errs() << "saccade-compile-time: error: " << message << '\n';
   return code;
 }
@@ -21,17 +21,17 @@ static int refuse(const llvm::Twine &message, ExitCode code) {
 static int run(llvm::ArrayRef<const char *> arguments) {
   unsigned count = 0;
   if (arguments.size() != 2 || llvm::StringRef(arguments[1]).getAsInteger(10, count))
-    return refuse("usage: saccade-compile-time FILE COUNT", ExitUsage);
+    return reportError("usage: saccade-compile-time FILE COUNT", ExitUsage);
   auto file = llvm::MemoryBuffer::getFile(arguments[0]);
   if (!file)
-    return refuse("cannot read '" + llvm::Twine(arguments[0]) + "': " + file.getError().message(), ExitFile);
+    return reportError("cannot read '" + llvm::Twine(arguments[0]) + "': " + file.getError().message(), ExitFile);
 
   for (unsigned i = 0; i < count; ++i) {
     auto start = std::chrono::steady_clock::now();
     auto executable = Executable::createFromText((*file)->getBuffer(), arguments[0], CompileOptions());
     double total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!executable)
-      return refuse(llvm::toString(executable.takeError()), ExitInvalidInput);
+      return reportError(llvm::toString(executable.takeError()), ExitInvalidInput);
     const CompileTimes &times = (*executable)->compileTimes();
     llvm::outs() << llvm::format("{\"total\": %.6f, \"pipeline\": %.6f, \"codegen\": %.6f, \"link\": %.6f}\n", total,
                                  times.pipeline, times.codegen, times.link);

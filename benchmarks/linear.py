@@ -1,8 +1,8 @@
-"""Time and memory of linear attention from 1,024 to 65,536 tokens, and the error of Performer beside its features.
+"""Time and memory of linear attention from 1,024 to 65,536 tokens, and the error of Performer by number of features.
 
-Each kind is one program for all lengths, called with one batch of two heads of 64. Memory is what a call takes beyond
-its inputs and outputs at its peak, in a fresh process. The slope is that of a line through time and length on
-logarithmic axes: 1 is linear, 2 quadratic.
+Each kind is one program for all lengths, called with batch 1, two heads and head_dim 64. Memory is the peak of a call
+beyond its inputs and outputs, in a fresh process. The slope is that of log(time) over log(length): 1 is linear, 2 is
+quadratic.
 """
 
 import argparse
@@ -26,12 +26,12 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
-    parser.add_argument("--kind", action="append", choices=KINDS, help="only these")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only this kind; can be repeated")
     parser.add_argument("--quick", action="store_true", help="three rounds, up to 8,192 tokens")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev",
-                        help="the build tree with the package")  # fmt: skip
+                        help="build tree with the package")  # fmt: skip
     parser.add_argument("--memory", metavar="KIND", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.quick:
@@ -41,7 +41,7 @@ def parse_arguments():
 
 
 def problem(kind, length):
-    """A function that calls `kind` once on `length` tokens."""
+    """A function without arguments that runs `kind` once on `length` tokens."""
     import numpy as np
     import saccade
 
@@ -62,12 +62,12 @@ def problem(kind, length):
         factors["beta"] = rng.random((1, HEADS, length), dtype=np.float32)
         k /= np.linalg.norm(k, axis=-1, keepdims=True)
     if not factors:
-        factors = {"feature": "elu+1", "normalize": True}
+        factors = {"feature_map": "elu+1", "normalize": True}
     return lambda: saccade.linear_attention(q, k, v, causal=kind != "linear", **factors)
 
 
 def times(options, kinds, lengths):
-    """{kind: {length: milliseconds}}, medians of rounds in which all kinds have their turn."""
+    """{kind: {length: milliseconds}}, medians over rounds; every round runs all kinds."""
     found = {kind: {} for kind in kinds}
     for length in lengths:
         calls = {kind: problem(kind, length) for kind in kinds if kind != QUADRATIC or length <= MAX_QUADRATIC_LENGTH}
@@ -86,7 +86,7 @@ def times(options, kinds, lengths):
 
 
 def peaks_of(kind, lengths):
-    """Bytes that one call takes at its peak beyond inputs and what it returns, for each length."""
+    """Peak bytes of one call beyond its inputs and result, for each length."""
     from saccade_bench.memory import status
 
     problem(kind, 128)()
@@ -102,7 +102,7 @@ def peaks_of(kind, lengths):
 
 
 def memory(options, kinds, lengths):
-    """{kind: {length: bytes}}, each kind in a process of its own."""
+    """{kind: {length: bytes}}, each kind in its own process."""
     found = {}
     for kind in kinds:
         mine = [length for length in lengths if kind != QUADRATIC or length <= MAX_QUADRATIC_LENGTH]
@@ -113,13 +113,13 @@ def memory(options, kinds, lengths):
 
 
 def errors():
-    """{features: error} of Performer to exact attention, relative to the norm, means of eight draws."""
+    """{number of features: relative error of Performer to exact attention}, means over eight draws."""
     import numpy as np
     import saccade
 
     rng = np.random.default_rng(1)
     q, k, v = (rng.standard_normal((1, HEADS, 512, DEPTH), dtype=np.float32) for _ in range(3))
-    # q·k/√d of a deviation of 1/√d; the variance of features grows as exp(|q + k|²/√d).
+    # Scores q·k/√d get standard deviation 1/√d: the variance of the features grows as exp(|q + k|²/√d).
     q, k = q * DEPTH**-0.25, k * DEPTH**-0.25
     exact = saccade.attention(q, k, v)
     found = {}
@@ -131,7 +131,7 @@ def errors():
 
 
 def slope(values):
-    """Of a line through the logarithms, over the upper half of the lengths."""
+    """The slope of log(value) over log(length), fitted to the upper half of the lengths."""
     import numpy as np
 
     lengths = sorted(values)[len(values) // 2 :]
@@ -145,8 +145,8 @@ def plot(time_of, memory_of, error_of, path):
     import matplotlib.pyplot as plt
 
     figure, panels = plt.subplots(1, 3, figsize=(16, 4.5))
-    drawn = ((panels[0], time_of, "ms", 1), (panels[1], memory_of, "MiB beyond inputs and output", 2**20))
-    for axes, found, label, unit in drawn:
+    series = ((panels[0], time_of, "ms", 1), (panels[1], memory_of, "MiB beyond inputs and output", 2**20))
+    for axes, found, label, unit in series:
         for kind, values in found.items():
             style = "--" if kind == QUADRATIC else "-"
             heights = [max(value / unit, 1e-3) for value in values.values()]
@@ -167,13 +167,13 @@ def plot(time_of, memory_of, error_of, path):
 def report(time_of, memory_of, error_of):
     lengths = list(next(iter(time_of.values())))
     lines = ["# Linear attention", "",
-             f"One batch of {HEADS} heads of {DEPTH}, f32. Milliseconds a call; slope on logarithmic axes.", "",
+             f"Batch 1, {HEADS} heads, head_dim {DEPTH}, f32. Milliseconds of a call; slope on logarithmic axes.", "",
              "| kind | " + " | ".join(f"{length // 1024}k" for length in lengths) + " | slope | MiB at the longest |",
              "|---|" + "---:|" * (len(lengths) + 2)]  # fmt: skip
     for kind, values in time_of.items():
         cells = " | ".join(f"{values[length]:.1f}" if length in values else "" for length in lengths)
         lines.append(f"| {kind} | {cells} | {slope(values):.2f} | {list(memory_of[kind].values())[-1] / 2**20:.1f} |")
-    lines += ["", "Error of Performer to exact attention (512 normal tokens, mean of eight draws): "
+    lines += ["", "Relative error of Performer to exact attention (512 tokens, normal inputs, mean of eight draws): "
               + ", ".join(f"{number} features {error:.3f}" for number, error in error_of.items()) + "."]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,7 @@
-"""Whole encoder models beside ONNX Runtime and PyTorch: milliseconds of a call in paired rounds, and what of the
-machine's limit they reach, as a table and a picture.
+"""Whole encoder models against ONNX Runtime and PyTorch: time of a call in paired rounds and fraction of the peak.
 
-Programs are what an importer hands over (`saccade_bench/model_text.py`), weights random, compiled once for all sizes.
-Everybody may prepack the weights before the first call.
+Programs have the form that importers produce (`saccade_bench/model_text.py`), with random weights, and are compiled once
+for all sizes. All contenders may prepack the weights before the first call. Writes a table and a plot.
 """
 
 import argparse
@@ -15,8 +14,8 @@ import time
 import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAUSE_SECONDS = 0.05  # pools spin for a moment after a call
-# How many times as fast as the best peer, f32 and bf16.
+PAUSE_SECONDS = 0.05  # thread pools spin for a moment after a call
+# Minimum speedup over the best peer.
 THRESHOLDS = {"minilm": {"f32": 1.7, "bf16": 1.4}, "vit-base": {"f32": 1.35, "bf16": 1.25}}
 PEERS = ["onnxruntime", "torch", "torch.compile"]
 
@@ -26,14 +25,14 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="three rounds")
-    parser.add_argument("--model", action="append", choices=list(THRESHOLDS), help="only this one; repeatable")
-    parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; repeatable")
-    parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; repeatable")
+    parser.add_argument("--model", action="append", choices=list(THRESHOLDS), help="only this one; can be repeated")
+    parser.add_argument("--type", action="append", choices=["f32", "bf16"], help="only this one; can be repeated")
+    parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; can be repeated")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--base", type=pathlib.Path, help="also our own code by this other saccade-compile")
-    parser.add_argument("--no_prepack", action="store_true", help="also with weights packed by every call")
+    parser.add_argument("--base", type=pathlib.Path, help="also measure the code of this other saccade-compile")
+    parser.add_argument("--no-prepack", action="store_true", help="also measure without prepacked weights")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree")
     options = parser.parse_args()
     options.rounds = 3 if options.quick else options.rounds
@@ -43,7 +42,7 @@ def parse_arguments():
 
 
 def compile_model(name, type, tool, folder, prepack):
-    """The shared library of a model, and the seconds that it took."""
+    """Compiles a model; (shared library, seconds)."""
     from saccade_bench.artifact import run
     from saccade_bench.model_text import MODELS, program
 
@@ -57,21 +56,21 @@ def compile_model(name, type, tool, folder, prepack):
 
 def start_contenders(options, libraries, type):
     from saccade_bench import model_workers as workers
-    from saccade_bench.workers import Remote
+    from saccade_bench.workers import WorkerProcess
 
     known = {"onnxruntime": (workers.OnnxRuntime, ()), "torch": (workers.Torch, (False,)),
              "torch.compile": (workers.Torch, (True,))}  # fmt: skip
-    started = {name: Remote(name, workers.Ours, options.threads, library, options.threads)
+    started = {name: WorkerProcess(name, workers.Ours, options.threads, library, options.threads)
                for name, library in libraries.items()}  # fmt: skip
     for name in options.peer:
         factory, arguments = known[name]
         if type == "f32" or name != "onnxruntime":
-            started[name] = Remote(name, factory, options.threads, *arguments, options.threads)
+            started[name] = WorkerProcess(name, factory, options.threads, *arguments, options.threads)
     return started
 
 
 def measure(options, machine, name, type, libraries):
-    """Seconds of each contender and the machine's peak, a number a round; differences to ours relative to its norm."""
+    """({contender: seconds by round}, FLOP/s peak by round, {contender: relative difference to Saccade's result})."""
     contenders = start_contenders(options, libraries, type)
     seconds, peaks, errors, outputs = {label: [] for label in contenders}, [], {}, {}
     for label, each in contenders.items():
@@ -81,10 +80,10 @@ def measure(options, machine, name, type, libraries):
     for number in range(options.rounds):
         labels = list(contenders)
         first = number % len(labels)
-        peaks.append(machine.call("turn", type))
+        peaks.append(machine.call("timed_run", type))
         for label in labels[first:] + labels[:first]:
             time.sleep(PAUSE_SECONDS)
-            seconds[label].append(contenders[label].call("turn"))
+            seconds[label].append(contenders[label].call("timed_run"))
     for each in contenders.values():
         each.close()
     return seconds, peaks, errors
@@ -98,7 +97,7 @@ def rows_of(options, machine, name, type):
     ours = options.build / "bin" / "saccade-compile"
     libraries["saccade"], compiling = compile_model(name, type, ours, folder, prepack=True)
     if options.no_prepack:
-        libraries["no_prepack"], _ = compile_model(name, type, ours, folder / "no_prepack", prepack=False)
+        libraries["no prepack"], _ = compile_model(name, type, ours, folder / "no-prepack", prepack=False)
     if options.base:
         libraries["base"], _ = compile_model(name, type, options.base.resolve(), folder / "base", prepack=False)
     seconds, peaks, errors = measure(options, machine, name, type, libraries)
@@ -111,8 +110,8 @@ def rows_of(options, machine, name, type):
         rows.append([name, type, label, f"{statistics.median(values) * 1e3:.0f}", f"{share:.2f}", "",
                      f"{errors[label]:.1e}" if label != "saccade" else f"compiled in {compiling:.1f} s"])  # fmt: skip
         if label != "saccade":
-            bar = THRESHOLDS[name][type]
-            verdict = f" ({'met' if ratios[label] >= bar else 'MISSED'}: {bar:g})" if label == best else ""
+            threshold = THRESHOLDS[name][type]
+            verdict = f" ({'met' if ratios[label] >= threshold else 'MISSED'}: {threshold:g})" if label == best else ""
             rows[-1][5] = f"{ratios[label]:.2f}×{verdict}"
         print(" | ".join(rows[-1]), flush=True)
     return rows
@@ -126,20 +125,20 @@ def main():
     from saccade_bench.peaks import compile_peaks
     from saccade_bench.plot import plot_shares
     from saccade_bench.report import processor, publish, result_stem, table
-    from saccade_bench.workers import Remote
+    from saccade_bench.workers import WorkerProcess
 
     library = compile_peaks(options.build, options.out / "models")
-    machine = Remote("limits", model_workers.Limits, options.threads, library, options.threads)
+    machine = WorkerProcess("peak", model_workers.PeakWorker, options.threads, library, options.threads)
     rows = []
     for name in options.model or THRESHOLDS:
         for type in options.type or ["f32", "bf16"]:
             rows += rows_of(options, machine, name, type)
     machine.close()
-    header = ["model", "type", "by", "ms", "of the limit", "ours is faster", "difference to ours"]
+    header = ["model", "type", "contender", "ms", "of peak", "speedup of saccade", "difference to saccade"]
     text = f"{processor()}; {options.threads} threads. Medians of {options.rounds} rounds.\n\n{table(header, rows)}"
     publish(text, "models", options)
     shares = [(f"{name} {type}", by, float(share), f"{ms} ms") for name, type, by, ms, share, *_ in rows]
-    plot_shares(shares, f"fraction of the machine's limit, {options.threads} threads",
+    plot_shares(shares, f"fraction of the peak, {options.threads} threads",
                 result_stem("models", options).with_suffix(".png"))  # fmt: skip
 
 

@@ -1,6 +1,6 @@
-"""What a score region costs: attention with it beside attention without, in the same rounds of one process.
+"""Cost of score functions: attention with a score function against plain attention, in the same rounds of one process.
 
-The cost is the median over rounds of the ratio of both. Bars stand beside it: what a region may cost at most.
+The cost is the median over rounds of the ratio of the two times. The table also has the maximum allowed cost.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADS, LENGTH, DEPTH = 8, 2048, 64
-# Percent over plain attention, f32 and bf16.
+# Maximum cost in percent over plain attention, f32 and bf16.
 THRESHOLDS = {"alibi": (3, 4), "t5_bias": (4, 6), "soft_cap": (10, 14)}
 
 
@@ -22,8 +22,8 @@ def parse_arguments():
     parser.add_argument("--length", type=int, default=LENGTH)
     parser.add_argument("--quick", action="store_true", help="five rounds")
     parser.add_argument("--save", action="store_true", help="write into benchmarks/results instead of build/bench")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="folder of the results")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="the build tree with the package")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "bench", help="output folder")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "dev", help="build tree with the package")
     options = parser.parse_args()
     options.rounds = 5 if options.quick else options.rounds
     options.build, options.out = options.build.resolve(), options.out.resolve()
@@ -31,7 +31,7 @@ def parse_arguments():
 
 
 def regions(length):
-    """Each score by name; the first is none."""
+    """{name: score function}; "none" is plain attention."""
     import torch
     from saccade import scores
 
@@ -47,7 +47,7 @@ def regions(length):
 
 
 def measure(options, dtype, causal):
-    """Milliseconds of each score, a number a round; every score has its turn in every round."""
+    """{name: milliseconds by round}; every round runs every score function."""
     import saccade
     import torch
 
@@ -63,7 +63,7 @@ def measure(options, dtype, causal):
     found = {name: [] for name in scores}
     for number in range(options.rounds + 1):
         for name, score in scores.items():
-            # The faster of two: what else the machine does only adds.
+            # The faster of two calls: disturbances only add time.
             found[name].append(min(once(score), once(score)))
     return {name: times[1:] for name, times in found.items()}
 
@@ -82,13 +82,13 @@ def markdown(options):
             times = measure(options, dtype, causal)
             for name, values in times.items():
                 cost = statistics.median(own / plain - 1 for own, plain in zip(values, times["none"])) * 100
-                bar = THRESHOLDS.get(name)
+                maximum = THRESHOLDS.get(name)
                 row = [name, str(dtype).removeprefix("torch."), "causal" if causal else "full",
                        f"{statistics.median(values):.2f}", "" if name == "none" else f"{cost:+.1f}",
-                       f"{bar[column]}" if bar else ""]  # fmt: skip
+                       f"{maximum[column]}" if maximum else ""]  # fmt: skip
                 lines.append(row)
     title = f"1×{HEADS}×{options.length}×{DEPTH}, {options.threads} threads; medians of {options.rounds} rounds."
-    return "\n".join([f"{processor()}; {title}\n", table(["score", "type", "mask", "ms", "cost %", "bar"], lines)])
+    return "\n".join([f"{processor()}; {title}\n", table(["score", "type", "mask", "ms", "cost %", "max %"], lines)])
 
 
 def main():

@@ -1,6 +1,6 @@
-"""Packs what a machine with a GPU needs to check and time this build: libraries, inputs, what should come out.
+"""Bundles libraries, inputs and expected results, to check and time this build on another machine with a GPU.
 
-The folder runs there as it is: `python device.py --out DIR`. Nothing of LLVM, of this tree or of NumPy is needed there.
+There, `python device.py --out DIR` in the bundle runs everything. It needs neither LLVM nor this repository nor NumPy.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from saccade_device.memory import DriverMemory
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT = 60 << 20
-# What rounding allows of the norm of an error over that of the result: inputs, weights and outputs are of the type.
+# Maximum relative error in norm; inputs, softmax weights and outputs are rounded to the type.
 ALLOWED = {"f32": 2e-5, "f16": 2e-3, "bf16": 1e-2}
 
 ALIBI = """ captures(%slope : tensor<?xf32>) score(%s, %b, %h, %i, %j, %sl) {
@@ -35,14 +35,14 @@ ALIBI = """ captures(%slope : tensor<?xf32>) score(%s, %b, %h, %i, %j, %sl) {
     }"""
 MASKS = {"full": "", "causal": " mask causal<bottom_right>", "window": " mask causal<bottom_right> mask window<31, *>",
          "alibi": ALIBI}
-# Whole programs of f32, with memory between kernels: file, entry and the extents of its arguments.
+# f32 programs with several kernels: file, entry, shapes of the arguments.
 PROGRAMS = [("multi-head", "multi_head_attention", [(2, 9, 512)] + 4 * [(512, 512), (512,)]),
             ("multi-head-fused-qkv", "fused_projection", [(2, 9, 512), (1536, 512), (1536,), (512, 512), (512,)])]
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """One attention program; sizes but the head's are those of the call."""
+    """One attention program; all sizes are dynamic except head_dim."""
 
     dtype: str
     depth: int
@@ -66,7 +66,7 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One check: a kind at its sizes."""
+    """One check: a kind with sizes."""
 
     kind: Kind
     batch: int
@@ -82,7 +82,7 @@ class Case:
 
 
 def cases(tiny):
-    """Head sizes, types, masks; lengths that end inside of a tile, one query, rows that see nothing, grouped heads."""
+    """Head dimensions, types, masks, partial tiles, one query, fully masked rows, grouped heads."""
     for dtype in ("f16", "bf16", "f32"):
         for depth in (64,) if tiny or dtype == "f32" else (64, 128, 80):
             yield Case(Kind(dtype, depth), 1, 2, 1, 37, 50)
@@ -97,7 +97,7 @@ def cases(tiny):
 
 
 def benchmark_rows(tiny):
-    """16,384 tokens and a width of 2,048, as in the FlashAttention papers; then few queries on long keys."""
+    """16,384 tokens and a width of 2,048, as in the FlashAttention papers; then decode with long KV."""
     for dtype, depth, mask in [("bf16", 128, "causal"), ("bf16", 128, "full"), ("bf16", 64, "causal"),
                                ("bf16", 64, "full"), ("f16", 128, "causal")]:
         for length in (512,) if tiny else (1024, 4096, 16384, 512, 2048, 8192):
@@ -109,7 +109,7 @@ def benchmark_rows(tiny):
 
 
 def encode(dtype, array):
-    """The bytes of an array in a type, and the values they stand for."""
+    """The bytes of an array rounded to a type, and the rounded values in float64."""
     if dtype == "bf16":
         bits = array.astype(np.float32).view(np.uint32)
         halves = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
@@ -131,15 +131,15 @@ def reference(case, q, k, v, slope):
     if case.kind.mask == "window":
         hidden |= j < i - 31
     scores[..., hidden] = -np.inf
-    largest = np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
-    weights = np.exp(scores - largest)
-    sums = weights.sum(axis=-1, keepdims=True)
+    row_max = np.maximum(scores.max(axis=-1, keepdims=True), -1e30)
+    weights = np.exp(scores - row_max)
+    row_sum = weights.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore"):
-        return weights / np.maximum(sums, 1e-300) @ v, (np.log(sums) + largest)[..., 0]
+        return weights / np.maximum(row_sum, 1e-300) @ v, (np.log(row_sum) + row_max)[..., 0]
 
 
 def bundle_case(case, number, folder):
-    """Writes inputs and what should come out; the entry of the manifest."""
+    """Writes inputs and expected outputs of a case; its entry of the manifest."""
     rng = np.random.default_rng(number)
     kind, entries, values = case.kind, [], []
     shapes = [(case.batch, heads, rows, kind.depth) for heads, rows in
@@ -163,13 +163,13 @@ def bundle_case(case, number, folder):
     return {"name": case.name, "artifact": f"{kind.name}.so", "entry": "attend", "inputs": entries, "outputs": outputs}
 
 
-def pack_program(name, entry, shapes, folder, bin, target):
-    """The same of an example, whose results are those of the CPU."""
+def bundle_program(name, entry, shapes, folder, bin, target):
+    """The same for an example program, whose expected results come from the CPU."""
     source, rng = HERE.parents[1] / "examples" / f"{name}.mlir", np.random.default_rng(len(name))
     compile_library(source, folder / f"{name}.so", bin, target)
     arguments, entries = [], []
     for i, shape in enumerate(shapes):
-        # Weights of a size that leaves the scores of the heads about 1.
+        # The scale of the weights keeps attention scores near 1.
         array = (rng.standard_normal(shape) * (1 if i == 0 else 0.05)).astype(np.float32)
         file = folder / f"{name}-{i}.npy"
         np.save(file, array)
@@ -187,7 +187,7 @@ def pack_program(name, entry, shapes, folder, bin, target):
     return {"name": name, "artifact": f"{name}.so", "entry": entry, "inputs": entries, "outputs": [output]}
 
 
-def pack_row(dtype, depth, mask, batch, heads, kv_heads, queries, keys):
+def bundle_row(dtype, depth, mask, batch, heads, kv_heads, queries, keys):
     grouped, longer = f"({kv_heads})" if heads != kv_heads else "", f"x{keys}" if keys != queries else ""
     return {"name": f"{dtype} d{depth} {mask} {batch}x{heads}{grouped}x{queries}{longer}",
             "artifact": f"{Kind(dtype, depth, mask).name}.so", "entry": "attend", "dtype": dtype, "depth": depth,
@@ -195,11 +195,11 @@ def pack_row(dtype, depth, mask, batch, heads, kv_heads, queries, keys):
 
 
 def compile_library(source, library, bin, target):
-    """Whether it came with machine code."""
+    """Compiles a library; whether it contains machine code (not PTX only)."""
     done = subprocess.run([bin / "saccade-compile", source, "--emit=so", f"--target={target}", "-o", library],
                           capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"pack.py: {source}: {done.stderr}")
+        sys.exit(f"bundle.py: {source}: {done.stderr}")
     library.with_suffix(".h").unlink()
     return "PTX only" not in done.stderr
 
@@ -214,36 +214,36 @@ def compile_kind(kind, folder, bin, target):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder")
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder to make; what is there goes")
-    parser.add_argument("--target", default="sm_80", help="architectures, as saccade-compile takes them")
-    parser.add_argument("--tiny", action="store_true", help="a few cases only, for a test")
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="build tree")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="output folder; its previous contents are deleted")
+    parser.add_argument("--target", default="sm_80", help="GPU targets, as for saccade-compile --target")
+    parser.add_argument("--tiny", action="store_true", help="a few cases only, for tests")
     options = parser.parse_args()
     folder, bin = options.out.resolve(), options.build.resolve() / "bin"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
 
     checks = [bundle_case(case, number, folder) for number, case in enumerate(cases(options.tiny))]
-    rows = [pack_row(*row) for row in benchmark_rows(options.tiny)]
+    rows = [bundle_row(*row) for row in benchmark_rows(options.tiny)]
     kinds = {case.kind.name: case.kind for case in cases(options.tiny)}
     for dtype, depth, mask, *_ in benchmark_rows(options.tiny):
         kinds.setdefault(Kind(dtype, depth, mask).name, Kind(dtype, depth, mask))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         cubins = list(pool.map(lambda kind: compile_kind(kind, folder, bin, options.target), kinds.values()))
 
-    checks += [pack_program(*program, folder, bin, options.target) for program in PROGRAMS[:1 if options.tiny else None]]
+    checks += [bundle_program(*program, folder, bin, options.target) for program in PROGRAMS[:1 if options.tiny else None]]
 
-    # What the simulator computes, by the driver that stands before it in tests.
+    # The simulator computes the expected results through the CUDA driver double of the tests.
     instructions.record(DriverMemory(str(options.build.resolve() / "test/Support/FakeCUDA/libcuda.so.1")), folder)
 
     commit = subprocess.run(["git", "-C", HERE, "describe", "--always", "--dirty"], capture_output=True, text=True)
-    manifest = {"commit": commit.stdout.strip() or "an unknown commit", "target": options.target, "cubin": all(cubins),
+    manifest = {"commit": commit.stdout.strip() or "unknown commit", "target": options.target, "cubin": all(cubins),
                 "checks": checks, "benchmark": rows}
     (folder / "manifest.json").write_text(json.dumps(manifest, indent=1))
     shutil.copy(HERE / "device.py", folder)
     shutil.copytree(HERE / "saccade_device", folder / "saccade_device", ignore=shutil.ignore_patterns("__pycache__"))
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    print(f"{folder}: {len(kinds)} libraries, {len(checks)} checks, {len(rows)} rows of the benchmark, "
+    print(f"{folder}: {len(kinds)} libraries, {len(checks)} checks, {len(rows)} benchmark rows, "
           f"{size / 2**20:.1f} MiB")
     return 1 if size > LIMIT else 0
 

@@ -1,7 +1,7 @@
-"""Checks what was packed beside this file on the GPU of this machine, then times it against PyTorch.
+"""Checks the bundle in this folder on the GPU of this machine, then times it against PyTorch.
 
-Needs Python 3.8, an NVIDIA driver for CUDA 12.0 or newer, and for everything but the checks PyTorch. Exit codes: 0 all
-checks pass, 1 one fails, 2 wrong usage, 4 no GPU that can be used.
+Requires Python 3.8 and an NVIDIA driver for CUDA 12.0 or newer; timing requires PyTorch. Exit codes: 0 all checks pass,
+1 a check fails, 2 wrong usage, 4 no usable GPU.
 """
 
 import argparse
@@ -16,12 +16,12 @@ from saccade_device.memory import DriverMemory, TorchMemory
 
 
 def find_torch():
-    """PyTorch where it is there and sees a GPU; else None and why."""
+    """(torch, "") if PyTorch is installed and has a GPU, else (None, reason)."""
     try:
         import torch
     except ImportError:
-        return None, "there is no PyTorch"
-    return (torch, "") if torch.cuda.is_available() else (None, f"PyTorch {torch.__version__} sees no GPU")
+        return None, "PyTorch is not installed"
+    return (torch, "") if torch.cuda.is_available() else (None, f"PyTorch {torch.__version__} finds no GPU")
 
 
 def describe(torch, memory, manifest):
@@ -35,13 +35,13 @@ def describe(torch, memory, manifest):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, required=True, help="folder for the tables")
-    parser.add_argument("--checks-only", action="store_true", help="no benchmark")
-    parser.add_argument("--only", default="", help="rows of the benchmark whose name holds this")
-    parser.add_argument("--rounds", type=int, default=9, help="rounds of a row")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a contender in a row")
-    parser.add_argument("--minutes", type=float, default=8, help="after so many no further row begins")
-    parser.add_argument("--driver", help="a libcuda.so.1 to use without PyTorch, as the tests' double")
+    parser.add_argument("--out", type=pathlib.Path, required=True, help="output folder of the tables")
+    parser.add_argument("--checks-only", action="store_true", help="skip the benchmark")
+    parser.add_argument("--only", default="", help="benchmark rows whose name contains this")
+    parser.add_argument("--rounds", type=int, default=9, help="rounds per row")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per contender and row")
+    parser.add_argument("--minutes", type=float, default=8, help="start no further row after this time")
+    parser.add_argument("--driver", help="a libcuda.so.1 to use instead of PyTorch, e.g. the driver double of the tests")
     options = parser.parse_args()
     start = time.monotonic()
 
@@ -49,7 +49,7 @@ def main():
     try:
         memory = TorchMemory(torch) if torch else DriverMemory(options.driver or "libcuda.so.1")
     except (OSError, RuntimeError) as error:
-        print(f"device.py: no GPU to check on: {why}, and the NVIDIA driver does not help: {error}", file=sys.stderr)
+        print(f"device.py: no usable GPU: {why}; NVIDIA driver: {error}", file=sys.stderr)
         return 4
     folder = pathlib.Path(__file__).resolve().parent
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -77,7 +77,7 @@ def main():
         deadline = start + 60 * options.minutes
         for result in bench.run(torch, folder, rows, options.rounds, options.seconds, deadline, log):
             results.append(result)
-            write()  # what is measured so far stays, whatever ends the run
+            write()  # keeps the results if the run is stopped
     elif not options.checks_only:
         log(f"no benchmark: {why}")
     print((options.out / "device.md").read_text())

@@ -1,1 +1,1 @@
-"""How the benchmarks measure: every implementation in a process of its own, one at a time, in rounds."""
+"""Measurement library of the benchmarks: each implementation runs in its own process, one at a time, in rounds."""

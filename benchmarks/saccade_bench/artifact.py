@@ -1,4 +1,4 @@
-"""Our side: the program of a kind in a shared library, compiled once for all cases of the kind, and called."""
+"""Compiles the program of a kind to a shared library, once for all its cases, and calls it through ctypes."""
 
 import ctypes
 import pathlib
@@ -10,13 +10,13 @@ from .programs import ENTRY, source
 
 
 class BuildFailed(RuntimeError):
-    """A tool refused; the message is what it said."""
+    """A tool failed; the message has its exit code and its stderr."""
 
 
 def run(command):
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
-        raise BuildFailed(f"{pathlib.Path(command[0]).name} ended with {done.returncode}:\n{done.stderr.strip()}")
+        raise BuildFailed(f"{pathlib.Path(command[0]).name} failed with exit code {done.returncode}:\n{done.stderr.strip()}")
 
 
 def toolchain(build):
@@ -55,7 +55,7 @@ class DLTensor(ctypes.Structure):
 
 
 def tensor(array):
-    """`array` as a C function takes it; both must outlive it. 16-bit integers hold the bits of bf16."""
+    """A DLTensor view of `array`, which must outlive it. uint16 arrays hold bf16 bits."""
     extents = ctypes.c_int64 * array.ndim
     strides = extents(*(stride // array.itemsize for stride in array.strides))
     code = 4 if array.dtype == "uint16" else 2
@@ -64,7 +64,7 @@ def tensor(array):
 
 
 class Program:
-    """A loaded library of a kind. It works with as many threads as this process has processors."""
+    """A loaded library of a kind. It uses as many threads as the process has processors."""
 
     def __init__(self, library, kind, entry=ENTRY):
         self.kind = kind
@@ -72,8 +72,8 @@ class Program:
         self.entry.restype = ctypes.c_char_p
 
     def bind(self, inputs, *outputs):
-        """A function without arguments that computes `outputs` of `inputs`; all must outlive it. Every call checks its
-        arguments anew, as for any host."""
+        """A function without arguments that computes `outputs` from `inputs`, which must outlive it. Each call validates
+        its arguments, as for any caller."""
         tensors = [tensor(array) for array in (*inputs, *outputs)]
         arguments = [ctypes.byref(each) for each in tensors]
         call = self.entry

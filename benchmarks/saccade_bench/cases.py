@@ -1,19 +1,19 @@
-"""What is measured: problems, as a line of text names them, and what each of them amounts to."""
+"""Benchmark cases: their text form, shapes, FLOPs and bytes."""
 
 import dataclasses
 import re
 
-TYPES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}  # with bytes an element
+TYPES = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2}  # bytes per element
 LAYOUTS = ("bhsd", "bshd")
 
 
 class BadCase(ValueError):
-    """A text that names no problem; the message says why."""
+    """A text that is not a valid case; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What makes another program: all else is known at run time only."""
+    """The compile-time properties of a case. All other sizes are dynamic."""
 
     operation: str
     type: str
@@ -31,9 +31,9 @@ class Kind:
 
 @dataclasses.dataclass(frozen=True)
 class Attention:
-    """Attention of `queries` × `keys` for each of batch × heads; key heads are shared evenly.
+    """Attention of `queries` × `keys` for each batch and head; heads / kv_heads query heads share a KV head.
 
-    `mask` is full, causal, or windowN: a query sees itself and the N − 1 keys before it. With `has_bias` a table
+    `mask` is full, causal, or windowN: a query attends to itself and the N − 1 keys before it. With `has_bias` a bias
     [heads, queries, keys] is added to the scores.
     """
 
@@ -50,11 +50,11 @@ class Attention:
 
     def __post_init__(self):
         if min(self.batch, self.heads, self.kv_heads, self.queries, self.keys, self.depth) < 1:
-            raise BadCase(f"'{self}': sizes are 1 or more")
+            raise BadCase(f"'{self}': found a size of 0, expected sizes of 1 or more")
         if self.heads % self.kv_heads:
-            raise BadCase(f"'{self}': {self.heads} heads cannot share {self.kv_heads} key heads evenly")
+            raise BadCase(f"'{self}': found {self.heads} heads and {self.kv_heads} KV heads, expected a multiple")
         if self.mask != "full" and self.queries != self.keys:
-            raise BadCase(f"'{self}': with a mask there are as many keys as queries")
+            raise BadCase(f"'{self}': found a mask with {self.queries} queries and {self.keys} keys, expected equal lengths")
 
     def __str__(self):
         shared = f"({self.kv_heads})" if self.kv_heads != self.heads else ""
@@ -68,47 +68,47 @@ class Attention:
 
     @property
     def window(self):
-        """How many keys a query sees at most, where the mask is a window; else None."""
+        """The number of keys in the window, or None if the mask is not a window."""
         return int(self.mask[len("window"):]) if self.mask.startswith("window") else None
 
-    def seen(self, query):
-        """The range of keys that a query sees."""
+    def visible_keys(self, query):
+        """The half-open range of keys that a query attends to."""
         if self.mask == "full":
             return 0, self.keys
         return max(0, query + 1 - (self.window or self.keys)), query + 1
 
     @property
     def pairs(self):
-        """Pairs of a query and a key that it sees, in one head: exactly under a window, half of all if causal."""
+        """Visible query-key pairs of one head: exact under a window, half of all pairs under a causal mask."""
         if self.window:
-            inside = min(self.window, self.keys)
-            return inside * (inside + 1) // 2 + (self.queries - inside) * inside
+            width = min(self.window, self.keys)
+            return width * (width + 1) // 2 + (self.queries - width) * width
         return self.queries * self.keys // (2 if self.mask == "causal" else 1)
 
     @property
     def flops(self):
-        """Of the two matrix products."""
+        """FLOPs of Q·Kᵀ and P·V."""
         return 4 * self.batch * self.heads * self.pairs * self.depth
 
     @property
     def is_decode(self):
-        """With one query a head the reading of keys and values decides."""
+        """Whether there is one query per head, so that reading keys and values is the bottleneck."""
         return self.queries == 1
 
     @property
     def work(self):
-        """Bytes of keys and values in decode, else FLOPs."""
+        """Bytes of K and V in decode, else FLOPs."""
         if self.is_decode:
             return 2 * self.batch * self.kv_heads * self.keys * self.depth * TYPES[self.type]
         return self.flops
 
     @property
     def score_bytes(self):
-        """Of all scores in f32, for those who write them down."""
+        """Bytes of the whole score matrix in f32."""
         return 4 * self.batch * self.heads * self.queries * self.keys
 
     def arranged(self, heads, length):
-        """The extents of a tensor with these heads and this length."""
+        """The shape of a tensor in the layout of the case."""
         middle = (heads, length) if self.layout == "bhsd" else (length, heads)
         return (self.batch, *middle, self.depth)
 
@@ -124,17 +124,17 @@ class Attention:
 
     @property
     def rows(self):
-        """Extents of the index (batch, head, query) of a row."""
+        """Extents of the index (batch, head, query) of an output row."""
         return self.batch, self.heads, self.queries
 
     def by_row(self, array):
-        """A tensor of queries, keys or results as [b, h, s, d], whatever its layout."""
+        """A tensor in the layout of the case as a [b, h, s, d] view."""
         return array if self.layout == "bhsd" else array.swapaxes(1, 2)
 
 
 @dataclasses.dataclass(frozen=True)
-class Product:
-    """A projection with bias: `outer` rows of `inner` elements times inner × columns, plus a row."""
+class Gemm:
+    """A projection with bias: [outer, inner] × [inner, columns] + [columns]."""
 
     outer: int
     inner: int
@@ -145,7 +145,7 @@ class Product:
 
     def __post_init__(self):
         if min(self.outer, self.inner, self.columns) < 1:
-            raise BadCase(f"'{self}': sizes are 1 or more")
+            raise BadCase(f"'{self}': found a size of 0, expected sizes of 1 or more")
 
     def __str__(self):
         return f"{self.outer}x{self.inner}x{self.columns} gemm {self.type}"
@@ -177,16 +177,16 @@ class Product:
 
 
 def parse(text):
-    """"1x32(8)x2048x128 causal bf16": batch × heads (key heads) × length × head size; two lengths are those of
-    queries and keys. Then in any order: causal or window512, bias, bshd, a type. "6272x768x3072 gemm": rows × inner ×
-    columns."""
+    """Parses "1x32(8)x2048x128 causal bf16": batch × heads (KV heads) × length × head_dim, or two lengths, those of
+    queries and keys. Options in any order: causal or window512, bias, bshd, a type. "6272x768x3072 gemm" is outer ×
+    inner × columns. Raises BadCase."""
     shape, *words = re.sub(r"\bwindow +(?=\d)", "window", text).split() or [""]
-    options, is_product = {}, False
+    options, is_gemm = {}, False
     for word in words:
         if word in TYPES:
             options["type"] = word
         elif word == "gemm":
-            is_product = True
+            is_gemm = True
         elif word in ("full", "causal") or re.fullmatch(r"window[1-9]\d*", word):
             options["mask"] = word
         elif word in LAYOUTS:
@@ -194,16 +194,16 @@ def parse(text):
         elif word == "bias":
             options["has_bias"] = True
         else:
-            raise BadCase(f"'{text}': what is '{word}'? A case is '1x32(8)x2048x128 causal bf16' or '6272x768x768 "
-                          "gemm'")
-    if is_product:
+            raise BadCase(f"'{text}': found '{word}', expected a case such as '1x32(8)x2048x128 causal bf16' or "
+                          "'6272x768x768 gemm'")
+    if is_gemm:
         match = re.fullmatch(r"(\d+)x(\d+)x(\d+)", shape)
         if not match or options.keys() - {"type"}:
-            raise BadCase(f"'{text}' is no product; one is '6272x768x3072 gemm bf16'")
-        return Product(*map(int, match.groups()), **options)
+            raise BadCase(f"'{text}' is not a GEMM, expected a case such as '6272x768x3072 gemm bf16'")
+        return Gemm(*map(int, match.groups()), **options)
     match = re.fullmatch(r"(\d+)x(\d+)(?:\((\d+)\))?x(\d+)(?:x(\d+))?x(\d+)", shape)
     if not match:
-        raise BadCase(f"'{text}' is no case; one is '1x32(8)x2048x128 causal bf16'")
+        raise BadCase(f"'{text}' is not a case, expected one such as '1x32(8)x2048x128 causal bf16'")
     batch, heads, kv_heads, queries, keys, depth = (int(size) if size else None for size in match.groups())
     return Attention(batch, heads, heads if kv_heads is None else kv_heads, queries,
                      queries if keys is None else keys, depth, **options)

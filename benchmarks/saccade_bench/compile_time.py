@@ -1,4 +1,4 @@
-"""Time of compiling one attention, in process, as a user of the JIT sees it."""
+"""Compile time of one attention program in process, as in the JIT."""
 
 import json
 import statistics
@@ -10,6 +10,6 @@ def measure(build, program, count):
     command = [str(build / "bin" / "saccade-compile-time"), str(program), str(count)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"saccade-compile-time ended with {done.returncode}:\n{done.stderr.strip()}")
+        raise RuntimeError(f"saccade-compile-time failed with exit code {done.returncode}:\n{done.stderr.strip()}")
     runs = [json.loads(line) for line in done.stdout.splitlines()]
     return {stage: statistics.median(each[stage] for each in runs) for stage in runs[0]}

@@ -1,4 +1,4 @@
-"""Ways for a model of PyTorch into the compiler, by the name of the frontend: each gives the program and its arguments."""
+"""Imports PyTorch models through each frontend: a frontend has the program text, its export time and `compile`."""
 
 import contextlib
 import io
@@ -11,7 +11,7 @@ import torch
 
 
 def to_numpy(tensor):
-    """The tensor as an array, bfloat16 as that of ml_dtypes."""
+    """The tensor as an array; bfloat16 as ml_dtypes.bfloat16."""
     if tensor.dtype == torch.bfloat16:
         import ml_dtypes
 
@@ -23,7 +23,7 @@ class Onnx:
     """`torch.onnx.export`, read by `saccade.onnx`."""
 
     def __init__(self, model, inputs, folder):
-        """Exports a model for these inputs into a folder."""
+        """Exports a model for these inputs to `folder`."""
         from saccade.onnx import read
 
         path = pathlib.Path(folder, "model.onnx")

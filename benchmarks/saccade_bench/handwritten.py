@@ -1,7 +1,7 @@
-"""Kernels that were written by hand for fixed shapes, from a folder outside the repository: what can be reached here.
+"""Handwritten kernels for fixed shapes, from a folder outside the repository, as a reference for attainable speed.
 
-The folder has the modules final (prefill), decode and gemm; each makes a library for a shape, whose `run` takes the
-addresses of inputs and output. Their own timings are not used.
+The folder has the modules final (prefill), decode and gemm. Each builds a library for a shape, whose `run` takes the
+addresses of the inputs and the output.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ def shape_of(case):
 
 
 class HandwrittenKernels(Worker):
-    name = "yardstick"
+    name = "handwritten"
 
     @staticmethod
     def supports(case):
@@ -35,7 +35,7 @@ class HandwrittenKernels(Worker):
     def __init__(self, folder, scratch, threads):
         sys.path.insert(0, str(folder))
         os.environ["OUT"] = str(scratch)
-        # Its clang has no omp.h of its own; that of gcc alone will do, but no other header of gcc.
+        # clang has no omp.h here, so that of gcc is copied; other headers of gcc must not be found.
         headers = scratch / "include"
         headers.mkdir(parents=True, exist_ok=True)
         found = subprocess.run(["gcc", "-print-file-name=include/omp.h"], capture_output=True, text=True, check=True)
@@ -70,13 +70,13 @@ class HandwrittenKernels(Worker):
         options = [f"-DES={2 if is_bf16 else 4}", "-mavx512f"]
         return ctypes.CDLL(decode.build(text, f"decode-{case.type}", decode.OUT + "ddrv.c", options, mode="llc")[0])
 
-    def gemm(self, case, left, right, bias):
+    def gemm(self, case, lhs, rhs, bias):
         import gemm
 
         library = gemm.gkernel(bf=case.type == "bf16", apack="direct", pfa=0, NC=768, KC=case.inner)
         width, pair = 16 * library.c.NV, 2 if case.type == "bf16" else 1
-        panels = right.reshape(case.inner // pair, pair, case.columns // width, width).transpose(2, 0, 3, 1)
-        packed = problems.aligned_empty(panels.shape, right.dtype)
+        panels = rhs.reshape(case.inner // pair, pair, case.columns // width, width).transpose(2, 0, 3, 1)
+        packed = problems.aligned_empty(panels.shape, rhs.dtype)
         packed[...] = panels
         wide = problems.to_float64(bias).astype(np.float32)
-        return library, (left, packed, wide), (case.outer, case.columns, case.inner)
+        return library, (lhs, packed, wide), (case.outer, case.columns, case.inner)

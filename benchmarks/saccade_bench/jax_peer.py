@@ -4,22 +4,22 @@ import os
 
 import numpy as np
 
-from .torch_peers import MOST_SCORE_BYTES
+from .torch_peers import MAX_SCORE_BYTES
 from .workers import Worker
 
 
 class Jax(Worker):
-    """It wants [b, s, h, d] and is given that whatever the layout of the case, with flags for causal and window."""
+    """Takes [b, s, h, d] inputs for every layout of the case; causal and window are flags of the function."""
 
     name = "jax"
     package = "jax"
 
     @staticmethod
     def supports(case):
-        return case.kind.operation == "attention" and case.type != "f64" and case.score_bytes <= MOST_SCORE_BYTES
+        return case.kind.operation == "attention" and case.type != "f64" and case.score_bytes <= MAX_SCORE_BYTES
 
     def __init__(self, threads):
-        # XLA takes as many threads as the process has processors, which are `threads` already.
+        # XLA uses as many threads as the process has processors, which are limited to `threads`.
         os.environ["JAX_PLATFORMS"] = "cpu"
         import jax
         import ml_dtypes

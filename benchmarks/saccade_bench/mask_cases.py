@@ -1,4 +1,4 @@
-"""Attention under masks: what is computed, by whom, and how long it takes them. Workers live in processes of their own."""
+"""Cases and contenders of the mask benchmark. Each worker runs in its own process."""
 
 import pathlib
 import time
@@ -11,19 +11,19 @@ from .workers import Worker
 HEADS, DEPTH, DOCUMENTS = 8, 64, 64
 WINDOW = 512
 TYPES = ("f32", "bf16")
-# Largest difference of two results, whose elements are less than normal.
+# Maximum absolute difference of two results.
 TOLERANCE = {"f32": 2e-5, "bf16": 3e-2}
 
 
 def document_ids(length, count=DOCUMENTS):
-    """The document of each token: `count` random ones, one behind the other."""
+    """The document of each token: `count` documents of random lengths, concatenated."""
     random = np.random.default_rng(5)
     cuts = np.sort(random.choice(np.arange(1, length), count - 1, replace=False))
     return np.repeat(np.arange(count, dtype=np.int32), np.diff([0, *cuts, length]))
 
 
 def library(length):
-    """{name: mask} for this many tokens, of saccade.masks."""
+    """{name: mask} for a sequence of this length, from saccade.masks."""
     from saccade import masks
 
     ids = document_ids(length)
@@ -42,7 +42,7 @@ def library(length):
 
 
 class MaskWorker(Worker):
-    """Base: the same inputs for everybody, as torch tensors [1, heads, length, depth]."""
+    """Base of the contenders: equal inputs, torch tensors [1, heads, length, head_dim]."""
 
     package = "torch"
 
@@ -59,7 +59,7 @@ class MaskWorker(Worker):
         return [self.torch.randn(1, HEADS, length, DEPTH, generator=generator).to(element) for _ in range(3)]
 
     def prepare(self, name, length, type):
-        """Warms up; (the seconds of a call, what is outside of it)."""
+        """Prepares and warms up; (seconds of a call, {name: seconds} of one-time work)."""
         self.notes, self.result = {}, None
         function = self.function(name, length, self.inputs_of(length, type))
 
@@ -70,7 +70,7 @@ class MaskWorker(Worker):
         return min(self.timed() for _ in range(3)), self.notes
 
     def sample(self):
-        """Some rows of the last result."""
+        """Every n-th row of the last result, for comparison."""
         return self.result[0, :, :: self.result.shape[2] // 16].float().numpy()
 
 
@@ -87,7 +87,7 @@ class OurMasks(MaskWorker):
 
 
 class FlexMasks(MaskWorker):
-    """FlexAttention, compiled; the block mask and the compilation are told apart from a call."""
+    """Compiled FlexAttention; block mask and compilation are timed separately."""
 
     name = "flex"
 
@@ -95,9 +95,9 @@ class FlexMasks(MaskWorker):
         from torch.nn.attention import flex_attention as flex
 
         ids = self.torch.from_numpy(document_ids(length))
-        sees = {"causal": lambda b, h, i, j: j <= i, "window 512": lambda b, h, i, j: (j <= i) & (i - j < WINDOW),
+        visible = {"causal": lambda b, h, i, j: j <= i, "window 512": lambda b, h, i, j: (j <= i) & (i - j < WINDOW),
                 "64 documents": lambda b, h, i, j: ids[i] == ids[j]}[name]  # fmt: skip
-        make = lambda: flex.create_block_mask(sees, None, None, length, length, device="cpu")
+        make = lambda: flex.create_block_mask(visible, None, None, length, length, device="cpu")
         make()
         with self.outside_timing("block mask"):
             block_mask = make()
@@ -109,8 +109,8 @@ class FlexMasks(MaskWorker):
 
 
 class MaskBuilding:
-    """What a mask costs by itself: a call in which every tile is tested and found empty, for a flag says so that is known
-    at run time only. Head size 1, so that there is hardly an output to be filled with zeros."""
+    """Cost of a mask alone: a run-time flag makes every tile empty, so that a call only tests the tiles. head_dim is 1,
+    which makes the zero fill of the output negligible."""
 
     def __init__(self, threads):
         import torch
@@ -118,7 +118,7 @@ class MaskBuilding:
         torch.set_num_threads(threads)
 
     def measure(self, name, length):
-        """(seconds of a warm call, bytes that a call needs beyond its inputs and output)"""
+        """(seconds of a warm call, bytes of a call beyond its inputs and output)."""
         import saccade
 
         flag = np.zeros((), bool)
@@ -128,7 +128,7 @@ class MaskBuilding:
         call = lambda: saccade.attention(*inputs, mask=mask, out=output)
         small = [array[:, :, :64] for array in inputs]
         saccade.attention(*small, mask=mask)
-        pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak falls back to what is resident now
+        pathlib.Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM to the resident size
         before = status("VmHWM")
         call()
         needed = status("VmHWM") - before

@@ -1,4 +1,4 @@
-"""The encoder models of `model_text` by PyTorch and by ONNX Runtime, with the same weights."""
+"""The encoder models of `model_text` in PyTorch and ONNX, with the same weights."""
 
 import numpy as np
 
@@ -6,9 +6,8 @@ from .onnx_peer import IR_VERSION, OPSET
 
 
 def torch_model(model, weights, type):
-    """A function of a torch tensor [batch, sequence, width], written as a library of models writes it: linear layers,
-    `scaled_dot_product_attention`, `layer_norm`, `gelu`. Queries, keys and values come from one projection, which is
-    faster than three."""
+    """A function of a torch tensor [batch, sequence, width], written as in model libraries: linear layers,
+    `scaled_dot_product_attention`, `layer_norm`, `gelu`. Q, K and V come from one fused projection."""
     import torch
     from torch.nn import functional
 
@@ -48,7 +47,7 @@ def torch_model(model, weights, type):
 
 
 def onnx_model(model, weights):
-    """The model in ONNX as bytes, by the operators that exporters write, and `Attention` on [batch, sequence, width]."""
+    """The serialized ONNX model: operators as exporters write them, and `Attention` on [batch, sequence, width]."""
     from onnx import TensorProto, helper, numpy_helper
 
     nodes, constants = [], dict(weights)

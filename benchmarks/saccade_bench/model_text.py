@@ -1,4 +1,4 @@
-"""Encoder models as programs in the form that importers hand over, weights as arguments marked `attn.constant`."""
+"""Encoder models as MLIR programs in the form that importers produce; weights are arguments marked `attn.constant`."""
 
 import dataclasses
 import math
@@ -8,14 +8,14 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Encoder:
-    """A Transformer encoder of equal layers over embedded tokens [batch, sequence, width]."""
+    """A Transformer encoder of identical layers over embedded tokens [batch, sequence, width]."""
 
     name: str
     layers: int
     width: int
     heads: int
-    inner: int  # width of the feed-forward part
-    is_pre_norm: bool  # the norm stands in front of each half (ViT), else behind each residual (BERT)
+    inner: int  # width of the feed-forward layer
+    is_pre_norm: bool  # layer norm before attention and FFN (ViT), else after each residual (BERT)
     epsilon: float
     batch: int  # of the measured input
     sequence: int
@@ -26,13 +26,13 @@ class Encoder:
 
     @property
     def flops(self):
-        """Of the matrix products of one call."""
+        """FLOPs of the matmuls of one call."""
         tokens = self.batch * self.sequence
         weights = 4 * self.width**2 + 2 * self.width * self.inner
         return self.layers * (2 * tokens * weights + 4 * tokens * self.sequence * self.width)
 
     def parameters(self):
-        """(name, shape) of all weights in the order of the program's arguments; matrices are [in, out], as in ONNX."""
+        """(name, shape) of all weights in argument order; matrices are [in, out], as in ONNX."""
         d, f = self.width, self.inner
         for layer in range(self.layers):
             yield from ((f"{name}_{layer}", shape) for name, shape in [
@@ -58,13 +58,13 @@ MODELS = {
     "vit-base": Encoder("vit-base", 12, 768, 12, 3072, True, 1e-6, 8, 197),
 }
 
-# The maps of loops b, s, n, k.
+# Indexing maps of the loops b, s, n.
 TOKEN, ROW, COLUMN = ("affine_map<(b, s, n) -> (b, s, n)>", "affine_map<(b, s, n) -> (b, s)>",
                       "affine_map<(b, s, n) -> (n)>")  # fmt: skip
 
 
 class Writer:
-    """Writes one function; methods add ops and give the name of the result. Sums and functions are in f32."""
+    """Writes one function; methods append ops and return the name of the result. Computation is in f32."""
 
     def __init__(self, model, type):
         self.model, self.type, self.lines, self.count = model, type, [], 0
@@ -86,18 +86,18 @@ class Writer:
         return self.add(f"linalg.fill ins(%zero : f32) outs({self.empty(*shape, type='f32')} : {kind}) -> {kind}")
 
     def generic(self, maps, iterators, inputs, out, out_type, body):
-        """An op with inputs (name, type). `body` gets the names of its numbers as f32 and the old result, writes lines,
-        and gives the result in f32."""
-        lines, numbers = [], []
+        """A linalg.generic with inputs (name, type). `body` takes the f32 operand names and the accumulator, and returns
+        (lines, name of the f32 result)."""
+        lines, scalars = [], []
         kinds = [kind[:-1].split("x")[-1] for _, kind in inputs] + [out_type[:-1].split("x")[-1]]
         arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(kinds))
         for i, kind in enumerate(kinds[:-1]):
             if kind == "f32":
-                numbers.append(f"%a{i}")
+                scalars.append(f"%a{i}")
             else:
                 lines.append(f"%w{i} = arith.extf %a{i} : {kind} to f32")
-                numbers.append(f"%w{i}")
-        more, result = body(*numbers, f"%a{len(inputs)}")
+                scalars.append(f"%w{i}")
+        more, result = body(*scalars, f"%a{len(inputs)}")
         lines += more
         if kinds[-1] != "f32":
             lines.append(f"%narrow = arith.truncf {result} : f32 to {kinds[-1]}")
@@ -113,12 +113,12 @@ class Writer:
         maps = ["affine_map<(b, s, n, k) -> (b, s, k)>", "affine_map<(b, s, n, k) -> (k, n)>",
                 "affine_map<(b, s, n, k) -> (b, s, n)>"]  # fmt: skip
         wide = self.tensor(None, None, width, type="f32")
-        product = self.generic(maps, ["parallel", "parallel", "parallel", "reduction"],
+        matmul = self.generic(maps, ["parallel", "parallel", "parallel", "reduction"],
                                [(x, self.tensor(None, None, depth)), (weight, self.tensor(depth, width))],
                                self.filled(None, None, width), wide,
                                lambda a, b, out: ([f"%m = arith.mulf {a}, {b} : f32",
                                                    f"%r = arith.addf {out}, %m : f32"], "%r"))  # fmt: skip
-        return self.pointwise([(product, wide, TOKEN), (bias, self.tensor(width), COLUMN)], width,
+        return self.pointwise([(matmul, wide, TOKEN), (bias, self.tensor(width), COLUMN)], width,
                               lambda a, b, out: ([f"%r = arith.addf {a}, {b} : f32"], "%r"))  # fmt: skip
 
     def pointwise(self, inputs, width, body, type=None):
@@ -157,8 +157,8 @@ class Writer:
             f"%t = arith.mulf {a}, %inverse_sqrt2 : f32", "%f = math.erf %t : f32", "%o = arith.addf %f, %one : f32",
             "%p = arith.mulf %o, %half : f32", f"%r = arith.mulf {a}, %p : f32"], "%r"))  # fmt: skip
 
-    def turned(self, x, source, kind):
-        """[b, s, h, d] as [b, h, s, d] or back, written out as an exporter does."""
+    def transposed(self, x, source, kind):
+        """Transposes [b, s, h, d] to [b, h, s, d] or back with an explicit op, as exporters do."""
         empty = self.add(f"tensor.empty(%batch, %sequence) : {kind}")
         return self.add(f"linalg.transpose ins({x} : {source}) outs({empty} : {kind}) permutation = [0, 2, 1, 3]")
 
@@ -170,10 +170,10 @@ class Writer:
             y = self.linear(x, d, f"%w{each}_{layer}", f"%b{each}_{layer}", d)
             y = self.add(f"tensor.expand_shape {y} [[0], [1], [2, 3]] output_shape [%batch, %sequence, {h}, {e}] : "
                          f"{flat} into {split}")  # fmt: skip
-            heads.append(self.turned(y, split, kind))
+            heads.append(self.transposed(y, split, kind))
         q, k, v = heads
         o = self.add(f"attn.attention {q}[b,h,s,d], {k}[b,h,s,d], {v}[b,h,s,d] : ({kind}, {kind}, {kind}) -> {kind}")
-        o = self.turned(o, kind, split)
+        o = self.transposed(o, kind, split)
         o = self.add(f"tensor.collapse_shape {o} [[0], [1], [2, 3]] : {split} into {flat}")
         return self.linear(o, d, f"%wo_{layer}", f"%bo_{layer}", d)
 

@@ -1,4 +1,4 @@
-"""Processes that run whole models: ours from a shared library, ONNX Runtime, PyTorch plain and compiled."""
+"""Contenders of the model benchmark: Saccade from a shared library, ONNX Runtime, PyTorch eager and compiled."""
 
 import re
 import time
@@ -15,17 +15,17 @@ ENTRY = "main"
 
 
 class Kind:
-    """What `Program` asks of a kind."""
+    """The attributes of a kind that `Program` requires."""
 
     def __init__(self, type):
         self.type = type
 
 
 class ModelWorker:
-    """Base: `bind` gives a call without arguments, and a function for its result as float64."""
+    """Base of the contenders: `bind` returns a call without arguments and a function that returns its float64 result."""
 
     def prepack(self, name, type):
-        """Makes input and weights, warms up; seconds of one call."""
+        """Makes the input and weights, binds and warms up; seconds of one call."""
         self.model, self.type = MODELS[name], type
         random = np.random.default_rng(5)
         x = random.standard_normal((self.model.batch, self.model.sequence, self.model.width), np.float32)
@@ -37,8 +37,8 @@ class ModelWorker:
         self.call()
         return time.perf_counter() - start
 
-    def turn(self):
-        """Seconds of a call, the pool awake."""
+    def timed_run(self):
+        """Seconds of a call, the faster of two; the first one wakes the thread pool."""
         return min(self.timed() for _ in range(2))
 
     def output(self):
@@ -46,7 +46,7 @@ class ModelWorker:
 
 
 def signature(header, function):
-    """[(name, is a result, shape, element type)] of a function, from a C header; none where there is no such function."""
+    """[(name, is_result, static shape, element type)] of a function in a C header; empty if it has no such function."""
     found = re.search(rf"^/\* {function}\n(.*?)^ \*/", header, re.M | re.S)
     lines = re.findall(r"^ \*   (\w+) +(input|result) +tensor<(.*)x(\w+)>$", found[1] if found else "", re.M)
     return [(name, role == "result", [int(n) for n in shape.split("x") if n != "?"], element)
@@ -54,8 +54,8 @@ def signature(header, function):
 
 
 class Ours(ModelWorker):
-    """A shared library with its header beside it. Where it has a function that prepacks weights, that runs in `prepack`,
-    as the peers' own preparations do."""
+    """A shared library with its header. Its prepack function, if any, runs in `prepack`, as the packing of the peers
+    does."""
 
     def __init__(self, library, threads):
         self.library = library
@@ -81,7 +81,7 @@ class Ours(ModelWorker):
 
 
 class Torch(ModelWorker):
-    """PyTorch as it is, or under torch.compile for this shape."""
+    """PyTorch eager, or torch.compile for a static shape."""
 
     def __init__(self, is_compiled, threads):
         import torch
@@ -94,7 +94,7 @@ class Torch(ModelWorker):
         run = torch_model(self.model, weights, self.type)
         x = torch.from_numpy(x).to({"f32": torch.float32, "bf16": torch.bfloat16}[self.type])
         if self.is_compiled:
-            torch._inductor.config.freezing = True  # weights are constants to it, and packed where it wants them so
+            torch._inductor.config.freezing = True  # treats weights as constants, which inductor may pack
             run = torch.compile(run, dynamic=False, fullgraph=True)
         result = None
 
@@ -125,9 +125,11 @@ class OnnxRuntime(ModelWorker):
         return (lambda: session.run_with_iobinding(binding)), (lambda: result.numpy().astype(np.float64))
 
 
-class Limits:
+class PeakWorker:
+    """Measures the FLOP peak in the same rounds."""
+
     def __init__(self, library, threads):
         self.machine = Machine(library, threads)
 
-    def turn(self, type):
+    def timed_run(self, type):
         return self.machine.peak(type, seconds=0.1)

@@ -1,24 +1,24 @@
-"""ONNX Runtime as a peer: its operators Attention and Gemm in f32, with inputs and output bound beforehand."""
+"""ONNX Runtime as a peer: its Attention and Gemm operators in f32, with I/O binding."""
 
 import numpy as np
 
 from . import problems
-from .torch_peers import MOST_SCORE_BYTES, additive_mask
+from .torch_peers import MAX_SCORE_BYTES, additive_mask
 from .workers import Worker
 
 OPSET, IR_VERSION = 23, 11
 
 
 class OnnxRuntime(Worker):
-    """[b, h, s, d] is the operator's form with four dimensions, [b, s, h, d] the one with three. Weights are constants
-    of the model, so that they are packed once."""
+    """bhsd uses the 4-D form of the Attention operator, bshd the 3-D form. Weights are initializers, so that they are
+    packed once."""
 
     name = "onnxruntime"
     package = "onnxruntime"
 
     @staticmethod
     def supports(case):
-        return case.type == "f32" and (case.kind.operation == "gemm" or case.score_bytes <= MOST_SCORE_BYTES)
+        return case.type == "f32" and (case.kind.operation == "gemm" or case.score_bytes <= MAX_SCORE_BYTES)
 
     def __init__(self, threads):
         import onnxruntime
@@ -26,7 +26,7 @@ class OnnxRuntime(Worker):
         self.runtime = onnxruntime
         self.options = onnxruntime.SessionOptions()
         self.options.intra_op_num_threads = threads
-        self.options.add_session_config_entry("session.force_spinning_stop", "1")  # or it would spin into others' turns
+        self.options.add_session_config_entry("session.force_spinning_stop", "1")  # spinning threads would disturb other contenders
 
     def bind(self, case, inputs):
         if case.kind.operation == "gemm":
@@ -59,7 +59,7 @@ class OnnxRuntime(Worker):
 
 
 def model(nodes, feeds, constants, shape):
-    """A model of one operator: inputs named as in `feeds`, constants, and the output o of this shape, as bytes."""
+    """The serialized model of one operator: inputs as in `feeds`, initializers, and the output o of this shape."""
     from onnx import TensorProto, helper, numpy_helper
 
     made = [helper.make_node(operator, names, ["o"], **options) for operator, names, options in nodes]

@@ -1,5 +1,5 @@
-/* The limits of this machine: fused multiply-adds in registers, dot products of bf16, a plain read of memory.
- * Every thread works until the same time is up, and its own rate counts. */
+/* Peak rates of this machine: FMA in registers, bf16 dot products, sequential reads of memory. Every thread runs for the
+ * same time; the result is the sum of the rates of the threads. */
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
@@ -7,7 +7,7 @@
 #if defined(__AVX512F__)
 enum { vectorBytes = 64, accumulators = 16 };
 #else
-enum { vectorBytes = 32, accumulators = 12 }; /* of 16 registers, two hold the factors */
+enum { vectorBytes = 32, accumulators = 12 }; /* two of the 16 registers hold the factors */
 #endif
 enum { maxThreads = 256, stepsPerCheck = 1000, bytesPerCheck = 1 << 18 };
 
@@ -123,7 +123,7 @@ static double runAll(double (*work)(struct Job *), int threads, double seconds, 
   return rate;
 }
 
-/* Floating-point operations a second; 0 where the machine has no such instruction. */
+/* FLOP/s; 0 if the processor has no such instruction. */
 double peak_f32(int threads, double seconds) { return runAll(fmaF32, threads, seconds, 0, 0); }
 double peak_f64(int threads, double seconds) { return runAll(fmaF64, threads, seconds, 0, 0); }
 double peak_bf16(int threads, double seconds) {
@@ -133,7 +133,7 @@ double peak_bf16(int threads, double seconds) {
   return 0;
 #endif
 }
-/* Bytes a second; `memory` is aligned to 64 bytes and holds at least 256 KiB for every thread. */
+/* Bytes per second. `memory` is aligned to 64 bytes and has at least 256 KiB per thread. */
 double read_bandwidth(int threads, double seconds, const char *memory, int64_t bytes) {
   return runAll(readMemory, threads, seconds, memory, bytes);
 }

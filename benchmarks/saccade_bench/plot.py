@@ -1,12 +1,12 @@
-"""The picture of a run: how much of the machine's limit each contender reached."""
+"""Plots of a run: the fraction of the measured peak that each contender reached."""
 
-OURS_COLOR, YARDSTICK_COLOR = "#1f6f8b", "#444444"
+OURS_COLOR, HANDWRITTEN_COLOR = "#1f6f8b", "#444444"
 PEER_COLORS = ["#d9a05b", "#b5544a", "#7a9e5f", "#8a6fa8", "#c98fa9", "#9b8b6e"]
-HIDDEN = ("base",)  # ours again, on another case
+HIDDEN = ("base",)  # Saccade on another case
 
 
 def plot_shares(shares, title, path):
-    """A group of bars for each label; `shares` has (label, contender, fraction of the limit, text at the bar)."""
+    """A group of bars for each label; `shares` has (label, contender, fraction of peak, bar label)."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -34,7 +34,7 @@ def plot_shares(shares, title, path):
 
 
 def plot(summaries, ours, threads, path):
-    """A panel for each type, a group of bars for each row; 1 is the peak of the rounds, in decode the bandwidth."""
+    """A panel for each type, a group of bars for each row; 1 is the measured peak, in decode the read bandwidth."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -43,10 +43,10 @@ def plot(summaries, ours, threads, path):
     types = list(dict.fromkeys(each.row.case.type for each in summaries))
     names = [name for name in dict.fromkeys(name for each in summaries for name in each.rate) if name not in HIDDEN]
     peers = iter(PEER_COLORS * 2)
-    fixed = {ours: OURS_COLOR, "yardstick": YARDSTICK_COLOR}
+    fixed = {ours: OURS_COLOR, "handwritten": HANDWRITTEN_COLOR}
     colors = {name: fixed.get(name) or next(peers) for name in names}
-    most = max(sum(each.row.case.type == type for each in summaries) for type in types)
-    figure, panels = plt.subplots(1, len(types), figsize=(1 + 7 * len(types), 1.5 + 0.16 * (len(names) + 1) * most),
+    max_rows = max(sum(each.row.case.type == type for each in summaries) for type in types)
+    figure, panels = plt.subplots(1, len(types), figsize=(1 + 7 * len(types), 1.5 + 0.16 * (len(names) + 1) * max_rows),
                                   squeeze=False)
     for axes, type in zip(panels[0], types):
         mine = [each for each in summaries if each.row.case.type == type]

@@ -1,18 +1,17 @@
-"""The inputs of a case, and the float64 results that every implementation must agree with."""
+"""Inputs of a case, and the float64 reference for sampled rows of the result."""
 
 import math
 
 import numpy as np
 
-# numpy has no bfloat16: such tensors are arrays of their bits.
+# NumPy has no bfloat16, so bf16 tensors are uint16 arrays of their bits.
 NUMPY_TYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": np.uint16}
-# Largest absolute error of an output element, for results whose elements are about normal (some reach 4 and more) and
-# sums of up to 1024 terms.
+# Maximum absolute error of an output element, for standard normal results and sums of up to 1024 terms.
 TOLERANCE = {"f64": 1e-12, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
 
 
 def aligned_empty(shape, dtype):
-    """An array at a multiple of 64 bytes, as an application's tensors are."""
+    """An uninitialized array aligned to 64 bytes."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.empty(size + 64, np.uint8)
     start = -memory.ctypes.data % 64
@@ -26,15 +25,15 @@ def to_bf16(values):
 
 
 def to_float64(array):
-    """The values of an array, whose bits may be those of bfloat16."""
+    """The values of an array as float64; uint16 arrays hold bf16 bits."""
     if array.dtype == np.uint16:
         array = (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float64)
 
 
 def make_inputs(case):
-    """All inputs, compact and standard normal; the same in every process. The right side of a product is scaled so that
-    its results are about normal, too."""
+    """All inputs, contiguous and standard normal, equal in every process. The RHS of a GEMM is scaled such that its
+    results have unit variance."""
     random = np.random.default_rng(7)
     inputs = []
     for number, shape in enumerate(case.input_shapes):
@@ -48,21 +47,21 @@ def make_inputs(case):
 
 
 def make_output(case):
-    """Memory for the result, with all of its pages there."""
+    """Memory for the result, with all pages mapped."""
     output = aligned_empty(case.output_shape, NUMPY_TYPES[case.type])
     output[...] = 0
     return output
 
 
 def allowed_error(case):
-    """The largest absolute error that the type of a case explains. Partial sums of n random terms round by a sum of
-    random steps, which grows with the root of n; weights of a softmax sum to one, whatever the number of keys."""
+    """The maximum absolute error for the type of a case. The rounding error of a sum of n random terms grows with √n;
+    softmax weights sum to one, so that attention does not depend on the number of keys."""
     terms = case.inner if case.kind.operation == "gemm" else 0
     return TOLERANCE[case.type] * math.sqrt(max(1, terms / 1024))
 
 
 def sample_rows(case, count=48):
-    """Indices of rows of the result to compare: the corners of the problem and some at random."""
+    """Indices of the rows to compare: the corners of the problem and random rows."""
     last = tuple(extent - 1 for extent in case.rows)
     random = np.random.default_rng(11)
     drawn = {tuple(int(random.integers(0, end + 1)) for end in last) for _ in range(count)}
@@ -71,15 +70,15 @@ def sample_rows(case, count=48):
 
 
 def reference_rows(case, inputs, rows):
-    """These rows of the result in float64."""
+    """These rows of the result, computed in float64."""
     if case.kind.operation == "gemm":
-        left, right, bias = inputs
-        return to_float64(left[[row for row, in rows]]) @ to_float64(right) + to_float64(bias)
+        lhs, rhs, bias = inputs
+        return to_float64(lhs[[row for row, in rows]]) @ to_float64(rhs) + to_float64(bias)
     query, key, value = map(case.by_row, inputs[:3])
     expected = []
     for b, h, i in rows:
         shared = h * case.kv_heads // case.heads
-        begin, end = case.seen(i)
+        begin, end = case.visible_keys(i)
         scores = to_float64(key[b, shared, begin:end]) @ to_float64(query[b, h, i]) / math.sqrt(case.depth)
         if case.has_bias:
             scores = scores + to_float64(inputs[3][h, i, begin:end])

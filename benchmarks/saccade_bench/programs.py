@@ -1,11 +1,11 @@
-"""Our programs: one a kind, in which every size but the head size is known at run time only."""
+"""MLIR programs of the cases: one per kind, with all sizes dynamic except head_dim."""
 
 ENTRY = "compute"
 
 MASKS = {"full": "", "causal": "mask causal<top_left> "}
 
-# 16-bit types are added in f32; the result of the product stays in f32 until its bias is there.
-PRODUCT = """#all = affine_map<(i, j) -> (i, j)>
+# 16-bit types accumulate in f32; the bias is added before the result is rounded.
+GEMM = """#all = affine_map<(i, j) -> (i, j)>
 #columns = affine_map<(i, j) -> (j)>
 func.func @{entry}(%x: tensor<?x?x{type}>, %w: tensor<?x?x{type}>, %bias: tensor<?x{type}>) -> tensor<?x?x{type}> {{
   %c0 = arith.constant 0 : index
@@ -49,11 +49,11 @@ def is_narrow(type):
 
 
 def source(kind):
-    """The program of a kind, with the one entry ENTRY."""
+    """The program of a kind; its entry is ENTRY."""
     wide = "f32" if is_narrow(kind.type) else kind.type
     if kind.operation == "gemm":
         body = BIAS[is_narrow(kind.type)].format(type=kind.type)
-        return PRODUCT.format(entry=ENTRY, type=kind.type, wide=wide, body=body)
+        return GEMM.format(entry=ENTRY, type=kind.type, wide=wide, body=body)
     tensor, table = f"tensor<?x?x?x{kind.depth}x{kind.type}>", f"tensor<?x?x?x{kind.type}>"
     dims = ",".join(kind.layout)
     clauses = f"captures(%table : {table}) " if kind.has_bias else ""

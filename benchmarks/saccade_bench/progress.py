@@ -1,4 +1,4 @@
-"""A bar where somebody watches, nothing where the output goes to a file."""
+"""A progress bar on a terminal; nothing if the output is redirected."""
 
 import contextlib
 import sys
@@ -6,7 +6,7 @@ import sys
 
 @contextlib.contextmanager
 def progress(total, text):
-    """Gives a function to call at every step."""
+    """A context manager that gives a function to call after every step."""
     if not sys.stderr.isatty():
         yield lambda: None
         return

@@ -1,6 +1,6 @@
-"""Documents of random lengths, packed and otherwise: python -m saccade_bench.ragged [--documents N] [--tokens N] [--rounds N]
+"""Ragged batches against padding and masks: python -m saccade_bench.ragged [--documents N] [--tokens N] [--rounds N]
 
-Rounds are interleaved; the figure is the median. The work is that of the documents, 4·H·D·Σ L², whoever does more of it.
+Every round runs all variants; times are medians. GFLOP/s count the work within documents, 4·H·D·Σ L², for all variants.
 """
 
 import argparse
@@ -15,7 +15,7 @@ HEADS, DEPTH = 8, 64
 
 
 def variants(lengths: torch.Tensor, dtype: torch.dtype) -> dict[str, Callable[[], object]]:
-    """What is compared, by name; all but "equal lengths" compute the same."""
+    """The compared calls by name; all except "equal lengths" compute the same result."""
     documents, tokens, longest = len(lengths), int(lengths.sum()), int(lengths.max())
     offsets = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).int()
     ends = offsets.tolist()
@@ -36,7 +36,7 @@ def variants(lengths: torch.Tensor, dtype: torch.dtype) -> dict[str, Callable[[]
             plain(*(x[:, :, begin:end] for x in row))
 
     return {
-        "packed": lambda: saccade.attention(*ragged, cu_seqlens_q=offsets, cu_seqlens_k=offsets),
+        "ragged (cu_seqlens)": lambda: saccade.attention(*ragged, cu_seqlens_q=offsets, cu_seqlens_k=offsets),
         "equal lengths": lambda: saccade.attention(*equal),
         "document mask": lambda: saccade.attention(*row, mask=mask),
         "padded": lambda: saccade.attention(*padded, kv_len=counts),
@@ -69,7 +69,7 @@ def main() -> None:
                         times[name].append(time.perf_counter() - begin)
         for name, taken in times.items():
             middle = statistics.median(taken)
-            print(f"{str(dtype):15s} {name:17s} {middle * 1e3:8.2f} ms {work / middle / 1e9:6.0f} GFLOP/s")
+            print(f"{str(dtype):15s} {name:19s} {middle * 1e3:8.2f} ms {work / middle / 1e9:6.0f} GFLOP/s")
 
 
 if __name__ == "__main__":

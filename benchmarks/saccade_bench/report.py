@@ -1,4 +1,4 @@
-"""What a run found, as tables and as CSV."""
+"""Writes the results of a run as Markdown tables and CSV."""
 
 import csv
 import dataclasses
@@ -15,37 +15,36 @@ from .rows import Table
 
 
 def processor():
-    """The processor's name and how many of it this process may use."""
+    """Name, SIMD extensions and number of usable processors of this machine."""
     with open("/proc/cpuinfo") as file:
         text = file.read()
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
     flags = set(re.search(r"^flags\s*: (.*)$", text, re.M)[1].split())
-    levels = [("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_bf16", "AVX512_BF16")]
-    have = ", ".join(label for flag, label in levels if flag in flags)
+    extensions = [("avx2", "AVX2"), ("avx512f", "AVX-512"), ("avx512_bf16", "AVX512_BF16")]
+    have = ", ".join(label for flag, label in extensions if flag in flags)
     family, model = (re.search(rf"^{key}\s*: (\d+)$", text, re.M)[1] for key in ("cpu family", "model"))
     count = len(os.sched_getaffinity(0))
     return f"{name[1] if name else platform.machine()} (family {family}, model {model}; {have}), {count} processors"
 
 
 def result_stem(name, options):
-    """Where the files of today's results of a benchmark belong, without a suffix; the folder is there afterwards. `options`
-    are --save and --out."""
+    """The path of today's result files without a suffix; creates the folder. `options` has --save and --out."""
     folder = pathlib.Path(__file__).resolve().parent.parent / "results" if options.save else options.out
     folder.mkdir(parents=True, exist_ok=True)
     return folder / f"{datetime.date.today().isoformat()}-{name}"
 
 
 def publish(text, name, options):
-    """Prints a report and writes it into its file."""
+    """Prints a report and writes it to its file."""
     print(text, end="")
     file = result_stem(name, options).with_suffix(".md")
     file.write_text(text)
-    print(f"\nThe results: {os.path.relpath(file)}")
+    print(f"\nresults: {os.path.relpath(file)}")
 
 
 @dataclasses.dataclass
 class Report:
-    """Everything a run found; parts that were not asked for are empty."""
+    """All results of a run; parts that were not requested are empty."""
 
     ours: str
     versions: str
@@ -60,12 +59,12 @@ class Report:
     compile_count: int = 0
 
     def markdown(self):
-        level = "" if self.target == "host" else f" Our code is for the level {self.target}, and so is the peak."
-        parts = [f"{processor()}; {self.threads} threads. {self.versions}.{level}\n"]
+        target = "" if self.target == "host" else f" Code and peak are for the CPU target {self.target}."
+        parts = [f"{processor()}; {self.threads} threads. {self.versions}.{target}\n"]
         if self.summaries:
             for type in dict.fromkeys(each.row.case.type for each in self.summaries):
                 parts.append(self.speed_table([each for each in self.summaries if each.row.case.type == type]))
-            parts += [self.bar_table(), self.remarks()]
+            parts += [self.threshold_table(), self.remarks()]
         if self.memory:
             parts.append(self.memory_table())
         if self.compile_time:
@@ -79,7 +78,7 @@ class Report:
 
     def speed_table(self, summaries):
         others = self.contenders(summaries)
-        header = ["case", self.ours, "of limit", *others, "best peer", "limit", "peak GFLOP/s", "read GB/s"]
+        header = ["case", self.ours, "of peak", *others, "best peer", "bound", "peak GFLOP/s", "read GB/s"]
         rows = []
         for each in summaries:
             unit = unit_of(each)
@@ -92,8 +91,8 @@ class Report:
                          f"{each.bandwidth / 1e9:.0f}"])
         return table(header, rows)
 
-    def bar_table(self):
-        """Every bar and whether it is met; empty where no row has one."""
+    def threshold_table(self):
+        """All thresholds with their verdicts; empty if no row has one."""
         lines, checks = [], []
         for each in self.summaries:
             mine = thresholds.of_row(each, self.summaries, self.table, self.ours)
@@ -105,19 +104,19 @@ class Report:
         if not lines:
             return ""
         met = [check.is_met for check in checks + means]
-        count = f"{met.count(True)} bars met, {met.count(False)} missed, {met.count(None)} not measured.\n"
-        return table(["case", "bars"], lines) + "\n" + count
+        count = f"{met.count(True)} thresholds met, {met.count(False)} missed, {met.count(None)} not measured.\n"
+        return table(["case", "thresholds"], lines) + "\n" + count
 
     def remarks(self):
         rounds = len(self.summaries[0].found.rounds)
         kinds = ", ".join(str(kind) for kind, _ in self.compilations)
         sets = f"{self.processes} set{'s' if self.processes > 1 else ''} of processes"
         lines = [
-            f"{len(self.compilations)} compilations with sizes known at run time only ({kinds}) serve "
-            f"{len(self.summaries)} rows. FLOPs are those of the matrix products, half of them under a causal mask, "
-            "of the visited keys under a window; decode is in GB/s of keys and values. \"2.00× of 50\" is ours "
-            f"relative to 50 GFLOP/s or GB/s. Medians of {rounds} rounds in {sets}; "
-            "peak (multiply-adds in registers) and read bandwidth are measured in the same rounds."
+            f"{len(self.compilations)} compilations with dynamic sizes ({kinds}) serve {len(self.summaries)} rows. FLOPs "
+            "are those of the two matmuls: half under a causal mask, those of visible keys under a window. Decode is in "
+            "GB/s of keys and values. \"2.00× of 50\" is the speedup over a peer that reaches 50 GFLOP/s or GB/s. "
+            f" Medians of {rounds} rounds in {sets}; "
+            "peak (FMA in registers) and read bandwidth are measured in the same rounds."
         ]
         for name in [self.ours, *self.contenders(self.summaries)]:
             mine = [each for each in self.summaries if name in each.found.errors]
@@ -131,8 +130,8 @@ class Report:
             used = ", ".join(
                 f"{each.row.case}: " + " ".join(f"{name} {value:.1f}" for name, value in each.processors.items())
                 for each in busy)
-            lines.append(f"**Not all {self.threads} threads were running** (processors in use by median: {used}): the "
-                         "machine was busy, or the work did not fill it.")
+            lines.append(f"**Not all {self.threads} threads were running** (median of processors in use: {used}): the "
+                         "machine was busy, or the problem was too small.")
         return "\n\n".join(lines) + "\n"
 
     def mean_lines(self):
@@ -147,34 +146,34 @@ class Report:
         return lines
 
     def note_lines(self):
-        """What contenders do once for a case, outside the timing."""
+        """One-time work of contenders, which is not timed."""
         seconds = {}
         for each in self.summaries:
             for name, notes in each.found.notes.items():
                 for what, value in notes.items():
                     seconds.setdefault((name, what), []).append(value)
-        return [f"Not counted: {what} of {name}, {min(values):.2g} to {max(values):.2g} s a case."
+        return [f"Not timed: {what} of {name}, {min(values):.2g} to {max(values):.2g} s per case."
                 for (name, what), values in seconds.items()]
 
     def failure_lines(self):
-        """Who has no figure where, and why."""
+        """Contenders without a result for a case, with the reason."""
         cases = {}
         for each in self.summaries:
             for failure in each.found.failures.items():
                 cases.setdefault(failure, []).append(str(each.row.case))
-        return [f"No figure of {name} for {', '.join(failed)}: {reason}" for (name, reason), failed in cases.items()]
+        return [f"No result of {name} for {', '.join(failed)}: {reason}" for (name, reason), failed in cases.items()]
 
     def memory_table(self):
         rows = [[str(case), f"{size / 2**20:.1f}"] for case, size in self.memory]
         return table(["case", "MiB beyond inputs and output"], rows)
 
     def csv(self):
-        """One line for every row and contender."""
+        """One line per row and contender."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["case", "type", "group", "contender", "rate", "unit", "fraction_of_limit", "processors",
+        writer.writerow(["case", "type", "group", "contender", "rate", "unit", "fraction_of_peak", "processors",
                          "error", "ours_to_it", "ours_to_it_min", "ours_to_it_max", "rounds", "peak_gflops", "read_gbs",
-                         "bars"])
+                         "thresholds"])
         for each in self.summaries:
             case = each.row.case
             checks = "; ".join(map(str, thresholds.of_row(each, self.summaries, self.table, self.ours))).replace("*", "")

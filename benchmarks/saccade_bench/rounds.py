@@ -1,4 +1,4 @@
-"""Paired measurement: in every round each contender has one turn, and the order rotates."""
+"""Paired measurement: every round runs each contender once, in rotating order."""
 
 import dataclasses
 import statistics
@@ -8,42 +8,42 @@ from collections.abc import Callable
 import numpy as np
 
 from . import problems
-from .workers import LONG_SECONDS, Remote, WorkerFailed
+from .workers import LONG_SECONDS, WorkerFailed, WorkerProcess
 
-# Pools spin for a moment after a call; the next contender starts when they have gone to sleep.
+# Thread pools spin for a moment after a call; the next contender starts when they sleep.
 PAUSE_SECONDS = 0.02
-# A contender whose calls are long takes part in the first rounds only.
-FEW_ROUNDS = 3
+# A contender with calls longer than LONG_SECONDS takes part in the first rounds only.
+LONG_CALL_ROUNDS = 3
 
 
-class Disagreement(RuntimeError):
-    """A result is farther from float64 than its type explains."""
+class WrongResult(RuntimeError):
+    """A result differs from the float64 reference by more than its type allows."""
 
 
 @dataclasses.dataclass
 class Contender:
-    """Somebody who computes rows, in a process that `start` starts when it is first needed."""
+    """A contender, in a worker process that `start` starts on the first call."""
 
     name: str
-    start: Callable[[], Remote]
-    case_of: Callable  # the case that it computes for a row, or None
-    is_peer: bool = True  # ends nothing where it fails, and counts for the best peer
-    remote: Remote | None = None
+    start: Callable[[], WorkerProcess]
+    case_of: Callable  # (row) -> the case to run, or None
+    is_peer: bool = True  # its failures do not end the run; counts for the best peer
+    worker: WorkerProcess | None = None
 
     def call(self, method, *values):
-        if self.remote is None:
-            self.remote = self.start()
-        return self.remote.call(method, *values)
+        if self.worker is None:
+            self.worker = self.start()
+        return self.worker.call(method, *values)
 
     def close(self):
-        if self.remote is not None:
-            self.remote.close()
-            self.remote = None
+        if self.worker is not None:
+            self.worker.close()
+            self.worker = None
 
 
 @dataclasses.dataclass
 class Round:
-    """One round of one row: flops or bytes a second, and processors in use, by contender."""
+    """One round of one row: FLOP/s or bytes/s, and processors in use, by contender."""
 
     process: int
     peak: float
@@ -54,41 +54,41 @@ class Round:
 
 @dataclasses.dataclass
 class Measurement:
-    """All that was found for a row, over all processes."""
+    """All results of a row, over all processes."""
 
     rounds: list = dataclasses.field(default_factory=list)
-    errors: dict = dataclasses.field(default_factory=dict)  # largest against float64, by contender
-    notes: dict = dataclasses.field(default_factory=dict)  # {what: seconds} outside the timing, by contender
-    failures: dict = dataclasses.field(default_factory=dict)  # why a contender has no figures
+    errors: dict = dataclasses.field(default_factory=dict)  # maximum error to float64, by contender
+    notes: dict = dataclasses.field(default_factory=dict)  # {name: seconds} of untimed work, by contender
+    failures: dict = dataclasses.field(default_factory=dict)  # reason, by contender without a result
 
 
 class References:
-    """Rows of results in float64, computed once a case."""
+    """Sampled rows of the float64 results, cached by case."""
 
     def __init__(self):
-        self.known = {}
+        self.cache = {}
 
     def __call__(self, case):
-        if case not in self.known:
+        if case not in self.cache:
             rows = problems.sample_rows(case)
-            self.known[case] = rows, problems.reference_rows(case, problems.make_inputs(case), rows)
-        return self.known[case]
+            self.cache[case] = rows, problems.reference_rows(case, problems.make_inputs(case), rows)
+        return self.cache[case]
 
 
 def check(case, contender, reference):
-    """The largest error of a contender's result; raises Disagreement where it is larger than allowed, or no number."""
+    """The maximum error of a contender's result; raises WrongResult if it is above the tolerance or NaN."""
     rows, expected = reference
     difference = np.abs(contender.call("rows", rows) - expected)
     error, allowed = float(difference.max()), problems.allowed_error(case)
     if not error <= allowed:  # a NaN must not pass
         at = rows[int(np.argmax(np.nan_to_num(difference, nan=np.inf).max(axis=1)))]
-        raise Disagreement(f"{contender.name} is wrong in {case}: row {at} is off by {error:.2g}, "
-                           f"{allowed:.2g} allowed")
+        raise WrongResult(f"{contender.name} is wrong in {case}: error {error:.2g} in row {at}, "
+                           f"expected at most {allowed:.2g}")
     return error
 
 
 def prepare(row, contenders, references, found):
-    """(contender, its case, its seconds of a call) for those who compute this row rightly."""
+    """[(contender, case, seconds of a call)] of the contenders that support this row and give a correct result."""
     ready = []
     for contender in contenders:
         case = contender.case_of(row)
@@ -97,11 +97,11 @@ def prepare(row, contenders, references, found):
         try:
             seconds, notes = contender.call("prepare", case)
             error = check(case, contender, references(case))
-        except (WorkerFailed, Disagreement) as failure:
+        except (WorkerFailed, WrongResult) as failure:
             if not contender.is_peer:
                 raise
             found.failures[contender.name] = getattr(failure, "reason", str(failure))
-            contender.close()  # a fresh process has the next row
+            contender.close()  # the next row starts a fresh process
             continue
         found.errors[contender.name] = max(error, found.errors.get(contender.name, 0))
         found.notes.setdefault(contender.name, notes)
@@ -110,18 +110,18 @@ def prepare(row, contenders, references, found):
     return ready
 
 
-def measure(row, contenders, machine, rounds, found, references, process=0, tick=lambda: None):
-    """Adds `rounds` rounds of a row to the measurement `found`."""
+def measure(row, contenders, peak_worker, rounds, found, references, process=0, tick=lambda: None):
+    """Runs `rounds` rounds of a row and adds them to `found`."""
     ready = prepare(row, contenders, references, found)
     for number in range(rounds):
         time.sleep(PAUSE_SECONDS)
-        result = Round(process, *machine.call("turn", row.case.type))
+        result = Round(process, *peak_worker.call("timed_run", row.case.type))
         first = number % max(1, len(ready))
         for contender, case, expected in ready[first:] + ready[:first]:
-            if expected > LONG_SECONDS and number >= FEW_ROUNDS:
+            if expected > LONG_SECONDS and number >= LONG_CALL_ROUNDS:
                 continue
             time.sleep(PAUSE_SECONDS)
-            seconds, result.processors[contender.name] = contender.call("turn", expected)
+            seconds, result.processors[contender.name] = contender.call("timed_run", expected)
             result.rate[contender.name] = case.work / seconds
         found.rounds.append(result)
         tick()
@@ -131,7 +131,7 @@ def measure(row, contenders, machine, rounds, found, references, process=0, tick
 
 @dataclasses.dataclass
 class Summary:
-    """A row's medians. `fraction` is of the limit measured in the same round, `ratio` is ours to another's."""
+    """Medians of a row. `fraction` is relative to the peak of the same round, `ratio` is our rate over the contender's."""
 
     row: object
     found: Measurement
@@ -141,11 +141,11 @@ class Summary:
     fraction: dict
     processors: dict
     ratio: dict  # (median, smallest, largest)
-    peers: list  # names of those who count for the best peer
+    peers: list  # names of the contenders that count for the best peer
 
     @property
     def best_peer(self):
-        """The name of the peer that is nearest to ours, or None."""
+        """The name of the fastest peer in the paired rounds, or None."""
         return min((name for name in self.ratio if name in self.peers), default=None,
                    key=lambda name: self.ratio[name][0])
 
@@ -153,11 +153,11 @@ class Summary:
     def of(cls, row, found, ours, peers):
         rounds = found.rounds
 
-        def limit(each):
+        def bound(each):
             return each.bandwidth if row.case.is_decode else each.peak
 
         def median(value, rounds=rounds):
-            # Median over processes of the medians over rounds: a process may be unlucky as a whole.
+            # Median over processes of the medians over rounds: one process may be slow as a whole.
             by_process = {}
             for each in rounds:
                 by_process.setdefault(each.process, []).append(value(each))
@@ -167,7 +167,7 @@ class Summary:
         for name in dict.fromkeys(name for each in rounds for name in each.rate):
             mine = [each for each in rounds if name in each.rate]
             rate[name] = median(lambda each: each.rate[name], mine)
-            fraction[name] = median(lambda each: each.rate[name] / limit(each), mine)
+            fraction[name] = median(lambda each: each.rate[name] / bound(each), mine)
             processors[name] = median(lambda each: each.processors[name], mine)
             both = [each for each in mine if ours in each.rate]
             if name != ours and both:

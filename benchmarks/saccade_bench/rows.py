@@ -1,4 +1,4 @@
-"""The rows of the table in cpu.toml, rows of the user's own, and rows drawn at random between those of the table."""
+"""Benchmark rows: those of cpu.toml, those of --case, and random shapes between the rows of the table."""
 
 import dataclasses
 import math
@@ -10,23 +10,23 @@ from . import cases
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Row:
-    """A case with what it must reach: `bars` says how fast at least relative to what (see cpu.toml)."""
+    """A case with its thresholds, {contender or "peak": minimum ratio} (see cpu.toml)."""
 
-    case: cases.Attention | cases.Product
+    case: cases.Attention | cases.Gemm
     group: str = "own"
-    bars: dict = dataclasses.field(default_factory=dict)
+    thresholds: dict = dataclasses.field(default_factory=dict)
     base: cases.Attention | None = None
     is_quick: bool = False
-    neighbour: "Row | None" = None  # of a shape drawn at random, whose own bars are this row's
+    neighbour: "Row | None" = None  # of a random shape: the row that gives its threshold
 
 
 @dataclasses.dataclass(frozen=True)
 class Mean:
-    """A bar for the geometric mean of the ratios to a peer, over the rows of group prefill in one type."""
+    """The threshold of the geometric mean of the ratios to a peer, over the prefill rows of one type."""
 
     peer: str
     type: str
-    bar: float
+    threshold: float
 
 
 @dataclasses.dataclass
@@ -36,12 +36,12 @@ class Table:
     every: dict  # best_peer, random
 
     def row(self, case):
-        """The row of this case, or one without bars."""
+        """The row of this case, or a new row without thresholds."""
         return next((row for row in self.rows if row.case == case), Row(case))
 
 
 def load(path, target):
-    """The table for an CPU target; f32 and bf16 of a row are rows of their own, all of one type together."""
+    """Loads the table for a CPU target. f32 and bf16 of an entry are separate rows, grouped by type."""
     data = tomllib.loads(path.read_text())
     rows = []
     for type in ("f32", "bf16"):
@@ -57,13 +57,13 @@ def load(path, target):
 
 
 def between(low, high, share):
-    """The whole number that is `share` of the way from one to the other, by ratio."""
+    """Geometric interpolation between two sizes, rounded to an integer."""
     return max(1, round(math.exp((1 - share) * math.log(low) + share * math.log(high))))
 
 
 def draw(rows, count, seed):
-    """`count` shapes between two prefill rows of one type, mask and bias each: all sizes are the same share of the way
-    from one to the other. The row that is nearer is the neighbour and gives the head size."""
+    """`count` random shapes. Each interpolates all sizes between two prefill rows of equal type, mask and bias. The nearer
+    row is the neighbour and gives head_dim."""
     choose = random.Random(seed)
     of_kind = {}
     for row in rows:
@@ -71,8 +71,8 @@ def draw(rows, count, seed):
             of_kind.setdefault((row.case.mask, row.case.has_bias), []).append(row)
     pairs = [(one, other) for same in of_kind.values() for one in same for other in same if one is not other]
     if count and not pairs:
-        raise cases.BadCase("random shapes lie between two rows of a kind, and none were chosen")
-    shapes = {}  # with the row that is nearest
+        raise cases.BadCase("--random needs two prefill rows of one kind")
+    shapes = {}  # {case: nearest row}
     for _ in range(1000 * count):
         if len(shapes) == count:
             break
@@ -87,7 +87,7 @@ def draw(rows, count, seed):
         if all(case != row.case for row in rows):
             shapes[case] = near
     if len(shapes) < count:
-        raise cases.BadCase(f"there are only {len(shapes)} shapes between the chosen rows")
+        raise cases.BadCase(f"found {len(shapes)} shapes between the chosen rows, expected {count}")
     by_case = {row.case: row for row in rows}
     drawn = []
     for case, near in shapes.items():

@@ -1,4 +1,4 @@
-/* A task of known cost through the runtime: eight items of `iterations` dependent multiply-adds each. */
+/* A task of known serial cost for the runtime: eight items of `iterations` dependent multiply-adds each. */
 #include "saccade/Runtime/Runtime.h"
 
 enum { Items = 8 };

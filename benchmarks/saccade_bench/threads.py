@@ -1,9 +1,9 @@
-"""What it costs PyTorch's operations and our tasks to take turns on the same cores: each alone, then alternating.
+"""Cost of interleaving PyTorch operations with tasks of the Saccade runtime on the same thread pool.
 
-`python -m saccade_bench.threads --build TREE` in this folder's parent prints a table. A product of 256 x 256 matrices
-and a sum of 256 k elements stand for PyTorch; a task of known serial cost goes through the runtime's hook. Turns of the
-three kinds follow one another within every round, so that a busy machine disturbs all of them alike. The same on one
-thread says what taking turns costs without any pool: caches that the other side has filled.
+`python -m saccade_bench.threads --build TREE` in this folder's parent prints a table. PyTorch runs a 256 x 256 GEMM and
+an addition of 256 k elements; the runtime runs a task of known serial cost. Every round measures each side alone and
+both interleaved, so that other load on the machine disturbs all of them alike. The rows with one thread show the cost
+of interleaving without the thread pool, e.g. cache misses.
 """
 
 import argparse
@@ -22,11 +22,11 @@ COSTS = (20, 200)  # microseconds on one thread
 
 @dataclasses.dataclass
 class Result:
-    """Microseconds a call, medians over rounds; `loss` compares within a round: (ours, PyTorch's), 0.05 is 5 %."""
+    """Microseconds of a call, medians over rounds; `loss` is relative within a round: (ours, PyTorch's), 0.05 is 5 %."""
 
     cost: int
-    threads: int  # of our task; PyTorch has as many as were asked for throughout
-    ours: tuple[float, float]  # alone, alternating
+    threads: int  # of our task; PyTorch always uses --threads
+    ours: tuple[float, float]  # alone, interleaved
     torch: tuple[float, float]
     loss: tuple[float, float]
 
@@ -36,12 +36,12 @@ class Result:
                 f"{self.torch[0]:.1f} / {self.torch[1]:.1f} | {100 * self.loss[1]:+.1f} % |")
 
 
-HEADER = """| serial cost (us) | our threads | ours alone / alternating (us) | loss | PyTorch alone / alternating | loss |
+HEADER = """| serial cost (us) | our threads | ours alone / interleaved (us) | loss | PyTorch alone / interleaved | loss |
 |---|---|---|---|---|---|"""
 
 
 def load_kernel(build, folder):
-    """The task of threads.c in a shared library with the runtime, as an artifact has it."""
+    """Builds threads.c with the runtime into a shared library, as in compiled artifacts."""
     library = pathlib.Path(folder) / "threads.so"
     compiler, *flags = toolchain(build)
     source = pathlib.Path(__file__).with_name("threads.c")
@@ -54,7 +54,7 @@ def load_kernel(build, folder):
 
 
 def calibrate(kernel, microseconds):
-    """Iterations of an item so that all items take so long on one thread."""
+    """Iterations per item such that the task takes `microseconds` on one thread."""
     iterations = 100_000
     kernel(iterations)
     seconds = min(timed(kernel, iterations) for _ in range(20))
@@ -88,7 +88,7 @@ def measure(build, threads=2, rounds=20, calls=50):
         iterations = calibrate(library.kernel, cost)
         for ours in dict.fromkeys((1, threads)):
             library.saccade_set_threads(ours)
-            found = [alternate(operation, lambda: library.kernel(iterations), calls) for _ in range(rounds)]
+            found = [interleave(operation, lambda: library.kernel(iterations), calls) for _ in range(rounds)]
             middle = [1e6 * statistics.median(column) for column in zip(*found)]
             loss = (statistics.median(row[1] / row[0] for row in found) - 1,
                     statistics.median(row[3] / row[2] for row in found) - 1)
@@ -96,8 +96,8 @@ def measure(build, threads=2, rounds=20, calls=50):
     return results
 
 
-def alternate(operation, ours, calls):
-    """Median seconds of one round: ours alone and alternating, PyTorch's alone and alternating."""
+def interleave(operation, ours, calls):
+    """Median seconds of one round: ours alone and interleaved, PyTorch alone and interleaved."""
     ours_alone = statistics.median(timed(ours) for _ in range(calls))
     operation_alone = statistics.median(timed(operation) for _ in range(calls))
     pairs = [(timed(operation), timed(ours)) for _ in range(calls)]
@@ -112,7 +112,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     options = parser.parse_args()
     if options.threads > (os.cpu_count() or 1):
-        parser.error(f"there are only {os.cpu_count()} processors")
+        parser.error(f"--threads is {options.threads}, expected at most {os.cpu_count()}")
     print(HEADER)
     for result in measure(options.build.resolve(), options.threads, options.rounds):
         print(result)

@@ -1,4 +1,4 @@
-"""What the rows must reach against what they reached."""
+"""Checks measured rates against the thresholds of the rows."""
 
 import dataclasses
 import statistics
@@ -6,40 +6,40 @@ import statistics
 
 @dataclasses.dataclass
 class Check:
-    """A bar and what was measured; None where it was not."""
+    """A threshold and the measured value; None if it was not measured."""
 
-    what: str
-    bar: float
+    name: str
+    threshold: float
     value: float | None
 
     @property
     def is_met(self):
-        return None if self.value is None else self.value >= self.bar
+        return None if self.value is None else self.value >= self.threshold
 
     def __str__(self):
         found = "not measured" if self.value is None else f"{self.value:.3f} {'met' if self.is_met else '**missed**'}"
-        return f"{self.what} ≥ {self.bar:.2f}: {found}"
+        return f"{self.name} ≥ {self.threshold:.2f}: {found}"
 
 
-def reached(summary, what, ours):
-    """Ours relative to the machine's limit or to another contender."""
-    if what == "peak":
+def measured(summary, name, ours):
+    """Our rate relative to the peak or to another contender."""
+    if name == "peak":
         return summary.fraction[ours]
-    return summary.ratio[what][0] if what in summary.ratio else None
+    return summary.ratio[name][0] if name in summary.ratio else None
 
 
 def of_row(summary, summaries, table, ours):
-    """The checks of a row, among the summaries of all."""
+    """The checks of one row; `summaries` has all rows, for the neighbour."""
     row, checks = summary.row, []
-    for what, bar in row.bars.items():
-        checks.append(Check(what, bar, reached(summary, what, ours)))
+    for name, threshold in row.thresholds.items():
+        checks.append(Check(name, threshold, measured(summary, name, ours)))
     if row.neighbour is not None:
         nearest = next((each for each in summaries if each.row is row.neighbour), None)
-        for what, bar in row.neighbour.bars.items():
-            # A bar relative to somebody who has no code for this shape holds as the fraction that he reached there.
-            limit = 1 if what == "peak" else nearest.fraction.get(what) if nearest else None
-            if limit is not None:
-                checks.append(Check(f"peak near {row.neighbour.case}", bar * limit * table.every["random"],
+        for name, threshold in row.neighbour.thresholds.items():
+            # A contender may not support this shape; its fraction of the peak on the neighbour is used instead.
+            scale = 1 if name == "peak" else nearest.fraction.get(name) if nearest else None
+            if scale is not None:
+                checks.append(Check(f"peak near {row.neighbour.case}", threshold * scale * table.every["random"],
                                     summary.fraction[ours]))
     best = summary.best_peer
     if best is not None and row.group not in ("own", "random"):
@@ -55,5 +55,5 @@ def of_means(summaries, table):
                   if each.row.group == "prefill" and each.row.case.type == mean.type and mean.peer in each.ratio]
         if ratios:
             name = f"geometric mean to {mean.peer}, {len(ratios)} prefill rows in {mean.type}"
-            checks.append(Check(name, mean.bar, statistics.geometric_mean(ratios)))
+            checks.append(Check(name, mean.threshold, statistics.geometric_mean(ratios)))
     return checks

@@ -1,4 +1,4 @@
-"""PyTorch as a peer: its own kernel in its best forms, the formula written out, and FlexAttention."""
+"""PyTorch as a peer: scaled_dot_product_attention, unfused attention, and FlexAttention."""
 
 import math
 
@@ -7,21 +7,21 @@ import numpy as np
 from . import problems
 from .workers import Worker
 
-# Who writes all scores down is left out where they take more.
-MOST_SCORE_BYTES = 1 << 30
+# Peers that materialize the score matrix skip cases where it is larger.
+MAX_SCORE_BYTES = 1 << 30
 
 
 def additive_mask(case):
-    """0 where a query sees a key and -inf where not, [queries, keys] in f32; a table of scores is added."""
+    """[queries, keys] in f32: 0 for visible pairs, -inf for masked ones."""
     mask = np.full((case.queries, case.keys), -np.inf, np.float32)
     for query in range(case.queries):
-        begin, end = case.seen(query)
+        begin, end = case.visible_keys(query)
         mask[query, begin:end] = 0
     return mask
 
 
 class TorchWorker(Worker):
-    """Base: the number of threads, and inputs as tensors that share the arrays' memory."""
+    """Base of the PyTorch contenders: sets the number of threads; tensors share the memory of the input arrays."""
 
     package = "torch"
 
@@ -42,7 +42,7 @@ class TorchWorker(Worker):
         return [case.by_row(self.tensor(array)) for array in inputs[:3]]
 
     def score_mask(self, case, inputs, flag_for_causal):
-        """What must be added to the scores, in the type of the inputs, or None."""
+        """The additive score mask in the type of the inputs, or None."""
         parts = [self.tensor(inputs[3])] if case.has_bias else []
         if case.window or (case.mask == "causal" and not (flag_for_causal and not parts)):
             parts.append(self.torch.from_numpy(additive_mask(case)).to(self.tensor(inputs[0]).dtype))
@@ -57,22 +57,22 @@ class TorchWorker(Worker):
             with self.torch.inference_mode():
                 result = function()
 
-        # In the layout of the case, for by_row turns it.
+        # by_row expects the layout of the case.
         return call, lambda: case.by_row(result).double().numpy()
 
 
 class BestTorch(TorchWorker):
-    """scaled_dot_product_attention with flags where it has them, else a mask that is made beforehand; addmm(out=)."""
+    """scaled_dot_product_attention with its flags if possible, else with a precomputed mask; addmm(out=) for GEMM."""
 
     name = "torch"
 
     def function(self, case, inputs):
         torch = self.torch
         if case.kind.operation == "gemm":
-            left, right, bias = map(self.tensor, inputs)
-            weights = right.t().contiguous().t()  # as a linear layer keeps them
-            output = torch.empty(case.output_shape, dtype=left.dtype)
-            return lambda: torch.addmm(bias, left, weights, out=output)
+            lhs, rhs, bias = map(self.tensor, inputs)
+            weights = rhs.t().contiguous().t()  # the layout of a linear layer
+            output = torch.empty(case.output_shape, dtype=lhs.dtype)
+            return lambda: torch.addmm(bias, lhs, weights, out=output)
         query, key, value = self.heads_first(case, inputs)
         options = {"enable_gqa": True} if case.kv_heads != case.heads else {}
         mask = self.score_mask(case, inputs, flag_for_causal=True)
@@ -84,7 +84,7 @@ class BestTorch(TorchWorker):
 
 
 class RegroupedTorch(TorchWorker):
-    """scaled_dot_product_attention in decode, with the queries of a key head as if they were queries of one head."""
+    """scaled_dot_product_attention in decode; the queries of a KV head are folded into the query dimension."""
 
     name = "torch regrouped"
 
@@ -100,13 +100,13 @@ class RegroupedTorch(TorchWorker):
 
 
 class NaiveTorch(TorchWorker):
-    """The formula written out: product, mask, softmax, product; the heads of a key head in one product."""
+    """Unfused attention: matmul, mask, softmax, matmul; the query heads of a KV head share one matmul."""
 
     name = "torch naive"
 
     @staticmethod
     def supports(case):
-        return case.kind.operation == "attention" and case.score_bytes <= MOST_SCORE_BYTES
+        return case.kind.operation == "attention" and case.score_bytes <= MAX_SCORE_BYTES
 
     def function(self, case, inputs):
         torch = self.torch
@@ -127,7 +127,7 @@ class NaiveTorch(TorchWorker):
 
 
 class FlexTorch(TorchWorker):
-    """FlexAttention, compiled for each case; its block mask and its compilation are told apart from a call."""
+    """FlexAttention, compiled for each case; block mask and compilation are timed separately."""
 
     name = "flex"
 
@@ -147,9 +147,9 @@ class FlexTorch(TorchWorker):
         options = {"enable_gqa": True} if case.kv_heads != case.heads else {}
         if case.mask != "full":
             window = case.window or case.keys
-            sees = lambda b, h, i, j: (j <= i) & (i - j < window) if case.window else j <= i
+            visible = lambda b, h, i, j: (j <= i) & (i - j < window) if case.window else j <= i
             with self.outside_timing("block mask"):
-                options["block_mask"] = self.flex.create_block_mask(sees, None, None, case.queries, case.keys,
+                options["block_mask"] = self.flex.create_block_mask(visible, None, None, case.queries, case.keys,
                                                                     device="cpu")
         if case.has_bias:
             table = self.tensor(inputs[3])

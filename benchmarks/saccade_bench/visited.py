@@ -1,7 +1,7 @@
-"""Which pairs of a query and a key a kernel really works on, found out from its results.
+"""Counts the query-key pairs that a kernel visits, from its results.
 
-Nothing in the kernel counts. A NaN among the values makes every sum NaN that it is multiplied into, even with the weight 0
-of a key that a query does not see. So one call tells, for as many keys as there are columns, which rows work on them.
+The kernel is not instrumented. A NaN in V makes every sum NaN that it is multiplied into, even with the weight 0 of a
+masked key. One call with COLUMNS value columns therefore finds the visiting queries of COLUMNS keys.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ COLUMNS = 64
 
 @dataclasses.dataclass
 class Visits:
-    """Pairs of one head: how many the mask lets through, and how many each of the two products multiplies."""
+    """Pairs of one head: those that the mask keeps, and those that Q·Kᵀ and P·V multiply."""
 
     needed: int
     scores: int
@@ -23,19 +23,19 @@ class Visits:
 
     @property
     def ratio(self):
-        """Multiplications done for each one needed."""
+        """Multiplications relative to the needed ones."""
         return (self.scores + self.values) / (2 * self.needed)
 
 
 def lanes():
-    """Numbers of 32 bits in a register of this processor."""
+    """f32 lanes of a vector register of this processor."""
     with open("/proc/cpuinfo") as file:
         return 16 if "avx512f" in file.read() else 8
 
 
 def visited_by_values(mask, length, to_type=lambda array: array):
-    """[queries, keys]: whether the product of weights and values multiplies this pair. `to_type` makes the arrays that
-    the kernel is called with of f32."""
+    """[queries, keys]: whether P·V multiplies this pair. `to_type` converts the f32 arrays to the arguments of the
+    kernel."""
     random = np.random.default_rng(3)
     query, key = (to_type(random.standard_normal((1, 1, length, COLUMNS), np.float32)) for _ in range(2))
     visited = np.zeros((length, length), bool)
@@ -50,8 +50,8 @@ def visited_by_values(mask, length, to_type=lambda array: array):
 
 
 def count(mask, length, to_type=lambda array: array):
-    """The visits of one head. Scores are multiplied in panels of two registers of keys, of which the last one of a row may be
-    half a panel; their pairs are those of the values, rounded to these."""
+    """The visits of one head. Q·Kᵀ works on panels of two vector registers of keys; the last panel of a row may be a
+    half. Its pairs are those of P·V, rounded up to panels."""
     visited = visited_by_values(mask, length, to_type)
     register = lanes()
     padded = np.pad(visited, ((0, 0), (0, -length % (2 * register))))
@@ -61,7 +61,7 @@ def count(mask, length, to_type=lambda array: array):
 
 
 def needed(mask, length):
-    """The pairs that the mask lets through."""
+    """The number of pairs that the mask keeps."""
     position = np.arange(length)
     zero = np.zeros(1, int)
     return sum(int(np.broadcast_to(mask(zero, zero, i[:, None], position), (len(i), length)).sum())

@@ -1,4 +1,4 @@
-"""Processes that compute on command. Two runtimes in one process would fight: both have pools that spin."""
+"""Worker processes of the contenders. Separate processes keep the spinning thread pools of the runtimes apart."""
 
 import contextlib
 import multiprocessing
@@ -13,16 +13,16 @@ from . import problems
 from .artifact import Program
 from .peaks import Machine
 
-# A turn is long enough that one interruption does not decide it, and short enough that many rounds fit.
-TURN_SECONDS, MAX_CALLS = 0.06, 5
-LONG_SECONDS = 1.0  # calls that take longer need no further warming up
+# A timed run is long enough to be robust against one interruption, and short enough for many rounds.
+RUN_SECONDS, MAX_CALLS = 0.06, 5
+LONG_SECONDS = 1.0  # longer calls are warmed up once
 
-# A peer that allocates its output must not pay for the system's page faults at every call.
+# Peers that allocate their output should not pay for page faults in every call.
 STEADY_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 
 class WorkerFailed(RuntimeError):
-    """A worker raised an error or died; the message says which and how, `reason` in one line."""
+    """A worker raised an exception or died. The message has the traceback, `reason` one line."""
 
     def __init__(self, message, reason):
         super().__init__(message)
@@ -30,17 +30,17 @@ class WorkerFailed(RuntimeError):
 
 
 class Worker:
-    """Base of those who compute: `bind` gives a call without arguments for a case, and a function for the output."""
+    """Base of the contenders: `bind` returns a call without arguments for a case, and a function that gives the output."""
 
     name: str
-    package: str | None = None  # whose version the report tells
+    package: str | None = None  # the report has its version
 
     @staticmethod
     def supports(case):
         return True
 
     def prepare(self, case):
-        """Makes inputs and warms up; (the seconds of one call, seconds of what is outside the timing by its name)."""
+        """Makes inputs, binds and warms up; (seconds of one call, {name: seconds} of untimed work)."""
         self.case, self.inputs, self.notes = case, problems.make_inputs(case), {}
         self.call, self.output = self.bind(case, self.inputs)
         seconds = self.timed()
@@ -50,7 +50,7 @@ class Worker:
 
     @contextlib.contextmanager
     def outside_timing(self, name):
-        """Notes the seconds of what a contender does once for a case."""
+        """Records the seconds of one-time work for a case, which is not timed."""
         start = time.perf_counter()
         yield
         self.notes[name] = time.perf_counter() - start
@@ -60,17 +60,17 @@ class Worker:
         self.call()
         return time.perf_counter() - start
 
-    def turn(self, expected):
-        """(seconds of a call, processors in use meanwhile). `expected` seconds say how many calls fit."""
-        if expected < TURN_SECONDS:
-            self.call()  # the pool has gone to sleep since the last turn
-        calls = max(1, min(MAX_CALLS, int(TURN_SECONDS / expected)))
+    def timed_run(self, expected):
+        """(median seconds of a call, processors in use). `expected` seconds of a call determine the number of calls."""
+        if expected < RUN_SECONDS:
+            self.call()  # wakes the thread pool
+        calls = max(1, min(MAX_CALLS, int(RUN_SECONDS / expected)))
         start, used = time.perf_counter(), time.process_time()
         seconds = statistics.median(self.timed() for _ in range(calls))
         return seconds, (time.process_time() - used) / (time.perf_counter() - start)
 
     def rows(self, rows):
-        """The output's rows as float64."""
+        """These rows of the output as float64."""
         output = self.case.by_row(self.output())
         return np.array([problems.to_float64(output[row]) for row in rows])
 
@@ -91,18 +91,18 @@ class SaccadeWorker(Worker):
         return self.programs[case.kind].bind(inputs, output), lambda: output
 
 
-class MachineWorker:
-    """The limits, measured in the same rounds."""
+class PeakWorker:
+    """Measures the FLOP peak and the read bandwidth in the same rounds."""
 
     def __init__(self, library, threads):
         self.machine = Machine(library, threads)
 
-    def turn(self, type):
+    def timed_run(self, type):
         return self.machine.peak(type), self.machine.bandwidth()
 
 
 def limit_processors(count):
-    """Lets this process run on `count` of its processors: every runtime takes its number of threads from there."""
+    """Restricts this process to `count` processors, from which runtimes derive their number of threads."""
     mine = sorted(os.sched_getaffinity(0))
     if count < len(mine):
         os.sched_setaffinity(0, mine[:count])
@@ -126,14 +126,14 @@ def serve(connection, factory, threads, arguments):
             connection.send((False, (traceback.format_exc(), in_one_line(error))))
 
 
-def in_one_line(error, most=200):
-    """Beginning and end of what an error says."""
+def in_one_line(error, limit=200):
+    """The message of an error in one line, with its middle cut if it is too long."""
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= most else f"{text[:most // 2]} ... {text[-most // 2:]}"
+    return text if len(text) <= limit else f"{text[:limit // 2]} ... {text[-limit // 2:]}"
 
 
-class Remote:
-    """A worker in a process of its own; its methods are called by name and answer before anything else happens."""
+class WorkerProcess:
+    """A worker in its own process. `call` runs a method by name and waits for its result."""
 
     def __init__(self, name, factory, threads, *arguments, variables=STEADY_ALLOCATOR):
         self.name = name
@@ -172,7 +172,7 @@ class Remote:
 
 @contextlib.contextmanager
 def environment(variables):
-    """For the processes that are started meanwhile."""
+    """Sets environment variables for processes started in this context."""
     before = dict(os.environ)
     os.environ.update(variables)
     try:

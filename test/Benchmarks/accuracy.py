@@ -1,4 +1,4 @@
-"""What `benchmarks/accuracy.py` says of models that it compared: met where all is well, else what is missed.
+"""The verdicts of `benchmarks/accuracy.py`: "met", or the conditions that failed.
 
 RUN: %python %s %src/benchmarks
 """
@@ -24,9 +24,9 @@ assert "1 attentions of 2" in verdict("f32", good, attentions=1)
 assert "2 attentions of 2" in verdict("f32", good, remarks=["why"])
 assert "cosine" in verdict("f32", good, cosine=0.99)
 assert "cosine" in verdict("bf16", short, cosine=0.9, own_cosine=0.999)
-# A model that need not be raised needs a remark for each softmax that is left.
+# If raising is not required, each softmax that is not raised must have a remark.
 sparse = {**good, "must_raise": False, "attentions": 1}
-assert "without a remark" in verdict("f32", sparse) and verdict("f32", sparse, remarks=["why"]) == "met"
+assert "has no remark" in verdict("f32", sparse) and verdict("f32", sparse, remarks=["why"]) == "met"
 row = row_of("bert", "f32", good)
 assert len(row) == len(HEADER) and row[3:5] == ["2", "0"] and row[-1] == "met"
 assert list(notes_of("x", "f32", {**good, "remarks": ["why", "why"]})) == ['- x f32: 2 × "why"']

@@ -1,4 +1,4 @@
-"""A result that is wrong, or no number at all, counts for nothing: ours ends a benchmark, a peer's stays blank.
+"""A wrong or NaN result of Saccade ends the benchmark; one of a peer gives a blank cell and a reason.
 
 REQUIRES: numpy
 RUN: %python %s %src
@@ -15,16 +15,16 @@ from saccade_bench import cases, problems, rounds, rows
 
 
 class Plain:
-    """Stands for a process: computes plain attention and spoils one element of one row."""
+    """A test double of a worker process: computes plain attention and corrupts one element of one row."""
 
-    def __init__(self, spoil):
-        self.spoil = spoil
+    def __init__(self, error_added):
+        self.error_added = error_added
 
     def call(self, method, *values):
         if method == "prepare":
             self.case = values[0]
             return 0.001, {}
-        if method == "turn":
+        if method == "timed_run":
             return 0.001, 2.0
         return self.rows(*values) if method == "rows" else None
 
@@ -41,14 +41,14 @@ class Plain:
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         output = np.einsum("bhqk,bhkd->bhqd", weights / weights.sum(-1, keepdims=True), value[:, shared])
         found = np.array([output[row] for row in rows])
-        found[1, 3] += self.spoil
+        found[1, 3] += self.error_added
         return found
 
     def close(self):
         pass
 
 
-class Machine:
+class Peak:
     def call(self, method, type):
         return 1e9, 1e9
 
@@ -57,24 +57,24 @@ def measured(case, ours, peer):
     row, found = rows.Row(cases.parse(case)), rounds.Measurement()
     contenders = [rounds.Contender("saccade", lambda: Plain(ours), lambda row: row.case, is_peer=False),
                   rounds.Contender("peer", lambda: Plain(peer), lambda row: row.case)]
-    rounds.measure(row, contenders, Machine(), 2, found, rounds.References())
+    rounds.measure(row, contenders, Peak(), 2, found, rounds.References())
     return found
 
 
-# The reference agrees with the formula written out, whatever the mask, the layout and the number of heads.
+# The reference agrees with plain attention for all masks, layouts and numbers of heads.
 for text in ("2x4(2)x21x16 causal", "1x2x9x33x8 bias", "2x4(1)x21x16 window5 bshd", "3x2x17x8 causal bias bshd",
              "2x4(2)x1x19x8"):
     found = measured(text, 0, 0)
     assert max(found.errors.values()) < 1e-6, (text, found.errors)
     assert [sorted(each.rate) for each in found.rounds] == [["peer", "saccade"]] * 2
 
-for spoil in (1e-4, np.nan, np.inf):
-    found = measured("2x4(2)x21x16 causal f32", 0, spoil)
-    assert "peer is wrong in 2x4(2)x21x16 causal f32: row (" in found.failures["peer"], found.failures
+for error_added in (1e-4, np.nan, np.inf):
+    found = measured("2x4(2)x21x16 causal f32", 0, error_added)
+    assert "peer is wrong in 2x4(2)x21x16 causal f32: error " in found.failures["peer"], found.failures
     assert all("peer" not in each.rate for each in found.rounds)
     try:
-        measured("2x4(2)x21x16 causal f32", spoil, 0)
-    except rounds.Disagreement as error:
-        assert "saccade is wrong in 2x4(2)x21x16 causal f32: row (" in str(error), error
+        measured("2x4(2)x21x16 causal f32", error_added, 0)
+    except rounds.WrongResult as error:
+        assert "saccade is wrong in 2x4(2)x21x16 causal f32: error " in str(error), error
     else:
-        raise AssertionError(f"a result off by {spoil} was accepted")
+        raise AssertionError(f"a result with error {error_added} was accepted")

@@ -1,1 +1,1 @@
-"""What `device.py` is made of. It runs where nothing of ours is installed, on any Python from 3.8 on."""
+"""Library of `device.py`. It requires Python 3.8 and no installed package of Saccade."""

@@ -1,9 +1,9 @@
-"""Calls of a shared library that --emit=so made, by ctypes: include/saccade-c/DLTensor.h and docs/guides/gpu.md."""
+"""Calls shared libraries of --emit=so through ctypes; see include/saccade-c/DLTensor.h and docs/guides/gpu.md."""
 
 import ctypes
 import math
 
-# DLPack's code and the bits of an element.
+# DLPack type code and bits of an element.
 TYPES = {"f16": (2, 16), "bf16": (4, 16), "f32": (2, 32), "i32": (0, 32)}
 _CUDA = 2
 
@@ -21,7 +21,7 @@ class DLTensor(ctypes.Structure):
 
 
 def describe(address, dtype, shape):
-    """A compact tensor on the first GPU."""
+    """A contiguous tensor on the first GPU."""
     code, bits = TYPES[dtype]
     extents = (ctypes.c_int64 * max(len(shape), 1))(*shape)
     return DLTensor(address, _CUDA, 0, len(shape), code, bits, 1, extents, None, 0)
@@ -32,7 +32,7 @@ class Artifact:
         self.library = ctypes.CDLL(str(path))
 
     def function(self, entry, tensors):
-        """A function that calls the entry on these tensors, and raises RuntimeError with the message of a refusal."""
+        """A function that calls the entry with these tensors; raises RuntimeError if the entry returns a message."""
         function = getattr(self.library, "saccade_" + entry)
         function.restype = ctypes.c_char_p
         arguments = [ctypes.byref(tensor) for tensor in tensors]

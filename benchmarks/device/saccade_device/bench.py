@@ -1,4 +1,4 @@
-"""Saccade and its peers in turns on one GPU, timed by CUDA events: medians of rounds, ratios of the same rounds."""
+"""Interleaved timing of Saccade and its peers on one GPU with CUDA events; ratios are paired by round."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ OURS = "saccade"
 
 
 def flops(row):
-    """Of both products. A causal mask counts for the pairs it leaves."""
+    """FLOPs of Q·Kᵀ and P·V, of visible pairs under a causal mask."""
     pairs = row["queries"] * row["keys"]
     if row["mask"] == "causal":
         pairs -= row["queries"] * (row["queries"] - 1) // 2
@@ -19,7 +19,7 @@ def flops(row):
 
 
 def bytes_moved(row):
-    """Every input read once and the output written once."""
+    """Bytes of reading every input once and writing the output once."""
     element = 2
     return element * row["batch"] * row["depth"] * 2 * (row["heads"] * row["queries"] + row["kv_heads"] * row["keys"])
 
@@ -45,7 +45,7 @@ class Row:
         self.functions = {OURS: artifact.function(row["entry"], tensors), **self.functions}
 
     def error(self):
-        """Of sampled rows against float64: the norm of the difference over the norm of the reference."""
+        """Relative error in norm of sampled rows against float64."""
         torch, row = self.torch, self.row
         self.functions[OURS]()
         torch.cuda.synchronize()
@@ -66,7 +66,7 @@ class Row:
         return worst
 
     def time(self, rounds, seconds):
-        """{name: [milliseconds a call]}, one figure a round; contenders take turns within a round."""
+        """{name: [milliseconds of a call by round]}; every round runs all contenders in rotating order."""
         torch = self.torch
         counts = {}
         for name, function in self.functions.items():
@@ -82,7 +82,7 @@ class Row:
     def measure(self, function, count):
         torch = self.torch
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        function()  # the clock of the first one would begin before the work before it is done
+        function()  # keeps the GPU busy until the begin event is recorded
         begin.record()
         for _ in range(count):
             function()
@@ -92,10 +92,10 @@ class Row:
 
 
 def run(torch, folder, rows, rounds, seconds, deadline, log):
-    """Yields one result a row, until the deadline: dictionaries with the row, times, ratios and the error."""
+    """Yields a dictionary of row, times, ratios and error for each row, until the deadline."""
     for number, row in enumerate(rows, 1):
         if time.monotonic() > deadline:
-            log(f"out of time: {len(rows) - number + 1} rows are left out")
+            log(f"out of time: {len(rows) - number + 1} rows skipped")
             return
         start = f"[{number}/{len(rows)}] {row['name']}:"
         try:

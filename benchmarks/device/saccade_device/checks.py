@@ -1,4 +1,4 @@
-"""Packed cases with what should come out in float64; streams, graphs and repetition where PyTorch is there."""
+"""Checks of the bundled cases against float64 results; with PyTorch also on streams and in CUDA graphs."""
 
 import array
 import math
@@ -8,7 +8,7 @@ from .artifact import Artifact, bytes_of, describe
 
 
 def numbers(dtype, content):
-    """The elements of a buffer as Python's floats."""
+    """The elements of a buffer as Python floats."""
     if dtype == "f16":
         return struct.unpack(f"<{len(content) // 2}e", content)
     if dtype == "bf16":
@@ -18,7 +18,7 @@ def numbers(dtype, content):
 
 
 def distance(found, expected):
-    """The norm of the difference over the norm of what was expected; infinite where a number is missing."""
+    """Relative error in norm; infinite if the lengths differ or a value is unexpectedly not finite."""
     if len(found) != len(expected):
         return math.inf
     above = below = 0.0
@@ -33,7 +33,7 @@ def distance(found, expected):
 
 
 class Case:
-    """One packed case in the memory of the GPU."""
+    """A bundled case, with its tensors in GPU memory."""
 
     def __init__(self, folder, case, memory):
         self.folder, self.case, self.memory = folder, case, memory
@@ -57,7 +57,7 @@ class Case:
             self.memory.write(address, b"\xff" * bytes_of(value["dtype"], value["shape"]))
 
     def error(self):
-        """(the largest error of a result over what its type allows, in words)."""
+        """(maximum error of an output relative to the allowed error, description)."""
         worst, words = 0.0, []
         for value, content in zip(self.case["outputs"], self.results()):
             expected = numbers("f64", (self.folder / value["expected"]).read_bytes())
@@ -68,24 +68,24 @@ class Case:
 
 
 def run(folder, manifest, memory, torch, log):
-    """All checks; [(name, passed, words)]."""
+    """Runs all checks; [(name, passed, description)]."""
     outcomes = []
 
     def note(name, passed, words):
         outcomes.append((name, passed, words))
         log(f"{'ok  ' if passed else 'FAIL'} {name}: {words}")
 
-    for packed in manifest["checks"]:
-        name = packed["name"]
+    for entry in manifest["checks"]:
+        name = entry["name"]
         try:
-            case = Case(folder, packed, memory)
+            case = Case(folder, entry, memory)
             case.call()
             worst, words = case.error()
             note(name, worst <= 1, words)
             first = case.results()
             case.poison()
             case.call()
-            note(name + ", again", case.results() == first, "the same bits")
+            note(name + ", again", case.results() == first, "bit-identical")
             if torch:
                 note(name + ", on another stream", *on_stream(case, torch, first))
                 note(name + ", as a graph", *as_graph(case, torch, first))
@@ -102,11 +102,11 @@ def on_stream(case, torch, expected):
     with torch.cuda.stream(stream):
         case.call()
     stream.synchronize()
-    return case.results() == expected, "the same bits"
+    return case.results() == expected, "bit-identical"
 
 
 def as_graph(case, torch, expected):
-    """Captured once, with other inputs, then replayed with the right ones."""
+    """Captures the call in a CUDA graph with zero inputs, then replays it with the real inputs."""
     case.poison()
     for address, content in zip(case.inputs, case.contents):
         case.memory.write(address, bytes(len(content)))
@@ -118,4 +118,4 @@ def as_graph(case, torch, expected):
         case.memory.write(address, content)
     graph.replay()
     torch.cuda.synchronize()
-    return case.results() == expected, "the same bits"
+    return case.results() == expected, "bit-identical"

@@ -1,8 +1,8 @@
-"""What instructions of PTX compute: kernels with one instruction each, their inputs, and how near results must be.
+"""Conformance of single PTX instructions: one kernel per instruction, its inputs and its tolerance.
 
-The same kernels run on the simulator where a pack is made and on the GPU where it is unpacked. Data movement, integers,
-conversions, rounded arithmetic and products of small integers must agree bit by bit; approximate functions by units in
-the last place; other products with the exact sum, within (k + 6) eps (sum |a b| + |c|), eps = 2^-24.
+The same kernels run on the simulator when a bundle is made, and on the GPU. Data movement, integers, conversions, rounded
+arithmetic and mma of small integers must be bit-identical. Approximate functions have a tolerance in ulp. Other mma
+results must be within (k + 6) eps (sum |a b| + |c|) of the exact sum, eps = 2^-24.
 """
 
 import random
@@ -16,8 +16,8 @@ EXTREMES = {2: [0, 1, 0xFFFF, 0x8000, 0x7FFF, 0x3C00, 0x3F80, 0x7C00, 0xFC00, 0x
             8: [0, 1, 2**64 - 1, 2**63, 2**63 - 1, 0x3FF0000000000000, 0xBFF0000000000000, 0x7FF0000000000000,
                 0x7FF8000000000000, 0x0010000000000000, 0x3FF0000010000000, 0x47EFFFFFF0000000]}
 
-# Text, result, sizes of the operands a, b, c. A result is bits (b), or a number (f, and g for bf16) of so many bytes:
-# of numbers, all NaN are one.
+# Text, result, sizes in bytes of the operands a, b, c. A result is bits (b) or a float (f, g for bf16) and its size in
+# bytes. All NaNs of a float compare equal.
 INTEGERS = [(f"{name} %d, %a, %b;", "b4", "44") for name in (
     "add.s32", "sub.s32", "add.sat.s32", "sub.sat.s32", "mul.lo.s32", "mul.hi.s32", "mul.hi.u32", "mul24.lo.s32",
     "mul24.lo.u32", "min.s32", "min.u32", "max.s32", "max.u32", "and.b32", "or.b32", "xor.b32", "shl.b32", "shr.u32",
@@ -68,7 +68,7 @@ ROUNDED = [(f"{name}.{rounding}.{kind} %d, %a, %b;", result, size * 2)
     (f"{name} %d, %a, %b;", "f2", "22") for name in ("add.rn.f16", "sub.rn.f16", "mul.rn.f16", "min.f16",
                                                      "max.f16")] + [
     ("fma.rn.f16 %d, %a, %b, %c;", "f2", "222"), ("fma.rn.bf16 %d, %a, %b, %c;", "g2", "222")]
-# Units in the last place, and the absolute error, that the manual of PTX allows.
+# Maximum ulp, and absolute error, according to the PTX ISA manual.
 APPROXIMATE = [("ex2.approx.ftz.f32 %d, %a;", 2), ("ex2.approx.f32 %d, %a;", 2), ("rcp.approx.ftz.f32 %d, %a;", 1),
                ("rsqrt.approx.ftz.f32 %d, %a;", 2), ("sqrt.approx.ftz.f32 %d, %a;", 2),
                ("lg2.approx.ftz.f32 %d, %a;", 4, 2.0**-22),
@@ -80,7 +80,7 @@ LOADS = [f"ldmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16" for count in (
 
 
 def inputs(size, seed):
-    """256 operands in words of 8 bytes: extremes, small numbers, floating-point numbers about 1, any bits."""
+    """256 operands in 8-byte slots: extremes, small integers, floats near 1, random bits."""
     rng, bits = random.Random(seed), 8 * size
     mantissa = {2: 10, 4: 23, 8: 52}[size]
     one = {2: 0x3C00, 4: 0x3F800000, 8: 0x3FF << 52}[size]
@@ -101,7 +101,7 @@ def inputs(size, seed):
 
 
 def entry(name, body, registers=""):
-    """A kernel of the pointers a, b, c, d: %p0 to %p3 are those of the thread's words of 8 bytes."""
+    """A kernel with pointers a, b, c, d; %p0 to %p3 address the 8-byte slots of the thread."""
     return (f".visible .entry {name}(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 pd) {{\n"
             f"  .reg .b64 %p<4>, %at;\n  .reg .b32 %i, %block;\n{registers}"
             "  mov.u32 %i, %tid.x;\n  mul.wide.u32 %at, %i, 8;\n" +
@@ -119,7 +119,7 @@ def scalar(name, text, result, sizes):
 
 
 def matrix_load(name, text):
-    """Row r of a warp's four matrices is thread r's 16 bytes, which came by cp.async; 16 bytes a thread go out."""
+    """ldmatrix after cp.async: thread r copies row r of the four matrices, 16 bytes, and stores 16 bytes of results."""
     count = int(text.split(".x")[1][0])
     into = "{" + ", ".join(f"%r{i}" for i in range(count)) + "}"
     registers = "  .reg .b32 %r<4>, %s, %low, %high;\n  .reg .b64 %q;\n  .shared .align 16 .b8 tile[4096];\n"
@@ -132,11 +132,11 @@ def matrix_load(name, text):
 
 
 class Scalar:
-    """One instruction of one lane."""
+    """An instruction that each lane executes independently."""
 
     def __init__(self, text, result, sizes, units=0, absolute=0.0):
         self.name, self.text, self.result, self.sizes = text.rstrip(";"), text, result, sizes
-        self.units, self.absolute = units, absolute  # what is allowed: either is enough
+        self.units, self.absolute = units, absolute  # tolerance: either is sufficient
 
     def ptx(self, name):
         return scalar(name, self.text, self.result, self.sizes)
@@ -147,11 +147,11 @@ class Scalar:
     bytes = 8 * THREADS
 
     def compare(self, found, expected, seed):
-        """(the worst distance, what is allowed, in which unit)."""
+        """(largest distance, tolerance, unit)."""
         count, size = len(found) // 8, int(self.result[1])
         both = zip(struct.unpack(f"<{count}Q", found), struct.unpack(f"<{count}Q", expected))
         worst = max(self._distance(x, y, size) for x, y in both)
-        return worst, self.units, "ulp" if self.units else "bits that differ"
+        return worst, self.units, "ulp" if self.units else "different bits"
 
     def _distance(self, x, y, size):
         if x == y:
@@ -170,14 +170,14 @@ class Scalar:
 
 
 class Move(Scalar):
-    """One instruction of a warp."""
+    """A warp-wide data movement instruction."""
 
     def __init__(self, text):
         super().__init__(text, "b4", "44")
 
 
 class MatrixLoad:
-    """Copies, a barrier, and ldmatrix."""
+    """cp.async, a barrier, and ldmatrix."""
 
     bytes = 16 * THREADS
 
@@ -191,11 +191,11 @@ class MatrixLoad:
         return [inputs(8, seed) + inputs(8, seed + 1)]
 
     def compare(self, found, expected, seed):
-        return sum(bin(x ^ y).count("1") for x, y in zip(found, expected)), 0, "bits that differ"
+        return sum(bin(x ^ y).count("1") for x, y in zip(found, expected)), 0, "different bits"
 
 
 def group_of(instructions):
-    """One module; its kernels are numbered."""
+    """The PTX module of a group; kernels are named k0, k1, ..."""
     return HEADER + "".join(each.ptx(f"k{i}") for i, each in enumerate(instructions))
 
 
@@ -207,7 +207,7 @@ def groups():
         "conversions": [Scalar(*each) for each in CONVERSIONS],
         "rounded arithmetic": [Scalar(*each) for each in ROUNDED],
         "approximate functions": [Scalar(text, "f4", "4", *allowed) for text, *allowed in APPROXIMATE],
-        "matrix products": MMA,
+        "mma": MMA,
     }
 
 
@@ -225,13 +225,13 @@ def execute(driver, instructions):
 
 
 def record(driver, folder):
-    """Writes what a driver's GPU computes, for `check`."""
+    """Writes the results of a driver's GPU, for `check`."""
     for name, instructions in groups().items():
         (folder / f"instructions-{name.replace(' ', '-')}.bin").write_bytes(b"".join(execute(driver, instructions)))
 
 
 def check(driver, folder, log):
-    """([(group, passed, words)], [(group, instruction, worst, allowed, unit)])."""
+    """Compares with `record`: ([(group, passed, description)], [(group, instruction, distance, tolerance, unit)])."""
     outcomes, rows = [], []
 
     def note(name, passed, words):
@@ -252,6 +252,6 @@ def check(driver, folder, log):
             at += each.bytes
             rows.append((name, each.name, worst, allowed, unit))
             if not worst <= allowed:
-                failed.append(f"; {each.name} is off by {worst:.3g} {unit}, {allowed:.3g} allowed")
+                failed.append(f"; {each.name}: error {worst:.3g} {unit}, expected at most {allowed:.3g}")
         note(name, not failed, f"{len(found) - len(failed)} of {len(found)} as simulated" + "".join(failed))
     return outcomes, rows

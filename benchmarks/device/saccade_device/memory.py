@@ -1,10 +1,10 @@
-"""Memory of the GPU, by PyTorch or by the driver alone, behind the same few functions."""
+"""GPU memory from PyTorch or from the CUDA driver API, with one interface."""
 
 import ctypes
 
 
 class TorchMemory:
-    """Of PyTorch's allocator, on its current stream."""
+    """Memory of PyTorch's allocator, on the current stream."""
 
     def __init__(self, torch):
         self.torch, self.kept = torch, {}
@@ -17,15 +17,15 @@ class TorchMemory:
         return tensor.data_ptr()
 
     def put(self, content):
-        """The address of a copy."""
+        """Copies bytes to the GPU; the address."""
         return self._keep(self.torch.frombuffer(bytearray(content), dtype=self.torch.uint8).cuda())
 
     def write(self, address, content):
-        """Another content of the same size."""
+        """Overwrites an allocation with content of the same size."""
         self.kept[address].copy_(self.torch.frombuffer(bytearray(content), dtype=self.torch.uint8))
 
     def reserve(self, size):
-        """Memory that holds NaN in every floating-point type."""
+        """An allocation filled with 0xFF, which is NaN in every floating-point type."""
         return self._keep(self.torch.full((size,), 0xFF, dtype=self.torch.uint8, device="cuda"))
 
     def get(self, address):
@@ -38,7 +38,7 @@ class TorchMemory:
 
 
 class DriverMemory:
-    """Of the driver, on the default stream. Raises OSError where there is none, RuntimeError where it has no GPU."""
+    """Memory of the driver API, on the default stream. Raises OSError without a driver, RuntimeError without a GPU."""
 
     stream = 0
 
@@ -54,7 +54,7 @@ class DriverMemory:
     def _call(self, function, *arguments):
         result = getattr(self.library, function)(*arguments)
         if result != 0:
-            raise RuntimeError(f"{function} gives CUDA error {result}")
+            raise RuntimeError(f"{function} returned CUDA error {result}")
 
     def _allocate(self, size):
         address = ctypes.c_uint64()
@@ -74,13 +74,13 @@ class DriverMemory:
         return self.put(b"\xff" * size)
 
     def load(self, ptx):
-        """A module of kernels."""
+        """Loads a PTX module."""
         module = ctypes.c_void_p()
         self._call("cuModuleLoadDataEx", ctypes.byref(module), ptx.encode() + b"\0", 0, None, None)
         return module
 
     def launch(self, module, name, parameters, threads):
-        """One block of a kernel; `parameters` are their bytes."""
+        """Launches one block; `parameters` is the parameter buffer."""
         kernel, size = ctypes.c_void_p(), ctypes.c_size_t(len(parameters))
         self._call("cuModuleGetFunction", ctypes.byref(kernel), module, name.encode())
         content = ctypes.create_string_buffer(parameters, len(parameters))

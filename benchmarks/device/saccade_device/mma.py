@@ -1,4 +1,4 @@
-"""mma.sync: kernels of eight warps, a product each, and how far their sums may be from the exact ones."""
+"""Conformance of mma.sync: eight warps with one instruction each, compared with exact sums."""
 
 import random
 import struct
@@ -10,7 +10,7 @@ EPS = 2.0**-24
 
 
 def pack(dtype, values):
-    """Numbers that the type holds exactly, as its bytes."""
+    """The bytes of values that are exactly representable in the type."""
     if dtype == "f16":
         return struct.pack(f"<{len(values)}e", *values)
     if dtype == "s8":
@@ -22,7 +22,7 @@ def pack(dtype, values):
 
 
 def number(dtype, rng, is_integer):
-    """A small integer, or a number about 1 that the type holds."""
+    """A random small integer, or a representable float near 1."""
     if is_integer:
         return float(rng.getrandbits(7) - 64)
     bits = {"f16": 10, "bf16": 7, "tf32": 10, "f32": 23}[dtype]
@@ -31,10 +31,10 @@ def number(dtype, rng, is_integer):
 
 
 class MmaSync:
-    """mma.sync.aligned.m16n8k<depth>: 16 rows, 8 columns; the fragments are those of the manual of PTX.
+    """mma.sync.aligned.m16n8k<depth>, with the fragment layouts of the PTX ISA manual.
 
-    A lane 4 g + t has, of A, runs of 4 bytes in rows g and g + 8; of B, runs in column g; of C, columns 2 t, 2 t + 1 in
-    rows g and g + 8.
+    Lane 4 g + t holds 4-byte runs of rows g and g + 8 of A, runs of column g of B, and columns 2 t, 2 t + 1 of rows g
+    and g + 8 of C.
     """
 
     def __init__(self, depth, dtype, is_integer):
@@ -56,12 +56,12 @@ class MmaSync:
             loads += "".join(f"  ld.global.b32 %{letter}{i}, [%q+{4 * i}];\n" for i in range(used))
         rows = [", ".join(f"%{letter}{i}" for i in range(used))
                 for letter, used in (("c", 4), ("a", count), ("b", self.parts))]
-        product = f"  {self.text} {{{rows[0]}}}, {{{rows[1]}}}, {{{rows[2]}}}, {{{rows[0]}}};\n"
-        return entry(name, f"{loads}{product}  add.s64 %q, %p3, %at;\n"
+        mma = f"  {self.text} {{{rows[0]}}}, {{{rows[1]}}}, {{{rows[2]}}}, {{{rows[0]}}};\n"
+        return entry(name, f"{loads}{mma}  add.s64 %q, %p3, %at;\n"
                            "  st.global.v4.b32 [%q], {%c0, %c1, %c2, %c3};\n", registers)
 
     def matrices(self, seed):
-        """[(a, b, c)] of the warps, row by row; b by columns."""
+        """[(a, b, c)] of the warps; a and c by rows, b by columns."""
         rng = random.Random(1000 + seed)
         total = "s8" if self.dtype == "s8" else "f32"
         return [([[number(self.dtype, rng, self.is_integer) for _ in range(self.depth)] for _ in range(16)],
@@ -70,7 +70,7 @@ class MmaSync:
                 for _ in range(THREADS // 32)]
 
     def operands(self, seed):
-        """16 bytes a lane of each of them."""
+        """The fragments of A, B and C, 16 bytes per lane each."""
         contents = [b"", b"", b""]
         for a, b, c in self.matrices(seed):
             for lane in range(32):
@@ -85,9 +85,9 @@ class MmaSync:
         return contents
 
     def compare(self, found, expected, seed):
-        """Integers with the simulator, bit by bit; others with the exact sums."""
+        """Compares integers bitwise with the simulator, floats with the exact sums."""
         if self.is_integer:
-            return sum(bin(x ^ y).count("1") for x, y in zip(found, expected)), 0, "bits that differ"
+            return sum(bin(x ^ y).count("1") for x, y in zip(found, expected)), 0, "different bits"
         values, worst, at = numbers("f32", found), 0.0, 0
         for a, b, c in self.matrices(seed):
             for lane in range(32):

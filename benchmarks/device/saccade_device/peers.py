@@ -1,8 +1,8 @@
-"""PyTorch's attentions: SDPA with one backend at a time, and FlexAttention. Each as a function without arguments."""
+"""Peers from PyTorch: SDPA with each backend, and FlexAttention, as functions without arguments."""
 
 
 def make(torch, row, q, k, v):
-    """{name: function}, and {name: why there is none}."""
+    """({name: function}, {name: reason why it is missing})."""
     functions, missing = {}, {}
     for name, build in (("torch flash", lambda: sdpa(torch, row, q, k, v, "FLASH_ATTENTION")),
                         ("torch cudnn", lambda: sdpa(torch, row, q, k, v, "CUDNN_ATTENTION")),
@@ -12,7 +12,7 @@ def make(torch, row, q, k, v):
             function()
             torch.cuda.synchronize()
             functions[name] = function
-        except Exception as error:  # whatever a peer raises is why it has no figure
+        except Exception as error:  # the reason why the peer is missing
             missing[name] = " ".join(str(error).split())[:160] or type(error).__name__
     return functions, missing
 
@@ -35,7 +35,7 @@ def sdpa(torch, row, q, k, v, backend):
 def flex(torch, row, q, k, v):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    torch._dynamo.reset()  # which compiles a function for a few shapes only, and then runs it uncompiled
+    torch._dynamo.reset()  # dynamo stops compiling a function after a few shapes
     compiled = torch.compile(flex_attention, dynamic=False)
     offset = row["keys"] - row["queries"]
     blocks = None

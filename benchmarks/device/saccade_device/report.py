@@ -1,4 +1,4 @@
-"""What a run found, as Markdown and CSV."""
+"""Results of a run as Markdown and CSV."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ from .bench import OURS, bytes_moved, flops
 
 
 def unit(row):
-    """A few queries move bytes, many compute."""
+    """TB/s for up to 16 queries, which are memory-bound, else TFLOP/s."""
     return "TB/s" if row["queries"] <= 16 else "TFLOP/s"
 
 
@@ -35,13 +35,13 @@ def markdown(header, outcomes, results):
         lines.append(f"| {row['name']} | {unit(row)} | {' | '.join(cells)} | "
                      f"{'' if best is None else f'{best:.2f}'} | {each['error']:.1e} |")
     notes = sorted({f"- {name}: {why}" for each in results for name, why in each.get("missing", {}).items()})
-    lines += ["", "Rates are medians; the last ratio is the median over rounds of the time of the peer that is fastest "
-              f"in that row over {OURS}'s. A causal mask counts for the pairs that it leaves."]
+    lines += ["", f"Rates are medians over rounds. {OURS} / best is the median over rounds of the speedup over the fastest "
+              "peer of the row. FLOPs under a causal mask count visible pairs."]
     return "\n".join(lines + ([""] + notes if notes else [])) + "\n"
 
 
 def table(results):
-    """CSV: one line a row and contender."""
+    """CSV: one line per row and contender."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["problem", "contender", "milliseconds", "rate", "unit", "times_ours", "error"])
@@ -54,7 +54,7 @@ def table(results):
 
 
 def instructions(distances):
-    """CSV: one line an instruction; what `instructions.check` found."""
+    """CSV: one line per instruction, the results of `instructions.check`."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["group", "instruction", "worst", "allowed", "unit"])
