@@ -1,6 +1,6 @@
-# How a Saccade library, tool and TableGen file are declared.
+# Functions that declare the libraries and tools of Saccade.
 
-# Flags for the whole project: LLVM's own conventions, assertions kept, sanitizers on request.
+# Compile options of the whole project: warnings, assertions, sanitizers.
 macro(saccade_compile_options)
   # RTTI stays on, as in the packaged LLVM.
   add_compile_options(-Wall -Wextra -Wno-unused-parameter)
@@ -16,13 +16,13 @@ endmacro()
 
 saccade_compile_options()
 
-# The compiler half: everything that may see LLVM and MLIR. One precompiled header serves them all.
+# Targets that use LLVM and MLIR share one precompiled header.
 add_library(SaccadePrecompiled OBJECT "${PROJECT_SOURCE_DIR}/cmake/Precompiled.cpp")
 target_include_directories(SaccadePrecompiled SYSTEM PUBLIC ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
 target_precompile_headers(SaccadePrecompiled PRIVATE "${PROJECT_SOURCE_DIR}/cmake/Precompiled.h")
 target_compile_options(SaccadePrecompiled PRIVATE SHELL:-Xclang SHELL:-fno-pch-timestamp)
-# The precompiled header contains absolute paths, so it is never cached. ccache identifies it by this checksum of
-# everything it is made of.
+# The precompiled header contains absolute paths, so it is never cached. ccache identifies it by this checksum of its
+# inputs.
 set_target_properties(SaccadePrecompiled PROPERTIES CXX_COMPILER_LAUNCHER "")
 file(READ "${PROJECT_SOURCE_DIR}/cmake/Precompiled.h" precompiled)
 execute_process(COMMAND "${CMAKE_CXX_COMPILER}" --version OUTPUT_VARIABLE compiler_version)
@@ -58,7 +58,7 @@ function(_saccade_unity out name)
   endif()
   set(units)
   set(number 0)
-  # Groups of even size.
+  # Groups of equal size.
   math(EXPR groups "(${count} + ${SACCADE_UNITY} - 1) / ${SACCADE_UNITY}")
   math(EXPR size "(${count} + ${groups} - 1) / ${groups}")
   while(ARGN)
@@ -79,7 +79,7 @@ endfunction()
 
 # saccade_library(<Name> [NO_PCH] SOURCES... [SEPARATE...] LINK <targets>...): the static library Saccade<Name>.
 # SEPARATE sources are compiled on their own, because their file-local names clash with those of other files. NO_PCH is
-# for sources that see no MLIR and have compile options of their own.
+# for sources without MLIR headers that set their own compile options.
 function(saccade_library name)
   cmake_parse_arguments(ARG "NO_PCH" "" "SOURCES;SEPARATE;LINK" ${ARGN})
   set(no_pch)
@@ -101,7 +101,7 @@ function(saccade_tool name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   _saccade_compiler_target(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} MLIR LLVM)
-  # A plugin resolves our symbols from the tool that loads it. -fPIC, not -fPIE: the precompiled header is shared.
+  # Plugins resolve symbols of the tool that loads them. -fPIC instead of -fPIE: the precompiled header is shared.
   set_target_properties(${name} PROPERTIES ENABLE_EXPORTS ON POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${name} PRIVATE -fPIC)
 endfunction()
