@@ -91,7 +91,7 @@ func.func @minilm_attention(%hidden: tensor<?x?x384xf32>,
   return %y : tensor<?x?x384xf32>
 }
 
-// Who attends to whom: attention whose values are the rows of the identity returns its weights,
+// Attention weights: attention whose values are the rows of the identity returns its weights,
 // here for sequences of up to 32 tokens; [batch, query, head, key].
 func.func @minilm_weights(%hidden: tensor<?x?x384xf32>,
     %wq: tensor<384x384xf32>, %bq: tensor<384xf32>, %wk: tensor<384x384xf32>, %bk: tensor<384xf32>,
