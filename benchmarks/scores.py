@@ -33,6 +33,7 @@ def parse_arguments():
 def regions(length):
     """{name: score function}; "none" is plain attention."""
     import torch
+
     from saccade import scores
 
     return {
@@ -48,8 +49,9 @@ def regions(length):
 
 def measure(options, dtype, causal):
     """{name: milliseconds by round}; every round runs every score function."""
-    import saccade
     import torch
+
+    import saccade
 
     q, k, v = (torch.randn(1, HEADS, options.length, DEPTH).to(dtype) for _ in range(3))
     output = torch.empty_like(q)
@@ -69,8 +71,9 @@ def measure(options, dtype, causal):
 
 
 def markdown(options):
-    import saccade
     import torch
+
+    import saccade
     from saccade_bench.report import processor, table
 
     torch.manual_seed(0)

@@ -41,7 +41,7 @@ def units(build: pathlib.Path, sources: list[str]) -> list[str]:
 
 
 def run(command: list[str]) -> tuple[int, str]:
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     # clang-tidy counts the warnings that it suppresses on stderr.
     return done.returncode, done.stdout + (done.stderr if done.returncode and not done.stdout else "")
 
@@ -60,12 +60,13 @@ def main() -> None:
     shell = [name for name in files if name in ("dev", ".ci/run") or name.endswith(".sh")]
     sources = [name for name in cpp if name.endswith(".cpp")]
 
+    tidy = f"clang-tidy-{options.llvm}"
     checks: dict[str, list[list[str]]] = {
         "shellcheck": [["shellcheck", *shell]] if shell else [],
         "clang-format": [[f"clang-format-{options.llvm}", "--dry-run", "--Werror", *cpp]] if cpp else [],
         "ruff": [[sys.executable, "-m", "ruff", "check", "--quiet", *python]] if python else [],
         "mypy": [[sys.executable, "-m", "mypy"]] if python else [],
-        "clang-tidy": [[f"clang-tidy-{options.llvm}", "-p", str(build), "--quiet", unit] for unit in units(build, sources)],
+        "clang-tidy": [[tidy, "-p", str(build), "--quiet", unit] for unit in units(build, sources)],
     }
     failed = []
     for name, commands in checks.items():

@@ -1,5 +1,5 @@
-/* Peak rates of this machine: FMA in registers, bf16 dot products, sequential reads of memory. Every thread runs for the
- * same time; the result is the sum of the rates of the threads. */
+/* Peak rates of this machine: FMA in registers, bf16 dot products, sequential reads of memory. Every thread runs for
+ * the same time; the result is the sum of the rates of the threads. */
 #include <pthread.h>
 #include <stdint.h>
 #include <time.h>
@@ -25,25 +25,25 @@ static double now(void) {
   return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-#define DEFINE_FMA(name, type)                                                                                       \
-  static double name(struct Job *job) {                                                                              \
-    typedef type Vector __attribute__((vector_size(vectorBytes)));                                                   \
-    volatile type shrink = 0.5, grow = 1;                                                                            \
-    Vector x = (Vector){0} + shrink, y = (Vector){0} + grow, sums[accumulators];                                     \
-    for (int i = 0; i < accumulators; ++i)                                                                           \
-      sums[i] = y * (type)i;                                                                                         \
-    double steps = 0, end = now() + job->seconds;                                                                    \
-    do {                                                                                                             \
-      for (int step = 0; step < stepsPerCheck; ++step) {                                                             \
-        _Pragma("unroll") for (int i = 0; i < accumulators; ++i) sums[i] = __builtin_elementwise_fma(sums[i], x, y); \
-      }                                                                                                              \
-      steps += stepsPerCheck;                                                                                        \
-    } while (now() < end);                                                                                           \
-    volatile Vector sink;                                                                                            \
-    for (int i = 0; i < accumulators; ++i)                                                                           \
-      sink = sums[i];                                                                                                \
-    (void)sink;                                                                                                      \
-    return steps * 2 * accumulators * (vectorBytes / sizeof(type));                                                  \
+#define DEFINE_FMA(name, type)                                                                                         \
+  static double name(struct Job *job) {                                                                                \
+    typedef type Vector __attribute__((vector_size(vectorBytes)));                                                     \
+    volatile type shrink = 0.5, grow = 1;                                                                              \
+    Vector x = (Vector){0} + shrink, y = (Vector){0} + grow, sums[accumulators];                                       \
+    for (int i = 0; i < accumulators; ++i)                                                                             \
+      sums[i] = y * (type)i;                                                                                           \
+    double steps = 0, end = now() + job->seconds;                                                                      \
+    do {                                                                                                               \
+      for (int step = 0; step < stepsPerCheck; ++step) {                                                               \
+        _Pragma("unroll") for (int i = 0; i < accumulators; ++i) sums[i] = __builtin_elementwise_fma(sums[i], x, y);   \
+      }                                                                                                                \
+      steps += stepsPerCheck;                                                                                          \
+    } while (now() < end);                                                                                             \
+    volatile Vector sink;                                                                                              \
+    for (int i = 0; i < accumulators; ++i)                                                                             \
+      sink = sums[i];                                                                                                  \
+    (void)sink;                                                                                                        \
+    return steps * 2 * accumulators * (vectorBytes / sizeof(type));                                                    \
   }
 
 DEFINE_FMA(fmaF32, float)

@@ -10,7 +10,7 @@ import sys
 benchmarks = pathlib.Path(sys.argv[1]) / "benchmarks"
 sys.path.insert(0, str(benchmarks))
 
-from saccade_bench import thresholds, cases, rounds, rows
+from saccade_bench import cases, rounds, rows, thresholds
 
 # Texts: all properties of a case, in any order, and back.
 case = cases.parse("2x8(4)x7x19x40 bf16 bias bshd")

@@ -103,7 +103,8 @@ static void sizesOfInputsThatDoNotFit(const SaccadeFunction *attend) {
   call.shapes[2][0] = 3;
   results[0] = -1;
   CHECK(saccade_function_result_shapes(attend, call.values, 3, results) == SACCADE_VALUE_ERROR);
-  CHECK(strstr(saccade_last_error(), "not a multiple of the number of KV heads: found 2, expected a multiple of 3") != NULL);
+  CHECK(strstr(saccade_last_error(), "not a multiple of the number of KV heads: found 2, expected a multiple of 3") !=
+        NULL);
   CHECK(results[0] == -1);
 }
 
@@ -129,7 +130,8 @@ static void lengthsOutsideOfTheKeys(SaccadeContext *context) {
   CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op kv_len is negative: found -1, expected at least 0");
   values[2] = scalarValue(99, 0);
   CHECK(saccade_function_call(attend, values, 4) == SACCADE_VALUE_ERROR);
-  CHECK_MESSAGE("attend: test.mlir:2:8: 'attn.attention' op kv_len exceeds the length of key: found 99, expected at most 9");
+  CHECK_MESSAGE(
+      "attend: test.mlir:2:8: 'attn.attention' op kv_len exceeds the length of key: found 99, expected at most 9");
   saccade_module_release(module);
 }
 

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("onnxscript")
 pytest.importorskip("transformers")
 
-from exported_models import check  # noqa: E402
+from exported_models import check
 
 
 @pytest.mark.parametrize(("model", "attention", "is_padded"), [("bert", "eager", True), ("vit", "sdpa", False)])

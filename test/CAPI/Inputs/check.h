@@ -11,7 +11,8 @@
 #define CHECK(condition)                                                                                               \
   do {                                                                                                                 \
     if (!(condition)) {                                                                                                \
-      fprintf(stderr, "%s:%d: failed: %s\n  last message: %s\n", __FILE__, __LINE__, #condition, saccade_last_error()); \
+      fprintf(stderr, "%s:%d: failed: %s\n  last message: %s\n", __FILE__, __LINE__, #condition,                       \
+              saccade_last_error());                                                                                   \
       exit(1);                                                                                                         \
     }                                                                                                                  \
   } while (0)

@@ -1,6 +1,6 @@
-/* Calls a function of a shared library and prints how often later calls asked for memory, in any thread. The calls before
-   take long enough for every thread to have had work.
-   usage: count_allocations LIBRARY FUNCTION TYPE SHAPE...   with the shapes of inputs and outputs, such as 2x3x40x64 */
+/* Calls a function of a shared library and prints the number of allocations of later calls, in any thread. Earlier
+   calls warm up long enough for every thread to get work. usage: count_allocations LIBRARY FUNCTION TYPE SHAPE... with
+   the shapes of inputs and outputs, such as 2x3x40x64 */
 #define _GNU_SOURCE
 #include "saccade-c/DLTensor.h"
 #include <dlfcn.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MostTensors = 8, MostDims = 6, WarmMilliseconds = 200, CountedCalls = 20 };
+enum { MaxTensors = 8, MaxDims = 6, WarmMilliseconds = 200, CountedCalls = 20 };
 
 static long allocations;
 static void count(void) { __atomic_add_fetch(&allocations, 1, __ATOMIC_RELAXED); }
@@ -20,10 +20,22 @@ extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 
-void *malloc(size_t bytes) { count(); return __libc_malloc(bytes); }
-void *calloc(size_t number, size_t bytes) { count(); return __libc_calloc(number, bytes); }
-void *realloc(void *old, size_t bytes) { count(); return __libc_realloc(old, bytes); }
-void *memalign(size_t alignment, size_t bytes) { count(); return __libc_memalign(alignment, bytes); }
+void *malloc(size_t bytes) {
+  count();
+  return __libc_malloc(bytes);
+}
+void *calloc(size_t number, size_t bytes) {
+  count();
+  return __libc_calloc(number, bytes);
+}
+void *realloc(void *old, size_t bytes) {
+  count();
+  return __libc_realloc(old, bytes);
+}
+void *memalign(size_t alignment, size_t bytes) {
+  count();
+  return __libc_memalign(alignment, bytes);
+}
 void *aligned_alloc(size_t alignment, size_t bytes) { return memalign(alignment, bytes); }
 int posix_memalign(void **memory, size_t alignment, size_t bytes) {
   *memory = memalign(alignment, bytes);
@@ -32,7 +44,7 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes) {
 
 static int64_t parse(char *text, DLTensor *tensor, int64_t *shape) {
   int64_t elements = 1;
-  for (char *next = text; tensor->ndim < MostDims; next++) {
+  for (char *next = text; tensor->ndim < MaxDims; next++) {
     elements *= shape[tensor->ndim++] = strtoll(next, &next, 10);
     if (*next != 'x')
       break;
@@ -41,14 +53,15 @@ static int64_t parse(char *text, DLTensor *tensor, int64_t *shape) {
   return elements;
 }
 
-typedef const char *(*Entry)(DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *);
+typedef const char *(*Entry)(DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *, DLTensor *,
+                             DLTensor *);
 
 int main(int argc, char **argv) {
-  DLTensor tensors[MostTensors] = {0};
-  int64_t shapes[MostTensors][MostDims];
+  DLTensor tensors[MaxTensors] = {0};
+  int64_t shapes[MaxTensors][MaxDims];
   void *library = argc > 4 ? dlopen(argv[1], RTLD_NOW) : NULL;
   Entry entry = library ? (Entry)dlsym(library, argv[2]) : NULL;
-  if (!entry || argc > 4 + MostTensors) {
+  if (!entry || argc > 4 + MaxTensors) {
     fprintf(stderr, "%s\n", library ? "no such function, or too many tensors" : dlerror());
     return 2;
   }

@@ -61,12 +61,23 @@ KERNEL histogram(const int *values, unsigned *result, int n) {
   for (int i = threadX(); i < n; i += 64) {
     unsigned bin;
     switch (values[i] & 7) {
-    case 0: bin = 3; break;
-    case 1: bin = values[i] > 64 ? 1 : 2; break;
-    case 2: bin = 7; break;
-    case 3: bin = values[i] / 3 & 7; break;
-    case 4: bin = __builtin_popcount(values[i]) & 7; break;
-    default: bin = 0;
+    case 0:
+      bin = 3;
+      break;
+    case 1:
+      bin = values[i] > 64 ? 1 : 2;
+      break;
+    case 2:
+      bin = 7;
+      break;
+    case 3:
+      bin = values[i] / 3 & 7;
+      break;
+    case 4:
+      bin = __builtin_popcount(values[i]) & 7;
+      break;
+    default:
+      bin = 0;
     }
     __nvvm_atom_add_gen_i((int *)&counts[bin], 1);
   }

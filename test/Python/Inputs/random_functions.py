@@ -120,10 +120,10 @@ class RandomFunctions:
             lambda: f"{self.table(heads, reach)}[h][distance % {reach}]",
             lambda: f"{self.table(4, heads)}[{self.words(keys, (np.int32, np.int64))}[j], h]",
             lambda: f"-0.05 * abs({self.integer(1)})", lambda: f"x.log(abs({self.integer(1)}) + 1.0) * 0.3",
-            lambda: f"x.exp(-0.1 * abs(distance))", lambda: f"x.sin({self.integer(1)} * 0.3)",
+            lambda: "x.exp(-0.1 * abs(distance))", lambda: f"x.sin({self.integer(1)} * 0.3)",
             lambda: f"({self.integer(2)}) % {reach} * 0.2", lambda: f"2.0 ** (-{self.real()} * (h + 1)) * distance",
             lambda: f"x.cos(s) * {self.real()}", lambda: f"{self.words(keys)}[j] * 0.25", lambda: f"{self.table()} * (h + 1)",
-            lambda: f"x.sqrt({self.integer(0)} + 1.0) / {reach}", lambda: f"x.square(s) * 0.1", lambda: f"(j < i + {reach})",
+            lambda: f"x.sqrt({self.integer(0)} + 1.0) / {reach}", lambda: "x.square(s) * 0.1", lambda: f"(j < i + {reach})",
         )  # fmt: skip
 
     def real(self):

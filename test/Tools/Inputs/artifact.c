@@ -91,7 +91,8 @@ int main(void) {
   fill(&v[0][0][0][0], sizeof(v) / sizeof(float), 3);
 
   message = saccade_attend_shapes(&tq, &tk, &tv, 0.5, KEYS, sizes);
-  expect(!message && !memcmp(sizes, expected, sizeof(expected)), "saccade_attend_shapes gives the extents of both results");
+  expect(!message && !memcmp(sizes, expected, sizeof(expected)),
+         "saccade_attend_shapes gives the extents of both results");
   message = saccade_attend(&tq, &tk, &tv, 0.5, KEYS, &to, &tl);
   expect(!message && difference(0.5, KEYS) < 1e-5, "the results are those of attention in double");
   message = saccade_attend(&tq, &tk, &tv, 0.25, KEYS - 2, &to, &tl);

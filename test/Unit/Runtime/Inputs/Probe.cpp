@@ -40,8 +40,8 @@ extern "C" int32_t probe_run(int64_t count, int64_t microseconds, int32_t *threa
   return saccade_parallel_for(task, &record, count, 256);
 }
 
-/// A body for torch_parallel_for that makes a call of four items per index. `data` holds four threads and four counts per
-/// index.
+/// A body for torch_parallel_for that makes a call of four items per index. `data` holds four threads and four counts
+/// per index.
 extern "C" void probe_region(int64_t begin, int64_t end, void *data) {
   for (int64_t i = begin; i < end; ++i) {
     int32_t *mine = static_cast<int32_t *>(data) + 8 * i;
