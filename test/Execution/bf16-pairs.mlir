@@ -1,4 +1,4 @@
-// Products of bf16 in pairs: odd head sizes and odd numbers of keys, every layout, products in blocks and in parts.
+// bf16 matmuls with k-packs of two: odd head dimensions and numbers of keys, every layout, full and partial tiles.
 // REQUIRES: avx512_bf16
 
 // RUN: saccade-run %s --target=v4-bf16 --entry=odd_head --check --arg=2x37x33:bf16:1 --arg=2x71x33:bf16:2 --arg=2x71x15:bf16:3

@@ -30,7 +30,7 @@ def self_attention(x, wqkv, bqkv, wo, bo, heads, keep=True):
     return joined @ wo.T + bo
 
 
-# ViT-Base. 32×196×768 is the usual input; the suite takes fewer and smaller images.
+# ViT-Base. 32×196×768 is the usual input; the test uses fewer and smaller images.
 attention = [glorot(rng, 2304, 768), normal(rng, 2304), glorot(rng, 768, 768), normal(rng, 768)]
 first = [normal(rng, 768), normal(rng, 768)]
 second = [normal(rng, 768), normal(rng, 768), glorot(rng, 3072, 768), normal(rng, 3072), glorot(rng, 768, 3072),
@@ -67,7 +67,7 @@ for batch, sequence in [(3, 50), (1, 1), (2, 129)]:
         y = norm(y + np.maximum(y @ w1.T + b1, 0) @ w2.T + b2, gamma2, beta2, 1e-5)
     assert_close(found, y, 5e-6)
 
-# Rotary positions: pairs of numbers turned by the position times a frequency, as complex numbers turn.
+# Rotary positions as complex multiplication: pairs are rotated by position × frequency.
 for queries in (1, 50):
     q, k, v = (normal(rng, heads, queries, 64) for heads in (8, 2, 2))
     angles = np.arange(queries)[:, None] * 10000.0 ** (-np.arange(32) / 32)

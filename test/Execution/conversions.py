@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # RUN: %python %s
-"""Conversions between f32 and 16-bit floats give on every level the nearest number, ties to even, and keep NaN."""
+"""Conversions between f32 and 16-bit floats round to nearest even and keep NaN, on every CPU target."""
 
 import pathlib
 import subprocess
@@ -19,12 +19,12 @@ MODULE = """func.func @narrow(%x: tensor<?xf32>) -> tensor<?xf32> {{
   return %z : tensor<?xf32>
 }}
 """
-# bf16 results below this one are 0 where an instruction rounds: it takes subnormal numbers for 0.
-LEAST_NORMAL = np.float32(2.0**-126)
+# The bf16 conversion instruction flushes subnormals to 0.
+MIN_NORMAL = np.float32(2.0**-126)
 
 
 def patterns():
-    """Bits of f32: every 16-bit float of either kind, what lies beside and half-way between, and any others."""
+    """f32 values: every f16 and bf16, their neighbours, the midpoints between them, and random bits."""
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32).view(np.uint32)
     uppers = np.arange(1 << 16, dtype=np.uint32) << 16
     near = [halves + np.uint32(offset) for offset in (0, 1, 0xFFF, 0x1000, 0x1001, 0x1FFF)]
@@ -44,24 +44,24 @@ def main():
     failures = 0
     x = patterns()
     with np.errstate(over="ignore", invalid="ignore"):
-        expected = {"bf16": through_bf16(x), "f16": x.astype(np.float16).astype(np.float32)}
+        references = {"bf16": through_bf16(x), "f16": x.astype(np.float16).astype(np.float32)}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         np.save(folder / "x.npy", x)
         for target in ["host", "v3", "portable"]:
-            for type, wanted in expected.items():
+            for type, expected in references.items():
                 (folder / "m.mlir").write_text(MODULE.format(type=type))
                 subprocess.run(["saccade-run", folder / "m.mlir", f"--arg={folder}/x.npy", f"--out={folder}/y.npy",
                                 f"--target={target}"], check=True)  # fmt: skip
                 got = np.load(folder / "y.npy")
-                same = (got.view(np.uint32) == wanted.view(np.uint32)) | (np.isnan(got) & np.isnan(wanted))
+                same = (got.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(got) & np.isnan(expected))
                 if type == "bf16" and target == "host":
-                    same |= (np.abs(x) < LEAST_NORMAL) & (np.abs(got) <= LEAST_NORMAL)
+                    same |= (np.abs(x) < MIN_NORMAL) & (np.abs(got) <= MIN_NORMAL)
                 wrong = np.flatnonzero(~same)
                 failures += wrong.size
                 if wrong.size:
                     i = wrong[0]
-                    print(f"{target} {type}: {wrong.size} of {x.size}; {x[i]!r} became {got[i]!r}, expected {wanted[i]!r}")
+                    print(f"{target} {type}: {wrong.size} of {x.size}; {x[i]!r} became {got[i]!r}, expected {expected[i]!r}")
     return failures != 0
 
 

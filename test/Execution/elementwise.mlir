@@ -1,4 +1,4 @@
-// What surrounds attention element by element, on every level of the instruction set and on sizes with remainders.
+// Elementwise ops around attention, on every CPU target, with sizes that are not multiples of a vector.
 // RUN: saccade-run %s --entry=activations_agree_with_the_reference --arg=7x35:f32 --check
 // RUN: saccade-run %s --entry=activations_agree_with_the_reference --arg=3x200:f32 --check --target=v3
 // RUN: saccade-run %s --entry=activations_agree_with_the_reference --arg=3x50:f32 --check --target=portable

@@ -1,4 +1,4 @@
-// A table without rows is refused when something is to be read from it; a row can be put behind one that is read alone.
+// A table without rows is rejected if something is to be read from it; a row can be put behind one that is read alone.
 // RUN: saccade-run %s --entry=rows_by_number --arg=4x3:f32 --arg=2:i64:1 --check
 // RUN: saccade-run %s --entry=rows_by_number --arg=0x3:f32 --arg=0:i64 --check
 // RUN: not saccade-run %s --entry=rows_by_number --arg=0x3:f32 --arg=2:i64:1 2>&1 | FileCheck %s

@@ -1,4 +1,4 @@
-// Programs at the edge of their numbers: what may wrap, trap, round or run out must not do so unnoticed.
+// Extreme values: overflow, traps, rounding and exhausted ranges must not give silently wrong results.
 
 // RUN: saccade-run %s --entry=masks_that_wrap_are_evaluated --check --arg=16x16:f32:1 --arg=64x16:f32:2 --arg=64x16:f32:3
 // RUN: saccade-run %s --entry=casts_to_few_bits_are_evaluated --check --arg=16x16:f32:1 --arg=300x16:f32:2 --arg=300x16:f32:3

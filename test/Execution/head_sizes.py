@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # RUN: %python %s
-"""Any head size, and one of the values that differs from it, on every level: whole registers, half ones, odd ones."""
+"""Head dimensions on every CPU target, with a different value head dimension: full, half and odd vectors."""
 
 import subprocess
 import sys
@@ -31,7 +31,7 @@ def check(case):
 
 
 if __name__ == "__main__":
-    # Every size on every level, in a type each.
+    # Every size on every CPU target, with one type each.
     cases = [(*sizes, TYPES[(i + j) % 3], target) for i, sizes in enumerate(SIZES) for j, target in enumerate(TARGETS)]
     with ThreadPoolExecutor(2) as pool:
         sys.exit(any(list(pool.map(check, cases))))

@@ -1,4 +1,4 @@
-// Casts of positions to few bits lose the others, also where a cast back follows.
+// Casts of positions to narrow types truncate, even if a cast back follows.
 // RUN: saccade-run %s --entry=positions --arg=600:f32 --check
 // RUN: saccade-run %s --entry=positions --arg=600:f32 --check --target=portable
 // RUN: saccade-run %s --entry=a_length --arg=300:f32 --check
@@ -48,7 +48,7 @@ func.func @tensors(%x: tensor<?xi64>) -> tensor<?xi64> {
   return %result : tensor<?xi64>
 }
 
-// Key 128 is -128, which every query sees.
+// Key 128 becomes -128, which is visible to every query.
 func.func @masks(%q: tensor<?x16xf32>, %k: tensor<?x16xf32>, %v: tensor<?x16xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %q[s,d], %k[s,d], %v[s,d]
     mask(%b, %h, %i, %j) {

@@ -1,4 +1,4 @@
-// Angles beyond the reduction, alone and beside small ones.
+// Angles beyond the range reduction, alone and mixed with small ones.
 // RUN: saccade-run %s --entry=large_angles --arg=37:f32:1 --check
 // RUN: saccade-run %s --entry=large_angles --arg=37:f32:1 --check --target=v3
 // RUN: saccade-run %s --entry=large_angles --arg=37:f32:1 --check --target=portable
@@ -10,7 +10,7 @@ func.func @large_angles(%x: tensor<?xf32>) -> (tensor<?xf32>, tensor<?xf32>, ten
   %r:3 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
     ins(%x : tensor<?xf32>) outs(%e, %e, %e : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>) {
     ^bb0(%v: f32, %o: f32, %p: f32, %q: f32):
-      // Every fourth angle is huge, every fourth near the bounds of the reduction, the others are as they come.
+      // Every fourth angle is huge, every fourth near the bounds of the reduction, the others are random.
       %three = arith.constant 3 : index
       %one = arith.constant 1.0 : f32
       %near = arith.constant 2.0e+9 : f32

@@ -1,4 +1,4 @@
-// q_len and kv_len outside of 0 ... extent: a call with such an argument is refused before any kernel runs. Computed
+// q_len and kv_len outside of 0 ... extent: a call with such an argument is rejected before any kernel runs. Computed
 // lengths, and tensors of lengths in GPU memory, are clamped, and the reference agrees.
 
 // RUN: saccade-run %s --entry=scalar --check --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=9
@@ -15,7 +15,7 @@
 // LONG: 'attn.attention' op kv_len exceeds the length of key: found 99, expected at most 9
 // QUERY: 'attn.attention' op q_len exceeds the length of query: found 6, expected at most 5
 
-// A GPU's host code reads scalars only.
+// Host code for a GPU reads scalars only.
 // RUN: not saccade-run %s --device=ptxsim --entry=scalar --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=99 2>&1 | FileCheck %s --check-prefix=LONG
 // RUN: saccade-run %s --device=ptxsim --entry=batches --check --arg=3x5x16:f32:1 --arg=3x9x16:f32:2 --arg=3:i32:=6 --arg=3:i64:=99
 // RUN: saccade-run %s --device=ptxsim --entry=batches --check --arg=3x5x16:f32:1 --arg=3x9x16:f32:2 --arg=3:i32:=5 --arg=3:i64:=-1
@@ -23,7 +23,7 @@
 // RUN: saccade-run %s --entry=computed --check --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=99
 // RUN: saccade-run %s --entry=computed --check --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=-7
 
-// With `at` the keys are a part of a longer sequence.
+// With `at`, the keys are a part of a longer sequence.
 // RUN: saccade-run %s --entry=part --check --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=99
 // RUN: not saccade-run %s --entry=part --arg=5x16:f32:1 --arg=9x16:f32:2 --arg=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 

@@ -2,8 +2,8 @@
 # REQUIRES: numpy
 # RUN: %python %s
 """attn.linear against the recurrence written in NumPy, with the four update rules of ONNX's LinearAttention in its
-packed layout [B, T, H·D]: grouped and single key heads, decay of a head and of a key dimension, beta of a head and of
-all, a state before and after. Two runs that hand over the state are one long run. Strong decays are no trouble."""
+layout [B, T, H·D]: grouped and single KV heads, decay per head and per key dimension, beta per head and for all heads,
+initial and final state. Two runs that pass on the state equal one long run. Strong decays stay accurate."""
 
 import pathlib
 import sys
@@ -20,8 +20,8 @@ rng = np.random.default_rng(3)
 
 def recurrence(q, k, v, decay=None, beta=None, past=None, scale=None):
     """ONNX's definition. q [B, T, Hq, d_k], k, v [B, T, Hk, ...], decay [B, T, Hk, 1 or d_k], beta [B, T, 1 or Hk]."""
-    (batch, length, heads, depth), (key_heads, width) = q.shape, v.shape[2:]
-    state = np.zeros((batch, key_heads, depth, width)) if past is None else past.astype(float)
+    (batch, length, heads, depth), (kv_heads, width) = q.shape, v.shape[2:]
+    state = np.zeros((batch, kv_heads, depth, width)) if past is None else past.astype(float)
     output = np.zeros((batch, length, heads, width))
     for t in range(length):
         if decay is not None:
@@ -30,17 +30,17 @@ def recurrence(q, k, v, decay=None, beta=None, past=None, scale=None):
         if beta is not None:
             value = beta[:, t, :, None] * (value - np.einsum("bhdm,bhd->bhm", state, k[:, t]))
         state = state + k[:, t, :, :, None] * value[:, :, None, :]
-        own = np.repeat(state, heads // key_heads, 1)
+        own = np.repeat(state, heads // kv_heads, 1)
         output[:, t] = (scale or depth**-0.5) * np.einsum("bhd,bhdm->bhm", q[:, t], own)
     return output, state
 
 
 def both(q, k, v, decay=None, beta=None, past=None, scale=None, element="f32"):
-    """What the program makes of it, and what NumPy does."""
-    heads, (key_heads, width), depth = q.shape[2], v.shape[2:], q.shape[3]
+    """The results of the program and of NumPy."""
+    heads, (kv_heads, width), depth = q.shape[2], v.shape[2:], q.shape[3]
     kind = None if decay is None else "hd" if decay.shape[-1] > 1 else "h"
-    rates = None if beta is None else beta.shape[-1] > 1 or key_heads == 1
-    text = program(element, heads, key_heads, depth, width, kind, rates, past is not None, scale)
+    rates = None if beta is None else beta.shape[-1] > 1 or kv_heads == 1
+    text = program(element, heads, kv_heads, depth, width, kind, rates, past is not None, scale)
     merged = [x.reshape(*x.shape[:2], -1) for x in (q, k, v, decay) if x is not None]
     arguments = merged + [x for x in (beta, past) if x is not None]
     with tempfile.TemporaryDirectory() as folder:
@@ -50,12 +50,12 @@ def both(q, k, v, decay=None, beta=None, past=None, scale=None, element="f32"):
     return (output.reshape(*q.shape[:3], width), state), recurrence(q, k, v, decay, beta, past, scale)
 
 
-def draw(batch, length, heads, key_heads, depth, width):
-    """Queries, keys of length one, values, logarithms of decays and rates."""
-    q, k, v = (normal(rng, batch, length, n, d) for n, d in ((heads, depth), (key_heads, depth), (key_heads, width)))
+def draw(batch, length, heads, kv_heads, depth, width):
+    """Queries, normalized keys, values, log decays and betas."""
+    q, k, v = (normal(rng, batch, length, n, d) for n, d in ((heads, depth), (kv_heads, depth), (kv_heads, width)))
     k /= np.linalg.norm(k, axis=-1, keepdims=True)
-    decay = -np.abs(normal(rng, batch, length, key_heads, depth)) * 0.1
-    return q, k, v, decay, rng.random((batch, length, key_heads), np.float32)
+    decay = -np.abs(normal(rng, batch, length, kv_heads, depth)) * 0.1
+    return q, k, v, decay, rng.random((batch, length, kv_heads), np.float32)
 
 
 for shape in ((2, 5, 4, 4, 8, 8), (1, 70, 4, 2, 16, 24), (2, 130, 3, 1, 32, 16), (1, 1, 2, 2, 8, 8)):
@@ -72,7 +72,7 @@ for shape in ((2, 5, 4, 4, 8, 8), (1, 70, 4, 2, 16, 24), (2, 130, 3, 1, 32, 16),
 found, expected = both(q, k, v, decay=g, beta=beta, element="f16")
 assert_close(found[0], expected[0], 2e-2)
 
-# A run is the runs of its parts, each of which begins with the state that the one before left.
+# A run equals the runs of its parts, each with the final state of the one before.
 q, k, v, g, beta = draw(1, 150, 2, 2, 16, 16)
 for factors in ({}, {"decay": g}, {"decay": g[..., :1], "beta": beta}):
     (whole, last), _ = both(q, k, v, **factors)
@@ -84,7 +84,7 @@ for factors in ({}, {"decay": g}, {"decay": g[..., :1], "beta": beta}):
     assert_close(np.concatenate(outputs, 1), whole, 2e-6)
     assert_close(state, last, 2e-6)
 
-# From 1 to e^-300 and 0 within a chunk: what is forgotten is gone, and the rest is right.
+# Decays from 1 to e^-300 and 0 within a chunk.
 q, k, v, g, beta = draw(1, 100, 2, 2, 16, 16)
 for decay in (g[..., :1], g):
     for strength in (3000.0, np.inf):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy, onnx
 # RUN: %python %s
-"""attn.linear computes what ONNX's own node cases of LinearAttention want, with their data: all update rules, grouped
-heads, a step of decoding, states, scale, float16."""
+"""attn.linear gives the expected results of ONNX's node tests of LinearAttention, with their data: all update rules, grouped
+heads, a decode step, states, scale, float16."""
 
 import pathlib
 import sys

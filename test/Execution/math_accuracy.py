@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # RUN: %python %s
-"""Functions that are computed without the C library stay within a few units in the last place of the exact value."""
+"""Math functions that are computed without the C library are accurate to a few ulp."""
 
 import math
 import pathlib

@@ -1,4 +1,4 @@
-// What only resembles a matrix product keeps its body.
+// Ops that only resemble a matmul keep their body.
 // RUN: saccade-run %s --entry=factor_goes_through_a_function --arg=9x16:f32:1 --arg=16x21:f32:2 --arg=9x21:f32:3 --check
 // RUN: saccade-run %s --entry=product_is_subtracted --arg=9x16:f32:1 --arg=16x21:f32:2 --arg=9x21:f32:3 --check
 // RUN: saccade-run %s --entry=factor_is_rounded_first --arg=9x16:f32:1 --arg=16x21:f32:2 --arg=9x21:f32:3 --check

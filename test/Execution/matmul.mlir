@@ -1,4 +1,4 @@
-// Matrix products with what stands before and after them, and what is put together from pieces.
+// Matmuls with producers and epilogues, and matmuls assembled from slices.
 // RUN: saccade-run %s --entry=gated_layer_in_one_go --arg=50x70:f32 --arg=70x90:f32 --arg=70x90:f32 --arg=90:f32 --check
 // RUN: saccade-run %s --entry=gated_layer_in_one_go --arg=300x70:f32 --arg=70x600:f32 --arg=70x600:f32 --arg=600:f32 --check
 // RUN: saccade-run %s --entry=gated_layer_in_one_go --arg=1x1:f32 --arg=1x1:f32 --arg=1x1:f32 --arg=1:f32 --check --target=v3
@@ -11,7 +11,7 @@
 #all = affine_map<(m, n) -> (m, n)>
 #column = affine_map<(m, n) -> (n)>
 
-// silu(x W) * (x V + b): two products share the loop.
+// silu(x W) * (x V + b): two matmuls share the loop.
 func.func @gated_layer_in_one_go(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %v: tensor<?x?xf32>, %b: tensor<?xf32>)
     -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
@@ -61,7 +61,7 @@ func.func @batches_of_products(%a: tensor<?x?x?xbf16>, %b: tensor<?x?x40xbf16>) 
   return %d : tensor<?x?x40xbf16>
 }
 
-// The product is a result of its own beside what is made of it.
+// The matmul and its epilogue are both results.
 func.func @result_is_used_twice(%x: tensor<?x32xf32>, %w: tensor<32x48xf32>)
     -> (tensor<?x48xf32>, tensor<?x48xf32>, tensor<?xf32>) {
   %c0 = arith.constant 0 : index
@@ -77,7 +77,7 @@ func.func @result_is_used_twice(%x: tensor<?x32xf32>, %w: tensor<32x48xf32>)
   return %p, %t, %s : tensor<?x48xf32>, tensor<?x48xf32>, tensor<?xf32>
 }
 
-// What a product starts from is a result too, and so is what is made from both: nothing may be overwritten.
+// The initial value of a matmul is also a result: it must not be overwritten.
 func.func @products_start_from_results(%x: tensor<?x16xf32>, %w: tensor<16x16xf32>)
     -> (tensor<?x16xf32>, tensor<?x16xf32>, tensor<?x16xf32>) {
   %c0 = arith.constant 0 : index

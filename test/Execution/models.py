@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Whole encoders in the form that importers hand over (heads turned, products of three-dimensional tensors, weights
-marked constant) agree with the reference, in both types, the norm in front or behind."""
+"""Whole encoders in the form that importers produce (transposed heads, 3-D matmuls, constant weights) agree with the
+reference in f32 and bf16, with pre-norm and post-norm."""
 
 import dataclasses
 import pathlib
@@ -18,7 +18,7 @@ FRONT = dataclasses.replace(BEHIND, name="front", layers=2, is_pre_norm=True)
 
 
 def check(model, type, folder):
-    """Runs the model on random numbers; --check compares with float64."""
+    """Runs the model on random inputs; --check compares with float64."""
     module = folder / f"{model.name}-{type}.mlir"
     module.write_text(program(model, type))
     shapes = [(model.batch, model.sequence, model.width), *(shape for _, shape in model.parameters())]
@@ -37,7 +37,7 @@ def test_layers_with_the_norm_in_front(folder):
 
 
 def test_heads_and_rows_are_only_addressed(folder):
-    """Nothing but the program's own ops is left: no transpose, and products of matrices alone."""
+    """After the transforms there are no transposes, and all matmuls are 2-D."""
     module = folder / "front.mlir"
     module.write_text(program(FRONT, "f32"))
     done = subprocess.run(["saccade-compile", module, "--emit=mlir", "--stop-after=transforms", "-o", "-"], check=True,

@@ -2,7 +2,7 @@
 # REQUIRES: numpy
 # RUN: %python %s
 """Multi-head attention against NumPy: three projections with and without bias, one fused projection, einsum layout,
-another source. NumPy does here what frameworks do: it splits, transposes and concatenates heads with copies."""
+cross-attention. The NumPy reference splits, transposes and concatenates heads with copies, as frameworks do."""
 
 import pathlib
 import sys

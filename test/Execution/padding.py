@@ -22,7 +22,7 @@ def attention(q, k, v, keep):
     return np.einsum("bhqk,bhkd->bhqd", softmax(scores), v.astype(float))
 
 
-# Keys beyond a length are as if they were not there, whatever they hold.
+# Keys after kv_len do not matter, whatever their values.
 inside = np.arange(N) < lengths[:, None, None, None]
 expected = attention(q, k, v, inside)
 for rubbish in (0.0, 1e30, np.inf, np.nan):
@@ -34,7 +34,7 @@ for rubbish in (0.0, 1e30, np.inf, np.nan):
     assert_close(found, expected, 1e-6)
     assert (found[2] == 0).all(), "a batch without keys must give zeros"
 
-# Queries too: rows from their length on are 0, their log-sum-exp is −inf.
+# Rows after q_len are 0, their log-sum-exp is −inf.
 queries, keys = np.array([37, 0, 5, 36]), np.array([70, 3, 9, 0])
 bad_q = q.copy()
 for batch, length in enumerate(queries):

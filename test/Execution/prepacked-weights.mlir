@@ -1,5 +1,5 @@
-// Products whose weights are packed once for all rows, beside those with too few rows for that. Rows 4096 bytes apart, or a
-// multiple of it, are copied.
+// Matmuls whose RHS is packed once for all rows, and matmuls with too few rows for packing. Rows with a stride that is a
+// multiple of 4096 bytes are copied.
 // RUN: saccade-run %s --entry=layer --arg=400x70:f32 --arg=70x90:f32 --arg=90:f32 --check
 // RUN: saccade-run %s --entry=layer --arg=401x33:f32 --arg=33x300:f32 --arg=300:f32 --check --target=v3
 // RUN: saccade-run %s --entry=layer --arg=401x1:f32 --arg=1x1:f32 --arg=1:f32 --check --target=portable
@@ -19,7 +19,7 @@
 #all = affine_map<(m, n) -> (m, n)>
 #column = affine_map<(m, n) -> (n)>
 
-// tanh(x W + b): the tile between is a temporary.
+// tanh(x W + b) with a temporary tile.
 func.func @layer(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>) -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -39,7 +39,7 @@ func.func @layer(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<?xf32>) ->
   return %y : tensor<?x?xf32>
 }
 
-// x Wᵀ + b, added in f32 and rounded once.
+// x Wᵀ + b, accumulated in f32 and rounded once.
 func.func @rounded_layer(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %b: tensor<?xbf16>) -> tensor<?x?xbf16> {
   %c0 = arith.constant 0 : index
   %zero = arith.constant 0.0 : f32
@@ -82,7 +82,7 @@ func.func @sequences(%x: tensor<?x?x48xf32>, %w: tensor<48x80xf32>) -> tensor<?x
   return %y : tensor<?x?x80xf32>
 }
 
-// xᵀ W: the rows of the left side are not contiguous.
+// xᵀ W: the rows of the LHS are not contiguous.
 func.func @columns(%x: tensor<?x?xf32>, %w: tensor<?x80xf32>) -> tensor<?x80xf32> {
   %c1 = arith.constant 1 : index
   %zero = arith.constant 0.0 : f32

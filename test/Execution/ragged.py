@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Packed sequences: each attends within itself as if it were alone, whatever its length; the rest of the rows is 0;
-offsets that make no sense are refused. Every program is checked against the float64 reference, and here against
-NumPy."""
+"""Ragged sequences: each attends only to itself, for any lengths; rows after the last sequence are 0; invalid offsets
+are rejected. Every program is checked against the float64 reference and against NumPy."""
 
 import pathlib
 import subprocess
@@ -47,18 +46,18 @@ def ragged_reference(q, k, v, cu_q, cu_k, is_causal=False):
     return output, lse
 
 
-# Empty ones, single rows, one of several tasks; as many rows as there are, or some that belong to no sequence.
+# Empty sequences, single rows, a sequence of several tasks; with and without rows after the last sequence.
 lengths = [(3, 5), (0, 7), (1, 1), (600, 700), (4, 0), (0, 0), (33, 1030), (1, 2000), (130, 64)]
 for rest in (0, 45):
     cu_q, cu_k = (offsets([pair[side] for pair in lengths]) for side in (0, 1))
     q, k, v = (normal(rng, n, h, d) for n, h, d in ((cu_q[-1] + rest, 4, 64), (cu_k[-1] + 9, 2, 64), (cu_k[-1] + 9, 2, 40)))
-    # What belongs to no sequence has no say.
+    # Rows after the last sequence must not matter.
     q[cu_q[-1]:], k[cu_k[-1]:], v[cu_k[-1]:] = np.nan, np.nan, np.nan
     output, lse = run(PROGRAM, "plain", q, k, v, cu_q, cu_k, results=2)
-    expected, wanted_lse = ragged_reference(q, k, v, cu_q, cu_k)
+    expected, expected_lse = ragged_reference(q, k, v, cu_q, cu_k)
     assert_close(output, expected, 2e-6)
-    assert (np.isneginf(lse) == np.isneginf(wanted_lse)).all()
-    assert_close(np.where(np.isneginf(lse), 0, lse), np.where(np.isneginf(lse), 0, wanted_lse), 2e-6)
+    assert (np.isneginf(lse) == np.isneginf(expected_lse)).all()
+    assert_close(np.where(np.isneginf(lse), 0, lse), np.where(np.isneginf(lse), 0, expected_lse), 2e-6)
 
 v = normal(rng, cu_k[-1], 2, 64)
 q, k = q[:cu_q[-1]], k[:cu_k[-1]]
@@ -80,14 +79,14 @@ everything = [(normal(rng, n, 4, 33), "bf16"), (normal(rng, 2, n, 33), "bf16"), 
 for at in (0, 3):
     run(PROGRAM, "everything", *everything, at, results=5)
 
-# A cache beside packed queries, and queries in batches beside packed keys.
+# Ragged queries with a batched cache, and batched queries with ragged keys.
 cu_q = offsets([1, 3, 0, 20])
 run(PROGRAM, "cache", normal(rng, 26, 4, 32), normal(rng, 4, 2, 300, 32), normal(rng, 4, 2, 300, 32), cu_q,
     np.array([300, 17, 5, 0], np.int32), results=2)
 run(PROGRAM, "packed_keys", rng.standard_normal((3, 3, 20, 16)), rng.standard_normal((90, 16)),
     rng.standard_normal((90, 16)), np.array([0, 50, 50, 80]))
 
-# What a program computes is not known before it runs: nothing leaves memory, and every row is written.
+# Computed offsets are not checked: accesses stay in bounds, and every row is written.
 x = normal(rng, 50, 2, 64)
 for given in ([0, 20, 50], [0, 60, 20, 10], [-5, 7, 3, 1000], [30, 40]):
     output = run(PROGRAM, "computed_offsets", x, np.array(given, np.int32), 1, check=given == [0, 20, 50])
@@ -95,7 +94,7 @@ for given in ([0, 20, 50], [0, 60, 20, 10], [-5, 7, 3, 1000], [30, 40]):
 
 
 def refusal(q, k, cu_q, cu_k):
-    """What is said of offsets."""
+    """The diagnostic for these offsets."""
     with tempfile.TemporaryDirectory() as name:
         line = ["saccade-run", PROGRAM, "--entry=causal", f"--arg={q}x2x64:f32:1", f"--arg={k}x2x64:f32:2",
                 f"--arg={k}x2x64:f32:3"]

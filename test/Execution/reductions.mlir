@@ -1,4 +1,4 @@
-// Sums, norms and maxima along any dimension, on every level of the instruction set.
+// Sums, norms and maxima along any dimension, on every CPU target.
 // RUN: saccade-run %s --entry=norms_agree_with_the_reference --arg=5x100:f32 --arg=100:f32 --check
 // RUN: saccade-run %s --entry=norms_agree_with_the_reference --arg=70x100:f32 --arg=100:f32 --check --target=v3
 // RUN: saccade-run %s --entry=norms_agree_with_the_reference --arg=1x100:f32 --arg=100:f32 --check --target=portable
@@ -91,7 +91,7 @@ func.func @every_dimension_is_reduced(%x: tensor<?x?x?xf32>)
   return %first, %second, %third, %all : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>, tensor<f32>
 }
 
-// A reduction of two values that decide for each other is no plain combination, and still comes out right.
+// A reduction with two interdependent accumulators is not a simple combiner.
 func.func @largest_and_where(%x: tensor<?x?xf32>) -> (tensor<?xf32>, tensor<?xi32>) {
   %c0 = arith.constant 0 : index
   %least = arith.constant 0xFF800000 : f32

@@ -1,11 +1,11 @@
-// What depends on the distance of query and key alone is tabulated; results are those of each pair by itself.
+// Terms that depend only on key minus query are tabulated, without a change of the results.
 
 // RUN: saccade-run %s --entry=one_of_another --check --arg=70x16:f32:1 --arg=17:f32:2
 // RUN: saccade-run %s --entry=one_of_another --check --arg=70x16:f32:1 --arg=17:f32:2 --target=portable
 // RUN: saccade-run %s --entry=narrow --check --arg=200x16:f32:1
 // RUN: saccade-run %s --entry=narrow --check --arg=200x16:f32:1 --target=v3
 
-// A term that is used by itself and in another one: the table of either is made from what the program says.
+// A term that is used alone and inside another term: both are tabulated.
 func.func @one_of_another(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
       %low = arith.constant -8 : index
@@ -24,7 +24,7 @@ func.func @one_of_another(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x1
   return %o : tensor<?x16xf32>
 }
 
-// Eight bits wrap, within a register too.
+// i8 wraps, within a vector too.
 func.func @narrow(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] score(%s, %b, %h, %i, %j) {
       %three = arith.constant 3 : index
@@ -43,7 +43,7 @@ func.func @narrow(%x: tensor<?x16xf32>) -> tensor<?x16xf32> {
   return %o : tensor<?x16xf32>
 }
 
-// A cache with room for more keys than count: distances of those that the longest sequence has, for many queries and few.
+// A KV cache that is larger than kv_len: distances cover the longest sequence, for tiled and split-KV kernels.
 // RUN: saccade-run %s --entry=cache --check --arg=2x70x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1234
 // RUN: saccade-run %s --entry=cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=1025
 // RUN: saccade-run %s --entry=computed_cache --check --arg=2x3x16:f32:1 --arg=2x3000x16:f32:2 --arg=17:f32:2 --arg=2:i64:=-6

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s
-"""Sinks, functions of weights, tallies, largest scores and where they are, against NumPy; long enough for several steps
-over keys."""
+"""Sinks, weight regions, tallies, max and argmax against NumPy, with several tiles of keys."""
 
 import pathlib
 import sys
@@ -18,9 +17,9 @@ PROGRAM = INPUTS.resolve() / "softmax-weights.mlir"
 B = 2
 
 
-def tensors(heads, key_heads, queries, keys, depth=32, value_depth=24, batches=B):
-    return (normal(rng, batches, heads, queries, depth), normal(rng, batches, key_heads, keys, depth),
-            normal(rng, batches, key_heads, keys, value_depth))
+def tensors(heads, kv_heads, queries, keys, depth=32, value_depth=24, batches=B):
+    return (normal(rng, batches, heads, queries, depth), normal(rng, batches, kv_heads, keys, depth),
+            normal(rng, batches, kv_heads, keys, value_depth))
 
 
 def bf16(x):
@@ -49,7 +48,7 @@ def values(p, v):
 
 
 def assert_lse(found, expected):
-    assert (np.isneginf(found) == np.isneginf(expected)).all(), "log-sum-exps of rows that see nothing"
+    assert (np.isneginf(found) == np.isneginf(expected)).all(), "log-sum-exp of fully masked rows"
     assert_close(np.where(np.isneginf(found), 0, found), np.where(np.isneginf(expected), 0, expected), 3e-6)
 
 
@@ -57,7 +56,7 @@ def causal(queries, keys, shift=0):
     return np.arange(keys) <= np.arange(queries)[:, None] + shift
 
 
-# A sink a head, one of them none at all; rows behind a length have none either.
+# A sink per head, one of them −inf; rows after q_len have no sink.
 for queries, keys in ((40, 1300), (1, 70), (500, 30)):
     q, k, v = tensors(4, 2, queries, keys)
     sink = np.array([0.5, -np.inf, 30.0, -3.0], np.float32)
@@ -81,7 +80,7 @@ for sink in (2.5, -np.inf, -700.0, 700.0):
     assert_close(found, values(p, v), 1e-13)
     assert_close(found_lse, lse, 1e-13)
 
-# The largest scores and their keys: the first of equal ones, none where none is seen. A sink is none.
+# max and argmax: the first of equal scores, −1 for fully masked rows. A sink is not a key.
 for queries, keys, scale in ((60, 1100, 0.25), (60, 1100, -0.25), (60, 1100, 0.0), (9, 3, 1.0)):
     q, k, v = tensors(4, 2, queries, keys)
     k[:, :, keys // 2 :] = k[:, :, : keys - keys // 2]  # every score occurs twice
@@ -99,7 +98,7 @@ s = q.astype(float) @ k.astype(float).T / 8 + (np.arange(700) + 1000) % 3
 found, where = run(PROGRAM, "largest_of_biased", *((x, "bf16") for x in (q, k, v)), 1000, results=2)
 assert (where == s.argmax(-1) + 1000).all(), "argmax of a part of a sequence"
 
-# Weights that a region changed. The log-sum-exp does not know about it.
+# Weight regions, which do not change the log-sum-exp.
 for queries, keys in ((70, 1500), (70, 33), (1, 600)):
     q, k, v = tensors(2, 2, queries, keys)
     keep = causal(queries, keys, keys - queries)
@@ -111,7 +110,7 @@ for queries, keys in ((70, 1500), (70, 33), (1, 600)):
 
     s, p, lse = weights(q, k, keep, 0.25)
     found, found_lse = run(PROGRAM, "sparse", q, k, v, 0.25, results=2)
-    # Nothing for a masked key, though the region gives at least 1.
+    # Masked keys have weight 0, although the region gives at least 1.
     assert_close(found, values(np.where(keep, np.maximum(p - 0.01, 0) ** 2 + 1, 0), v), 3e-6)
     assert_lse(found_lse, lse)
 

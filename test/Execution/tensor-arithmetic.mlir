@@ -1,4 +1,4 @@
-// Arithmetic on whole tensors, as other compilers write it; its extents must agree like those of structured ops.
+// Arithmetic on whole tensors, as other compilers produce it; extents must agree as for structured ops.
 // RUN: saccade-run %s --entry=arithmetic_on_tensors --arg=3x5:f32:1 --arg=3x5:f32:2 --check
 // RUN: saccade-run %s --entry=arithmetic_on_tensors --arg=40x33:f32:1 --arg=40x33:f32:2 --check --target=portable
 // RUN: not saccade-run %s --entry=arithmetic_on_tensors --arg=3x5:f32:1 --arg=3x6:f32:2 2>&1 | FileCheck %s

@@ -4,9 +4,9 @@
 """Random linear attention against the float64 reference.
 
 Usage: linear_graphs.py [--first-seed N] [--count N] [--seed N] [--run "saccade-run ..."] [--keep FOLDER]
-What is drawn: element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any
-shape and strength, the delta rule, features, normalized outputs, the state before and after. A failing program is
-kept, and its seed repeats it.
+The seed determines element types, extents, grouped heads, layouts, static and dynamic shapes, causal or not, decay of any
+shape and strength, the delta rule, feature maps, normalized outputs, initial and final state. A failing program is
+kept, and its seed reproduces it.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Graph:
 
         q = self.tensor("q", self.layout, {**self.sizes, "h": heads * group, "s": queries})
         delta = causal and rng.random() < 0.4
-        size = 0.5 / np.sqrt(depth) if delta else 1.0  # the delta rule wants short keys
+        size = 0.5 / np.sqrt(depth) if delta else 1.0  # the delta rule requires keys of small norm
         k = self.tensor("k", self.layout, self.sizes, scale=size)
         v = self.tensor("v", self.layout, {**self.sizes, "d": value_depth})
         clauses = ["causal"] if causal else []

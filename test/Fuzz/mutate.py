@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # RUN: %python %s --count 600 --seed 1 %src/test/Dialect/Attn %src/examples
-"""Malformed text never crashes a tool: mutates the tokens of .mlir files and runs saccade-opt on the mutants.
+"""Malformed IR never crashes a tool: mutates the tokens of .mlir files and runs saccade-opt on the mutants.
 
 Usage: mutate.py [--count N] [--seed S] [--tool "saccade-opt ..."] [--keep DIR] PATH...
 PATH is a file or a folder. A diagnostic is fine, a signal (or exit code 70, a caught crash) is not: the mutant is then
-written to DIR and the command that repeats it is printed. Every mutant follows from its seed alone.
+written to DIR and the command that reproduces it is printed. The seed alone determines the mutant.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 TOKEN = re.compile(r"//[^\n]*|\"[^\"\n]*\"|[%@#^!]?[\w.$-]+|->|::|\s+|.", re.S)
-# Where LLVM 22 itself falls, which is not ours to mend: ops whose parser dereferences null behind its diagnostic
+# Known crashes of LLVM 22 itself: ops whose parser dereferences null after its diagnostic
 # (`permutation = [x]`), `array<index: 1>`, and scf.forall.in_parallel without its forall.
 UPSTREAM_OPS = {b"linalg.broadcast", b"linalg.generic", b"linalg.transpose"}
 UPSTREAM_FRAMES = rb"mlir::detail::Parser::parseDenseArrayAttr|mlir::scf::InParallelOp::verify"
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="print the mutant of this seed and stop")
     parser.add_argument("--tool", default="saccade-opt -split-input-file -allow-unregistered-dialect --canonicalize")
-    parser.add_argument("--keep", default=tempfile.gettempdir(), help="where the mutants go that crash the tool")
+    parser.add_argument("--keep", default=tempfile.gettempdir(), help="folder for mutants that crash the tool")
     args = parser.parse_args()
 
     tool = shlex.split(args.tool)

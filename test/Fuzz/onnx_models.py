@@ -6,8 +6,8 @@
 exception, nothing that takes longer than a minute or more than a GiB of memory, no files where a model is refused.
 
 Usage: onnx_models.py [--first-seed N] [--count N] [--seed N]
-How files are spoiled says Inputs/onnx_mutations.py. One in eight of the models that are imported is compiled too.
-Prints the line that repeats what went wrong, also where the process has ended. Ten thousand files: --count 10000.
+Inputs/onnx_mutations.py has the mutations. One in eight imported models is also compiled. Prints the command that
+reproduces a failure, even if the process crashes. A long run: --count 10000.
 """
 
 import argparse
@@ -78,14 +78,14 @@ def models():
 
 
 def imported(program):
-    """What the import stage makes of a program."""
+    """The program after the import stage."""
     module = object.__new__(Module)
     module._source, module._name, module._options = program.text.encode(), "model.mlir", _encode({"target": "portable"})
     return module.ir("import")
 
 
 def run(seed, folder, bases):
-    """What became of the file of a seed, and how it was spoiled."""
+    """(outcome, mutation) for the file of a seed."""
     rng = random.Random(seed)
     model = onnx.ModelProto()
     model.CopyFrom(rng.choice(bases))
@@ -125,19 +125,19 @@ def main():
     warnings.simplefilter("ignore")
     bases, counts, kinds = list(models()), {}, {}
     with tempfile.TemporaryDirectory() as folder:
-        for base in bases:  # all of them are right as they are
+        for base in bases:  # without mutations, all of them are valid
             path = pathlib.Path(folder, "base.onnx")
             onnx.save(base, path)
             imported(read(path))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for seed in seeds:
-            # The process may end here: the line says which seed it was.
+            # The process may crash here: the line identifies the seed.
             print(f"{pathlib.Path(__file__).name} --seed {seed}", end="\r", flush=True)
             faulthandler.dump_traceback_later(SECONDS, exit=True)
             try:
                 outcome, mutate = run(seed, pathlib.Path(folder), bases)
                 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-                assert grown < MEMORY, f"took {grown / 1024:.0f} MiB more than what is right"
+                assert grown < MEMORY, f"took {grown / 1024:.0f} MiB more than the unmutated models"
             except Exception as error:
                 print(f"{pathlib.Path(__file__).name} --seed {seed}: {type(error).__name__}: {error}")
                 sys.exit(1)

@@ -2,11 +2,11 @@
 # REQUIRES: numpy
 # UNSUPPORTED: asan, tsan
 # RUN: %python %s --first-seed 0 --count 20
-"""Random graphs of structured ops, of whose arguments some or all are constant: bound once they give the same bits.
+"""Random graphs of structured ops with constant arguments: prepacking gives bit-identical results.
 
 Usage: prepacked_graphs.py [--first-seed N] [--count N] [--keep FOLDER]
-The graphs are those of structured_graphs.py, most with known sizes, so that whatever is made of constants is prepacked,
-in chains and in any order with the rest. A failing program is kept, and its seed repeats it.
+The graphs are those of structured_graphs.py, most with known sizes, so that expressions of constants are prepacked,
+in chains and in any order with the rest. A failing program is kept, and its seed reproduces it.
 """
 
 import argparse

@@ -50,7 +50,7 @@ def check(call):
     plain = [call.evaluate(exact=False, backwards=backwards) for backwards in (False, True)]
     if torch.as_tensor(output).dtype != TYPES[call.type] or isinstance(output, torch.Tensor) == call.numpy:
         return f"the output is {type(output)} of {output.dtype}"
-    pack = lambda tensor: call.packed(tensor, 0) if call.lengths else tensor
+    pack = lambda tensor: call.ragged(tensor, 0) if call.lengths else tensor
     lay = lambda tensor: call.laid_out(pack(tensor), call.layout)
     wrong = compare("the output", output, lay(exact[0]), [lay(p[0]) for p in plain])
     if wrong or lse is None:

@@ -5,8 +5,8 @@
 
 Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
                         [--run "saccade-run ..."] [--allow-refusal WORDS]
-Every program follows from its seed. For a failure the module and its arguments are written to the folder --keep, and
-the line that repeats it is printed. --parse-only shows that the programs are well formed and runs none.
+The seed determines the program. After a failure, the module and its arguments are written to the folder --keep, and
+the command that reproduces it is printed. --parse-only shows that the programs are well formed and runs none.
 """
 
 import pathlib
@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--parse-only", action="store_true")
     parser.add_argument("--opt", default="saccade-opt")
     parser.add_argument("--run", default="saccade-run --threads=2")
-    parser.add_argument("--allow-refusal", metavar="WORDS", help="a refusal with these words is no failure")
+    parser.add_argument("--allow-refusal", metavar="WORDS", help="ignore diagnostics with these words")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
     args = parser.parse_args()
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
 # RUN: %python %s --build %build --minutes 0 --first-seed 1
-"""The long tier of tests: the fuzzers with fresh seeds until the time is up.
+"""Long random tests: runs the fuzzers with fresh seeds until the time is up.
 
-Usage: soak.py --build DIR [--minutes N] [--first-seed N]. Prints what fails, each with the line that repeats it, and
-ends with exit code 1 if anything did. With 0 minutes every fuzzer runs once and shortly.
+Usage: soak.py --build DIR [--minutes N] [--first-seed N]. Prints failures with the command that reproduces them; the exit
+code is 1 if there are any. With 0 minutes, every fuzzer runs once for a short time.
 """
 
 import argparse
@@ -27,7 +27,7 @@ FUZZERS = [
     ("mutate.py", "--seed", 2000, INPUTS),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
-    # Always the same: a change that changes nothing would be no failure of the simulator.
+    # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
 

@@ -1,5 +1,4 @@
-"""Programs in StableHLO with a number, a word or a line changed are refused with a diagnostic or compiled; none crashes
-the importer.
+"""Mutated StableHLO programs are compiled or rejected with a diagnostic; none crashes the importer.
 
 RUN: %python %s %S/../Import/StableHLO/import-stablehlo.mlir %t --count 60
 """
@@ -12,7 +11,7 @@ import subprocess
 
 options = argparse.ArgumentParser()
 options.add_argument("programs", help="programs, separated as for --split-input-file")
-options.add_argument("output", help="where the last one is written")
+options.add_argument("output", help="file for the current mutant")
 options.add_argument("--count", type=int, default=60)
 options.add_argument("--seed", type=int, default=0)
 given = options.parse_args()

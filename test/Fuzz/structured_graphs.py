@@ -3,8 +3,8 @@
 """Random graphs of structured ops, without attention, against the float64 reference.
 
 Usage: structured_graphs.py [--first-seed N] [--count N] [--keep FOLDER]
-Products, reductions, elementwise ops and transposes feed one another in any order, and any of them may be a result too:
-what may be fused differs in every graph. A failing program is kept, and its seed repeats it.
+Matmuls, reductions, elementwise ops and transposes feed one another in any order, and any of them may also be a result,
+so that every graph has other fusions. A failing program is kept, and its seed reproduces it.
 """
 
 import argparse

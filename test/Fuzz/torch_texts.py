@@ -1,5 +1,4 @@
-"""Programs of PyTorch with a number, a word, an argument or a line changed are refused with a diagnostic or compiled;
-none crashes the importer.
+"""Mutated PyTorch programs are compiled or rejected with a diagnostic; none crashes the importer.
 
 RUN: %python %s %S/../Import/Torch/import-torch.mlir %S/Inputs/torch.mlir %t --count 60
 """
@@ -12,7 +11,7 @@ import subprocess
 
 options = argparse.ArgumentParser()
 options.add_argument("programs", nargs=2, help="files of programs, separated as for --split-input-file")
-options.add_argument("output", help="where the last one is written")
+options.add_argument("output", help="file for the current mutant")
 options.add_argument("--count", type=int, default=60)
 options.add_argument("--seed", type=int, default=0)
 given = options.parse_args()
@@ -45,7 +44,7 @@ def mutate(text, choose):
         matches = list(re.finditer(found, text))
         if matches:
             match = choose.choice(matches)
-            # A type that changes does so wherever it stands: the text would not be read else.
+            # Types change at all their uses, otherwise the text would not parse.
             if kind in (2, 5) and choose.random() < 0.8:
                 text = text.replace(match[0], new) if kind == 5 else re.sub(rf"(?<=x|<){match[0]}\b", new, text)
             else:

@@ -1,4 +1,4 @@
-// Regions are evaluated for pairs that the mask hides, too: a divisor of 0 there must not make the pair visible.
+// Regions are also evaluated for masked pairs: a division by 0 there must not make the pair visible.
 // RUN: saccade-run %s --device=ptxsim --target=sm_80 --check --arg=40x64:f16:1
 // RUN: saccade-run %s --check --arg=40x64:f16:1
 func.func @reciprocal(%x: tensor<?x64xf16>) -> tensor<?x64xf16> {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # RUN: %python %s %src/examples
-"""Every entry of the examples, and the demo, compiled for sm_80, executed by PtxSim, against the float64 reference."""
+"""Runs every entry of the examples and of the demo on the simulator for sm_80, against the float64 reference."""
 
 import pathlib
 import re
@@ -100,7 +100,7 @@ def run(call):
     line = ["saccade-run", str(EXAMPLES / file), "--device=ptxsim", "--check", "--explain", f"--entry={entry}"]
     result = subprocess.run([*line, *(f"--arg={argument}" for argument in arguments)], capture_output=True, text=True)
     output = result.stdout + result.stderr
-    # Products and attention of f32 have the portable form only; those of 16 bits have the tensor cores.
+    # f32 uses the simt family, 16-bit types the tensor cores.
     family = "sm_80" if entry in ("grouped_queries", "half_precision") else "simt"
     if result.returncode or not re.search(f"kernel family {family}(, split-KV)?, ran", output):
         return f"{file} @{entry}: exit code {result.returncode}\n{output}"

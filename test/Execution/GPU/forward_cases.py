@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 # RUN: %python %s --first-seed 0 --count 60 --expect-tensor-cores
-"""Forward attention in kernels for a GPU, executed by PtxSim, against the float64 oracle.
+"""Random forward attention on the GPU simulator against the float64 reference.
 
 Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--expect-tensor-cores]
 
-A case is drawn from its seed: element types, head sizes, masks, grouped heads, odd lengths, score and weight regions,
-layouts, results, architectures. saccade-run makes every call twice, with asynchronous copies as late and as early as is
-legal. With --expect-tensor-cores the kernels of f16 and bf16 for sm_80 must not have been the portable ones, and the
-keys of few queries must have been cut into tasks.
+The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
+results and targets. saccade-run makes every call twice, with asynchronous copies completing as late and as early as
+legal. --expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, and split-KV.
 """
 
 import dataclasses
@@ -33,7 +32,7 @@ MASKS = {
     "shifted": "mask causal<5>",
     "window": "mask window<37, 21>",
     "causal window": "mask causal<bottom_right> mask window<50, *>",
-    # Every third key of those before, and itself: bounds do not say it all.
+    # Every third earlier key and the key itself: not expressible by bounds.
     "dilated": """mask causal<top_left> mask(%b, %h, %i, %j) {
       %three = arith.constant 3 : index
       %zero = arith.constant 0 : index
@@ -42,7 +41,7 @@ MASKS = {
       %holds = arith.cmpi eq, %rest, %zero : index
       attn.yield %holds : i1
     }""",
-    # The first keys for all, and what is not later.
+    # A prefix of keys for all queries, else causal.
     "prefix": """mask(%b, %h, %i, %j) {
       %count = arith.constant 19 : index
       %early = arith.cmpi slt, %j, %count : index
@@ -88,12 +87,12 @@ REGIONS = {
     }"""),
 }
 
-# What is asked for besides: a clause, the types of its results and the captures that it takes.
+# Further clauses, with the types of their results.
 EXTRAS = {
     "none": ("", []),
     "long": ("", []),
     "largest": ("max argmax", ["tensor<?x?x?xf32>", "tensor<?x?x?xi64>"]),
-    # The mass in eight residues of keys, and the mean score.
+    # The sum of weights by key index mod 8, and the mean score.
     "tallies": ("""tally<8>(%s, %b, %h, %i, %j{captures}) {
       %eight = arith.constant 8 : index
       %one = arith.constant 1.0 : f32
@@ -103,7 +102,7 @@ EXTRAS = {
       %bin = arith.constant 0 : index
       attn.yield %bin, %s : index, f32
     }""", ["tensor<?x?x?x8xf32>", "tensor<?x?x?x1xf32>"]),
-    # A function of a weight that is not proportional to it: a second reading of the keys.
+    # A weight region that is not linear: it requires a second pass over the keys.
     "squared": ("""weight(%p, %b, %h, %i, %j{captures}) {
       %r = arith.mulf %p, %p : f32
       attn.yield %r : f32
@@ -129,19 +128,19 @@ class Case:
         self.lengths = rng.random() < 0.25
         self.lse = rng.random() < 0.3
         self.group = rng.choice([1, 1, 2, 4])
-        self.key_heads = rng.choice([1, 1, 2])
+        self.kv_heads = rng.choice([1, 1, 2])
         self.batch = rng.choice([1, 1, 2])
-        most = 70 if self.portable or self.depth > 128 else 260
+        max_size = 70 if self.portable or self.depth > 128 else 260
         self.queries = rng.choice([1, 7, 33, 70] if self.portable else [1, 7, 63, 64, 65, 128, 129, 200])
-        self.queries = min(self.queries, most)
-        self.keys = rng.choice([self.queries, self.queries, 1, 31, 32, 33, 64, 100, 127, rng.randint(1, most)])
-        if self.group * self.key_heads * self.batch * self.queries > 512:
-            self.batch = self.key_heads = 1
+        self.queries = min(self.queries, max_size)
+        self.keys = rng.choice([self.queries, self.queries, 1, 31, 32, 33, 64, 100, 127, rng.randint(1, max_size)])
+        if self.group * self.kv_heads * self.batch * self.queries > 512:
+            self.batch = self.kv_heads = 1
         self.values = rng.randint(1, 10**6)
         self.extra = rng.choice(["none", "none", *EXTRAS])
         if self.extra == "squared" and self.region == "dropout":
             self.extra = "none"
-        # The keys of few queries are cut into tasks of 256.
+        # Split-KV tasks have 256 keys.
         is_cut = self.queries <= 16 and self.extra in ("none", "long") and self.region != "dropout"
         if self.extra == "long" and is_cut:
             self.keys = rng.randint(257, 700)
@@ -201,9 +200,9 @@ class Case:
 
     def arguments(self):
         """What saccade-run takes."""
-        heads = self.key_heads * self.group
-        shapes = [self.shape(heads, self.queries, self.depth), self.shape(self.key_heads, self.keys, self.depth),
-                  self.shape(self.key_heads, self.keys, self.value_depth)]
+        heads = self.kv_heads * self.group
+        shapes = [self.shape(heads, self.queries, self.depth), self.shape(self.kv_heads, self.keys, self.depth),
+                  self.shape(self.kv_heads, self.keys, self.value_depth)]
         line = [f"--arg={'x'.join(map(str, shape))}:{self.type}:{self.values + i}" for i, shape in enumerate(shapes)]
         if self.region == "alibi":
             line.append(f"--arg={heads}:f32:{self.values}")

@@ -1,4 +1,4 @@
-// Regions compute what no instruction does, beside products on the tensor cores and in f64.
+// Math functions without a PTX instruction in regions, with tensor cores and in f64.
 // REQUIRES: libdevice
 // RUN: saccade-run %s --device=ptxsim --check --explain --entry=wave --arg=70x64:f16:1 --arg=130x64:f16:2 --arg=130x64:f16:3 | FileCheck %s
 // RUN: saccade-run %s --device=ptxsim --check --entry=wide --arg=20x16:f64:1 --arg=40x16:f64:2 --arg=40x16:f64:3

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy, libdevice
 # RUN: %python %s
-"""Math functions in kernels of a GPU, of f32 and f64, stay within a few units in the last place of the exact value.
+"""f32 and f64 math functions in GPU kernels are accurate to a few ulp.
 
-All of a type are one program, which PtxSim runs. f64 is compared with the C library of Python, itself good to one unit.
+One program per type runs on PtxSim. f64 is compared with the C library, which is accurate to one ulp.
 """
 
 import math
@@ -14,7 +14,7 @@ import tempfile
 
 import numpy as np
 
-# The largest error in units in the last place of f32 and f64, and where arguments are drawn from.
+# Maximum ulp error for f32 and f64, and the range of the arguments.
 FUNCTIONS = {
     "exp": (3, 3, -80, 80), "exp2": (4, 3, -120, 120), "expm1": (6, 4, -20, 80), "log": (3, 3, 1e-30, 1e4),
     "log2": (5, 3, 1e-30, 1e4), "log10": (5, 3, 1e-30, 1e4), "log1p": (4, 3, -0.99, 1e4), "sin": (3, 3, -100, 100),
@@ -23,7 +23,7 @@ FUNCTIONS = {
     "erf": (6, 4, -4, 4), "erfc": (8, 8, -4, 4), "cbrt": (3, 3, -50, 50), "rsqrt": (4, 4, 1e-3, 1e4),
     "sqrt": (1, 1, 0, 1e4),
 }
-# Of two arguments; a remainder is exact, also where the quotient has more bits than the type.
+# Two arguments. A remainder is exact even if the quotient has more bits than the type.
 PAIRS = {"powf": (8, 4, 0.01, 10), "atan2": (5, 4, -5, 5), "remf": (0, 0, 1e-3, 1e9)}
 EXACT = {"exp2": lambda x: 2.0**x, "rsqrt": lambda x: 1 / math.sqrt(x),
          "cbrt": lambda x: math.copysign(abs(x)**(1 / 3), x), "powf": math.pow, "remf": math.fmod}
@@ -33,7 +33,7 @@ COUNT = 96
 
 
 def program(dtype):
-    """One result a function, in the order of the tables."""
+    """One result per function, in the order of the tables."""
     tensor, results, lines = f"tensor<{COUNT}x{dtype}>", [], []
     names = list(FUNCTIONS) + list(PAIRS)
     for i, name in enumerate(names):
@@ -54,7 +54,7 @@ def program(dtype):
 
 
 def errors(found, expected):
-    """Distances in units in the last place of the type; wrong infinities and NaNs are endless."""
+    """Errors in ulp of the type; infinite for a wrong infinity or NaN."""
     unit = np.spacing(np.abs(expected).astype(found.dtype)).astype(np.float64)
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(expected), np.abs(found.astype(np.float64) - expected) / unit, np.inf)

@@ -1,15 +1,14 @@
 #!/usr/bin/env python3
 # RUN: %python %s --count 4
-"""Mutants of real kernels: PtxSim must see every one of them.
+"""Mutation test of PtxSim: it must detect every mutant of a compiled kernel.
 
 Usage: mutants.py [--count N] [--seed N] [--verbose]
 
-Compiles attention for sm_80, changes one instruction of its PTX and runs it. A wait, a barrier or the end of a group of
-copies is left out: that must be an error of PtxSim. Or a constant is changed: of an address (a stride, a row of a
-tile), or of a bound (a comparison, the step of a loop, a clamp, an alignment). Then an error, or another result than
-the reference's. Only instructions that the run comes to are changed, which is tried out with a trap in their place. A
-bound that is wrong and gives the same bits in all runs of its kernel is no other program: a tile more that nothing is
-seen of. Those are counted apart.
+Compiles attention for sm_80, changes one instruction of its PTX and runs it. "dropped" removes a wait, a barrier or a
+commit_group, which PtxSim must report. "changed" alters a constant of an address, "bounds" a constant of a comparison,
+loop step, clamp or alignment; PtxSim must report an error, or the result must differ from the reference. Only executed
+instructions are mutated, as found by a trap in their place. Mutants of bounds with bit-identical results are equivalent,
+e.g. they visit an additional masked tile, and are counted separately.
 """
 
 import argparse
@@ -23,8 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 INPUTS = pathlib.Path(__file__).resolve().parents[2] / "Codegen" / "GPU" / "Inputs"
 PROGRAM = INPUTS / "forward.mlir"
-# Two CTAs or two steps over keys at least, and the last ones end in the middle: that a bound is wrong shows only there.
-# In the last run a chunk of keys has few queries.
+# At least two CTAs or two tiles of keys, the last ones partial, because wrong bounds show only there. The last run is
+# split-KV.
 RUNS = [
     ("plain_64", 0, ["1x1x205x64:bf16:1", "1x1x229x64:bf16:2", "1x1x229x64:bf16:3"]),
     ("causal_64", 0, ["1x205x1x64:f16:1", "1x229x1x64:f16:2", "1x229x1x64:f16:3"]),
@@ -48,7 +47,7 @@ CAUGHT = re.compile(r"line \d+: (race|uninitialised|out of bounds|misaligned|div
 
 
 class Kernel:
-    """The PTX of all entries, and how to run one of them."""
+    """A kernel of the compiled PTX, and the command that runs it."""
 
     def __init__(self, ptx, entry, task, arguments, folder):
         self.lines, self.entry, self.task, self.folder, self.results = ptx.split("\n"), entry, task, folder, None
@@ -60,7 +59,7 @@ class Kernel:
         self.body = range(begin, end)
 
     def run(self, number, line):
-        """The exit code, what is printed, and the bytes of the results with `line` in the place of one."""
+        """Runs the kernel with line `number` replaced; (exit code, output, bytes of the results)."""
         lines = list(self.lines)
         lines[number] = line
         name = f"{self.entry}-{self.body.start}-{number}-{abs(hash(line))}"
@@ -83,18 +82,18 @@ class Kernel:
         return 2 if self.entry.startswith("causal") else 1
 
     def is_same(self, results):
-        """Whether results are those of the kernel as it was compiled."""
+        """Whether the results equal those of the original kernel."""
         if self.results is None:
             self.results = self.run(self.body.start, self.lines[self.body.start])[2]
         return results == self.results
 
     def reaches(self, number):
-        """Whether the run comes to a line: with a trap in its place it ends there."""
+        """Whether a line is executed, tested by a trap in its place."""
         return f"line {number + 1}: trap" in self.run(number, "\ttrap;")[1]
 
     def dropped(self):
         """Mutants without an instruction, as (line, text)."""
-        # The order of accesses to global memory, where the state of few queries lies, is not checked.
+        # PtxSim does not check the order of accesses to global memory, where split-KV keeps its state.
         return [(i, "") for i in self.body if self.task == 0 and DROPPED.match(self.lines[i])]
 
     def changed(self, rng):
@@ -122,7 +121,7 @@ class Kernel:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--count", type=int, default=15, help="of each kind; 15 of two are 30")
+    parser.add_argument("--count", type=int, default=15, help="mutants of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
@@ -140,7 +139,7 @@ def main():
             rng.shuffle(sites)
 
             def judge(site):
-                """The site, what became of it, and what was printed."""
+                """(site, verdict, output)."""
                 kernel, number, line = site
                 if not kernel.reaches(number):
                     return site, "not reached", ""

@@ -1,5 +1,5 @@
-// Reads of captured tables that may be too short: what is read is nobody's, but it is read inside the table. A length in
-// a tensor is not known ahead of the call, and keeps it from being refused.
+// Reads of captured tables that may be too short: an index is clamped to the table, or the read gives 0. Lengths in a
+// tensor are unknown before the call, which disables the check of the arguments.
 
 func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %n: tensor<1xi64>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) kv_len(%n : tensor<1xi64>)
@@ -12,7 +12,7 @@ func.func @keys(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %n: tensor<1xi64>) -> t
   return %o : tensor<?x16xf32>
 }
 
-// A stride of two and the other way round, from far before the table to far behind it.
+// Strides of 2 and −2, from far before the table to far after it.
 func.func @strides(%x: tensor<?x16xf32>, %t: tensor<?xf32>, %from: index, %to: index, %n: tensor<1xi64>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t, %from, %to : tensor<?xf32>, index, index) kv_len(%n : tensor<1xi64>)
     score(%s, %b, %h, %i, %j, %t1, %first, %last) {
@@ -49,7 +49,7 @@ func.func @rows(%x: tensor<?x16xf32>, %t: tensor<?xindex>) -> tensor<?x16xf32> {
   return %o : tensor<?x16xf32>
 }
 
-// Distances to both sides, in a table of 63.
+// Distances on both sides, in a table of 63.
 func.func @distances(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
       %middle = arith.constant 31 : index
@@ -62,7 +62,7 @@ func.func @distances(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32
   return %o : tensor<?x16xf32>
 }
 
-// Distances into the past, the only ones that are seen.
+// Distances into the past, under a causal mask.
 func.func @past(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) mask causal<top_left>
     score(%s, %b, %h, %i, %j, %t1) {
@@ -74,7 +74,7 @@ func.func @past(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   return %o : tensor<?x16xf32>
 }
 
-// A table that ends, and zero behind it.
+// Positions after the end of the table get zero.
 func.func @table_or_zero(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%t : tensor<?xf32>) score(%s, %b, %h, %i, %j, %t1) {
       %c0 = arith.constant 0 : index
@@ -90,7 +90,7 @@ func.func @table_or_zero(%x: tensor<?x16xf32>, %t: tensor<?xf32>) -> tensor<?x16
   return %o : tensor<?x16xf32>
 }
 
-// A table whose places are in another table, which is read far outside.
+// Indices from another table, which is read far out of bounds.
 func.func @places(%x: tensor<?x16xf32>, %ids: tensor<?xindex>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xindex>, tensor<?xf32>)
     score(%s, %b, %h, %i, %j, %ids1, %t1) {
@@ -104,7 +104,7 @@ func.func @places(%x: tensor<?x16xf32>, %ids: tensor<?xindex>, %t: tensor<?xf32>
   return %o : tensor<?x16xf32>
 }
 
-// A mask reads what the program computes, a score a table at distances.
+// A mask that reads a computed tensor, and a score that reads a table by distance.
 func.func @computed_ids(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %c0 = arith.constant 0 : index
   %n = tensor.dim %ids, %c0 : tensor<?xi32>
@@ -132,7 +132,7 @@ func.func @computed_ids(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?x
   return %o : tensor<?x16xf32>
 }
 
-// The place in a table that stands in another one, for each query.
+// An index from another table, for each query.
 func.func @slope_of_id(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xi32>, tensor<?xf32>) mask window<2, 0>
     score(%s, %b, %h, %i, %j, %ids1, %t1) {
@@ -145,7 +145,7 @@ func.func @slope_of_id(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf
   return %o : tensor<?x16xf32>
 }
 
-// The same for keys; a negative number has no place, and none is read there.
+// The same for keys; a negative index is not read.
 func.func @place_or_none(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?xf32>) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%ids, %t : tensor<?xi32>, tensor<?xf32>)
     score(%s, %b, %h, %i, %j, %ids1, %t1) {
@@ -162,7 +162,7 @@ func.func @place_or_none(%x: tensor<?x16xf32>, %ids: tensor<?xi32>, %t: tensor<?
   return %o : tensor<?x16xf32>
 }
 
-// A mask of blocks of 8 that reads its layout outside only where it is not causal, which does not count.
+// A block mask whose layout is read out of bounds only for pairs that the causal mask removes.
 func.func @causal_blocks(%x: tensor<?x16xf32>, %layout: tensor<?x?xi1>, %shift: index) -> tensor<?x16xf32> {
   %o = attn.attention %x[s,d], %x[s,d], %x[s,d] captures(%layout, %shift : tensor<?x?xi1>, index)
     mask(%b, %h, %i, %j, %l, %s) {

@@ -1,9 +1,9 @@
 """attn.linear between the reshapes of ONNX's LinearAttention."""
 
 
-def program(element, heads, key_heads, depth, width, decay, beta, past, scale):
-    """The op in ONNX's layout: [B, T, H·D] is split into heads, the output joined. decay: None, "h" (a number a head)
-    or "hd"; beta: None, whether it is one a head, or one for all; past: whether there is a state before."""
+def program(element, heads, kv_heads, depth, width, decay, beta, past, scale):
+    """The op in ONNX's layout: [B, T, H·D] is split into heads, the output joined. decay: None, "h" (per head) or
+    "hd"; beta: None, or whether it is per head; past: whether there is an initial state."""
     lines, arguments = [], []
 
     def tensor_3d(name, count, size):
@@ -12,19 +12,19 @@ def program(element, heads, key_heads, depth, width, decay, beta, past, scale):
         lines.append(f"  %{name}4 = tensor.expand_shape %{name} [[0], [1], [2, 3]] output_shape [%B, %T, {count}, {size}] : {kind} into {split}")
         return split
 
-    types = [tensor_3d("q", heads, depth), tensor_3d("k", key_heads, depth), tensor_3d("v", key_heads, width)]
+    types = [tensor_3d("q", heads, depth), tensor_3d("k", kv_heads, depth), tensor_3d("v", kv_heads, width)]
     clauses = [f"causal scale({scale or depth**-0.5:.17f})"]
     if decay == "hd":
-        clauses.append(f"decay(%g4[b,s,h,d] : {tensor_3d('g', key_heads, depth)})")
+        clauses.append(f"decay(%g4[b,s,h,d] : {tensor_3d('g', kv_heads, depth)})")
     elif decay:
-        arguments.append(("g", f"tensor<?x?x{key_heads}x{element}>"))
+        arguments.append(("g", f"tensor<?x?x{kv_heads}x{element}>"))
         clauses.append(f"decay(%g[b,s,h] : {arguments[-1][1]})")
     if beta is not None:
-        arguments.append(("beta", f"tensor<?x?x{key_heads if beta else 1}x{element}>"))
+        arguments.append(("beta", f"tensor<?x?x{kv_heads if beta else 1}x{element}>"))
         if not beta:
             lines.append(f"  %beta1 = tensor.collapse_shape %beta [[0], [1, 2]] : {arguments[-1][1]} into tensor<?x?x{element}>")
         clauses.append(f"beta(%beta[b,s,h] : {arguments[-1][1]})" if beta else f"beta(%beta1[b,s] : tensor<?x?x{element}>)")
-    state = f"tensor<?x{key_heads}x{depth}x{width}x{element}>"
+    state = f"tensor<?x{kv_heads}x{depth}x{width}x{element}>"
     if past:
         arguments.append(("past", state))
         clauses.append(f"state(%past : {state})")

@@ -1,4 +1,4 @@
-"""Runs entries of programs with NumPy arrays."""
+"""Runs entries of MLIR programs with NumPy arrays."""
 
 import pathlib
 import subprocess
@@ -10,8 +10,8 @@ EXAMPLES = pathlib.Path(__file__).parents[3] / "examples"
 
 
 def run(file, entry, *arguments, results=1, check=True):
-    """The results of an entry, after a check against the float64 reference. Arguments are arrays, arrays with the name
-    of the element type that they are rounded to, or numbers."""
+    """The results of an entry, checked against the float64 reference. Arguments are arrays, (array, element type) pairs
+    that are rounded to the type, or scalars."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         line = ["saccade-run", EXAMPLES / file, f"--entry={entry}"] + ["--check"] * check
@@ -48,7 +48,7 @@ def normal(rng, *shape):
 
 
 def assert_close(found, expected, tolerance):
-    """Within `tolerance` of the largest element that is wanted."""
+    """The maximum error must be within `tolerance` times the largest expected element."""
     assert found.shape == expected.shape, f"shape {found.shape}, expected {expected.shape}"
     error = np.max(np.abs(found - expected), initial=0)
     limit = tolerance * np.max(np.abs(expected), initial=1e-30)

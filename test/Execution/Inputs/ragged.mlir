@@ -1,4 +1,4 @@
-// Sequences of any lengths behind each other.
+// Ragged sequences, concatenated.
 
 func.func @plain(%q: tensor<?x?x64xf32>, %k: tensor<?x?x64xf32>, %v: tensor<?x?x40xf32>, %cu_q: tensor<?xi32>,
                  %cu_k: tensor<?xi32>) -> (tensor<?x?x40xf32>, tensor<?x?xf32>) {
@@ -16,7 +16,7 @@ func.func @causal(%q: tensor<?x?x64xf32>, %k: tensor<?x?x64xf32>, %v: tensor<?x?
   return %o : tensor<?x?x64xf32>
 }
 
-// One pair of offsets for all, depth first, everything that a region may see and every result.
+// One cu_seqlens tensor for all operands, head_dim first, all region arguments and all results.
 func.func @everything(%q: tensor<?x4x33xbf16>, %k: tensor<2x?x33xbf16>, %v: tensor<?x2x24xbf16>, %cu: tensor<?xi64>,
                       %q_len: tensor<?xi32>, %kv_len: tensor<?xi32>, %table: tensor<?x4xf32>, %sink: tensor<4xf32>,
                       %at: index)
@@ -55,7 +55,7 @@ func.func @everything(%q: tensor<?x4x33xbf16>, %k: tensor<2x?x33xbf16>, %v: tens
     : tensor<4x24x?xf32>, tensor<4x?xf32>, tensor<4x?xf32>, tensor<4x?xi64>, tensor<4x?x3xf32>
 }
 
-// Packed queries that look at a cache with a row for each sequence, which is filled to a length of its own.
+// Ragged queries that attend to a batched KV cache with kv_len.
 func.func @cache(%q: tensor<?x4x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x2x?x32xf32>, %cu_q: tensor<?xi32>,
                  %kv_len: tensor<?xi32>) -> (tensor<?x4x32xf32>, tensor<4x?xf32>) {
   %o, %lse = attn.attention %q[s,h,d], %k[b,h,s,d], %v[b,h,s,d] kv_len(%kv_len : tensor<?xi32>)
@@ -64,7 +64,7 @@ func.func @cache(%q: tensor<?x4x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x
   return %o, %lse : tensor<?x4x32xf32>, tensor<4x?xf32>
 }
 
-// Queries in batches that look at packed keys.
+// Batched queries that attend to ragged keys.
 func.func @packed_keys(%q: tensor<?x3x?x16xf64>, %k: tensor<?x16xf64>, %v: tensor<?x16xf64>, %cu_k: tensor<?xindex>)
     -> tensor<?x3x?x16xf64> {
   %o = attn.attention %q[b,h,s,d], %k[s,d], %v[s,d] cu_seqlens_k(%cu_k : tensor<?xindex>)
@@ -72,7 +72,7 @@ func.func @packed_keys(%q: tensor<?x3x?x16xf64>, %k: tensor<?x16xf64>, %v: tenso
   return %o : tensor<?x3x?x16xf64>
 }
 
-// Offsets that the program computes are not checked before it runs: whatever they are, no task leaves memory.
+// Computed offsets are not checked before the kernel runs: no task may access memory out of bounds.
 func.func @computed_offsets(%q: tensor<?x2x64xf32>, %n: tensor<?xi32>, %c: i32) -> tensor<?x2x64xf32> {
   %c0 = arith.constant 0 : index
   %size = tensor.dim %n, %c0 : tensor<?xi32>

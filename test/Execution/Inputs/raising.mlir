@@ -1,5 +1,5 @@
-// Programs that look like attention, and where it would be wrong to take all of their parts for it: slices of scores, weights and
-// operands, sums that are bounded, masks that depend on scores, penalties that are no masks.
+// Programs similar to attention that must not be raised entirely: slices of scores, weights and operands, bounded sums,
+// masks that depend on scores, penalties that are not masks.
 
 func.func @part_of_a_cache(%q: tensor<8x64xf32>, %kf: tensor<64x128xf32>, %vf: tensor<128x64xf32>, %n: index) -> tensor<8x64xf32> {
   %v = tensor.extract_slice %vf[0,0][%n,64][1,1] : tensor<128x64xf32> to tensor<?x64xf32>

@@ -1,4 +1,4 @@
-// Sinks, functions of weights and tallies.
+// Sinks, weight regions and tallies.
 func.func @sink(%q: tensor<?x4x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x2x?x24xf32>, %t: tensor<4xf32>,
                 %n: tensor<?xi32>, %m: tensor<?xi32>) -> (tensor<?x4x?x24xf32>, tensor<?x4x?xf32>) {
   %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%n : tensor<?xi32>) kv_len(%m : tensor<?xi32>)
@@ -22,7 +22,7 @@ func.func @sink_of_all(%q: tensor<?x3x?x8xf64>, %k: tensor<?x3x?x8xf64>, %v: ten
   return %o, %l : tensor<?x3x?x8xf64>, tensor<?x3x?xf64>
 }
 
-// The largest score and its key, beside a sink, which is no key.
+// Row max and argmax with a sink, which is not a key.
 func.func @largest(%q: tensor<?x4x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x2x?x24xf32>, %t: tensor<4xf32>,
                    %scale: f32) -> (tensor<?x4x?x24xf32>, tensor<?x4x?xf32>, tensor<?x4x?xf32>, tensor<?x4x?xi64>) {
   %o, %l, %m, %a = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] scale(%scale : f32) sink(%t : tensor<4xf32>)
@@ -32,7 +32,7 @@ func.func @largest(%q: tensor<?x4x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tenso
   return %o, %l, %m, %a : tensor<?x4x?x24xf32>, tensor<?x4x?xf32>, tensor<?x4x?xf32>, tensor<?x4x?xi64>
 }
 
-// The same of scores that a region changed, of a part of a longer sequence, without a log-sum-exp.
+// The same with a score region, for a part of a longer sequence, without log-sum-exp.
 func.func @largest_of_biased(%q: tensor<?x64xbf16>, %k: tensor<?x64xbf16>, %v: tensor<?x64xbf16>, %first: index)
     -> (tensor<?x64xbf16>, tensor<?xi64>) {
   %zero = arith.constant 0 : index
@@ -64,7 +64,7 @@ func.func @gated(%q: tensor<?x2x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<
   return %o, %l : tensor<?x2x?x24xf32>, tensor<?x2x?xf32>
 }
 
-// Not proportional: keys with a small weight are dropped, and what is left is squared.
+// Not linear: small weights are dropped, the others squared.
 func.func @sparse(%q: tensor<?x2x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tensor<?x2x?x24xf32>, %t: f32)
     -> (tensor<?x2x?x24xf32>, tensor<?x2x?xf32>) {
   %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] sink(%t : f32)
@@ -122,7 +122,7 @@ func.func @tallies(%q: tensor<?x2x?x32xf32>, %k: tensor<?x2x?x32xf32>, %v: tenso
   return %o, %l, %e, %p, %d : tensor<?x2x?x24xf32>, tensor<?x2x?xf32>, tensor<?x2x?x1xf32>, tensor<?x2x?x20xf32>, tensor<?x2x?x41xf32>
 }
 
-// Bins from a table, with a sink and a weight region, which a tally does not see. Bins that there are not do not count.
+// Bins from a table, with a sink and a weight region, which do not affect tallies. Out-of-range bins are ignored.
 func.func @scattered(%q: tensor<?x2x?x64xbf16>, %k: tensor<?x2x?x64xbf16>, %v: tensor<?x2x?x64xbf16>, %t: tensor<2xf32>,
                      %table: tensor<?xi32>) -> (tensor<?x2x?x64xbf16>, tensor<?x2x?x7xf32>, tensor<?x2x?x64xf32>) {
   %o, %d, %u = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%table : tensor<?xi32>)

@@ -1,6 +1,6 @@
-// Softmaxes that are no part of attention.
+// Softmaxes outside attention.
 
-// Attention weights that are a result themselves, beside the values.
+// Attention weights that are also a result.
 func.func @weights_returned(%q: tensor<?x?x16xf32>, %k: tensor<?x?x16xf32>, %v: tensor<?x?x16xf32>)
     -> (tensor<?x?x16xf32>, tensor<?x?x?xf32>) {
   %c0 = arith.constant 0 : index
@@ -28,7 +28,7 @@ func.func @weights_returned(%q: tensor<?x?x16xf32>, %k: tensor<?x?x16xf32>, %v: 
   return %o, %p : tensor<?x?x16xf32>, tensor<?x?x?xf32>
 }
 
-// Over queries: the weights of a key sum to 1, so that this is no attention.
+// Softmax over queries, which is not attention.
 func.func @over_queries(%q: tensor<?x?x16xf32>, %k: tensor<?x16x?xf32>, %v: tensor<?x?x16xf32>) -> tensor<?x?x16xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -49,7 +49,7 @@ func.func @over_queries(%q: tensor<?x?x16xf32>, %k: tensor<?x16x?xf32>, %v: tens
   return %o : tensor<?x?x16xf32>
 }
 
-// Of classes, written out, without the maximum.
+// Softmax over classes from single ops, without the maximum.
 func.func @classes(%x: tensor<?x?xf32>) -> tensor<?x?xf32> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

@@ -4,7 +4,7 @@ func.func @plain(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x?x64xf32>, %v: tensor<
   return %o, %l : tensor<?x?x?x40xf32>, tensor<?x?x?xf32>
 }
 
-// A mask that tells heads apart, a score with a capture, lengths, and positions that do not begin at 0.
+// A mask that depends on the head, a score with a capture, lengths, and positions that do not start at 0.
 func.func @everything(%q: tensor<?x?x?x33xbf16>, %k: tensor<?x?x?x33xbf16>, %v: tensor<?x?x?x24xbf16>, %slope: tensor<?xf32>,
     %ql: tensor<?xi32>, %kl: tensor<?xi32>, %first: index) -> (tensor<?x?x?x24xbf16>, tensor<?x?x?xf32>) {
   %zero = arith.constant 0 : index
@@ -34,7 +34,7 @@ func.func @keys_in_columns(%q: tensor<1x64xf64>, %k: tensor<64x?xf64>, %v: tenso
   return %o : tensor<1x64xf64>
 }
 
-// Of the first chunk alone: a sink a head, in heads that share keys; queries behind a length have none.
+// A sink per head counts once, in the first chunk, also for grouped heads; queries after q_len have none.
 func.func @sinks(%q: tensor<?x?x?x64xf32>, %k: tensor<?x?x?x64xf32>, %v: tensor<?x?x?x40xf32>, %t: tensor<?xf32>, %n: tensor<?xi32>)
     -> (tensor<?x?x?x40xf32>, tensor<?x?x?xf32>) {
   %o, %l = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] q_len(%n : tensor<?xi32>) sink(%t : tensor<?xf32>)

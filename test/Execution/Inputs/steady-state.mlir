@@ -22,7 +22,7 @@ func.func @bias(%q: !f32, %k: !f32, %v: !f32, %bias: !table) -> !f32 {
   return %o : !f32
 }
 
-// Its intermediate result has a size known at run time only and lies on the heap, where it is kept from call to call.
+// The intermediate result has a dynamic size; its heap allocation is reused by later calls.
 func.func @twice(%q: !f32, %k: !f32, %v: !f32) -> !f32 {
   %x = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] : (!f32, !f32, !f32) -> !f32
   %o = attn.attention %x[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] : (!f32, !f32, !f32) -> !f32

@@ -1,4 +1,4 @@
-"""Random calls of `saccade.attention`, and what they mean in plain PyTorch."""
+"""Random calls of `saccade.attention`, and their reference in plain PyTorch."""
 
 import dataclasses
 import math
@@ -10,12 +10,12 @@ import torch
 
 TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 LAYOUTS = ["bhsd", "bhsd", "bshd", "sbhd", "hsd", "shd", "bsd", "sd"]
-# How far apart the elements of one tensor may lie: every kind of view that people pass.
+# The strides of a tensor.
 VIEWS = ["compact", "compact", "compact", "slice", "transposed", "padded", "reversed"]
 
 
 def strided(tensor, view, rng):
-    """The same values behind other strides."""
+    """The same values with other strides."""
     if view == "slice":  # every second element of the innermost dimension
         wide = tensor.new_full((*tensor.shape[:-1], 2 * tensor.shape[-1]), math.nan)
         wide[..., ::2] = tensor
@@ -48,26 +48,26 @@ class Call:
         if self.numpy and self.type == "bf16":
             self.type = "f32"
         self.layout = rng.choice(LAYOUTS)
-        key_heads = rng.choice([1, 1, 2, 3]) if "h" in self.layout else 1
+        kv_heads = rng.choice([1, 1, 2, 3]) if "h" in self.layout else 1
         group = rng.choice([1, 1, 2, 4]) if "h" in self.layout else 1
         batch = rng.choice([1, 2, 3]) if "b" in self.layout else 1
         self.queries = rng.choice([0, 1, 1, 2, 5, 13, 49, 64, 97, rng.randint(1, 150)])
         self.keys = rng.choice([0, 1, 2, 7, 31, 64, 77, 128, rng.randint(1, 600), self.queries, self.queries])
         if self.other_sizes:
             self.queries, self.keys = 2 * self.queries + 3, self.keys + self.values.randint(1, 70)
-            batch, key_heads = (batch + 1 if "b" in self.layout else 1), (key_heads + 1 if "h" in self.layout else 1)
+            batch, kv_heads = (batch + 1 if "b" in self.layout else 1), (kv_heads + 1 if "h" in self.layout else 1)
         self.draw_ragged()
         self.depth = rng.choice([1, 5, 16, 16, 32, 40, 64, 64])
         self.value_depth = rng.choice([self.depth] * 3 + [3, 24, 48])
         batch = len(self.lengths[0]) if self.lengths else batch
-        self.batch, self.heads, self.key_heads = batch, key_heads * group, key_heads
+        self.batch, self.heads, self.kv_heads = batch, kv_heads * group, kv_heads
         generator = torch.Generator().manual_seed(self.values.getrandbits(40))
         spread = rng.choice([0.1, 1, 1, 1, 3])
         normal = lambda *shape: (torch.randn(shape, generator=generator, dtype=torch.float64) * spread).to(TYPES[self.type])
         self.canonical = [
             normal(batch, self.heads, self.queries, self.depth),
-            normal(batch, key_heads, self.keys, self.depth),
-            normal(batch, key_heads, self.keys, self.value_depth),
+            normal(batch, kv_heads, self.keys, self.depth),
+            normal(batch, kv_heads, self.keys, self.value_depth),
         ]
         if "b" in self.layout and rng.random() < 0.1:  # one head of keys for the whole batch, at stride 0
             self.canonical[1] = self.canonical[1][:1].expand(batch, -1, -1, -1)
@@ -79,19 +79,18 @@ class Call:
         self.features += [self.type, self.layout, "numpy" if self.numpy else "torch", f"group {group}"]
 
     def draw_ragged(self):
-        """Whether the sequences of the batch are packed, and then their lengths, of queries and of keys: `queries` and
-        `keys` are those of the longest ones. Packed tensors have no b; here they have it, and rows that are left
-        out."""
-        packing = random.Random(f"{self.seed} packed")
+        """Draws whether the batch is ragged, and its query and key lengths; `queries` and `keys` are the longest ones.
+        `canonical` tensors are padded batches; `ragged` concatenates their sequences."""
+        ragged_rng = random.Random(f"{self.seed} packed")
         self.lengths = None
-        if "b" in self.layout or packing.random() < 0.6:
+        if "b" in self.layout or ragged_rng.random() < 0.6:
             return
-        self.offset_type = packing.choice([torch.int32, torch.int64])
-        draw = lambda most: self.values.choice([0, 1, most, most, self.values.randint(0, most)])
+        self.offset_type = ragged_rng.choice([torch.int32, torch.int64])
+        draw = lambda size: self.values.choice([0, 1, size, size, self.values.randint(0, size)])
         self.lengths = [tuple(min(n, longest) for n in lengths) for lengths, longest in
                         zip(zip(*[(draw(self.queries), draw(self.keys)) for _ in range(self.values.randint(1, 5))]),
                             (self.queries, self.keys))]
-        self.features.append("packed")
+        self.features.append("ragged")
 
     def ragged(self, tensor, side):
         """A batch × head × position (× depth) tensor as one × head × the positions of all sequences (× depth)."""
@@ -103,8 +102,8 @@ class Call:
         if rng.random() < 0.4:
             self.options["causal"] = rng.choice(["top_left", "bottom_right", self.values.randint(-5, 80)])
         if rng.random() < 0.25:
-            reach = lambda: self.values.randint(0, 40)
-            self.options["window"] = rng.choice([1 + reach(), (reach(), reach())])
+            distance = lambda: self.values.randint(0, 40)
+            self.options["window"] = rng.choice([1 + distance(), (distance(), distance())])
         if rng.random() < 0.25:
             lengths = [self.values.randint(0, self.keys) for _ in range(self.batch)]
             self.options["kv_len"] = min(lengths[0], sum(self.lengths[1])) if self.lengths else lengths[0]
@@ -157,10 +156,10 @@ class Call:
         options = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return f"{self.type} {shapes} {'NumPy' if self.numpy else 'torch'} {options}"
 
-    # --- what it means ----------------------------------------------------------------------------------------------
+    # --- reference --------------------------------------------------------------------------------------------------
 
     def visible(self, grids):
-        """Which query sees which key: batch × head × query × key."""
+        """The mask of visible pairs: batch × head × query × key."""
         batch, head, query, key = grids
         queries, keys = self.lengths or (self.queries, self.keys)
         queries, keys = (torch.as_tensor(n).to(torch.int64).reshape(-1, 1, 1, 1) for n in (queries, keys))
@@ -183,7 +182,7 @@ class Call:
         inputs) and probabilities rounded to the input's type. `backwards` takes every sum from its last term."""
         precision = torch.float64 if exact or self.type == "f64" else torch.float32
         query, key, value = (tensor.to(precision) for tensor in self.canonical)
-        key, value = (tensor.repeat_interleave(self.heads // self.key_heads, 1) for tensor in (key, value))
+        key, value = (tensor.repeat_interleave(self.heads // self.kv_heads, 1) for tensor in (key, value))
         along = lambda extent, position: torch.arange(extent).reshape([-1 if i == position else 1 for i in range(4)])
         grids = [along(extent, i) for i, extent in enumerate((self.batch, self.heads, self.queries, self.keys))]
         flip = (lambda tensor, *dims: tensor.flip(dims)) if backwards else (lambda tensor, *dims: tensor)

@@ -1,8 +1,8 @@
-"""One random attention program with its arguments; all of it follows from the seed.
+"""A random attention program with its arguments, determined by a seed.
 
-What is drawn: element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every
+It draws element types, extents (odd ones, now and then 0), grouped heads, head sizes, the layout of every
 operand, strides, static and dynamic shapes, masks, score and weight regions, tallies, sinks, captures, lengths, scale,
-position, tiles, packed sequences, further results, and values that are hard on a softmax. `Graph(seed)` has `text` (a
+position, tiles, ragged sequences, further results, and extreme logits. `Graph(seed)` has `text` (a
 module with one entry), `arguments` (for saccade-run) and `features` (what it exercises, for the coverage report).
 """
 
@@ -32,7 +32,7 @@ class Graph:
         self.seed = seed
         self.split_kv = split_kv
         self.rng = random.Random(seed)
-        # Streams of their own, so that what was drawn before these came stays.
+        # Separate generators, so that existing seeds draw the same values.
         self.more = random.Random(f"{seed} weights")
         self.tables = random.Random(f"{seed} tables")
         self.numbers = np.random.default_rng(seed)
@@ -63,34 +63,34 @@ class Graph:
         self.depth = rng.choice([8, 16, 32, 40, 64, 64, 80, 96, 128]) if rng.random() < 0.6 else rng.randint(1, 130)
         self.value_depth = self.depth if rng.random() < 0.6 else rng.choice([1, 5, 8, 24, 32, 64, 128, 130])
         self.batches = 0 if rng.random() < 0.01 else rng.choice([1, 1, 2, 3])
-        self.key_heads = rng.choice([1, 1, 2, 3])
+        self.kv_heads = rng.choice([1, 1, 2, 3])
         self.group = rng.choice([1, 1, 1, 2, 3, 4, 8])
-        self.heads = self.key_heads * self.group
+        self.heads = self.kv_heads * self.group
         self.queries = self.extent()
         self.keys = self.queries if rng.random() < 0.35 else self.extent()
-        # Several tiles of keys: many keys, or tiles that are small.
+        # Several tiles of keys: many keys, or small tiles.
         if rng.random() < 0.06:
-            self.batches, self.key_heads, self.group, self.heads = min(self.batches, 1), 1, 1, 1
+            self.batches, self.kv_heads, self.group, self.heads = min(self.batches, 1), 1, 1, 1
             self.queries, self.keys = rng.randint(1, 40), rng.randint(600, 1300)
             self.note("several hundred keys")
         self.schedule = (rng.choice([12, 24]), 64) if rng.random() < 0.4 else None
-        self.few = None
+        self.split_tile = None
         if self.split_kv:
             self.queries = rng.randint(1, 9)
             self.keys = self.queries if rng.random() < 0.1 else self.keys
-            self.few = (rng.randint(8, 12), rng.choice([5, 16, 37, 64, 256])) if rng.random() < 0.8 else None
-        # The reference is plain loops: what is too large loses heads, batches, then depth.
+            self.split_tile = (rng.randint(8, 12), rng.choice([5, 16, 37, 64, 256])) if rng.random() < 0.8 else None
+        # The reference is slow: large problems lose heads, batches, then head_dim.
         while self.batches * self.heads * self.queries * self.keys * (self.depth + self.value_depth) > 6e6:
             if self.group > 1:
                 self.group = 1
-            elif self.key_heads > 1:
-                self.key_heads -= 1
+            elif self.kv_heads > 1:
+                self.kv_heads -= 1
             elif self.batches > 1:
                 self.batches -= 1
             else:
                 self.keys = self.keys * 2 // 3
-            self.heads = self.key_heads * self.group
-        self.draw_packing()
+            self.heads = self.kv_heads * self.group
+        self.draw_ragged()
         self.note(f"type {self.element}")
         self.note("d_v ≠ d_k", self.depth != self.value_depth)
         self.note("grouped queries", self.group > 1)
@@ -102,9 +102,9 @@ class Graph:
         self.note("small tiles", self.schedule is not None)
         self.note("several tiles of keys", self.keys > (64 if self.schedule else 512))
 
-    def draw_packing(self):
-        """Whether queries, keys or both are packed: `self.packed` has the lengths of their sequences, which are
-        batches, `self.rows` how many positions the tensors have."""
+    def draw_ragged(self):
+        """Draws whether queries, keys or both are ragged. `self.ragged` has the lengths of their sequences by role, one per
+        batch; `self.rows` the number of rows of the tensors."""
         rng = random.Random(f"{self.seed} packed")
         self.ragged, self.rows = {}, {"q": self.queries, "kv": self.keys}
         if rng.random() >= 0.15:
@@ -119,7 +119,7 @@ class Graph:
             self.note("rows of no sequence", self.rows[role] > sum(self.ragged[role]))
             self.note("a sequence of 0", 0 in self.ragged[role])
             self.note("a sequence of 1", 1 in self.ragged[role])
-        self.note("packed " + " and ".join(self.ragged))
+        self.note("ragged " + " and ".join(self.ragged))
         self.note("no sequence", self.batches == 0)
 
     def note(self, feature, holds=True):
@@ -187,10 +187,10 @@ class Graph:
 
     # --- query, key, value -------------------------------------------------------------------------------------------
 
-    def draw_dims(self, sizes, is_packed=False):
-        """Some order of b, h, s, d; b and h may be left out where they are 1, and b must where sequences are packed."""
+    def draw_dims(self, sizes, is_ragged=False):
+        """Some order of b, h, s, d; b and h may be left out where they are 1, and b must if the sequences are ragged."""
         dims = [d for d in "bhsd" if not (d in "bh" and sizes[d] == 1 and self.rng.random() < 0.4)]
-        dims = [d for d in dims if not (is_packed and d == "b")]
+        dims = [d for d in dims if not (is_ragged and d == "b")]
         draw = self.rng.random()
         if draw < 0.25:
             dims = [d for d in "bshd" if d in dims]
@@ -211,7 +211,7 @@ class Graph:
             np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
         if self.nan_key and role == "key" and sizes["s"]:
             np.moveaxis(values, s, 0)[self.rng.randrange(sizes["s"])] = np.nan
-        # What lies beyond a length must not matter, whatever it is.
+        # Elements after a length must not matter.
         side = "q" if role == "query" else "kv"
         ends = self.ends[side]
         if side in self.ragged:
@@ -276,7 +276,7 @@ class Graph:
         self.note(f"dynamic extents: {self.dynamic}")
         sizes = {"b": self.batches, "h": self.heads, "s": self.rows["q"], "d": self.depth}
         self.query = self.draw_operand("query", sizes)
-        sizes = {"b": self.batches, "h": self.key_heads, "s": self.rows["kv"], "d": self.depth}
+        sizes = {"b": self.batches, "h": self.kv_heads, "s": self.rows["kv"], "d": self.depth}
         self.key = self.draw_operand("key", sizes)
         self.value = self.draw_operand("value", {**sizes, "d": self.value_depth})
 
@@ -336,7 +336,7 @@ class Graph:
         weights = [Region(self, self.more).weight()] if self.more.random() < 0.15 else []
         tallies = [Region(self, self.more).tally() for _ in range(self.more.choice([0] * 12 + [1, 1, 2]))]
         if (self.nan_query or self.nan_key) and any("select" in text for text in weights):
-            # What a region makes of a weight that is none is unspecified.
+            # The result of a weight region for masked keys is unspecified.
             for argument in self.arguments:
                 if isinstance(argument.values, np.ndarray) and argument.values.dtype.kind == "f":
                     argument.values[np.isnan(argument.values)] = 1
@@ -344,7 +344,7 @@ class Graph:
         self.note("a weight region", bool(weights))
         self.note("tallies", bool(tallies))
 
-        # Only now is it known what the regions capture.
+        # The captures are known after all regions are drawn.
         names = ", ".join(f"%c{i}" for i in range(len(self.captures)))
         regions = [text.replace("CAPTURES", ", " + names if names else "") for text in masks + scores]
         clauses = []
@@ -399,8 +399,8 @@ class Graph:
         lines.append(f"  {', '.join(values)} = attn.attention {named}")
         lines += [f"    {clause}" for clause in clauses + regions]
         attributes = []
-        if self.few:
-            attributes.append(f"split_kv = #attn.split_kv<queries = 8, rows = {self.few[0]}, cols = {self.few[1]}>")
+        if self.split_tile:
+            attributes.append(f"split_kv = #attn.split_kv<queries = 8, rows = {self.split_tile[0]}, cols = {self.split_tile[1]}>")
         if self.schedule:
             attributes.append(f"schedule = #attn.schedule<rows = {self.schedule[0]}, cols = {self.schedule[1]}>")
         if attributes:

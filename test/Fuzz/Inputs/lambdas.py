@@ -29,7 +29,7 @@ class Drawn:
         self.function = build(self.role, self.text, np if self.numpy else torch, tensors, self.as_global)
 
     def evaluate(self, exact, *arguments):
-        """On grids that broadcast against one another. `exact`: with float tables and intermediate results in float64,
+        """Evaluates on broadcast grids. `exact`: with float tables and intermediate results in float64,
         else in the types that PyTorch gives them."""
         tensors = self.tensors
         if exact:
@@ -72,7 +72,7 @@ class Drawer:
         else:
             choices = [torch.float32] * 3 + [torch.float16, torch.float64] + ([] if self.numpy else [torch.bfloat16])
             values = torch.randn(shape, generator=self.generator, dtype=torch.float64).to(dtype or self.rng.choice(choices))
-        if len(shape) > 1 and self.rng.random() < 0.3:  # a table behind other strides
+        if len(shape) > 1 and self.rng.random() < 0.3:  # a strided table
             values = values.mT.contiguous().mT
         name = f"t{len(self.tensors)}"
         self.tensors[name] = values
@@ -108,10 +108,10 @@ class Drawer:
         return f"{s} + {name}[{index}]"
 
     def relative(self, s):
-        reach = self.number(1, 20)
-        name = self.tensor([2 * reach + 1, self.sizes.heads])
-        clipped = f"xp.clip(j - i, -{reach}, {reach})" if self.rng.random() < 0.5 else f"(j - i) % {2 * reach + 1} - {reach}"
-        return f"{s} + {name}[{clipped} + {reach}, h]"
+        span = self.number(1, 20)
+        name = self.tensor([2 * span + 1, self.sizes.heads])
+        clipped = f"xp.clip(j - i, -{span}, {span})" if self.rng.random() < 0.5 else f"(j - i) % {2 * span + 1} - {span}"
+        return f"{s} + {name}[{clipped} + {span}, h]"
 
     def chosen(self, s):
         return f"xp.where({self.condition()}, {s}, {s} * {self.rng.choice(['0.5', '-1.0', '2'])})"

@@ -1,7 +1,7 @@
-"""Ways to spoil a model file of ONNX: its bytes, its fields, or what its graph means.
+"""Mutations of ONNX model files: of bytes, of protobuf fields, or of the graph.
 
-Each mutation takes a generator of random numbers, a ModelProto, which it changes, and the folder of the file; it gives
-the bytes of the file.
+Each mutation takes a random generator, a ModelProto, which it changes, and the folder of the file; it returns the bytes
+of the file.
 """
 
 import onnx
@@ -15,7 +15,7 @@ HUGE = [1 << 20, 1 << 31, 1 << 40, (1 << 62) + 1, (1 << 63) - 1]
 
 
 def change_bytes(rng, data):
-    """Some bytes of `data` changed, taken out, put in or written twice, or its end left out."""
+    """Changes, deletes, inserts or repeats some bytes of `data`, or truncates it."""
     data = bytearray(data)
     for _ in range(rng.choice([1, 1, 2, 8])):
         at = rng.randrange(len(data) or 1)
@@ -123,7 +123,7 @@ def swap_fields(rng, model, folder):
 
 
 def break_edges(rng, model, folder):
-    """An input that nobody makes, one that is made later or of the node itself, a node that is missing."""
+    """An undefined input, an input that is defined later or by the node itself, or a missing node."""
     nodes = model.graph.node
     node = rng.choice(nodes)
     kind = rng.randrange(4)
@@ -136,7 +136,7 @@ def break_edges(rng, model, folder):
 
 
 def unknown(rng, model, folder):
-    """Types, operator sets, domains and operators that nobody knows."""
+    """Unknown types, operator sets, domains and operators."""
     kind = rng.randrange(4)
     if kind == 0:
         del model.opset_import[rng.randrange(len(model.opset_import)):]
@@ -153,7 +153,7 @@ def unknown(rng, model, folder):
 
 
 def external_data(rng, model, folder):
-    """A weight whose elements are in a file that is missing, too short, elsewhere or none."""
+    """External data in a missing or short file, in another folder, or without a location."""
     (folder / "short.bin").write_bytes(b"1234")
     tensors = [*model.graph.initializer] or [model.graph.initializer.add(name="w", data_type=1, dims=[4, 4])]
     tensor = rng.choice(tensors)
@@ -171,7 +171,7 @@ def external_data(rng, model, folder):
 
 
 def huge(rng, model, folder):
-    """Extents and counts that no memory holds, or negative ones."""
+    """Huge or negative extents and counts."""
     kind, number = rng.randrange(5), rng.choice([*HUGE, -1, -(1 << 63)])
     if kind == 0 and model.graph.initializer:
         tensor = rng.choice(model.graph.initializer)
@@ -197,7 +197,7 @@ def huge(rng, model, folder):
 
 
 def functions(rng, model, folder):
-    """Functions that call themselves, each other, or twice the one before, again and again."""
+    """Functions that are recursive, mutually recursive, or expand exponentially."""
     kind, count = rng.randrange(3), rng.choice([2, 5, 30, 60])
     sets = [helper.make_opsetid("own", 1), helper.make_opsetid("", rng.choice([13, 21, 99]) if kind else 21)]
     for i in range(count):
@@ -216,7 +216,7 @@ def functions(rng, model, folder):
 
 
 def deep(rng, model, folder):
-    """Subgraphs in one another, and in control flow."""
+    """Nested subgraphs, in control flow."""
     graph = helper.make_graph([helper.make_node("Identity", [model.graph.input[0].name], ["z"])], "leaf", [],
                               [onnx.ValueInfoProto(name="z")])
     for i in range(rng.choice([1, 3, 10, 30])):
@@ -237,7 +237,7 @@ def deep(rng, model, folder):
 
 
 def deepest(rng, model, folder):
-    """More subgraphs in one another than protocol buffers are read with, or nearly so many."""
+    """Nested subgraphs around the recursion limit of protocol buffers."""
     def wrap(field, data):
         size, length = len(data), b""
         while size >= 128:
@@ -252,6 +252,6 @@ def deepest(rng, model, folder):
     return model.SerializeToString() + wrap(7, data)
 
 
-# Fields lead deepest, so they come most often.
+# Mutations of fields reach the deepest code, so they are the most frequent.
 MUTATIONS = [mutate_bytes, cut, flip_bits, mutate_fields, mutate_fields, mutate_fields, mutate_fields, swap_fields,
              break_edges, unknown, external_data, huge, functions, deep, deepest]

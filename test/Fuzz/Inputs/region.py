@@ -6,7 +6,7 @@ COMPARISONS = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge
 
 
 class Region:
-    """Prints one region of a graph; the captures that it wants are added to the graph. Text has the word CAPTURES
+    """Prints one region of a graph; its captures are added to the graph. Text has the word CAPTURES
     where the region arguments of all captures go, for they are known only when every region is drawn."""
 
     def __init__(self, graph, rng=None):
@@ -84,7 +84,7 @@ class Region:
         return self.emit(f"tensor.extract {table}[{', '.join('%' + n for n in names)}] : {type}")
 
     def bias(self, stem, names):
-        """A table of numbers of any float type, as a number of the score's type."""
+        """An element of a table of any float type, cast to the type of the score."""
         element = self.rng.choice([self.type, self.type, "f16", "bf16", "f32"])
         value = self.table(stem, names, self.graph.numbers.standard_normal, element)
         if element == self.type:
@@ -204,7 +204,7 @@ class Region:
         return self.emit(f"{name} {', '.join(operands)} : {self.type}")
 
     def to_number(self, index):
-        """An index as a number of the score's type."""
+        """An index cast to the type of the score."""
         wide = self.rng.choice(["i32", "i64"])
         return self.emit(f"arith.sitofp {self.emit(f'arith.index_cast {index} : index to {wide}')} : {wide} to {self.type}")
 
@@ -223,11 +223,11 @@ class Region:
         return self.op("addf", s, self.bias("bias", self.rng.choice(["j", "i", "hij", "bhij", "ij", "bj", "h"])))
 
     def relative_bias(self, s):
-        reach = self.rng.choice([2, 7, 16])
-        table, type = self.capture("rel", self.graph.numbers.standard_normal(2 * reach + 1), self.type)
-        shifted = self.emit(f"arith.addi {self.emit('arith.subi %j, %i : index')}, {self.index_constant(reach)} : index")
+        span = self.rng.choice([2, 7, 16])
+        table, type = self.capture("rel", self.graph.numbers.standard_normal(2 * span + 1), self.type)
+        shifted = self.emit(f"arith.addi {self.emit('arith.subi %j, %i : index')}, {self.index_constant(span)} : index")
         low = self.emit(f"arith.maxsi {shifted}, {self.index_constant(0)} : index")
-        place = self.emit(f"arith.minsi {low}, {self.index_constant(2 * reach)} : index")
+        place = self.emit(f"arith.minsi {low}, {self.index_constant(2 * span)} : index")
         self.feature("relative bias")
         return self.op("addf", s, self.emit(f"tensor.extract {table}[{place}] : {type}"))
 
@@ -236,7 +236,7 @@ class Region:
         return self.op("addf", s, self.op(self.rng.choice(["math.sin", "math.cos"]), angle))
 
     def decay(self, s):
-        """s − log(1 + |j − i|), and relatives."""
+        """s − log(1 + |j − i|), and similar functions."""
         distance = self.op("math.absf", self.distance())
         grown = self.op("addf", distance, self.number(1.0))
         kind = self.rng.choice(["math.log", "math.sqrt", "math.rsqrt", "math.log2"])

@@ -1,4 +1,4 @@
-// Products of 16-bit numbers: with a bias and an activation, with the right side by rows, in batches.
+// 16-bit matmuls: with a bias and an activation, with a transposed RHS, batched.
 func.func @linear(%x: tensor<?x?xbf16>, %w: tensor<?x?xbf16>, %bias: tensor<?xbf16>) -> tensor<?x?xbf16> {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
