@@ -130,7 +130,7 @@ def _refuse(name: str, x: object) -> NoReturn:
 def check_torch(name: str, x: Any) -> None:
     """`check_tensor` for a known torch tensor, without its fast path."""
     if type(x) not in _plain and type(x).__torch_dispatch__ is not _torch._C._disabled_torch_dispatch_impl:
-        raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor with memory to read")
+        raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor: it has no memory to read")
     if x.device.type != "cpu":
         raise TypeError(f"{name} is on {x.device}, expected cpu")
     if x.layout is not _torch.strided or x.is_nested:
