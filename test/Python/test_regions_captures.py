@@ -1,8 +1,9 @@
 """However a function reaches an array, the array is captured, and the region is the same as if the array were read
-directly.
+directly. Tensors that compiled code cannot read are refused, as for arguments of saccade.attention.
 """
 
 import functools
+import random
 import sys
 import types
 
@@ -11,7 +12,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from saccade.regions import trace
+from programs import refused
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from saccade.regions import TraceError, trace
 
 NAMES = ["%s", "%b", "%h", "%i", "%j"], ["%c0"]
 everyone = None  # what the function `by_name` reads
@@ -95,3 +99,41 @@ def test_tracing_leaves_what_a_function_reaches_as_it_was():
     trace(bias, "score", "f64")
     assert bias.table is array
     assert type(bias.table[0]) is np.float64
+
+
+def reader(x):
+    return lambda s, b, h, i, j: s + x[h]
+
+
+with FakeTensorMode():
+    fake = torch.rand(8)
+UNREADABLE = {
+    "requires grad": (torch.rand(8, requires_grad=True), ValueError, ["'x'", "requires grad", "torch.no_grad()"]),
+    "parameter": (torch.nn.Parameter(torch.rand(8)), ValueError, ["'x'", "requires grad"]),
+    "fake": (fake, TypeError, ["'x'", "FakeTensor"]),
+    "expanded meta": (torch.ones((), device="meta").expand(8), TypeError, ["'x'", "expected cpu"]),
+    "meta": (torch.rand(8, device="meta"), TypeError, ["'x'", "meta", "expected cpu"]),
+    "negative bit": (torch.rand(8, dtype=torch.complex64).conj().imag, ValueError, ["'x'", "negative bit"]),
+    "sparse": (torch.rand(8).to_sparse(), TypeError, ["'x'", "sparse"]),
+    "complex64": (torch.rand(8).to(torch.complex64), TraceError, ["'x'", "complex64", "float32"]),
+    "float8": (torch.rand(8).to(torch.float8_e4m3fn), TraceError, ["'x'", "float8_e4m3fn"]),
+    "masked": (np.ma.masked_array(np.ones(8)), TypeError, ["'x'", "masked"]),
+    "complex128": (np.ones(8, np.complex128), TypeError, ["'x'", "complex128"]),
+    "uint32": (np.ones(8, np.uint32), TraceError, ["'x'", "uint32", "int64"]),
+    "big-endian": (np.ones(8, ">f4"), TypeError, ["'x'", "byte order"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("x", "exception", "words"), UNREADABLE.values(), ids=UNREADABLE)
+def test_tensor_that_compiled_code_cannot_read_is_refused(x, exception, words):
+    before = random.getstate()
+    error = refused(exception, [], trace, reader(x), "score", "f32")
+    said = str(error).partition("(test_regions_captures.py, line ")[0]  # not the words of the line itself
+    assert not [word for word in words if word not in said], said
+    assert random.getstate() == before
+
+
+def test_without_grad_mode_a_tensor_that_requires_grad_is_captured():
+    x = UNREADABLE["requires grad"][0]
+    with torch.no_grad():
+        assert trace(reader(x), "score", "f32").captures == (x,)

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from region_reference import SHAPE, Case, differences
+from region_reference import SHAPE, Case, differences, run
 from torch.nn.attention.flex_attention import and_masks, or_masks
 
 batches, heads, queries, keys = SHAPE
@@ -86,28 +86,27 @@ def catalogue(x, array):
 
 LIBRARIES = {"torch": (torch, torch.tensor, torch.tensor, lambda v: torch.tensor(v, dtype=torch.float32)),
              "numpy": (np, np.array, np.int64, np.float32)}  # fmt: skip
-CASES = {(library, name): (score, mask) for library, (x, array, *_) in LIBRARIES.items()
-         for name, score, mask in catalogue(x, array)}  # fmt: skip
+FUNCTIONS = {(library, name): (score, mask) for library, (x, array, *_) in LIBRARIES.items()
+             for name, score, mask in catalogue(x, array)}  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=LIBRARIES)
-def library(request):
-    return request.param
-
-
-@pytest.fixture(scope="module")
+@functools.cache
 def cases(library):
+    """The cases of a library by name, all of them compiled and run."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return [Case(f"{library}: {name}", *functions) for (x, name), functions in CASES.items() if x == library]
+        found = {name: Case(name, *functions) for (x, name), functions in FUNCTIONS.items() if x == library}
+    run(list(found.values()))
+    return found
 
 
-def test_regions_are_reusable(cases):
-    for case in cases:
-        for region in (case.score_region, case.mask_region):
-            assert region is None or region.is_reusable, case.name
+@pytest.mark.parametrize(("library", "name"), FUNCTIONS)
+def test_regions_are_reusable(library, name):
+    case = cases(library)[name]
+    assert all(region is None or region.is_reusable for region in (case.score_region, case.mask_region))
 
 
-def test_compiled_functions_agree_with_calls_for_every_element(library, cases):
+@pytest.mark.parametrize(("library", "name"), FUNCTIONS)
+def test_compiled_function_agrees_with_calls_for_every_element(library, name):
     with np.errstate(divide="ignore", invalid="ignore"):
-        wrong = differences(cases, *LIBRARIES[library][2:])
+        wrong = differences([cases(library)[name]], *LIBRARIES[library][2:])
     assert not wrong, "\n".join(wrong)

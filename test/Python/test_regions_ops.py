@@ -1,18 +1,13 @@
-"""Every operation that regions know, compiled, against torch and NumPy element by element.
+"""Every operation that regions know, compiled, agrees with torch and NumPy element by element."""
 
-REQUIRES: numpy, torch
-RUN: %python %s
-"""
-
-import pathlib
-import sys
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "Inputs"))
+import functools
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from region_reference import Case, differences
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from region_reference import Case, differences, run
 
 generator = torch.Generator().manual_seed(1)
 table = torch.rand(3, 19, generator=generator) - 0.5
@@ -63,7 +58,8 @@ SCORES = {
     "double": "s + double[j]", "read twice": "s + vector[j] * vector[j] + vector[i]", "bool": "s + flags[j]",
     "uint8": "s + bytes_[j] / 64 + (bytes_[j] // 7) * 0.01 + (bytes_[j] > 127)", "int8": "s + small[j] / 64",
     "int16": "s + short[j]", "int32": "s + words[j] % 4 + words[j] * 0.5", "int64": "s + longs[j] // 2",
-    "fmin and fmax": "x.fmin(s, s * float('nan')) + x.fmax(j * 0.1, s) + x.fmin(i, j) + x.fmax(number * float('nan'), s)",
+    "fmin and fmax": "x.fmin(s, s * float('nan')) + x.fmax(j * 0.1, s) + x.fmin(i, j) "
+        "+ x.fmax(number * float('nan'), s)",
     "hypot": "x.hypot(s, j * 0.5) + x.where(x.hypot(s * 0, s * 0) == 0, 1.0, 2.0)",
     "copysign": "x.copysign(s + 0.5, i - j + 0.5)", "logaddexp": "x.logaddexp(s, j * 0.5) - x.logaddexp(s * 9, s)",
     "logaddexp of infinities": "x.where(x.logaddexp(s - float('inf'), s - float('inf')) < -9, s, 2.0)",
@@ -99,8 +95,10 @@ TORCH_ONLY = {
     "from what no integer is": "s + torch.where(extremes[j % 8].abs() < 9, extremes[j % 8], 2.0).long() "
         "+ torch.where(extremes[j % 8].abs() < 9, extremes[j % 8].long(), 3)",
     "gelu": "F.gelu(s) + F.gelu(s * 3, approximate='tanh') + F.gelu(double[j])",
-    "units": "F.leaky_relu(s, 0.2) + F.leaky_relu(s) + F.elu(s, 0.7) + F.selu(s) + F.celu(s, 2.0) + F.hardtanh(s) + F.relu6(s)",
-    "masked_fill": "s.masked_fill(i > j, -2.5) + torch.masked_fill(j, j > 3, 7) + s.clone().masked_fill_(h == 1, number)",
+    "units": "F.leaky_relu(s, 0.2) + F.leaky_relu(s) + F.elu(s, 0.7) + F.selu(s) + F.celu(s, 2.0) + F.hardtanh(s) "
+        "+ F.relu6(s)",
+    "masked_fill": "s.masked_fill(i > j, -2.5) + torch.masked_fill(j, j > 3, 7) "
+        "+ s.clone().masked_fill_(h == 1, number)",
     "lerp": "torch.lerp(s, vector[j], 0.3) + s.lerp(vector[j], vector[i])",
     "addcmul": "torch.addcmul(s, vector[j], vector[i], value=0.5) + s.addcdiv(vector[j], vector[i] + 1, value=-2)",
     "frac": "s.frac() + torch.frac(s * 3)", "take": "s + torch.take(vector, j + h) + vector.take(longs[i] + 9)",
@@ -132,34 +130,41 @@ NUMPY_ONLY = {
     "absolute": "np.abs(s) + np.fabs(s) + np.power(s, 2) + np.negative(s)",
 }  # fmt: skip
 
+WIDE = ("exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8", "read")
 
-def make(role, text, names):
+# Functions by name that are compiled as one program: the library, the role, the texts, the precision.
+GROUPS = {
+    "torch score": (torch, "score", SCORES, "f32"), "torch only": (torch, "score", TORCH_ONLY, "f32"),
+    "torch mask": (torch, "mask", MASKS, "f32"),
+    "torch f64": (torch, "score", {name: SCORES[name] for name in WIDE}, "f64"),
+    "numpy score": (np, "score", SCORES, "f32"), "numpy only": (np, "score", NUMPY_ONLY, "f32"),
+    "numpy mask": (np, "mask", {**MASKS, **NUMPY_MASKS}, "f32"),
+}  # fmt: skip
+NAMES = {
+    torch: {**globals(), "x": torch, "F": torch.nn.functional},
+    np: {**{name: x.detach().numpy() for name, x in globals().items() if isinstance(x, torch.Tensor) and x is not brain},
+         "np": np, "x": np, "grown": grown},
+}
+
+
+@functools.cache
+def cases(group):
+    """The cases of a group by name, all of them compiled and run."""
+    library, role, texts, precision = GROUPS[group]
     arguments = "s, b, h, i, j" if role == "score" else "b, h, i, j"
-    return eval(f"lambda {arguments}: {text}", names)
+    functions = {name: eval(f"lambda {arguments}: {text}", NAMES[library]) for name, text in texts.items()}
+    found = {name: Case(name, **{role: function}, precision=precision) for name, function in functions.items()}
+    run(list(found.values()))
+    return found
 
 
-def with_torch():
-    names = {**globals(), "x": torch}
-    for role, table in (("score", SCORES), ("score", TORCH_ONLY), ("mask", MASKS)):
-        yield [Case(f"torch: {name}", **{role: make(role, text, names)}) for name, text in table.items()]
-    wide = ["exp", "sin", "tanh", "clip", "power", "root", "power of floats", "remainder of floats", "half", "uint8",
-            "read"]
-    yield [Case(f"torch, f64: {name}", make("score", SCORES[name], names), precision="f64") for name in wide]
-
-
-def with_numpy():
-    arrays = {name: x.detach().numpy() for name, x in globals().items()
-              if isinstance(x, torch.Tensor) and name != "brain"}
-    names = {**arrays, "np": np, "x": np, "grown": grown}
-    for role, table in (("score", SCORES), ("score", NUMPY_ONLY), ("mask", {**MASKS, **NUMPY_MASKS})):
-        yield [Case(f"numpy: {name}", **{role: make(role, text, names)}) for name, text in table.items()]
-
-
-wrong = []
-for cases in with_torch():
-    score = torch.float32 if cases[0].precision == "f32" else torch.float64
-    wrong += differences(cases, torch.tensor, lambda value: torch.tensor(value, dtype=score))
-for cases in with_numpy():
-    with np.errstate(all="ignore"):
-        wrong += differences(cases, np.int64, np.float32)
-assert not wrong, "\n".join(wrong)
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in GROUPS[group][2]])
+def test_operation_agrees_with_calls_for_every_element(group, name):
+    case, library = cases(group)[name], GROUPS[group][0]
+    if library is torch:
+        score = torch.float32 if case.precision == "f32" else torch.float64
+        wrong = differences([case], torch.tensor, lambda value: torch.tensor(value, dtype=score))
+    else:
+        with np.errstate(all="ignore"):
+            wrong = differences([case], np.int64, np.float32)
+    assert not wrong, "\n".join(wrong)
