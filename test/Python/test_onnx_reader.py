@@ -1,0 +1,232 @@
+"""Models of ONNX are read without computing anything. What is wrong with one is reported with file, node and
+operator."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("onnx")
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from saccade.onnx import ModelError, read, read_model
+
+RAND = np.random.default_rng(0)
+BIG = numpy_helper.from_array(RAND.standard_normal((8, 16)).astype(np.float32), "encoder/weight.0")
+SMALL = numpy_helper.from_array(np.array([1.5, np.nan, -0.0, 1e-40], np.float32), "small")
+ONES = numpy_helper.from_array(np.ones((8, 16), np.float32), "w")
+
+
+def value(name, shape=(2, 8), type=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, type, shape)
+
+
+def model(nodes, inputs=("x",), outputs=("y",), weights=(), opset=23, functions=()):
+    inputs = [each if isinstance(each, onnx.ValueInfoProto) else value(each) for each in inputs]
+    outputs = [onnx.ValueInfoProto(name=each) for each in outputs]
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid("own", 1)]
+    graph = helper.make_graph(list(nodes), "graph", inputs, outputs, list(weights))
+    return helper.make_model(graph, opset_imports=domains, functions=functions)
+
+
+def node(op, inputs, outputs, name="a node", **attributes):
+    return helper.make_node(op, inputs, outputs, name=name, **attributes)
+
+
+def product(weight):
+    """A model that multiplies x by the weight w."""
+    return model([node("MatMul", ["x", "w"], ["y"])], weights=[weight])
+
+
+GOOD = product(ONES).SerializeToString()
+
+
+def refused(words, thing, name="model.onnx"):
+    with pytest.raises(ModelError) as error:
+        read_model(thing, name) if isinstance(thing, onnx.ModelProto) else read(thing)
+    for word in words:
+        assert word in str(error.value)
+
+
+# --- What is written.
+
+
+@pytest.fixture(scope="module")
+def written():
+    return read_model(model([node("MatMul", ["x", "encoder/weight.0"], ["y"], name="layer/0")], weights=[BIG, SMALL]))
+
+
+@pytest.mark.parametrize("part", [
+    pytest.param("%encoder_weight_0: tensor<8x16xf32> {attn.constant}", id="weight"),
+    pytest.param('loc("layer/0"("model.onnx":', id="location"),
+    pytest.param("onnx.opset = 23", id="opset"),
+    pytest.param("dense<[0x3FC00000, 0x7FC00000, 0x80000000, 0x000116C2]> : tensor<4xf32>", id="small weight"),
+])  # fmt: skip
+def test_program_has(written, part):
+    assert part in written.text
+
+
+def test_large_weight_stays_beside_the_program(written):
+    assert [(weight.name, weight.shape) for weight, _ in written.weights] == [("encoder/weight.0", (8, 16))]
+    ((_, tensor),) = written.weights
+    assert tensor.data == numpy_helper.to_array(BIG).tobytes()
+
+
+def test_functions_are_written_where_they_are_called_whatever_the_order_of_nodes():
+    function = helper.make_function("own", "Twice", ["a"], ["b"], [
+        helper.make_node("Add", ["a", "a"], ["c"]), helper.make_node("LeakyRelu", ["c"], ["b"])],
+        [helper.make_opsetid("", 23)], ["alpha"])  # fmt: skip
+    reference = function.node[1].attribute.add()
+    reference.name, reference.ref_attr_name, reference.type = "alpha", "alpha", onnx.AttributeProto.FLOAT
+    nodes = [node("Neg", ["t"], ["y"]), node("Twice", ["x"], ["t"], domain="own", alpha=0.5)]
+    text = read_model(model(nodes, functions=[function])).text
+    assert text.index("onnx.Add") < text.index("onnx.LeakyRelu") < text.index("onnx.Neg")
+    assert '"alpha" = 0x3F000000 : f32' in text
+
+
+@pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int16, np.int32, np.int64, np.bool_])
+def test_weights_of_every_type_are_stored_to_the_byte(tmp_path, dtype, raw):
+    array = (np.random.default_rng(0).standard_normal((9, 9)) * 5).astype(dtype)
+    proto = helper.make_tensor("w", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), array.shape,
+                               array.tobytes() if raw else array.flatten().tolist(), raw=raw)  # fmt: skip
+    read_model(model([node("Identity", ["x"], ["y"])], weights=[proto])).write(tmp_path / "w.mlir")
+    assert np.array_equal(np.load(tmp_path / "w.w.npy"), array)
+
+
+def test_reader_computes_nothing(tmp_path):
+    expanded = model([
+        node("Shape", ["x"], ["s"]), node("Constant", [], ["k"], value_ints=[2, -1]),
+        node("Reshape", ["x", "k"], ["r"]), node("Constant", [], ["c"], value=BIG),
+        node("MatMul", ["r", "c"], ["y"])], weights=[SMALL])  # fmt: skip
+    onnx.save(expanded, tmp_path / "patched.onnx")
+    patched = f"""
+import numpy as np, onnx, onnx.reference, onnx.numpy_helper, onnx.shape_inference
+def fail(*_, **__): raise AssertionError("the reader computes")
+for name in dir(np):
+    if isinstance(getattr(np, name), np.ufunc): setattr(np, name, fail)
+for name in ("array", "asarray", "frombuffer", "zeros", "empty", "matmul", "dot"): setattr(np, name, fail)
+onnx.reference.ReferenceEvaluator.__init__ = onnx.numpy_helper.to_array = fail
+onnx.shape_inference.infer_shapes = fail
+from saccade.onnx import read
+assert "onnx.MatMul" in read({str(tmp_path / "patched.onnx")!r}).text
+try: np.add(1, 2)
+except AssertionError: print("patched")
+"""
+    ran = subprocess.run([sys.executable, "-c", patched], capture_output=True, text=True)
+    assert ran.stdout == "patched\n", ran.stderr
+
+
+# --- What is refused.
+
+
+@pytest.mark.parametrize("length", [1, 10, len(GOOD) // 2, len(GOOD) - 1])
+def test_file_that_is_cut_is_refused(tmp_path, length):
+    (tmp_path / "cut.onnx").write_bytes(GOOD[:length])
+    refused(["cut.onnx"], tmp_path / "cut.onnx")
+
+
+@pytest.mark.parametrize(("name", "content", "word"), [
+    ("empty.onnx", b"", "no graph"), ("text.onnx", b"this is text", "not an ONNX model"),
+], ids=["empty", "text"])  # fmt: skip
+def test_file_without_a_model_is_refused(tmp_path, name, content, word):
+    (tmp_path / name).write_bytes(content)
+    refused([name, word], tmp_path / name)
+
+
+@pytest.mark.parametrize(("words", "nodes", "options"), [
+    pytest.param(["node 'a node' (Add)", "'missing' is produced by no node"], [node("Add", ["x", "missing"], ["y"])],
+                 {}, id="missing input"),
+    pytest.param(["node 'one' (Add)", "own output"],
+                 [node("Add", ["x", "b"], ["y"], name="one"), node("Neg", ["y"], ["b"], name="two")], {}, id="cycle"),
+    pytest.param(["is there already"], [node("Neg", ["x"], ["y"]), node("Abs", ["x"], ["y"])], {}, id="twice"),
+    pytest.param(["output 'y'", "no node"], [node("Neg", ["x"], ["z"])], {}, id="missing output"),
+    pytest.param(["version 99", "'ai.onnx'", "7 to 28"], [node("Neg", ["x"], ["y"])], {"opset": 99}, id="version"),
+    pytest.param(["operator set 'other'"], [node("Neg", ["x"], ["y"], domain="other")], {}, id="operator set"),
+    pytest.param(["input 'x'", "string"], [node("Neg", ["x"], ["y"])],
+                 {"inputs": [value("x", type=TensorProto.STRING)]}, id="string"),
+    pytest.param(["input 'x'", "no shape"], [node("Neg", ["x"], ["y"])], {"inputs": [value("x", None)]}, id="shape"),
+])  # fmt: skip
+def test_wrong_graph_is_refused(words, nodes, options):
+    refused(words, model(nodes, **options))
+
+
+def test_recursive_function_is_refused():
+    calls_itself = [helper.make_node("Loop", ["a"], ["b"], domain="own")]
+    recursive = helper.make_function("own", "Loop", ["a"], ["b"], calls_itself, [helper.make_opsetid("own", 1)])
+    refused(["50 deep"], model([node("Loop", ["x"], ["y"], domain="own")], functions=[recursive]))
+
+
+@pytest.mark.parametrize(("words", "weight"), [
+    pytest.param(["found 4 bytes, expected 512"],
+                 TensorProto(name="w", data_type=1, dims=[8, 16], raw_data=b"1234"), id="short"),
+    pytest.param(["found 0 bytes"], TensorProto(name="w", data_type=1, dims=[1 << 40, 1 << 40]), id="huge"),
+])  # fmt: skip
+def test_weight_of_another_size_is_refused(words, weight):
+    refused(["weight 'w'", *words], product(weight))
+
+
+# --- Weights in files of their own.
+
+
+@pytest.fixture
+def external(tmp_path):
+    """Saves a model whose weight lies in w.bin, 5 bytes from its start, or wherever the entries say; returns its path."""
+    (tmp_path / "w.bin").write_bytes(b"....." + np.arange(128, dtype=np.float32).tobytes())
+
+    def save(location, **entries):
+        proto = TensorProto(name="w", data_type=1, dims=[8, 16], data_location=TensorProto.EXTERNAL)
+        for key, content in {"location": location, **entries}.items():
+            proto.external_data.add(key=key, value=str(content))
+        onnx.save(product(proto), tmp_path / "external.onnx")
+        return tmp_path / "external.onnx"
+
+    return save
+
+
+def test_external_weight_is_read_at_its_offset(external):
+    ((_, tensor),) = read(external("w.bin", offset=5, length=512)).weights
+    assert tensor.data == np.arange(128, dtype=np.float32).tobytes()
+
+
+@pytest.mark.parametrize(("word", "location", "entries"), [
+    pytest.param("cannot read 'gone.bin'", "gone.bin", {}, id="gone"),
+    pytest.param("found 500 bytes", "w.bin", {"offset": 17}, id="offset"),
+    pytest.param("found 17 bytes", "w.bin", {"length": 17}, id="length"),
+    pytest.param("no integer", "w.bin", {"offset": "five"}, id="no integer"),
+    pytest.param("outside of the model", "../secret.bin", {}, id="folder above"),
+    pytest.param("outside of the model", os.path.abspath(sys.executable), {}, id="absolute"),
+])  # fmt: skip
+def test_wrong_external_weight_is_refused(external, word, location, entries):
+    refused(["weight 'w'", word], external(location, **entries))
+
+
+# --- The command.
+
+
+def command(*arguments):
+    return subprocess.run([sys.executable, "-m", "saccade.onnx", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_command_writes_the_program_and_its_weights(tmp_path):
+    (tmp_path / "good.onnx").write_bytes(GOOD)
+    ran = command(tmp_path / "good.onnx", "-o", tmp_path / "good.mlir")
+    assert ran.returncode == 0, ran.stderr
+    assert "onnx.MatMul" in (tmp_path / "good.mlir").read_text()
+    assert np.array_equal(np.load(tmp_path / "good.w.npy"), np.ones((8, 16), np.float32))
+
+
+@pytest.mark.parametrize(("code", "source", "target"), [
+    pytest.param(1, "cut.onnx", "none.mlir", id="cut"), pytest.param(3, "gone.onnx", "none.mlir", id="gone"),
+    pytest.param(3, "good.onnx", "no/folder.mlir", id="no folder"),
+])  # fmt: skip
+def test_command_that_fails_leaves_nothing(tmp_path, code, source, target):
+    (tmp_path / "good.onnx").write_bytes(GOOD)
+    (tmp_path / "cut.onnx").write_bytes(GOOD[:-1])
+    before = sorted(os.listdir(tmp_path))
+    assert command(tmp_path / source, "-o", tmp_path / target).returncode == code
+    assert sorted(os.listdir(tmp_path)) == before, "something half written was left"
