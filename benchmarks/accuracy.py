@@ -7,7 +7,6 @@ to PyTorch's f32 result over the norm of that result; for bf16 the table also ha
 
 import argparse
 import json
-import os
 import pathlib
 import subprocess
 import sys

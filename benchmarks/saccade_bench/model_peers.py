@@ -1,6 +1,5 @@
 """The encoder models of `model_text` in PyTorch and ONNX, with the same weights."""
 
-import numpy as np
 
 from .onnx_peer import IR_VERSION, OPSET
 

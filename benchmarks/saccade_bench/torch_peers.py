@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from . import problems
 from .workers import Worker
 
 # Peers that materialize the score matrix skip cases where it is larger.
