@@ -1,10 +1,6 @@
-"""What counts as PyTorch's pool: the stable C interface or the OpenMP library of libtorch_cpu, as soon as it is loaded,
-and not in a process that may have lost its threads in a fork. A small library stands in for PyTorch.
-
-REQUIRES: numpy
-UNSUPPORTED: asan, tsan
-RUN: env PYTHONPATH=%S/Inputs %python %s %build stable
-RUN: env PYTHONPATH=%S/Inputs %python %s %build older
+"""Checks what counts as PyTorch's pool: the stable C interface or the OpenMP library of libtorch_cpu, as soon as it is
+loaded, and not in a process that may have lost its threads in a fork. A small library stands in for PyTorch.
+Arguments: the root of the build tree, "stable" or "older".
 """
 
 import ctypes

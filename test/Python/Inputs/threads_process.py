@@ -1,9 +1,5 @@
-"""With PyTorch in the process its threads run our tasks: no second pool, right results from several Python threads,
-after a fork, inside its parallel regions and with one thread.
-
-REQUIRES: torch
-UNSUPPORTED: asan, tsan
-RUN: env PYTHONPATH=%S/Inputs %python %s %build
+"""Runs our tasks on PyTorch's threads: no second pool, right results from several Python threads, after a fork, inside
+its parallel regions and with one thread. Argument: the root of the build tree.
 """
 
 import ctypes

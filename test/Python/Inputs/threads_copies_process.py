@@ -1,8 +1,5 @@
-"""Copies of the runtime in libraries that do not see one another share one pool, which outlives its library.
-
-REQUIRES: numpy
-UNSUPPORTED: asan, tsan
-RUN: env PYTHONPATH=%S/Inputs %python %s %build
+"""Loads copies of the runtime in libraries that do not see one another: they share one pool, which outlives its library.
+Argument: the root of the build tree.
 """
 
 import _ctypes

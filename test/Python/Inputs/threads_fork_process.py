@@ -1,9 +1,5 @@
-"""The child of a fork that loads its first copy of the runtime itself leaves alone the pool of PyTorch, which may have
-lost its threads. A small library stands in for PyTorch.
-
-REQUIRES: numpy
-UNSUPPORTED: asan, tsan
-RUN: env PYTHONPATH=%S/Inputs %python %s %build
+"""Forks a child that loads its first copy of the runtime itself: it leaves alone the pool of PyTorch, which may have lost
+its threads. A small library stands in for PyTorch. Argument: the root of the build tree.
 """
 
 import ctypes

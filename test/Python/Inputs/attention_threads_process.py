@@ -1,9 +1,5 @@
-"""`saccade.attention` from several Python threads at once: the same kinds of calls, first met at the same time, give
+"""Calls `saccade.attention` from two Python threads at once: the same kinds of calls, first met at the same time, give
 each thread its own results, and each program is compiled once.
-
-REQUIRES: numpy, torch
-UNSUPPORTED: asan, tsan
-RUN: %python %s
 """
 
 import threading
@@ -47,5 +43,5 @@ for number in range(2):
     expected = [call(number, option) for option in options]
     assert len(results[number]) == 20
     for found in results[number]:
-        assert all(torch.equal(one, other) for one, other in zip(found, expected))
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 assert saccade.cache_info().compilations == len(options)
