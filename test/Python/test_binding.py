@@ -206,7 +206,8 @@ def test_calls_check_that_a_weight_is_long_enough_for_a_slice():
 
 
 def test_arguments_may_have_any_name():
-    own = saccade.compile("func.func @main(%self: tensor<4xf32>) -> tensor<4xf32> { return %self : tensor<4xf32> }").main
+    text = "func.func @main(%self: tensor<4xf32>) -> tensor<4xf32> { return %self : tensor<4xf32> }"
+    own = saccade.compile(text).main
     assert own.bind(self=np.ones(4, np.float32))().sum() == 4
     assert own(self=np.ones(4, np.float32)).sum() == 4
     assert own.result_shapes(self=np.ones(4, np.float32)) == ((4,),)

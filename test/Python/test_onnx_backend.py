@@ -155,7 +155,7 @@ def test_log_of_a_sum_of_large_exponentials():
     expect_near(found, [np.full((1, 1), 100 + np.log(8), np.float32)])
 
 
-# --- What is asked for wrongly.
+# --- What is refused.
 
 
 def test_supports_the_cpu_alone(layer):

@@ -175,7 +175,7 @@ def test_weight_of_another_size_is_refused(words, weight):
 
 @pytest.fixture
 def external(tmp_path):
-    """Saves a model whose weight lies in w.bin, 5 bytes from its start, or wherever the entries say; returns its path."""
+    """Saves a model whose weight lies where the entries say, as in w.bin, 5 bytes from its start; returns its path."""
     (tmp_path / "w.bin").write_bytes(b"....." + np.arange(128, dtype=np.float32).tobytes())
 
     def save(location, **entries):

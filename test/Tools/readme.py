@@ -1,4 +1,4 @@
-"""The README's graph is examples/soft-cap.mlir; its commands, which documentation.py runs too, write what they promise.
+"""The README's graph is examples/soft-cap.mlir; its commands write what they promise.
 
 REQUIRES: numpy
 RUN: %python %s %src %t

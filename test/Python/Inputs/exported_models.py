@@ -24,9 +24,9 @@ class First(torch.nn.Module):
         return self.model(**dict(zip(self.names, inputs)), return_dict=False)[0]
 
 
-def check(name, attention, dynamic, wanted):
+def check(name, attention, dynamic, raised):
     """Exports a model, with PyTorch's `attention` (eager, sdpa), all lengths and batches open where `dynamic`; it must
-    agree with PyTorch, and `wanted` attentions must have been found in it."""
+    agree with PyTorch, and `raised` attentions must have been found in it."""
     given = inputs_of(name, 2, 12)
     model = MODELS[name]().eval()
     model.set_attn_implementation(attention)
@@ -41,7 +41,7 @@ def check(name, attention, dynamic, wanted):
         program = read(path)
     compiled = backend.Model(program)
     found = saccade.compile(program.text).ir("transforms").count("= attn.attention")
-    assert found == wanted, f"{name}: found {found} attentions, expected {wanted}"
+    assert found == raised, f"{name}: found {found} attentions, expected {raised}"
     for batch, length in ((2, 12), (3, 29)) if dynamic else ((2, 12),):
         given = tuple(inputs_of(name, batch, length).values())
         with torch.no_grad():

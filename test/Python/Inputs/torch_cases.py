@@ -11,7 +11,7 @@ half, double, one = torch.randn(3, 4, 5).bfloat16(), torch.randn(4, 5, dtype=tor
 i, j, small = torch.randint(-9, 9, (3, 4)), torch.randint(1, 9, (4,), dtype=torch.int32), torch.randint(0, 3, (2, 3))
 flags, others = torch.rand(3, 4) > 0.5, torch.rand(4) > 0.5
 none, wide = torch.randn(0, 4), torch.randn(2, 3, 4, 6)
-# What numbers beside 16 bits, and floors of quotients, are told apart by.
+# Operands that show in which type numbers are computed beside 16 bits, and how quotients are floored.
 tenths = torch.tensor([0.1, 0.3, -0.7, 5.0, -64.0]).bfloat16()
 quotients = torch.tensor([1.0, 0.5, -1.0, 0.0, -0.0, 7.25, math.inf, math.nan])
 

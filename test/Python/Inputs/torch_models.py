@@ -6,9 +6,9 @@ from small_models import MODELS, inputs_of
 import saccade.torch
 
 
-def check(name, attention, wanted, dynamic=False, length=12, type=torch.float32, tolerance=1e-5, left=0):
+def check(name, attention, raised, dynamic=False, length=12, type=torch.float32, tolerance=1e-5, left=0):
     """Compiles a model with PyTorch's `attention` (eager, sdpa), all lengths and batches open where `dynamic`. What it
-    gives must have PyTorch's trees and agree with PyTorch; `wanted` attentions must have been found in it, and `left`
+    gives must have PyTorch's trees and agree with PyTorch; `raised` attentions must have been found in it, and `left`
     softmaxes that are none, each with a remark. Gives the program with all attentions."""
     model = MODELS[name]().to(type)
     if hasattr(model, "set_attn_implementation"):
@@ -23,7 +23,7 @@ def check(name, attention, wanted, dynamic=False, length=12, type=torch.float32,
     compiled = saccade.torch.compile(model, (), given, dynamic_shapes=shapes if dynamic else None)
     text = compiled.module.ir("transforms")
     found = text.count("= attn.attention")
-    assert found == wanted, f"{name}: found {found} attentions, expected {wanted}"
+    assert found == raised, f"{name}: found {found} attentions, expected {raised}"
     assert compiled.module.explain().count("not raised to attention: ") == left, compiled.module.explain()
     worst = 0
     for size in ((2, length), (3, 29)) if dynamic else ((2, length),):

@@ -1,25 +1,19 @@
-"""Every block of code in the README and in docs/ runs.
+"""Runs the blocks of code of the page PAGE in the current folder and prints how many ran: documentation_process.py PAGE
 
-Blocks of a page run in order, in an empty folder with links to `examples`, `include` and `build/dev`. Blocks of Python share
-one namespace; a comment behind a print, `print(x)  # 3`, is what it must print. Blocks of `sh` run with `bash -e`, the
-tools on the PATH. Blocks of `mlir` are whole programs and are verified and imported. A comment above a block changes this:
+Blocks run in order. Blocks of Python share one namespace; a comment behind a print, `print(x)  # 3`, is what it must
+print. Blocks of `sh` run with `bash -e`, the tools on the PATH. Blocks of `mlir` are whole programs, verified and
+imported. A comment above a block changes this:
 
     <!-- file: NAME -->        the block is also written to the file NAME
     <!-- output -->            the block is the output of the block before; "..." stands for any text
     <!-- not run: REASON -->   the block is left out
-
-REQUIRES: torch, onnx, jax
-UNSUPPORTED: asan, tsan
-RUN: %python %s %src %build %t
 """
 
-import concurrent.futures
 import contextlib
 import io
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -76,47 +70,11 @@ def run_page(page, folder):
             output = done.stdout
             assert done.returncode == 0, f"{page}:{line}: exit code {done.returncode}\n{output}{done.stderr}"
         elif language == "mlir":
-            subprocess.run(["saccade-compile", "-", "--stop-after=import", "-o", os.devnull], input=code, text=True, check=True)
+            command = ["saccade-compile", "-", "--stop-after=import", "-o", os.devnull]
+            subprocess.run(command, input=code, text=True, check=True)
         count += language in RUN or comment == "output"
     return count
 
 
-def prepare(source, build, folder):
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "build").mkdir(parents=True)
-    (folder / "bin").mkdir()
-    for name in ("examples", "include", "benchmarks", "test"):
-        (folder / name).symlink_to(source / name)
-    (folder / "build" / "dev").symlink_to(build)
-    # `python` of the pages is the one that runs this; a symbolic link would leave its virtual environment.
-    (folder / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / "bin" / "python").chmod(0o755)
-
-
-def main(source, build, root):
-    pages = [source / "README.md", *sorted((source / "docs").rglob("*.md"))]
-    pages = [page for page in pages if any(language in RUN for _, language, _, _ in blocks_of(page))]
-    assert len(pages) > 10, pages
-
-    def run(page):
-        folder = root / str(page.relative_to(source)).replace("/", "-").removesuffix(".md")
-        prepare(source, build, folder)
-        environment = {**os.environ, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
-        command = [sys.executable, __file__, "--page", page]
-        return page, subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-    failed = 0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for page, done in pool.map(run, pages):
-            print(page.relative_to(source), "failed" if done.returncode else f"{done.stdout.strip()} blocks", flush=True)
-            if done.returncode:
-                failed += 1
-                print(done.stdout, done.stderr, flush=True)
-    sys.exit(failed > 0)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "--page":
-        print(run_page(pathlib.Path(sys.argv[2]), pathlib.Path.cwd()))
-    else:
-        main(*(pathlib.Path(argument).resolve() for argument in sys.argv[1:4]))
+    print(run_page(pathlib.Path(sys.argv[1]), pathlib.Path.cwd()))
