@@ -63,6 +63,7 @@ def check(name, type, frontend):
     """Runs one model; a dictionary of measurements and remarks for the parent process."""
     import numpy as np
     import torch
+
     from saccade_bench.frontends import FRONTENDS
     from saccade_bench.hf_models import MODELS, FirstOutput
 
@@ -157,18 +158,20 @@ def main():
     options = parse_arguments()
     sys.path[:0] = [str(ROOT / "benchmarks"), str(options.build / "python")]
     if options.one:
-        import saccade
         import torch
+
+        import saccade
 
         saccade.set_num_threads(options.threads)
         torch.set_num_threads(options.threads)
         print(json.dumps(check(*options.one, options.frontend)))
         return 0
-    from saccade_bench.progress import progress
-    from saccade_bench.report import processor, publish, table
-    from saccade_bench.hf_models import MODELS
     import torch
     import transformers
+
+    from saccade_bench.hf_models import MODELS
+    from saccade_bench.progress import progress
+    from saccade_bench.report import processor, publish, table
 
     names, types = options.model or NAMES, options.type or ["f32", "bf16"]
     rows, notes, failed = [], [], False

@@ -11,8 +11,20 @@ import pathlib
 import sys
 import time
 
-from saccade_bench import (artifact, cases, compile_time, memory, peaks, peers, plot, report, rounds, rows, workers,
-                           handwritten)
+from saccade_bench import (
+    artifact,
+    cases,
+    compile_time,
+    handwritten,
+    memory,
+    peaks,
+    peers,
+    plot,
+    report,
+    rounds,
+    rows,
+    workers,
+)
 from saccade_bench.progress import progress
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

@@ -89,8 +89,9 @@ def empty_function(options):
 def overhead(options):
     """Median microseconds of a warm call on a tiny problem, by call path."""
     import numpy as np
-    import saccade
     import torch
+
+    import saccade
 
     query, key, value = (torch.randn(TINY) for _ in range(3))
     out = torch.empty_like(query)
@@ -123,8 +124,9 @@ def overhead(options):
 
 def interleaved(options):
     """Rows (kernel, alone, interleaved, loss %, loss % of the interleaved GEMM): median microseconds of a call."""
-    import saccade
     import torch
+
+    import saccade
 
     torch.set_num_threads(options.threads)
     lhs, rhs, out = torch.randn(256, 256), torch.randn(256, 256), torch.empty(256, 256)
@@ -160,6 +162,7 @@ def interleaved(options):
 
 def markdown(options):
     import torch
+
     from saccade_bench import threads
     from saccade_bench.report import processor, table
 

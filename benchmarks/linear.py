@@ -43,6 +43,7 @@ def parse_arguments():
 def problem(kind, length):
     """A function without arguments that runs `kind` once on `length` tokens."""
     import numpy as np
+
     import saccade
 
     rng = np.random.default_rng(0)
@@ -115,6 +116,7 @@ def memory(options, kinds, lengths):
 def errors():
     """{number of features: relative error of Performer to exact attention}, means over eight draws."""
     import numpy as np
+
     import saccade
 
     rng = np.random.default_rng(1)

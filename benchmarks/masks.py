@@ -57,6 +57,7 @@ def judged(text, found, threshold, is_met):
 def counted_rows(options):
     """Rows of needed pairs of a head and the visited ratio, f32 and bf16."""
     import torch
+
     from saccade_bench import mask_cases, visited
 
     rows = []
@@ -149,6 +150,7 @@ def built_rows(options):
 
 def markdown(options):
     import torch
+
     from saccade_bench import mask_cases
     from saccade_bench.report import processor, table
 

@@ -8,8 +8,9 @@ import statistics
 import time
 from collections.abc import Callable
 
-import saccade
 import torch
+
+import saccade
 
 HEADS, DEPTH = 8, 64
 

@@ -148,7 +148,7 @@ def memory():
 
 @pytest.fixture
 def out(memory):
-    """Room for the output, with strides of its own."""
+    """Memory for the output, with other strides."""
     return memory.transpose(1, 2)[..., 3:27]
 
 

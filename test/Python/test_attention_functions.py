@@ -147,7 +147,7 @@ class Slopes:
         return s + slopes[h] * self.factor
 
 
-# What cannot be told without tracing is traced at each call.
+# Functions without a fingerprint are traced at each call.
 def test_an_object_compiles_again_where_its_state_changes_the_function(nothing_compiled):
     scorer = Slopes(2.0)
     check(score=scorer)

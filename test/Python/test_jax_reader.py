@@ -1,4 +1,4 @@
-"""What saccade.jax reads, keeps and refuses: trees of arguments, arguments that nobody reads, constants, files, errors.
+"""What saccade.jax reads, keeps and refuses: trees of arguments, unused arguments, constants, files, errors.
 Importing saccade does not import JAX, and the reader computes nothing.
 """
 
@@ -35,7 +35,7 @@ ARGS = ({"x": X, "y": X > 3}, X[0], 2)
 
 @pytest.fixture(scope="module")
 def compiled():
-    """`trees`, one of whose arguments nobody reads, and one of whose is a number of Python."""
+    """`trees`, with one unused argument and one Python scalar."""
     return saccade.jax.compile(trees, *ARGS)
 
 

@@ -30,13 +30,13 @@ def expected(attend):
 
 @pytest.fixture
 def turned():
-    """Room for the output, in another order of dimensions."""
+    """Memory for the output, in another order of dimensions."""
     return np.full((7, 2, 16, 3), np.nan, np.float32).transpose(1, 3, 0, 2)
 
 
 @pytest.fixture
 def outs():
-    """Room for the results of @capped."""
+    """Memory for the results of @capped."""
     return np.full((7, 16), np.nan, np.float32), np.full(7, np.nan, np.float32)
 
 

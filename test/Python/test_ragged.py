@@ -1,4 +1,4 @@
-"""cu_seqlens_q and cu_seqlens_k: packed sequences give what each gives alone, for any lengths by one compilation; offsets
+"""cu_seqlens_q and cu_seqlens_k: ragged sequences give the results of each sequence alone, for any lengths with one compilation; offsets
 that make no sense are refused in the caller's terms.
 """
 

@@ -28,7 +28,7 @@ def named_branch(b, h, i, j):
     return False
 
 
-def in_place(s, b, h, i, j):
+def mutates_capture(s, b, h, i, j):
     vector[0] = 1.0
     return s + vector[h]
 
@@ -170,7 +170,7 @@ CALLS = [
     ("score", lambda s, b, h, i, j: s & 1, ["bit by bit"]),
 ]  # fmt: skip
 WRITES = [
-    ("score", in_place, ["changes 'vector'"]),
+    ("score", mutates_capture, ["changes 'vector'"]),
     ("score", lambda s, b, h, i, j: vector.mul_(2)[h], ["changes 'vector'"]),
     ("score", store, ["changes 'array'"]),
     ("score", lambda s, b, h, i, j: array.fill(3), ["changes 'array'"]),

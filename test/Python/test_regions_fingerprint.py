@@ -208,7 +208,7 @@ def test_attribute_that_is_not_named_does_not_count(monkeypatch):
     assert key(function) == before
 
 
-# --- what cannot be told ----------------------------------------------------------------------------------------------
+# --- functions without a fingerprint -----------------------------------------------------------------------------------
 
 
 class Masker:

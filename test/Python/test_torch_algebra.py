@@ -38,7 +38,7 @@ CASES = {
     "addmm half": (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), half[2, :, :4], half[0], half[1].T),
     "baddbmm": (lambda c, a, b: torch.baddbmm(c, a, b, beta=0), nothing[None], x, x.mT),
     "baddbmm all": (lambda c, a, b: torch.baddbmm(c, a, b, beta=-2, alpha=0.5), square[:1, :1], x, x.mT),
-    # Extents of 1 stretch; letters come twice; what nobody has is summed.
+    # Extents of 1 broadcast; letters may repeat; letters absent from the output are reduced.
     "stretch": (lambda a, b: torch.einsum("ab,bc->ac", a, b), y, x[0]),
     "stretch kept": (lambda a, b: torch.einsum("ab,cb->abc", a, b), x[0], x[1, :, :1]),
     "stretch three": (lambda a, b, c: torch.einsum("ab,b,b->a", a, b, c), y, x[0, 0, :1], x[0, 0]),
