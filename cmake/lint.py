@@ -1,6 +1,6 @@
 """Runs clang-format, clang-tidy, ruff, mypy and shellcheck over the tracked files, or over the files named.
 
-    lint.py --build build/dev [--llvm 22] [--only TOOL] [FILE...]
+    lint.py --build build/dev [--llvm 22] [--only CHECK] [PATH...]
 
 clang-tidy reads the compilations of the build's compile_commands.json. One compilation may be a generated file that
 includes several sources; it is checked as a whole. Exit code 1 if a check reports anything.
@@ -16,11 +16,13 @@ import subprocess
 import sys
 import time
 
+CHECKS = ("shellcheck", "clang-format", "ruff", "mypy", "clang-tidy")
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def tracked() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
+def tracked(paths: list[str]) -> list[str]:
+    """The tracked files in these files and folders, in all of the tree without any."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *paths], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.splitlines()  # fmt: skip
     return [name for name in listed if (ROOT / name).is_file()]
 
@@ -50,10 +52,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, help="a configured build tree")
     parser.add_argument("--llvm", default="22", help="version suffix of clang-format and clang-tidy")
-    parser.add_argument("--only", help="run one check: clang-format, clang-tidy, ruff, mypy or shellcheck")
-    parser.add_argument("files", nargs="*", help="files to check (default: all)")
+    parser.add_argument("--only", choices=CHECKS, help="run one check")
+    parser.add_argument("files", nargs="*", help="files and folders to check (default: all)")
     options = parser.parse_args()
-    files = options.files or tracked()
+    files = tracked(options.files)
+    if not files:
+        sys.exit(f"lint: no tracked file in {', '.join(options.files)}")
     build = options.build.resolve()
     cpp = [name for name in files if name.endswith((".cpp", ".h", ".c"))]
     python = [name for name in files if name.endswith(".py")]
@@ -65,7 +69,7 @@ def main() -> None:
         "shellcheck": [["shellcheck", *shell]] if shell else [],
         "clang-format": [[f"clang-format-{options.llvm}", "--dry-run", "--Werror", *cpp]] if cpp else [],
         "ruff": [[sys.executable, "-m", "ruff", "check", "--quiet", *python]] if python else [],
-        "mypy": [[sys.executable, "-m", "mypy"]] if python else [],
+        "mypy": [[sys.executable, "-m", "mypy", "--no-error-summary"]] if python else [],
         "clang-tidy": [[tidy, "-p", str(build), "--quiet", unit] for unit in units(build, sources)],
     }
     failed = []

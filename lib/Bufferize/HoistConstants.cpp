@@ -16,12 +16,12 @@
 #include "saccade/Dialect/Attn/Analysis/Signatures.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/Debug.h"
 #include "llvm/Support/Format.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_HOISTCONSTANTS
 #include "saccade/Bufferize/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
@@ -203,7 +203,7 @@ void ConstantHoister::createFunction() {
     types.push_back(withAnyStrides(result.getType()));
     results.push_back(asTensor(result.getType()));
     int64_t elementBytes = (result.getType().getElementTypeBitWidth() + 7) / 8;
-    bytes += double(result.getType().getNumElements() * elementBytes);
+    bytes += double(result.getType().getNumElements()) * double(elementBytes);
   }
   llvm::append_range(values, resultNames);
 

@@ -7,11 +7,11 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "saccade/Bufferize/Passes.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
+#include "llvm/Support/Debug.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_MERGETASKS
 #include "saccade/Bufferize/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;

@@ -6,11 +6,11 @@
 //===----------------------------------------------------------------------===//
 #include "saccade/Dialect/Attn/Analysis/Matmul.h"
 #include "saccade/Schedule/Passes.h"
+#include "llvm/Support/Debug.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_ASSIGNSCHEDULE
 #include "saccade/Schedule/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;

@@ -12,11 +12,11 @@
 #include "saccade/Dialect/Attn/Analysis/KeyBounds.h"
 #include "saccade/Dialect/Attn/Analysis/RuntimeMaskInputs.h"
 #include "saccade/Tiling/Passes.h"
+#include "llvm/Support/Debug.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_SKIPMASKEDTILES
 #include "saccade/Tiling/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;

@@ -14,11 +14,11 @@
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Dialect/Attn/Analysis/RelativePositionTerms.h"
 #include "saccade/Tiling/Passes.h"
+#include "llvm/Support/Debug.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_TABULATERELATIVEPOSITIONS
 #include "saccade/Tiling/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;

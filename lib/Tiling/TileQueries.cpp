@@ -13,12 +13,12 @@
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Support/CPUTarget.h"
 #include "saccade/Tiling/Passes.h"
+#include "llvm/Support/Debug.h"
 #include <numeric>
 
 namespace saccade {
 #define GEN_PASS_DEF_TILEQUERIES
 #include "saccade/Tiling/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;

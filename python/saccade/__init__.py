@@ -24,9 +24,12 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> str:
         if name != "__version__":
             raise AttributeError(f"module 'saccade' has no attribute {name!r}")
-        from importlib.metadata import version  # imported late: it is slow to import
+        from importlib.metadata import PackageNotFoundError, version  # imported late: it is slow to import
 
-        return version("saccade")
+        try:
+            return version("saccade")
+        except PackageNotFoundError:
+            raise AttributeError("saccade.__version__ needs an installed package") from None
 
 
 __all__ = [

@@ -305,7 +305,7 @@ def _reword(error: Exception, tensors: tuple[Any, ...], functions: _Functions, i
         reader = re.sub(r"capture #(\d+)", lambda index: _name_of(tensors[int(index[1])], function), reader)
         name = _name_of(tensors[int(number)], function)
         raise ValueError(f"{name}, which {role} reads by {reader}, {how} it: {rest}") from None
-    if found := re.search(r"op (cu_seqlens_[qk] (?:has|exceeds) .*)", str(error)):
+    if found := re.search(r"op ((?:cu_seqlens_[qk]|kv_len) (?:has|is|exceeds) .*)", str(error)):
         raise ValueError(found[1]) from None
     if found := re.fullmatch(r"attention: (?:argument|result) '(\w+)' \(.*?\): (.*)", str(error)):
         name, problem = found.groups()

@@ -13,11 +13,11 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Import/Raise/Passes.h"
+#include "llvm/Support/Debug.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_RAISEATTENTION
 #include "saccade/Import/Raise/Passes.h.inc"
-#include "llvm/Support/Debug.h"
 } // namespace saccade
 
 using namespace mlir;
