@@ -47,6 +47,7 @@ CALLS = {
     },
     "flash-long.mlir": {"one_long_head": f32("1x1x150x64", "1x1x300x64", "1x1x300x64")},
     "linformer.mlir": {"linformer": f32("1x2x20x64", "1x2x20x64", "1x2x20x64", "32x20", "32x20")},
+    "soft-cap.mlir": {"soft_cap": f32("1x8x35x64", "1x2x60x64", "1x2x60x64")},
     "multi-head.mlir": {
         "multi_head_attention": f32("2x9x512", "512x512", "512", "512x512", "512", "512x512", "512", "512x512", "512"),
         "multi_head_attention_without_bias": f32("1x9x512", "512x512", "512x512", "512x512", "512x512"),
