@@ -22,8 +22,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def tracked(paths: list[str]) -> list[str]:
     """The tracked files in these files and folders, in all of the tree without any."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *paths], cwd=ROOT, capture_output=True, text=True,
-                            check=True).stdout.splitlines()  # fmt: skip
+    command = ["git", "ls-files", "-co", "--exclude-standard", "--", *paths]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [name for name in listed if (ROOT / name).is_file()]
 
 

@@ -4,6 +4,7 @@ Every round runs all variants; times are medians. GFLOP/s count the work within 
 """
 
 import argparse
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -33,7 +34,7 @@ def variants(lengths: torch.Tensor, dtype: torch.dtype) -> dict[str, Callable[[]
     plain = torch.nn.functional.scaled_dot_product_attention
 
     def one_by_one() -> None:
-        for begin, end in zip(ends, ends[1:]):
+        for begin, end in itertools.pairwise(ends):
             plain(*(x[:, :, begin:end] for x in row))
 
     return {
@@ -70,7 +71,7 @@ def main() -> None:
                         times[name].append(time.perf_counter() - begin)
         for name, taken in times.items():
             middle = statistics.median(taken)
-            print(f"{str(dtype):15s} {name:19s} {middle * 1e3:8.2f} ms {work / middle / 1e9:6.0f} GFLOP/s")
+            print(f"{dtype!s:15s} {name:19s} {middle * 1e3:8.2f} ms {work / middle / 1e9:6.0f} GFLOP/s")
 
 
 if __name__ == "__main__":
