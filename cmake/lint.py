@@ -71,11 +71,15 @@ def main() -> None:
         "clang-format": [[f"clang-format-{options.llvm}", "--dry-run", "--Werror", *cpp]] if cpp else [],
         "ruff": [[sys.executable, "-m", "ruff", "check", "--quiet", *python]] if python else [],
         "mypy": [[sys.executable, "-m", "mypy", "--no-error-summary"]] if python else [],
-        "clang-tidy": [[tidy, "-p", str(build), "--quiet", unit] for unit in units(build, sources)],
+        "clang-tidy": [],
     }
+    selected = [name for name in CHECKS if name != options.skip and options.only in (None, name)]
+    if "clang-tidy" in selected:
+        checks["clang-tidy"] = [[tidy, "-p", str(build), "--quiet", unit] for unit in units(build, sources)]
     failed = []
-    for name, commands in checks.items():
-        if not commands or name == options.skip or (options.only and name != options.only):
+    for name in selected:
+        commands = checks[name]
+        if not commands:
             continue
         start, ok = time.monotonic(), True
         print(f"==> {name}", end="", flush=True)

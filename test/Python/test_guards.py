@@ -91,7 +91,7 @@ class Wrapper(torch.Tensor):
 
 
 WITHOUT_MEMORY = {
-    "fake": (["is a FakeTensor", "memory to read"], lambda: fake),
+    "fake": (["is a FakeTensor", "expected a plain torch.Tensor: it has no memory to read"], lambda: fake),
     "meta": (["is on meta, expected cpu"], lambda: torch.empty(SHAPE, device="meta")),
     "sparse": (["is a sparse_coo tensor, expected a dense one"], lambda: q.to_sparse()),
     "nested": (["is a nested tensor"], lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])),
