@@ -2,8 +2,9 @@
 
 # Compile options of the whole project: warnings, assertions, sanitizers.
 macro(saccade_compile_options)
-  # RTTI stays on, as in the packaged LLVM.
+  # As the packaged LLVM is compiled: with RTTI, without exceptions.
   add_compile_options(-Wall -Wextra -Wno-unused-parameter)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>")
   if(SACCADE_ASSERTIONS)
     string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
     string(REPLACE "-DNDEBUG" "" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
