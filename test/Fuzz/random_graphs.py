@@ -46,7 +46,7 @@ def write(graph, folder):
 
 
 def is_near(output):
-    """Whether all differences are less than twice what the rule allows; see "The suite" in docs/design.md."""
+    """Whether all differences are less than twice what the rule allows; see docs/internals/decisions.md."""
     ratios = [float(ratio) for ratio in re.findall(r"twice the error.*\(ratio ([\d.]+)\)", output)]
     return max(ratios, default=9) < 2 and output.count("differs") == len(ratios)
 
