@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # REQUIRES: numpy
-# RUN: %python %s --first-seed 0 --count 300
+# RUN: %python %s --first-seed 0 --count 600 --cover 100
 """Random attention programs against the float64 reference.
 
-Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--seed N] [--coverage] [--parse-only]
+Usage: random_graphs.py [--split-kv] [--first-seed N] [--count N] [--cover N] [--seed N] [--coverage] [--parse-only]
                         [--run "saccade-run ..."] [--allow-refusal WORDS]
 The seed determines the program. After a failure, the module and its arguments are written to the folder --keep, and
 the command that reproduces it is printed. --parse-only shows that the programs are well formed and runs none.
@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "saccade-graphs")
     args = parser.parse_args()
 
-    seeds = chosen_seeds(args)
+    seeds = chosen_seeds(args, lambda seed: Graph(seed, args.split_kv).features)
     if args.seed is not None:
         print(Graph(args.seed, args.split_kv).text)
     if args.parse_only:
