@@ -4,9 +4,11 @@
 #   %src       root of the source tree          %build   root of the build tree
 #   %cxx       the C++ compiler of the build
 #   %ptxas     ptxas, from .venv or the PATH
+#   %{v4}, %{v4-bf16}   the CPU target of this name, or its expanded form if the processor lacks the level
 #
 # Features for REQUIRES: numpy, torch, onnx, jax, onnxscript, transformers (in .venv, the last with torch); ptxas,
-# libdevice; avx2, avx512f, avx512_bf16, f16c (of this machine's processor); asan, tsan.
+# libdevice; asan, tsan. None is a processor feature: with AVX2, every machine runs the kernels of every level. With
+# `--param expanded=1` a machine with AVX-512 runs the expanded targets too.
 import glob
 import os
 import shutil
@@ -64,10 +66,13 @@ config.substitutions += [
     ("%cxx", config.cxx),
 ]
 
-if os.path.exists("/proc/cpuinfo"):
-    with open("/proc/cpuinfo") as cpuinfo:
-        flags = next((line.split(":")[1].split() for line in cpuinfo if line.startswith("flags")), [])
-    config.available_features |= {"avx2", "f16c", "avx512f", "avx512_bf16"} & set(flags)
+with open("/proc/cpuinfo") as cpuinfo:
+    flags = next((set(line.split(":")[1].split()) for line in cpuinfo if line.startswith("flags")), set())
+if lit_config.params.get("expanded"):
+    flags = set()
+levels = {"v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}}
+levels["v4-bf16"] = levels["v4"] | {"avx512_bf16"}
+config.substitutions += [("%{" + name + "}", name if needed <= flags else name + "-expanded") for name, needed in levels.items()]
 for sanitizer, feature in [("address", "asan"), ("thread", "tsan")]:
     if sanitizer in config.sanitizers:
         config.available_features.add(feature)

@@ -53,7 +53,10 @@ static std::optional<std::string> insertAfter(StringRef value, CompileOptions &i
 }
 
 static const OptionRow rows[] = {
-    {"target", "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16", setTarget},
+    {"target",
+     "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16; for tests v4-expanded, "
+     "v4-bf16-expanded",
+     setTarget},
     {"lint", "true: warn about likely mistakes, such as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
     {"remarks", "true: report why a softmax was not raised to attention; false by default",

@@ -1,6 +1,7 @@
 //===- CPUTarget.cpp - The table of CPU targets --------------------------------===//
 //
-// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16.
+// The targets are the microarchitecture levels of the x86-64 psABI; v4-bf16 adds AVX512_BF16. The expanded targets are
+// for tests: they run the kernels of a level on every processor with AVX2.
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Support/CPUTarget.h"
@@ -12,11 +13,13 @@
 using namespace saccade;
 
 static const CPUTarget targets[] = {
-    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot
-    {"portable", "x86-64", "", 128, 16, false, false, false, false},
-    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false},
-    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false},
-    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true, true},
+    // name, cpu, features, bits, registers, FMA, F16C, AVX-512, bf16 dot, runs on
+    {"portable", "x86-64", "", 128, 16, false, false, false, false, SaccadeCPUTargetPortable},
+    {"v3", "x86-64-v3", "", 256, 16, true, true, false, false, SaccadeCPUTargetV3},
+    {"v4", "x86-64-v4", "-prefer-256-bit", 512, 32, true, true, true, false, SaccadeCPUTargetV4},
+    {"v4-bf16", "x86-64-v4", "-prefer-256-bit,+avx512bf16", 512, 32, true, true, true, true, SaccadeCPUTargetV4BF16},
+    {"v4-expanded", "x86-64-v3", "", 512, 32, true, true, true, false, SaccadeCPUTargetV3},
+    {"v4-bf16-expanded", "x86-64-v3", "", 512, 32, true, true, true, true, SaccadeCPUTargetV3},
 };
 
 static llvm::StringRef hostTarget() {
@@ -53,4 +56,4 @@ const CPUTarget *saccade::requireCPUTarget(mlir::Operation *op, llvm::StringRef 
   return target;
 }
 
-llvm::StringRef saccade::cpuTargetNames() { return "host, portable, v3, v4, v4-bf16"; }
+llvm::StringRef saccade::cpuTargetNames() { return "host, portable, v3, v4, v4-bf16, v4-expanded, v4-bf16-expanded"; }

@@ -11,7 +11,6 @@
 #include "saccade/Target/Passes.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringMap.h"
-#include "llvm/ADT/StringSwitch.h"
 
 namespace saccade {
 #define GEN_PASS_DEF_EMITENTRYPOINTS
@@ -43,15 +42,6 @@ struct Exports {
   std::array<std::string, 4> all() const { return {table, tvmFFI, call, shapes}; }
 };
 
-/// The runtime's enumerator of a CPU target.
-SaccadeCPUTarget cpuTargetOf(const CPUTarget &target) {
-  return llvm::StringSwitch<SaccadeCPUTarget>(target.name)
-      .Case("portable", SaccadeCPUTargetPortable)
-      .Case("v3", SaccadeCPUTargetV3)
-      .Case("v4", SaccadeCPUTargetV4)
-      .Case("v4-bf16", SaccadeCPUTargetV4BF16);
-}
-
 struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
   using EmitEntryPointsBase::EmitEntryPointsBase;
 
@@ -79,7 +69,7 @@ struct EmitEntryPoints : saccade::impl::EmitEntryPointsBase<EmitEntryPoints> {
     LLVM::GlobalOp kernels = isForGPU ? builder.declareKernels() : LLVM::GlobalOp();
     for (auto &[name, entry] : entries) {
       Exports exports(name);
-      LLVM::GlobalOp table = builder.emitTable(entry, cpuTargetOf(*cpu), exports.table, builder.emitCall(entry),
+      LLVM::GlobalOp table = builder.emitTable(entry, cpu->runsOn, exports.table, builder.emitCall(entry),
                                                builder.emitShapes(entry), kernels);
       builder.emitCWrapper(entry, exports.call, table, /*isShapes=*/false);
       builder.emitCWrapper(entry, exports.shapes, table, /*isShapes=*/true);

@@ -11,11 +11,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetOptions.h"
 
-bool saccade::hostRuns(const CPUTarget &target) {
-  const CPUTarget &host = *lookupCPUTarget("host");
-  return target.vectorBits <= host.vectorBits && target.hasFMA <= host.hasFMA && target.hasF16C <= host.hasF16C &&
-         target.hasAVX512 <= host.hasAVX512 && target.hasBF16Dot <= host.hasBF16Dot;
-}
+bool saccade::hostRuns(const CPUTarget &target) { return target.runsOn <= lookupCPUTarget("host")->runsOn; }
 
 static void initializeX86() {
   static const bool done = [] {

@@ -4,6 +4,7 @@
 // pipeline is not used, because it restructures the generated loops (measured 11 % slower).
 //
 //===----------------------------------------------------------------------===//
+#include "ExpandIntrinsics.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -26,7 +27,7 @@ static void setTargetAttributes(llvm::Module &module, const saccade::CPUTarget &
     function.addFnAttr("target-cpu", target.cpu);
     if (!target.features.empty())
       function.addFnAttr("target-features", target.features);
-    if (target.hasAVX512)
+    if (target.runsOn >= SaccadeCPUTargetV4)
       function.addFnAttr("prefer-vector-width", "512");
     // Compiled code neither throws nor is unwound through, so it needs no unwind tables.
     function.setDoesNotThrow();
@@ -71,6 +72,11 @@ std::unique_ptr<llvm::Module> saccade::translate(ModuleOp module, llvm::LLVMCont
     return nullptr;
   result->setTargetTriple((*machine)->getTargetTriple());
   result->setDataLayout((*machine)->createDataLayout());
+  if (target.isExpanded())
+    if (llvm::Error error = expandIntrinsics(*result, target)) {
+      module.emitError(llvm::toString(std::move(error)));
+      return nullptr;
+    }
   setTargetAttributes(*result, target);
   cleanUp(*result, **machine);
   return result;

@@ -1,19 +1,18 @@
 // bf16 matmuls with k-packs of two: odd head dimensions and numbers of keys, every layout, full and partial tiles.
-// REQUIRES: avx512_bf16
 
-// RUN: saccade-run %s --target=v4-bf16 --entry=odd_head --check --arg=2x37x33:bf16:1 --arg=2x71x33:bf16:2 --arg=2x71x15:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=odd_head --check --arg=1x1x33:bf16:1 --arg=1x1x33:bf16:2 --arg=1x1x15:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=odd_head --check --arg=1x13x33:bf16:1 --arg=1x1025x33:bf16:2 --arg=1x1025x15:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=0.2
-// RUN: saccade-run %s --target=v4-bf16 --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=-0.2
-// RUN: saccade-run %s --target=v4-bf16 --entry=heads_are_contiguous --check --arg=37x64x3:bf16:1 --arg=71x64x3:bf16:2 --arg=71x64x3:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=what_is_beside_a_window_is_not_seen --check --arg=50x32:bf16:1 --arg=301x32:bf16:2 --arg=301x32:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=what_ends_before_the_operand_has_no_tile --check --arg=4x16:bf16:1 --arg=12x16:bf16:2 --arg=12x16:bf16:3 --arg=7
-// RUN: saccade-run %s --target=v4-bf16 --entry=a_sharp_row_is_its_value --check --arg=5x16:bf16:=90.0 --arg=1x16:bf16:=37.0 --arg=1x16:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=a_sharp_row_is_its_value --check --arg=5x16:bf16:=90.0 --arg=1400x16:bf16:=37.0 --arg=1400x16:bf16:3
-// RUN: saccade-run %s --target=v4-bf16 --entry=product --check --arg=300x1031:bf16:1 --arg=1031x77:bf16:2
-// RUN: saccade-run %s --target=v4-bf16 --entry=product --check --arg=1x1:bf16:1 --arg=1x1:bf16:2
-// RUN: saccade-run %s --target=v4-bf16 --entry=product_with_rows --check --arg=29x515:bf16:1 --arg=300x515:bf16:2
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=2x37x33:bf16:1 --arg=2x71x33:bf16:2 --arg=2x71x15:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=1x1x33:bf16:1 --arg=1x1x33:bf16:2 --arg=1x1x15:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=odd_head --check --arg=1x13x33:bf16:1 --arg=1x1025x33:bf16:2 --arg=1x1025x15:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=0.2
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=columns_are_contiguous --check --arg=33x40:bf16:1 --arg=33x71:bf16:2 --arg=40x71:bf16:3 --arg=-0.2
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=heads_are_contiguous --check --arg=37x64x3:bf16:1 --arg=71x64x3:bf16:2 --arg=71x64x3:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=what_is_beside_a_window_is_not_seen --check --arg=50x32:bf16:1 --arg=301x32:bf16:2 --arg=301x32:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=what_ends_before_the_operand_has_no_tile --check --arg=4x16:bf16:1 --arg=12x16:bf16:2 --arg=12x16:bf16:3 --arg=7
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=a_sharp_row_is_its_value --check --arg=5x16:bf16:=90.0 --arg=1x16:bf16:=37.0 --arg=1x16:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=a_sharp_row_is_its_value --check --arg=5x16:bf16:=90.0 --arg=1400x16:bf16:=37.0 --arg=1400x16:bf16:3
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=product --check --arg=300x1031:bf16:1 --arg=1031x77:bf16:2
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=product --check --arg=1x1:bf16:1 --arg=1x1:bf16:2
+// RUN: saccade-run %s --target=%{v4-bf16} --entry=product_with_rows --check --arg=29x515:bf16:1 --arg=300x515:bf16:2
 
 func.func @odd_head(%q: tensor<?x?x33xbf16>, %k: tensor<?x?x33xbf16>, %v: tensor<?x?x15xbf16>) -> (tensor<?x?x15xf32>, tensor<?x?xf32>) {
   %o, %lse = attn.attention %q[h,s,d], %k[h,s,d], %v[h,s,d] lse

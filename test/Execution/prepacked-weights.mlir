@@ -11,7 +11,7 @@
 // RUN: saccade-run %s --entry=layer --arg=193x0:f32 --arg=0x40:f32 --arg=40:f32 --check
 // RUN: saccade-run %s --entry=rounded_layer --arg=387x128:bf16 --arg=290x128:bf16 --arg=290:bf16 --check
 // RUN: saccade-run %s --entry=rounded_layer --arg=387x127:bf16 --arg=290x127:bf16 --arg=290:bf16 --check
-// RUN: saccade-run %s --entry=rounded_layer --arg=387x128:bf16 --arg=290x128:bf16 --arg=290:bf16 --check --target=v4
+// RUN: saccade-run %s --entry=rounded_layer --arg=387x128:bf16 --arg=290x128:bf16 --arg=290:bf16 --check --target=%{v4}
 // RUN: saccade-run %s --entry=sequences --arg=3x250x48:f32 --arg=48x80:f32 --check
 // RUN: saccade-run %s --entry=sequences --arg=5x1x48:f32 --arg=48x80:f32 --check
 // RUN: saccade-run %s --entry=columns --arg=64x500:f32 --arg=64x80:f32 --check

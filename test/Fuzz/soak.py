@@ -21,6 +21,8 @@ INPUTS = [str(HERE.parent / "Dialect" / "Attn"), str(HERE.parents[1] / "examples
 FUZZERS = [
     ("random_graphs.py", "--first-seed", 200, []),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --threads=2 --target=portable"]),
+    ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-expanded"]),
+    ("random_graphs.py", "--first-seed", 40, ["--run=saccade-run --threads=2 --target=v4-bf16-expanded"]),
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
     ("onnx_models.py", "--first-seed", 10000, []),

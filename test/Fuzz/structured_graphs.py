@@ -127,7 +127,7 @@ def main():
         module = options.keep / f"structured-{seed}.mlir"
         module.write_text(graph.text())
         shapes = [f"{graph.rows}x{graph.columns}", f"{graph.columns}x{graph.columns}", f"{graph.columns}"]
-        target = graph.random.choice(["host", "host", "v3", "portable"])
+        target = graph.random.choice(["host", "v4-expanded", "v3", "portable"])
         command = ["saccade-run", str(module), *(f"--arg={shape}:f32" for shape in shapes), f"--target={target}", "--check"]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode == 0:

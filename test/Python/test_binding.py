@@ -229,6 +229,8 @@ def test_prepacked_weights_are_taken(module, by_hand, expected):
 
 
 def test_prepacked_weight_that_lies_otherwise_is_refused(module, by_hand):
-    wide = np.repeat(by_hand["t_prepacked"], 2, -1)[..., ::2]
-    words = ["argument 't_prepacked' is not compact as returned by main__prepack", "found 64, expected 32"]
+    compact = by_hand["t_prepacked"]
+    wide = np.repeat(compact, 2, -1)[..., ::2]
+    width = compact.shape[-1]  # two registers of the processor
+    words = ["argument 't_prepacked' is not compact as returned by main__prepack", f"found {2 * width}, expected {width}"]
     refused(ValueError, words, module.main, X, **{**by_hand, "t_prepacked": wide})

@@ -9,6 +9,7 @@
 
 #include "mlir/IR/Types.h"
 #include "mlir/Support/LLVM.h"
+#include "saccade/Runtime/Entry.h"
 #include "llvm/ADT/StringRef.h"
 #include <cstdint>
 #include <optional>
@@ -19,9 +20,10 @@ class Operation;
 
 namespace saccade {
 
-/// An x86-64 CPU target.
+/// An x86-64 CPU target. An expanded target has the properties of a level, and thus its schedules and kernels, but its
+/// code runs on processors of a lower level: `translate` expands the intrinsics that these lack.
 struct CPUTarget {
-  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16"
+  llvm::StringRef name;     ///< as given to --target: "portable", "v3", "v4", "v4-bf16", "v4-expanded"
   llvm::StringRef cpu;      ///< LLVM -mcpu
   llvm::StringRef features; ///< LLVM feature string in addition to `cpu`
   unsigned vectorBits;      ///< native vector width
@@ -30,7 +32,10 @@ struct CPUTarget {
   bool hasF16C;             ///< conversions between f16 and f32
   bool hasAVX512;           ///< vscalef, vreduce and mask registers
   bool hasBF16Dot;          ///< vdpbf16ps
+  SaccadeCPUTarget runsOn;  ///< the least level of a processor that runs the code
 
+  /// Whether the kernels use AVX-512 intrinsics and the code runs on processors without them.
+  bool isExpanded() const { return hasAVX512 && runsOn < SaccadeCPUTargetV4; }
   /// The number of elements of `bits` bits in a vector register.
   unsigned lanes(unsigned bits) const { return vectorBits / bits; }
   /// The number of consecutive K elements of a matmul of these element types that one instruction multiplies and sums
@@ -47,7 +52,7 @@ const CPUTarget *lookupCPUTarget(llvm::StringRef name);
 /// The same for passes: an unknown name is an error at `op` that lists the valid names.
 const CPUTarget *requireCPUTarget(mlir::Operation *op, llvm::StringRef name);
 
-/// The names that `lookupCPUTarget` accepts, for messages: "host, portable, v3, v4, v4-bf16".
+/// The names that `lookupCPUTarget` accepts, for messages: "host, portable, v3, ...".
 llvm::StringRef cpuTargetNames();
 
 } // namespace saccade

@@ -1,0 +1,178 @@
+//===- ExpandIntrinsics.cpp - Generic code for AVX-512 intrinsics --------------===//
+//
+// Defines the intrinsics of `v4` and `v4-bf16` kernels as functions of generic vector code with the same results, bit
+// for bit (Intel SDM vol. 2; the comments name the instructions). NaN payloads may differ, and so may a result of
+// vdpbf16ps that rounds up to the least normal number: AMD's Zen 4 flushes it to 0. The code generator then splits the
+// vectors, so that a processor with AVX2 runs the same kernels. The functions are not inlined, which keeps kernels
+// small.
+//
+//===----------------------------------------------------------------------===//
+#include "ExpandIntrinsics.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include <cmath>
+
+using namespace llvm;
+
+namespace {
+
+/// Arithmetic on lanes of f32 or f64, or on integers of the same width that hold their bits.
+class Lanes {
+public:
+  Lanes(IRBuilder<> &b, Type *floats)
+      : b(b), floats(floats), bits(floats->getScalarSizeInBits()), mantissa(bits == 64 ? 52 : 23),
+        bias(bits == 64 ? 1023 : 127) {}
+
+  Value *real(double value) { return ConstantFP::get(floats, value); }
+  Value *integer(int64_t value) { return ConstantInt::getSigned(integers(), value); }
+  Value *toBits(Value *x) { return b.CreateBitCast(x, integers()); }
+  Value *fromBits(Value *x) { return b.CreateBitCast(x, floats); }
+  Value *clamp(Value *x, int64_t low, int64_t high) {
+    return b.CreateBinaryIntrinsic(Intrinsic::smin, b.CreateBinaryIntrinsic(Intrinsic::smax, x, integer(low)),
+                                   integer(high));
+  }
+  /// The bits of the exponent in place, of a float's bits.
+  Value *exponentOf(Value *x) { return b.CreateAnd(x, integer(int64_t((1 << (bits - mantissa - 1)) - 1) << mantissa)); }
+  Value *signOf(Value *x) { return b.CreateAnd(x, integer(INT64_MIN >> (64 - bits))); }
+  /// Denormal numbers become 0 of the same sign.
+  Value *flush(Value *x) {
+    Value *isZero = b.CreateICmpEQ(exponentOf(toBits(x)), integer(0));
+    return b.CreateSelect(isZero, fromBits(signOf(toBits(x))), x);
+  }
+  Value *isInfinite(Value *x) { return b.CreateFCmpOEQ(b.CreateUnaryIntrinsic(Intrinsic::fabs, x), real(INFINITY)); }
+  /// 2^n for a normal result.
+  Value *powerOf2(Value *n) { return fromBits(b.CreateShl(b.CreateAdd(n, integer(bias)), mantissa)); }
+
+  Value *reduceDown(Value *x);
+  Value *scalef(Value *x, Value *y);
+  Value *dotBF16(Value *sum, Value *left, Value *right);
+  Value *narrow(Value *x);
+
+private:
+  Type *integers() { return floats->getWithNewType(b.getIntNTy(bits)); }
+
+  IRBuilder<> &b;
+  Type *floats;
+  unsigned bits, mantissa;
+  int64_t bias;
+};
+
+/// vreduceps and vreducepd with immediate 1: x − ⌊x⌋, rounded down, so that integers give −0. Only negative x near 0
+/// are rounded.
+Value *Lanes::reduceDown(Value *x) {
+  Value *floor = b.CreateUnaryIntrinsic(Intrinsic::floor, x);
+  Value *nearest = b.CreateFSub(x, floor);
+  Value *isUp = b.CreateFCmpOGT(b.CreateFAdd(nearest, floor), x);
+  Value *down = b.CreateSub(toBits(nearest), b.CreateZExt(isUp, integers()));
+  Value *result = b.CreateSelect(b.CreateFCmpOEQ(nearest, real(0.0)), real(-0.0), fromBits(down));
+  return b.CreateSelect(isInfinite(x), real(0.0), result);
+}
+
+/// vscalefps and vscalefpd: x · 2^⌊y⌋, rounded once. x is m · 2^e with 1 ≤ m < 2, and the power is multiplied in two
+/// halves: only the second product can round.
+Value *Lanes::scalef(Value *x, Value *y) {
+  int64_t least = 1 - bias - int64_t(mantissa) - 4, greatest = bias + 4;
+  double far = double(2 * (greatest - least));
+  // Comparisons in this order make NaN a number.
+  Value *floor = b.CreateUnaryIntrinsic(Intrinsic::floor, y);
+  floor = b.CreateSelect(b.CreateFCmpOGT(floor, real(-far)), floor, real(-far));
+  floor = b.CreateSelect(b.CreateFCmpOLT(floor, real(far)), floor, real(far));
+  Value *exponent = b.CreateSExt(b.CreateFPToSI(floor, floats->getWithNewType(b.getInt32Ty())), integers());
+
+  Value *isSmall = b.CreateICmpEQ(exponentOf(toBits(x)), integer(0));
+  Value *normal = b.CreateSelect(isSmall, b.CreateFMul(x, real(std::ldexp(1.0, mantissa + 1))), x);
+  exponent = b.CreateSub(exponent, b.CreateSelect(isSmall, integer(mantissa + 1), integer(0)));
+  Value *own = exponentOf(toBits(normal));
+  exponent = b.CreateAdd(exponent, b.CreateSub(b.CreateLShr(own, mantissa), integer(bias)));
+  Value *significand = fromBits(b.CreateOr(b.CreateXor(toBits(normal), own), integer(bias << mantissa)));
+
+  exponent = clamp(exponent, least, greatest);
+  Value *half = b.CreateAShr(exponent, 1);
+  Value *scaled = b.CreateFMul(b.CreateFMul(significand, powerOf2(half)), powerOf2(b.CreateSub(exponent, half)));
+
+  // Products with 0, 1, infinity and NaN give the results for 0, infinities and NaN, but for one: 2^±∞ replaces a quiet
+  // NaN.
+  Value *factor = b.CreateSelect(b.CreateFCmpOEQ(y, real(-INFINITY)), real(0.0), y);
+  factor = b.CreateSelect(b.CreateOr(isInfinite(y), b.CreateFCmpUNO(y, y)), factor, real(1.0));
+  Value *quiet = b.CreateOr(exponentOf(integer(-1)), integer(int64_t(1) << (mantissa - 1)));
+  Value *isQuiet = b.CreateICmpEQ(b.CreateAnd(toBits(x), quiet), quiet);
+  Value *special = b.CreateSelect(b.CreateAnd(isQuiet, isInfinite(y)), factor, b.CreateFMul(x, factor));
+  Value *isSpecial = b.CreateFCmpUNO(b.CreateFSub(x, x), b.CreateFMul(x, factor)); // infinity or NaN
+  isSpecial = b.CreateOr(isSpecial, b.CreateFCmpOEQ(x, real(0.0)));
+  return b.CreateSelect(isSpecial, special, scaled);
+}
+
+/// vdpbf16ps: adds the products of the odd elements, then of the even ones, with one rounding each. Denormal operands
+/// and results are 0.
+Value *Lanes::dotBF16(Value *sum, Value *left, Value *right) {
+  auto odd = [&](Value *x) { return flush(fromBits(b.CreateAnd(toBits(x), integer(int32_t(0xffff0000))))); };
+  auto even = [&](Value *x) { return flush(fromBits(b.CreateShl(toBits(x), 16))); };
+  sum = flush(sum);
+  sum = flush(b.CreateIntrinsic(Intrinsic::fma, {floats}, {odd(left), odd(right), sum}));
+  return flush(b.CreateIntrinsic(Intrinsic::fma, {floats}, {even(left), even(right), sum}));
+}
+
+/// vcvtneps2bf16: rounds to the nearest, to even in ties. Denormal operands are 0.
+Value *Lanes::narrow(Value *x) {
+  Value *whole = toBits(flush(x));
+  Value *isOdd = b.CreateAnd(b.CreateLShr(whole, 16), integer(1));
+  Value *rounded = b.CreateAdd(b.CreateAdd(whole, integer(0x7fff)), isOdd);
+  Value *quiet = b.CreateOr(whole, integer(1 << 22));
+  Value *high = b.CreateLShr(b.CreateSelect(b.CreateFCmpUNO(x, x), quiet, rounded), 16);
+  return b.CreateBitCast(b.CreateTrunc(high, floats->getWithNewType(b.getInt16Ty())),
+                         floats->getWithNewType(b.getBFloatTy()));
+}
+
+/// The value of intrinsic `name` for the arguments, or null if it has no expansion.
+Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
+  Lanes lanes(b, function.getArg(0)->getType());
+  if (!name.consume_front("llvm.x86.avx512"))
+    return nullptr;
+  if (name == ".mask.reduce.ps.512" || name == ".mask.reduce.pd.512")
+    return lanes.reduceDown(function.getArg(0));
+  if (name == ".mask.scalef.ps.512" || name == ".mask.scalef.pd.512")
+    return lanes.scalef(function.getArg(0), function.getArg(1));
+  if (name == "bf16.dpbf16ps.512")
+    return lanes.dotBF16(function.getArg(0), function.getArg(1), function.getArg(2));
+  if (name == "bf16.cvtne2ps2bf16.512") {
+    Value *low = lanes.narrow(function.getArg(1)), *high = lanes.narrow(function.getArg(0));
+    SmallVector<int> all = llvm::to_vector(llvm::seq(32));
+    return b.CreateShuffleVector(low, high, all);
+  }
+  return nullptr;
+}
+
+} // namespace
+
+Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
+  for (Function &function : llvm::make_early_inc_range(module)) {
+    if (!function.getName().starts_with("llvm.x86."))
+      continue;
+    auto *expanded = Function::Create(function.getFunctionType(), GlobalValue::InternalLinkage,
+                                      "expanded." + function.getName().drop_front(strlen("llvm.x86.")), module);
+    expanded->addFnAttr(Attribute::NoInline);
+    IRBuilder<> b(BasicBlock::Create(module.getContext(), "entry", expanded));
+    Value *result = expand(b, function.getName(), *expanded);
+    if (!result)
+      return createStringError("intrinsic '" + function.getName() + "' has no expansion for target '" + target.name +
+                               "'");
+    b.CreateRet(result);
+    function.replaceAllUsesWith(expanded);
+    function.eraseFromParent();
+  }
+  if (!target.hasBF16Dot)
+    return Error::success();
+  SmallVector<FPTruncInst *> conversions;
+  for (Function &function : module)
+    for (Instruction &instruction : instructions(function))
+      if (auto *conversion = dyn_cast<FPTruncInst>(&instruction))
+        if (conversion->getSrcTy()->getScalarType()->isFloatTy() &&
+            conversion->getDestTy()->getScalarType()->isBFloatTy())
+          conversions.push_back(conversion);
+  for (FPTruncInst *conversion : conversions) {
+    IRBuilder<> b(conversion);
+    conversion->replaceAllUsesWith(Lanes(b, conversion->getSrcTy()).narrow(conversion->getOperand(0)));
+    conversion->eraseFromParent();
+  }
+  return Error::success();
+}

@@ -1,0 +1,219 @@
+//===- ExpandIntrinsicsTest.cpp - Expanded AVX-512 intrinsics ------------------===//
+//
+// Compares the expansions with the instructions on random bits and on all pairs of special values. On a processor
+// without the instructions, a digest of the results is compared with that of a processor that has them.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Parser/Parser.h"
+#include "saccade/Target/Target.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+#include "gtest/gtest.h"
+#include <cstring>
+#include <functional>
+#include <random>
+
+using namespace saccade;
+
+namespace {
+
+struct alignas(64) Vector : std::array<uint64_t, 8> {};
+
+/// The function `run(inputs, out)` of one intrinsic, whose operands are vectors of 64 bytes.
+class Compiled {
+public:
+  Compiled(llvm::StringRef targetName, const std::string &body) {
+    const CPUTarget &target = *lookupCPUTarget(targetName);
+    mlir::MLIRContext context;
+    context.loadDialect<mlir::LLVM::LLVMDialect>();
+    std::string text = "llvm.func @run(%in: !llvm.ptr, %out: !llvm.ptr) {\n" + body + "  llvm.return\n}\n";
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    llvm::LLVMContext llvmContext;
+    std::unique_ptr<llvm::Module> translated = translate(*module, llvmContext, target);
+    llvm::SmallString<0> object;
+    llvm::raw_svector_ostream os(object);
+    llvm::cantFail(emitObject(*translated, target, os));
+    jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
+    llvm::cantFail(jit->addObjectFile(std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object))));
+    function = llvm::cantFail(jit->lookup("run")).toPtr<void (*)(const Vector *, Vector *)>();
+  }
+  Vector operator()(const std::vector<Vector> &inputs) const {
+    Vector result{};
+    function(inputs.data(), &result);
+    return result;
+  }
+
+private:
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  void (*function)(const Vector *, Vector *);
+};
+
+template <typename Bits> struct Format;
+template <> struct Format<uint16_t> {
+  static constexpr unsigned mantissa = 7;
+};
+template <> struct Format<uint32_t> {
+  static constexpr unsigned mantissa = 23;
+};
+template <> struct Format<uint64_t> {
+  static constexpr unsigned mantissa = 52;
+};
+
+template <typename Bits> bool isNaN(Bits x) {
+  constexpr Bits magnitude = Bits(~Bits(0)) >> 1,
+                 infinity = magnitude >> Format<Bits>::mantissa << Format<Bits>::mantissa;
+  return (x & magnitude) > infinity;
+}
+
+/// 0, 1, infinity, NaN, the extremes of denormal and normal numbers and small integers, of both signs.
+template <typename Bits> std::vector<Bits> specialValues() {
+  constexpr unsigned m = Format<Bits>::mantissa;
+  constexpr Bits one = Bits(~Bits(0)) >> 2 >> m << m, infinity = Bits(~Bits(0)) >> 1 >> m << m, ulp = 1;
+  constexpr Bits sign = Bits(1) << (8 * sizeof(Bits) - 1), leastNormal = ulp << m;
+  std::vector<Bits> values;
+  for (Bits x :
+       {Bits(0), Bits(1), Bits(leastNormal - 1), leastNormal, Bits(leastNormal + 1), Bits(one - 1), one, Bits(one + 1),
+        Bits(one + leastNormal), Bits(one - leastNormal), Bits(one + (leastNormal | 1 << (m - 1))),
+        Bits(one + 7 * leastNormal), Bits(infinity - 1), infinity, Bits(infinity | 1 << (m - 1))}) {
+    values.push_back(x);
+    values.push_back(x | sign);
+  }
+  return values;
+}
+
+/// Lanes of random bits, of random exponents near that of 1, and of special values.
+template <typename Bits> Vector draw(std::mt19937_64 &random, unsigned range) {
+  static const std::vector<Bits> special = specialValues<Bits>();
+  constexpr unsigned lanes = 64 / sizeof(Bits), m = Format<Bits>::mantissa;
+  constexpr Bits one = Bits(~Bits(0)) >> 2 >> m << m;
+  std::array<Bits, lanes> drawn;
+  for (Bits &lane : drawn) {
+    Bits bits = Bits(random());
+    if (random() % 3 == 0)
+      lane = special[random() % special.size()];
+    else if (random() % 2)
+      lane = Bits((bits & Bits((Bits(1) << m) - 1)) | (bits & Bits(Bits(1) << (8 * sizeof(Bits) - 1)))) +
+             Bits(one + Bits((Bits(random() % (2 * range)) - range) << m));
+    else
+      lane = bits;
+  }
+  Vector vector;
+  std::memcpy(&vector, &drawn, sizeof(vector));
+  return vector;
+}
+
+/// Makes all NaNs equal: their payloads depend on the order of operands, which LLVM does not keep.
+template <typename Bits> Vector withOneNaN(Vector vector) {
+  std::array<Bits, 64 / sizeof(Bits)> lanes;
+  std::memcpy(&lanes, &vector, sizeof(vector));
+  for (Bits &lane : lanes)
+    if (isNaN(lane))
+      lane = Bits(~Bits(0)) >> 1;
+  std::memcpy(&vector, &lanes, sizeof(vector));
+  return vector;
+}
+
+/// Compares the results of `count` draws, and their digest (FNV-1a of 64-bit words).
+template <typename Bits>
+void compare(const std::string &body, std::function<std::vector<Vector>(std::mt19937_64 &)> drawAll, uint64_t digest) {
+  constexpr int count = 4000;
+  Compiled expanded("v4-bf16-expanded", body);
+  bool hasNative = hostRuns(*lookupCPUTarget("v4-bf16"));
+  std::optional<Compiled> native;
+  if (hasNative)
+    native.emplace("v4-bf16", body);
+  std::mt19937_64 random(1);
+  uint64_t found = 0xcbf29ce484222325;
+  for (int i = 0; i < count; ++i) {
+    std::vector<Vector> inputs = drawAll(random);
+    Vector result = withOneNaN<Bits>(expanded(inputs));
+    if (native) {
+      Vector expected = withOneNaN<Bits>((*native)(inputs));
+      for (int word = 0; word < 8; ++word) {
+        std::string of;
+        for (const Vector &input : inputs)
+          of += " " + llvm::utohexstr(input[word]);
+        ASSERT_EQ(llvm::utohexstr(expected[word]), llvm::utohexstr(result[word])) << "word " << word << " of" << of;
+      }
+    }
+    for (uint64_t word : result)
+      found = (found ^ word) * 0x100000001b3;
+  }
+  EXPECT_EQ(digest, found) << "the results differ from those of AVX512_BF16";
+}
+
+/// Operands of the masked intrinsics after the vectors: no passthrough, all lanes, current rounding.
+std::string masked(const std::string &name, const std::string &type, unsigned lanes, const std::string &second) {
+  std::string vector = "vector<" + std::to_string(lanes) + "x" + type + ">", mask = "i" + std::to_string(lanes);
+  bool isImmediate = second == "i32";
+  return "  %one = llvm.mlir.constant(1 : i32) : i32\n  %second = llvm.getelementptr %in[64] : (!llvm.ptr) -> "
+         "!llvm.ptr, "
+         "i8\n  %x = llvm.load %in : !llvm.ptr -> " +
+         vector + "\n  %y = llvm.load %second : !llvm.ptr -> " + vector + "\n  %none = llvm.mlir.zero : " + vector +
+         "\n  %all = llvm.mlir.constant(-1 : " + mask + ") : " + mask +
+         "\n  %current = llvm.mlir.constant(4 : i32) : i32\n  %r = llvm.call_intrinsic \"llvm.x86.avx512.mask." + name +
+         ".512\"(%x, " + (isImmediate ? "%one" : "%y") + ", %none, %all, %current) : (" + vector + ", " +
+         (isImmediate ? "i32" : vector) + ", " + vector + ", " + mask + ", i32) -> " + vector +
+         "\n  llvm.store %r, %out : " + vector + ", !llvm.ptr\n";
+}
+
+template <typename Bits> std::vector<Vector> drawPair(std::mt19937_64 &random) {
+  return {draw<Bits>(random, 30), draw<Bits>(random, 10)};
+}
+
+TEST(ExpandIntrinsics, ReducesLikeTheInstruction) {
+  compare<uint32_t>(masked("reduce.ps", "f32", 16, "i32"), drawPair<uint32_t>, 11827330648675155245u);
+  compare<uint64_t>(masked("reduce.pd", "f64", 8, "i32"), drawPair<uint64_t>, 15271637257765163872u);
+}
+
+TEST(ExpandIntrinsics, ScalesLikeTheInstruction) {
+  compare<uint32_t>(masked("scalef.ps", "f32", 16, "vector"), drawPair<uint32_t>, 15327073169280262293u);
+  compare<uint64_t>(masked("scalef.pd", "f64", 8, "vector"), drawPair<uint64_t>, 2501123796550275870u);
+}
+
+TEST(ExpandIntrinsics, MultipliesPairsLikeTheInstruction) {
+  compare<uint32_t>(
+      R"(
+    %second = llvm.getelementptr %in[64] : (!llvm.ptr) -> !llvm.ptr, i8
+    %third = llvm.getelementptr %in[128] : (!llvm.ptr) -> !llvm.ptr, i8
+    %sum = llvm.load %in : !llvm.ptr -> vector<16xf32>
+    %x = llvm.load %second : !llvm.ptr -> vector<32xbf16>
+    %y = llvm.load %third : !llvm.ptr -> vector<32xbf16>
+    %r = llvm.call_intrinsic "llvm.x86.avx512bf16.dpbf16ps.512"(%sum, %x, %y)
+      : (vector<16xf32>, vector<32xbf16>, vector<32xbf16>) -> vector<16xf32>
+    llvm.store %r, %out : vector<16xf32>, !llvm.ptr
+)",
+      [](std::mt19937_64 &random) -> std::vector<Vector> {
+        return {draw<uint32_t>(random, 20), draw<uint16_t>(random, 8), draw<uint16_t>(random, 8)};
+      },
+      7408607219415258247u);
+}
+
+TEST(ExpandIntrinsics, RoundsToBF16LikeTheInstructions) {
+  compare<uint16_t>(R"(
+    %second = llvm.getelementptr %in[64] : (!llvm.ptr) -> !llvm.ptr, i8
+    %high = llvm.load %in : !llvm.ptr -> vector<16xf32>
+    %low = llvm.load %second : !llvm.ptr -> vector<16xf32>
+    %r = llvm.call_intrinsic "llvm.x86.avx512bf16.cvtne2ps2bf16.512"(%high, %low)
+      : (vector<16xf32>, vector<16xf32>) -> vector<32xbf16>
+    llvm.store %r, %out : vector<32xbf16>, !llvm.ptr
+)",
+                    drawPair<uint32_t>, 2913384282624899666u);
+  compare<uint16_t>(R"(
+    %x = llvm.load %in : !llvm.ptr -> vector<16xf32>
+    %r = llvm.fptrunc %x : vector<16xf32> to vector<16xbf16>
+    llvm.store %r, %out : vector<16xbf16>, !llvm.ptr
+)",
+                    drawPair<uint32_t>, 17435056699188888235u);
+  compare<uint16_t>(R"(
+    %x = llvm.load %in : !llvm.ptr -> f32
+    %r = llvm.fptrunc %x : f32 to bf16
+    llvm.store %r, %out : bf16, !llvm.ptr
+)",
+                    drawPair<uint32_t>, 12504871162278038972u);
+}
+
+} // namespace
