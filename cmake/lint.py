@@ -1,17 +1,22 @@
 """Runs clang-format, clang-tidy, ruff, mypy and shellcheck over the tracked files, or over the files named.
 
-    lint.py --build build/dev [--llvm 22] [--only CHECK] [--skip CHECK] [PATH...]
+    lint.py --build build/dev [--llvm 22] [--only CHECK] [--skip CHECK] [--all] [PATH...]
 
 clang-tidy reads the compilations of the build's compile_commands.json. One compilation may be a generated file that
-includes several sources; it is checked as a whole. Exit code 1 if a check reports anything.
+includes several sources; it is checked as a whole. A compilation that was clean is checked again only if its command,
+a project file that it includes, .clang-tidy or the version of clang-tidy has changed; --all checks all of them.
+Exit code 1 if a check reports anything.
 """
 
 import argparse
 import concurrent.futures
+import functools
+import hashlib
 import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -27,19 +32,85 @@ def tracked(paths: list[str]) -> list[str]:
     return [name for name in listed if (ROOT / name).is_file()]
 
 
-def units(build: pathlib.Path, sources: list[str]) -> list[str]:
+@functools.cache
+def digest(file: pathlib.Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@functools.cache
+def includes(file: pathlib.Path, folders: tuple[pathlib.Path, ...]) -> list[pathlib.Path]:
+    """The files that `file` includes, by its text alone, from its own folder and `folders`."""
+    names = re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', file.read_text(errors="replace"), re.M)
+    candidates = ([folder / name for folder in (file.parent, *folders)] for name in names)
+    return [found.resolve() for paths in candidates for found in paths if found.is_file()]
+
+
+class Compilation:
+    """All compilations of one file. `key` changes with everything in the project and the build that they read."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.commands: list[str] = []
+        self.files = {pathlib.Path(file)}
+        self.sources = re.findall(r'^#include "([^"]+\.cpp)"$', pathlib.Path(file).read_text(), re.M)
+
+    def add(self, command: str, directory: pathlib.Path) -> None:
+        self.commands.append(command)
+        words = shlex.split(command)
+        folders = tuple(directory / word[2:] for word in words if word.startswith("-I"))
+        self.files |= {directory / word.removesuffix(".pch") for word in words if word.endswith(".pch")}
+        pending = list(self.files)
+        while pending:
+            new = set(includes(pending.pop(), folders)) - self.files
+            self.files |= new
+            pending += new
+
+    def key(self, common: str) -> str:
+        parts = [common, *self.commands, *(f"{file} {digest(file)}" for file in sorted(self.files))]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def compilations(build: pathlib.Path, sources: list[str]) -> list[Compilation]:
     """The compilations that contain `sources`. The copy of the runtime that artifacts embed is left out."""
     requested = {str(ROOT / name) for name in sources}
-    found = {}
+    found: dict[str, Compilation] = {}
     for command in json.loads((build / "compile_commands.json").read_text()):
-        file = command["file"]
-        if not file.endswith(".cpp") or "RuntimeEmbedded" in command["command"] or not pathlib.Path(file).exists():
+        file, text = command["file"], command["command"]
+        if not file.endswith(".cpp") or "RuntimeEmbedded" in text or not pathlib.Path(file).exists():
             continue
-        included = re.findall(r'^#include "([^"]+\.cpp)"$', pathlib.Path(file).read_text(), re.M)
-        if ({str(ROOT / name) for name in included} | {file}) & requested:
-            found[file] = len(included)
+        unit = found.get(file) or Compilation(file)
+        if ({str(ROOT / name) for name in unit.sources} | {file}) & requested:
+            unit.add(text, pathlib.Path(command["directory"]))
+            found[file] = unit
     # The largest first, so that the last one to finish is a short one.
-    return sorted(found, key=lambda file: -found[file])
+    return sorted(found.values(), key=lambda unit: -len(unit.sources))
+
+
+class CleanCompilations:
+    """The compilations without a report, in a file of the build tree: the key of each when its check began."""
+
+    def __init__(self, build: pathlib.Path, tidy: str) -> None:
+        self.path = build / "clang-tidy-clean.json"
+        self.keys: dict[str, str] = json.loads(self.path.read_text()) if self.path.exists() else {}
+        version = subprocess.run([tidy, "--version"], capture_output=True, text=True, check=True).stdout
+        self.common = "\n".join([version, *((ROOT / name).read_text() for name in tracked(["*.clang-tidy"]))])
+
+    def begin(self, unit: Compilation, force: bool) -> str:
+        """The key under which to report the check of `unit`; empty if `unit` is clean and `force` is not set."""
+        key = unit.key(self.common)
+        if self.keys.get(unit.file) == key and not force:
+            return ""
+        if self.keys.pop(unit.file, None):
+            self.save()
+        return key
+
+    def end(self, file: str, key: str) -> None:
+        """Records a clean check at once, so that an interrupted run is not repeated as a whole."""
+        self.keys[file] = key
+        self.save()
+
+    def save(self) -> None:
+        self.path.write_text(json.dumps(self.keys, indent=0, sort_keys=True))
 
 
 def run(command: list[str]) -> tuple[int, str]:
@@ -54,6 +125,7 @@ def main() -> None:
     parser.add_argument("--llvm", default="22", help="version suffix of clang-format and clang-tidy")
     parser.add_argument("--only", choices=CHECKS, help="run one check")
     parser.add_argument("--skip", choices=CHECKS, help="leave one check out")
+    parser.add_argument("--all", action="store_true", help="run clang-tidy on unchanged compilations as well")
     parser.add_argument("files", nargs="*", help="files and folders to check (default: all)")
     options = parser.parse_args()
     files = tracked(options.files)
@@ -74,8 +146,13 @@ def main() -> None:
         "clang-tidy": [],
     }
     selected = [name for name in CHECKS if name != options.skip and options.only in (None, name)]
+    begun: dict[str, str] = {}
     if "clang-tidy" in selected:
-        checks["clang-tidy"] = [[tidy, "-p", str(build), "--quiet", unit] for unit in units(build, sources)]
+        clean = CleanCompilations(build, tidy)
+        listed = compilations(build, sources)
+        begun = {unit.file: key for unit in listed if (key := clean.begin(unit, options.all))}
+        checks["clang-tidy"] = [[tidy, "-p", str(build), "--quiet", file] for file in begun]
+        print(f"==> clang-tidy: {len(begun)} of {len(listed)} compilations, the others are clean", flush=True)
     failed = []
     for name in selected:
         commands = checks[name]
@@ -84,10 +161,12 @@ def main() -> None:
         start, ok = time.monotonic(), True
         print(f"==> {name}", end="", flush=True)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            for code, output in pool.map(run, commands):
+            for command, (code, output) in zip(commands, pool.map(run, commands), strict=True):
                 if code or output.strip():
                     ok = False
                     print("\n" + output.rstrip(), flush=True)
+                elif name == "clang-tidy":
+                    clean.end(command[-1], begun[command[-1]])
         print(f"  {'clean' if ok else 'FAILED'} in {time.monotonic() - start:.0f} s", flush=True)
         if not ok:
             failed.append(name)
