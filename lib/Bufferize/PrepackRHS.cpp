@@ -76,7 +76,7 @@ private:
   bool matchTasks();
   bool matchConditions();
   bool requireUnitStride(Value memref);
-  bool require(OpFoldResult value, arith::CmpIPredicate predicate, int64_t limit);
+  bool require(OpFoldResult x, arith::CmpIPredicate predicate, int64_t limit);
   void splitByCondition(Value condition);
   void pack();
   OpFoldResult rowStride();

@@ -87,8 +87,8 @@ bool decodeBarrier(Decoder &d) {
   if (kind < 0)
     return d.fail("only .sync, .arrive and .red are simulated");
   bool reduces = kind == 2;
-  int reduction = -1;
-  if (reduces && (reduction = d.takeOneOf({"popc", "and", "or"})) < 0)
+  int reduction = reduces ? d.takeOneOf({"popc", "and", "or"}) : -1;
+  if (reduces && reduction < 0)
     return d.fail("expected .popc, .and or .or");
   // Lanes that arrive one by one, which is legal without .aligned, are reported as a divergence.
   d.take("aligned");

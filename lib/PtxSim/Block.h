@@ -23,11 +23,11 @@ class Block {
 public:
   Block(const Code &code, const Kernel &kernel, const Launch &launch);
 
-  /// Executes block `index` of the grid to its end or the first finding.
-  void run(const std::array<uint32_t, 3> &index);
+  /// Executes the block at `where` in the grid to its end or the first finding.
+  void run(const std::array<uint32_t, 3> &where);
 
-  /// A warp arrives at a barrier and optionally waits. `expected` is the number of threads; 0: all.
-  void arrive(Warp &warp, uint32_t barrier, uint32_t expected, bool waits);
+  /// A warp arrives at barrier `number` and optionally waits. `expected` is the number of threads; 0: all.
+  void arrive(Warp &warp, uint32_t number, uint32_t expected, bool waits);
   /// Called when a warp has exited: barriers that wait for all threads may be complete.
   void warpEnded();
 

@@ -2,6 +2,7 @@
 
 #include "Numbers.h"
 #include "TypeDispatch.h"
+#include <cmath>
 
 using namespace saccade::ptxsim;
 
@@ -38,9 +39,9 @@ template <typename T> uint32_t compareRows(unsigned comparison, const T *a, cons
   case geu:
     return where([](T x, T y) { return !(x < y); });
   case num:
-    return where([](T x, T y) { return x == x && y == y; });
+    return where([](T x, T y) { return !std::isnan(x) && !std::isnan(y); });
   default:
-    return where([](T x, T y) { return x != x || y != y; });
+    return where([](T x, T y) { return std::isnan(x) || std::isnan(y); });
   }
 }
 

@@ -25,7 +25,7 @@ public:
   unsigned architecture() const;
 
   // --- modifiers, in source order ---
-  bool take(llvm::StringRef modifier);
+  bool take(llvm::StringRef expected);
   /// Index of the next modifier in `choices`; -1, without consuming it, if it is not there.
   int takeOneOf(std::initializer_list<llvm::StringRef> choices);
   std::optional<Type> takeType();

@@ -8,6 +8,7 @@
 #include "Numbers.h"
 #include "TypeDispatch.h"
 #include <cfenv>
+#include <cmath>
 #include <limits>
 
 using namespace saccade::ptxsim;
@@ -72,8 +73,10 @@ struct HyperbolicTangent {
 };
 template <bool propagateNan, bool maximum> struct Extremum {
   template <typename T> T operator()(T a, T b) const {
-    if (a != a || b != b)
-      return propagateNan || (a != a && b != b) ? std::numeric_limits<T>::quiet_NaN() : a != a ? b : a;
+    if (std::isnan(a) || std::isnan(b))
+      return propagateNan || (std::isnan(a) && std::isnan(b)) ? std::numeric_limits<T>::quiet_NaN()
+             : std::isnan(a)                                  ? b
+                                                              : a;
     // -0 is less than +0.
     bool less = a < b || (a == b && std::signbit(a) && !std::signbit(b));
     return less == maximum ? b : a;

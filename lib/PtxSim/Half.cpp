@@ -70,7 +70,7 @@ void apply(Warp &warp, const Op &op, uint32_t mask) {
       bool anyNan = false;
       for (unsigned index = 0; index < arity; ++index) {
         in[index] = Element<format>::load(uint16_t(rows[index][lane] >> (16 * half)), flags);
-        anyNan |= in[index] != in[index];
+        anyNan |= std::isnan(in[index]);
       }
       uint16_t bits;
       if ((flags & propagatingNan) && anyNan)

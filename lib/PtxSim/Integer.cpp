@@ -8,12 +8,14 @@ using namespace saccade::ptxsim;
 
 namespace {
 
-// Wrapping arithmetic is done on uint64_t, which avoids signed overflow and integer promotion.
+// Wrapping arithmetic is done on unsigned types of at least 64 bits, which avoids signed overflow and integer
+// promotion.
+template <typename T> using Wrapping = std::conditional_t<(sizeof(T) > 8), unsigned __int128, uint64_t>;
 struct Add {
-  template <typename T> T operator()(T a, T b) const { return T(uint64_t(a) + uint64_t(b)); }
+  template <typename T> T operator()(T a, T b) const { return T(Wrapping<T>(a) + Wrapping<T>(b)); }
 };
 struct Subtract {
-  template <typename T> T operator()(T a, T b) const { return T(uint64_t(a) - uint64_t(b)); }
+  template <typename T> T operator()(T a, T b) const { return T(Wrapping<T>(a) - Wrapping<T>(b)); }
 };
 struct AddSaturated {
   int32_t operator()(int32_t a, int32_t b) const {

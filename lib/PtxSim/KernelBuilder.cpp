@@ -3,6 +3,7 @@
 #include "Decoder.h"
 #include "Rows.h"
 #include "Special.h"
+#include "llvm/ADT/STLExtras.h"
 #include <algorithm>
 
 using namespace saccade::ptxsim;
@@ -72,10 +73,10 @@ const Function *KernelBuilder::callee(const std::string &name) {
 }
 
 bool KernelBuilder::collect(const Function &function) {
-  if (std::find(callers.begin(), callers.end(), &function) != callers.end())
+  if (llvm::is_contained(callers, &function))
     return fail(function.line, FindingKind::Unsupported,
                 "'" + function.name + "' is recursive, which is not simulated");
-  if (std::find(functions.begin(), functions.end(), &function) != functions.end())
+  if (llvm::is_contained(functions, &function))
     return true;
   functions.push_back(&function);
   callers.push_back(&function);
@@ -100,7 +101,7 @@ void KernelBuilder::layOutVariables() {
   std::vector<const Variable *> dynamic;
   uint64_t shared = sharedStart, local = localStart, alignment = 16;
   auto use = [&](const Variable &variable) {
-    if (variable.space != Space::Shared || addresses.count(&variable))
+    if (variable.space != Space::Shared || addresses.contains(&variable))
       return;
     alignment = std::max<uint64_t>(alignment, variable.alignment);
     addresses[&variable] = 0;
@@ -207,7 +208,7 @@ bool KernelBuilder::decode(const Function &function) {
 
 std::optional<Kernel> KernelBuilder::build(const Function &entry) {
   kernel.entry = &entry;
-  kernel.mnemonics.push_back("");
+  kernel.mnemonics.emplace_back();
   if (!collect(entry))
     return std::nullopt;
   layOutVariables();

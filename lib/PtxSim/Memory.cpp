@@ -47,6 +47,9 @@ bool resolveLanes(Warp &warp, const Op &op, const Request &request, uint32_t mas
   return warp.resolve(request, addresses, mask, places);
 }
 
+/// Sign-extends or zero-extends an element, by its type, to the width of a register.
+template <typename Register, typename Element> Register extend(Element element) { return Register(element); }
+
 template <typename Element, typename Register>
 void loadElements(Warp &warp, const Op &op, uint32_t mask, const Place places[32]) {
   for (unsigned index = 0; index < op.results; ++index) {
@@ -54,7 +57,7 @@ void loadElements(Warp &warp, const Op &op, uint32_t mask, const Place places[32
     forLanes(mask, [&](unsigned lane) {
       Element element;
       std::memcpy(&element, places[lane].bytes + index * sizeof(Element), sizeof(Element));
-      row[lane] = Register(element);
+      row[lane] = extend<Register>(element);
     });
   }
 }

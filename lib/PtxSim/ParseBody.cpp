@@ -2,6 +2,7 @@
 
 #include "Numbers.h"
 #include "Parser.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/Twine.h"
 #include <cstdlib>
@@ -11,15 +12,15 @@ using namespace saccade::ptxsim;
 using llvm::StringRef;
 
 std::optional<unsigned> Parser::findRegister(const std::string &name) const {
-  for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope)
-    if (auto found = scope->registers.find(name); found != scope->registers.end())
+  for (const Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.registers.find(name); found != scope.registers.end())
       return found->second;
   return std::nullopt;
 }
 
 const Variable *Parser::findVariable(const std::string &name) const {
-  for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope)
-    if (auto found = scope->variables.find(name); found != scope->variables.end())
+  for (const Scope &scope : llvm::reverse(scopes))
+    if (auto found = scope.variables.find(name); found != scope.variables.end())
       return found->second;
   for (const Variable &variable : module.variables)
     if (variable.name == name)

@@ -32,7 +32,7 @@ private:
   bool instruction(Function &function, unsigned scope);
   bool operand(Operand &operand);
   bool operandList(std::vector<Operand> &parts, llvm::StringRef close);
-  bool address(Operand &operand);
+  bool address(Operand &result);
   bool number(Operand &operand, bool negative);
   bool branchTargets(Function &function, const std::string &label);
 

@@ -25,8 +25,8 @@ std::string Finding::str() const {
 }
 
 Program::Program(std::unique_ptr<Code> code) : code(std::move(code)) {}
-Program::Program(Program &&) = default;
-Program &Program::operator=(Program &&) = default;
+Program::Program(Program &&) noexcept = default;
+Program &Program::operator=(Program &&) noexcept = default;
 Program::~Program() = default;
 
 std::variant<Program, Finding> Program::load(StringRef text, Device &device) {

@@ -52,7 +52,7 @@ std::shared_ptr<Cells> Cells::ofTensor(const Tensor &tensor) {
   FailureOr<std::shared_ptr<Cells>> cells = create(tensor.elementType, tensor.shape);
   if (failed(cells))
     llvm::report_bad_alloc_error("out of memory for a copy of an argument");
-  std::copy(tensor.values.begin(), tensor.values.end(), (*cells)->data());
+  llvm::copy(tensor.values, (*cells)->data());
   (*cells)->allKnown = true;
   return *cells;
 }

@@ -66,7 +66,7 @@ public:
   int64_t size() const { return count; }
   Scalar *data() { return values.get(); }
   /// The elements as doubles.
-  double *reals() { return &values.get()->real; }
+  double *reals() { return &values->real; }
   Scalar &at(llvm::ArrayRef<int64_t> index) { return values.get()[linearIndex(index, strides)]; }
 
   bool isKnown(int64_t linear) const { return allKnown || known.get()[linear]; }

@@ -39,7 +39,7 @@ const Semantics *saccade::reference::semanticsOf(Operation *op) {
 class Frame::Nesting {
 public:
   explicit Nesting(unsigned &depth) : depth(&depth) { ++depth; }
-  Nesting(Nesting &&other) : depth(std::exchange(other.depth, nullptr)) {}
+  Nesting(Nesting &&other) noexcept : depth(std::exchange(other.depth, nullptr)) {}
   ~Nesting() {
     if (depth)
       --*depth;

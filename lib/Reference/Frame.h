@@ -85,13 +85,13 @@ public:
   /// Makes a block argument an alias of `value` in `frame`, computed there on demand.
   void alias(mlir::Value argument, Frame &frame, mlir::Value value) { aliases[argument] = {&frame, value}; }
 
-  /// The storage of `value`. Its shape is final; its elements may be unknown.
-  mlir::FailureOr<Cells *> cells(mlir::Value value);
-  /// Computes the elements `box` of `value` and returns its storage.
-  mlir::FailureOr<Cells *> demand(mlir::Value value, const Box &box);
+  /// The storage of the value `name`. Its shape is final; its elements may be unknown.
+  mlir::FailureOr<Cells *> cells(mlir::Value name);
+  /// Computes the elements `box` of the value `name` and returns its storage.
+  mlir::FailureOr<Cells *> demand(mlir::Value name, const Box &box);
   mlir::FailureOr<Cells *> demandAll(mlir::Value value);
   /// Like `demandAll`, with shared ownership, so that the storage can outlive the frame.
-  mlir::FailureOr<std::shared_ptr<Cells>> take(mlir::Value value);
+  mlir::FailureOr<std::shared_ptr<Cells>> take(mlir::Value name);
 
   mlir::FailureOr<Scalar> scalar(mlir::Value value);
   mlir::FailureOr<int64_t> index(mlir::OpFoldResult value);

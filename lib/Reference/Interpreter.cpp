@@ -104,8 +104,8 @@ struct Evaluation::State {
 };
 
 Evaluation::Evaluation(std::unique_ptr<State> state) : state(std::move(state)) {}
-Evaluation::Evaluation(Evaluation &&) = default;
-Evaluation &Evaluation::operator=(Evaluation &&) = default;
+Evaluation::Evaluation(Evaluation &&) noexcept = default;
+Evaluation &Evaluation::operator=(Evaluation &&) noexcept = default;
 Evaluation::~Evaluation() = default;
 
 FailureOr<Evaluation> Evaluation::begin(func::FuncOp function, ArrayRef<Tensor> arguments, Precision precision) {

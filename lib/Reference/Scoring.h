@@ -52,8 +52,8 @@ public:
   /// read.
   mlir::LogicalResult scores(int64_t batch, int64_t head, int64_t position, int64_t keys, std::vector<double> &scores);
 
-  /// Applies the weight region, if any, to `weight` at `key`, for the row whose scores were computed last.
-  mlir::FailureOr<double> modifiedWeight(int64_t key, double weight);
+  /// Applies the weight region, if any, to the weight `value` at `key`, for the row whose scores were computed last.
+  mlir::FailureOr<double> modifiedWeight(int64_t key, double value);
   /// Runs tally region `number` at `key`, for the row whose scores were computed last.
   mlir::LogicalResult tally(unsigned number, int64_t key, double score, int64_t &bin, double &amount);
 
@@ -67,7 +67,7 @@ public:
 
 private:
   Scorer(attn::ScoringOpInterface op, Frame &frame) : op(op), frame(&frame) {}
-  mlir::LogicalResult findSequences(attn::AttentionOp op);
+  mlir::LogicalResult findSequences(attn::AttentionOp whole);
   mlir::LogicalResult findExtents();
   mlir::LogicalResult findScale();
 

@@ -43,7 +43,7 @@ static LogicalResult evaluateConstant(arith::ConstantOp op, Frame &frame, unsign
   if (FailureOr<Scalar> number = scalarOf(op.getValue()); succeeded(number))
     return fill(op, frame, box, [&](ArrayRef<int64_t>, Scalar &element) { return element = *number, success(); });
   auto elements = dyn_cast<DenseElementsAttr>(op.getValue());
-  if (!elements || elements.getElementType().isIntOrIndexOrFloat() == false)
+  if (!elements || !elements.getElementType().isIntOrIndexOrFloat())
     return op.emitOpError() << "is a constant that the reference interpreter does not support";
   auto values = elements.getValues<Attribute>();
   SmallVector<int64_t> strides = rowMajorStrides(elements.getType().getShape());

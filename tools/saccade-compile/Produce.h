@@ -6,9 +6,9 @@
 
 namespace saccade {
 
-/// Generates the output of a compiled program in memory, so that a failure writes no file. `entries` are the functions
-/// of a shared library. Sets `isRefused` after a diagnostic for the program.
-llvm::Error produce(mlir::ModuleOp compiled, const Options &options, llvm::ArrayRef<std::string> entries,
+/// Generates the output of `module`, a compiled program, in memory, so that a failure writes no file. `entries` are the
+/// functions of a shared library. Sets `isRefused` after a diagnostic for the program.
+llvm::Error produce(mlir::ModuleOp module, const Options &options, llvm::ArrayRef<std::string> entries,
                     llvm::SmallVectorImpl<char> &into, bool &isRefused);
 
 /// Compiles a program for each architecture, calls `explain` for each, and links the host code of all architectures

@@ -14,8 +14,8 @@ namespace saccade {
 /// Runs the import stage on `module`, which converts ops of frontends. Failures are reported as diagnostics.
 llvm::LogicalResult importProgram(mlir::ModuleOp module);
 
-/// Runs the pipeline of `options` on `module`, in place. Failures are reported as diagnostics.
-llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &options);
+/// Runs the pipeline of the `requested` options on `module`, in place. Failures are reported as diagnostics.
+llvm::LogicalResult runPipeline(mlir::ModuleOp module, const CompileOptions &requested);
 
 } // namespace saccade
 

@@ -81,8 +81,8 @@ public:
   /// program.
   static std::variant<Program, Finding> load(llvm::StringRef text, Device &device);
 
-  Program(Program &&);
-  Program &operator=(Program &&);
+  Program(Program &&) noexcept;
+  Program &operator=(Program &&) noexcept;
   ~Program();
 
   std::vector<std::string> entries() const;

@@ -46,8 +46,8 @@ public:
   /// Checks that the arguments match the function and that every op is supported. Copies the arguments.
   static mlir::FailureOr<Evaluation> begin(mlir::func::FuncOp function, llvm::ArrayRef<Tensor> arguments,
                                            Precision precision = Precision::Exact);
-  Evaluation(Evaluation &&);
-  Evaluation &operator=(Evaluation &&);
+  Evaluation(Evaluation &&) noexcept;
+  Evaluation &operator=(Evaluation &&) noexcept;
   ~Evaluation();
 
   unsigned numResults() const;

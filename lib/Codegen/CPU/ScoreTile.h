@@ -90,7 +90,7 @@ private:
   /// Computes the weights of a row and returns their sum per lane.
   mlir::Value weighRow(mlir::Value row, const ColumnRuns &group, mlir::Value shift, mlir::Value offset);
   llvm::SmallVector<mlir::Value> weighColumns(mlir::Value row, attn::KeyRange columns, mlir::Value shift,
-                                              mlir::Value offset, llvm::ArrayRef<mlir::Value> sums);
+                                              mlir::Value offset, llvm::ArrayRef<mlir::Value> before);
   void updateArgmax(mlir::Value row, mlir::Value tileRow, const ColumnRuns &group, mlir::Value tileMax);
   attn::KeyRange visibleKeysAbsolute(mlir::Value firstQuery, mlir::Value lastQuery);
   attn::KeyRange visibleKeysOfRow(mlir::Value tileRow, attn::KeyRange group);

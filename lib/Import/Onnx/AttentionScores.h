@@ -7,28 +7,29 @@
 namespace saccade::onnx {
 
 /// Scalar code for the mask and for modifications of the score. It is used in the regions of attn.attention and, if the
-/// scores are a result, after a separate matmul. `at` is (b, h, q, k); `captures` are the values of `getCaptures`.
+/// scores are a result, after a separate matmul. `at` is (b, h, q, k); `inside` are the values of `getCaptures` in the
+/// region.
 class AttentionScores {
 public:
-  /// Reads the inputs and attributes of `op`. `queryLength` is the number of queries, `pastLength` that of cached keys.
-  mlir::LogicalResult init(FrontendOp &op, mlir::OpFoldResult queryLength, mlir::OpFoldResult pastLength);
+  /// Reads the inputs and attributes of `op`. `queries` is the number of queries, `past` that of cached keys.
+  mlir::LogicalResult init(FrontendOp &op, mlir::OpFoldResult queries, mlir::OpFoldResult past);
 
   mlir::ValueRange getCaptures() const { return captures; }
   bool hasMask() const { return mask >= 0 || isCausal || leftWindow >= 0 || rightWindow >= 0; }
   bool changesScores() const { return softcap > 0 || isBias; }
 
   /// Whether query q attends to key k. Does not check nonpad_kv_seqlen.
-  mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
+  mlir::Value isVisible(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
   mlir::Value softcapped(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score) const;
   /// Adds the mask to the score if it is a floating-point bias.
   mlir::Value biased(mlir::OpBuilder &b, mlir::Location loc, mlir::Value score, mlir::ValueRange at,
-                     mlir::ValueRange captures) const;
+                     mlir::ValueRange inside) const;
 
 private:
-  mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
+  mlir::Value element(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
   /// The offset from query positions to key positions, to which the causal mask and windows are aligned.
-  mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange captures) const;
-  mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange captures) const;
+  mlir::Value offset(mlir::OpBuilder &b, mlir::Location loc, mlir::ValueRange at, mlir::ValueRange inside) const;
+  mlir::Value extent(mlir::OpBuilder &b, mlir::Location loc, mlir::OpFoldResult size, mlir::ValueRange inside) const;
   /// Captures a dynamic size.
   void capture(mlir::OpFoldResult size);
 

@@ -126,5 +126,5 @@ static void setParallelFor(saccade_host_parallel_for run, void *user) {
   hostParallelFor.store(run, std::memory_order_release);
 }
 
-const RuntimeTable saccade::runtime::ownTable = {sizeof(RuntimeTable), parallelFor, setThreads, threads,
-                                                 setParallelFor};
+constinit const RuntimeTable saccade::runtime::ownTable = {sizeof(RuntimeTable), parallelFor, setThreads, threads,
+                                                           setParallelFor};

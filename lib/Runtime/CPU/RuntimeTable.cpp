@@ -41,8 +41,8 @@ static const RuntimeTable &activeTable() {
   return saccade_runtime_v1.compare_exchange_strong(known, &ownTable, std::memory_order_acq_rel) ? ownTable : *known;
 }
 
-int32_t saccade_parallel_for(saccade_task task, void *context, int64_t count, int64_t scratchBytes) {
-  return activeTable().parallelFor(task, context, count, scratchBytes);
+int32_t saccade_parallel_for(saccade_task task, void *context, int64_t count, int64_t scratch_bytes) {
+  return activeTable().parallelFor(task, context, count, scratch_bytes);
 }
 
 void saccade_set_threads(int32_t threads) { activeTable().setThreads(threads); }

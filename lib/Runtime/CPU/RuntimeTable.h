@@ -21,8 +21,8 @@ struct RuntimeTable {
   void (*setParallelFor)(saccade_host_parallel_for run, void *user);
 };
 
-/// The table of this copy (ParallelFor.cpp).
-[[gnu::visibility("hidden")]] extern const RuntimeTable ownTable;
+/// The table of this copy (ParallelFor.cpp), which is initialised at compile time.
+[[gnu::visibility("hidden")]] extern const RuntimeTable ownTable; // NOLINT(bugprone-dynamic-static-initializers)
 
 } // namespace saccade::runtime
 

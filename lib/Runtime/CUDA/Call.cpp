@@ -165,7 +165,7 @@ SaccadeStatus saccade_cuda_call(const SaccadeEntry *entry, int32_t device, void 
   return here.status;
 }
 
-void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes) {
+void saccade_launch(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t shared_bytes) {
   if (session->status || ctas <= 0)
     return;
   const Driver &driver = session->driver;
@@ -176,7 +176,7 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
                              static_cast<long long>(ctas), static_cast<long long>(gridLimit));
     return;
   }
-  Function function = requireKernel(driver, session->entry, session->loaded, name, sharedBytes, session->status);
+  Function function = requireKernel(driver, session->entry, session->loaded, name, shared_bytes, session->status);
   if (!function)
     return;
   // The parameters are contiguous 8-byte words.
@@ -185,7 +185,7 @@ void saccade_launch(const char *name, const int64_t *params, int64_t count, int6
                    reinterpret_cast<void *>(2), &bytes,                        // CU_LAUNCH_PARAM_BUFFER_SIZE
                    nullptr};                                                   // CU_LAUNCH_PARAM_END
   Result result = driver.launchKernel(function, static_cast<uint32_t>(ctas), 1, 1, session->entry.kernels->cta_threads,
-                                      1, 1, static_cast<uint32_t>(sharedBytes), session->stream, nullptr, extra);
+                                      1, 1, static_cast<uint32_t>(shared_bytes), session->stream, nullptr, extra);
   if (result != Success)
     session->status = refuseResult(session->entry, driver, result, "launching kernel", name);
 }

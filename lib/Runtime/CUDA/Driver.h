@@ -91,6 +91,7 @@ struct PoolProperties {
   FUNCTION(freeAsync, "cuMemFreeAsync", (Address memory, Stream stream))
 
 struct Driver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define FUNCTION(member, symbol, parameters) Result(*member) parameters;
   SACCADE_CUDA_FUNCTIONS(FUNCTION)
 #undef FUNCTION

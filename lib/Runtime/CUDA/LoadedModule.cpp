@@ -177,7 +177,7 @@ static SaccadeStatus grantShared(const Driver &driver, const SaccadeEntry &entry
     return refuse(SaccadeUnsupported, entry,
                   "kernel '%s' requires %lld bytes of shared memory per CTA, but cuda:%d has %d: compile with --target "
                   "for this GPU's architecture",
-                  name, static_cast<long long>(bytes + fixed), loaded.device, limit);
+                  name, static_cast<long long>(bytes) + fixed, loaded.device, limit);
   if (result == Success && bytes > 0)
     result = driver.functionSetAttribute(function, DynamicSharedLimit, static_cast<int32_t>(bytes));
   return result == Success ? SaccadeSuccess

@@ -134,9 +134,10 @@ std::string streamText(void *stream) { return "stream=" + std::to_string(reinter
 } // namespace
 
 #define RETURN_IF(expression)                                                                                          \
-  if (Result result = expression)                                                                                      \
+  if (Result result = (expression))                                                                                    \
   return result
 
+// NOLINTBEGIN(readability-identifier-naming): the names of the driver's functions, and functions called from Python.
 //===----------------------------------------------------------------------===//
 // The driver
 //===----------------------------------------------------------------------===//
@@ -436,3 +437,4 @@ EXPORTED int64_t double_allocations() {
   std::lock_guard guard(machine().lock);
   return int64_t(machine().sizes.size());
 }
+// NOLINTEND(readability-identifier-naming)

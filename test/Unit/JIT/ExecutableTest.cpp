@@ -155,7 +155,7 @@ TEST(Executable, ResultShapesFollowFromTheInputs) {
 
 TEST(Executable, ShapesThatDoNotFitAreRefusedInWords) {
   float any[1000];
-  auto attend = [&](std::vector<int64_t> q, std::vector<int64_t> k, std::vector<int64_t> v) {
+  auto attend = [&](const std::vector<int64_t> &q, const std::vector<int64_t> &k, const std::vector<int64_t> &v) {
     return errorOf(compiled().call(*compiled().lookup("attend"),
                                    {Buffer::compact(any, q), Buffer::compact(any, k), Buffer::compact(any, v)},
                                    {Buffer::compact(any, q)}));

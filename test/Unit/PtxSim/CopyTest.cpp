@@ -54,7 +54,6 @@ TEST(Copy, WritingTheDestinationIsARaceToo) {
   EXPECT_EQ(run(copy + "st.shared.b32 [%x], 1;\ncp.async.wait_all;\nmov.u32 %d, 0;", AsyncMode::Early).finding->kind,
             FindingKind::Race);
   // The copy must not start while other lanes may still read the destination.
-  std::string body = "mov.u32 %x, s;\nst.shared.b32 [%x], 1;\n";
   EXPECT_EQ(run("mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 16, %x;\nst.shared.b32 [%x], 5;\nbar.warp.sync -1;\nxor.b32 %y, "
                 "%x, 16;\nld.shared.b32 %y, [%y];\n" +
                     copy + "cp.async.wait_all;\nmov.u32 %d, 0;",

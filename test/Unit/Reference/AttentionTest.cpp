@@ -9,7 +9,7 @@ namespace {
 class Attention : public Reference {
 protected:
   /// Runs `source` on `arguments`, and compares output and log-sum-exp with `formula`.
-  void expectFormula(llvm::StringRef source, llvm::SmallVector<Tensor> arguments, Formula<double> formula,
+  void expectFormula(llvm::StringRef source, llvm::ArrayRef<Tensor> arguments, Formula<double> formula,
                      double tolerance = 1e-13) {
     formula.compute();
     auto results = run(source, arguments);

@@ -18,8 +18,8 @@ template <typename Number> struct Formula {
   const Tensor *q, *k, *v;
   Number scale = 0;
   /// Lengths of keys and queries per batch.
-  std::function<int64_t(int64_t)> keyLength = [this](int64_t) { return N; };
-  std::function<int64_t(int64_t)> queryLength = [this](int64_t) { return S; };
+  std::function<int64_t(int64_t)> keyLength;
+  std::function<int64_t(int64_t)> queryLength;
   std::function<bool(int64_t b, int64_t h, int64_t i, int64_t j)> mask;
   std::function<Number(Number s, int64_t b, int64_t h, int64_t i, int64_t j)> score;
 

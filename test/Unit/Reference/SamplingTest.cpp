@@ -12,15 +12,14 @@ std::string block(int64_t heads, int64_t depth) {
   std::string d = std::to_string(depth), h = std::to_string(heads), w = std::to_string(heads * depth);
   std::string matrix = "tensor<?x" + w + "xf32>", weight = "tensor<" + w + "x" + w + "xf32>",
               split = "tensor<?x?x" + h + "x" + d + "xf32>";
-  std::string project, source = "func.func @block(%x3: tensor<?x?x" + w + "xf32>, %wq: " + weight + ", %wk: " + weight +
-                                ", %wv: " + weight + ", %wo: " + weight + ") -> tensor<?x?x" + w + "xf32> {\n" +
-                                "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n" +
-                                "%b = tensor.dim %x3, %c0 : tensor<?x?x" + w +
-                                "xf32>\n%s = tensor.dim %x3, %c1 : tensor<?x?x" + w + "xf32>\n" +
-                                "%x = tensor.collapse_shape %x3 [[0, 1], [2]] : tensor<?x?x" + w + "xf32> into " +
-                                matrix + "\n%n = tensor.dim %x, %c0 : " + matrix +
-                                "\n%zero = arith.constant 0.0 : f32\n%e = tensor.empty(%n) : " + matrix +
-                                "\n%z = linalg.fill ins(%zero : f32) outs(%e : " + matrix + ") -> " + matrix + "\n";
+  std::string source = "func.func @block(%x3: tensor<?x?x" + w + "xf32>, %wq: " + weight + ", %wk: " + weight +
+                       ", %wv: " + weight + ", %wo: " + weight + ") -> tensor<?x?x" + w + "xf32> {\n" +
+                       "%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : index\n" +
+                       "%b = tensor.dim %x3, %c0 : tensor<?x?x" + w + "xf32>\n%s = tensor.dim %x3, %c1 : tensor<?x?x" +
+                       w + "xf32>\n" + "%x = tensor.collapse_shape %x3 [[0, 1], [2]] : tensor<?x?x" + w +
+                       "xf32> into " + matrix + "\n%n = tensor.dim %x, %c0 : " + matrix +
+                       "\n%zero = arith.constant 0.0 : f32\n%e = tensor.empty(%n) : " + matrix +
+                       "\n%z = linalg.fill ins(%zero : f32) outs(%e : " + matrix + ") -> " + matrix + "\n";
   for (std::string side : {"q", "k", "v"})
     source += "%m" + side + " = linalg.matmul ins(%x, %w" + side + " : " + matrix + ", " + weight +
               ") outs(%z : " + matrix + ") -> " + matrix + "\n%" + side + " = tensor.expand_shape %m" + side +

@@ -18,13 +18,13 @@ protected:
     auto results = run(source, operands, precision);
     return results.empty() ? Tensor(type(to), {}) : results[0];
   }
-  double f64(llvm::StringRef op, std::vector<double> operands) {
+  double f64(llvm::StringRef op, const std::vector<double> &operands) {
     llvm::SmallVector<Tensor> arguments;
     for (double operand : operands)
       arguments.push_back(reals({}, {operand}, "f64"));
     return result(op, "f64", "f64", arguments).values[0].real;
   }
-  int64_t integer(llvm::StringRef op, llvm::StringRef typeName, std::vector<int64_t> operands,
+  int64_t integer(llvm::StringRef op, llvm::StringRef typeName, const std::vector<int64_t> &operands,
                   llvm::StringRef to = "") {
     llvm::SmallVector<Tensor> arguments;
     for (int64_t operand : operands)
@@ -137,7 +137,7 @@ TEST_F(ScalarOps, SignedAndUnsignedComparisons) {
   EXPECT_EQ(0, integer("arith.cmpi ult, %a, %b : i8", "i8", {-1, 3}, "i1"));
   EXPECT_EQ(1, integer("arith.cmpi slt, %a, %b : i1", "i1", {1, 0}, "i1")); // true is −1
   EXPECT_EQ(1, integer("arith.cmpi ne, %a, %b : index", "index", {4, 5}, "i1"));
-  auto compare = [&](std::string predicate, double a, double b) {
+  auto compare = [&](const std::string &predicate, double a, double b) {
     return result("arith.cmpf " + predicate + ", %a, %b : f32", "f32", "i1", {reals({}, {a}), reals({}, {b})})
         .values[0]
         .integer;
@@ -159,14 +159,14 @@ TEST_F(ScalarOps, Conversions) {
   EXPECT_EQ(-2, integer("arith.trunci %a : i32 to i8", "i32", {254}, "i8"));
   EXPECT_EQ(-2, integer("arith.index_cast %a : i32 to index", "i32", {-2}, "index"));
   EXPECT_EQ(254, integer("arith.index_castui %a : i8 to index", "i8", {-2}, "index"));
-  auto toFloat = [&](std::string op, std::string from, int64_t value) {
+  auto toFloat = [&](const std::string &op, const std::string &from, int64_t value) {
     return result(op + " %a : " + from + " to f32", from, "f32", {integers({}, {value}, from)}).values[0].real;
   };
   EXPECT_EQ(-2, toFloat("arith.sitofp", "i8", -2));
   EXPECT_EQ(254, toFloat("arith.uitofp", "i8", -2));
   EXPECT_EQ(-1, toFloat("arith.sitofp", "i1", 1));
   EXPECT_EQ(1, toFloat("arith.uitofp", "i1", 1));
-  auto toInteger = [&](std::string op, double value) {
+  auto toInteger = [&](const std::string &op, double value) {
     return result(op + " %a : f32 to i32", "f32", "i32", {reals({}, {value})}).values[0].integer;
   };
   EXPECT_EQ(-2, toInteger("arith.fptosi", -2.75));
@@ -217,7 +217,7 @@ TEST_F(ScalarOps, RoundToAgreesWithTheFormats) {
 }
 
 TEST_F(ScalarOps, AffineMaps) {
-  auto affine = [&](std::string op) {
+  auto affine = [&](const std::string &op) {
     return run("func.func @affine(%i: index, %n: index) -> index { %r = " + op + " return %r : index }",
                {index(-7), index(3)})[0]
         .values[0]

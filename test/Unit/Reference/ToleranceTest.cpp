@@ -21,7 +21,7 @@ TEST_F(Tolerance, TwiceTheErrorOfPlainEvaluationPasses) {
 
 TEST_F(Tolerance, LargerErrorOfTheTwoOrdersCounts) {
   Tensor exact = reals({2}, {1, 2}), near = reals({2}, {1 + 1e-3, 2}), far = reals({2}, {1, 2 - 2e-3});
-  for (std::vector<Tensor> plain : {std::vector{near, far}, std::vector{far, near}}) {
+  for (const std::vector<Tensor> &plain : {std::vector{near, far}, std::vector{far, near}}) {
     EXPECT_TRUE(compare(exact, plain, reals({2}, {1 + 3.9e-3, 2})).agrees());
     Comparison bad = compare(exact, plain, reals({2}, {1 + 4.2e-3, 2}));
     EXPECT_EQ(Comparison::TooFar, bad.verdict);

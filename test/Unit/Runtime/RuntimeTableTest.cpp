@@ -76,7 +76,9 @@ TEST_F(RuntimeTable, ACallOfOneCopyInsideATaskOfAnotherRunsSerially) {
     EXPECT_EQ(std::set<int32_t>{gettid()}, copy.run(50, 20));
     ++calls;
   };
-  auto callTask = [](void *task_, int64_t begin, int64_t, void *) { (*static_cast<decltype(task) *>(task_))(begin); };
+  auto callTask = [](void *context, int64_t begin, int64_t, void *) {
+    (*static_cast<decltype(task) *>(context))(begin);
+  };
   EXPECT_EQ(0, saccade_parallel_for(callTask, &task, 4, 0));
   EXPECT_EQ(4, calls);
 }

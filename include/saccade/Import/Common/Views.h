@@ -12,8 +12,9 @@
 
 namespace saccade::frontend {
 
-/// Reshapes the tensor to `extents`, one of which may be −1 (inferred). Emits an error if the element counts differ.
-mlir::FailureOr<mlir::Value> reshapeInferred(FrontendOp &op, mlir::Value tensor, Extents extents);
+/// Reshapes the tensor to the extents `to`, one of which may be −1 (inferred). Emits an error if the element counts
+/// differ.
+mlir::FailureOr<mlir::Value> reshapeInferred(FrontendOp &op, mlir::Value tensor, Extents to);
 
 /// Bounds of a slice along `axis`: start, start + step, … before `end`. Negative bounds count from the end;
 /// out-of-range bounds are clamped.

@@ -79,7 +79,7 @@ private:
   }
   void countTile(const MaskPlane &tile);
   int64_t computedKeysOfGroup(const MaskPlane &group);
-  void countVisible(const MaskPlane &box, MaskKind kind);
+  void countVisible(const MaskPlane &whole, MaskKind kind);
 
   Region &mask;
   MaskPlane plane;

@@ -15,7 +15,7 @@ AffineValue MaskEvaluator::multiply(arith::MulIOp op) {
     AffineValue factor = integer(by);
     std::optional<int64_t> constant = factor.form.constant.getConstant();
     bool isFactor = factor.isValid.isConstant(1) && factor.form.isPoint() && constant;
-    if (isFactor && space.isFactor(*constant))
+    if (isFactor && AffineSpace::isFactor(*constant))
       return fitted(space.combine(integer(value), *constant, {}, 0), op.getType());
   }
   Interval x = range(op.getLhs()), y = range(op.getRhs());

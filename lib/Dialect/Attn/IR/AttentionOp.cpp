@@ -391,6 +391,6 @@ struct FoldEmptyAttention : OpRewritePattern<AttentionOp> {
 
 } // namespace
 
-void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<FoldTransposedOperand, DropTrivialRegions, FoldConstantScale, FoldEmptyAttention>(context);
+void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &results, MLIRContext *context) {
+  results.add<FoldTransposedOperand, DropTrivialRegions, FoldConstantScale, FoldEmptyAttention>(context);
 }

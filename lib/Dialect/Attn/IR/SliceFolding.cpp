@@ -77,7 +77,7 @@ template <typename OpTy> struct FoldInsertedSlice : OpRewritePattern<OpTy> {
 
 } // namespace
 
-void AttnDialect::getCanonicalizationPatterns(RewritePatternSet &patterns) const {
-  patterns.add<FoldExtractedSlice, FoldInsertedSlice<tensor::InsertSliceOp>,
-               FoldInsertedSlice<tensor::ParallelInsertSliceOp>>(getContext());
+void AttnDialect::getCanonicalizationPatterns(RewritePatternSet &results) const {
+  results.add<FoldExtractedSlice, FoldInsertedSlice<tensor::InsertSliceOp>,
+              FoldInsertedSlice<tensor::ParallelInsertSliceOp>>(getContext());
 }

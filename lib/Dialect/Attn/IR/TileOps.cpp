@@ -214,8 +214,8 @@ struct FoldCastOperands : OpRewritePattern<AccumulateOp> {
 
 } // namespace
 
-void AccumulateOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<FoldCastOperands>(context);
+void AccumulateOp::getCanonicalizationPatterns(RewritePatternSet &results, MLIRContext *context) {
+  results.add<FoldCastOperands>(context);
 }
 
 //===----------------------------------------------------------------------===//

@@ -65,7 +65,7 @@ private:
   }
   void findPositions();
   bool extend(std::array<Value, 4> at, Value &low, Value &high);
-  bool extendAll(const std::array<Value, 4> &enumerated, Value &low, Value &high);
+  bool extendAll(const std::array<Value, 4> &at, Value &low, Value &high);
 
   Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
   Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }

@@ -8,7 +8,7 @@
 #include <pthread.h>
 
 static int calls = 0;
-extern "C" int fake_calls() { return calls; }
+extern "C" int fake_calls() { return calls; } // NOLINT(readability-identifier-naming): called from Python
 
 template <typename Body> static void onTwoThreads(Body body) {
   ++calls;
@@ -23,6 +23,7 @@ template <typename Body> static void onTwoThreads(Body body) {
     pthread_join(other, nullptr);
 }
 
+// NOLINTBEGIN(readability-identifier-naming): the names of PyTorch and OpenMP.
 #ifdef FAKE_STABLE
 extern "C" int32_t torch_get_num_threads(uint32_t *threads) {
   *threads = 2;
@@ -44,3 +45,4 @@ namespace at {
 int get_num_threads() { return 2; }
 } // namespace at
 #endif
+// NOLINTEND(readability-identifier-naming)

@@ -34,6 +34,7 @@ void task(void *context, int64_t begin, int64_t end, void *) {
 
 } // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): called from Python.
 /// Runs `count` items of `microseconds` each; counts them in `runs` and records their threads in `threads`.
 extern "C" int32_t probe_run(int64_t count, int64_t microseconds, int32_t *threads, int32_t *runs) {
   Record record{threads, runs, microseconds};
@@ -48,3 +49,4 @@ extern "C" void probe_region(int64_t begin, int64_t end, void *data) {
     probe_run(4, 200, mine, mine + 4);
   }
 }
+// NOLINTEND(readability-identifier-naming)
