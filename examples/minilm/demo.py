@@ -89,7 +89,8 @@ def main():
     hidden, expected = load("hidden", "expected")
     block = load("wq", "bq", "wk", "bk", "wv", "bv", "wo", "bo", "gamma", "beta", "lengths")
     result = module.minilm_attention(hidden, *block)
-    print(f"    {compiled:.2f} s to compile, {median_time(module.minilm_attention, hidden, *block) * 1e3:.2f} ms a call")
+    milliseconds = median_time(module.minilm_attention, hidden, *block) * 1e3
+    print(f"    {compiled:.2f} s to compile, {milliseconds:.2f} ms a call")
     np.save(folder / "result.npy", result)
     # Positions after the end of a sentence are padding and their outputs are ignored.
     lengths = block[-1]
