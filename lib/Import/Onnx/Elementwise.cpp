@@ -59,7 +59,7 @@ static Value swish(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
 }
 
 static Value leakyRelu(FrontendOp &op, OpBuilder &b, Location loc, ValueRange x) {
-  Value slope = number(b, loc, x[0], op.number("alpha", 0.01));
+  Value slope = number(b, loc, x[0], op.number("alpha", 0.01F));
   return frontend::whereNegative(b, loc, x[0], frontend::mul(b, loc, x[0], slope));
 }
 

@@ -44,14 +44,17 @@ static LogicalResult translateReduction(FrontendOp &op, Values &results) {
   auto given = integersOf(op, 1, "axes");
   if (failed(given))
     return failure();
-  if ((!*given || (*given)->empty()) && op.integer("noop_with_empty_axes", 0)) {
+  SmallVector<int64_t> axes = given->value_or(SmallVector<int64_t>());
+  // Without axes all dimensions are reduced, or none: then ReduceLogSum is still a logarithm, for example.
+  if (axes.empty() && !op.integer("noop_with_empty_axes", 0))
+    axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  FailureOr<SmallVector<int64_t>> dims = resolveAxes(op, axes, rank);
+  if (failed(dims))
+    return failure();
+  if (dims->empty() && !reduction.before && !reduction.after) {
     results.push_back(tensor);
     return success();
   }
-  SmallVector<int64_t> all = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  FailureOr<SmallVector<int64_t>> dims = resolveAxes(op, *given && !(*given)->empty() ? **given : all, rank);
-  if (failed(dims))
-    return failure();
   bool keepDims = op.integer("keepdims", 1) != 0;
   results.push_back(op.getName() == "ReduceLogSumExp"
                         ? frontend::logSumExp(op.builder(), tensor, *dims, keepDims)
@@ -143,7 +146,7 @@ static LogicalResult translateNorm(FrontendOp &op, Values &results) {
                         << tensor.getType();
   }
   SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rankOf(tensor)));
-  frontend::Norm norm = frontend::normalize(b, tensor, dims, subtractsMean, op.number("epsilon", 1e-5), scale, bias);
+  frontend::Norm norm = frontend::normalize(b, tensor, dims, subtractsMean, op.number("epsilon", 1e-5F), scale, bias);
   results.append({norm.result, norm.mean, norm.inverse});
   return success();
 }

@@ -46,13 +46,15 @@ static LogicalResult translateFull(Arguments &a, Values &results) {
   if (value.isNull())
     return a.op.error() << "the argument 'fill_value' is missing";
   Extents shape;
-  if (a.op.getName() != "aten.scalar_tensor") {
+  bool isScalar = a.op.getName() == "aten.scalar_tensor";
+  if (!isScalar) {
     FailureOr<Extents> given = newShape(a);
     if (failed(given))
       return failure();
     shape = *given;
   }
-  Type type = newType(a, promote(b.getContext(), {value}));
+  // It is of the default type whatever its number is.
+  Type type = newType(a, isScalar ? Type(b.getF32Type()) : promote(b.getContext(), {value}));
   if (auto tensor = dyn_cast<Value>(value)) {
     if (rankOf(tensor) != 0)
       return a.op.error() << "'fill_value' is " << tensor.getType() << ", expected a scalar";

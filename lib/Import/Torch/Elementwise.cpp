@@ -323,6 +323,8 @@ static LogicalResult translateElementwise(Arguments &a, Values &results) {
     type = b.getI1Type();
   else if (entry.kind == Elementwise::Real && !isa<FloatType>(type) && !isRounded)
     type = b.getF32Type();
+  else if (a.op.getName() == "aten.square" && type.isInteger(1))
+    type = b.getI64Type();
   if (entry.kind == Elementwise::Bits && isa<FloatType>(type))
     return a.op.error() << "found elements of " << type << ", expected integers or bool";
   if (failed(requireKind(a, operands, type)))
@@ -350,7 +352,8 @@ static LogicalResult translateClamp(Arguments &a, Values &results) {
   if (!isa_and_present<Value>(operands[0]) || (operands[1].isNull() && operands[2].isNull()))
     return a.op.error() << "expected a tensor and at least one bound";
   bool hasLow = !operands[1].isNull(), hasHigh = !operands[2].isNull();
-  Type type = promote(a.op.builder().getContext(), operands);
+  // hardtanh converts its bounds to the type of the tensor.
+  Type type = promote(a.op.builder().getContext(), isHard ? ArrayRef(operands).take_front() : ArrayRef(operands));
   llvm::erase_if(operands, [](TensorOrScalar each) { return each.isNull(); });
   OnElements both[] = {
       [](Arguments &, OpBuilder &b, Location loc, ValueRange x) { return frontend::minimum(b, loc, x[0], x[1]); },

@@ -61,8 +61,10 @@ Type torch::promote(MLIRContext *context, ArrayRef<TensorOrScalar> numbers) {
 
 TypedAttr torch::elementAttr(Attribute number, Type type) {
   auto integer = dyn_cast<IntegerAttr>(number);
-  if (!integer)
-    return frontend::numberAttr(type, cast<FloatAttr>(number).getValueAsDouble());
+  if (!integer) {
+    double real = cast<FloatAttr>(number).getValueAsDouble();
+    return type.isInteger(1) ? IntegerAttr::get(type, real != 0) : frontend::numberAttr(type, real);
+  }
   int64_t value =
       integer.getType().isInteger(1) ? integer.getValue().getZExtValue() : integer.getValue().getSExtValue();
   if (type.isInteger(1))

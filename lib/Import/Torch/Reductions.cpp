@@ -56,7 +56,10 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
   ImplicitLocOpBuilder &b = a.op.builder();
   StringRef name = a.op.getName();
   bool isLargest = name.contains("max"), onlyPosition = name.contains("arg"), keepDims = a.flag("keepdim");
-  if (onlyPosition && !a.attribute("dim"))
+  int64_t rank = rankOf(*tensor);
+  bool isWhole = onlyPosition && !a.attribute("dim");
+  // A single number has one dimension here.
+  if (isWhole || rank == 0)
     tensor = frontend::reshape(b, *tensor, {frontend::multiplyExtents(b, frontend::extentsOf(b, *tensor))});
   FailureOr<int64_t> axis = a.axis("dim", 0, rankOf(*tensor));
   if (failed(axis))
@@ -64,9 +67,14 @@ static LogicalResult translateExtreme(Arguments &a, Values &results) {
   Reduction reduction{isLargest ? Reduction::Lowest : Reduction::Highest,
                       isLargest ? frontend::maximum : frontend::minimum};
   Value kept = frontend::reduceBy(b, reduction, *tensor, *axis, /*keepDims=*/true);
+  Extents ones(rank, b.getIndexAttr(1));
+  auto shaped = [&](Value result) {
+    return rank == 0 || (isWhole && keepDims) ? frontend::reshape(b, result, ones) : result;
+  };
   if (!onlyPosition)
-    results.push_back(keepDims ? kept : frontend::squeeze(b, kept, *axis));
-  results.push_back(onlyPosition || a.op.isUsed(1) ? positionOf(b, *tensor, kept, *axis, keepDims) : Value());
+    results.push_back(shaped(keepDims ? kept : frontend::squeeze(b, kept, *axis)));
+  bool needsPosition = onlyPosition || a.op.isUsed(1);
+  results.push_back(needsPosition ? shaped(positionOf(b, *tensor, kept, *axis, keepDims)) : Value());
   return success();
 }
 
@@ -167,15 +175,20 @@ static LogicalResult translateSoftmax(Arguments &a, Values &results) {
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
   Type type = a.type("dtype", a.flag("half_to_float") ? Type(b.getF32Type()) : elementOf(*tensor));
-  FailureOr<int64_t> axis = a.axis("dim", -1, rankOf(*tensor));
+  int64_t rank = rankOf(*tensor);
+  FailureOr<int64_t> axis = a.axis("dim", -1, std::max<int64_t>(rank, 1));
   if (failed(axis) || failed(requireReal(a, type)))
     return failure();
   Value converted = frontend::castElements(b, *tensor, type);
+  // A single number has one dimension here.
+  if (rank == 0)
+    converted = frontend::reshape(b, converted, {b.getIndexAttr(1)});
+  auto shaped = [&](Value result) { return rank == 0 ? frontend::reshape(b, result, {}) : result; };
   if (a.op.getName().contains("log_softmax")) {
-    results.push_back(frontend::logSoftmax(b, converted, *axis));
+    results.push_back(shaped(frontend::logSoftmax(b, converted, *axis)));
     return success();
   }
-  Value weights = frontend::softmax(b, converted, *axis);
+  Value weights = shaped(frontend::softmax(b, converted, *axis));
   // _safe_softmax gives 0 for fully masked rows.
   if (a.op.getName() == "aten._safe_softmax")
     weights = frontend::elementwise(b, weights, type, [](OpBuilder &nested, Location loc, ValueRange x) {
