@@ -83,7 +83,8 @@ def test_fingerprint_has_the_tensors_that_are_read_each_once():
 VALUES = [
     (1, 2), (1, 1.0), (1, True), (0, False), (1.0, True), (0.0, -0.0), (1, "1"), (None, 0), (1, torch.float32),
     (np.float32(1), np.float64(1)), (np.int32(1), 1), (np.float32(0), np.float32(-0.0)), ((1, 2), [1, 2]),
-    ((1, 2), (1, 2, 3)), ((1,), 1), ({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (range(3), range(4)), (b"a", b"b"),
+    ((1, 2), (1, 2, 3)), ((1,), 1), ({"a": 1}, {"a": 2}), ({"a": 1}, {"b": 1}), (range(3), range(4)),
+    (range(0, 3, 2), range(0, 4, 2)), (range(0), range(2, 2)), (complex(0.0, 1.0), complex(-0.0, 1.0)), (b"a", b"b"),
     (torch.float32, torch.float64), (slopes, slopes.double()), (slopes, torch.rand(8, 2)), (slopes, slopes.numpy()),
     (slopes, torch.nn.Parameter(slopes)), (slopes, 1.0), (np.ones(3), np.ones(3, np.float32)), (torch.exp, torch.log),
     (math.exp, math.log), (operator.add, operator.sub), (np.exp, np.log), (np.where, np.clip), (F.relu, F.silu),

@@ -175,6 +175,17 @@ def _float(x: float, parts: _Parts, tensors: list[Any]) -> None:
     parts.append(x)
 
 
+def _complex(x: complex, parts: _Parts, tensors: list[Any]) -> None:
+    parts.append(complex)
+    _float(x.real, parts, tensors)
+    _float(x.imag, parts, tensors)
+
+
+def _range(x: range, parts: _Parts, tensors: list[Any]) -> None:
+    # Ranges are equal if their elements are, but code can also read their bounds.
+    parts += (range, x.start, x.stop, x.step)
+
+
 def _tensor(x: Any, parts: _Parts, tensors: list[Any]) -> None:
     number = 0
     for known in tensors:
@@ -244,7 +255,7 @@ def _class(x: type, parts: _Parts, tensors: list[Any]) -> None:
 
 _HANDLERS: dict[type, Callable[[Any, _Parts, list[Any]], None]] = {
     int: _number, bool: _number, str: _number, bytes: _number, type(None): _number, type(...): _number, float: _float,
-    complex: _number, range: _number, tuple: _sequence, list: _sequence, dict: _dict,
+    complex: _complex, range: _range, tuple: _sequence, list: _sequence, dict: _dict,
     types.FunctionType: _function, functools.partial: _partial, types.ModuleType: _module,
     types.BuiltinFunctionType: _builtin, type: _class,
 }  # fmt: skip

@@ -1,0 +1,79 @@
+"""Prepared weights are those of their binding: other weights in the same memory are prepared anew."""
+
+import numpy as np
+import pytest
+
+import saccade
+
+PROGRAM = """func.func @main(%x: tensor<?x64xf32>, %w: tensor<64x64xf32> {attn.constant}) -> tensor<?x64xf32> {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x64xf32>
+  %empty = tensor.empty(%n) : tensor<?x64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<?x64xf32>, tensor<64x64xf32>) outs(%init : tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %y : tensor<?x64xf32>
+}
+"""
+RAND = np.random.default_rng(0)
+X = RAND.standard_normal((3, 64), np.float32)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["prepack", "plain"])
+def main(request):
+    return saccade.compile(PROGRAM, prepack=request.param).main
+
+
+def expect_product(bound, weight):
+    np.testing.assert_allclose(bound(X), X @ weight, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_change_in_place_are_prepared_anew(main):
+    weight = RAND.standard_normal((64, 64), np.float32)
+    first = weight.copy()
+    expect_product(main.bind(w=weight), first)
+    for _ in range(3):
+        weight[:] = RAND.standard_normal((64, 64), np.float32)
+        expect_product(main.bind(w=weight), weight)
+    weight[5, 7] += 1  # one element
+    expect_product(main.bind(w=weight), weight)
+
+
+def test_weights_at_the_address_of_freed_ones_are_prepared_anew(main):
+    memory, seen = np.empty(64 * 64 + 16, np.float32), set()
+    for i in range(4):
+        # The array of the last round is gone; the new one has its address.
+        weight = np.frombuffer(memory.data, np.float32, 64 * 64).reshape(64, 64)
+        weight[:] = RAND.standard_normal((64, 64), np.float32)
+        seen.add(weight.ctypes.data)
+        expect_product(main.bind(w=weight), weight)
+        del weight
+    assert len(seen) == 1
+
+
+def test_bindings_keep_their_own_weights(main):
+    weights = [RAND.standard_normal((64, 64), np.float32) for _ in range(3)]
+    bound = [main.bind(w=each) for each in weights]
+    for own, weight in zip(bound, weights):
+        expect_product(own, weight)
+
+
+def test_weights_given_at_each_call_may_change_between_calls():
+    main = saccade.compile(PROGRAM).main
+    weight = RAND.standard_normal((64, 64), np.float32)
+    for _ in range(3):
+        np.testing.assert_allclose(main(X, weight), X @ weight, rtol=1e-4, atol=1e-4)
+        weight *= -0.5
+
+
+def test_module_of_torch_compiles_with_the_weights_that_it_has():
+    torch = pytest.importorskip("torch")
+    import saccade.torch
+
+    module = torch.nn.Linear(64, 64, bias=False)
+    x = torch.tensor(X)
+    for _ in range(3):
+        compiled = saccade.torch.compile(module, (x,))
+        torch.testing.assert_close(compiled(x), module(x), rtol=1e-4, atol=1e-4)
+        with torch.no_grad():
+            module.weight.mul_(-0.5).add_(0.125)
