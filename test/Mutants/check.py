@@ -1,0 +1,158 @@
+"""Checks the patches and the writing of mutants. Usage: check.py --root DIR --cxx COMPILER"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import cxx_sites
+import python_sites
+import schemata
+from components import COMPONENTS
+from mutants import read_equivalent
+from sites import innermost
+from workspace import patched_files
+
+_SOURCE = """#include <algorithm>
+#include <cstdio>
+static int calls = 0;
+static void count() { ++calls; }
+static int clamp(int x, int low, int high) {
+  count();
+  if (low > high)
+    return low;
+  return std::min(std::max(x, low), high);
+}
+static bool inside(int x) { return x >= 2 && x < 5; }
+int main() {
+  int sum = 0;
+  for (int i = 0; i < 6; ++i)
+    sum += inside(i) ? i : -1;
+  std::printf("%d %d %d %d\\n", sum, clamp(9, 1, 7), clamp(3, 4, 2), calls);
+}
+"""
+_PYTHON = b"""def first(values, default=1):
+    if not values:
+        return default
+    return values[0] if values[0] > 2 else min(values) - 1
+"""
+
+
+def check_patches(root: pathlib.Path) -> None:
+    """Every patch applies, changes one file of its component, and says in its first line what is wrong."""
+    folder = root / "test" / "Mutants"
+    components = {component.name: component for component in COMPONENTS}
+    patches = sorted(folder.glob("*/*.patch"))
+    assert len(patches) >= 60, f"found {len(patches)} patches"
+    for path in patches:
+        text = path.read_text()
+        name = f"{path.parent.name}/{path.name}"
+        assert path.parent.name in components, f"{name}: no component"
+        assert text.partition("\n")[0].endswith("."), f"{name}: the first line must be a sentence"
+        files = patched_files(text)
+        assert len(files) == 1 and any(files[0].startswith(s) for s in components[path.parent.name].sources), name
+    every = "".join(path.read_text().split("\n", 2)[2] for path in patches)
+    for text in (path.read_text() for path in patches):
+        done = subprocess.run(["git", "apply", "-C1", "--recount", "--check", "-"], cwd=root, input=text, text=True,
+                              capture_output=True, env={**os.environ, "GIT_DIR": os.devnull})
+        assert done.returncode == 0, f"a patch does not apply any more; change it with the code:\n{done.stderr}{text}"
+    assert "GIT binary" not in every
+
+
+def check_components(root: pathlib.Path) -> None:
+    """Every source file of the project belongs to a component, and every component has files."""
+    held = {name for component in COMPONENTS for name in component.files(root)}
+    for component in COMPONENTS:
+        assert component.files(root) and (component.lit or component.pytest), component.name
+    missing = {str(path.relative_to(root)) for folder in ("lib", "tools") for path in (root / folder).rglob("*.cpp")}
+    assert not missing - held, f"in no component: {sorted(missing - held)}"
+    read_equivalent()
+
+
+def check_cxx(compiler: str) -> None:
+    """All mutants of a program in one build: each switch gives what the mutated source gives."""
+    if cxx_sites.clang() is None:
+        print("libclang's Python bindings are missing: C++ is not checked")
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+        (folder / "build" / "dev").mkdir(parents=True)
+        (folder / "a.cpp").write_text(_SOURCE)
+        command = {"directory": temporary, "file": str(folder / "a.cpp"), "command": f"{compiler} -c {folder}/a.cpp"}
+        (folder / "build" / "dev" / "compile_commands.json").write_text(json.dumps([command]))
+        found = innermost(cxx_sites.Finder(folder).find("a.cpp"))
+        kinds = {site.kind for site in found}
+        assert kinds == {"comparison", "constant", "bound", "arm", "sign", "logic", "call", "return"}, kinds
+        header = folder / schemata.HEADER
+        header.parent.mkdir(parents=True)
+        header.write_text(schemata.HEADER_TEXT)
+        text = schemata.render(_SOURCE.encode(), list(enumerate(found, 1)))
+        assert schemata.culprits(text, [text.count("\n")]) <= set(range(1, len(found) + 1))
+        program = _compiled(compiler, folder, "all", text)
+        expected = _output(_compiled(compiler, folder, "plain", _SOURCE), {})
+        hits = folder / "hits"
+        assert _output(program, {"SACCADE_MUTANT": "0", "SACCADE_MUTANT_HITS": str(hits)}) == expected
+        reached = set(map(int, hits.read_text().split()))
+        assert 0 < len(reached) <= len(found), reached
+        differs = 0
+        for number, site in list(enumerate(found, 1))[::5]:
+            try:
+                mutant = _output(_compiled(compiler, folder, "one", site.apply(_SOURCE.encode())), {})
+            except subprocess.CalledProcessError:
+                continue
+            assert _output(program, {"SACCADE_MUTANT": str(number)}) == mutant, site
+            differs += mutant != expected
+        assert differs >= 3, differs
+
+
+def _compiled(compiler: str, folder: pathlib.Path, name: str, text: str) -> pathlib.Path:
+    (folder / f"{name}.cpp").write_text(text)
+    subprocess.run([compiler, "-std=c++20", "-w", f"-I{folder}/include", "-o", str(folder / name),
+                    str(folder / f"{name}.cpp")], check=True, capture_output=True)
+    return folder / name
+
+
+def _output(program: pathlib.Path, variables: dict[str, str]) -> str:
+    try:
+        done = subprocess.run([str(program)], capture_output=True, text=True, timeout=2,
+                              env={**os.environ, **variables})
+    except subprocess.TimeoutExpired:
+        return "endless"
+    return f"{done.returncode} {done.stdout}"
+
+
+def check_python() -> None:
+    """Mutants of Python are valid, differ from the source, and record that they are reached."""
+    found = python_sites.find("a.py", _PYTHON)
+    assert {site.kind for site in found} == {"comparison", "constant", "bound", "arm", "sign", "logic", "return"}
+    with tempfile.TemporaryDirectory() as temporary:
+        hits = pathlib.Path(temporary, "hits")
+        os.environ["SACCADE_MUTANT_HITS"] = str(hits)
+        for site in found:
+            names: dict = {}
+            exec(compile(python_sites.recording(site, _PYTHON), "a.py", "exec"), names)
+            hits.unlink(missing_ok=True)
+            results = [names["first"](values) for values in ([3, 4], [1, 0])]
+            assert hits.exists(), site
+            assert site.changed(_PYTHON) not in _PYTHON.decode(), (site, results)
+        del os.environ["SACCADE_MUTANT_HITS"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split(".")[0])
+    parser.add_argument("--root", type=pathlib.Path, required=True)
+    parser.add_argument("--cxx", required=True)
+    options = parser.parse_args()
+    check_patches(options.root)
+    check_components(options.root)
+    check_cxx(options.cxx)
+    check_python()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The components whose tests are measured: their sources, and the tests that must notice a mistake in them."""
+
+import dataclasses
+import fnmatch
+import pathlib
+import re
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    """A component. `sources` are folders or files. `lit` and `pytest` select its tests: regular expressions of names as
+    lit prints them ("Import/Raise/lint.mlir", "Unit/JITTests"), and patterns of files in test/Python."""
+
+    name: str
+    sources: tuple[str, ...]
+    lit: tuple[str, ...] = ()
+    pytest: tuple[str, ...] = ()
+
+    @property
+    def is_python(self) -> bool:
+        return self.sources[0].startswith("python/")
+
+    def has_lit(self, name: str) -> bool:
+        return any(re.search(pattern, name) for pattern in self.lit)
+
+    def has_pytest(self, name: str) -> bool:
+        return any(fnmatch.fnmatch(name, f"test_{pattern}.py") for pattern in self.pytest)
+
+    def files(self, root: pathlib.Path) -> list[str]:
+        """The source files, relative to `root`."""
+        suffix = "*.py" if self.is_python else "*.cpp"
+        found = []
+        for source in self.sources:
+            path = root / source
+            found += sorted(path.rglob(suffix)) if path.is_dir() else [path]
+        return [str(path.relative_to(root)) for path in found]
+
+
+_ATTENTION = r"Execution/(causal|lengths|padding|sliding|soft-cap|split-kv|ragged|flash|multi_head|head_sizes|extremes)"
+_GRAPHS = r"Fuzz/random[-_]graphs(-split-kv)?\.(py|test)"
+_MODELS = r"Execution/(models|raising|scaled-dot-product|softmax)"
+
+COMPONENTS = [
+    Component("Analysis", ("lib/Dialect/Attn/Analysis",),
+              (r"Dialect/Attn", r"Unit/(Attn|Analysis)", r"Tiling/", r"Tools/explain",
+               r"Execution/(capture|relative|window|prepack)", _ATTENTION, _GRAPHS),
+              ("mask_tiles", "masks", "scores", "regions_random")),
+    Component("Dialect", ("lib/Dialect/Attn/IR", "lib/Dialect/Attn/Transforms"),
+              (r"Dialect/Attn", r"Unit/Attn", r"Execution/(capture|empty|matmul|elementwise|relative)",
+               r"Tools/language",
+               r"Bufferize/fold", _ATTENTION, _GRAPHS, r"Fuzz/(structured|mutate)"),
+              ("attention", "attention_errors", "builders", "ragged", "regions_captures")),
+    Component("Raise", ("lib/Import/Raise",), (r"Import/", _MODELS, r"Fuzz/.*(rais|pattern|near)", r"Unit/.*Rais"),
+              ("torch_encoders", "onnx_encoders", "jax_models")),
+    Component("Onnx", ("lib/Import/Onnx",), (r"Import/Onnx", r"Fuzz/onnx", r"Python/onnx-"),
+              ("onnx_*", "importing")),
+    Component("Torch", ("lib/Import/Torch",), (r"Import/Torch", r"Fuzz/torch"), ("torch_*", "importing")),
+    Component("StableHLO", ("lib/Import/StableHLO",), (r"Import/StableHLO", r"Fuzz/stablehlo"),
+              ("stablehlo", "jax_*")),
+    Component("Tosa", ("lib/Import/Tosa",), (r"Import/Tosa", r"Execution/models")),
+    Component("Frontend", ("lib/Import/Common", "lib/Import/Pipeline.cpp"),
+              (r"Import/(Onnx|Torch|StableHLO)", r"Fuzz/(onnx|torch|stablehlo)"),
+              ("torch_ops", "torch_algebra", "onnx_operators", "jax_ops", "stablehlo", "torch_encoders")),
+    Component("Schedule", ("lib/Schedule",),
+                   (r"Schedule/", r"Execution/GPU/(forward|examples)", r"Fuzz/random-graphs-gpu", _ATTENTION)),
+    Component("Tiling", ("lib/Tiling",),
+              (r"Tiling/", r"Execution/(linear|relative|window|prepack|matmul|reductions|elementwise|empty)",
+               _ATTENTION,
+               _GRAPHS, r"Fuzz/(linear|structured)"),
+              ("linear", "ragged", "masks")),
+    Component("Bufferize", ("lib/Bufferize",),
+              (r"Bufferize/", r"Execution/(prepack|matmul|elementwise|reductions|steady|tensor|models)",
+               r"Fuzz/(prepack|structured)"),
+              ("binding", "binding_torch")),
+    Component("CPU", ("lib/Codegen/CPU", "lib/Codegen/Common"),
+              (r"Codegen/CPU", r"Execution/(?!GPU)", r"Fuzz/(random|linear|structured|prepack)", r"Unit/.*CPU"),
+              ("attention_weights", "scores", "masks", "linear", "regions_random")),
+    Component("GPU", ("lib/Codegen/GPU",), (r"Codegen/GPU", r"Execution/GPU", r"Fuzz/random-graphs-gpu", r"PtxSim/")),
+    Component("Target", ("lib/Target",),
+              (r"Target/", r"Unit/.*(Target|Assemble)",
+               r"Tools/(shared|gpu-library|saccade-compile|tvm|runtime|prepack)",
+               r"CAPI/exports", r"Runtime/CUDA")),
+    Component("Runtime", ("lib/Runtime",),
+              (r"Unit/Runtime", r"Runtime/", r"CAPI/", r"Tools/(calling|tvm|runtime|shared)", r"Execution/conversions"),
+              ("binding", "numpy_calls", "numpy_out", "threads", "concurrency", "guards", "diagnostics")),
+    Component("JIT", ("lib/JIT",), (r"Unit/JIT", r"CAPI/", r"Tools/calling"), ("binding", "compiling", "concurrency")),
+    Component("PtxSim", ("lib/PtxSim",), (r"Unit/PtxSim", r"PtxSim/", r"Execution/GPU")),
+    Component("Reference", ("lib/Reference",),
+              (r"Unit/Reference", r"Execution/(?!GPU)", r"Fuzz/(random_graphs|structured|linear)")),
+    Component("CAPI", ("lib/CAPI",), (r"CAPI/",), ("binding", "compiling", "concurrency", "diagnostics")),
+    Component("Tools", ("tools",), (r"Tools/", r"CAPI/example", r"Unit/Support")),
+    Component("Pipeline", ("lib/Pipeline", "lib/Support"),
+              (r"Pipeline/", r"Tools/(explain|exit|saccade-compile|plugin|debug|language)", r"Unit/Support",
+               r"Unit/JIT"),
+              ("run",)),
+    Component("Python", tuple(f"python/saccade/{name}.py" for name in (
+        "_arrays", "_operands", "_program", "attention", "binding", "builders", "function", "linear", "masks", "module",
+        "runner", "scores")), (r"Fuzz/random[-_]calls",),
+              ("attention*", "binding*", "builders", "compiling", "concurrency", "diagnostics", "guards", "linear",
+               "mask*",
+               "numpy*", "ragged", "run", "scores", "threads")),
+    Component("Regions", ("python/saccade/regions",), (r"Fuzz/random[-_]calls",), ("regions_*", "attention_functions")),
+    Component("Readers", tuple(f"python/saccade/{name}" for name in ("onnx", "torch", "jax", "_graph.py")),
+              (r"Fuzz/onnx_models", r"Python/onnx-"), ("onnx_*", "torch_*", "jax_*", "importing")),
+]
+
+
+def components(names: list[str]) -> list[Component]:
+    """The components of these names in any case, all without names. Raises ValueError for an unknown one."""
+    known = {component.name.lower(): component for component in COMPONENTS}
+    for name in names:
+        if name.lower() not in known:
+            raise ValueError(f"there is no component '{name}', expected one of {', '.join(r.name for r in COMPONENTS)}")
+    return [known[name.lower()] for name in names] or COMPONENTS

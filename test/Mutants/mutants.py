@@ -1,0 +1,412 @@
+"""Plants mistakes in a copy of the tree, one at a time, and runs the tests of their component: which ones are noticed?
+
+    ./dev mutants                    all patches of test/Mutants, then 300 mechanical mutants
+    ./dev mutants Raise Analysis     the same for two components
+    ./dev mutants --patches Raise    the patches only
+    ./dev mutants --mechanical --count 1000 --seed 7
+    ./dev mutants --report           the table of the results so far
+
+A mutant is killed if a test fails, crashes or takes several times as long as without it. Mechanical mutants are chosen
+at random from the syntax trees of the sources: a comparison, a constant, a bound, the arms of a choice, a sign, a
+logical operator, a dropped call, an early return. All of C++ are in one build, behind a switch at run time; tests that
+do not reach a mutant are not run on it. Survivors are written as patches to build/mutants/survivors. An interrupted run
+continues where it stopped; killed mutants stay killed until their file changes, others are tried again when anything
+changes.
+"""
+
+import argparse
+import collections
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+import cxx_sites
+import python_sites
+import schemata
+from components import Component, components
+from sites import Site, innermost
+from suite import Item, Suite, Verdict
+from workspace import ROOT, BuildError, Workspace, apply_patch, patched_files
+
+OUT = ROOT / "build" / "mutants"
+_SPARE = 1.3  # mutants that are written per mutant that is asked for: some do not compile
+
+
+@dataclasses.dataclass
+class Mutant:
+    """A mechanical mutant. Those of C++ have a number in the build."""
+
+    component: str
+    number: int
+    site: Site
+
+    @property
+    def id(self) -> str:
+        return f"{self.site.file}:{self.site.start}-{self.site.end}:{self.site.kind}:{self.site.text}"
+
+
+class Results:
+    """Verdicts by mutant, saved after each one."""
+
+    def __init__(self, fresh: bool):
+        self.path = OUT / "results.json"
+        self.known: dict[str, dict] = {} if fresh or not self.path.exists() else json.loads(self.path.read_text())
+
+    def get(self, key: str, file_digest: str, tree_digest: str) -> dict | None:
+        """The verdict, if it still holds."""
+        found = self.known.get(key)
+        if found is None or found["file"] != file_digest:
+            return None
+        return found if found["outcome"] == "killed" or found["tree"] == tree_digest else None
+
+    def put(self, key: str, component: str, what: str, verdict: Verdict, file_digest: str, tree_digest: str) -> None:
+        self.known[key] = {"component": component, "what": what, "file": file_digest, "tree": tree_digest,
+                           **dataclasses.asdict(verdict)}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self.path.with_suffix(".new")
+        temporary.write_text(json.dumps(self.known, indent=1))
+        temporary.replace(self.path)
+
+
+def digest(*texts: str | bytes) -> str:
+    return hashlib.sha256(b"\0".join(t if isinstance(t, bytes) else t.encode() for t in texts)).hexdigest()[:16]
+
+
+def tree_digest() -> str:
+    """Of everything that builds and tests depend on."""
+    parts = ["include", "lib", "tools", "python", "test", "cmake", "CMakeLists.txt"]
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", *parts], cwd=ROOT, capture_output=True,
+                            text=True, check=True).stdout
+    names = [name for name in listed.splitlines() if not name.startswith("test/Mutants/") and (ROOT / name).is_file()]
+    return digest(*(part for name in sorted(names) for part in (name, (ROOT / name).read_bytes())))
+
+
+def patch_digest(text: str) -> str:
+    """Of a patch and the files that it changes."""
+    return digest(text, *((ROOT / name).read_bytes() for name in patched_files(text)))
+
+
+def current_digest(key: str) -> str:
+    """The digest that a result must have been recorded with to hold for the tree as it is."""
+    path = ROOT / key.partition(":")[0] if ":" in key else HERE / f"{key}.patch"
+    if not path.exists():
+        return ""
+    return digest(path.read_bytes()) if ":" in key else patch_digest(path.read_text())
+
+
+class Tool:
+    def __init__(self, options: argparse.Namespace, selected: list[Component]):
+        self.options, self.components = options, selected
+        self.results = Results(options.fresh)
+        self.tree = tree_digest()
+        self.equivalent = read_equivalent()
+        self.counts: collections.Counter[str] = collections.Counter()
+
+    # --- tests -------------------------------------------------------------------------------------------------------
+
+    def tests(self, suite: Suite, kind: str, key: str) -> dict[str, Item]:
+        """The tests of the selected components: times, failures and, for "mechanical", the mutants they reach."""
+        path = OUT / f"tests-{kind}.json"
+        saved = json.loads(path.read_text()) if path.exists() else {}
+        items = {name: Item(**each) for name, each in saved.get("items", {}).items()} if saved.get("key") == key else {}
+        done = set(saved.get("components", [])) if items else set()
+        missing = [component for component in self.components if component.name not in done]
+        if missing:
+            start = time.monotonic()
+            names = sorted(component.name for component in missing)
+            print(f"running the tests of {', '.join(names)} without a mutant", flush=True)
+            items |= suite.measure(missing, set(items), kind == "mechanical")
+            for component in missing:
+                if not self.of_component(items, component):
+                    sys.exit(f"dev mutants: no test of {component.name} was found")
+            path.write_text(json.dumps({"key": key, "components": sorted(done | set(names)),
+                                        "items": {name: dataclasses.asdict(each) for name, each in items.items()}}))
+            print(f"  {len(items)} tests in {time.monotonic() - start:.0f} s", flush=True)
+            if failing := sorted(name for name, each in items.items() if each.fails):
+                print(f"  left out, because they fail without a mutant: {', '.join(failing)}", flush=True)
+        return items
+
+    def of_component(self, items: dict[str, Item], component: Component) -> list[Item]:
+        return [each for each in items.values()
+                if (component.has_lit(each.name) if each.kind == "lit" else component.has_pytest(each.name))]
+
+    def report_line(self, number: int, total: int, component: str, what: str, verdict: Verdict, known: bool) -> None:
+        self.counts[verdict.outcome] += 1
+        by = f" by {verdict.by}" if verdict.by else ""
+        timing = "known" if known else f"{verdict.seconds:.0f} s"
+        print(f"[{number}/{total}] {component}: {what}: {verdict.outcome}{by} ({timing}); "
+              f"{self.counts['killed']} killed, {self.counts['survived']} survived, "
+              f"{self.counts['not reached']} not reached", flush=True)
+
+    # --- patches -----------------------------------------------------------------------------------------------------
+
+    def run_patches(self) -> None:
+        patches = [(component, path) for component in self.components
+                   for path in sorted((HERE / component.name).glob("*.patch"))]
+        workspace = Workspace(OUT / "patches", self.options.jobs)
+        todo = []
+        for component, path in patches:
+            text = path.read_text()
+            files = patch_digest(text)
+            if found := self.results.get(f"{component.name}/{path.stem}", files, self.tree):
+                verdict = Verdict(found["outcome"], found["by"], found["seconds"])
+                self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdict, True)
+            else:
+                todo.append((component, path, text, files))
+        if not todo:
+            return
+        print(f"{len(todo)} of {len(patches)} patches", flush=True)
+        workspace.sync()
+        workspace.configure()
+        workspace.build()
+        suite = Suite(workspace.folder, self.options.jobs)
+        items = self.tests(suite, "patches", self.tree)
+        for component, path, text, files in todo:
+            start = time.monotonic()
+            try:
+                apply_patch(text, workspace.folder)
+            except ValueError as error:
+                print(f"{component.name}/{path.stem}: does not apply any more: {error}", flush=True)
+                self.counts["stale"] += 1
+                continue
+            try:
+                workspace.build()
+                log = OUT / "log" / f"{component.name}-{path.stem}.log"
+                verdict = suite.judge(self.of_component(items, component), 0, self.options.limit, log)
+            except BuildError as error:
+                print(f"{component.name}/{path.stem}: does not compile:\n{str(error)[-3000:]}", flush=True)
+                self.counts["stale"] += 1
+                continue
+            finally:
+                for name in patched_files(text):
+                    workspace.write(name)
+            verdict.seconds = time.monotonic() - start
+            key = f"{component.name}/{path.stem}"
+            self.results.put(key, component.name, text.partition("\n")[0], verdict, files, self.tree)
+            self.report_line(sum(self.counts.values()) + 1, len(patches), component.name, path.stem, verdict, False)
+
+    # --- mechanical mutants ------------------------------------------------------------------------------------------
+
+    def run_mechanical(self) -> None:
+        workspace = Workspace(OUT / "schemata", self.options.jobs)
+        names = [component.name for component in self.components]
+        plan_key = digest(self.tree, str(self.options.seed), str(self.options.count), *names)
+        mutants = self._read_plan(plan_key)
+        workspace.sync() if mutants is None else self._overlay(workspace, mutants)
+        workspace.configure()
+        if mutants is None:
+            workspace.build(["SaccadePrecompiled", "SaccadeTableGen"])
+            mutants = self._choose(workspace)
+            mutants = self._compile(workspace, mutants)
+            mutants = self._trim(mutants)
+            self._write_plan(plan_key, mutants)
+        self._overlay(workspace, mutants)
+        workspace.build()
+        suite = Suite(workspace.folder, self.options.jobs)
+        items = self.tests(suite, "mechanical", plan_key)
+        order = list(mutants)
+        random.Random(self.options.seed).shuffle(order)  # so that an interrupted run has tried some of every component
+        by_name = {component.name: component for component in self.components}
+        for i, mutant in enumerate(order, 1):
+            self._try(workspace, suite, items, by_name[mutant.component], mutant, i, len(order))
+
+    def _try(self, workspace: Workspace, suite: Suite, items: dict[str, Item], component: Component, mutant: Mutant,
+             number: int, total: int) -> None:
+        source = (ROOT / mutant.site.file).read_bytes()
+        what = f"{mutant.site.file}:{mutant.site.line(source)}: {mutant.site.kind}"
+        file_digest = digest(source)
+        if found := self.results.get(mutant.id, file_digest, self.tree):
+            verdict = Verdict(found["outcome"], found["by"], found["seconds"])
+            return self.report_line(number, total, component.name, what, verdict, True)
+        if (mutant.site.file, mutant.site.changed(source)) in self.equivalent:
+            verdict = Verdict("equivalent")
+        elif mutant.number:
+            verdict = suite.judge(self.of_component(items, component), mutant.number, self.options.limit)
+        else:
+            staged = workspace.build_dir / mutant.site.file
+            try:
+                staged.write_text(python_sites.recording(mutant.site, source))
+                verdict = suite.judge(self.of_component(items, component), 0, self.options.limit, records=True)
+            finally:
+                staged.write_bytes(source)
+        changed = mutant.site.changed(source)
+        self.results.put(mutant.id, component.name, f"{what}: {changed}", verdict, file_digest, self.tree)
+        if verdict.outcome != "killed":
+            folder = OUT / ("survivors" if verdict.outcome == "survived" else verdict.outcome.replace(" ", "-"))
+            name = f"{pathlib.Path(mutant.site.file).stem}-{mutant.site.line(source)}-{mutant.site.kind}"
+            path = folder / component.name / f"{name}-{digest(mutant.id)[:4]}.patch"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(mutant.site.patch(source, f"{what}: {changed}"))
+        self.report_line(number, total, component.name, what, verdict, False)
+
+    def _choose(self, workspace: Workspace) -> list[Mutant]:
+        """Places chosen at random: first a kind, then a place, so that no kind prevails."""
+        if cxx_sites.clang() is None:
+            sys.exit("dev mutants: libclang's Python bindings are missing: install python3-clang-22")
+        finder = cxx_sites.Finder(workspace.folder)
+        each = -(-self.options.count // len(self.components))
+        number, mutants = 0, []
+        for component in self.components:
+            by_kind: dict[str, list[Site]] = collections.defaultdict(list)
+            for file in component.files(ROOT):
+                for site in self._sites(finder, component, file):
+                    by_kind[site.kind].append(site)
+            total = sum(map(len, by_kind.values()))
+            kinds = ", ".join(f"{len(some)} {kind}" for kind, some in sorted(by_kind.items()))
+            print(f"{component.name}: {total} places ({kinds})", flush=True)
+            draw = random.Random(f"{self.options.seed} {component.name}")
+            chosen: list[Site] = []
+            while by_kind and len(chosen) < each * (_SPARE if not component.is_python else 1):
+                kind = draw.choice(sorted(by_kind))
+                chosen.append(by_kind[kind].pop(draw.randrange(len(by_kind[kind]))))
+                if not by_kind[kind]:
+                    del by_kind[kind]
+            nested = {site for file in {site.file for site in chosen} for site in
+                      innermost([site for site in chosen if site.file == file])}
+            for site in filter(nested.__contains__, chosen):
+                number += not component.is_python
+                mutants.append(Mutant(component.name, 0 if component.is_python else number, site))
+        return mutants
+
+    def _sites(self, finder: cxx_sites.Finder, component: Component, file: str) -> list[Site]:
+        source = (ROOT / file).read_bytes()
+        if component.is_python:
+            return python_sites.find(file, source)
+        cache = OUT / "sites" / f"{digest(file, source, (HERE / 'cxx_sites.py').read_bytes())}.json"
+        if cache.exists():
+            return [Site(**each) for each in json.loads(cache.read_text())]
+        found = finder.find(file)
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.write_text(json.dumps([dataclasses.asdict(each) for each in found]))
+        return found
+
+    def _overlay(self, workspace: Workspace, mutants: list[Mutant]) -> None:
+        by_file: dict[str, list[Mutant]] = collections.defaultdict(list)
+        for mutant in mutants:
+            if mutant.number:
+                by_file[mutant.site.file].append(mutant)
+        workspace.text = {schemata.HEADER: schemata.HEADER_TEXT}
+        for file, some in by_file.items():
+            workspace.text[file] = schemata.render((ROOT / file).read_bytes(), [(m.number, m.site) for m in some])
+        workspace.sync()
+
+    def _compile(self, workspace: Workspace, mutants: list[Mutant]) -> list[Mutant]:
+        """Leaves out mutants until all files compile."""
+        while True:
+            self._overlay(workspace, mutants)
+            try:
+                workspace.build(keep_going=True)
+                return mutants
+            except BuildError as error:
+                lines = workspace.errors(str(error))
+                bad = {number for file, at in lines.items() if file in workspace.text
+                       for number in schemata.culprits(workspace.text[file], at)}
+                if not bad:
+                    (OUT / "build.log").write_text(str(error))
+                    raise
+                print(f"{len(bad)} mutants are left out that may not compile", flush=True)
+                mutants = [mutant for mutant in mutants if mutant.number not in bad]
+
+    def _trim(self, mutants: list[Mutant]) -> list[Mutant]:
+        each = -(-self.options.count // len(self.components))
+        taken: collections.Counter[str] = collections.Counter()
+        kept = []
+        for mutant in mutants:
+            taken[mutant.component] += 1
+            if taken[mutant.component] <= each:
+                kept.append(mutant)
+        return kept
+
+    def _read_plan(self, key: str) -> list[Mutant] | None:
+        path = OUT / "plan.json"
+        saved = json.loads(path.read_text()) if path.exists() else {}
+        if saved.get("key") != key:
+            return None
+        return [Mutant(each["component"], each["number"], Site(**each["site"])) for each in saved["mutants"]]
+
+    def _write_plan(self, key: str, mutants: list[Mutant]) -> None:
+        (OUT / "plan.json").write_text(json.dumps({"key": key, "mutants": [dataclasses.asdict(m) for m in mutants]}))
+
+
+def read_equivalent() -> set[tuple[str, str]]:
+    """The mutants of equivalent.txt: file and changed line."""
+    found = set()
+    for line in (HERE / "equivalent.txt").read_text().splitlines():
+        if line.strip() and not line.startswith(("#", " ")):
+            file, _, changed = line.partition(": ")
+            found.add((file, " ".join(changed.split())))
+    return found
+
+
+def report(results: Results, selected: list[Component]) -> str:
+    """The results as a table."""
+    lines = ["| component | patches killed | mechanical killed | not reached | equivalent |", "|---|---|---|---|---|"]
+    sums: collections.Counter[str] = collections.Counter()
+    survivors = []
+    for component in selected:
+        counts: collections.Counter[str] = collections.Counter()
+        for key, each in results.known.items():
+            if each["component"] == component.name and each["file"] == current_digest(key):
+                kind = "mechanical" if ":" in key else "patch"
+                counts[f"{kind} {each['outcome']}"] += 1
+                if each["outcome"] == "survived":
+                    survivors.append(f"- {key if kind == 'patch' else component.name}: {each['what']}")
+        sums += counts
+        lines.append(_row(component.name, counts))
+    lines.append(_row("all", sums))
+    return "\n".join([*lines, "", "Survivors:", "", *(survivors or ["none"])])
+
+
+def _row(name: str, counts: collections.Counter[str]) -> str:
+    def rate(kind: str) -> str:
+        killed, survived = counts[f"{kind} killed"], counts[f"{kind} survived"] + counts[f"{kind} not reached"]
+        return f"{killed} of {killed + survived}" if killed + survived else "–"
+
+    return (f"| {name} | {rate('patch')} | {rate('mechanical')} | {counts['mechanical not reached']} | "
+            f"{counts['mechanical equivalent']} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+                                     prog="./dev mutants")
+    parser.add_argument("components", nargs="*", help="default: all; see test/Mutants/components.py")
+    parser.add_argument("--patches", action="store_true", help="only the patches")
+    parser.add_argument("--mechanical", action="store_true", help="only the mechanical mutants")
+    parser.add_argument("--count", type=int, default=300, help="mechanical mutants, shared by the components (300)")
+    parser.add_argument("--seed", type=int, default=1, help="of their choice (1)")
+    parser.add_argument("--limit", type=float, default=900, help="seconds of tests for a mutant (900)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilations and tests at a time")
+    parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
+    parser.add_argument("--report", action="store_true", help="print the results so far")
+    options = parser.parse_args()
+    try:
+        selected = components(options.components)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.count < 1:
+        parser.error("--count must be at least 1")
+    tool = Tool(options, selected)
+    if not options.report:
+        print(f"seed {options.seed}, {options.count} mechanical mutants, tree {tool.tree}", flush=True)
+        if not options.mechanical:
+            tool.run_patches()
+        if not options.patches:
+            tool.counts.clear()
+            tool.run_mechanical()
+    text = report(tool.results, selected)
+    if not options.report:
+        (OUT / "report.md").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
