@@ -102,10 +102,12 @@ static LogicalResult translateReduceWindow(FrontendOp &op, Values &results) {
     return failure();
   RankedTensorType type = typeOf(op.operand(0));
   int64_t rank = type.getRank();
-  auto window = requireIntegers(op, "window_dimensions", rank), padding = requireIntegers(op, "padding", 2 * rank);
+  SmallVector<int64_t> ones(rank, 1), zeros(2 * rank, 0);
+  FailureOr<SmallVector<int64_t>> window = requireIntegers(op, "window_dimensions", rank), padding = zeros;
+  if (op.attribute("padding"))
+    padding = requireIntegers(op, "padding", 2 * rank);
   if (failed(window) || failed(padding))
     return failure();
-  SmallVector<int64_t> ones(rank, 1);
   std::optional<SmallVector<OpFoldResult>> first = frontend::elementsOf(op.operand(1));
   auto isZero = [](OpFoldResult value) {
     auto attribute = dyn_cast<Attribute>(value);

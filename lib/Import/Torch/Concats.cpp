@@ -6,12 +6,17 @@ using namespace mlir;
 using namespace saccade;
 using namespace saccade::torch;
 
-/// Concatenates tensors after promotion to a common type.
-static FailureOr<Value> join(Arguments &a, SmallVector<Value> tensors, int64_t axis) {
+/// Converts tensors to the type that all of them are promoted to.
+static void convertToCommon(Arguments &a, MutableArrayRef<Value> tensors) {
   SmallVector<TensorOrScalar> numbers(tensors.begin(), tensors.end());
   Type type = promote(a.op.builder().getContext(), numbers);
   for (Value &each : tensors)
     each = frontend::castElements(a.op.builder(), each, type);
+}
+
+/// Concatenates tensors after promotion to a common type.
+static FailureOr<Value> join(Arguments &a, SmallVector<Value> tensors, int64_t axis) {
+  convertToCommon(a, tensors);
   if (failed(frontend::requireConcatenable(a.op, tensors, axis)))
     return failure();
   return frontend::concat(a.op.builder(), tensors, axis);
@@ -21,7 +26,8 @@ static LogicalResult translateCat(Arguments &a, Values &results) {
   SmallVector<Value> tensors = a.list("tensors");
   if (tensors.empty() || llvm::is_contained(tensors, Value()))
     return a.op.error() << "the argument 'tensors' is missing";
-  // torch.cat ignores empty 1-D tensors.
+  // torch.cat ignores empty 1-D tensors, but for their types.
+  convertToCommon(a, tensors);
   auto isEmptyTensor = [](Value each) {
     return rankOf(each) == 1 && cast<RankedTensorType>(each.getType()).getDimSize(0) == 0;
   };

@@ -89,7 +89,7 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   if (failed(tensor))
     return failure();
   ImplicitLocOpBuilder &b = a.op.builder();
-  const Reduction &reduction = getTable().find(name)->second;
+  Reduction reduction = getTable().find(name)->second;
   FailureOr<SmallVector<int64_t>> dims = a.axes("dim", rankOf(*tensor));
   if (failed(dims))
     return failure();
@@ -103,6 +103,9 @@ static LogicalResult translateReduction(Arguments &a, Values &results) {
   if (isa<IntegerType>(element) && (name == "aten.sum" || name == "aten.prod"))
     type = b.getI64Type();
   type = a.type("dtype", type);
+  // The sum of bool is whether any is true.
+  if (name == "aten.sum" && type.isInteger(1))
+    reduction = {Reduction::Lowest, frontend::maximum};
   if (dims->empty() && rankOf(*tensor) > 0) {
     (void)a.flag("keepdim");
     results.push_back(frontend::castElements(b, *tensor, type));
@@ -235,7 +238,11 @@ static LogicalResult translateNorm(Arguments &a, Values &results) {
   }
   frontend::Norm norm = frontend::normalize(a.op.builder(), *tensor, *dims, subtractsMean, a.number("eps", epsilon),
                                             a.tensor("weight"), a.tensor("bias"));
-  results.append({norm.result, norm.mean, norm.inverse});
+  results.push_back(norm.result);
+  // native_layer_norm gives the mean and 1 / √(variance + ε) in the type of its weight.
+  Type type = elementOf(a.tensor("weight") ? a.tensor("weight") : *tensor);
+  for (Value each : {norm.mean, norm.inverse})
+    results.push_back(each ? frontend::castElements(a.op.builder(), each, type) : each);
   return success();
 }
 

@@ -5,10 +5,18 @@
 //
 //===----------------------------------------------------------------------===//
 #include "saccade/Reference/Interpreter.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Func/Extensions/InlinerExtension.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/AllInterfaces.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/TensorInferTypeOpInterfaceImpl.h"
+#include "mlir/Dialect/Tosa/IR/TosaOps.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "saccade/Dialect/Attn/IR/Attn.h"
 #include "saccade/Import/Import.h"
-#include "saccade/Pipeline/Pipeline.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -71,7 +79,12 @@ struct Importer {
 
   static DialectRegistry dialects() {
     DialectRegistry registry;
-    registerDialects(registry);
+    registry
+        .insert<affine::AffineDialect, arith::ArithDialect, attn::AttnDialect, func::FuncDialect, linalg::LinalgDialect,
+                math::MathDialect, scf::SCFDialect, tensor::TensorDialect, tosa::TosaDialect>();
+    func::registerInlinerExtension(registry);
+    linalg::registerAllDialectInterfaceImplementations(registry);
+    tensor::registerInferTypeOpInterfaceExternalModels(registry);
     return registry;
   }
 };
