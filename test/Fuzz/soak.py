@@ -26,6 +26,7 @@ FUZZERS = [
     ("structured_graphs.py", "--first-seed", 40, []),
     ("random_calls.py", "--first-seed", 100, []),
     ("onnx_models.py", "--first-seed", 10000, []),
+    ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
@@ -50,6 +51,9 @@ def main():
     if importlib.util.find_spec("onnx") is None:
         print("onnx_models.py is left out: it needs onnx", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "onnx_models.py"]
+    if not all(importlib.util.find_spec(each) for each in ("torch", "onnx", "jax")):
+        print("frontend_operators.py is left out: it needs torch, onnx and jax", flush=True)
+        fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "frontend_operators.py"]
     tests = build / "test" / "Unit" / "AttnAnalysisTests"
     deadline = time.monotonic() + 60 * args.minutes
     seed, rounds, failed = args.first_seed, 0, 0
@@ -57,7 +61,8 @@ def main():
     while rounds == 0 or time.monotonic() < deadline:
         for script, seed_name, count, others in fuzzers:
             count = count if args.minutes else max(count // 50, 2)
-            line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", f"--count={count}", *others]
+            line = [sys.executable, str(HERE / script), f"{seed_name}={seed}", f"--count={count}",
+                    *(other.replace("BUILD", str(build)) for other in others)]
             result = subprocess.run(line, capture_output=True, text=True, env=variables)
             if result.returncode != 0:
                 failed += 1
