@@ -14,27 +14,14 @@ def install(config):
         if name in os.environ:
             config.environment[name] = os.environ[name]
     if FOLDER in os.environ:
-        is_unit = isinstance(config.test_format, lit.formats.GoogleTest)
-        config.test_format.__class__ = RecordingGoogleTest if is_unit else RecordingShTest
+        config.test_format.__class__ = Recording
 
 
-def _record(test):
-    test.config = copy.copy(test.config)
-    path = os.path.join(os.environ[FOLDER], file_of(test.getFullName()))
-    test.config.environment = dict(test.config.environment, SACCADE_MUTANT_HITS=path)
-
-
-class RecordingShTest(lit.formats.ShTest):
+class Recording(lit.formats.ShTest):
     """A ShTest that records the mutants it reaches."""
 
     def execute(self, test, lit_config):
-        _record(test)
-        return super().execute(test, lit_config)
-
-
-class RecordingGoogleTest(lit.formats.GoogleTest):
-    """A GoogleTest that records the mutants it reaches."""
-
-    def execute(self, test, lit_config):
-        _record(test)
+        path = os.path.join(os.environ[FOLDER], file_of(test.getFullName()))
+        test.config = copy.copy(test.config)
+        test.config.environment = dict(test.config.environment, SACCADE_MUTANT_HITS=path)
         return super().execute(test, lit_config)

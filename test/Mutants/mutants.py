@@ -137,7 +137,7 @@ class Tool:
 
     def of_component(self, items: dict[str, Item], component: Component) -> list[Item]:
         return [each for each in items.values()
-                if (component.has_lit(each.name) if each.kind == "lit" else component.has_pytest(each.name))]
+                if (component.has_pytest(each.name) if each.kind == "pytest" else component.has_lit(each.name))]
 
     def report_line(self, number: int, total: int, component: str, what: str, verdict: Verdict, known: bool) -> None:
         self.counts[verdict.outcome] += 1

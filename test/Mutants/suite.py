@@ -23,8 +23,8 @@ _CHUNK = 8.0  # seconds of tests in one run of lit
 class Item:
     """A test: a file for lit, an executable of unit tests, or a file for pytest."""
 
-    kind: str  # "lit" or "pytest"
-    name: str  # as lit prints it ("Import/Raise/lint.mlir", "Unit/JITTests"), or the name of the file
+    kind: str  # "lit", "unit" or "pytest"
+    name: str  # as lit prints it ("Import/Raise/lint.mlir"), "Unit/JITTests", or the name of the file
     seconds: float = 0
     fails: bool = False  # without any mutant
     reached: list[int] = dataclasses.field(default_factory=list)  # mutants of the build
@@ -59,17 +59,19 @@ class Suite:
                 if any(component.has_lit(name) for component in selected) and name not in known:
                     items[name] = Item("lit", name)
             self._measure_lit(items, variables, pathlib.Path(temporary))
+            for path in sorted((self.build / "test" / "Unit").glob("*Tests")):
+                name = f"Unit/{path.name}"
+                if any(component.has_lit(name) for component in selected) and name not in known:
+                    items[name] = self._measure_one(Item("unit", name), numbers, pathlib.Path(temporary))
             for path in sorted((self.folder / "test" / "Python").glob("test_*.py")):
                 if any(component.has_pytest(path.name) for component in selected) and path.name not in known:
-                    items[path.name] = self._measure_pytest(path.name, numbers, pathlib.Path(temporary))
+                    items[path.name] = self._measure_one(Item("pytest", path.name), numbers, pathlib.Path(temporary))
         return items
 
     def _lit_names(self) -> list[str]:
-        output = subprocess.run([LIT, "--show-tests", str(self.build / "test"), str(self.build / "test" / "Unit")],
-                                capture_output=True, text=True, env=self._variables({})).stdout
-        names = re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)
-        return names + sorted({"Unit/" + name.partition("/")[0]
-                               for name in re.findall(r"^\s+Saccade-Unit :: (?:\./)?(\S+)", output, re.M)})
+        output = subprocess.run([LIT, "--show-tests", str(self.build / "test")], capture_output=True, text=True,
+                                env=self._variables({})).stdout
+        return re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)
 
     def _measure_lit(self, items: dict[str, Item], variables: dict[str, str], hits: pathlib.Path) -> None:
         results = hits / "results.json"
@@ -79,21 +81,18 @@ class Suite:
         subprocess.run([LIT, "-q", "-j", str(self.jobs), "-o", str(results), *paths], capture_output=True, text=True,
                        env=self._variables(variables))
         for test in json.loads(results.read_text())["tests"]:
-            suite, _, name = test["name"].partition(" :: ")
-            if suite == "Saccade-Unit":
-                name = "Unit/" + name.removeprefix("./").partition("/")[0]
-            if (item := items.get(name)) is None:
-                continue
-            item.seconds += test["elapsed"]
-            item.fails |= test["code"] not in ("PASS", "XFAIL", "UNSUPPORTED", "FLAKYPASS")
-            item.reached = sorted({*item.reached, *_numbers(hits / reach.file_of(test["name"]))})
+            item = items[test["name"].partition(" :: ")[2]]
+            item.seconds = test["elapsed"]
+            item.fails = test["code"] not in ("PASS", "XFAIL", "UNSUPPORTED", "FLAKYPASS")
+            item.reached = sorted(_numbers(hits / reach.file_of(test["name"])))
 
-    def _measure_pytest(self, name: str, numbers: bool, hits: pathlib.Path) -> Item:
+    def _measure_one(self, item: Item, numbers: bool, hits: pathlib.Path) -> Item:
         start = time.monotonic()
-        file = hits / name
+        file = hits / reach.file_of(item.name)
         variables = {"SACCADE_MUTANT": "0", "SACCADE_MUTANT_HITS": str(file)} if numbers else {}
-        code, _ = self._pytest(name, variables, 1200)
-        return Item("pytest", name, time.monotonic() - start, code not in (0, 5), sorted(_numbers(file)))
+        code, _ = self._run_one(item, variables, 1200)
+        item.seconds, item.fails, item.reached = time.monotonic() - start, code not in (0, 5), sorted(_numbers(file))
+        return item
 
     # --- with a mutant -----------------------------------------------------------------------------------------------
 
@@ -123,10 +122,11 @@ class Suite:
 
     def _notices(self, chunk: list[Item], variables: dict[str, str], seconds: float, log: pathlib.Path | None) -> str:
         """The first test that fails; empty if none does."""
-        if chunk[0].kind == "pytest":
-            code, output = self._pytest(chunk[0].name, variables, seconds)
-            failed = re.search(r"^FAILED (\S+)", output, re.M)
-            by = "" if code in (0, 5) else failed[1] if failed else f"{chunk[0].name} ({_reason(code)})"
+        if chunk[0].kind != "lit":
+            code, output = self._run_one(chunk[0], variables, seconds)
+            failed = re.search(r"^FAILED (\S+)|^\[  FAILED  \] (\w\S+)", output, re.M)
+            name = chunk[0].name
+            by = "" if code in (0, 5) else failed[1] or f"{name} {failed[2]}" if failed else f"{name} ({_reason(code)})"
         else:
             paths = [str(self.build / "test" / item.name) for item in chunk]
             command = [LIT, "-v", "-j", str(self.jobs), "--max-failures", "1", "--order", "lexical", *paths]
@@ -138,9 +138,12 @@ class Suite:
             log.write_text(output[-20000:])
         return by
 
-    def _pytest(self, name: str, variables: dict[str, str], seconds: float) -> tuple[int, str]:
-        command = [self.python, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--durations", "0", "-rf",
-                   str(self.folder / "test" / "Python" / name)]
+    def _run_one(self, item: Item, variables: dict[str, str], seconds: float) -> tuple[int, str]:
+        if item.kind == "unit":
+            command = [str(self.build / "test" / item.name), "--gtest_fail_fast", "--gtest_brief=1"]
+        else:
+            command = [self.python, "-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--durations", "0",
+                       "-rf", str(self.folder / "test" / "Python" / item.name)]
         return _limited(command, self._variables(variables), seconds, self.folder)
 
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
@@ -168,7 +171,7 @@ def _limited(command: list[str], variables: dict[str, str], seconds: float, fold
 
 
 def _chunks(items: list[Item]) -> list[list[Item]]:
-    """Groups of tests for one run each: single files of pytest, some seconds of lit."""
+    """Groups of tests for one run each: some seconds of lit, or one program or file."""
     chunks: list[list[Item]] = []
     for item in items:
         last = chunks[-1] if chunks else []

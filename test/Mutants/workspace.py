@@ -51,7 +51,7 @@ class Workspace:
     def write(self, name: str, text: str | None = None) -> None:
         """Writes a file of the copy: this text, or the content that the checkout has."""
         data = (ROOT / name).read_bytes() if text is None else text.encode()
-        if name in ("test/lit.cfg.py", "test/Unit/lit.cfg.py"):
+        if name == "test/lit.cfg.py":
             data += _LIT.format(root=str(ROOT)).encode()
         path = self.folder / name
         if path.is_file() and path.read_bytes() == data:
