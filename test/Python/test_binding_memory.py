@@ -1,4 +1,4 @@
-"""Prepared weights are those of their binding: other weights in the same memory are prepared anew."""
+"""Prepacked weights are those of their binding: other weights in the same memory are packed anew."""
 
 import numpy as np
 import pytest

@@ -129,8 +129,10 @@ def attention(r):
     n, m, group = r.choice([1, 3, 5]), r.choice([1, 4, 6]), r.choice([1, 1, 2])
     batch = r.shape(rank - 2, rank - 2) if rank > 2 else []
     batch = [max(each, 1) for each in batch]
+    if batch and r.chance(0.3):
+        batch[-1] = 1
     query = [*batch[:-1], batch[-1] * group] if batch else []
-    gqa = bool(batch) and (group > 1 or r.chance(0.2))
+    gqa = bool(batch) and r.chance(0.7 if group > 1 else 0.2)
     if not batch:
         group = 1
     given = {"query": r.tensor([*query, n, depth]), "key": r.tensor([*batch, m, depth]),
@@ -499,6 +501,8 @@ def value_of(argument, given, r):
         return r.shape(0, 3)
     if kind == "bool":
         return r.chance(0.5)
+    if name == "correction":
+        return r.choice([0, 1, 2, 0.5])
     if kind == "number":
         return r.choice(NUMBERS)
     if kind == "int":
@@ -519,7 +523,8 @@ def draw(overload, random, dtype):
     r.is_new_dim = name in ("unsqueeze", "stack")
     # Welford's mean of an infinity is NaN, and PyTorch takes a square root for some powers of -0.
     has_type = any(argument.name == "dtype" for argument in schema.arguments)
-    r.has_specials = not name.endswith("_mean") and not has_type  # no integer is infinite
+    # No integer is infinite; PyTorch's gelu of an infinity depends on the vector unit.
+    r.has_specials = not name.endswith("_mean") and name != "gelu" and not has_type
     recipe = RECIPES.get(f"{name}.{schema.overload_name or 'default'}", RECIPES.get(name))
     made = recipe(r) if recipe else {}
     given = {}
