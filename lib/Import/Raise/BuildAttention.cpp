@@ -7,6 +7,7 @@
 #include "BuildAttention.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -40,8 +41,8 @@ static SmallVector<unsigned> orderOutput(AffineMap map, const Loops &loops, cons
 
 /// Converts the output of `op`, whose dimensions are `grouping` of the loops `order`, to the shape and type of the
 /// result of `values`.
-static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp values, const Grouping &grouping,
-                         ArrayRef<unsigned> order) {
+static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp values, const Graph &graph,
+                         const Grouping &grouping, ArrayRef<unsigned> order) {
   Location loc = op.getLoc();
   Value result = op.getOutput();
   auto type = cast<RankedTensorType>(values->getResult(0).getType());
@@ -56,9 +57,11 @@ static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp va
   SmallVector<int64_t> permutation, shape;
   SmallVector<OpFoldResult> sizes;
   for (unsigned loop : order) {
+    // An extent may be known from another operand only.
     unsigned dim = *map.getResultPosition(b.getAffineDimExpr(loop));
-    shape.push_back(type.getDimSize(dim));
-    sizes.push_back(tensor::getMixedSize(b, loc, init, dim));
+    shape.push_back(graph.getExtent(loop));
+    sizes.push_back(ShapedType::isDynamic(shape.back()) ? tensor::getMixedSize(b, loc, init, dim)
+                                                        : b.getIndexAttr(shape.back()));
   }
   for (AffineExpr expr : map.getResults())
     permutation.push_back(llvm::find(order, cast<AffineDimExpr>(expr).getPosition()) - order.begin());
@@ -66,7 +69,8 @@ static Value buildResult(OpBuilder &b, attn::AttentionOp op, linalg::LinalgOp va
     result = tensor::ExpandShapeOp::create(b, loc, RankedTensorType::get(shape, getElementTypeOrSelf(result)), result,
                                            grouping.groups, sizes);
   if (!llvm::is_sorted(permutation)) {
-    Value empty = tensor::EmptyOp::create(b, loc, tensor::getMixedSizes(b, loc, init), getElementTypeOrSelf(result));
+    Value empty = tensor::EmptyOp::create(b, loc, applyPermutation(sizes, ArrayRef<int64_t>(permutation)),
+                                          getElementTypeOrSelf(result));
     result = linalg::TransposeOp::create(b, loc, result, empty, permutation)->getResult(0);
   }
   if (getElementTypeOrSelf(result) != type.getElementType()) {
@@ -122,7 +126,7 @@ attn::AttentionOp saccade::raise::replaceByAttention(linalg::LinalgOp values, co
                                std::pair(&op.getWeight(), &parts.weight)})
     if (*block)
       region->push_back(block->release());
-  values->getResult(0).replaceAllUsesWith(buildResult(b, op, values, *grouping, order));
+  values->getResult(0).replaceAllUsesWith(buildResult(b, op, values, graph, *grouping, order));
   values->erase();
   return op;
 }

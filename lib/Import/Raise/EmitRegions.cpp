@@ -57,8 +57,9 @@ bool RegionEmitter::isKnown(unsigned loop) const {
   if (loop == names.key || graph.getExtent(loop) == 1)
     return true;
   for (ArrayRef<unsigned> group : {ArrayRef(names.batch), ArrayRef(names.head), ArrayRef(names.query)})
+    // Only the outermost loop of a group may be dynamic: the others are remainders by their extents.
     if (auto *found = llvm::find(group, loop); found != group.end())
-      return llvm::none_of(group.drop_front(found - group.begin() + 1),
+      return llvm::none_of(group.drop_front(std::max<ptrdiff_t>(found - group.begin(), 1)),
                            [&](unsigned inner) { return ShapedType::isDynamic(graph.getExtent(inner)); });
   return false;
 }

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "MatchSoftmax.h"
+#include "SplitMask.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include <cmath>
@@ -15,11 +16,14 @@ using namespace saccade::raise;
 
 namespace {
 
+/// A term that does not depend on the key, and whether it is subtracted.
+using Shift = std::pair<Node, bool>;
+
 /// An exponential, with its exponent split into terms that depend on the key and terms that do not.
 struct Exponential {
-  Node score;                                   ///< the part of the exponent that depends on the key
-  SmallVector<std::pair<Node, bool>, 2> shifts; ///< the other terms, and whether each is subtracted
-  Node condition = nullptr;                     ///< if set, the exponential is 0 unless this holds
+  Node score;                   ///< the part of the exponent that depends on the key
+  SmallVector<Shift, 2> shifts; ///< the other terms
+  Node condition = nullptr;     ///< if set, the exponential is 0 unless this holds
 };
 
 class Matcher {
@@ -40,9 +44,11 @@ private:
   std::optional<Exponential> readSum(Node leaf, Operation *&anchor);
   std::optional<SoftmaxMatch> matchQuotient(Node node, Node numerator, Node denominator);
   std::optional<SoftmaxMatch> matchLogarithm(Node node);
-  Node dropSumGuards(Node sum, bool isStable);
+  Node dropSumGuards(Node sum, const Exponential &exponential);
   bool hasMaximum(const Exponential &exponential);
-  Node maskedScore(const Exponential &exponential);
+  const Shift *findOwnMaximum(const Exponential &exponential, double &start);
+  Node maskedScore(const Exponential &exponential, Node score);
+  Node guardedScore(const Exponential &exponential);
 
   Graph &graph;
   Tracer &tracer;
@@ -124,15 +130,47 @@ static Node guardedFromZero(Node select) {
   return sum && sum == (*condition)[0] ? sum : nullptr;
 }
 
-/// Removes a guard against a sum of 0. The sum is at least 1 because the exponential of the maximum is 1.
-Node Matcher::dropSumGuards(Node sum, bool isStable) {
+/// Removes a guard against a sum of 0. A sum over all keys is at least 1 if the maximum of its exponents is subtracted,
+/// because the exponential of the maximum is 1.
+Node Matcher::dropSumGuards(Node sum, const Exponential &exponential) {
   if (sum->is("arith.select"))
     if (Node guarded = guardedFromZero(sum))
       return guarded;
   bool isGuard = sum->is("arith.addf") || sum->is("arith.maximumf") || sum->is("arith.maxnumf");
-  if (isGuard && isStable && (*sum)[1]->kind == Expr::Number && std::abs((*sum)[1]->number) <= 1e-6)
+  double start = 0;
+  if (isGuard && (*sum)[1]->kind == Expr::Number && std::abs((*sum)[1]->number) <= 1e-6 && !exponential.condition &&
+      findOwnMaximum(exponential, start) && start <= largestSentinel)
     return (*sum)[0];
   return sum;
+}
+
+/// The shift that subtracts the maximum of the exponent, and the value that the maximum starts from.
+const Shift *Matcher::findOwnMaximum(const Exponential &exponential, double &start) {
+  for (const Shift &shift : exponential.shifts) {
+    auto [node, isSubtracted] = shift;
+    Node factor = graph.number(1);
+    if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number && (*node)[1]->number > 0) {
+      factor = (*node)[1];
+      node = (*node)[0];
+    }
+    Operation *reduction = nullptr;
+    Node each = isSubtracted ? tracer.reduced(node, {"arith.maximumf", "arith.maxnumf"}, key, &reduction) : nullptr;
+    if (!each)
+      continue;
+    Exponential inner{graph.product(each, factor), {}};
+    if (inner.score != exponential.score)
+      inner.score = splitExponent(inner.score, inner);
+    SmallVector<Shift> expected{ArrayRef(exponential.shifts)}, found{ArrayRef(inner.shifts)};
+    found.push_back(shift);
+    llvm::sort(expected);
+    llvm::sort(found);
+    std::optional<double> number = getFilledNumber(cast<linalg::LinalgOp>(reduction).getDpsInits()[0]);
+    if (inner.score != exponential.score || expected != found || !number)
+      continue;
+    start = *number;
+    return &shift;
+  }
+  return nullptr;
 }
 
 bool Matcher::hasMaximum(const Exponential &exponential) {
@@ -145,23 +183,36 @@ bool Matcher::hasMaximum(const Exponential &exponential) {
   });
 }
 
-Node Matcher::maskedScore(const Exponential &exponential) {
+Node Matcher::maskedScore(const Exponential &exponential, Node score) {
   if (!exponential.condition)
-    return exponential.score;
-  return graph.apply("arith.select", graph.real(), {exponential.condition, exponential.score, graph.number(-INFINITY)});
+    return score;
+  return graph.apply("arith.select", graph.real(), {exponential.condition, score, graph.number(-INFINITY)});
+}
+
+/// The masked score with all shifts except the maximum. If such a term is −∞, the row has no keys: a guard makes its
+/// weights 0.
+Node Matcher::guardedScore(const Exponential &exponential) {
+  double start;
+  const Shift *maximum = findOwnMaximum(exponential, start);
+  Node score = exponential.score;
+  for (const Shift &shift : exponential.shifts)
+    if (&shift != maximum)
+      score = graph.apply(shift.second ? "arith.subf" : "arith.addf", graph.real(), {score, shift.first});
+  return maskedScore(exponential, score);
 }
 
 std::optional<SoftmaxMatch> Matcher::matchQuotient(Node node, Node numerator, Node denominator) {
   std::optional<Exponential> top = readExponential(numerator);
   if (!top)
     return std::nullopt;
-  bool isStable = hasMaximum(*top);
-  Node sum = dropSumGuards(denominator, isStable);
+  Node sum = dropSumGuards(denominator, *top);
   Operation *anchor = nullptr;
   std::optional<Exponential> bottom = readSum(sum, anchor);
   if (!bottom || top->score != bottom->score || top->shifts != bottom->shifts || top->condition != bottom->condition)
     return std::nullopt;
-  return SoftmaxMatch{node, maskedScore(*top), anchor, isStable, sum != denominator};
+  bool isGuarded = sum != denominator;
+  Node guarded = guardedScore(*top), score = isGuarded ? guarded : maskedScore(*top, top->score);
+  return SoftmaxMatch{node, score, anchor, guarded, hasMaximum(*top), isGuarded};
 }
 
 /// exp(s − m − log Σ exp(s − m)), with or without m.
@@ -187,7 +238,7 @@ std::optional<SoftmaxMatch> Matcher::matchLogarithm(Node node) {
   llvm::sort(below);
   if (shifts != below)
     return std::nullopt;
-  return SoftmaxMatch{node, maskedScore(*top), anchor, hasMaximum(*bottom)};
+  return SoftmaxMatch{node, maskedScore(*top, top->score), anchor, guardedScore(*bottom), hasMaximum(*bottom)};
 }
 
 } // namespace
@@ -247,6 +298,8 @@ Node saccade::raise::dropGuards(Graph &graph, Tracer &tracer, Node weight, Softm
     if (!guard)
       return weight;
     match.isGuarded = true;
+    if (match.guardedScore)
+      match.score = match.guardedScore;
     weight = graph.replace(weight, guard, softmax);
   }
 }

@@ -8,11 +8,12 @@ namespace saccade::raise {
 
 /// A recognised softmax.
 struct SoftmaxMatch {
-  Node weight;             ///< the result of the softmax
-  Node score;              ///< its input; −∞ or a large negative number for masked keys
-  mlir::Operation *anchor; ///< the op that remarks are attached to: the softmax or its sum
-  bool isStable = true;    ///< whether a maximum is subtracted before the exponential
-  bool isGuarded = false;  ///< whether the graph handles fully masked rows
+  Node weight;                 ///< the result of the softmax
+  Node score;                  ///< its input; −∞ or a large negative number for masked keys
+  mlir::Operation *anchor;     ///< the op that remarks are attached to: the softmax or its sum
+  Node guardedScore = nullptr; ///< the score with terms that are the same for all keys, which can be −∞; null if equal
+  bool isStable = true;        ///< whether a maximum is subtracted before the exponential
+  bool isGuarded = false;      ///< whether the graph handles fully masked rows
 };
 
 /// Finds the softmax over loop `key` in `weight`, which may be a function of it. Recognises linalg.softmax, exp(s) / Σ

@@ -114,6 +114,13 @@ Naming saccade::raise::nameLoops(const Graph &graph, const Loops &loops, const L
     naming.reason = "an operand lacks its depth or sequence dimension";
     return naming;
   }
+  // Only the heads of keys and values may be repeated.
+  for (const Labelled *operand : {&query, &key, &value})
+    for (Label label : operand->labels)
+      if (label.group > 1 && (operand == &query || !llvm::is_contained(loops.rows, *label.loop))) {
+        naming.reason = "an operand is repeated along another dimension than its heads";
+        return naming;
+      }
   // `shared`: loops of keys or values; `grouped`: loops of which several iterations share a KV head; `own`: loops of
   // queries only.
   SmallVector<unsigned> shared, grouped, own;

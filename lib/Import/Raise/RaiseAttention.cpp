@@ -14,6 +14,7 @@
 #include "mlir/Transforms/RegionUtils.h"
 #include "saccade/Import/Raise/Passes.h"
 #include "llvm/Support/Debug.h"
+#include <cmath>
 
 namespace saccade {
 #define GEN_PASS_DEF_RAISEATTENTION
@@ -63,6 +64,7 @@ private:
   bool chooseOperands(const ScoreMatmul &matmul, Operands &operands);
   bool replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked);
   Node readScale(Node score, Node matmul, double &scale);
+  bool vanishes(Node weight, Node softmax, ArrayRef<Node> conditions);
   void warn(const SoftmaxMatch &match, const MaskedScore &masked);
   std::optional<Location> findTableOfHeadSize(Node condition);
   bool fail(const Twine &why) {
@@ -120,7 +122,7 @@ bool Raising::run(Reasons &reasons) {
     if (!match)
       continue;
     weight = dropGuards(graph, tracer, weight, *match, loops.key);
-    MaskedScore masked = splitMask(graph, match->score);
+    MaskedScore masked = splitMask(graph, match->score, loops.key);
     if (replace(*match, weight, masked)) {
       if (lints)
         warn(*match, masked);
@@ -241,6 +243,48 @@ Node Raising::readScale(Node score, Node matmul, double &scale) {
   }
 }
 
+/// Whether `node` may add −∞ to a score.
+static bool mayBeInfinite(Node node) {
+  if (!node->isReal())
+    return false;
+  if (node->kind == Expr::Apply)
+    return node->is("math.log") || node->is("arith.divf") || node->is("tensor.extract");
+  return node->kind == Expr::Number ? std::isinf(node->number) : true;
+}
+
+/// Whether `weight` is 0 wherever the softmax is 0 or, with `conditions`, where one of them does not hold. Factors are
+/// taken to be finite.
+bool Raising::vanishes(Node weight, Node softmax, ArrayRef<Node> conditions) {
+  DenseMap<Node, bool> zero;
+  auto isZero = [&](Node operand) { return zero.lookup(operand); };
+  // Another softmax under the same mask.
+  auto isHidden = [&](Node score) {
+    MaskedScore other = splitMask(graph, score, loops.key);
+    return !conditions.empty() &&
+           llvm::all_of(conditions, [&](Node each) { return llvm::is_contained(other.conditions, each); });
+  };
+  static const StringRef keepZero[] = {"arith.addf",    "arith.subf",    "arith.maximumf", "arith.minimumf",
+                                       "arith.maxnumf", "arith.minnumf", "math.absf",      "math.sqrt",
+                                       "math.tanh",     "math.erf",      "math.sin",       "math.expm1"};
+  forEachNode(weight, [&](Node node) {
+    bool result = node == softmax || node->isNumber(0);
+    if (node->is("arith.mulf"))
+      result |= llvm::any_of(node->operands, isZero);
+    else if (node->is("arith.divf"))
+      result |= isZero((*node)[0]);
+    else if (node->is("arith.select"))
+      result |= isZero((*node)[1]) && isZero((*node)[2]);
+    else if (node->is("math.powf"))
+      result |= isZero((*node)[0]) && (*node)[1]->kind == Expr::Number && (*node)[1]->number > 0;
+    else if (node->kind == Expr::Softmax || node->is("math.exp"))
+      result |= isHidden((*node)[0]);
+    else if (node->kind == Expr::Apply && llvm::is_contained(keepZero, node->name))
+      result |= llvm::all_of(node->operands, isZero);
+    zero[node] = result;
+  });
+  return zero.lookup(weight);
+}
+
 bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore &masked) {
   if (!isZero(values.getDpsInits()[0]))
     return fail("the P·V matmul starts from a tensor that is not 0");
@@ -251,6 +295,13 @@ bool Raising::replace(const SoftmaxMatch &match, Node weight, const MaskedScore 
   auto matmul = llvm::find_if(matmuls, [&](const ScoreMatmul &each) { return chooseOperands(each, operands); });
   if (matmul == matmuls.end())
     return false;
+
+  // Attention passes over masked keys and scores of −∞, also where the weight of such a key is not 0.
+  bool isInfinite = false;
+  forEachNode(masked.score, [&](Node node) { isInfinite |= node != matmul->leaf && mayBeInfinite(node); });
+  if ((isInfinite || !masked.conditions.empty()) &&
+      !vanishes(weight, match.weight, isInfinite ? ArrayRef<Node>() : masked.conditions))
+    return fail("its weights are not 0 for masked keys");
 
   // A variable stands for the raw matmul result; operand factors and the initial value become part of the score.
   Node variable = graph.scalar(values.getDpsInits()[0]);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #include "Expr.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include <cfloat>
 #include <cmath>
 
 using namespace mlir;
@@ -92,14 +93,15 @@ Node Graph::simplifyReal(StringRef name, ArrayRef<Node> operands) {
   if (name == "arith.mulf") {
     if (y->isNumber(1))
       return x;
-    if (isReal(y) && x->is("arith.mulf") && isReal((*x)[1]))
+    // The product of the numbers may be too large for f32 though x · y is not.
+    if (isReal(y) && x->is("arith.mulf") && isReal((*x)[1]) && std::abs((*x)[1]->number * y->number) <= FLT_MAX)
       return product((*x)[0], number((*x)[1]->number * y->number));
     // a · (1 / b) = a / b
     for (auto [a, b] : {std::pair(x, y), std::pair(y, x)})
       if (b->is("arith.divf") && (*b)[0]->isNumber(1))
         return apply("arith.divf", real(), {a, (*b)[1]});
   }
-  if (name == "arith.divf" && isReal(y) && y->number != 0 && std::isfinite(y->number))
+  if (name == "arith.divf" && isReal(y) && std::abs(1 / y->number) <= FLT_MAX && std::isfinite(y->number))
     return product(x, number(1 / y->number));
   return nullptr;
 }

@@ -5,15 +5,13 @@
 //
 //===----------------------------------------------------------------------===//
 #include "SplitMask.h"
+#include "Trace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace saccade::raise;
 
-/// Numbers up to this one mean "masked": −1e4 (representable in f16), −1e9, −3.4e38, −∞. The lint pass uses the same
-/// limit.
-static constexpr double largestSentinel = -9999;
 /// Limit of a sentinel after scaling: its exponential is 0 compared to that of realistic scores.
 static constexpr double largestScaled = -500;
 
@@ -118,9 +116,8 @@ Node Splitter::splitSum(Node node) {
   for (auto [addend, isSubtracted] : addends(node)) {
     Node term = isSubtracted ? graph.product(addend, graph.number(-1)) : addend;
     Node remaining = readAddend(term);
-    // A score may be masked before a bias is added.
-    remaining = remaining == term && !isSubtracted ? split(term) : remaining;
-    rest.push_back(remaining);
+    // A score may be masked before a bias is added, and more than once.
+    rest.push_back(remaining == term && isSubtracted ? remaining : split(remaining));
   }
   // Masked scores may also have been multiplied by the mask, which is 1 for visible keys.
   Node sum = nullptr;
@@ -138,8 +135,52 @@ Node Splitter::splitSum(Node node) {
 
 } // namespace
 
-MaskedScore saccade::raise::splitMask(Graph &graph, Node score) {
+namespace {
+
+/// Tells whether a score may be as large as the numbers that hide keys, for some keys of a row. Flags are not negative.
+/// Tensors have no such elements, except reductions of masked scores.
+class LargeNumbers {
+public:
+  explicit LargeNumbers(unsigned key) : key(key) {}
+
+  /// Whether `sign` · `node` may be large.
+  bool isIn(Node node, int sign) {
+    if (!seen.insert({node, sign}).second)
+      return false; // known, or the answer would have been found
+    if (node->kind == Expr::Element && node->dependsOn(key)) {
+      auto op = node->access.tensor.getDefiningOp<linalg::LinalgOp>();
+      return op && op.getNumReductionLoops() != 0 && !isContraction(op);
+    }
+    if (node->kind == Expr::Number)
+      return sign * node->number >= -largestSentinel;
+    if (node->is("arith.addf") || node->is("arith.subf"))
+      return isIn((*node)[0], sign) || isIn((*node)[1], node->is("arith.subf") ? -sign : sign);
+    if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number) {
+      int inner = (*node)[1]->number < 0 ? -sign : sign;
+      return isIn((*node)[0], inner) || isIn((*node)[1], sign) || (!isFlag((*node)[0]) && isIn((*node)[1], -sign));
+    }
+    if (node->is("arith.select"))
+      return isIn((*node)[1], sign) || isIn((*node)[2], sign);
+    return llvm::any_of(node->operands, [&](Node each) { return each->isReal() && (isIn(each, 1) || isIn(each, -1)); });
+  }
+
+private:
+  static bool isFlag(Node factor) {
+    return (factor->is("arith.subf") && (*factor)[0]->isNumber(1)) || factor->is("arith.uitofp") ||
+           factor->is("arith.sitofp");
+  }
+
+  unsigned key;
+  DenseSet<std::pair<Node, int>> seen;
+};
+
+} // namespace
+
+MaskedScore saccade::raise::splitMask(Graph &graph, Node score, unsigned key) {
   MaskedScore result;
   result.score = Splitter(graph, result).split(score);
+  // A number of this size that is positive might make up for the one that hides a key.
+  if (result.isFinite && LargeNumbers(key).isIn(result.score, 1))
+    return {score, {}};
   return result;
 }

@@ -340,8 +340,21 @@ bool saccade::raise::isContraction(linalg::LinalgOp op) {
          (lhs == block.getArgument(1) && rhs == block.getArgument(0));
 }
 
-bool saccade::raise::isZero(Value value) {
-  if (auto fill = value.getDefiningOp<linalg::FillOp>())
-    return matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
-  return matchPattern(value, m_AnyZeroFloat());
+std::optional<double> saccade::raise::getFilledNumber(Value value) {
+  // A fill may be written as a generic op.
+  if (auto fill = value.getDefiningOp<linalg::LinalgOp>()) {
+    Block *block = fill.getBlock();
+    value = block->getTerminator()->getOperand(cast<OpResult>(value).getResultNumber());
+    if (auto argument = dyn_cast<BlockArgument>(value); argument && argument.getOwner() == block)
+      value = fill.getMatchingOpOperand(argument)->get();
+    if (fill.getNumReductionLoops() != 0)
+      return std::nullopt;
+  }
+  Attribute number;
+  if (!matchPattern(value, m_Constant(&number)))
+    return std::nullopt;
+  if (auto splat = dyn_cast<SplatElementsAttr>(number); splat && isa<FloatType>(splat.getElementType()))
+    return splat.getSplatValue<APFloat>().convertToDouble();
+  auto real = dyn_cast<FloatAttr>(number);
+  return real ? std::optional(real.getValueAsDouble()) : std::nullopt;
 }

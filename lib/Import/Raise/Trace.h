@@ -37,8 +37,9 @@ private:
 /// Whether `op` is a contraction of two operands whose body contains only casts, a multiplication and an addition.
 bool isContraction(mlir::linalg::LinalgOp op);
 
-/// Whether `value` is filled with 0.
-bool isZero(mlir::Value value);
+/// The number that `value` is filled with, by linalg.fill or as it is generalized; nullopt if it is no constant.
+std::optional<double> getFilledNumber(mlir::Value value);
+inline bool isZero(mlir::Value value) { return getFilledNumber(value) == 0.0; }
 
 } // namespace saccade::raise
 

@@ -1,0 +1,118 @@
+// Graphs that miss attention by one step: each is left as it is, or raised with the step.
+// RUN: saccade-opt %s --pass-pipeline='builtin.module(func.func(attn-raise-attention{remarks=true},canonicalize,cse))' 2>&1 | FileCheck %s
+
+#q = affine_map<(i, j, d) -> (i, d)>
+#k = affine_map<(i, j, d) -> (j, d)>
+#s = affine_map<(i, j, d) -> (i, j)>
+#pair = affine_map<(i, j) -> (i, j)>
+
+// CHECK: remark: not raised to attention: its weights are not 0 for masked keys
+// CHECK: remark: not raised to attention: its weights are not 0 for masked keys
+
+// CHECK-LABEL: func.func @queries_repeated_along_the_sequence
+// CHECK: %[[ALL:.*]] = tensor.collapse_shape
+// CHECK: attn.attention %[[ALL]][s,d]
+func.func @queries_repeated_along_the_sequence(%half: tensor<2x8xf32>, %k: tensor<4x8xf32>, %v: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %we = tensor.empty() : tensor<2x2x8xf32>
+  %wide = linalg.broadcast ins(%half : tensor<2x8xf32>) outs(%we : tensor<2x2x8xf32>) dimensions = [1]
+  %q = tensor.collapse_shape %wide [[0, 1], [2]] : tensor<2x2x8xf32> into tensor<4x8xf32>
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<4x8xf32>, tensor<4x8xf32>) outs(%z : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// exp(0) is 1, also for keys that the mask hides.
+// CHECK-LABEL: func.func @weights_of_masked_keys_stay
+// CHECK: linalg.softmax
+func.func @weights_of_masked_keys_stay(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant 0xFF800000 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %m = linalg.generic {indexing_maps = [#pair, #pair], iterator_types = ["parallel", "parallel"]}
+      ins(%s : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %c = arith.cmpi sle, %j, %i : index
+    %r = arith.select %c, %x, %low : f32
+    linalg.yield %r : f32
+  } -> tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%m : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %w = math.exp %p : tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%w, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// The bias may be −∞.
+// CHECK-LABEL: func.func @weights_under_a_bias_stay
+// CHECK: linalg.softmax
+func.func @weights_under_a_bias_stay(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>, %bias: tensor<4x4xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %m = arith.addf %s, %bias : tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%m : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %w = math.exp %p : tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%w, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// select(visible, s, −1e9) − select(visible, 0, −1e9) is s for hidden keys, too.
+// CHECK-LABEL: func.func @numbers_that_cancel_are_no_mask
+// CHECK: attn.attention
+// CHECK-NOT: mask(
+// CHECK: score(
+func.func @numbers_that_cancel_are_no_mask(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>, %flags: tensor<4x4xi1>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %low = arith.constant -1.0e9 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %m = linalg.generic {indexing_maps = [#pair, #pair, #pair], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %flags : tensor<4x4xf32>, tensor<4x4xi1>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %c: i1, %y: f32):
+    %0 = arith.select %c, %x, %low : f32
+    %1 = arith.select %c, %zero, %low : f32
+    %2 = arith.subf %0, %1 : f32
+    linalg.yield %2 : f32
+  } -> tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%m : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// The extents of the result are known from the operands only.
+// CHECK-LABEL: func.func @result_of_unknown_extents
+// CHECK: attn.attention
+// CHECK: tensor.cast {{.*}} to tensor<?x?x8xf32>
+func.func @result_of_unknown_extents(%q: tensor<2x4x8xf32>, %k: tensor<2x8x4xf32>, %v: tensor<2x4x8xf32>, %oe: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2x4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %s = linalg.batch_matmul ins(%q, %k : tensor<2x4x8xf32>, tensor<2x8x4xf32>) outs(%z : tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %p = linalg.softmax dimension(2) ins(%s : tensor<2x4x4xf32>) outs(%e : tensor<2x4x4xf32>) -> tensor<2x4x4xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  %o = linalg.batch_matmul ins(%p, %v : tensor<2x4x4xf32>, tensor<2x4x8xf32>) outs(%oz : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
+  return %o : tensor<?x?x8xf32>
+}
