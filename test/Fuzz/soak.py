@@ -28,6 +28,7 @@ FUZZERS = [
     ("onnx_models.py", "--first-seed", 10000, []),
     ("frontend_operators.py", "--first-seed", 20, ["--build=BUILD"]),
     ("mutate.py", "--seed", 2000, INPUTS),
+    ("raising_near_misses.py", "--first-seed", 10000, ["--build=BUILD"]),
     ("random_graphs.py", "--first-seed", 100, ["--run=saccade-run --device=ptxsim", "--allow-refusal=GPU"]),
     ("../Execution/GPU/forward_cases.py", "--first-seed", 320, ["--expect-tensor-cores"]),
     # A fixed seed: equivalent mutants are not failures of the simulator.

@@ -36,6 +36,8 @@ class Graph:
     def const(self, value, element="f32"):
         special = {float("-inf"): "0xFF800000"}
         text = special.get(value, repr(value))
+        if "." not in text and "x" not in text:
+            text = text.replace("e", ".0e")
         return self.line(f"arith.constant {text} : {element}"), element
 
     def op(self, name, *operands, commutes=False, to=None, attribute=""):
