@@ -12,8 +12,10 @@ import numpy as np
 
 from saccade.regions import trace
 
-# Batches, heads, queries, keys: more keys than a vector has lanes.
-SHAPE = (2, 3, 5, 19)
+# Batches, heads, keys: more keys than a vector has lanes.
+BATCHES, HEADS, KEYS = 2, 3, 19
+# Static numbers of queries, so that a case compiles one variant: split-KV or the ordinary one.
+QUERIES = (5, 9)
 DEPTH = 4
 
 
@@ -22,6 +24,7 @@ class Case:
 
     def __init__(self, name, score=None, mask=None, precision="f32"):
         self.name, self.score, self.mask, self.precision = name, score, mask, precision
+        self.queries = QUERIES[sum(name.encode()) % 2]
         self.score_region = score and trace(score, "score", precision)
         self.mask_region = mask and trace(mask, "mask", precision)
 
@@ -46,29 +49,32 @@ class Case:
                 listed = ", ".join(arguments + inner).replace("%s", f"%s: {self.precision}")
                 clauses.append(f"{role}({listed}) {{\n{body}\n    }}")
         kind = self.precision
-        text = (f"  %o{number}, %l{number} = attn.attention %q_{kind}[b,h,s,d], %k_{kind}[b,h,s,d], %v_{kind}[b,h,s,d]\n"
-                f"    {' '.join(clauses)} lse\n    : ({', '.join(operands(kind))}) -> ({', '.join(results(kind))})")
+        text = (f"  %o{number}, %l{number} = attn.attention %q{self.queries}_{kind}[b,h,s,d], %k_{kind}[b,h,s,d], %v_{kind}[b,h,s,d]\n"
+                f"    {' '.join(clauses)} lse\n    : ({', '.join(operands(kind, self.queries))}) -> ({', '.join(results(kind, self.queries))})")
         return text, list(zip(names, types))
 
 
-def operands(kind):
-    return [f"tensor<?x?x?x{depth}x{kind}>" for depth in (DEPTH, DEPTH, SHAPE[3])]
+def operands(kind, queries):
+    return [f"tensor<?x?x{queries}x{DEPTH}x{kind}>", f"tensor<?x?x?x{DEPTH}x{kind}>", f"tensor<?x?x?x{KEYS}x{kind}>"]
 
 
-def results(kind):
-    return [f"tensor<?x?x?x{SHAPE[3]}x{kind}>", f"tensor<?x?x?x{kind}>"]
+def results(kind, queries):
+    return [f"tensor<?x?x{queries}x{KEYS}x{kind}>", f"tensor<?x?x{queries}x{kind}>"]
 
 
 def program(cases):
     """A module whose function @all gives the result and the log-sum-exp of each case."""
-    parameters = [(f"%{name}_{kind}", type) for kind in ("f32", "f64") for name, type in zip("qkv", operands(kind))]
+    parameters = []
+    for kind in ("f32", "f64"):
+        parameters += [(f"%q{queries}_{kind}", operands(kind, queries)[0]) for queries in QUERIES]
+        parameters += [(f"%{name}_{kind}", type) for name, type in zip("kv", operands(kind, 0)[1:])]
     body, returned, types = [], [], []
     for number, case in enumerate(cases):
         text, read = case.attention(number)
         body.append(text)
         parameters += read
         returned += [f"%o{number}", f"%l{number}"]
-        types += results(case.precision)
+        types += results(case.precision, case.queries)
     return (f"func.func @all({', '.join(f'{name}: {type}' for name, type in parameters)}) -> ({', '.join(types)}) {{\n"
             + "\n".join(body) + f"\n  return {', '.join(returned)} : {', '.join(types)}\n}}\n")
 
@@ -83,13 +89,12 @@ def to_numpy(x):
     return x.numpy(), ""
 
 
-def inputs():
+def inputs(queries):
     """Query, key and value in float64; the first two are exact in float32."""
-    batch, heads, queries, keys = SHAPE
     random = np.random.default_rng(3)
-    query = random.standard_normal((batch, heads, queries, DEPTH)).astype(np.float32)
-    key = random.standard_normal((batch, heads, keys, DEPTH)).astype(np.float32)
-    value = np.broadcast_to(np.eye(keys), (batch, heads, keys, keys))
+    key = random.standard_normal((BATCHES, HEADS, KEYS, DEPTH)).astype(np.float32)
+    query = random.standard_normal((BATCHES, HEADS, queries, DEPTH)).astype(np.float32)
+    value = np.broadcast_to(np.eye(KEYS), (BATCHES, HEADS, KEYS, KEYS))
     return query.astype(np.float64), key.astype(np.float64), value
 
 
@@ -119,7 +124,7 @@ def compile_and_run(cases):
             line.append(f"--arg={file}{kind}")
 
         for dtype in (np.float32, np.float64):
-            for array in inputs():
+            for array in (*(inputs(queries)[0] for queries in QUERIES), *inputs(QUERIES[0])[1:]):
                 add(array.astype(dtype))
         for case in cases:
             for capture in case.captures:
@@ -134,9 +139,9 @@ def compile_and_run(cases):
 def by_element(case, make_index, make_score):
     """(softmax, log-sum-exp) by calling the functions for every element. `make_index` and `make_score` make their
     arguments from Python numbers."""
-    query, key, _ = inputs()
+    query, key, _ = inputs(case.queries)
     scores = np.einsum("bhid,bhjd->bhij", query, key) / np.sqrt(DEPTH)
-    for b, h, i, j in np.ndindex(*SHAPE):
+    for b, h, i, j in np.ndindex(scores.shape):
         position = [make_index(x) for x in (b, h, i, j)]
         value = scores[b, h, i, j]
         if case.score:
