@@ -76,6 +76,9 @@ static LogicalResult translateArange(Arguments &a, Values &results) {
     double length = std::ceil((end - start) / step);
     if (!a.attribute("end") || step == 0 || !std::isfinite(start) || !std::isfinite(end) || !std::isfinite(step))
       return a.op.error() << "a floating-point range must have constant, finite bounds and a step other than 0";
+    // PyTorch truncates the bounds for some integer types before it computes the length, and after it for others.
+    if (!isa<FloatType>(type))
+      return a.op.error() << "a range of " << type << " has floating-point bounds, expected integers";
     if (length > static_cast<double>(frontend::maxTensorElements))
       return a.op.error() << "range from " << start << " to " << end << " is too long";
     OpFoldResult count = b.getIndexAttr(length > 0 ? static_cast<int64_t>(length) : 0);

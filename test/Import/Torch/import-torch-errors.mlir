@@ -284,6 +284,14 @@ func.func @range_without_end() -> !torch.value {
 
 // -----
 
+func.func @integer_range_with_fractions() -> !torch.value {
+  // expected-error @+1 {{torch.aten.arange: a range of 'i32' has floating-point bounds, expected integers}}
+  %r = "torch.aten.arange"() {arguments = [], end = 3.5 : f64, dtype = i32} : () -> !torch.value
+  return %r : !torch.value
+}
+
+// -----
+
 func.func @half_of_nothing(%x: tensor<?x4xf32>) -> !torch.value {
   %n = "torch.aten.sym_size"(%x) {arguments = ["self"], dim = 0 : i64} : (tensor<?x4xf32>) -> tensor<i64>
   // expected-error @+1 {{torch.sym.floordiv: the divisor is 0, expected at least 1}}

@@ -26,6 +26,7 @@ REFUSALS = {
     "bits of a view": (r"view\.dtype", "reinterpreting a tensor as another type"),
     "where without values": (r"where\.default", "the result shape depends on the data"),
     "heads of attention": (r"scaled_dot_product_attention\..*", "a batch of the (key|value): found 1, expected"),
+    "bounds of a range": (r"arange\..*", "has floating-point bounds, expected integers"),
     "mode of pad": (r"pad\..*", "the mode 'reflect' is not supported"),
 }
 # Arguments of which one value is supported; the others are among REFUSALS.
