@@ -1,6 +1,5 @@
 // Headers that many files of the compiler include, or that few include and take seconds, parsed once.
 #pragma once
-#include "llvm/IR/Module.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
@@ -22,4 +21,5 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/DialectConversion.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/IR/Module.h"
 #include <mutex>

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from region_reference import SHAPE, Case, differences, run
+from region_reference import BATCHES, HEADS, KEYS, Case, differences, run
 from torch.nn.attention.flex_attention import and_masks, or_masks
 
-batches, heads, queries, keys = SHAPE
+batches, heads, keys = BATCHES, HEADS, KEYS
 random = np.random.default_rng(5)
 
 

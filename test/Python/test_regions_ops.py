@@ -11,7 +11,7 @@ from region_reference import Case, differences, run
 
 generator = torch.Generator().manual_seed(1)
 table = torch.rand(3, 19, generator=generator) - 0.5
-cube = torch.rand(2, 5, 19, generator=generator) - 0.5
+cube = torch.rand(2, 9, 19, generator=generator) - 0.5
 vector = torch.rand(40, generator=generator)
 half, brain = vector.half(), vector.bfloat16()
 double = vector.double()

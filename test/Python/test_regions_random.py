@@ -13,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from random_functions import RandomFunctions
-from region_reference import DEPTH, SHAPE, Case, inputs, run
+from region_reference import DEPTH, QUERIES, Case, inputs, run, shape
 
 FIRST, COUNT = int(os.environ.get("SACCADE_SEED", "0")), int(os.environ.get("SACCADE_FUNCTIONS", "200"))
 SEEDS = range(FIRST, FIRST + COUNT)
@@ -25,8 +25,10 @@ PART = 40  # functions in one program
 def traced(seed):
     """The functions of a seed, and their cases over torch and over NumPy."""
     precision = "f64" if seed % 3 == 0 else "f32"
-    functions = RandomFunctions(seed, SHAPE, floats=[np.float64] if precision == "f64" else [np.float32, np.float64])
-    return functions, [Case(f"seed {seed}", *functions.make(library), precision) for library in (torch, np)]
+    queries = QUERIES[seed // 10 % 2]
+    floats = [np.float64] if precision == "f64" else [np.float32, np.float64]
+    functions = RandomFunctions(seed, shape(queries), floats=floats)
+    return functions, [Case(f"seed {seed}", *functions.make(library), precision, queries) for library in (torch, np)]
 
 
 def case_of(seed):
@@ -51,7 +53,7 @@ def test_regions_of_random_functions_are_reusable(seed):
 def test_compiled_random_function_agrees_with_float64(seed):
     functions, case = traced(seed)[0], case_of(seed)
     softmax, lse = results(COMPILED.index(seed) // PART)[seed]
-    query, key, _ = inputs()
+    query, key, _ = inputs(case.queries)
     scaled = torch.tensor(np.einsum("bhid,bhjd->bhij", query, key) / np.sqrt(DEPTH))
     scores, allowed = functions.on_grid(scaled)
     scores = torch.where(allowed, scores, -torch.inf)

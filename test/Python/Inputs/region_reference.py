@@ -16,15 +16,21 @@ from saccade.regions import trace
 BATCHES, HEADS, KEYS = 2, 3, 19
 # Static numbers of queries, so that a case compiles one variant: split-KV or the ordinary one.
 QUERIES = (5, 9)
+
+
+def shape(queries):
+    """The extents of b, h, i and j."""
+    return BATCHES, HEADS, queries, KEYS
+
 DEPTH = 4
 
 
 class Case:
-    """One call: functions or None, and the precision."""
+    """One call: functions or None, the precision, and the number of queries, one of QUERIES."""
 
-    def __init__(self, name, score=None, mask=None, precision="f32"):
+    def __init__(self, name, score=None, mask=None, precision="f32", queries=None):
         self.name, self.score, self.mask, self.precision = name, score, mask, precision
-        self.queries = QUERIES[sum(name.encode()) % 2]
+        self.queries = queries or QUERIES[sum(name.encode()) % 2]
         self.score_region = score and trace(score, "score", precision)
         self.mask_region = mask and trace(mask, "mask", precision)
 
