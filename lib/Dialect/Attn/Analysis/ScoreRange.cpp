@@ -45,22 +45,25 @@ private:
   /// The range widened by rounding to `type`: a few units relative to the bounds, and the smallest normal number at 0.
   static FloatRange rounded(FloatRange exact, FloatType type) {
     double unit = std::ldexp(1.0, 4 - int(type.getFPMantissaWidth()));
-    APFloat largest = APFloat::getLargest(type.getFloatSemantics());
-    bool lost;
-    largest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    auto toDouble = [](APFloat number) {
+      bool lost;
+      number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+      return number.convertToDouble();
+    };
+    double largest = toDouble(APFloat::getLargest(type.getFloatSemantics()));
+    double tiny = toDouble(APFloat::getSmallestNormalized(type.getFloatSemantics()));
     auto widen = [&](double bound, double sign) {
       if (std::isinf(bound))
         return bound;
-      double tiny = type.isF64() ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
       double wide = bound + sign * (std::abs(bound) * unit + tiny);
-      return std::abs(wide) > largest.convertToDouble() ? std::copysign(infinity, wide) : wide;
+      return std::abs(wide) > largest ? std::copysign(infinity, wide) : wide;
     };
     FloatRange range{widen(exact.low, -1), widen(exact.high, 1), exact.mayBeNaN};
     // A result that overflows may also be rounded to the largest finite number.
     if (range.low == infinity)
-      range.low = largest.convertToDouble();
+      range.low = largest;
     if (range.high == -infinity)
-      range.high = -largest.convertToDouble();
+      range.high = -largest;
     return range;
   }
 
@@ -88,10 +91,13 @@ private:
   static FloatRange quotient(FloatRange x, FloatRange y) {
     if (y.low <= 0 && y.high >= 0)
       return {};
-    FloatRange inverse{1 / y.high, 1 / y.low, y.mayBeNaN};
-    FloatRange result = product(x, inverse);
-    result.mayBeNaN |= !x.isFinite() && !y.isFinite();
-    return result;
+    FloatRange result{infinity, -infinity, x.mayBeNaN || y.mayBeNaN || (!x.isFinite() && !y.isFinite())};
+    for (double lhs : {x.low, x.high})
+      for (double rhs : {y.low, y.high})
+        // ∞ / ∞ is NaN; quotients of large numbers are between those of the other corners.
+        if (!std::isinf(lhs) || !std::isinf(rhs))
+          result.low = std::min(result.low, lhs / rhs), result.high = std::max(result.high, lhs / rhs);
+    return result.low <= result.high ? result : FloatRange();
   }
   /// For a non-decreasing function.
   static FloatRange monotone(FloatRange x, double (*function)(double)) {
@@ -144,7 +150,8 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
           result.low = std::max(result.low, 0.0);
         return rounded(result, type);
       })
-      .Case<math::FmaOp>([&](auto) { return rounded(sum(product(at(0), at(1)), at(2)), type); })
+      // The addend may cancel the product, so that the error of the product is large relative to the sum.
+      .Case<math::FmaOp>([&](auto) { return rounded(sum(rounded(product(at(0), at(1)), type), at(2)), type); })
       .Case<arith::DivFOp>([&](auto) { return rounded(quotient(at(0), at(1)), type); })
       .Case<arith::NegFOp>([&](auto) { return negated(at(0)); })
       .Case<math::AbsFOp>([&](auto) {
@@ -202,5 +209,7 @@ FloatRange RangeEvaluator::computeOp(Operation *op, FloatType type) {
 FloatRange saccade::attn::analyzeScore(Region &score) {
   if (score.empty())
     return {};
-  return RangeEvaluator().range(cast<YieldOp>(score.front().getTerminator()).getOperand());
+  return analyzeRange(cast<YieldOp>(score.front().getTerminator()).getOperand());
 }
+
+FloatRange saccade::attn::analyzeRange(Value value) { return RangeEvaluator().range(value); }

@@ -25,6 +25,8 @@ struct FloatRange {
 /// the rounding of the score type and the errors of `math` functions. For an empty region the result is unbounded:
 /// Q·Kᵀ may overflow.
 FloatRange analyzeScore(mlir::Region &score);
+/// Bounds of a float of a region.
+FloatRange analyzeRange(mlir::Value value);
 
 } // namespace saccade::attn
 
