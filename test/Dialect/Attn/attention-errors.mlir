@@ -302,6 +302,17 @@ func.func @call_in_a_region(%q: tensor<4x8xf32>) {
 
 // -----
 
+func.func @op_that_no_target_supports(%q: tensor<4x8xf32>) {
+  %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
+      // expected-error @+1 {{is not allowed in the score region of 'attn.attention', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length: no target supports it}}
+      %x = math.ipowi %i, %j : index
+      attn.yield %s : f32
+    } : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+  return
+}
+
+// -----
+
 func.func @side_effect_in_a_region(%q: tensor<4x8xf32>) {
   %o = attn.attention %q[s,d], %q[s,d], %q[s,d] score(%s, %b, %h, %i, %j) {
       // expected-error @+1 {{is not allowed in the score region of 'attn.attention', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length: a region has no side effects}}

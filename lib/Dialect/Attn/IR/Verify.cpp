@@ -61,10 +61,15 @@ LogicalResult verifyCaptures(ScoringOpInterface op) {
   return success();
 }
 
+/// Scalar ops that no target supports.
+bool isWithoutCode(Operation &op) { return isa<arith::ScalingExtFOp, arith::ScalingTruncFOp, math::IPowIOp>(op); }
+
 /// Regions are pure scalar code: no calls, no memory, no control flow.
 bool isAllowedInRegion(Operation &op) {
   if (isa<YieldOp, LengthOp, tensor::ExtractOp, tensor::DimOp>(op))
     return true;
+  if (isWithoutCode(op))
+    return false;
   // Unregistered ops have no dialect. Divisions are allowed although they are not pure (the divisor may be 0).
   return isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) && isMemoryEffectFree(&op) &&
          op.getNumRegions() == 0 &&
@@ -133,6 +138,8 @@ LogicalResult syntax::verifyScalarCode(Operation *op, StringRef name, Block &blo
                                << "', expected scalar arith and math ops, tensor.extract, tensor.dim or attn.length";
     if (inner.isRegistered() && !isMemoryEffectFree(&inner))
       error << ": a region has no side effects and calls nothing";
+    if (isWithoutCode(inner))
+      error << ": no target supports it";
     return error;
   }
   return success();
