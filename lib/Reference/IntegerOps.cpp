@@ -272,6 +272,13 @@ ScalarFunction saccade::reference::integerFunction(Operation *op) {
       .Case([&](arith::SelectOp) { return select(); })
       .Case([&](math::IsFiniteOp) { return classify([](double a) { return std::isfinite(a); }); })
       .Case([&](math::IsInfOp) { return classify([](double a) { return std::isinf(a); }); })
+      .Case([&](math::IsNormalOp) {
+        APFloat smallest = APFloat::getSmallestNormalized(cast<FloatType>(from).getFloatSemantics());
+        bool losesInfo;
+        smallest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &losesInfo);
+        return classify(
+            [bound = smallest.convertToDouble()](double a) { return std::isfinite(a) && std::fabs(a) >= bound; });
+      })
       .Case([&](math::IsNaNOp) { return classify([](double a) { return std::isnan(a); }); })
       .Case([&](math::AbsIOp) {
         return onBits(type, [=](uint64_t a, unsigned) { return wrapTo(type, a) < 0 ? negate(a) : a; });

@@ -93,6 +93,14 @@ TEST_F(ScalarOps, MathFunctions) {
   EXPECT_EQ(2, f64("math.clampf %a to [%b, %c] : f64", {3, 1, 2}));
   EXPECT_EQ(2, f64("math.roundeven %a : f64", {2.5}));
   EXPECT_EQ(3, f64("math.round %a : f64", {2.5}));
+  // Whether a number is normal depends on its type.
+  auto isNormal = [&](double number, const std::string &name) {
+    return result("math.isnormal %a : " + name, name, "i1", {reals({}, {number}, name)}).values[0].integer;
+  };
+  EXPECT_EQ(1, isNormal(0x1p-14, "f16"));
+  EXPECT_EQ(0, isNormal(0x1p-15, "f16"));
+  EXPECT_EQ(1, isNormal(0x1p-15, "f32"));
+  EXPECT_EQ(0, isNormal(INFINITY, "f64"));
 }
 
 TEST_F(ScalarOps, IntegersWrapAtTheirWidth) {
