@@ -116,6 +116,23 @@ static void copyStrides(const DLTensor &tensor, bool isEmpty, int64_t *strides) 
   }
 }
 
+/// Whether no two elements are equal or interleaved: each stride exceeds the span of the smaller ones. Strides of 0 and
+/// dimensions of one element do not count. The span is within the address space.
+static bool areStridesNested(int32_t rank, const int64_t *sizes, const int64_t *strides) {
+  auto magnitude = [&](int32_t i) { return strides[i] < 0 ? -strides[i] : strides[i]; };
+  for (int32_t i = 0; i < rank; ++i) {
+    if (strides[i] == 0 || sizes[i] == 1)
+      continue;
+    int64_t smaller = 0;
+    for (int32_t j = 0; j < rank; ++j)
+      if (j != i && sizes[j] != 1 && magnitude(j) <= magnitude(i))
+        smaller += (sizes[j] - 1) * magnitude(j);
+    if (smaller >= magnitude(i))
+      return false;
+  }
+  return true;
+}
+
 /// Computes the span of a tensor; returns false if extents and strides exceed the address space.
 static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64_t *sizes, const int64_t *strides,
                      Span &span) {
@@ -140,7 +157,8 @@ static bool findSpan(const SaccadeValueType &type, uintptr_t origin, const int64
   span.first = origin - below;
   span.end = origin + above;
   span.last = span.end - bytes;
-  span.isDense = span.end - span.first == static_cast<uintptr_t>(distinct) * bytes;
+  span.isDense =
+      span.end - span.first == static_cast<uintptr_t>(distinct) * bytes && areStridesNested(type.rank, sizes, strides);
   return true;
 }
 
