@@ -34,6 +34,13 @@ FUZZERS = [
     # A fixed seed: equivalent mutants are not failures of the simulator.
     ("../Execution/GPU/mutants.py", "--seed", 15, ["--seed=1"]),
 ]
+# Unit tests that compare the claims of analyses with evaluation, on random regions, programs and calls.
+CLAIMS = [
+    ("AttnAnalysisTests", "MaskBoxTest.*"),
+    ("AnalysisClaimsTests", "*"),
+    ("ShapeClaimsTests", "*"),
+    ("RuntimeTests", "AliasClaims.*"),
+]
 
 
 def main():
@@ -55,7 +62,6 @@ def main():
     if not all(importlib.util.find_spec(each) for each in ("torch", "onnx", "jax")):
         print("frontend_operators.py is left out: it needs torch, onnx and jax", flush=True)
         fuzzers = [fuzzer for fuzzer in fuzzers if fuzzer[0] != "frontend_operators.py"]
-    tests = build / "test" / "Unit" / "AttnAnalysisTests"
     deadline = time.monotonic() + 60 * args.minutes
     seed, rounds, failed = args.first_seed, 0, 0
     print(f"first seed {seed}", flush=True)
@@ -70,10 +76,12 @@ def main():
                 print(result.stdout + result.stderr, flush=True)
         regions = 20000 if args.minutes else 50
         named = {"SACCADE_REGIONS": str(regions), "SACCADE_SEED": str(seed)}
-        result = subprocess.run([tests, "--gtest_filter=MaskBoxTest.*"], capture_output=True, text=True, env={**variables, **named})
-        if result.returncode != 0:
-            failed += 1
-            print(result.stdout + result.stderr, *[f"{name}={value}" for name, value in named.items()], tests, flush=True)
+        for tests, selected in CLAIMS:
+            line = [str(build / "test" / "Unit" / tests), f"--gtest_filter={selected}"]
+            result = subprocess.run(line, capture_output=True, text=True, env={**variables, **named})
+            if result.returncode != 0:
+                failed += 1
+                print(result.stdout + result.stderr, *[f"{name}={value}" for name, value in named.items()], *line, flush=True)
         seed += 20000
         rounds += 1
         if sys.stdout.isatty():

@@ -25,17 +25,19 @@ public:
   }
 
   Coverage condition(mlir::Value value);
+  /// The range of the value, whether or not its form is valid.
+  Interval range(mlir::Value value) { return rangeOf(integer(value), value.getType()); }
+  AffineValue integer(mlir::Value value);
+  /// (modulus, residue) of a valid form, as in `AffineSpace::congruence`.
+  std::pair<int64_t, StagedInt> congruence(const AffineForm &form) { return space.congruence(form); }
 
 private:
   //===--- Values ---===//
-  AffineValue integer(mlir::Value value);
   AffineValue compute(mlir::Value value);
   AffineValue computeOp(mlir::Operation *op);
   Coverage computeCondition(mlir::Value value);
   Coverage compare(mlir::arith::CmpIOp op);
 
-  /// The range of the value, whether or not its form is valid.
-  Interval range(mlir::Value value) { return rangeOf(integer(value), value.getType()); }
   Interval rangeOf(const AffineValue &value, mlir::Type type);
   static Interval rangeOf(mlir::Type type);
   static unsigned widthOf(mlir::Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }

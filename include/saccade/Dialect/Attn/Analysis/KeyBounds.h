@@ -24,7 +24,8 @@ struct KeyRange {
 };
 
 /// The constraints of a mask region. A pair is visible only if every constraint holds. If `exact`, the converse holds
-/// too, and the region need not be evaluated.
+/// too, and the region need not be evaluated. Positions that are cast to narrow integers are below 2^30, and sums of
+/// positions and captured 64-bit integers do not overflow; sums of narrower integers may wrap.
 class KeyBounds {
 public:
   /// Reads the mask region of `op`; without a region there are no constraints.

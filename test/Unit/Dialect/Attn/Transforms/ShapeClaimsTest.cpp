@@ -1,0 +1,234 @@
+//===- ShapeClaimsTest.cpp - Shape functions against evaluation ---------------===//
+//
+// A call that the shape function refuses must fail in the reference interpreter: extents differ, or a read of a
+// captured tensor is out of bounds for a visible pair. The extents of the result are those of the interpreter. A call
+// that only the interpreter refuses is counted: reads may depend on data in ways that are not checked before a call.
+//
+// SACCADE_REGIONS and SACCADE_SEED set the number of programs and the seed.
+//
+//===----------------------------------------------------------------------===//
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "saccade/Dialect/Attn/Transforms/Passes.h"
+#include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Reference/Interpreter.h"
+#include "gtest/gtest.h"
+#include <cstdlib>
+#include <random>
+
+using namespace mlir;
+using namespace saccade;
+
+namespace {
+
+int64_t number(const char *name, int64_t otherwise) {
+  const char *text = std::getenv(name);
+  return text ? std::strtoll(text, nullptr, 10) : otherwise;
+}
+
+/// A program with an attention that reads captured tensors at random indices.
+class Program {
+public:
+  explicit Program(uint64_t seed) : random(seed) {
+    for (int64_t &extent : {std::ref(batches), std::ref(kvHeads)})
+      extent = pick(1, 2);
+    heads = kvHeads * pick(1, 2);
+    queries = pick(1, 6), keys = pick(1, 6);
+    hasLengths = chance(0.3);
+    queryLength = pick(0, queries), keyLength = pick(0, keys);
+    // Read once by the plain position of matching size, or with a few elements more or less.
+    for (int64_t &extent : {std::ref(table), std::ref(rows), std::ref(columns), std::ref(numbers)})
+      extent = std::max<int64_t>(1, (pick(0, 1) ? std::max(queries, keys) : pick(1, 14)) + pick(-1, 1));
+    isMismatched = chance(0.1);
+  }
+
+  std::string text() {
+    std::string q = "tensor<?x?x?x4xf32>", mask;
+    switch (pick(0, 6)) {
+    case 0:
+    case 1:
+      break;
+    case 2:
+      mask = "mask causal<top_left>";
+      break;
+    case 3:
+      mask = "mask causal<bottom_right>";
+      break;
+    case 4:
+      mask = "mask window<2, 1>";
+      break;
+    default: {
+      std::string body, left = index(body, 1), right = index(body, 1);
+      const char *predicates[] = {"slt", "sle", "sge", "ne", "eq"};
+      std::string test = name();
+      body += test + " = arith.cmpi " + predicates[pick(0, 4)] + ", " + left + ", " + right + " : index\n";
+      mask = "mask(%b, %h, %i, %j, %t0, %t1, %t2) {\n" + body + "attn.yield " + test + " : i1 }";
+      break;
+    }
+    }
+    std::string body, value = read(body), zero = name(), result = name();
+    body += zero + " = arith.constant 0.0 : f32\n";
+    if (chance(0.25)) {
+      std::string left = index(body, 1), right = index(body, 0), test = name(), chosen = name();
+      body += test + " = arith.cmpi slt, " + left + ", " + right + " : index\n";
+      body += chosen + " = arith.select " + test + ", " + value + ", " + zero + " : f32\n";
+      value = chosen;
+    }
+    body += result + " = arith.addf %s, " + value + " : f32\n";
+    std::string lengths = hasLengths ? "q_len(%n : index) kv_len(%m : index) " : "";
+    return "func.func @f(%q: " + q + ", %k: " + q + ", %v: " + q +
+           ", %x: tensor<?xf32>, %y: tensor<?x?xf32>, %z: tensor<?xi32>, %n: index, %m: index) -> " + q +
+           " {\n%o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%x, %y, %z : tensor<?xf32>, " +
+           "tensor<?x?xf32>, tensor<?xi32>) " + lengths + mask + "\nscore(%s, %b, %h, %i, %j, %t0, %t1, %t2) {\n" +
+           body + "attn.yield " + result + " : f32 }\n: (" + q + ", " + q + ", " + q + ") -> " + q +
+           "\nreturn %o : " + q + "\n}";
+  }
+
+  SmallVector<reference::Tensor> arguments(MLIRContext &context) {
+    Builder b(&context);
+    Type f32 = b.getF32Type();
+    reference::Tensor x(f32, {table}), y(f32, {rows, columns}), z(b.getI32Type(), {numbers});
+    for (reference::Scalar &element : z.values)
+      element.integer = pick(0, 8) ? pick(0, std::max(table, columns)) : pick(-3, 20);
+    int64_t more = isMismatched ? pick(0, 4) : -1;
+    SmallVector<int64_t> q = {batches, heads, queries, 4}, k = {batches + (more == 0), kvHeads + (more == 1), keys, 4},
+                         v = {batches, kvHeads + (more == 2), keys + (more == 3), 4};
+    return {reference::Tensor(f32, q),
+            reference::Tensor(f32, k),
+            reference::Tensor(f32, v),
+            x,
+            y,
+            z,
+            reference::Tensor::ofIntegers(b.getIndexType(), {}, {queryLength}),
+            reference::Tensor::ofIntegers(b.getIndexType(), {}, {keyLength})};
+  }
+
+private:
+  int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random); }
+  bool chance(double share) { return std::uniform_real_distribution<>()(random) < share; }
+  std::string name() { return "%v" + std::to_string(count++); }
+  std::string constant(std::string &body, int64_t value) {
+    std::string result = name();
+    body += result + " = arith.constant " + std::to_string(value) + " : index\n";
+    return result;
+  }
+  /// An index of positions, lengths and integers of a table.
+  std::string index(std::string &body, int depth) {
+    const char *positions[] = {"%i", "%j", "%i", "%j", "%b", "%h"};
+    std::string result = positions[pick(0, 5)];
+    if (depth == 0 || chance(0.3))
+      return result;
+    std::string x = index(body, depth - 1);
+    result = name();
+    switch (pick(0, 8)) {
+    case 0:
+    case 1: {
+      std::string y = chance(0.6) ? index(body, depth - 1) : constant(body, pick(0, 4));
+      body += result + " = arith." + (chance(0.5) ? "addi " : "subi ") + x + ", " + y + " : index\n";
+      return result;
+    }
+    case 2: {
+      std::string y = constant(body, pick(-1, 3));
+      body += result + " = arith.muli " + x + ", " + y + " : index\n";
+      return result;
+    }
+    case 3: {
+      const char *divisions[] = {"divsi", "floordivsi", "ceildivsi", "remsi", "remui", "divui"};
+      std::string op = divisions[pick(0, 5)], y = constant(body, pick(1, 4));
+      body += result + " = arith." + op + " " + x + ", " + y + " : index\n";
+      return result;
+    }
+    case 4: {
+      std::string op = chance(0.5) ? "minsi" : "maxsi", y = constant(body, pick(0, 5));
+      body += result + " = arith." + op + " " + x + ", " + y + " : index\n";
+      return result;
+    }
+    case 5: {
+      body += result + " = attn.length " + (chance(0.5) ? "query" : "key") + "\n";
+      std::string difference = name();
+      body += difference + " = arith.subi " + result + ", " + x + " : index\n";
+      return difference;
+    }
+    default: {
+      std::string element = name();
+      body += element + " = tensor.extract %t2[" + x + "] : tensor<?xi32>\n";
+      body += result + " = arith.index_cast " + element + " : i32 to index\n";
+      return result;
+    }
+    }
+  }
+  std::string read(std::string &body) {
+    bool isFlat = chance(0.6);
+    std::string first = index(body, 2), second = isFlat ? "" : ", " + index(body, 1), result = name();
+    body += result + " = tensor.extract " + (isFlat ? "%t0[" : "%t1[") + first + second +
+            (isFlat ? "] : tensor<?xf32>\n" : "] : tensor<?x?xf32>\n");
+    return result;
+  }
+
+  std::mt19937_64 random;
+  int count = 0;
+  int64_t batches, kvHeads, heads, queries, keys, table, rows, columns, numbers, queryLength, keyLength;
+  bool hasLengths, isMismatched;
+};
+
+constexpr llvm::StringLiteral plainPositions[] = {"is read by batch size", "is read by head count",
+                                                  "is read by query length", "is read by key length"};
+
+TEST(ShapeClaims, WhatAShapeFunctionRefusesFails) {
+  DialectRegistry registry;
+  registerDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  context.loadAllAvailableDialects();
+  int64_t cases = number("SACCADE_REGIONS", 1000) / 10, seed = number("SACCADE_SEED", 1);
+  cases = std::max<int64_t>(cases, 1);
+  int64_t failures = 0, both = 0;
+  for (int64_t i = seed; i < seed + cases; ++i) {
+    Program program(i);
+    std::string text = program.text(), message;
+    auto module = parseSourceString<ModuleOp>(text, &context), checked = parseSourceString<ModuleOp>(text, &context);
+    ASSERT_TRUE(module && checked) << text;
+    PassManager passes(&context);
+    passes.addPass(attn::createCreateShapeFunctions());
+    ASSERT_TRUE(succeeded(passes.run(*checked))) << text;
+    SmallVector<reference::Tensor> arguments = program.arguments(context);
+    ScopedDiagnosticHandler quiet(&context, [&](Diagnostic &diagnostic) {
+      message += diagnostic.str() + "\n";
+      return success();
+    });
+    auto shapes = reference::interpret(checked->lookupSymbol<func::FuncOp>("f.shapes"), arguments);
+    ASSERT_TRUE(succeeded(shapes)) << "SACCADE_SEED=" << i << ": the shape function fails: " << message << text;
+    auto results = reference::interpret(module->lookupSymbol<func::FuncOp>("f"), arguments);
+    int64_t number = (*shapes)[0].values[0].integer;
+    bool isRefused = number != 0;
+    // A table that is read by a plain position has an element for each, even if the mask hides some.
+    auto messages = checked->lookupSymbol<func::FuncOp>("f.shapes")->getAttrOfType<ArrayAttr>("attn.messages");
+    StringRef refusal = isRefused ? cast<StringAttr>(messages[number - 1]).getValue() : "";
+    if (llvm::any_of(plainPositions, [&](StringRef text) { return refusal.contains(text); }))
+      continue;
+    failures += failed(results), both += isRefused && failed(results);
+    ASSERT_TRUE(!isRefused || failed(results))
+        << "SACCADE_SEED=" << i << " SACCADE_REGIONS=10: " << refusal.str() << " for found "
+        << (*shapes)[1].values[0].integer << ", expected " << (*shapes)[2].values[0].integer
+        << ", but the call succeeds\n"
+        << text << "\narguments: " << [&] {
+             std::string extents;
+             for (const reference::Tensor &argument : arguments) {
+               for (int64_t extent : argument.shape)
+                 extents += std::to_string(extent) + " ";
+               extents += argument.shape.empty() ? std::to_string(argument.values[0].integer) + "; " : "; ";
+             }
+             return extents;
+           }();
+    if (succeeded(results))
+      for (auto [dim, extent] : llvm::enumerate((*results)[0].shape))
+        ASSERT_EQ(extent, (*shapes)[3 + dim].values[0].integer) << "SACCADE_SEED=" << i << "\n" << text;
+  }
+  std::printf("%lld calls: %lld fail, %lld of them are refused before they run\n", (long long)cases,
+              (long long)failures, (long long)both);
+  if (cases >= 50) {
+    EXPECT_GT(failures * 5, cases);
+    EXPECT_GT(both * 10, failures * 6);
+  }
+}
+
+} // namespace
