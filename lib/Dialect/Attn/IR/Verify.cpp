@@ -62,7 +62,10 @@ LogicalResult verifyCaptures(ScoringOpInterface op) {
 }
 
 /// Scalar ops that no target supports.
-bool isWithoutCode(Operation &op) { return isa<arith::ScalingExtFOp, arith::ScalingTruncFOp, math::IPowIOp>(op); }
+bool isWithoutCode(Operation &op) {
+  return isa<arith::ScalingExtFOp, arith::ScalingTruncFOp, math::ClampFOp, math::FPowIOp, math::IPowIOp, math::IsInfOp,
+             math::IsNormalOp>(op);
+}
 
 /// Regions are pure scalar code: no calls, no memory, no control flow.
 bool isAllowedInRegion(Operation &op) {
