@@ -158,7 +158,8 @@ void AccumulateLowering::planPrefetch() {
     matrix = emitPositions(e, matrix, dims);
     if (ShapedType::isDynamic(cast<MemRefType>(matrix.getType()).getDimSize(1)))
       return;
-    Value rows = e.select(isActive, e.size(matrix, 0), e.index(0));
+    // The view has a negative size if lengths leave the next work item without positions.
+    Value rows = e.max(e.select(isActive, e.size(matrix, 0), e.index(0)), e.index(0));
     Value share =
         e.b.createOrFold<arith::DivUIOp>(e.loc, e.add(e.sub(rows, e.index(1)), queries), e.max(queries, e.index(1)));
     prefetchStreams.push_back({matrix, rows, e.select(isActive, share, e.index(0))});
