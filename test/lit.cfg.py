@@ -30,6 +30,8 @@ tools = os.path.join(config.saccade_build_dir, "bin")
 config.environment["PATH"] = os.pathsep.join([tools, config.llvm_tools_dir, os.environ["PATH"]])
 # Waiting OpenMP threads must not spin: tests share the cores.
 config.environment["OMP_WAIT_POLICY"] = "passive"
+# saccade-run calls compiled code on guarded memory (docs/internals/testing.md).
+config.environment["SACCADE_RUN_GUARD"] = "end"
 config.environment["PYTHONPATH"] = os.path.join(config.saccade_build_dir, "python")
 
 venv = os.path.join(config.saccade_source_dir, ".venv", "bin", "python")

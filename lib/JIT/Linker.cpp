@@ -19,10 +19,10 @@ static orc::SymbolMap runtimeSymbols(orc::LLJIT &jit) {
     symbols[jit.mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(function),
                                           JITSymbolFlags::Exported | JITSymbolFlags::Callable};
   };
-  add("saccade_parallel_for", &saccade_parallel_for);
+  add("saccade_parallel_for", &saccade::checkedParallelFor);
   add("saccade_launch", &saccade::launchKernel);
-  add("saccade_allocate", &saccade_allocate);
-  add("saccade_release", &saccade_release);
+  add("saccade_allocate", &saccade::checkedAllocate);
+  add("saccade_release", &saccade::checkedRelease);
   add("saccade_cuda_call", &saccade::callOnDevice);
   add("saccade_device_allocate", &saccade::allocateOnDevice);
   add("saccade_device_release", &saccade::releaseOnDevice);

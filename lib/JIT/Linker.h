@@ -3,6 +3,7 @@
 #define SACCADE_LIB_JIT_LINKER_H
 
 #include "saccade/Runtime/Entry.h"
+#include "saccade/Runtime/Runtime.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/Support/Error.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -18,6 +19,12 @@ SaccadeStatus callOnDevice(const SaccadeEntry *entry, int32_t device, void **arg
 void launchKernel(const char *name, const int64_t *params, int64_t count, int64_t ctas, int64_t sharedBytes);
 void *allocateOnDevice(int64_t bytes);
 void releaseOnDevice(void *memory);
+
+/// The implementations of include/saccade/Runtime/Runtime.h for linked objects: with the checks of a
+/// ScopedMemoryChecks of the thread, if it has one.
+int32_t checkedParallelFor(saccade_task task, void *context, int64_t count, int64_t scratchBytes);
+void *checkedAllocate(int64_t bytes);
+void checkedRelease(void *memory);
 
 } // namespace saccade
 

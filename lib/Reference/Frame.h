@@ -77,8 +77,14 @@ public:
   bool isReversed() const { return precision == Precision::RoundedReversed; }
   /// Position of the i-th of `count` terms in the order of summation.
   int64_t term(int64_t i, int64_t count) const { return isReversed() ? count - 1 - i : i; }
-  /// `value`, rounded to `type` unless the precision is exact.
-  double rounded(mlir::Type type, double value) const { return isRounded() ? roundTo(type, value) : value; }
+  /// `value`, rounded to `type` unless the precision is exact; with Precision::Fused at least to f32.
+  double rounded(mlir::Type type, double value) const {
+    if (!isRounded())
+      return value;
+    if (precision == Precision::Fused && mlir::isa<mlir::FloatType>(type) && type.getIntOrFloatBitWidth() < 32)
+      return static_cast<float>(value);
+    return roundTo(type, value);
+  }
 
   /// Sets the value of a block argument.
   void bind(mlir::Value argument, std::shared_ptr<Cells> cells) { values[argument] = std::move(cells); }

@@ -181,16 +181,35 @@ static SmallVector<int64_t> chooseRows(int64_t total, int64_t count, uint64_t se
   return rows;
 }
 
+/// The dimension along which a row lies, or -1 if every element is a row.
+int64_t Evaluation::rowDimension(unsigned result, int64_t rank) {
+  attn::AttentionOp attention = state->attention(result);
+  if (!attention)
+    return rank - 1;
+  return state->returned(result) == attention.getOutput()
+             ? int64_t(*attention.getOutputDims().position(attn::Dim::Depth))
+             : -1;
+}
+
+FailureOr<std::vector<int64_t>> Evaluation::rowNumbers(unsigned result, ArrayRef<Box> boxes) {
+  FailureOr<SmallVector<int64_t>> extents = shape(result);
+  if (failed(extents))
+    return failure();
+  SmallVector<int64_t> strides = rowMajorStrides(*extents);
+  if (int64_t rowDim = rowDimension(result, strides.size()); rowDim >= 0)
+    strides[rowDim] = 0;
+  std::vector<int64_t> rows;
+  for (const Box &box : boxes)
+    for (int64_t i = 0, size = box.size(); i < size; ++i)
+      rows.push_back(linearIndex(positionInTensor({box}, i), strides));
+  return rows;
+}
+
 FailureOr<SmallVector<Box>> Evaluation::sampleRows(unsigned result, int64_t rows, uint64_t seed) {
   FailureOr<SmallVector<int64_t>> extents = shape(result);
   if (failed(extents))
     return failure();
-  int64_t rank = extents->size(), rowDim = rank - 1;
-  attn::AttentionOp attention = state->attention(result);
-  if (attention)
-    rowDim = state->returned(result) == attention.getOutput()
-                 ? int64_t(*attention.getOutputDims().position(attn::Dim::Depth))
-                 : -1;
+  int64_t rank = extents->size(), rowDim = rowDimension(result, rank);
   // Rows are numbered over the other dimensions, in row-major order.
   SmallVector<int64_t> counted(*extents);
   if (rowDim >= 0)

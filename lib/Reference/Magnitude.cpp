@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #include "Magnitude.h"
 #include "AttentionRows.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace saccade;
@@ -29,6 +30,16 @@ static std::vector<double> scoreSizes(const Scorer &scorer, const AttentionRow &
   return sizes;
 }
 
+/// Whether `operand` is an argument of the function, or moves elements of one.
+static bool isOfArgument(Value operand) {
+  while (Operation *op = operand.getDefiningOp()) {
+    if (!isa<tensor::TensorDialect>(op->getDialect()) || op->getNumOperands() == 0)
+      return false;
+    operand = op->getOperand(0);
+  }
+  return true;
+}
+
 FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame &frame, ArrayRef<Box> boxes) {
   SmallVector<Dim> dims = op.getResultDims(op.getOutput());
   unsigned depthDim = *op.getOutputDims().position(Dim::Depth);
@@ -38,8 +49,10 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
     total += box.size();
   Type type = getElementTypeOrSelf(op.getOutput());
   magnitude.weighted = Tensor(type, {total});
+  magnitude.spread = Tensor(type, {total});
   magnitude.conditioned = Tensor(type, {total});
   magnitude.inputType = getElementTypeOrSelf(op.getQuery());
+  magnitude.isOfArguments = llvm::all_of(ValueRange{op.getQuery(), op.getKey(), op.getValue()}, isOfArgument);
 
   int64_t start = 0;
   for (const Box &box : boxes) {
@@ -57,18 +70,20 @@ FailureOr<Magnitude> saccade::reference::magnitudeOf(attn::AttentionOp op, Frame
         index.push_back(positions[unsigned(dim)] - offset);
       for (int64_t i = 0; i < box.sizes[depthDim]; ++i) {
         int64_t depth = box.offsets[depthDim] + i;
-        double weighted = 0, conditioned = 0;
+        double weighted = 0, squares = 0, conditioned = 0;
         for (auto [key, weight] : llvm::enumerate(row.factors)) {
           if (row.scores[key] == -INFINITY)
             continue;
           double term = std::abs(weight) * std::abs(scorer.value.at(row.batch, scorer.kvHead(row.head),
                                                                     key)[depth * scorer.value.stride(Dim::Depth)]);
           weighted += term;
+          squares += term * term;
           conditioned += term * sizes[key];
         }
         index[depthDim] = i;
         int64_t element = start + linearIndex(index, strides);
         magnitude.weighted.values[element].real = weighted;
+        magnitude.spread.values[element].real = std::sqrt(squares);
         magnitude.conditioned.values[element].real = conditioned + weighted * meanSize;
       }
       return success();

@@ -1,5 +1,6 @@
 //===- Tolerance.cpp - Tolerance of computed results ------------------------------===//
 #include "saccade/Reference/Tolerance.h"
+#include "ErrorStatistics.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -29,6 +30,8 @@ static Comparison compareIntegers(const Tensor &exact, const Tensor &actual) {
   return comparison;
 }
 
+static bool isNarrow(Type type) { return type.getIntOrFloatBitWidth() < 32; }
+
 /// Bound on the rounding error of element `i`, from the magnitudes of its terms.
 static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
   double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
@@ -40,41 +43,101 @@ static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
          tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
 }
 
-/// Maximum and sum of the errors of `rounded`.
-static std::pair<double, double> errorsOf(const Tensor &exact, const Tensor &rounded) {
-  assert(exact.size() == rounded.size() && "expected results of one shape");
-  double max = 0, sum = 0;
-  for (auto [value, found] : llvm::zip_equal(exact.values, rounded.values)) {
-    if (!std::isfinite(value.real) || !std::isfinite(found.real))
-      continue;
-    max = std::max(max, std::abs(found.real - value.real));
-    sum += std::abs(found.real - value.real);
+namespace {
+
+/// The bound of a fused attention with 16-bit inputs; see docs/internals/testing.md.
+class FusedBound {
+public:
+  FusedBound(const ResultContext &context, const Tensor &exact, const Tensor &actual, double largest)
+      : magnitude(context.magnitude), exact(exact), type(actual.elementType) {
+    if (!magnitude || !context.fused || !magnitude->isOfArguments || !isNarrow(magnitude->inputType))
+      return;
+    isKnown = true;
+    Type wide = attn::getScoreType(magnitude->inputType);
+    double floor = epsilonOf(wide) * (largest + tolerance::floorProbe);
+    common = tolerance::referenceFactor * ErrorStatistics::of(wide, exact, *context.fused, {}).max +
+             tolerance::floorFactor * floor;
   }
-  return {max, sum};
+
+  double operator()(int64_t i, double found) const {
+    if (!isKnown)
+      return INFINITY;
+    double value = exact.values[i].real, half = epsilonOf(magnitude->inputType) / 2;
+    double independent =
+        tolerance::weightFactor * std::abs(value) + tolerance::spreadFactor * magnitude->spread.values[i].real;
+    double weights = std::min(tolerance::weightFactor * magnitude->weighted.values[i].real, independent);
+    return std::max(unitAt(type, value), unitAt(type, found)) / 2 + half * weights + common;
+  }
+
+  /// The largest error apart from rounding to 16 bits; nullopt if nothing is known.
+  std::optional<double> otherErrors() const { return isKnown ? std::optional(common) : std::nullopt; }
+
+private:
+  const Magnitude *magnitude;
+  const Tensor &exact;
+  Type type;
+  bool isKnown = false;
+  double common = 0;
+};
+
+} // namespace
+
+/// Judges the mean and the signed mean of the errors, after every single error was found to be allowed. `fusedError` is
+/// the largest error of a fused attention before it rounds to 16 bits, if that is known.
+static void compareMeans(Comparison &comparison, Type type, const ErrorStatistics &found,
+                         ArrayRef<ErrorStatistics> plain, std::optional<double> fusedError, double floor,
+                         double oracleError) {
+  double plainMean = 0, plainSigned = 0;
+  for (const ErrorStatistics &each : plain) {
+    plainMean = std::max(plainMean, each.mean);
+    plainSigned = std::max(plainSigned, std::abs(each.signedSum));
+  }
+  comparison.mean = found.mean;
+  comparison.meanRatio = plainMean == 0 ? 0 : found.mean / plainMean;
+  double rows = double(std::max<int64_t>(found.rows, 1));
+  comparison.meanAllowed =
+      isNarrow(type)
+          ? tolerance::narrowMeanFactor * (1 + 1 / std::sqrt(rows)) * std::max(plainMean, found.meanUnit / 4)
+          : tolerance::wideMeanFactor * std::max(plainMean, found.meanUnit) + tolerance::floorFactor * floor / rows;
+  comparison.meanAllowed += oracleError;
+  // A sum of R with random signs deviates by √(Σ R²). If the errors are known to be those of rounding, that is a bound
+  // too.
+  double deviation = found.signedDeviation;
+  if (fusedError)
+    deviation = std::min(deviation, found.expectedDeviation + *fusedError * double(found.elements));
+  comparison.bias = found.unitSum == 0 ? 0 : found.signedSum / (found.unitSum / 2);
+  if (!comparison.agrees())
+    return;
+  if (comparison.mean > comparison.meanAllowed)
+    comparison.verdict = Comparison::MeanTooFar;
+  else if (isNarrow(type) && std::abs(comparison.bias) > tolerance::biasUnits &&
+           std::abs(found.signedSum) > tolerance::biasReference * plainSigned &&
+           std::abs(found.signedSum) > tolerance::biasDeviations * deviation)
+    comparison.verdict = Comparison::Biased;
 }
 
 Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> plain, const Tensor &actual,
-                                       const Magnitude *magnitude) {
+                                       const ResultContext &context) {
   assert(exact.size() == actual.size() && "expected results of one shape");
   if (!actual.isReal())
     return compareIntegers(exact, actual);
   Type type = actual.elementType;
 
-  double referenceError = 0, sumOfReferenceErrors = 0;
+  double referenceError = 0;
+  SmallVector<ErrorStatistics> plainStatistics;
   for (const Tensor &rounded : plain) {
-    auto [max, sum] = errorsOf(exact, rounded);
-    referenceError = std::max(referenceError, max);
-    sumOfReferenceErrors = std::max(sumOfReferenceErrors, sum);
+    plainStatistics.push_back(ErrorStatistics::of(type, exact, rounded, context.rows));
+    referenceError = std::max(referenceError, plainStatistics.back().max);
   }
   double largest = 0;
   for (Scalar value : exact.values)
     if (std::isfinite(roundTo(type, value.real)))
       largest = std::max(largest, std::abs(value.real));
   double floor = epsilonOf(type) * (largest + tolerance::floorProbe), oracleError = tolerance::oracleError * largest;
+  FusedBound fusedBound(context, exact, actual, largest);
 
   Comparison comparison;
   comparison.allowed = tolerance::referenceFactor * referenceError + tolerance::floorFactor * floor + oracleError;
-  double sumOfErrors = 0;
   auto report = [&](Comparison::Verdict verdict, int64_t i, double error, double allowed) {
     // Keep the first failure; without a failure, keep the largest error.
     if (!comparison.agrees() ||
@@ -99,23 +162,35 @@ Comparison saccade::reference::compare(const Tensor &exact, ArrayRef<Tensor> pla
       report(agrees ? Comparison::Agrees : Comparison::NotFinite, i, agrees ? 0 : INFINITY, allowed);
       continue;
     }
-    double error = std::abs(found - value);
-    sumOfErrors += error;
+    double error = std::abs(found - value), bound = INFINITY;
+    if (context.magnitude)
+      bound = std::min(boundOf(*context.magnitude, type, i), fusedBound(i, found)) + oracleError;
     if (error > allowed)
       report(Comparison::TooFar, i, error, allowed);
-    else if (double bound = magnitude ? boundOf(*magnitude, type, i) + oracleError : INFINITY; error > bound)
+    else if (error > bound)
       report(Comparison::OutOfBound, i, error, bound);
     else
-      report(Comparison::Agrees, i, error, allowed);
+      report(Comparison::Agrees, i, error, std::min(allowed, bound));
   }
   comparison.ratio = comparison.maxError == 0 ? 0 : comparison.maxError / comparison.allowed;
-  comparison.meanRatio = sumOfReferenceErrors == 0 ? 0 : sumOfErrors / sumOfReferenceErrors;
+  const Magnitude *magnitude = fusedBound.otherErrors() ? context.magnitude : nullptr;
+  compareMeans(comparison, type, ErrorStatistics::of(type, exact, actual, context.rows, magnitude), plainStatistics,
+               fusedBound.otherErrors(), floor, oracleError);
   return comparison;
 }
 
 std::string Comparison::describe() const {
   if (worst < 0)
     return "equal (no elements)";
+  if (verdict == MeanTooFar)
+    return llvm::formatv("differs in the mean error: {0:e} of {1:e} allowed; largest error {2:e} at element {3}", mean,
+                         meanAllowed, maxError, worst)
+        .str();
+  if (verdict == Biased)
+    return llvm::formatv(
+               "differs in the mean of signed errors: {0:f2} halves of a unit of the result; mean error {1:e}", bias,
+               mean)
+        .str();
   StringRef verdictText = verdict == Agrees      ? "agrees"
                           : verdict == NotFinite ? "differs in NaN or Inf"
                           : verdict == TooFar    ? "differs by more than twice the error of plain evaluation"

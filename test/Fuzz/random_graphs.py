@@ -55,7 +55,9 @@ def run(graph, command, folder, keep, again, refusal=None):
     """Runs one graph; the text of its failure, or None. `again` are the options that make the graph of a seed. A
     program that is refused with the words `refusal` is none."""
     seed = graph.seed
-    line = [*command, *write(graph, folder), "--check"]
+    # Every second program runs on memory that begins at a page without access, the others on memory that ends at one.
+    guard = f"--guard={'begin' if seed % 2 else 'end'}"
+    line = [*command, *write(graph, folder), "--check", guard]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=120)
         code, output = result.returncode, result.stdout + result.stderr
@@ -66,7 +68,7 @@ def run(graph, command, folder, keep, again, refusal=None):
     if code == 1 and refusal and refusal in output:
         graph.features = {"refused"}
         return graph, None
-    kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check"]
+    kept = [*command, *write(graph, keep / f"graph-{seed}"), "--check", guard]
     told = [text for text in output.split("\n") if "error:" in text or "check result" in text]
     shown = "\n".join(f"    {text}" for text in told[:4] or output.strip().split("\n")[-4:])
     told = f"FAIL test/Fuzz/random_graphs.py {again}--seed {seed}: exit code {code}"

@@ -42,6 +42,9 @@ CLAIMS = [
     ("RuntimeTests", "AliasClaims.*"),
 ]
 
+# What is slow and needs no count of seeds; left out of a short run.
+FULL_SIZES = [["../Execution/blocks.py", "--full"]]
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -74,6 +77,12 @@ def main():
             if result.returncode != 0:
                 failed += 1
                 print(result.stdout + result.stderr, flush=True)
+        for script, *others in FULL_SIZES if args.minutes else []:
+            line = [sys.executable, str(HERE / script), f"--seed={seed}", *others]
+            result = subprocess.run(line, capture_output=True, text=True, env=variables)
+            if result.returncode != 0:
+                failed += 1
+                print(f"{script} --seed {seed}\n{result.stdout}{result.stderr}", flush=True)
         regions = 20000 if args.minutes else 50
         named = {"SACCADE_REGIONS": str(regions), "SACCADE_SEED": str(seed)}
         for tests, selected in CLAIMS:

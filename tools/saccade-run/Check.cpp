@@ -30,9 +30,9 @@ static reference::Tensor toReference(Type type, const HostTensor &tensor) {
 
 namespace {
 
-/// The exact evaluation, and two evaluations with the rounding of unfused attention, which give the tolerance.
+/// The exact evaluation, and the evaluations with rounding that give the tolerance.
 struct Oracle {
-  reference::Evaluation exact, forwards, reversedOrder;
+  reference::Evaluation exact, forwards, reversedOrder, fused;
 
   /// Prints a line and returns whether the result is within the tolerance. Fails if the reference cannot evaluate it.
   FailureOr<bool> check(unsigned index, const reference::Tensor &actual, bool full) {
@@ -46,11 +46,22 @@ struct Oracle {
     FailureOr<reference::Tensor> expected = exact.evaluate(index, boxes), plain = forwards.evaluate(index, boxes),
                                  reversed = reversedOrder.evaluate(index, boxes);
     FailureOr<std::optional<reference::Magnitude>> magnitude = exact.magnitude(index, boxes);
-    if (failed(expected) || failed(plain) || failed(reversed) || failed(magnitude))
+    FailureOr<std::vector<int64_t>> rows = exact.rowNumbers(index, boxes);
+    if (failed(expected) || failed(plain) || failed(reversed) || failed(magnitude) || failed(rows))
       return failure();
-    reference::Comparison comparison =
-        reference::compare(*expected, {std::move(*plain), std::move(*reversed)}, reference::gather(actual, boxes),
-                           *magnitude ? &**magnitude : nullptr);
+    reference::ResultContext context{.rows = *rows};
+    FailureOr<reference::Tensor> beforeRounding;
+    if (*magnitude) {
+      context.magnitude = &**magnitude;
+      // The fused evaluation takes time, and bounds attention of 16-bit arguments only.
+      if (context.magnitude->isOfArguments && context.magnitude->inputType.getIntOrFloatBitWidth() < 32) {
+        if (failed(beforeRounding = fused.evaluate(index, boxes)))
+          return failure();
+        context.fused = &*beforeRounding;
+      }
+    }
+    reference::Comparison comparison = reference::compare(*expected, {std::move(*plain), std::move(*reversed)},
+                                                          reference::gather(actual, boxes), context);
     llvm::outs() << "check result #" << index << ", " << expected->size() << " of " << actual.size()
                  << " elements: " << comparison.describe();
     if (!comparison.agrees() && comparison.worst >= 0) {
@@ -74,9 +85,10 @@ ExitCode run::checkResults(func::FuncOp function, const Entry &entry, llvm::Arra
   auto exact = reference::Evaluation::begin(function, values, reference::Precision::Exact);
   auto forwards = reference::Evaluation::begin(function, values, reference::Precision::Rounded);
   auto reversedOrder = reference::Evaluation::begin(function, values, reference::Precision::RoundedReversed);
-  if (failed(exact) || failed(forwards) || failed(reversedOrder))
+  auto fused = reference::Evaluation::begin(function, values, reference::Precision::Fused);
+  if (failed(exact) || failed(forwards) || failed(reversedOrder) || failed(fused))
     return ExitUnsupported;
-  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*reversedOrder)};
+  Oracle oracle{std::move(*exact), std::move(*forwards), std::move(*reversedOrder), std::move(*fused)};
   bool agrees = true;
   for (auto [i, result] : llvm::enumerate(results)) {
     FailureOr<bool> good = oracle.check(i, toReference(function.getResultTypes()[i], result), full);

@@ -18,7 +18,7 @@ namespace {
 /// Runs launches on the PTX simulator.
 class Simulator : public KernelRunner {
 public:
-  explicit Simulator(ptxsim::AsyncMode mode) : mode(mode) {}
+  Simulator(ptxsim::AsyncMode mode, Arithmetic arithmetic) : mode(mode), arithmetic(arithmetic) {}
 
   llvm::Error load(llvm::StringRef ptx) {
     auto loaded = ptxsim::Program::load(ptx, memory);
@@ -40,6 +40,10 @@ public:
       parameters.add(param);
     launch.parameters = std::move(parameters.bytes);
     launch.async = mode;
+    if (arithmetic == Arithmetic::Hardware) {
+      launch.mma = ptxsim::MmaMode::Hardware;
+      launch.approximations = ptxsim::Approximations::Noisy;
+    }
     launch.threads = std::max(1u, std::thread::hardware_concurrency());
     finding = program->run(name, launch).finding;
     launches[name.str()] += ctas;
@@ -77,6 +81,7 @@ private:
   static uint64_t address(void *pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
   ptxsim::AsyncMode mode;
+  Arithmetic arithmetic;
   ptxsim::Device memory;
   std::optional<ptxsim::Program> program;
 };
@@ -84,10 +89,10 @@ private:
 } // namespace
 
 /// Makes the call on a new simulated device with asynchronous copies timed by `mode`.
-static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode,
+static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::AsyncMode mode, Arithmetic arithmetic,
                                 llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
                                 Launches &launches) {
-  Simulator device(mode);
+  Simulator device(mode, arithmetic);
   if (llvm::Error error = device.load(ptx))
     return error;
   std::vector<Buffer> arguments = call.inputs, outputs = call.outputs;
@@ -110,14 +115,15 @@ static llvm::Error simulateOnce(const Call &call, llvm::StringRef ptx, ptxsim::A
   return llvm::Error::success();
 }
 
-llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, llvm::ArrayRef<HostTensor> inputs,
-                          llvm::MutableArrayRef<HostTensor> results, Launches &launches) {
-  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Late, inputs, results, launches))
+llvm::Error run::simulate(const Call &call, llvm::StringRef ptx, Arithmetic arithmetic,
+                          llvm::ArrayRef<HostTensor> inputs, llvm::MutableArrayRef<HostTensor> results,
+                          Launches &launches) {
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Late, arithmetic, inputs, results, launches))
     return error;
   std::vector<std::string> late;
   for (const HostTensor &result : results)
     late.emplace_back(result.data(), result.bytes());
-  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, inputs, results, launches))
+  if (llvm::Error error = simulateOnce(call, ptx, ptxsim::AsyncMode::Early, arithmetic, inputs, results, launches))
     return error;
   for (auto [type, result, before] : llvm::zip_equal(call.entry.results, results, late))
     if (llvm::StringRef(result.data(), result.bytes()) != before)

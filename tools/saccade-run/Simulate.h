@@ -11,9 +11,15 @@ namespace saccade::run {
 /// The number of CTAs that a call launched, by kernel name.
 using Launches = std::map<std::string, int64_t>;
 
+/// The arithmetic of the simulator; see docs/guides/ptxsim.md.
+enum class Arithmetic {
+  Rounded,  ///< every instruction correctly rounded
+  Hardware, ///< `mma` accumulates as tensor cores do, and approximate instructions are off by what the manual allows
+};
+
 /// Makes the call on the PTX simulator with the kernels of `ptx`. A finding of the simulator is an error that names the
 /// PTX line. Results that depend on the schedule of warps and asynchronous copies are an error as well.
-llvm::Error simulate(const Call &call, llvm::StringRef ptx, llvm::ArrayRef<HostTensor> inputs,
+llvm::Error simulate(const Call &call, llvm::StringRef ptx, Arithmetic arithmetic, llvm::ArrayRef<HostTensor> inputs,
                      llvm::MutableArrayRef<HostTensor> results, Launches &launches);
 
 } // namespace saccade::run

@@ -1,5 +1,6 @@
 //===- saccade-run.cpp - Compiles and runs a program --------------------------===//
 #include "Arguments.h"
+#include "Guarded.h"
 #include "OnGPU.h"
 #include "Report.h"
 #include "Simulate.h"
@@ -29,6 +30,8 @@ struct Options {
   std::vector<std::string> arguments, outputs;
   bool time = false, check = false, checkFull = false, explain = false;
   int32_t threads = 0;
+  std::optional<Guard> guard;
+  std::optional<Arithmetic> arithmetic;
 };
 
 } // namespace
@@ -61,10 +64,35 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
              options.device);
   line.value("kernels", "FILE.ptx", "With --device=ptxsim: PTX to run instead of the compiled kernels",
              options.kernels);
+  line.value(
+      "arithmetic", "NAME",
+      "With --device=ptxsim: rounded (correctly rounded instructions, the default) or hardware (accumulation and "
+      "errors of approximate instructions as the target may have them)",
+      [&](llvm::StringRef text) {
+        options.arithmetic = text == "hardware" ? Arithmetic::Hardware : Arithmetic::Rounded;
+        return text == "hardware" || text == "rounded";
+      });
   line.value("threads", "N", "The number of threads; 0 for all processors",
              [&](llvm::StringRef text) { return !text.getAsInteger(10, options.threads) && options.threads >= 0; });
+  bool isGuardGiven = false;
+  auto setGuard = [&](llvm::StringRef text) {
+    isGuardGiven = true;
+    options.guard = text == "begin" ? Guard::Begin : Guard::End;
+    if (text == "off")
+      options.guard.reset();
+    return text.empty() || text == "end" || text == "begin" || text == "off";
+  };
+  line.optionalValue("guard", "begin|off",
+                     "Run on memory that ends (or begins) at a page without access, and on scratch memory that is NaN; "
+                     "the variable SACCADE_RUN_GUARD sets the default",
+                     setGuard);
   if (std::optional<ExitCode> code = line.parse(arguments))
     return code;
+  // Guarded copies of the tensors are no part of the memory that --time measures.
+  const char *guardVariable = isGuardGiven || options.time ? nullptr : std::getenv("SACCADE_RUN_GUARD");
+  if (guardVariable && !setGuard(guardVariable))
+    return line.usageError("unknown SACCADE_RUN_GUARD '" + llvm::Twine(guardVariable) +
+                           "', expected end, begin or off");
   bool isSimulated = options.device == "ptxsim", hasKernels = isSimulated || options.device == "cuda";
   if (!hasKernels && options.device != "cpu")
     return line.usageError("unknown device '" + options.device + "', expected cpu, cuda or ptxsim");
@@ -75,6 +103,8 @@ static std::optional<ExitCode> parseOptions(llvm::ArrayRef<const char *> argumen
     return line.usageError("--device=" + options.device + " cannot run code for --target=" + options.target);
   if (!isSimulated && !options.kernels.empty())
     return line.usageError("--kernels goes with --device=ptxsim only");
+  if (!isSimulated && options.arithmetic)
+    return line.usageError("--arithmetic goes with --device=ptxsim only");
   if (hasKernels && options.time)
     return line.usageError("--time goes with --device=cpu only");
   llvm::SmallVector<llvm::StringRef> inputs = {options.input, options.kernels};
@@ -231,8 +261,10 @@ static int runProgram(llvm::ArrayRef<const char *> commandLine) {
   Launches launches;
   {
     Progress progress("running @" + call.entry.name);
-    llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, arguments, results, launches)
+    Arithmetic arithmetic = options.arithmetic.value_or(Arithmetic::Rounded);
+    llvm::Error error = options.device == "ptxsim" ? simulate(call, kernels, arithmetic, arguments, results, launches)
                         : compile.device           ? runOnGPU(call, arguments, results)
+                        : options.guard            ? runGuarded(call, *options.guard, arguments, results)
                                                    : executable->call(call.entry, call.inputs, call.outputs);
     if (error)
       return report(std::move(error), ExitInvalidInput);

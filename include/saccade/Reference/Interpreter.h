@@ -23,6 +23,9 @@ enum class Precision {
   Rounded,
   /// Like `Rounded`, with every sum in reverse order: the same accuracy, different rounding errors.
   RoundedReversed,
+  /// Like `Rounded`, but ops give at least f32 where 16-bit types are declared: a fused kernel before it rounds
+  /// probabilities and its result. Regions round as they are written.
+  Fused,
 };
 
 /// Evaluates `function` on `arguments` and returns all its results. Fails with a diagnostic if an op is not supported,
@@ -33,10 +36,13 @@ mlir::FailureOr<llvm::SmallVector<Tensor>> interpret(mlir::func::FuncOp function
 /// Magnitudes of the terms of an attention output, per element.
 struct Magnitude {
   Tensor weighted;      ///< Σ p |v|, which bounds the error of rounded probabilities and results
+  Tensor spread;        ///< √(Σ p² v²), the deviation of the result if the errors of probabilities are independent
   Tensor conditioned;   ///< first-order effect of score errors as large as the scores; see Magnitude.cpp
   mlir::Type inputType; ///< type of query, key and value, to which probabilities may be rounded
   int64_t keys = 0;     ///< number of keys
   int64_t depth = 0;    ///< head size of query and key
+  /// Whether query, key and value are arguments or parts of them, so that nothing is rounded before the attention.
+  bool isOfArguments = false;
 };
 
 /// A call evaluated lazily: computes, once, only the values that the requested elements depend on, so a few rows of a
@@ -61,12 +67,17 @@ public:
   /// are sampled by element. Deterministic in `seed`.
   mlir::FailureOr<llvm::SmallVector<Box>> sampleRows(unsigned result, int64_t rows = 256, uint64_t seed = 0);
 
+  /// For each of the elements `boxes`, the number of its row as `sampleRows` defines it. Errors of elements of one row
+  /// are correlated.
+  mlir::FailureOr<std::vector<int64_t>> rowNumbers(unsigned result, llvm::ArrayRef<Box> boxes);
+
   /// Magnitudes of the elements `boxes` of a result that is the output of an `attn.attention`; nullopt for other
   /// results. Requires Precision::Exact.
   mlir::FailureOr<std::optional<Magnitude>> magnitude(unsigned result, llvm::ArrayRef<Box> boxes);
 
 private:
   struct State;
+  int64_t rowDimension(unsigned result, int64_t rank);
   explicit Evaluation(std::unique_ptr<State> state);
   std::unique_ptr<State> state;
 };

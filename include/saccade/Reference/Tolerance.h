@@ -2,7 +2,7 @@
 //
 // The tolerance rule of the project. The error of a result may be twice that of plain unfused evaluation in the same
 // types (the rule of FlashAttention's tests, Dao et al.) and, for a single attention, at most the bound of rounding its
-// terms.
+// terms. The mean error and the mean signed error have bounds of their own. docs/internals/testing.md derives them.
 //
 //===----------------------------------------------------------------------===//
 #ifndef SACCADE_REFERENCE_TOLERANCE_H
@@ -24,36 +24,54 @@ constexpr double oracleError = 1e-12;
 /// Second bound: the smallest value of the result type + outputFactor · eps(result type) · Σ p |v| + accumulationFactor
 /// · (keys + depth) · eps(sum type) · conditioned magnitude.
 constexpr double outputFactor = 2, accumulationFactor = 4;
-/// Ratio of the mean error to that of plain evaluation above which a warning is due; not a failure.
-constexpr double meanAlarm = 1.1;
+/// Bound of a fused attention with 16-bit inputs: half a unit of the result + eps/2 of the inputs · min(weightFactor ·
+/// Σ p |v|, weightFactor · |result| + spreadFactor · √(Σ p² v²)) + referenceFactor · the largest error of
+/// Precision::Fused + floorFactor · the rounding floor of f32.
+constexpr double weightFactor = 2, spreadFactor = 4;
+/// Allowed mean error, in units of the larger of the mean error of plain evaluation and the mean error of rounding the
+/// result. Rounding to 16 bits has a mean error of 1/4 unit; results of f32 and f64 are allowed 1 unit.
+constexpr double narrowMeanFactor = 1.5, wideMeanFactor = 2;
+/// A 16-bit result is biased if the mean signed error exceeds biasUnits · 1/2 unit, biasReference · that of
+/// plain evaluation, and biasDeviations standard deviations of the sum of the errors of rows.
+constexpr double biasUnits = 0.5, biasReference = 2, biasDeviations = 6;
 } // namespace tolerance
 
 /// Result of a comparison with the reference.
 struct Comparison {
   enum Verdict {
     Agrees,
-    NotFinite, ///< NaN or Inf in only one of the two, or of different kind
-    TooFar,    ///< larger than the first bound, from plain evaluation
-    OutOfBound ///< larger than the second bound, from rounding of the terms
+    NotFinite,  ///< NaN or Inf in only one of the two, or of different kind
+    TooFar,     ///< larger than the first bound, from plain evaluation
+    OutOfBound, ///< larger than the second bound, from rounding of the terms
+    MeanTooFar, ///< every error is allowed, but their mean is not
+    Biased      ///< the errors are allowed, but most have one sign
   } verdict = Agrees;
-  int64_t worst = -1;           ///< position of the first failing element, else of the largest error; -1: no elements
-  double maxError = 0;          ///< |actual − exact| at `worst`
-  double allowed = 0;           ///< allowed error at `worst`
-  double ratio = 0;             ///< maxError / allowed; at most 1 if the results agree
-  double meanRatio = 0;         ///< mean |actual − exact| / mean |plain − exact|; 0 if the latter is 0
-  double actual = 0, exact = 0; ///< the values at `worst`
+  int64_t worst = -1;   ///< position of the first failing element, else of the largest error; -1: no elements
+  double maxError = 0;  ///< |actual − exact| at `worst`
+  double allowed = 0;   ///< allowed error at `worst`
+  double ratio = 0;     ///< maxError / allowed; at most 1 if the results agree
+  double meanRatio = 0; ///< mean |actual − exact| / mean |plain − exact|; 0 if the latter is 0
+  double mean = 0, meanAllowed = 0; ///< mean |actual − exact| and its bound
+  double bias = 0;                  ///< mean signed error, in halves of a unit of the result; −1 for truncation
+  double actual = 0, exact = 0;     ///< the values at `worst`
 
   bool agrees() const { return verdict == Agrees; }
   /// One-line summary.
   std::string describe() const;
 };
 
+/// What is known of a result beyond its values. Everything is optional.
+struct ResultContext {
+  const Magnitude *magnitude = nullptr; ///< adds the second bound
+  const Tensor *fused = nullptr;        ///< by Precision::Fused; adds the bound of fused attention
+  llvm::ArrayRef<int64_t> rows = {};    ///< the row of each element; if empty, each element is a row
+};
+
 /// Compares `actual` with `exact` (Precision::Exact). `plain` holds plain evaluations in different orders of summation
 /// (Precision::Rounded and RoundedReversed); the largest error counts, since one order can be accurate by chance. All
-/// tensors have one shape; the element type of `actual` is the result type. Integers must be equal. `magnitude`, if not
-/// null, adds the second bound.
+/// tensors have one shape; the element type of `actual` is the result type. Integers must be equal.
 Comparison compare(const Tensor &exact, llvm::ArrayRef<Tensor> plain, const Tensor &actual,
-                   const Magnitude *magnitude = nullptr);
+                   const ResultContext &context = {});
 
 } // namespace saccade::reference
 

@@ -5,7 +5,8 @@
 Usage: forward_cases.py [--first-seed N] [--count N] [--seed N] [--coverage] [--expect-tensor-cores]
 
 The seed determines element types, head dimensions, masks, grouped heads, odd lengths, score and weight regions, layouts,
-results and targets. saccade-run makes every call twice, with asynchronous copies completing as late and as early as
+results, targets and the arithmetic of the simulator (every third case sums and approximates as inexactly as hardware
+may). saccade-run makes every call twice, with asynchronous copies completing as late and as early as
 legal. --expect-tensor-cores also checks the kernel family: tensor cores for f16 and bf16 on sm_80, and split-KV.
 """
 
@@ -144,6 +145,7 @@ class Case:
         is_cut = self.queries <= 16 and self.extra in ("none", "long") and self.region != "dropout"
         if self.extra == "long" and is_cut:
             self.keys = rng.randint(257, 700)
+        self.arithmetic = "hardware" if self.seed % 3 == 2 else "rounded"
         self.family = ("simt" if self.portable else "sm_80") + (", split-KV" if is_cut else "")
 
     @property
@@ -161,6 +163,7 @@ class Case:
             f"extra {self.extra}",
             f"family {self.family}",
             f"log-sum-exp {self.lse}",
+            f"arithmetic {self.arithmetic}",
         ]
 
     def shape(self, heads, positions, depth):
@@ -218,8 +221,8 @@ def run(case, folder, keep, wants_family):
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / f"case-{case.seed}.mlir"
     program.write_text(case.program())
-    line = ["saccade-run", str(program), "--device=ptxsim", f"--target={case.target}", "--check", "--explain",
-            *case.arguments()]
+    line = ["saccade-run", str(program), "--device=ptxsim", f"--target={case.target}",
+            f"--arithmetic={case.arithmetic}", "--check", "--explain", *case.arguments()]
     try:
         result = subprocess.run(line, capture_output=True, text=True, timeout=300)
         code, output = result.returncode, result.stdout + result.stderr

@@ -29,6 +29,43 @@ TEST_F(Tolerance, LargerErrorOfTheTwoOrdersCounts) {
   }
 }
 
+TEST_F(Tolerance, MeanErrorOfMoreThanTwicePlainEvaluationIsTooFar) {
+  // Plain evaluation has one large error; the result has many of that size.
+  Tensor exact = reals({1000}, std::vector<double>(1000, 1)), rounded = exact, actual = exact;
+  for (int64_t i = 0; i < 1000; ++i) {
+    exact.values[i].real = 1 + i * 1e-3;
+    rounded.values[i].real = exact.values[i].real + 1e-3;
+  }
+  for (auto [factor, verdict] : {std::pair(1.9, Comparison::Agrees), std::pair(2.1, Comparison::MeanTooFar)}) {
+    for (int64_t i = 0; i < 1000; ++i)
+      actual.values[i].real = exact.values[i].real + (i % 2 ? 1 : -1) * factor * 1e-3;
+    rounded.values[0].real = exact.values[0].real + 2e-3;
+    Comparison comparison = compare(exact, rounded, actual);
+    EXPECT_EQ(verdict, comparison.verdict) << comparison.describe();
+    EXPECT_NEAR(factor, comparison.meanRatio, 0.01);
+  }
+}
+
+TEST_F(Tolerance, BiasRequiresManyIndependentRows) {
+  // Results of bf16 that are 0.4 units too small, where plain evaluation errs to both sides.
+  auto verdictOf = [&](int64_t rows, bool areEqual) {
+    Tensor exact({type("f64")}, {rows * 4});
+    Tensor plain({type("bf16")}, {rows * 4}), actual = plain;
+    std::vector<int64_t> rowNumbers;
+    for (int64_t i = 0; i < rows * 4; ++i) {
+      double unit = std::ldexp(1.0, -7), value = 1 + (areEqual ? i % 4 : i % 128) * unit;
+      exact.values[i].real = value + (0.4 + (areEqual ? 0 : i / 128 * 0.05)) * unit;
+      actual.values[i].real = value;
+      plain.values[i].real = exact.values[i].real + (i % 8 < 4 ? 0.4 : -0.4) * unit;
+      rowNumbers.push_back(i / 4);
+    }
+    return compare(exact, plain, actual, {.rows = rowNumbers}).verdict;
+  };
+  EXPECT_EQ(Comparison::Biased, verdictOf(50, false));
+  EXPECT_EQ(Comparison::Agrees, verdictOf(30, false));
+  EXPECT_EQ(Comparison::Agrees, verdictOf(50, true));
+}
+
 TEST_F(Tolerance, AnOverflowDoesNotRaiseTheFloor) {
   Tensor exact = reals({2}, {1e30, 1}, "f64"), rounded = reals({2}, {INFINITY, 1}, "f16");
   EXPECT_TRUE(compare(exact, rounded, rounded).agrees());
@@ -139,8 +176,8 @@ TEST_F(Tolerance, SecondBoundIncludesTheSmallestSubnormal) {
   magnitude.weighted = magnitude.conditioned = reals({1}, {1e-9}, "f64");
   magnitude.inputType = type("f16");
   Tensor exact = reals({1}, {1e-9}, "f64"), zero = reals({1}, {0}, "f16"), more = reals({1}, {2e-7}, "f16");
-  EXPECT_TRUE(compare(exact, {zero}, zero, &magnitude).agrees());
-  EXPECT_EQ(Comparison::OutOfBound, compare(exact, {zero}, more, &magnitude).verdict);
+  EXPECT_TRUE(compare(exact, {zero}, zero, {.magnitude = &magnitude}).agrees());
+  EXPECT_EQ(Comparison::OutOfBound, compare(exact, {zero}, more, {.magnitude = &magnitude}).verdict);
 }
 
 TEST_F(Tolerance, SecondBoundDetectsAPlantedError) {
@@ -154,13 +191,13 @@ TEST_F(Tolerance, SecondBoundDetectsAPlantedError) {
   Tensor o64 = *exact->evaluate(0, all);
   Tensor rounded = *Evaluation::begin(function, {q, k, v}, Precision::Rounded)->evaluate(0, all);
   auto magnitude = exact->magnitude(0, all);
-  Comparison comparison = compare(o64, rounded, rounded, &**magnitude);
+  Comparison comparison = compare(o64, rounded, rounded, {.magnitude = &**magnitude});
   EXPECT_TRUE(comparison.agrees()) << comparison.describe();
   EXPECT_GT(comparison.maxError, 0);
   Tensor planted = rounded;
   planted.values[16].real += 0.9 * comparison.allowed;
   EXPECT_TRUE(compare(o64, rounded, planted).agrees());
-  EXPECT_EQ(Comparison::OutOfBound, compare(o64, rounded, planted, &**magnitude).verdict);
+  EXPECT_EQ(Comparison::OutOfBound, compare(o64, rounded, planted, {.magnitude = &**magnitude}).verdict);
 }
 
 TEST_F(Tolerance, OtherResultsHaveNoMagnitude) {
