@@ -157,13 +157,14 @@ static LogicalResult translateUpdate(FrontendOp &op, Values &results) {
   FailureOr<Starts> starts = readStarts(op, 2, sizes);
   if (failed(starts))
     return failure();
+  // tensor.insert_slice refuses an offset at the end of a dimension, even for an empty update.
+  if (llvm::is_contained(updateType.getShape(), 0)) {
+    results.push_back(tensor);
+    return success();
+  }
   if (starts->areKnown) {
     SmallVector<OpFoldResult> strides(rank, b.getIndexAttr(1));
     results.push_back(tensor::InsertSliceOp::create(b, update, tensor, starts->known, sizes, strides));
-    return success();
-  }
-  if (llvm::is_contained(updateType.getShape(), 0)) {
-    results.push_back(tensor);
     return success();
   }
   // Clamp the read position to the update, and select the original element outside of it.

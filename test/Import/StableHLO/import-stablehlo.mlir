@@ -124,3 +124,15 @@ func.func @caller(%x: tensor<8xf32>) -> tensor<8xf32> {
   %y = func.call @untouched(%x) : (tensor<8xf32>) -> tensor<8xf32>
   return %y : tensor<8xf32>
 }
+
+// -----
+
+// An empty update at the end of a dimension leaves the operand.
+// CHECK-LABEL: func.func @empty_update
+// CHECK-SAME: %[[X:.*]]: tensor<4xf32>, %
+// CHECK: return %[[X]]
+func.func @empty_update(%x: tensor<4xf32>, %u: tensor<0xf32>) -> tensor<4xf32> {
+  %i = "stablehlo.constant"() <{value = dense<9> : tensor<i32>}> : () -> tensor<i32>
+  %y = "stablehlo.dynamic_update_slice"(%x, %u, %i) : (tensor<4xf32>, tensor<0xf32>, tensor<i32>) -> tensor<4xf32>
+  return %y : tensor<4xf32>
+}
