@@ -67,6 +67,8 @@ def test_wrong_page_fails(run_page, tmp_path, text, message):
 @pytest.mark.parametrize(("expected", "found", "is_match"), [
     ("a\nb", "a \nb\n", True), ("a...d", "a b c d", True), ("a...", "a b", True), ("a", "a b", False),
     ("a...c", "a b", False), ("a...b...a", "a b", False), ("ab...b", "ab", False),
+    ("%1 = f %c4_1\n...g %1", "%7 = f %c4_2\nh\ng %7", True), ("%1 = f %2\n...g %1", "%7 = f %2\ng %2", False),
+    ("%c4_1", "%c8_1", False), ("%arg1", "%arg2", False), ("%1 = f(%1)", "%1 = f(%2)", False),
 ])  # fmt: skip
 def test_dots_in_the_output_stand_for_any_text(expected, found, is_match):
     assert matches(expected, found) == is_match

@@ -5,7 +5,8 @@ print. Blocks of `sh` run with `bash -e`, the tools on the PATH. Blocks of `mlir
 imported. A comment above a block changes this:
 
     <!-- file: NAME -->        the block is also written to the file NAME
-    <!-- output -->            the block is the output of the block before; "..." stands for any text
+    <!-- output -->            the block is the output of the block before; "..." stands for any text,
+                                and MLIR may number its values otherwise
     <!-- not run: REASON -->   the block is left out
 """
 
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 
+VALUE = re.compile(r"%([a-z]\w*_)?\d+\b")
 BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w*)\n(.*?)^```$", re.M | re.S)
 RUN, SKIPPED = ("python", "sh", "mlir", "c"), ("not run: ", "generated")
 
@@ -28,17 +30,30 @@ def blocks_of(page):
 
 
 def matches(expected, found):
-    """Whether `found` consists of the parts of `expected` between "...", in this order."""
-    first, *parts = "\n".join(line.rstrip() for line in expected.strip("\n").splitlines()).split("...")
-    found = "\n".join(line.rstrip() for line in found.strip("\n").splitlines())
-    if not found.startswith(first) or not parts and found != first:
-        return False
-    place = len(first)
-    for part in parts[:-1]:
-        if (place := found.find(part, place)) < 0:
+    """Whether `found` consists of the parts of `expected` between "...", in this order. The numbers in names of MLIR
+    values (%12, %c4_12) may differ from those of `expected`, but equal names must stay equal."""
+    expected, found = ("\n".join(line.rstrip() for line in text.strip("\n").splitlines()) for text in (expected, found))
+    parts, numbers, place = expected.split("..."), {}, 0
+    for index, part in enumerate(parts):
+        pattern = re.compile(pattern_of(part, numbers) + (r"\Z" if index == len(parts) - 1 else ""))
+        match = pattern.search(found, place) if index else pattern.match(found)
+        if match is None:
             return False
-        place += len(part)
-    return not parts or found.endswith(parts[-1]) and len(found) - len(parts[-1]) >= place
+        numbers |= {name[1:]: number for name, number in match.groupdict().items()}
+        place = match.end()
+    return True
+
+
+def pattern_of(part, numbers):
+    """The regular expression of `part`. Value names that are not in `numbers` become groups, named "_" + name."""
+    pattern, end, groups = "", 0, set()
+    for value in VALUE.finditer(part):
+        name, stem = value[0][1:], value[1] or ""
+        number = numbers.get(name) or (f"(?P=_{name})" if name in groups else rf"(?P<_{name}>\d+)")
+        groups.add(name)
+        pattern += re.escape(part[end : value.start()]) + rf"%{stem}{number}\b"
+        end = value.end()
+    return pattern + re.escape(part[end:])
 
 
 def run_python(page, code, line, names):
