@@ -6,8 +6,9 @@
 
 namespace saccade {
 
-/// Creates the target machine of a triple, whose backend must be initialised. Fails if LLVM was built without it.
-llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(llvm::StringRef triple, llvm::StringRef cpu,
+/// Creates the target machine of the triple `name`, whose backend must be initialised. Fails if LLVM was built without
+/// it.
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>> createMachine(llvm::StringRef name, llvm::StringRef cpu,
                                                                    llvm::StringRef features);
 
 /// Runs the code generation pipeline and writes assembly or an object. Fails if the target does not support `kind`.

@@ -68,10 +68,10 @@ public:
   static llvm::Expected<std::unique_ptr<Executable>> create(mlir::ModuleOp module, const CompileOptions &options);
 
   /// The same from MLIR text or bytecode. `name` is the file name in the diagnostics, which `sink` receives.
-  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef source, llvm::StringRef name,
+  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                     const CompileOptions &options, DiagnosticSink sink);
   /// The same with the diagnostics in the text of the error.
-  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef source, llvm::StringRef name,
+  static llvm::Expected<std::unique_ptr<Executable>> createFromText(llvm::StringRef text, llvm::StringRef name,
                                                                     const CompileOptions &options);
   ~Executable();
 

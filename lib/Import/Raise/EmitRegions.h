@@ -12,9 +12,9 @@ public:
   RegionEmitter(const Graph &graph, const NamedLoops &names, mlir::Type scoreType, mlir::Location loc)
       : graph(graph), names(names), scoreType(scoreType), loc(loc) {}
 
-  /// Emits a region that yields `root`; `variable` stands for its first argument, the score or the weight, and is null
+  /// Emits a region that yields `root`; `given` stands for its first argument, the score or the weight, and is null
   /// for a mask. Returns null if `root` depends on values that are not available in a region; see `getReason`.
-  std::unique_ptr<mlir::Block> emit(Node root, Node variable);
+  std::unique_ptr<mlir::Block> emit(Node root, Node given);
   llvm::ArrayRef<mlir::Value> getCaptures() const { return captures; }
   llvm::StringRef getReason() const { return reason; }
 

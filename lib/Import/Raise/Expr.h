@@ -72,13 +72,12 @@ public:
   Node number(double value);
   Node integer(mlir::Type type, int64_t value);
   Node truth(bool value);
-  Node position(mlir::AffineExpr expr);
+  Node position(mlir::AffineExpr position);
   Node element(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
   Node scalar(mlir::Value value);
   Node softmax(Node input, unsigned key, mlir::Value value);
-  /// Any scalar op, simplified. `type` may be any floating-point type.
-  Node apply(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Node> operands,
-             mlir::DictionaryAttr attributes = {});
+  /// Any scalar op on the operands `given`, simplified. `type` may be any floating-point type.
+  Node apply(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Node> given, mlir::DictionaryAttr attributes = {});
 
   Node negated(Node condition);
   Node both(Node lhs, Node rhs);
@@ -111,11 +110,11 @@ private:
   std::map<std::vector<uint64_t>, Node> known;
 };
 
-/// Calls `visit` once for `node` and every node below it, operands first.
-void forEachNode(Node node, llvm::function_ref<void(Node)> visit);
+/// Calls `visit` once for `root` and every node below it, operands first.
+void forEachNode(Node root, llvm::function_ref<void(Node)> visit);
 
 /// The addends of a sum or difference: (node, whether it is subtracted).
-llvm::SmallVector<std::pair<Node, bool>> addends(Node node);
+llvm::SmallVector<std::pair<Node, bool>> addends(Node root);
 
 } // namespace saccade::raise
 

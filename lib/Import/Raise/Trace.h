@@ -12,18 +12,18 @@ class Tracer {
 public:
   explicit Tracer(Graph &graph) : graph(graph) {}
 
-  /// The expression for the element of `tensor` at `index`.
-  Node element(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
+  /// The expression for the element of `tensor` at `given`.
+  Node element(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> given);
 
   /// If `leaf` is an element of a reduction along one dimension whose combiner is one of `combiners`, the expression of
-  /// the reduced element over loop `key`; otherwise null. Sets `op` to the reduction.
-  Node reduced(Node leaf, llvm::ArrayRef<llvm::StringRef> combiners, unsigned key, mlir::Operation **op = nullptr);
+  /// the reduced element over loop `key`; otherwise null. Sets `found` to the reduction.
+  Node reduced(Node leaf, llvm::ArrayRef<llvm::StringRef> combiners, unsigned key, mlir::Operation **found = nullptr);
 
 private:
   Node trace(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
   Node structured(mlir::linalg::LinalgOp op, unsigned result, llvm::ArrayRef<mlir::AffineExpr> index);
   Node constant(mlir::Attribute value, mlir::Type type, llvm::ArrayRef<mlir::AffineExpr> index);
-  Node scalar(mlir::Value value, unsigned depth);
+  Node scalar(mlir::Value value, unsigned steps);
   /// Builds the node of every value in `block`; returns false if an op is unsupported. `loops` are the values of
   /// linalg.index.
   bool body(mlir::Block &block, llvm::ArrayRef<mlir::AffineExpr> loops, llvm::DenseMap<mlir::Value, Node> &nodes);

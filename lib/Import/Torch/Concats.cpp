@@ -15,7 +15,8 @@ static void convertToCommon(Arguments &a, MutableArrayRef<Value> tensors) {
 }
 
 /// Concatenates tensors after promotion to a common type.
-static FailureOr<Value> join(Arguments &a, SmallVector<Value> tensors, int64_t axis) {
+static FailureOr<Value> join(Arguments &a, ArrayRef<Value> given, int64_t axis) {
+  SmallVector<Value> tensors(given);
   convertToCommon(a, tensors);
   if (failed(frontend::requireConcatenable(a.op, tensors, axis)))
     return failure();

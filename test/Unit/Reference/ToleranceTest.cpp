@@ -53,8 +53,9 @@ TEST_F(Tolerance, BiasRequiresManyIndependentRows) {
     Tensor plain({type("bf16")}, {rows * 4}), actual = plain;
     std::vector<int64_t> rowNumbers;
     for (int64_t i = 0; i < rows * 4; ++i) {
+      int64_t round = i / 128;
       double unit = std::ldexp(1.0, -7), value = 1 + (areEqual ? i % 4 : i % 128) * unit;
-      exact.values[i].real = value + (0.4 + (areEqual ? 0 : i / 128 * 0.05)) * unit;
+      exact.values[i].real = value + (0.4 + (areEqual ? 0 : 0.05 * static_cast<double>(round))) * unit;
       actual.values[i].real = value;
       plain.values[i].real = exact.values[i].real + (i % 8 < 4 ? 0.4 : -0.4) * unit;
       rowNumbers.push_back(i / 4);

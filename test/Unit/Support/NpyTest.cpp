@@ -10,7 +10,7 @@ using namespace saccade;
 namespace {
 
 /// A version 1 file with this header text and data.
-std::string makeFile(std::string header, std::string data, char version = 1) {
+std::string makeFile(std::string header, const std::string &data, char version = 1) {
   header += '\n';
   std::string file = std::string("\x93NUMPY", 6) + version + '\0';
   for (int i = 0; i < (version == 1 ? 2 : 4); ++i)

@@ -118,7 +118,8 @@ template <typename Bits> Vector withOneNaN(Vector vector) {
 
 /// Compares the results of `count` draws, and their digest (FNV-1a of 64-bit words).
 template <typename Bits>
-void compare(const std::string &body, std::function<std::vector<Vector>(std::mt19937_64 &)> drawAll, uint64_t digest) {
+void compare(const std::string &body, const std::function<std::vector<Vector>(std::mt19937_64 &)> &drawAll,
+             uint64_t digest) {
   constexpr int count = 4000;
   Compiled expanded("v4-bf16-expanded", body);
   bool hasNative = hostRuns(*lookupCPUTarget("v4-bf16"));

@@ -78,9 +78,9 @@ public:
   StagedInt isAtMost(StagedInt lhs, StagedInt rhs) { return negate(isLess(rhs, lhs)); }
   StagedInt both(StagedInt lhs, StagedInt rhs);
   StagedInt either(StagedInt lhs, StagedInt rhs);
-  StagedInt negate(StagedInt truth);
-  /// truth ? first : second, for two truth values or two integers.
-  StagedInt select(StagedInt truth, StagedInt first, StagedInt second);
+  StagedInt negate(StagedInt number);
+  /// condition ? first : second, for two truth values or two integers.
+  StagedInt select(StagedInt condition, StagedInt first, StagedInt second);
 
   /// The number as an `index` or `i1` value. Requires a builder.
   mlir::Value materialize(StagedInt number, bool isTruth);

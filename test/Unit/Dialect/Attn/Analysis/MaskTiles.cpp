@@ -59,7 +59,7 @@ int main(int count, char **arguments) {
   registerDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(arguments[1], &context);
-  int64_t length = std::atoll(arguments[2]), rows = std::atoll(arguments[3]), columns = std::atoll(arguments[4]);
+  int64_t length = std::stoll(arguments[2]), rows = std::stoll(arguments[3]), columns = std::stoll(arguments[4]);
   AttentionOp op;
   if (module)
     module->walk([&](AttentionOp found) { op = found; });
@@ -113,6 +113,6 @@ int main(int count, char **arguments) {
       needless += !isEmpty && !isFull && (visible == 0 || visible == pairs);
       wrong += (isEmpty && visible != 0) || (isFull && visible != pairs);
     }
-  std::cout << empty << " " << full << " " << partial << " " << needless << " " << wrong << std::endl;
+  std::cout << empty << " " << full << " " << partial << " " << needless << " " << wrong << '\n';
   return 0;
 }
