@@ -62,13 +62,16 @@ typedef struct SaccadeOption {
 /* The names and descriptions of the options, one per line. */
 SACCADE_API const char *saccade_option_help(void);
 
-/* Compiles MLIR text or bytecode of `size` bytes for this machine. `name` is the file name in diagnostics and messages
+/* Compiles MLIR text or bytecode of `size` bytes for this machine: for its processor, or with the option "target" for an
+ * NVIDIA GPU ("sm_80", or "cuda:0" for the newest target that this GPU runs). Only "cuda" requires the NVIDIA driver.
+ * `name` is the file name in diagnostics and messages
  * (NULL: "program"). The context caches up to 1024 modules by source, name and options, with LRU eviction; a cached
  * module produces no diagnostics. Concurrent requests for the same program compile it once. The caller owns one
  * reference to *module, which is NULL unless the result is SACCADE_OK. */
 SACCADE_API SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_t size, const char *name,
                                           const SaccadeOption *options, size_t num_options, SaccadeModule **module);
-/* Prints the program after a stage of the pipeline ("transforms", "schedule", ..., "llvm", "asm"). Free *text with
+/* Prints the program after a stage of the pipeline ("transforms", "schedule", ..., "llvm", "asm"; for a GPU "llvm" and
+ * "ptx" are its kernels). Free *text with
  * saccade_text_free. */
 SACCADE_API SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, size_t size,
                                               const char *name, const SaccadeOption *options, size_t num_options,
@@ -104,6 +107,9 @@ SACCADE_API const char *saccade_function_name(const SaccadeFunction *function);
 SACCADE_API size_t saccade_function_num_inputs(const SaccadeFunction *function);
 SACCADE_API size_t saccade_function_num_results(const SaccadeFunction *function);
 
+/* The type of the device of all its tensors: kDLCPU or kDLCUDA. */
+SACCADE_API int32_t saccade_function_device_type(const SaccadeFunction *function);
+
 /* An input or a result. */
 typedef struct SaccadeValueInfo {
   const char *name;       /* as in the program, without '%' */
@@ -127,9 +133,16 @@ SACCADE_API SaccadeResult saccade_function_result_shapes(const SaccadeFunction *
                                                          size_t num_inputs, int64_t *sizes);
 /* Checks all values (inputs, then results) and runs the function. Results are memory of the caller with the extents
  * that saccade_function_result_shapes gives; they must not overlap one another or an input. NULL strides mean
- * contiguous, byte_offset is honoured, and strides of dimensions of extent 0 or 1 are ignored. */
+ * contiguous, byte_offset is honoured, and strides of dimensions of extent 0 or 1 are ignored. On a GPU the call is
+ * asynchronous, on the stream that TVM-FFI has set for the device (PyTorch's current stream if PyTorch's tensors are
+ * passed through TVM-FFI), or the default stream. */
 SACCADE_API SaccadeResult saccade_function_call(const SaccadeFunction *function, const SaccadeValue *values,
                                                 size_t num_values);
+/* The same for a program for a GPU, on `stream`: a CUstream or cudaStream_t of the tensors' device, NULL for the default
+ * stream. The call may be captured into a CUDA graph, which may be launched as long as the module exists. For a CPU
+ * program only NULL is valid. */
+SACCADE_API SaccadeResult saccade_function_call_on_stream(const SaccadeFunction *function, const SaccadeValue *values,
+                                                          size_t num_values, void *stream);
 /* The TVM-FFI wrapper of a function, int(void *, const TVMFFIAny *, int32_t, TVMFFIAny *), which takes inputs, then
  * results. Valid as long as the module. */
 SACCADE_API void *saccade_function_tvm_ffi(const SaccadeFunction *function);

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "State.h"
+#include "saccade/Runtime/CUDA.h"
 #include "saccade/Runtime/Runtime.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -64,6 +65,10 @@ size_t saccade_function_num_inputs(const SaccadeFunction *function) { return fun
 size_t saccade_function_num_results(const SaccadeFunction *function) { return function->entry->num_results; }
 void *saccade_function_tvm_ffi(const SaccadeFunction *function) { return reinterpret_cast<void *>(function->tvmFFI); }
 
+int32_t saccade_function_device_type(const SaccadeFunction *function) {
+  return function->entry->kernels ? kDLCUDA : kDLCPU;
+}
+
 SaccadeValueInfo saccade_function_value(const SaccadeFunction *function, size_t index) {
   const SaccadeValueType &value = function->entry->values[index];
   return {value.name, value.text, DLDataType{value.code, value.bits, 1}, value.rank, value.extents};
@@ -121,6 +126,17 @@ SaccadeResult saccade_function_call(const SaccadeFunction *function, const Sacca
     return refuse(SACCADE_VALUE_ERROR, "the function or its values are NULL");
   ArgumentList list(*function->entry, values, num_values);
   return finish(saccade_entry_call(function->entry, list.arguments.data(), list.count));
+}
+
+SaccadeResult saccade_function_call_on_stream(const SaccadeFunction *function, const SaccadeValue *values,
+                                              size_t num_values, void *stream) {
+  if (!function || (!values && num_values))
+    return refuse(SACCADE_VALUE_ERROR, "the function or its values are NULL");
+  if (stream && !function->entry->kernels)
+    return refuse(SACCADE_VALUE_ERROR,
+                  llvm::Twine(function->entry->name) + ": found a stream, expected NULL for a program for the CPU");
+  ArgumentList list(*function->entry, values, num_values);
+  return finish(saccade_entry_call_on_stream(function->entry, list.arguments.data(), list.count, stream));
 }
 
 void saccade_set_num_threads(int32_t threads) { saccade_set_threads(threads); }

@@ -9,6 +9,7 @@
 #include "saccade/Pipeline/Pipeline.h"
 #include "saccade/Pipeline/RunPipeline.h"
 #include "saccade/Pipeline/Source.h"
+#include "saccade/Target/Device.h"
 #include "saccade/Target/Target.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/IR/LLVMContext.h"
@@ -68,8 +69,8 @@ namespace {
 
 /// A program to compile and its diagnostics.
 struct Request {
-  StringRef source, name;
-  CompileOptions options;
+  StringRef source = {}, name = {};
+  CompileOptions options = {};
   std::vector<std::pair<SaccadeSeverity, std::string>> diagnostics = {};
 
   DiagnosticSink sink() {
@@ -85,27 +86,22 @@ struct Request {
 static_assert(int(DiagnosticSeverity::Warning) == SACCADE_WARNING && int(DiagnosticSeverity::Error) == SACCADE_ERROR &&
               int(DiagnosticSeverity::Remark) == SACCADE_REMARK);
 
-/// Checks the common arguments of compilations; nullopt after `refuse`.
-static std::optional<Request> makeRequest(const SaccadeContext *context, const char *source, size_t size,
-                                          const char *name, const SaccadeOption *options, size_t count) {
+/// Checks the common arguments of compilations; calls `refuse` for invalid ones.
+static SaccadeResult makeRequest(const SaccadeContext *context, const char *source, size_t size, const char *name,
+                                 const SaccadeOption *options, size_t count, Request &request) {
   constexpr size_t maxBytes = size_t(1) << 30;
   const char *missing = !context              ? "context"
                         : (!source && size)   ? "source"
                         : (!options && count) ? "array of options"
                                               : nullptr;
-  if (missing) {
-    refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + missing + " is NULL");
-    return std::nullopt;
-  }
-  if (size > maxBytes) {
-    refuse(SACCADE_VALUE_ERROR,
-           "the source has " + llvm::Twine(size) + " bytes, expected at most " + llvm::Twine(maxBytes));
-    return std::nullopt;
-  }
-  std::optional<CompileOptions> parsed = parseOptions(llvm::ArrayRef(options, count));
-  if (!parsed)
-    return std::nullopt;
-  return Request{StringRef(source, size), name ? name : "program", std::move(*parsed)};
+  if (missing)
+    return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + missing + " is NULL");
+  if (size > maxBytes)
+    return refuse(SACCADE_VALUE_ERROR,
+                  "the source has " + llvm::Twine(size) + " bytes, expected at most " + llvm::Twine(maxBytes));
+  request.source = StringRef(source, size);
+  request.name = name ? name : "program";
+  return parseOptions(llvm::ArrayRef(options, count), request.options);
 }
 
 /// Passes the diagnostics to the handler and returns the result of the request; errors become the last message.
@@ -138,28 +134,28 @@ SaccadeResult saccade_compile(SaccadeContext *context, const char *source, size_
   if (!module)
     return refuse(SACCADE_VALUE_ERROR, "the pointer for the module is NULL");
   *module = nullptr;
-  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
-  if (!request)
-    return SACCADE_VALUE_ERROR;
-  if (!hostRuns(*request->options.target))
+  Request request;
+  if (SaccadeResult result = makeRequest(context, source, size, name, options, num_options, request))
+    return result;
+  if (!hostRuns(*request.options.target))
     return refuse(SACCADE_UNSUPPORTED,
-                  "this machine cannot run code for target '" + request->options.target->name + "'");
+                  "this machine cannot run code for target '" + request.options.target->name + "'");
   bool hasStack = true;
-  std::string key = KernelCache::makeKey(request->source, request->name, request->options);
+  std::string key = KernelCache::makeKey(request.source, request.name, request.options);
   llvm::Expected<KernelCache::Program> program = context->cache.get(key, [&]() -> llvm::Expected<KernelCache::Program> {
     std::optional<llvm::Expected<KernelCache::Program>> compiled;
-    hasStack = runOnLargeStack(request->source.size(), [&] {
-      compiled.emplace(Executable::createFromText(request->source, request->name, request->options, request->sink()));
+    hasStack = runOnLargeStack(request.source.size(), [&] {
+      compiled.emplace(Executable::createFromText(request.source, request.name, request.options, request.sink()));
     });
     return hasStack ? std::move(*compiled) : llvm::createStringError("no memory for a thread to compile on");
   });
   if (!program) {
     if (hasStack)
-      return finish(context, *request, program.takeError());
+      return finish(context, request, program.takeError());
     return refuse(SACCADE_OUT_OF_MEMORY, llvm::toString(program.takeError()));
   }
   *module = createModule(std::move(*program));
-  return finish(context, *request, llvm::Error::success());
+  return finish(context, request, llvm::Error::success());
 }
 
 //===----------------------------------------------------------------------===//
@@ -180,12 +176,21 @@ static llvm::Error printStage(Request &request, StringRef stage, llvm::raw_pwrit
     return llvm::Error::success();
   }
   llvm::LLVMContext context;
-  std::unique_ptr<llvm::Module> translated = translate(source.module(), context, *request.options.target);
+  const GPUTarget *device = request.options.device;
+  std::unique_ptr<llvm::Module> translated = device ? translateDevice(source.module(), context, *device)
+                                                    : translate(source.module(), context, *request.options.target);
   if (!translated)
     return llvm::createStringError("the program could not be translated to LLVM IR");
   if (stage == "asm")
     return emitAssembly(*translated, *request.options.target, os);
-  printLLVM(*translated, os);
+  if (stage == "llvm") {
+    printLLVM(*translated, os);
+    return llvm::Error::success();
+  }
+  llvm::Expected<std::string> ptx = emitPTX(*translated, *device);
+  if (!ptx)
+    return ptx.takeError();
+  os << *ptx;
   return llvm::Error::success();
 }
 
@@ -212,16 +217,16 @@ SaccadeResult saccade_print_stage(SaccadeContext *context, const char *source, s
   if (!text || !stage)
     return refuse(SACCADE_VALUE_ERROR, llvm::Twine("the ") + (text ? "stage" : "pointer for the text") + " is NULL");
   *text = nullptr;
-  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
-  if (!request)
-    return SACCADE_VALUE_ERROR;
+  Request request;
+  if (SaccadeResult result = makeRequest(context, source, size, name, options, num_options, request))
+    return result;
   llvm::SmallVector<StringRef> stages = stageNames();
-  stages.append({"llvm", "asm"});
+  stages.append({"llvm", request.options.device ? "ptx" : "asm"});
   if (!llvm::is_contained(stages, stage))
     return refuse(SACCADE_VALUE_ERROR,
                   "there is no stage '" + llvm::Twine(stage) + "', expected one of " + llvm::join(stages, ", "));
-  return makeText(context, *request, text,
-                  [&](llvm::raw_pwrite_stream &os) { return printStage(*request, stage, os); });
+  return makeText(context, request, text,
+                  [&](llvm::raw_pwrite_stream &os) { return printStage(request, stage, os); });
 }
 
 static llvm::Error printExplanation(Request &request, std::vector<GivenSize> sizes, llvm::raw_pwrite_stream &os) {
@@ -243,14 +248,14 @@ SaccadeResult saccade_explain(SaccadeContext *context, const char *source, size_
   if (!text)
     return refuse(SACCADE_VALUE_ERROR, "the pointer for the text is NULL");
   *text = nullptr;
-  std::optional<Request> request = makeRequest(context, source, size, name, options, num_options);
-  if (!request)
-    return SACCADE_VALUE_ERROR;
+  Request request;
+  if (SaccadeResult result = makeRequest(context, source, size, name, options, num_options, request))
+    return result;
   llvm::Expected<std::vector<GivenSize>> given = parseGivenSizes(sizes ? sizes : "");
   if (!given)
     return refuse(SACCADE_VALUE_ERROR, llvm::toString(given.takeError()));
-  return makeText(context, *request, text,
-                  [&](llvm::raw_pwrite_stream &os) { return printExplanation(*request, std::move(*given), os); });
+  return makeText(context, request, text,
+                  [&](llvm::raw_pwrite_stream &os) { return printExplanation(request, std::move(*given), os); });
 }
 
 void saccade_text_free(char *text) { std::free(text); }

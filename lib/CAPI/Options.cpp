@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "State.h"
 #include "saccade/Pipeline/Pipeline.h"
+#include "saccade/Runtime/CUDA.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace saccade;
@@ -21,11 +22,35 @@ struct OptionRow {
 } // namespace
 
 static std::optional<std::string> setTarget(StringRef value, CompileOptions &into) {
-  const CPUTarget *target = lookupCPUTarget(value);
+  into.device = lookupGPUTarget(value);
+  const CPUTarget *target = lookupCPUTarget(into.device ? "host" : value);
   if (!target)
-    return "expected one of " + cpuTargetNames().str();
+    return ("expected one of " + cpuTargetNames() + ", " + gpuTargetNames() + ", cuda, or cuda:N for the GPU N").str();
   into.target = target;
   return std::nullopt;
+}
+
+/// The CUDA ordinal of "cuda" or "cuda:1"; nullopt for other targets.
+static std::optional<int32_t> parseOrdinal(StringRef target) {
+  int32_t ordinal = 0;
+  if (target == "cuda")
+    return 0;
+  if (!target.consume_front("cuda:") || target.getAsInteger(10, ordinal) || ordinal < 0)
+    return std::nullopt;
+  return ordinal;
+}
+
+/// Selects the newest target that the GPU `ordinal` runs.
+static SaccadeResult setTargetOfGPU(StringRef name, int32_t ordinal, CompileOptions &into) {
+  int32_t capability = 0;
+  std::string subject = ("target '" + name + "'").str();
+  if (SaccadeStatus status = saccade_cuda_capability(subject.c_str(), ordinal, &capability))
+    return refuse(static_cast<SaccadeResult>(status), saccade_entry_last_error());
+  into.target = lookupCPUTarget("host");
+  if ((into.device = newestGPUTarget(capability)))
+    return SACCADE_OK;
+  return refuse(SACCADE_UNSUPPORTED, subject + ": cuda:" + llvm::Twine(ordinal) + " is sm_" + llvm::Twine(capability) +
+                                         ", expected one that runs " + gpuTargetNames().split(',').first);
 }
 
 template <bool CompileOptions::*Flag> static std::optional<std::string> setFlag(StringRef value, CompileOptions &into) {
@@ -55,14 +80,15 @@ static std::optional<std::string> insertAfter(StringRef value, CompileOptions &i
 static const OptionRow rows[] = {
     {"target",
      "CPU target to compile for: host (the default), portable, v3, v4, v4-bf16; for tests v4-expanded, "
-     "v4-bf16-expanded",
+     "v4-bf16-expanded; or GPU target: sm_75, sm_80, cuda:N for the GPU N of this machine, cuda for its first",
      setTarget},
     {"lint", "true: warn about likely mistakes, such as a wrong scale, mask or alignment; false by default",
      setFlag<&CompileOptions::lint>},
     {"remarks", "true: report why a softmax was not raised to attention; false by default",
      setFlag<&CompileOptions::remarks>},
     {"prepack",
-     "true: move computations of F on constant arguments only to F__prepack, whose results F takes; false by default",
+     "true: move computations of F on constant arguments only to F__prepack, whose results F takes; CPU only; false by "
+     "default",
      setFlag<&CompileOptions::prepack>},
     {"verify", "false: do not verify the program after every pass; true by default",
      setFlag<&CompileOptions::verifyEach>},
@@ -79,12 +105,9 @@ const char *saccade_option_help(void) {
   return text.c_str();
 }
 
-std::optional<CompileOptions> saccade::parseOptions(llvm::ArrayRef<SaccadeOption> options) {
-  CompileOptions parsed;
-  auto wrong = [](const llvm::Twine &message) {
-    refuse(SACCADE_VALUE_ERROR, message);
-    return std::nullopt;
-  };
+SaccadeResult saccade::parseOptions(llvm::ArrayRef<SaccadeOption> options, CompileOptions &into) {
+  auto wrong = [](const llvm::Twine &message) { return refuse(SACCADE_VALUE_ERROR, message); };
+  StringRef target = "host";
   for (auto [i, option] : llvm::enumerate(options)) {
     if (!option.name)
       return wrong("option #" + llvm::Twine(i) + " has no name");
@@ -95,8 +118,18 @@ std::optional<CompileOptions> saccade::parseOptions(llvm::ArrayRef<SaccadeOption
                    llvm::join(llvm::map_range(rows, [](const OptionRow &row) { return row.name; }), ", "));
     if (!option.value)
       return wrong("option '" + name + "' has no value");
-    if (std::optional<std::string> expected = row->set(option.value, parsed))
+    if (name == "target")
+      target = option.value;
+    // The driver is asked only for the target that applies, below.
+    if (name == "target" && parseOrdinal(target))
+      continue;
+    if (std::optional<std::string> expected = row->set(option.value, into))
       return wrong("option '" + name + "' has the value '" + option.value + "': " + *expected);
   }
-  return parsed;
+  if (std::optional<int32_t> ordinal = parseOrdinal(target))
+    if (SaccadeResult result = setTargetOfGPU(target, *ordinal, into))
+      return result;
+  if (into.device && into.prepack)
+    return wrong("option 'prepack' has the value 'true': expected false for target '" + target + "'");
+  return SACCADE_OK;
 }

@@ -8,7 +8,6 @@
 #include "saccade/Support/ForkSafeMutex.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include <atomic>
-#include <optional>
 
 struct SaccadeContext {
   saccade::KernelCache cache;
@@ -35,8 +34,8 @@ SaccadeResult refuse(SaccadeResult result, const llvm::Twine &message);
 /// Clears the message and returns SACCADE_OK.
 SaccadeResult succeed();
 
-/// Parses the named options of a compilation; nullopt after `refuse(SACCADE_VALUE_ERROR, ...)`.
-std::optional<CompileOptions> parseOptions(llvm::ArrayRef<SaccadeOption> options);
+/// Parses the named options of a compilation. Calls `refuse` for invalid ones, and for a GPU that cannot be used.
+SaccadeResult parseOptions(llvm::ArrayRef<SaccadeOption> options, CompileOptions &into);
 
 /// Creates a module with one reference.
 SaccadeModule *createModule(KernelCache::Program program);

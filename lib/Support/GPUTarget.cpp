@@ -22,6 +22,23 @@ const GPUTarget *saccade::lookupGPUTarget(llvm::StringRef name) {
   return nullptr;
 }
 
+const GPUTarget *saccade::newestGPUTarget(int64_t capability) {
+  const GPUTarget *newest = nullptr;
+  int64_t best = 0;
+  for (const GPUTarget &target : architectures) {
+    // "sm_90a": code with a suffix runs on this architecture only, PTX without one on later ones too.
+    llvm::StringRef digits = target.name;
+    int64_t architecture = 0;
+    bool isKnown = digits.consume_front("sm_") && !digits.consumeInteger(10, architecture);
+    bool runs = digits.empty() ? architecture <= capability : architecture == capability;
+    if (isKnown && runs && architecture >= best) {
+      best = architecture;
+      newest = &target;
+    }
+  }
+  return newest;
+}
+
 const GPUTarget *saccade::requireGPUTarget(mlir::Operation *op, llvm::StringRef name) {
   const GPUTarget *target = lookupGPUTarget(name);
   if (!target)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 Array: TypeAlias = Union["torch.Tensor", "numpy.ndarray"]
-"""A torch CPU tensor or a NumPy array."""
+"""A torch tensor or a NumPy array. Programs for a GPU take torch tensors and any other tensors with `__dlpack__`."""
 
 # DLPack's (type code, bits) of the element types.
 DTYPES = {
@@ -28,6 +28,7 @@ DTYPES = {
     "uint64": (1, 64), "uint32": (1, 32), "uint16": (1, 16), "uint8": (1, 8),
 }  # fmt: skip
 DTYPE_NAMES = {encoded: name for name, encoded in DTYPES.items()}
+_CPU, _CUDA = 1, 2  # DLPack's device types
 
 _torch: Any = None  # the torch module, once imported
 _plain: set[type] = set()  # tensor types that access their memory directly
@@ -116,23 +117,30 @@ def check_result(name: str, x: Any) -> bool:
 
 
 def check_writable(name: str, x: Any) -> None:
-    """Raises ValueError for a read-only NumPy array; accepts anything else."""
-    if is_numpy(x) and not x.flags.writeable:
-        raise ValueError(f"{name} is a read-only NumPy array, expected one to write to")
+    """Raises ValueError for a read-only NumPy array or `_gpu.DeviceTensor`; accepts anything else."""
+    if is_numpy(x):
+        if not x.flags.writeable:
+            raise ValueError(f"{name} is a read-only NumPy array, expected one to write to")
+    elif getattr(x, "is_read_only", False) is True:
+        raise ValueError(f"{name} is a read-only tensor, expected one to write to")
 
 
 def _refuse(name: str, x: object) -> NoReturn:
+    from saccade import _gpu  # imported late: it is needed for GPUs and for errors
+
+    if (device := _gpu.device_of(x)) is not None and device[0] != 1:
+        raise TypeError(f"{name} is on {_gpu.device_name(device)}, expected cpu")
     kind = type(x)
     found = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     raise TypeError(f"{name} is {'None' if x is None else f'a {found}'}, expected a torch CPU tensor or a NumPy array")
 
 
-def check_torch(name: str, x: Any) -> None:
-    """`check_tensor` for a known torch tensor, without its fast path."""
+def check_torch(name: str, x: Any, device: str = "cpu") -> None:
+    """`check_tensor` for a known torch tensor, without its fast path, on the CPU or on "cuda"."""
     if type(x) not in _plain and type(x).__torch_dispatch__ is not _torch._C._disabled_torch_dispatch_impl:
         raise TypeError(f"{name} is a {type(x).__name__}, expected a plain torch.Tensor: it has no memory to read")
-    if x.device.type != "cpu":
-        raise TypeError(f"{name} is on {x.device}, expected cpu")
+    if x.device.type != device:
+        raise TypeError(f"{name} is on {x.device}, expected {device}")
     if x.layout is not _torch.strided or x.is_nested:
         kind = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
         raise TypeError(f"{name} is a {kind} tensor, expected a dense one")
@@ -201,23 +209,30 @@ def _truth(x: Any) -> bool | int:
 # --- descriptions for the C API ---------------------------------------------------------------------------------------
 
 
-def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
-    """The address of element 0, the DLDataType, extents and strides in elements of an array. It checks the element
-    type, but none of the other conditions of `check_tensor`."""
+def describe(name: str, x: Any) -> tuple[int, int, tuple[int, ...], tuple[int, ...], int]:
+    """The address of element 0, the DLDataType, extents, strides in elements and the DLDevice of an array. It checks
+    the element type, but none of the other conditions of `check_tensor`."""
     if is_torch(x):
         try:
-            return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride()
+            device = _CPU if x.is_cpu else _CUDA | x.get_device() << 32 if x.is_cuda else None
+            if device is None:
+                raise TypeError(f"{name} is on {x.device}, expected cpu or cuda")
+            return x.data_ptr(), _codes[x.dtype], tuple(x.shape), x.stride(), device
         except KeyError:
             raise TypeError(f"{name} has dtype {x.dtype}, expected one of {', '.join(DTYPES)}") from None
         except RuntimeError:
             check_torch(name, x)
             raise
     if not is_numpy(x) or x.dtype not in _codes:
+        described: Any = getattr(x, "described", None)  # of a _gpu.DeviceTensor
+        if described is not None:
+            return described  # type: ignore[no-any-return]
         check_tensor(name, x)
     size, strides = x.itemsize, x.strides
     if not x.flags.c_contiguous and any(stride % size for stride in strides):
         raise ValueError(f"{name} has strides of {strides} bytes, expected multiples of its {size}-byte elements")
-    return x.__array_interface__["data"][0], _codes[x.dtype], x.shape, tuple([stride // size for stride in strides])
+    steps = tuple([stride // size for stride in strides])
+    return x.__array_interface__["data"][0], _codes[x.dtype], x.shape, steps, _CPU
 
 
 def encode_values(values: list[Any]) -> ctypes.Array[Any]:
@@ -246,18 +261,18 @@ def _encode(slots: list[int], places: Iterable[int], values: list[Any]) -> ctype
     """Writes values at their places in the SaccadeValue `slots`, and the DLTensors that they point to after the slots.
     """
     tensors = [value for value in values if type(value) is tuple]
-    count = len(slots) + sum(6 + 2 * len(shape) for _, _, shape, _ in tensors)
+    count = len(slots) + sum(6 + 2 * len(shape) for _, _, shape, _, _ in tensors)
     memory = (ctypes.c_int64 * count)()
     base = ctypes.addressof(memory) + 8 * len(slots)
     extra: list[int] = []
     for place, value in zip(places, values):
         if type(value) is tuple:
-            data, dtype, shape, strides = value
+            data, dtype, shape, strides, device = value
             rank = len(shape)
             at = base + 8 * len(extra)
             slots[3 * place : 3 * place + 3] = at, 0, 0
-            # DLTensor: data, device (cpu 0), ndim and dtype, shape, strides, byte_offset.
-            extra += (data, 1, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
+            # DLTensor: data, device, ndim and dtype, shape, strides, byte_offset.
+            extra += (data, device, rank | dtype << 32, at + 48, at + 48 + 8 * rank, 0, *shape, *strides)
         elif type(value) is float:
             slots[3 * place : 3 * place + 3] = 0, 0, struct.unpack("=q", struct.pack("=d", value))[0]
         else:

@@ -89,6 +89,8 @@ _FUNCTIONS = {
     "saccade_function_value": (ValueInfo, [c_void_p, c_size_t]),
     "saccade_function_result_shapes": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_int64)]),
     "saccade_function_call": (c_int, [c_void_p, c_void_p, c_size_t]),
+    "saccade_function_call_on_stream": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p]),
+    "saccade_function_device_type": (c_int32, [c_void_p]),
     "saccade_function_tvm_ffi": (c_void_p, [c_void_p]),
     "saccade_set_num_threads": (None, [c_int32]),
     "saccade_num_threads": (c_int32, []),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, TypeAlias
 
-from saccade import _arrays
+from saccade import _arrays, _gpu
 from saccade._arrays import Array
 
 # MLIR's names of the element types of torch and NumPy.
 ELEMENTS = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}
 INTEGERS = {"int32": "i32", "int64": "i64"}
+Kind: TypeAlias = tuple[bool, bool]
+"""Of q, k, v and the other tensors of a call: whether they are torch tensors, and whether they are on a GPU."""
 # Larger than any position, and small enough that sums with it do not overflow 64 bits.
 _POSITION_LIMIT = 1 << 40
 _ALIGNMENTS = 'None, "top_left", "bottom_right" or an int offset (key <= query + offset)'
@@ -116,7 +118,7 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
         kv_len = length
     if type(kv_len) is int:
         return "index", kv_len
-    check_kind("kv_len", kv_len, _arrays.check_tensor("q", q))
+    check_kind("kv_len", kv_len, kind_of(q))
     element = INTEGERS.get(dtype_name(kv_len))
     if element is None:
         raise TypeError(f"kv_len has element type {dtype_name(kv_len)}, expected int32 or int64")
@@ -125,15 +127,14 @@ def check_length(kv_len: Any, q: Any) -> tuple[str, Any]:
 
 def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str, str]:
     """The element types of the cumulative sequence lengths."""
-    is_torch = _arrays.check_tensor("q", q)
-    elements = []
+    kind, elements = kind_of(q), []
     for name, offsets, other in (("cu_seqlens_q", cu_seqlens_q, "cu_seqlens_k"),
                                  ("cu_seqlens_k", cu_seqlens_k, "cu_seqlens_q")):
         if offsets is None:
             raise TypeError(f"{name} is None, expected the offsets of k's sequences, as {other} has those of q's"
                             if name == "cu_seqlens_k" else
                             f"{name} is None, expected the offsets of q's sequences, as {other} has those of k's")
-        check_kind(name, offsets, is_torch)
+        check_kind(name, offsets, kind)
         if offsets.ndim != 1:
             raise TypeError(f"{name} has {_arrays.dimensions(offsets.ndim)}, expected 1: the start of "
                             "each sequence and the end of the last one")
@@ -146,11 +147,11 @@ def check_cu_seqlens(cu_seqlens_q: Any, cu_seqlens_k: Any, q: Any) -> tuple[str,
 
 def check_sink(sink: Any, q: Any) -> tuple[tuple[str, bool], Any]:
     """The element type of a sink, whether it is one scalar for all heads, and its value."""
-    is_torch = _arrays.check_tensor("q", q)
+    kind = kind_of(q)
     precision = "float64" if dtype_name(q) == "float64" else "float32"
     if isinstance(sink, (int, float)) and not isinstance(sink, bool):
         return (ELEMENTS[precision], True), float(sink)
-    check_kind("sink", sink, is_torch)
+    check_kind("sink", sink, kind)
     if sink.ndim != 1:
         raise TypeError(f"sink has {_arrays.dimensions(sink.ndim)}, expected 1: a number for each head of q")
     if dtype_name(sink) not in (dtype_name(q), precision):
@@ -175,27 +176,35 @@ def check_layout(layout: Any, is_ragged: bool) -> int:
 # --- tensors ----------------------------------------------------------------------------------------------------------
 
 
-def _check_tensor(name: str, x: Any) -> bool:
-    """`_arrays.check_tensor`, and rejects nested tensors, which have no extents."""
-    is_torch = _arrays.check_tensor(name, x)
+def _check_tensor(name: str, x: Any, is_on_gpu: bool) -> bool:
+    """`check_tensor` of `_arrays` or `_gpu`, and rejects nested tensors, which have no extents."""
+    is_torch = _gpu.check_tensor(name, x) if is_on_gpu else _arrays.check_tensor(name, x)
     if is_torch and x.is_nested:
-        _arrays.check_torch(name, x)
+        _arrays.check_torch(name, x, "cuda" if is_on_gpu else "cpu")
     return is_torch
 
 
-def check_kind(name: str, x: Any, is_torch: bool) -> None:
+def kind_of(q: Any) -> Kind:
+    """Checks q and returns its kind."""
+    is_on_gpu = _gpu.ordinal_of(q) is not None
+    return _check_tensor("q", q, is_on_gpu), is_on_gpu
+
+
+def check_kind(name: str, x: Any, kind: Kind) -> None:
     """Rejects arrays that compiled code cannot read, and those of another kind than q."""
-    if _check_tensor(name, x) != is_torch:
-        found, expected = ("NumPy array", "torch tensor")[:: 1 if is_torch else -1]
+    is_torch, is_on_gpu = kind
+    if _check_tensor(name, x, is_on_gpu) != is_torch:
+        other = "tensor of another library" if is_on_gpu else "NumPy array"
+        found, expected = (other, "torch tensor")[:: 1 if is_torch else -1]
         raise TypeError(f"{name} is a {found}, expected a {expected}, as q is")
 
 
-def check_kinds(q: Array, k: Array, v: Array) -> bool:
-    """Checks q, k and v; returns whether they are torch tensors."""
-    is_torch = _check_tensor("q", q)
-    check_kind("k", k, is_torch)
-    check_kind("v", v, is_torch)
-    return is_torch
+def check_kinds(q: Array, k: Array, v: Array) -> Kind:
+    """Checks q, k and v; returns the kind of q."""
+    kind = kind_of(q)
+    check_kind("k", k, kind)
+    check_kind("v", v, kind)
+    return kind
 
 
 def check_sizes(q: Array, k: Array, v: Array) -> None:
@@ -220,7 +229,7 @@ def split_out(out: Any, return_lse: bool) -> tuple[Any, Any]:
     return out
 
 
-def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
+def check_outs(output: Any, lse: Any, kind: Kind) -> None:
     """Rejects outputs that are not writable or of another kind than q."""
     if output is None:
         return
@@ -228,8 +237,8 @@ def check_outs(output: Any, lse: Any, is_torch: bool) -> None:
         raise TypeError(f"out is a {type(output).__name__}, expected an array, or with return_lse=True the tuple "
                         "(output, lse)")
     for name, x in (("out", output),) if lse is None else (("out[0]", output), ("out[1]", lse)):
-        _arrays.check_result(name, x)
-        check_kind(name, x, is_torch)
+        check_kind(name, x, kind)
+        _arrays.check_writable(name, x)
 
 
 def check_shapes(q: Array, k: Array, v: Array, layout: str, kv_len: Any, sink: Any, ragged: tuple[Any, Any] | None,

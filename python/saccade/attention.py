@@ -1,4 +1,4 @@
-"""`saccade.attention`: attention on torch tensors and NumPy arrays.
+"""`saccade.attention`: attention on torch tensors, NumPy arrays and DLPack tensors of a GPU.
 
 A plan is a compiled function with the steps to allocate its results. Plans are cached under a key of element types,
 head dimensions, layout, kinds of arguments and fingerprints of the Python functions; lengths, batch, heads and scalar
@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from saccade import _arrays, _operands, _program
+from saccade import _arrays, _gpu, _operands, _program
 from saccade._arrays import Array
 from saccade._library import on_cache_clear
 from saccade._opaque import opaque
@@ -34,32 +34,38 @@ _SIGNATURES = {"score": "(s, b, h, i, j) -> score", "mask": "(b, h, i, j) -> boo
 class _Plan:
     """The compiled function and result allocation for calls of one kind."""
 
-    __slots__ = ("call", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max", "row_dtype",
-                 "index_dtype", "empty_like", "was_used")  # fmt: skip
+    __slots__ = ("call", "into", "kind", "is_torch", "axis", "key_axis", "head_dim_v", "row_axes", "has_lse", "has_max",
+                 "row_dtype", "index_dtype", "empty_like", "was_used")  # fmt: skip
 
-    def __init__(self, spec: _program.Spec, function: Function, is_torch: bool, may_use_tvm_ffi: bool):
-        self.is_torch, self.was_used = is_torch, False
+    def __init__(self, spec: _program.Spec, function: Function, kind: _operands.Kind, may_use_tvm_ffi: bool):
+        self.kind, self.was_used, self.into = kind, False, function.into
+        self.is_torch, is_on_gpu = kind
         self.call: Callable[..., None] = function.tvm_ffi if may_use_tvm_ffi else function.into
         self.axis, self.key_axis = spec.layout.index("d"), spec.layout.index("s")
         # None: the output has the shape of the query.
         self.head_dim_v = spec.head_dim_v if spec.head_dim_v != spec.head_dim else None
         self.row_axes = [spec.layout.index(dim) for dim in "bhs" if dim in spec.layout]
         self.has_lse, self.has_max = spec.lse, spec.max
-        if is_torch:
-            library: Any = _arrays.torch_module()
-            self.empty_like = library.empty_like
+        self.row_dtype: Any = "float64" if spec.precision == "f64" else "float32"
+        self.index_dtype: Any = "int64"
+        self.empty_like: Callable[[Any], Any]
+        if self.is_torch:
+            torch = _arrays.torch_module()
+            self.empty_like = torch.empty_like
+            self.row_dtype, self.index_dtype = getattr(torch, self.row_dtype), torch.int64
+        elif is_on_gpu:
+            self.empty_like = lambda q: q.empty(q.shape, q.dtype)
         else:
             import numpy
 
-            library = numpy
-            self.empty_like = functools.partial(library.empty_like, subok=False)
-        self.row_dtype = library.float64 if spec.precision == "f64" else library.float32
-        self.index_dtype = library.int64
+            self.empty_like = functools.partial(numpy.empty_like, subok=False)
 
-    def empty(self, q: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    def empty(self, q: Any, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array of q's kind."""
         if self.is_torch:
             return q.new_empty(shape, dtype=dtype)
+        if type(q) is _gpu.DeviceTensor:
+            return q.empty(shape, dtype)
         import numpy
 
         return numpy.empty(shape, dtype)
@@ -93,15 +99,17 @@ def attention(
     return_max: bool = False,
     layout: str | None = None,
     target: str | None = None,
+    stream: Any = None,
     out: Array | tuple[Array, Array] | None = None,
 ) -> Array | tuple[Array, ...]:
     """weight(softmax(mask(score(scale * q k^T)))) v, for every batch and head.
 
     Args:
-        q: queries [batch, heads, queries, head_dim] in the default layout: a torch CPU tensor or a NumPy array of
-            float64, float32, float16 or bfloat16, with any strides.
-        k: keys [batch, KV heads, keys, head_dim], of q's kind and element type. `heads` is a multiple of `KV heads`:
-            query head h uses KV head h // (heads // KV heads).
+        q: queries [batch, heads, queries, head_dim] in the default layout: a torch tensor on the CPU or a GPU, a NumPy
+            array, or a tensor on a GPU of any other library with `__dlpack__`, of float64, float32, float16 or
+            bfloat16, with any strides.
+        k: keys [batch, KV heads, keys, head_dim], of q's kind, device and element type. `heads` is a multiple of
+            `KV heads`: query head h uses KV head h // (heads // KV heads).
         v: values [batch, KV heads, keys, head_dim_v]; head_dim_v may differ from head_dim.
         score: a function (s, b, h, i, j), user-defined or from saccade.scores, that maps the scaled score s of query i
             and key j to the score, in float32 (float64 for float64 inputs). It is traced once, not called per element:
@@ -139,7 +147,10 @@ def attention(
             first of equal ones) as int64; -inf and -1 for a fully masked row. The sink is excluded.
         layout: the dimensions of q, k, v and the output: s and d, with or without b and h, in any order. Defaults to
             "bhsd", or "shd" with cu_seqlens_q, which allows no b.
-        target: the CPU target, "portable", "v3", "v4" or "v4-bf16"; None uses this machine's.
+        target: the CPU target, "portable", "v3", "v4" or "v4-bf16", or the GPU target, "sm_75" or "sm_80"; None uses
+            this machine's, for q on a GPU the newest that this GPU runs.
+        stream: for q on a GPU, the CUDA stream of the call: a stream object of torch, CuPy or CUDA Python, or its
+            address. None uses torch's current stream for torch tensors, else the default stream.
         out: the array to write the output to, or with return_lse a pair (output, lse): of q's kind, with the output's
             shape and element type, not overlapping inputs.
 
@@ -154,6 +165,10 @@ def attention(
             grad (there is no backward pass; use torch.no_grad()) or has the negative bit set.
         saccade.TraceError: a TypeError: `score`, `mask` or `weight` cannot be traced.
         NotImplementedError: this machine cannot run code for the target.
+        RuntimeError: the NVIDIA driver reports an error, possibly of earlier work.
+
+    On a GPU a call is asynchronous. Captured tensors are torch tensors on q's GPU. Lengths in tensors, and reads of
+    captured tensors at indices from tensors, are not checked, because only the GPU reads them; they never fault.
 
     One kernel is compiled for each combination of element type, head dimensions, layout, given options and traced
     functions. Other lengths, batches, head counts, scales, offsets and windows reuse it.
@@ -163,6 +178,15 @@ def attention(
         >>> alibi = lambda s, b, h, i, j: s + slopes[h] * (j - i)
         >>> out = saccade.attention(q, k, v, score=alibi, causal="bottom_right")
     """
+    gpu = None if type(q) is _Tensor and q.is_cpu else _gpu.ordinal_of(q)
+    if stream is not None:
+        if gpu is None:
+            raise TypeError(f"stream is {stream!r:.80}, expected None: q is not on a GPU")
+        stream = _gpu.stream_handle(stream)
+    if gpu is not None and _gpu.is_foreign(q):
+        return _attend_views(q, k, v, stream, out, kv_len, sink, score=score, mask=mask, weight=weight, scale=scale,
+                             causal=causal, window=window, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+                             return_lse=return_lse, return_max=return_max, layout=layout, target=target)
     tensors: tuple[Any, ...] = ()
     numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
@@ -209,7 +233,7 @@ def attention(
     if return_lse is not True and return_lse is not False:  # 1 == True would match its plan
         raise TypeError(f"return_lse is {return_lse!r:.80}, expected True or False")
     kind = (layout, alignment, sides, length, ragged_kind, sink_kind, scale is not None, return_lse, return_max,
-            score_key, mask_key, weight_key, target)
+            score_key, mask_key, weight_key, target, gpu)
     try:
         axis = _axes[layout]
         plan = _plans[q.dtype, q.shape[axis], v.shape[axis], kind]
@@ -227,7 +251,8 @@ def attention(
     ):  # fmt: skip
         _operands.check_kinds(q, k, v)
     if out is not None:
-        _operands.check_outs(output, lse, plan.is_torch)
+        _operands.check_outs(output, lse, plan.kind)
+    call = plan.call if stream is None else functools.partial(plan.into, stream=stream)
     try:
         if length == "index" and not 0 <= kv_len <= k.shape[plan.key_axis]:  # type: ignore[operator]
             raise ValueError(f"kv_len is {kv_len}, expected 0 to {k.shape[plan.key_axis]}, the length of k")
@@ -240,7 +265,7 @@ def attention(
             shape[plan.axis] = plan.head_dim_v
             output = plan.empty(q, tuple(shape), q.dtype)
         if not plan.has_lse and not plan.has_max:
-            plan.call(q, k, v, *tensors, *numbers, output)
+            call(q, k, v, *tensors, *numbers, output)
             result = output
         else:
             extents = q.shape
@@ -250,7 +275,7 @@ def attention(
                 result += (plan.empty(q, rows, plan.row_dtype) if lse is None else lse,)
             if plan.has_max:
                 result += plan.empty(q, rows, plan.row_dtype), plan.empty(q, rows, plan.index_dtype)
-            plan.call(q, k, v, *tensors, *numbers, *result)
+            call(q, k, v, *tensors, *numbers, *result)
     except Exception as error:
         # Report the error in terms of the caller's arguments if possible.
         _operands.check_kinds(q, k, v)
@@ -263,6 +288,24 @@ def attention(
     return result
 
 
+def _attend_views(q: Any, k: Any, v: Any, stream: int | None, out: Any, kv_len: Any, sink: Any, **options: Any) -> Any:
+    """`attention` on tensors by DLPack, through views of their memory; results are tensors of q's library."""
+    handle = _gpu.current_stream((q, k, v)) if stream is None else stream
+
+    def view(name: str, x: Any) -> Any:
+        # A tensor of 0 dimensions stands for a number.
+        return _gpu.view(name, x, handle) if getattr(x, "ndim", 1) else x
+
+    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+        options[name] = view(name, options[name])
+    outs = tuple([view("out", x) for x in out]) if isinstance(out, tuple) else view("out", out)
+    result = attention(view("q", q), view("k", k), view("v", v), out=outs, kv_len=view("kv_len", kv_len),
+                       sink=view("sink", sink), stream=handle, **options)
+    if isinstance(result, tuple):
+        return tuple([_gpu.source_of(x) for x in result])
+    return _gpu.source_of(result)
+
+
 def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:
     """The region of `function`, its part of the plan's key, and the tensors it captures now."""
     kind = "score" if isinstance(function, Score) else "mask" if isinstance(function, Mask) else role
@@ -273,6 +316,8 @@ def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tu
         raise TypeError(f"{role} is {found}, expected a function {_SIGNATURES[role]}, or None")
     if not hasattr(q, "dtype"):
         _arrays.check_tensor("q", q)
+    is_on_gpu = _gpu.ordinal_of(q) is not None
+    device = "cuda" if is_on_gpu else "cpu"
     precision = "f64" if _operands.dtype_name(q) == "float64" else "f32"
     found = fingerprint(function)
     known = None if found is None else _regions.get((role, precision, found.key))
@@ -280,7 +325,7 @@ def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tu
         region, text = known
         captures = region.captures_of(found.tensors)
     else:
-        region = trace(function, role, precision)
+        region = trace(function, role, precision, device)
         text, captures = _program.region_key(role, region), region.captures
         if found and region.is_reusable:
             if len(_regions) >= _MAX_PLANS:
@@ -289,9 +334,9 @@ def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tu
             made = [None if source is not None else made for source, made in zip(region.capture_sources, captures)]
             _regions[role, precision, found.key] = dataclasses.replace(region, captures=tuple(made)), text
     try:
-        are_torch = tuple([_arrays.check_tensor(role, capture) for capture in captures])
+        are_torch = tuple([(_gpu if is_on_gpu else _arrays).check_tensor(role, capture) for capture in captures])
     except (TypeError, ValueError):
-        trace(function, role, precision)  # reports which one it is
+        trace(function, role, precision, device)  # reports which one it is
         raise
     return region, (text, are_torch), captures
 
@@ -333,12 +378,12 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
                kind: tuple[Any, ...], score: Region | None, mask: Region | None, weight: Region | None) -> _Plan:
     """Checks all arguments, compiles, and caches the plan."""
     global _Tensor
-    layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target = kind
+    layout, alignment, sides, length, ragged_kind, sink_kind, has_scale, return_lse, return_max, *_, target, gpu = kind
     axis = _operands.check_layout(layout, ragged is not None)
-    is_torch = _operands.check_kinds(q, k, v)
+    kinds = _operands.check_kinds(q, k, v)
     _operands.check_sizes(q, k, v)
     output, lse = _operands.split_out(out, return_lse)
-    _operands.check_outs(output, lse, is_torch)
+    _operands.check_outs(output, lse, kinds)
     _operands.check_shapes(q, k, v, layout, kv_len, sink, ragged, output, lse)
     sink_element, is_sink_number = sink_kind or (None, False)
     spec = _program.Spec(
@@ -347,19 +392,25 @@ def _make_plan(q: Array, k: Array, v: Array, out: Any, kv_len: Any, sink: Any, r
         kv_len=length, ragged=ragged_kind, sink=sink_element, is_sink_number=is_sink_number, lse=return_lse,
         max=return_max, score=score, mask=mask, weight=weight,
     )  # fmt: skip
-    function = _compile(_program.program(spec), target)
-    plan = _Plan(spec, function, is_torch, is_torch and all(map(_arrays.is_torch, tensors)))
-    if is_torch:
+    function = _compile(_program.program(spec), target, gpu)
+    plan = _Plan(spec, function, kinds, kinds[0] and all(map(_arrays.is_torch, tensors)))
+    if kinds[0]:
         _Tensor = _arrays.torch_module().Tensor
     _axes[layout] = axis
     _remember((q.dtype, q.shape[axis], v.shape[axis], kind), plan)
     return plan
 
 
-def _compile(program: str, target: Any) -> Function:
+def _compile(program: str, target: Any, gpu: int | None) -> Function:
     if target is not None and not isinstance(target, str):
         raise TypeError(f"target is {target!r:.80}, expected a string, or None for this machine's")
-    return compile(program, target="host" if target is None else target).attention
+    if target is None:
+        target = "host" if gpu is None else f"cuda:{gpu}"
+    function = compile(program, target=target).attention
+    if (function.device == "cuda") != (gpu is not None):
+        found = "cpu" if gpu is None else f"cuda:{gpu}"
+        raise TypeError(f"q is on {found}, expected {function.device}: target is {target!r}")
+    return function
 
 
 def _remember(key: tuple[Any, ...], plan: _Plan) -> None:

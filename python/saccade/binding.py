@@ -7,7 +7,7 @@ import math
 import mmap
 from typing import Any, NoReturn
 
-from saccade import _arrays
+from saccade import _arrays, _gpu
 from saccade._library import library
 from saccade.function import Function, Handle, Shape, Value
 
@@ -51,6 +51,10 @@ class BoundFunction(Function):
     def _call_torch(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None) -> tuple[Any, ...]:
         return self._call_described(inputs, results, True)
 
+    def _stream(self, stream: Any, tensors: tuple[Any, ...]) -> int | None:
+        # Without tensors of its own, a call follows the bound ones.
+        return super()._stream(stream, (*tensors, *self._memory) if self.device == "cuda" else tensors)
+
     def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
         places = self._places[: len(described)]
         return self._fixed.fill(places, described), len(self._fixed) - len(self._places) + len(described)
@@ -59,6 +63,9 @@ class BoundFunction(Function):
 def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
     """Implements `Function.bind`."""
     handle, prepack = _prepack_function(function)
+    if function.device == "cuda":
+        handle_of_stream = _gpu.current_stream(values.values())
+        values = {name: _gpu.view(name, x, handle_of_stream) for name, x in values.items()}
     main = Function(handle, _find(handle, function.name))
     made = {value.name for value in prepack.results} if prepack else set()
     expected = {value.name: value for value in (*(prepack.inputs if prepack else ()), *main.inputs)
@@ -66,7 +73,7 @@ def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
     for name in values:
         if name not in expected:
             raise TypeError(f"{function.name} has no argument {name!r}; it has: {', '.join(expected)}")
-    fixed = {name: _describe(expected[name], values[name]) for name in values}
+    fixed = {name: _describe(expected[name], values[name], function.device) for name in values}
     memory: list[Any] = []
     if prepack:
         if missing := [value.name for value in prepack.inputs if value.name not in fixed]:
@@ -83,9 +90,11 @@ def bind(function: Function, values: dict[str, Any]) -> BoundFunction:
 
 
 def _prepack_function(function: Function) -> tuple[Handle, Function | None]:
-    """The module with prepacking enabled, and the prepack function for `function`, None if it has none."""
+    """The module with prepacking enabled, and the prepack function for `function`, None if it has none, as on a GPU."""
     from saccade.module import Module
 
+    if function.device == "cuda":
+        return function._handle, None
     source, name, options = function._handle.recipe
     if ("prepack", "true") in options:
         handle = function._handle
@@ -105,12 +114,12 @@ def _find(handle: Handle, name: str) -> int | None:
     return None
 
 
-def _describe(value: Value, x: Any) -> Any:
+def _describe(value: Value, x: Any, device: str) -> Any:
     """Checks an argument against the program and returns its form for `_arrays.EncodedValues`, so that errors are
     raised at bind time."""
     if value.shape is None:
         return _arrays.check_scalar(value.name, value.type, _arrays.DTYPES[value.dtype], x)
-    _arrays.check_tensor(value.name, x)
+    (_arrays.check_tensor if device == "cpu" else _gpu.check_tensor)(value.name, x)
     described = _arrays.describe(value.name, x)
     found = _arrays.DTYPE_NAMES[described[1] & 0xFF, described[1] >> 8 & 0xFF]
     if found.removeprefix("u") != value.dtype:
@@ -126,6 +135,8 @@ def _describe(value: Value, x: Any) -> Any:
 
 def _view(x: Any) -> Any:
     """Keeps the memory of an array alive even if the caller replaces it, e.g. by `tensor.data = ...`."""
+    if type(x) is _gpu.DeviceTensor:
+        return x
     return x.detach() if _arrays.is_torch(x) else x[...]
 
 
@@ -147,7 +158,7 @@ def _allocate(values: tuple[Value, ...], memory: list[Any]) -> list[Any]:
         code, bits = _arrays.DTYPES[value.dtype]
         shape = value.shape or ()
         strides = tuple(_count(shape[i + 1 :]) for i in range(len(shape)))
-        described.append((base + place, code | bits << 8 | 1 << 16, shape, strides))
+        described.append((base + place, code | bits << 8 | 1 << 16, shape, strides, 1))
     return described
 
 

@@ -1,4 +1,5 @@
-"""Compiled functions: called with torch CPU tensors or NumPy arrays, which are read and written without copies."""
+"""Compiled functions: called with torch CPU tensors or NumPy arrays, or for a GPU with torch CUDA tensors or tensors of
+other libraries by DLPack. All are read and written without copies."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import ctypes
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saccade import _arrays
+from saccade import _arrays, _gpu
 from saccade._arrays import Array
 from saccade._library import library, raise_error
 from saccade._opaque import opaque
@@ -59,6 +60,8 @@ class Function:
         """The inputs, in order."""
         self.results: tuple[Value, ...] = values[count:]
         """The results, in order; all are tensors."""
+        self.device: str = "cuda" if c.saccade_function_device_type(pointer) == _gpu.CUDA else "cpu"
+        """Where the tensors of a call are: "cpu" or "cuda"."""
         self._names = [value.name for value in values]
         self._tensors = [(i, value.name) for i, value in enumerate(self.inputs) if value.shape is not None]
         self._scalars = [
@@ -102,53 +105,65 @@ class Function:
         return self._tvm_ffi
 
     @opaque
-    def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, out: Array | tuple[Array, ...] | None = None, stream: Any = None,
+                 **named: Any) -> Any:
         """Calls the function.
 
         Args:
-            inputs, named: the values of `self.inputs`, by position or by name: torch CPU tensors and NumPy arrays with
-                any strides for tensors, Python scalars for scalars.
+            inputs, named: the values of `self.inputs`, by position or by name, with any strides: torch CPU tensors and
+                NumPy arrays for a program for the CPU; torch CUDA tensors and tensors of any other library with
+                `__dlpack__`, all on one GPU, for a program for a GPU; Python scalars for scalars.
             out: the array to write the result to, or a tuple of arrays for several results. They have the shapes that
                 `result_shapes` returns and overlap neither each other nor an input.
+            stream: for a GPU, the CUDA stream of the call: a stream object of torch, CuPy or CUDA Python, or its
+                address. None: torch's current stream if a tensor is torch's, else the default stream. The call is
+                asynchronous. A graph captured from it may be launched as long as this function exists.
 
         Returns:
-            `out`, or new arrays: torch tensors if any input is one, otherwise NumPy arrays; a tuple for several
-            results.
+            `out`, or new arrays: torch tensors if any input is one, otherwise NumPy arrays, or for a GPU tensors of the
+            library of the first tensor; a tuple for several results.
 
         Raises:
             TypeError: a wrong number or kind of arguments, element type, rank or device.
             ValueError: mismatched extents, a tensor that requires grad or has the negative bit set, a read-only `out`.
             MemoryError: the workspace of the call cannot be allocated.
+            NotImplementedError: there is no NVIDIA driver, or its GPU cannot run the program.
+            RuntimeError: the NVIDIA driver reports an error, possibly of earlier work.
         """
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
+        check = _arrays.check_tensor if self.device == "cpu" else _gpu.check_tensor
         torch_tensors = 0
         for i, name in self._tensors:
-            torch_tensors += _arrays.check_tensor(name, inputs[i])
+            torch_tensors += check(name, inputs[i])
         if torch_tensors and _arrays.torch_module()._C._is_tracing():
             raise TypeError(f"{self.name} is called in what torch.jit.trace traces, which cannot trace it: call it "
                             "outside of the traced function")
         if self._scalars:
             inputs = self._with_numbers(inputs)
         results, is_torch = (None, True) if out is None else self._check_out(out)
-        if is_torch and torch_tensors and torch_tensors == len(self._tensors):
+        if is_torch and torch_tensors and torch_tensors == len(self._tensors) and stream is None:
             results = self._call_torch(inputs, results)
         else:
-            results = self._call_described(inputs, results, torch_tensors > 0)
+            results = self._call_described(inputs, results, torch_tensors > 0, stream)
         return out if out is not None else results[0] if len(results) == 1 else results
 
     @opaque
-    def into(self, *values: Any) -> None:
+    def into(self, *values: Any, stream: Any = None) -> None:
         """Calls the function on inputs, then results allocated by the caller: as `tvm_ffi`, but also for NumPy arrays
-        and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable."""
+        and without importing tvm_ffi. It checks scalars, shapes, types and strides, and that results are writable.
+        `stream` is that of a call."""
         names = self._names
-        if len(values) == len(names):  # otherwise the call below reports the wrong count
+        handle = self._stream(stream, values)
+        if len(values) != len(names):  # the call below reports the wrong count
+            names = [f"argument #{i}" for i in range(len(values))]
+        if handle is not None:
+            values = tuple([_gpu.view(name, value, handle) for name, value in zip(names, values)])
+        if names is self._names:
             values = self._with_numbers(values)
             for i in range(len(self.inputs), len(names)):
                 _arrays.check_writable(names[i], values[i])
-        else:
-            names = [f"argument #{i}" for i in range(len(values))]
-        self._run([_describe(name, value) for name, value in zip(names, values)])
+        self._run([_describe(name, value) for name, value in zip(names, values)], handle)
 
     @opaque
     def result_shapes(self, /, *inputs: Any, **named: Any) -> tuple[Shape, ...]:
@@ -156,8 +171,9 @@ class Function:
         if named or len(inputs) != len(self.inputs):
             inputs = self._bind(inputs, named)
         for i, name in self._tensors:
-            _arrays.check_tensor(name, inputs[i])
-        return self._compute_shapes(self._describe_inputs(self._with_numbers(inputs)))
+            (_arrays.check_tensor if self.device == "cpu" else _gpu.check_tensor)(name, inputs[i])
+        inputs = self._with_numbers(inputs)
+        return self._compute_shapes(self._describe_inputs(self._views(inputs, self._stream(None, inputs))))
 
     def bind(self, /, **values: Any) -> BoundFunction:
         """Returns the function with some arguments bound, such as the weights of a model.
@@ -212,7 +228,27 @@ class Function:
         if len(results) != len(self.results):
             raise TypeError(f"out has {len(results)} arrays, expected {len(self.results)}: one for each result")
         names = ["out"] if len(results) == 1 else [f"out[{i}]" for i in range(len(results))]
-        return results, all([_arrays.check_result(name, result) for name, result in zip(names, results)])
+        check = _arrays.check_result if self.device == "cpu" else _gpu.check_tensor
+        return results, all([check(name, result) for name, result in zip(names, results)])
+
+    # --- streams of a GPU
+
+    def _stream(self, stream: Any, tensors: tuple[Any, ...]) -> int | None:
+        """The stream of a call as a number; None for a program for the CPU."""
+        if self.device == "cuda":
+            return _gpu.current_stream(tensors) if stream is None else _gpu.stream_handle(stream)
+        if stream is not None:
+            raise TypeError(f"{self.name} has stream={stream!r:.80}, expected None: it is compiled for the CPU")
+        return None
+
+    def _views(self, inputs: tuple[Any, ...], handle: int | None) -> tuple[Any, ...]:
+        """The inputs with tensors by DLPack as views of their memory."""
+        if handle is None:
+            return inputs
+        viewed = list(inputs)
+        for i, name in self._tensors:
+            viewed[i] = _gpu.view(name, viewed[i], handle)
+        return tuple(viewed)
 
     # --- shapes of results
 
@@ -276,30 +312,41 @@ class Function:
         except RuntimeError:
             # torch cannot access the memory of a tensor.
             for i, name in self._tensors:
-                _arrays.check_torch(name, inputs[i])
+                _arrays.check_torch(name, inputs[i], self.device)
             raise
 
-    def _call_described(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None,
-                        is_torch: bool) -> tuple[Any, ...]:
+    def _call_described(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None, is_torch: bool,
+                        stream: Any = None) -> tuple[Any, ...]:
+        handle = self._stream(stream, inputs)
+        inputs = self._views(inputs, handle)
         described = self._describe_inputs(inputs)
         if results is not None:
-            self._run(described + [_describe(value.name, result) for value, result in zip(self.results, results)])
+            if handle is not None:
+                results = tuple([_gpu.view(value.name, result, handle) for value, result in zip(self.results, results)])
+                for value, result in zip(self.results, results):
+                    _arrays.check_writable(value.name, result)
+            self._run(described + [_describe(value.name, result) for value, result in zip(self.results, results)],
+                      handle)
             if written := tuple(filter(_arrays.is_torch, results)):
                 _arrays.torch_module().autograd.graph.increment_version(written)
             return results
         shapes, key = self._find_shapes(inputs, described)
-        empty = self._empty_torch if is_torch else self._empty_numpy
+        empty = self._empty_torch if is_torch else self._empty_numpy if handle is None else self._empty_on_gpu
         results = empty(inputs, shapes)
         try:
-            self._run(described + [_describe("result", result) for result in results])
+            self._run(described + [_describe("result", result) for result in results], handle)
         except ValueError as error:
             results = empty(inputs, self._retry(key, inputs, error))
-            self._run(described + [_describe("result", result) for result in results])
-        return results
+            self._run(described + [_describe("result", result) for result in results], handle)
+        return tuple([_gpu.source_of(result) for result in results])
 
-    def _run(self, described: list[Any]) -> None:
+    def _run(self, described: list[Any], stream: int | None = None) -> None:
         memory, count = self._encode(described)
-        if error := library().saccade_function_call(self._pointer, ctypes.addressof(memory), count):
+        if stream is None:
+            error = library().saccade_function_call(self._pointer, ctypes.addressof(memory), count)
+        else:
+            error = library().saccade_function_call_on_stream(self._pointer, ctypes.addressof(memory), count, stream)
+        if error:
             raise_error(error)
 
     def _encode(self, described: list[Any]) -> tuple[ctypes.Array[Any], int]:
@@ -312,6 +359,12 @@ class Function:
             self._torch_dtypes = [getattr(torch, value.dtype) for value in self.results]
         like = next(inputs[i] for i, _ in self._tensors if _arrays.is_torch(inputs[i]))
         return tuple([like.new_empty(shape, dtype=dtype) for shape, dtype in zip(shapes, self._torch_dtypes)])
+
+    def _empty_on_gpu(self, inputs: tuple[Any, ...], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
+        if not self._tensors:
+            raise TypeError(f"{self.name} has no tensor whose library could allocate the results: pass out=")
+        like = inputs[self._tensors[0][0]]
+        return tuple([like.empty(shape, value.dtype) for shape, value in zip(shapes, self.results)])
 
     def _empty_numpy(self, inputs: tuple[Any, ...], shapes: tuple[Shape, ...]) -> tuple[Any, ...]:
         return tuple([_arrays.empty_numpy(shape, value.dtype) for shape, value in zip(shapes, self.results)])

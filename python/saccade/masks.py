@@ -165,7 +165,7 @@ def ragged(cu_seqlens: Any) -> Mask:
     """
     import numpy
 
-    bounds = numpy.asarray(cu_seqlens)
+    bounds = numpy.asarray(cu_seqlens.cpu() if _arrays.is_torch(cu_seqlens) else cu_seqlens)
     if bounds.ndim != 1 or len(bounds) < 2 or bounds[0] != 0 or (numpy.diff(bounds) < 0).any():
         raise ValueError(f"cu_seqlens is {cu_seqlens!r:.80}, expected ascending integers from 0 to the length")
     # Error messages name the variable, so it has the name of the parameter.
@@ -175,8 +175,8 @@ def ragged(cu_seqlens: Any) -> Mask:
 
 
 def _like(given: Any, array: Any) -> Any:
-    """Converts a new NumPy array to a torch tensor if the caller's argument is one."""
-    return _arrays.torch_module().from_numpy(array) if _arrays.is_torch(given) else array
+    """Converts a new NumPy array to a torch tensor on the device of the caller's argument if that is one."""
+    return _arrays.torch_module().from_numpy(array).to(given.device) if _arrays.is_torch(given) else array
 
 
 def global_tokens(count: Any) -> Mask:

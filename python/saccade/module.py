@@ -17,7 +17,7 @@ from saccade.function import Function, Handle
 
 @opaque
 def compile(program: str | bytes | os.PathLike[str], target: str = "host", **options: Any) -> Module:
-    """Compiles a program for this machine.
+    """Compiles a program for this machine or for a GPU.
 
     The same program with the same options is compiled once per process. Diagnostics of an accepted program are issued
     as warnings of class `saccade.Warning`.
@@ -25,11 +25,13 @@ def compile(program: str | bytes | os.PathLike[str], target: str = "host", **opt
     Args:
         program: MLIR as text (a string with a line break or "func.func" in it), as bytes (text or bytecode), or the
             path of a file with either (any other string, os.PathLike).
-        target: the CPU target: "host", "portable", "v3", "v4" or "v4-bf16".
+        target: the CPU target: "host", "portable", "v3", "v4" or "v4-bf16"; or the GPU target: "sm_75" or "sm_80",
+            which require no GPU to compile, or "cuda:1" for the newest that this GPU of this machine runs ("cuda": the
+            first GPU).
         options: lint=True warns about likely mistakes in the program: a wrong scale, mask or alignment.
             remarks=True reports why a softmax was not raised to attention.
             prepack=True adds a function F__prepack for every function F: it computes the results that depend only on
-            constant arguments, and F takes them as arguments. `F.bind(**weights)` calls it once.
+            constant arguments, and F takes them as arguments. `F.bind(**weights)` calls it once. For CPUs only.
             insert_after=[(stage, passes), ...] runs a textual pass pipeline after a stage.
             verify=False disables the verifier between passes.
 
@@ -65,13 +67,14 @@ class Module:
 
     @property
     def target(self) -> str:
-        """The CPU target as passed to `compile`."""
+        """The target as passed to `compile`."""
         return dict(self._options)["target"]
 
     @opaque
     def ir(self, stage: str) -> str:
         """The program after a stage of the compiler, as text: "transforms", "schedule", "tiling", ..., then "llvm" and
-        "asm". Raises ValueError for an unknown name; the message lists all stages."""
+        "asm", or for a GPU "llvm" and "ptx" of its kernels. Raises ValueError for an unknown name; the message lists
+        all stages."""
         return self._text(library().saccade_print_stage, str(stage))[0]
 
     @opaque

@@ -76,8 +76,8 @@ def _clamp(x: Any, low: int, high: int) -> Any:
 
 
 def _like(given: Any, array: Any) -> Any:
-    """Converts a NumPy array to a torch tensor if the caller's argument is one."""
-    return _arrays.torch_module().from_numpy(array) if _arrays.is_torch(given) else array
+    """Converts a new NumPy array to a torch tensor on the device of the caller's argument if that is one."""
+    return _arrays.torch_module().from_numpy(array).to(given.device) if _arrays.is_torch(given) else array
 
 
 def _table(name: str, given: Any, *ranks: int) -> Any:

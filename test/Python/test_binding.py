@@ -49,7 +49,7 @@ def expected(plain):
 def test_binding_prepacks_once_and_calls_do_not(module, monkeypatch):
     calls = []
     original = Function._run
-    monkeypatch.setattr(Function, "_run", lambda self, given: (calls.append(self.name), original(self, given))[1])
+    monkeypatch.setattr(Function, "_run", lambda self, *given: (calls.append(self.name), original(self, *given))[1])
     bound = module.main.bind(**WEIGHTS)
     assert calls == ["main__prepack"]
     for x in INPUTS.values():

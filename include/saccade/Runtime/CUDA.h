@@ -39,6 +39,14 @@ void saccade_device_release(void *memory);
  */
 SACCADE_EXPORTED void saccade_set_stream(void *stream);
 
+/* As saccade_entry_call of a GPU program, on `stream` (a CUstream or cudaStream_t; NULL: the default stream) in place of
+ * the stream that saccade_set_stream or TVM-FFI has set. */
+SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
+                                           void *stream);
+
+/* Writes the compute capability of the GPU `device` (a CUDA ordinal), 80 for 8.0. Errors begin with `subject`. */
+SaccadeStatus saccade_cuda_capability(const char *subject, int32_t device, int32_t *capability);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,6 +29,9 @@ const GPUTarget *lookupGPUTarget(llvm::StringRef name);
 /// The same for passes: an unknown name is an error at `op` that lists the valid names.
 const GPUTarget *requireGPUTarget(mlir::Operation *op, llvm::StringRef name);
 
+/// The newest target whose code runs on a GPU of a compute capability (80 for 8.0), or null.
+const GPUTarget *newestGPUTarget(int64_t capability);
+
 /// The names that `lookupGPUTarget` accepts, for messages: "sm_75, sm_80".
 llvm::StringRef gpuTargetNames();
 

@@ -27,11 +27,9 @@ public:
   CurrentContext &operator=(const CurrentContext &) = delete;
 
   SaccadeStatus enter(const SaccadeEntry &entry, int32_t ordinal) {
-    int32_t count = 0;
     Result result = driver.deviceGet(&device, ordinal);
-    if (result == InvalidDevice && driver.deviceGetCount(&count) == Success)
-      return refuse(SaccadeValueError, entry, "a tensor is on cuda:%d, but the NVIDIA driver reports %d GPU%s", ordinal,
-                    count, count == 1 ? "" : "s");
+    if (result == InvalidDevice)
+      return refuseDevice(entry, driver, "a tensor is on", ordinal);
     Context current = nullptr;
     Device its = -1;
     if (result == Success)
@@ -80,6 +78,7 @@ struct Session {
 
 constinit thread_local Session *session = nullptr;
 constinit thread_local void *chosenStream = nullptr;
+constinit thread_local void *const *callStream = nullptr; ///< the stream of one call, before all others
 
 using GetStream = void *(*)(int32_t deviceType, int32_t device);
 
@@ -95,6 +94,8 @@ GetStream findGetStream() {
 }
 
 Stream streamFor(int32_t device) {
+  if (callStream)
+    return static_cast<Stream>(*callStream);
   if (chosenStream)
     return static_cast<Stream>(chosenStream);
   GetStream getStream = findGetStream();
@@ -219,3 +220,26 @@ void saccade_device_release(void *memory) {
 }
 
 void saccade_set_stream(void *stream) { chosenStream = stream; }
+
+SaccadeStatus saccade_entry_call_on_stream(const SaccadeEntry *entry, const SaccadeArgument *args, int32_t count,
+                                           void *stream) {
+  callStream = &stream;
+  SaccadeStatus status = saccade_entry_call(entry, args, count);
+  callStream = nullptr;
+  return status;
+}
+
+SaccadeStatus saccade_cuda_capability(const char *subject, int32_t ordinal, int32_t *capability) {
+  SaccadeEntry unnamed = {};
+  unnamed.name = subject;
+  SaccadeStatus status = SaccadeSuccess;
+  const Driver *driver = requireDriver(unnamed, status);
+  if (!driver)
+    return status;
+  Device device = 0;
+  Result result = driver->deviceGet(&device, ordinal);
+  if (result == InvalidDevice)
+    return refuseDevice(unnamed, *driver, "refers to", ordinal);
+  return result == Success ? readCapability(*driver, unnamed, device, *capability)
+                           : refuseResult(unnamed, *driver, result, "entering the GPU");
+}

@@ -92,3 +92,24 @@ SaccadeStatus cuda::refuseResult(const SaccadeEntry &entry, const Driver &driver
     return refuse(status, entry, "%s '%s': the NVIDIA driver reports %s: %s", doing, object, text.name, text.meaning);
   return refuse(status, entry, "%s: the NVIDIA driver reports %s: %s", doing, text.name, text.meaning);
 }
+
+SaccadeStatus cuda::refuseDevice(const SaccadeEntry &entry, const Driver &driver, const char *subject,
+                                 int32_t ordinal) {
+  int32_t count = 0;
+  if (Result result = driver.deviceGetCount(&count); result != Success)
+    return refuseResult(entry, driver, result, "counting the GPUs");
+  return refuse(SaccadeValueError, entry, "%s cuda:%d, but the NVIDIA driver reports %d GPU%s", subject, ordinal, count,
+                count == 1 ? "" : "s");
+}
+
+SaccadeStatus cuda::readCapability(const Driver &driver, const SaccadeEntry &entry, Device device,
+                                   int32_t &capability) {
+  int32_t major = 0, minor = 0;
+  Result result = driver.deviceGetAttribute(&major, CapabilityMajor, device);
+  if (result == Success)
+    result = driver.deviceGetAttribute(&minor, CapabilityMinor, device);
+  if (result != Success)
+    return refuseResult(entry, driver, result, "reading the GPU's compute capability");
+  capability = 10 * major + minor;
+  return SaccadeSuccess;
+}

@@ -106,6 +106,12 @@ const Driver *requireDriver(const SaccadeEntry &entry, SaccadeStatus &status);
 SaccadeStatus refuseResult(const SaccadeEntry &entry, const Driver &driver, Result result, const char *doing,
                            const char *object = nullptr);
 
+/// Sets a message for the device ordinal `ordinal`, which does not exist: "`subject` cuda:3, but ...".
+SaccadeStatus refuseDevice(const SaccadeEntry &entry, const Driver &driver, const char *subject, int32_t ordinal);
+
+/// Writes the compute capability of a device, 80 for 8.0. On failure sets a message.
+SaccadeStatus readCapability(const Driver &driver, const SaccadeEntry &entry, Device device, int32_t &capability);
+
 /// Guards the creation of driver objects that the runtime keeps.
 class Lock {
 public:

@@ -95,15 +95,9 @@ private:
 /// Selects and loads the kernels for a device. The lock must be held.
 static LoadedModule *load(const Driver &driver, const SaccadeEntry *&entry, uint64_t context, Device device,
                           SaccadeStatus &status) {
-  int32_t major = 0, minor = 0;
-  Result result = driver.deviceGetAttribute(&major, CapabilityMajor, device);
-  if (result == Success)
-    result = driver.deviceGetAttribute(&minor, CapabilityMinor, device);
-  if (result != Success) {
-    status = refuseResult(*entry, driver, result, "reading the GPU's compute capability");
+  int32_t capability = 0, best = 0;
+  if ((status = readCapability(driver, *entry, device, capability)))
     return nullptr;
-  }
-  int32_t capability = 10 * major + minor, best = 0;
   const SaccadeEntry *chosen = nullptr;
   for (const SaccadeEntry *other = entry; other; other = other->next)
     if (int32_t fits = compatibility(*other->kernels, capability); fits > best) {
@@ -214,6 +208,8 @@ void saccade_cuda_unload(SaccadeKernels *kernels) {
   unnamed.name = "";
   SaccadeStatus status;
   const Driver *driver = requireDriver(unnamed, status);
+  // A program may be destroyed at any time, also during a capture, which must not end.
+  RelaxedCaptureScope relaxed(*driver);
   while (loaded) {
     for (Kernel *kernel = loaded->kernels.load(std::memory_order_relaxed); kernel;) {
       Kernel *next = kernel->next;

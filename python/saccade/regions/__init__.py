@@ -60,7 +60,7 @@ class Region:
                       for source, made in zip(self.capture_sources, self.captures)])
 
 
-def trace(function: Callable[..., Any], role: str, precision: str) -> Region:
+def trace(function: Callable[..., Any], role: str, precision: str, device: str = "cpu") -> Region:
     """Traces a Python function to a region.
 
     Args:
@@ -71,6 +71,7 @@ def trace(function: Callable[..., Any], role: str, precision: str) -> Region:
             NumPy functions; if it does neither, torch tensors if torch is imported.
         role: "score", "mask" or "weight".
         precision: the type of the score, "f32" or "f64".
+        device: where captured tensors must be, "cpu" or "cuda".
 
     Raises:
         TraceError: (a TypeError) the function has another signature, returns no number (a mask: no boolean or integer),
@@ -85,7 +86,7 @@ def trace(function: Callable[..., Any], role: str, precision: str) -> Region:
     if role not in PARAMETERS or precision not in ("f32", "f64"):
         raise ValueError(f"found role {role!r} and precision {precision!r}, expected one of {', '.join(PARAMETERS)}, "
                          "'f32' or 'f64'")
-    traced = TracedFunction(function, role)
+    traced = TracedFunction(function, role, device)
     traced.check_arity()
     floating = {"f32": "float32", "f64": "float64"}[precision]
     tracer: Any

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import Any
 
-from saccade import _arrays
+from saccade import _arrays, _gpu
 from saccade.regions.dtypes import KIND, dtype_name
 from saccade.regions.expression import Builder, Node
 from saccade.regions.traced_function import TracedFunction
@@ -32,7 +32,7 @@ class Captures:
         try:
             # Tracing runs without grad mode; the caller's mode applies here.
             with torch.set_grad_enabled(self.needs_grad) if torch else contextlib.nullcontext():
-                _arrays.check_tensor(name, array)
+                (_arrays if self.traced.device == "cpu" else _gpu).check_tensor(name, array)
         except (TypeError, ValueError) as error:
             raise self.traced.refuse(error) from None
         dtype = dtype_name(array)

@@ -35,8 +35,8 @@ class TraceError(TypeError):
 class TracedFunction:
     """A score, mask or weight function, with the errors recorded while it is traced."""
 
-    def __init__(self, function: Callable[..., Any], role: str):
-        self.function, self.role = function, role
+    def __init__(self, function: Callable[..., Any], role: str, device: str = "cpu"):
+        self.function, self.role, self.device = function, role, device
         self.refused: Exception | None = None
         """The first error: the function, or torch, may have caught it."""
 

@@ -8,6 +8,7 @@ imported. A comment above a block changes this:
     <!-- output -->            the block is the output of the block before; "..." stands for any text,
                                 and MLIR may number its values otherwise
     <!-- not run: REASON -->   the block is left out
+    <!-- on a fake GPU... -->  the block runs on the fake GPU of test/Support/FakeCUDA; `cupy` is gpu_arrays.py
 """
 
 import contextlib
@@ -76,6 +77,11 @@ def run_page(page, folder):
             continue
         if comment.startswith("file: "):
             (folder / comment.removeprefix("file: ")).write_text(code)
+        if comment.startswith("on a fake GPU"):
+            import gpu_arrays
+
+            gpu_arrays.start("build/dev")
+            sys.modules["cupy"] = gpu_arrays
         if comment == "output":
             assert matches(code, output), f"{page}:{line}: found\n{output}\nexpected\n{code}"
         elif language == "python":
