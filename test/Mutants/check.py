@@ -74,6 +74,14 @@ def check_components(root: pathlib.Path) -> None:
     read_equivalent()
 
 
+def check_literals() -> None:
+    """Mutants of integer literals keep their base and suffix."""
+    expected = {"0": ["1"], "7": ["8", "6"], "0600": ["0601", "0577"], "00": ["01"], "0x0Ful": ["0x10ul", "0xeul"],
+                "0b11": ["0b100", "0b10"], "10'000": ["10001", "9999"], "1u": ["2u", "0u"], "0u": ["1u"], "1_GB": []}
+    for literal, others in expected.items():
+        assert cxx_sites.neighbours(literal) == others, (literal, cxx_sites.neighbours(literal))
+
+
 def check_cxx(compiler: str) -> None:
     """All mutants of a program in one build: each switch gives what the mutated source gives."""
     if cxx_sites.clang() is None:
@@ -83,7 +91,9 @@ def check_cxx(compiler: str) -> None:
         folder = pathlib.Path(temporary)
         (folder / "build" / "dev").mkdir(parents=True)
         (folder / "a.cpp").write_text(_SOURCE)
-        command = {"directory": temporary, "file": str(folder / "a.cpp"), "command": f"{compiler} -c {folder}/a.cpp"}
+        unit = folder / "unit.cpp"
+        unit.write_text('// Generated: the sources of one compilation.\n#include "a.cpp"\n')
+        command = {"directory": temporary, "file": str(unit), "command": f"{compiler} -c {unit}"}
         (folder / "build" / "dev" / "compile_commands.json").write_text(json.dumps([command]))
         found = innermost(cxx_sites.Finder(folder).find("a.cpp"))
         kinds = {site.kind for site in found}
@@ -150,6 +160,7 @@ def main() -> None:
     options = parser.parse_args()
     check_patches(options.root)
     check_components(options.root)
+    check_literals()
     check_cxx(options.cxx)
     check_python()
 

@@ -43,25 +43,43 @@ def clang():
     return None
 
 
+def neighbours(literal: str) -> list[str]:
+    """The integer literals of C++ that are one more and, except for 0, one less, in the same base and with the same
+    suffix. None for user-defined literals."""
+    for prefix, digits, base, form in (("0[xX]", "[0-9a-fA-F']+", 16, "0x{:x}"), ("0[bB]", "[01']+", 2, "0b{:b}"),
+                                       ("0'?", "[0-7']+", 8, "0{:o}"), ("", "[0-9][0-9']*", 10, "{}")):
+        if match := re.fullmatch(f"{prefix}({digits})([uUlLzZ]*)", literal):
+            number = int(match[1].replace("'", ""), base)
+            return [form.format(each) + match[2] for each in (number + 1, number - 1) if each >= 0]
+    return []
+
+
 class Finder:
     """Finds the sites of the files of a configured build."""
 
     def __init__(self, folder: pathlib.Path):
         self.folder = folder
-        self.commands: dict[str, dict] = {}
+        self.commands: dict[str, dict] = {}  # by source file; those of a unity build are compiled by the same command
         for each in json.loads((folder / "build" / "dev" / "compile_commands.json").read_text()):
             if "RuntimeEmbedded" not in each["command"]:
-                self.commands[each["file"]] = each
+                self.commands |= {name: each for name in [each["file"], *self._included(pathlib.Path(each["file"]))]}
         self.cindex = clang()
         self.index = self.cindex.Index.create()
 
+    def _included(self, unit: pathlib.Path) -> list[str]:
+        """The sources that a file of a unity build includes."""
+        lines = unit.read_text().splitlines() if unit.exists() else []
+        if not lines or not lines[0].startswith("// Generated: the sources of one compilation"):
+            return []
+        return [str(self.folder / name) for name in re.findall(r'^#include "(.+)"$', "\n".join(lines), re.M)]
+
     def find(self, file: str) -> list[Site]:
-        """The sites of a file, named relative to the folder; none if it is not compiled by itself."""
+        """The sites of a file, named relative to the folder; none if it is not compiled."""
         command = self.commands.get(str(self.folder / file))
         if command is None:
             return []
         arguments = shlex.split(command["command"])[1:]
-        arguments = [each for i, each in enumerate(arguments) if each not in ("-c", "-o", str(self.folder / file))
+        arguments = [each for i, each in enumerate(arguments) if each not in ("-c", "-o", command["file"])
                      and arguments[i - 1] != "-o"]
         with contextlib.chdir(command["directory"]):  # the precompiled header's path is relative
             unit = self.index.parse(str(self.folder / file), arguments)
@@ -171,11 +189,8 @@ class _Visitor:
         # Immediates of template arguments after the first.
         if parent is not None and parent.kind in (self.kinds.TYPE_REF, self.kinds.TEMPLATE_REF):
             return
-        if match := re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", self._text(cursor)):
-            number = int(match[1], 0)
-            self._replace(cursor, "constant", f"{number + 1}{match[2]}")
-            if number:
-                self._replace(cursor, "constant", f"{number - 1}{match[2]}")
+        for text in neighbours(self._text(cursor)):
+            self._replace(cursor, "constant", text)
 
     def _floating_literal(self, cursor, children, parent) -> None:
         text = self._text(cursor)

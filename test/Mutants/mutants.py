@@ -113,13 +113,13 @@ class Tool:
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
-    def tests(self, suite: Suite, kind: str, key: str) -> dict[str, Item]:
-        """The tests of the selected components: times, failures and, for "mechanical", the mutants they reach."""
+    def tests(self, suite: Suite, kind: str, key: str, selected: list[Component]) -> dict[str, Item]:
+        """The tests of these components: times, failures and, for "mechanical", the mutants they reach."""
         path = OUT / f"tests-{kind}.json"
         saved = json.loads(path.read_text()) if path.exists() else {}
         items = {name: Item(**each) for name, each in saved.get("items", {}).items()} if saved.get("key") == key else {}
         done = set(saved.get("components", [])) if items else set()
-        missing = [component for component in self.components if component.name not in done]
+        missing = [component for component in selected if component.name not in done]
         if missing:
             start = time.monotonic()
             names = sorted(component.name for component in missing)
@@ -169,7 +169,7 @@ class Tool:
         workspace.configure()
         workspace.build()
         suite = Suite(workspace.folder, self.options.jobs)
-        items = self.tests(suite, "patches", self.tree)
+        items = self.tests(suite, "patches", self.tree, self.components)
         for component, path, text, files in todo:
             start = time.monotonic()
             try:
@@ -212,12 +212,12 @@ class Tool:
         self._overlay(workspace, mutants)
         workspace.build()
         suite = Suite(workspace.folder, self.options.jobs)
-        items = self.tests(suite, "mechanical", plan_key)
-        order = list(mutants)
-        random.Random(self.options.seed).shuffle(order)  # so that an interrupted run has tried some of every component
-        by_name = {component.name: component for component in self.components}
-        for i, mutant in enumerate(order, 1):
-            self._try(workspace, suite, items, by_name[mutant.component], mutant, i, len(order))
+        number = 0
+        for component in self.components:  # one after another: an interrupted run has rates of some components
+            items = self.tests(suite, "mechanical", plan_key, [component])
+            for mutant in (each for each in mutants if each.component == component.name):
+                number += 1
+                self._try(workspace, suite, items, component, mutant, number, len(mutants))
 
     def _try(self, workspace: Workspace, suite: Suite, items: dict[str, Item], component: Component, mutant: Mutant,
              number: int, total: int) -> None:

@@ -62,9 +62,9 @@ class Workspace:
             path.chmod(0o755)
 
     def configure(self) -> None:
-        """Configures the build, with one source file a compilation."""
+        """Configures the build."""
         if not (self.build_dir / "build.ninja").exists():
-            self._run(["cmake", "--preset", "dev", "-DSACCADE_UNITY=1"], "configuring the copy")
+            self._run(["cmake", "--preset", "dev"], "configuring the copy")
 
     def build(self, targets: list[str] | None = None, keep_going: bool = False) -> None:
         """Builds the tools, libraries and unit tests. Raises BuildError."""
