@@ -142,6 +142,19 @@ Value *expand(IRBuilder<> &b, StringRef name, Function &function) {
   return nullptr;
 }
 
+/// Whether a call has the constant operands that its expansion implements: all lanes, the current rounding, and the
+/// immediate of vreduce.
+bool isImplemented(StringRef name, const CallBase &call) {
+  if (!name.contains(".mask."))
+    return true;
+  auto isConstant = [&](unsigned operand, int64_t value) {
+    auto *number = dyn_cast<ConstantInt>(call.getArgOperand(operand));
+    return number && number->getSExtValue() == value;
+  };
+  unsigned count = call.arg_size();
+  return isConstant(count - 2, -1) && isConstant(count - 1, 4) && (!name.contains(".reduce.") || isConstant(1, 1));
+}
+
 } // namespace
 
 Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
@@ -153,7 +166,10 @@ Error saccade::expandIntrinsics(Module &module, const CPUTarget &target) {
     expanded->addFnAttr(Attribute::NoInline);
     IRBuilder<> b(BasicBlock::Create(module.getContext(), "entry", expanded));
     Value *result = expand(b, function.getName(), *expanded);
-    if (!result)
+    bool isKnown = result && all_of(function.users(), [&](User *user) {
+                     return isa<CallBase>(user) && isImplemented(function.getName(), *cast<CallBase>(user));
+                   });
+    if (!isKnown)
       return createStringError("intrinsic '" + function.getName() + "' has no expansion for target '" + target.name +
                                "'");
     b.CreateRet(result);

@@ -9,7 +9,7 @@
 namespace saccade {
 
 /// Replaces the AVX-512 intrinsics of a module for an expanded target, and conversions to bf16 if the target has
-/// instructions for them. Fails if an intrinsic has no expansion.
+/// instructions for them. Fails if an intrinsic has no expansion, or none for its immediates.
 llvm::Error expandIntrinsics(llvm::Module &module, const CPUTarget &target);
 
 } // namespace saccade

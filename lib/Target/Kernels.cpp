@@ -61,6 +61,11 @@ void saccade::addKernels(Module &host, const GPUTarget &target, StringRef ptx, S
 
 static std::string tableSymbol(StringRef entry) { return ("__saccade_entry_" + entry).str(); }
 
+/// The table for a further architecture; another name than that of any entry, which may have any characters.
+static std::string tableSymbol(StringRef entry, size_t number) {
+  return ("__saccade_architecture_" + Twine(number) + "_" + entry).str();
+}
+
 Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Module>> others,
                                  ArrayRef<std::string> entries) {
   // The last table in the chain of each entry.
@@ -74,7 +79,7 @@ Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Modul
         global.setLinkage(GlobalValue::InternalLinkage);
     for (const std::string &entry : entries) {
       GlobalVariable *table = other->getNamedGlobal(tableSymbol(entry));
-      table->setName(tableSymbol(entry) + "." + Twine(i + 1));
+      table->setName(tableSymbol(entry, i + 1));
       table->setLinkage(GlobalValue::ExternalLinkage);
     }
     ModuleAnalysisManager nothing;
@@ -82,7 +87,7 @@ Error saccade::joinArchitectures(Module &into, std::vector<std::unique_ptr<Modul
     if (Linker::linkModules(into, std::move(other)))
       return createStringError("the host code of two architectures cannot be linked");
     for (const std::string &entry : entries) {
-      GlobalVariable *table = into.getNamedGlobal(tableSymbol(entry) + "." + std::to_string(i + 1));
+      GlobalVariable *table = into.getNamedGlobal(tableSymbol(entry, i + 1));
       table->setLinkage(GlobalValue::InternalLinkage);
       GlobalVariable *&before = last[entry];
       auto *content = cast<ConstantStruct>(before->getInitializer());

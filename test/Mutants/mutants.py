@@ -207,10 +207,10 @@ class Tool:
             workspace.build(["SaccadePrecompiled", "SaccadeTableGen"])
             mutants = self._choose(workspace)
             mutants = self._compile(workspace, mutants)
-            mutants = self._trim(mutants)
             self._write_plan(plan_key, mutants)
         self._overlay(workspace, mutants)
         workspace.build()
+        mutants = self._trim(mutants)
         suite = Suite(workspace.folder, self.options.jobs)
         number = 0
         for component in self.components:  # one after another: an interrupted run has rates of some components

@@ -2,6 +2,7 @@
 Importing saccade does not import JAX, and the reader computes nothing.
 """
 
+import functools
 import re
 import subprocess
 import sys
@@ -130,6 +131,28 @@ def test_large_constants_are_arrays_beside_the_program():
     assert "attn.constant" in whole.program.text
     for got, expected in zip(whole(jnp.asarray([1, 39])), (TABLE[[1, 39]], short[jnp.asarray([1, 39])], [0, 2, 4])):
         np.testing.assert_array_equal(np.float32(got), np.float32(expected))
+
+
+def calling(constant, *called):
+    """A function of its own in the program, with a large constant, that calls others."""
+    def body(x):
+        y = (x @ constant)[:, :4] + constant[0, 4:8]
+        return functools.reduce(lambda sum, function: sum + function(sum), called, y)
+
+    return jax.jit(body)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_constants_are_those_of_their_function_however_often_it_is_called(seed):
+    draw = np.random.default_rng(seed)
+    constants = iter(draw.uniform(-0.3, 0.3, (7, 4, 40)).astype(np.float32))
+    once, twice, both, inner = (calling(next(constants)) for _ in range(4))
+    others = [once, twice, twice, both, calling(next(constants), both, inner), calling(next(constants), inner)]
+    order = draw.permutation(len(others))
+    whole = lambda x: sum(others[i](x + i) for i in order)
+    compiled = saccade.jax.compile(whole, X)
+    assert compiled.program.constants
+    np.testing.assert_allclose(compiled(X), whole(X), rtol=1e-4, atol=1e-4)
 
 
 def test_command_writes_the_program_of_an_export_and_its_constants(exported, tmp_path):

@@ -1,6 +1,7 @@
 """Models of ONNX are read without computing anything. What is wrong with one is reported with file, node and
 operator."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ pytest.importorskip("onnx")
 
 import numpy as np
 import onnx
+from interpreter import interpret
 from onnx import TensorProto, helper, numpy_helper
 
 from saccade.onnx import ModelError, read, read_model
@@ -86,6 +88,46 @@ def test_functions_are_written_where_they_are_called_whatever_the_order_of_nodes
     text = read_model(model(nodes, functions=[function])).text
     assert text.index("onnx.Add") < text.index("onnx.LeakyRelu") < text.index("onnx.Neg")
     assert '"alpha" = 0x3F000000 : f32' in text
+
+
+def with_reference(made, name):
+    """The node with an attribute of this name that has the value of the function's attribute `b`."""
+    reference = made.attribute.add()
+    reference.name, reference.ref_attr_name, reference.type = name, "b", onnx.AttributeProto.FLOAT
+    return made
+
+
+def function_of(name, nodes, default):
+    """A function with the attribute `b`, which has a default or not."""
+    domains = [helper.make_opsetid("", 23), helper.make_opsetid("own", 1)]
+    made = helper.make_function("own", name, ["x"], ["y"], nodes, domains, ["b"] if default is None else [])
+    if default is not None:
+        made.attribute_proto.append(helper.make_attribute("b", default))
+    return made
+
+
+def test_attributes_of_functions_are_given_referred_to_or_default():
+    functions, nodes, expected = [], [], []
+    for own, passed, outer in itertools.product([None, 0.5], ["nothing", "number", "reference"], [None, 2.0]):
+        inner, name = f"Inner{own is None:d}", f"Outer{len(functions)}"
+        call = node(inner, ["x"], ["y"], domain="own", **({"b": 0.25} if passed == "number" else {}))
+        functions.append(function_of(name, [with_reference(call, "b") if passed == "reference" else call], outer))
+        for given in (None, 3.0):
+            nodes.append(node(name, ["x"], [f"y{len(nodes)}"], domain="own", **({} if given is None else {"b": given})))
+            referred = outer if given is None else given
+            found = {"nothing": None, "number": 0.25, "reference": referred}[passed]
+            found = own if found is None else found
+            # Of an operator, an attribute without a value has the default of the operator.
+            expected.append(-0.01 if found is None else -found * (1 if own is None else found))
+    slope = with_reference(node("LeakyRelu", ["x"], ["y"]), "alpha")
+    functions.append(function_of("Inner1", [slope], None))
+    body = [with_reference(node("LeakyRelu", ["x"], ["z"]), "alpha"), with_reference(node("Constant", [], ["c"]), "value_float"),
+            node("Mul", ["z", "c"], ["y"])]  # fmt: skip
+    functions.append(function_of("Inner0", body, 0.5))
+    outputs = [f"y{i}" for i in range(len(nodes))]
+    text = read_model(model(nodes, [value("x", (1,))], outputs, functions=functions)).text
+    found = [each.item() for each in interpret(text, [np.array([-1], np.float32)])]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])

@@ -1,13 +1,16 @@
 """Functions that capture random nested structures: if one leaf or container is changed and the function computes
-something else, its fingerprint is another one, and a compiled mask follows.
+something else, its fingerprint is another one, and a compiled mask follows. All small nestings of containers have
+different fingerprints.
 
 SACCADE_SEED and SACCADE_FUNCTIONS select other structures than the first 400.
 """
 
 import functools
+import itertools
 import math
 import os
 import random
+import types
 
 import numpy as np
 import pytest
@@ -117,6 +120,48 @@ def test_fingerprint_changes_with_every_leaf_and_container():
         other += 1
         assert one.key != changed.key, f"seed {seed}: {shown(first)}\nand\n{shown(second)}"
     assert other > COUNT / 2, f"{other} of {COUNT} structures were changed"
+
+
+def plain(*held, **named):
+    return held, named
+
+
+def with_defaults(values, named=()):
+    function = types.FunctionType(plain.__code__, {})
+    function.__defaults__, function.__kwdefaults__ = tuple(values), dict(named)
+    return function
+
+
+CONTAINERS = {"list": list, "tuple": tuple, "default": with_defaults,
+              "keyword": lambda values: with_defaults([], enumerate(values)), "dict": lambda values: dict(enumerate(values)),
+              "partial": lambda values: functools.partial(plain, *values),
+              "named": lambda values: functools.partial(plain, **{f"x{i}": each for i, each in enumerate(values)}),
+              "closure": lambda values: closing(tuple(values)), "two": lambda values: with_defaults(values[:1], enumerate(values[1:]))}
+
+LEAST = {"keyword": 1, "named": 1, "two": 2}  # with fewer elements they are other containers
+
+
+def nestings(size, containers):
+    """All sequences of nested containers with `size` containers and numbers 0, as pairs of text and structure."""
+    if size == 0:
+        yield "", []
+    for own in range(1, size + 1):
+        rest = list(nestings(size - own, containers))
+        for text, inner in nestings(own - 1, containers):
+            made = [(f"{name}({text}) ", CONTAINERS[name](inner)) for name in containers if len(inner) >= LEAST.get(name, 0)]
+            made += [("0 ", 0)] * (own == 1)
+            for (head, first), (tail, others) in itertools.product(made, rest):
+                yield head + tail, [first, *others]
+
+
+@pytest.mark.parametrize(("size", "containers"), [(3, list(CONTAINERS)), (5, ["tuple", "default"]), (5, ["list", "dict"])])
+def test_fingerprints_of_all_small_nestings_differ(size, containers):
+    seen = {}
+    for each in range(size + 1):
+        for text, held in nestings(each, containers):
+            other = seen.setdefault(fingerprint(reads(held)).key, text)
+            assert other == text, f"[{other}] and [{text}]"
+    assert len(seen) > 500
 
 
 # Structures, and what a mask reads of them: its results follow every one of a list, one after another.

@@ -151,12 +151,19 @@ def _function(x: types.FunctionType, parts: _Parts, tensors: list[Any]) -> None:
         for name in known.globals:
             if name not in names:
                 parts.append(getattr(builtins, name, None))
-            elif (value := names[name]) is not x:  # a recursive function is visited once
+            elif (value := names[name]) is not x:
                 _HANDLERS.get(type(value), _unusual)(value, parts, tensors)
+            else:  # a recursive function is visited once
+                parts.append(_Code)
+    # What is absent has an element, so that nothing that follows can stand for it.
     if x.__defaults__:
         _sequence(x.__defaults__, parts, tensors)
+    else:
+        parts.append(None)
     if x.__kwdefaults__:
         _dict(x.__kwdefaults__, parts, tensors)
+    else:
+        parts.append(None)
 
 
 def _value(x: Any, parts: _Parts, tensors: list[Any]) -> None:

@@ -1,5 +1,6 @@
 """Operators of PyTorch, family by family: a function of tensors, and the random tensors to call it with."""
 
+import itertools
 import math
 
 import torch
@@ -207,6 +208,19 @@ ATTENTION = {
     "two": (lambda a, b, c: F.scaled_dot_product_attention(a[0, 0], b[0, 0], c[0, 0]), q, k, v),
     "written": (lambda a, b, c: (a @ b.mT / math.sqrt(8)).softmax(-1) @ c, q, k, v),
 }
+# Tensors that begin at another place of their storage: a part, transposed or not. A place counts from the storage.
+PARTS = {"whole": (lambda a: a, 0), "rows": (lambda a: a[1:], 20), "row": (lambda a: a[2], 40), "last": (lambda a: a[2, 3], 55),
+         "transposed": (lambda a: a[1:].transpose(0, 2), 20), "row transposed": (lambda a: a[1].mT, 20)}
+for (name, (part, first)), more in itertools.product(PARTS.items(), [None, 0, 1]):
+    place = None if more is None else first + more
+    SHAPES[f"strided {name} {place}"] = (
+        lambda a, part=part, place=place: part(a).as_strided((2, 2), (2, 1), place), x)
+# The number of KV heads and the size of their groups differ, and masks have or lack the dimensions of scores.
+for kv_heads, shape in itertools.chain(itertools.product([2, 3], [(2, 6, 6, 9), (6, 1, 9), (1, 6, 6, 1)]),
+                                       [(2, (2, 1, 6, 9)), (3, (6, 9)), (3, (1, 1, 9)), (6, (6, 6, 9)), (1, (6, 6, 9))]):
+    ATTENTION[f"{kv_heads} KV heads of 6, mask {shape}"] = (
+        lambda a, b, c, m: F.scaled_dot_product_attention(a, b, c, m, enable_gqa=True),
+        torch.randn(2, 6, 6, 8), torch.randn(2, kv_heads, 9, 8), torch.randn(2, kv_heads, 9, 8), torch.randn(shape))
 
 
 def _grid(a):

@@ -22,20 +22,30 @@ namespace {
 
 struct alignas(64) Vector : std::array<uint64_t, 8> {};
 
+/// Compiles the function `run` with this body. Returns the diagnostics of a failure.
+std::string compile(llvm::StringRef targetName, const std::string &body, llvm::SmallString<0> &object) {
+  const CPUTarget &target = *lookupCPUTarget(targetName);
+  mlir::MLIRContext context;
+  context.loadDialect<mlir::LLVM::LLVMDialect>();
+  std::string text = "llvm.func @run(%in: !llvm.ptr, %out: !llvm.ptr) {\n" + body + "  llvm.return\n}\n";
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+  std::string diagnostics;
+  mlir::ScopedDiagnosticHandler handler(&context, [&](mlir::Diagnostic &each) { diagnostics += each.str() + "\n"; });
+  llvm::LLVMContext llvmContext;
+  if (std::unique_ptr<llvm::Module> translated = translate(*module, llvmContext, target)) {
+    llvm::raw_svector_ostream os(object);
+    llvm::cantFail(emitObject(*translated, target, os));
+  }
+  return diagnostics;
+}
+
 /// The function `run(inputs, out)` of one intrinsic, whose operands are vectors of 64 bytes.
 class Compiled {
 public:
   Compiled(llvm::StringRef targetName, const std::string &body) {
-    const CPUTarget &target = *lookupCPUTarget(targetName);
-    mlir::MLIRContext context;
-    context.loadDialect<mlir::LLVM::LLVMDialect>();
-    std::string text = "llvm.func @run(%in: !llvm.ptr, %out: !llvm.ptr) {\n" + body + "  llvm.return\n}\n";
-    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
-    llvm::LLVMContext llvmContext;
-    std::unique_ptr<llvm::Module> translated = translate(*module, llvmContext, target);
     llvm::SmallString<0> object;
-    llvm::raw_svector_ostream os(object);
-    llvm::cantFail(emitObject(*translated, target, os));
+    std::string diagnostics = compile(targetName, body, object);
+    EXPECT_EQ(diagnostics, "");
     jit = llvm::cantFail(llvm::orc::LLJITBuilder().create());
     llvm::cantFail(jit->addObjectFile(std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(object))));
     function = llvm::cantFail(jit->lookup("run")).toPtr<void (*)(const Vector *, Vector *)>();
@@ -163,6 +173,25 @@ std::string masked(const std::string &name, const std::string &type, unsigned la
 
 template <typename Bits> std::vector<Vector> drawPair(std::mt19937_64 &random) {
   return {draw<Bits>(random, 30), draw<Bits>(random, 10)};
+}
+
+TEST(ExpandIntrinsics, RefusesOperandsThatItDoesNotImplement) {
+  // The immediate, the mask and the rounding have other values.
+  const std::tuple<const char *, const char *, const char *> changes[] = {
+      {"constant(1 : i32)", "constant(0 : i32)", "reduce"},   {"constant(1 : i32)", "constant(2 : i32)", "reduce"},
+      {"constant(1 : i32)", "constant(17 : i32)", "reduce"},  {"constant(-1 : i16)", "constant(1 : i16)", "reduce"},
+      {"constant(4 : i32)", "constant(8 : i32)", "reduce"},   {"constant(4 : i32)", "constant(8 : i32)", "scalef"},
+      {"constant(-1 : i16)", "constant(-2 : i16)", "scalef"}, {"constant(4 : i32)", "constant(9 : i32)", "scalef"}};
+  for (auto [from, to, name] : changes) {
+    bool isReduce = llvm::StringRef(name) == "reduce";
+    std::string body = masked(std::string(name) + ".ps", "f32", 16, isReduce ? "i32" : "vector");
+    llvm::SmallString<0> object;
+    EXPECT_EQ(compile("v4-expanded", body, object), "");
+    size_t at = body.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    std::string diagnostics = compile("v4-expanded", body.replace(at, std::strlen(from), to), object);
+    EXPECT_NE(diagnostics.find("has no expansion"), std::string::npos) << to << ": " << diagnostics;
+  }
 }
 
 TEST(ExpandIntrinsics, ReducesLikeTheInstruction) {
