@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from saccade import _arrays
@@ -173,6 +173,20 @@ def view(name: str, x: Any, stream: int) -> Any:
 def source_of(x: Any) -> Any:
     """The tensor of which x is a view, or x."""
     return x.source if type(x) is DeviceTensor else x
+
+
+def call_with_views(function: Callable[..., Any], stream: int | None, **named: Any) -> Any:
+    """Calls a function that takes views with the tensors among `named` as views, and with their stream by default.
+    Returns tensors of their library. A tensor of 0 dimensions stands for a number and stays."""
+    handle = current_stream(named.values()) if stream is None else stream
+
+    def convert(name: str, x: Any) -> Any:
+        if type(x) is tuple:
+            return tuple([convert(name, each) for each in x])
+        return view(name, x, handle) if getattr(x, "ndim", 1) else x
+
+    result = function(stream=handle, **{name: convert(name, x) for name, x in named.items()})
+    return tuple([source_of(x) for x in result]) if isinstance(result, tuple) else source_of(result)
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

@@ -184,9 +184,10 @@ def attention(
             raise TypeError(f"stream is {stream!r:.80}, expected None: q is not on a GPU")
         stream = _gpu.stream_handle(stream)
     if gpu is not None and _gpu.is_foreign(q):
-        return _attend_views(q, k, v, stream, out, kv_len, sink, score=score, mask=mask, weight=weight, scale=scale,
-                             causal=causal, window=window, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
-                             return_lse=return_lse, return_max=return_max, layout=layout, target=target)
+        return _gpu.call_with_views(
+            attention, stream, q=q, k=k, v=v, score=score, mask=mask, weight=weight, scale=scale, causal=causal,
+            window=window, kv_len=kv_len, cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, sink=sink,
+            return_lse=return_lse, return_max=return_max, layout=layout, target=target, out=out)
     tensors: tuple[Any, ...] = ()
     numbers: tuple[Any, ...] = ()
     score_region = mask_region = weight_region = score_key = mask_key = weight_key = None
@@ -286,24 +287,6 @@ def attention(
     if out is not None and plan.is_torch:
         _arrays.torch_module().autograd.graph.increment_version(out)  # accepts a tensor or a tuple
     return result
-
-
-def _attend_views(q: Any, k: Any, v: Any, stream: int | None, out: Any, kv_len: Any, sink: Any, **options: Any) -> Any:
-    """`attention` on tensors by DLPack, through views of their memory; results are tensors of q's library."""
-    handle = _gpu.current_stream((q, k, v)) if stream is None else stream
-
-    def view(name: str, x: Any) -> Any:
-        # A tensor of 0 dimensions stands for a number.
-        return _gpu.view(name, x, handle) if getattr(x, "ndim", 1) else x
-
-    for name in ("cu_seqlens_q", "cu_seqlens_k"):
-        options[name] = view(name, options[name])
-    outs = tuple([view("out", x) for x in out]) if isinstance(out, tuple) else view("out", out)
-    result = attention(view("q", q), view("k", k), view("v", v), out=outs, kv_len=view("kv_len", kv_len),
-                       sink=view("sink", sink), stream=handle, **options)
-    if isinstance(result, tuple):
-        return tuple([_gpu.source_of(x) for x in result])
-    return _gpu.source_of(result)
 
 
 def _read(role: str, function: Callable[..., Any], q: Array) -> tuple[Region, tuple[Any, ...], tuple[Any, ...]]:

@@ -317,8 +317,10 @@ class Function:
 
     def _call_described(self, inputs: tuple[Any, ...], results: tuple[Any, ...] | None, is_torch: bool,
                         stream: Any = None) -> tuple[Any, ...]:
-        handle = self._stream(stream, inputs)
-        inputs = self._views(inputs, handle)
+        handle = None
+        if stream is not None or self.device == "cuda":
+            handle = self._stream(stream, inputs)
+            inputs = self._views(inputs, handle)
         described = self._describe_inputs(inputs)
         if results is not None:
             if handle is not None:
@@ -338,7 +340,7 @@ class Function:
         except ValueError as error:
             results = empty(inputs, self._retry(key, inputs, error))
             self._run(described + [_describe("result", result) for result in results], handle)
-        return tuple([_gpu.source_of(result) for result in results])
+        return results if handle is None else tuple([_gpu.source_of(result) for result in results])
 
     def _run(self, described: list[Any], stream: int | None = None) -> None:
         memory, count = self._encode(described)

@@ -170,10 +170,6 @@ def test_a_stream_is_that_of_the_tensors_by_default(double, tensors, attend):
     assert streams_of(double) == {"stream=288"}
     attend(*ours, out=out, stream=0)
     assert streams_of(double) == {"stream=0"}
-    tvm_ffi = pytest.importorskip("tvm_ffi")
-    with tvm_ffi.use_raw_stream(tvm_ffi.device("cuda:0"), 0x130):
-        attend.tvm_ffi(*ours, out)
-    assert streams_of(double) == {"stream=304"}
 
 
 def test_threads_call_on_their_own_streams(double, tensors, attend):
