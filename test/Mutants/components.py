@@ -4,6 +4,7 @@ import dataclasses
 import fnmatch
 import pathlib
 import re
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +21,15 @@ class Component:
     def is_python(self) -> bool:
         return self.sources[0].startswith("python/")
 
-    def has_lit(self, name: str) -> bool:
-        return any(re.search(pattern, name) for pattern in self.lit)
-
-    def has_pytest(self, name: str) -> bool:
-        return any(fnmatch.fnmatch(name, f"test_{pattern}.py") for pattern in self.pytest)
+    def tests(self, items: dict[str, Any]) -> list[Any]:
+        """The component's tests among these, in the order of its patterns: its own come first. Items have a `kind`."""
+        ranked = []
+        for name, item in items.items():
+            found = ([fnmatch.fnmatch(name, f"test_{pattern}.py") for pattern in self.pytest] if item.kind == "pytest"
+                     else [bool(re.search(pattern, name)) for pattern in self.lit])
+            if any(found):
+                ranked.append((item.kind == "pytest", item.kind == "lit", found.index(True), item.name, item))
+        return [each[-1] for each in sorted(ranked, key=lambda each: each[:-1])]
 
     def files(self, root: pathlib.Path) -> list[str]:
         """The source files, relative to `root`."""
@@ -62,7 +67,7 @@ COMPONENTS = [
               (r"Import/(Onnx|Torch|StableHLO)", r"Fuzz/(onnx|torch|stablehlo)"),
               ("torch_ops", "torch_algebra", "onnx_operators", "jax_ops", "stablehlo", "*_schemas", "torch_encoders")),
     Component("Schedule", ("lib/Schedule",),
-                   (r"Schedule/", r"Execution/GPU/(forward|examples)", r"Fuzz/random-graphs-gpu", _ATTENTION)),
+                   (r"Schedule", r"Tools/debug", r"Execution/GPU/(forward|examples)", r"Fuzz/random-graphs-gpu", _ATTENTION)),
     Component("Tiling", ("lib/Tiling",),
               (r"Tiling/", r"Execution/(linear|relative|window|prepack|matmul|reductions|elementwise|empty)",
                _ATTENTION,
@@ -88,7 +93,7 @@ COMPONENTS = [
     Component("Reference", ("lib/Reference",),
               (r"Unit/Reference", r"Execution/(?!GPU)", r"Fuzz/(random_graphs|structured|linear)")),
     Component("CAPI", ("lib/CAPI",), (r"CAPI/",), ("binding", "compiling", "concurrency", "diagnostics")),
-    Component("Tools", ("tools",), (r"Tools/", r"CAPI/example", r"Unit/Support")),
+    Component("Tools", ("tools",), (r"Tools/", r"Runtime/CUDA/saccade-run", r"CAPI/example", r"Unit/Support")),
     Component("Pipeline", ("lib/Pipeline", "lib/Support"),
               (r"Pipeline/", r"Tools/(explain|exit|saccade-compile|plugin|debug|language)", r"Unit/Support",
                r"Unit/JIT"),

@@ -62,7 +62,7 @@ class Finder:
         self.commands: dict[str, dict] = {}  # by source file; those of a unity build are compiled by the same command
         for each in json.loads((folder / "build" / "dev" / "compile_commands.json").read_text()):
             if "RuntimeEmbedded" not in each["command"]:
-                self.commands |= {name: each for name in [each["file"], *self._included(pathlib.Path(each["file"]))]}
+                self.commands |= dict.fromkeys([each["file"], *self._included(pathlib.Path(each["file"]))], each)
         self.cindex = clang()
         self.index = self.cindex.Index.create()
 

@@ -8,20 +8,22 @@
 
 A mutant is killed if a test fails, crashes or takes several times as long as without it. Mechanical mutants are chosen
 at random from the syntax trees of the sources: a comparison, a constant, a bound, the arms of a choice, a sign, a
-logical operator, a dropped call, an early return. All of C++ are in one build, behind a switch at run time; tests that
-do not reach a mutant are not run on it. Survivors are written as patches to build/mutants/survivors. An interrupted run
+logical operator, a dropped call, an early return. All of C++ are in one build, behind a switch at run time; a test runs
+once without a mutant, when it is first needed, and only on mutants that it reached. Survivors are written as patches to build/mutants/survivors. An interrupted run
 continues where it stopped; killed mutants stay killed until their file changes, others are tried again when anything
 changes.
 """
 
 import argparse
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import time
@@ -57,7 +59,8 @@ class Mutant:
 class Results:
     """Verdicts by mutant, saved after each one."""
 
-    def __init__(self, fresh: bool):
+    def __init__(self, fresh: bool, are_partial: bool):
+        self.are_partial = are_partial  # not all tests are run
         self.path = OUT / "results.json"
         self.known: dict[str, dict] = {} if fresh or not self.path.exists() else json.loads(self.path.read_text())
 
@@ -69,6 +72,8 @@ class Results:
         return found if found["outcome"] == "killed" or found["tree"] == tree_digest else None
 
     def put(self, key: str, component: str, what: str, verdict: Verdict, file_digest: str, tree_digest: str) -> None:
+        if self.are_partial and verdict.outcome != "killed":
+            return
         self.known[key] = {"component": component, "what": what, "file": file_digest, "tree": tree_digest,
                            **dataclasses.asdict(verdict)}
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,38 +111,30 @@ def current_digest(key: str) -> str:
 class Tool:
     def __init__(self, options: argparse.Namespace, selected: list[Component]):
         self.options, self.components = options, selected
-        self.results = Results(options.fresh)
+        self.results = Results(options.fresh, bool(options.tests))
         self.tree = tree_digest()
         self.equivalent = read_equivalent()
         self.counts: collections.Counter[str] = collections.Counter()
 
     # --- tests -------------------------------------------------------------------------------------------------------
 
-    def tests(self, suite: Suite, kind: str, key: str, selected: list[Component]) -> dict[str, Item]:
-        """The tests of these components: times, failures and, for "mechanical", the mutants they reach."""
+    def tests(self, workspace: Workspace, kind: str, key: str) -> tuple[Suite, dict[str, list[Item]]]:
+        """The suite, and its tests by component. What is known of the tests is kept while `key` is the same."""
         path = OUT / f"tests-{kind}.json"
         saved = json.loads(path.read_text()) if path.exists() else {}
-        items = {name: Item(**each) for name, each in saved.get("items", {}).items()} if saved.get("key") == key else {}
-        done = set(saved.get("components", [])) if items else set()
-        missing = [component for component in selected if component.name not in done]
-        if missing:
-            start = time.monotonic()
-            names = sorted(component.name for component in missing)
-            print(f"running the tests of {', '.join(names)} without a mutant", flush=True)
-            items |= suite.measure(missing, set(items), kind == "mechanical")
-            for component in missing:
-                if not self.of_component(items, component):
-                    sys.exit(f"dev mutants: no test of {component.name} was found")
-            path.write_text(json.dumps({"key": key, "components": sorted(done | set(names)),
-                                        "items": {name: dataclasses.asdict(each) for name, each in items.items()}}))
-            print(f"  {len(items)} tests in {time.monotonic() - start:.0f} s", flush=True)
-            if failing := sorted(name for name, each in items.items() if each.fails):
-                print(f"  left out, because they fail without a mutant: {', '.join(failing)}", flush=True)
-        return items
+        known = saved["items"] if saved.get("key") == key else {}
 
-    def of_component(self, items: dict[str, Item], component: Component) -> list[Item]:
-        return [each for each in items.values()
-                if (component.has_pytest(each.name) if each.kind == "pytest" else component.has_lit(each.name))]
+        def save() -> None:
+            found = {name: dataclasses.asdict(each) for name, each in items.items() if each.seconds is not None}
+            path.write_text(json.dumps({"key": key, "items": found}))
+
+        suite = Suite(workspace.folder, self.options.jobs, kind == "mechanical", save)
+        items = {name: Item(**known[name]) if name in known else each for name, each in suite.listed().items()}
+        allowed = {name: each for name, each in items.items() if re.search(self.options.tests, name)}
+        by_component = {component.name: component.tests(allowed) for component in self.components}
+        if missing := [each.name for each in self.components if not each.tests(items)]:
+            sys.exit(f"dev mutants: no test was found of {', '.join(missing)}")
+        return suite, by_component
 
     def report_line(self, number: int, total: int, component: str, what: str, verdict: Verdict, known: bool) -> None:
         self.counts[verdict.outcome] += 1
@@ -168,8 +165,9 @@ class Tool:
         workspace.sync()
         workspace.configure()
         workspace.build()
-        suite = Suite(workspace.folder, self.options.jobs)
-        items = self.tests(suite, "patches", self.tree, self.components)
+        suite, tests = self.tests(workspace, "patches", self.tree)
+        for some in tests.values():
+            suite.measure(some)  # now: later the copy has a patch
         for component, path, text, files in todo:
             start = time.monotonic()
             try:
@@ -181,7 +179,7 @@ class Tool:
             try:
                 workspace.build()
                 log = OUT / "log" / f"{component.name}-{path.stem}.log"
-                verdict = suite.judge(self.of_component(items, component), 0, self.options.limit, log)
+                verdict = suite.judge(tests[component.name], 0, self.options.limit, log)
             except BuildError as error:
                 print(f"{component.name}/{path.stem}: does not compile:\n{str(error)[-3000:]}", flush=True)
                 self.counts["stale"] += 1
@@ -211,42 +209,44 @@ class Tool:
         self._overlay(workspace, mutants)
         workspace.build()
         mutants = self._trim(mutants)
-        suite = Suite(workspace.folder, self.options.jobs)
-        number = 0
-        for component in self.components:  # one after another: an interrupted run has rates of some components
-            items = self.tests(suite, "mechanical", plan_key, [component])
-            for mutant in (each for each in mutants if each.component == component.name):
-                number += 1
-                self._try(workspace, suite, items, component, mutant, number, len(mutants))
+        suite, tests = self.tests(workspace, "mechanical", plan_key)
+        mutants.sort(key=lambda mutant: [each.name for each in self.components].index(mutant.component))
+        for i, mutant in enumerate(mutants, 1):  # by component: an interrupted run has the rates of some
+            self._try(workspace, suite, tests[mutant.component], mutant, i, len(mutants))
 
-    def _try(self, workspace: Workspace, suite: Suite, items: dict[str, Item], component: Component, mutant: Mutant,
-             number: int, total: int) -> None:
+    def _try(self, workspace: Workspace, suite: Suite, tests: list[Item], mutant: Mutant, number: int,
+             total: int) -> None:
         source = (ROOT / mutant.site.file).read_bytes()
         what = f"{mutant.site.file}:{mutant.site.line(source)}: {mutant.site.kind}"
         file_digest = digest(source)
         if found := self.results.get(mutant.id, file_digest, self.tree):
             verdict = Verdict(found["outcome"], found["by"], found["seconds"])
-            return self.report_line(number, total, component.name, what, verdict, True)
+            return self.report_line(number, total, mutant.component, what, verdict, True)
         if (mutant.site.file, mutant.site.changed(source)) in self.equivalent:
             verdict = Verdict("equivalent")
         elif mutant.number:
-            verdict = suite.judge(self.of_component(items, component), mutant.number, self.options.limit)
+            verdict = suite.judge(tests, mutant.number, self.options.limit)
         else:
             staged = workspace.build_dir / mutant.site.file
-            try:
+
+            @contextlib.contextmanager
+            def plant():
                 staged.write_text(python_sites.recording(mutant.site, source))
-                verdict = suite.judge(self.of_component(items, component), 0, self.options.limit, records=True)
-            finally:
-                staged.write_bytes(source)
+                try:
+                    yield
+                finally:
+                    staged.write_bytes(source)
+
+            verdict = suite.judge(tests, 0, self.options.limit, plant=plant, records=True)
         changed = mutant.site.changed(source)
-        self.results.put(mutant.id, component.name, f"{what}: {changed}", verdict, file_digest, self.tree)
+        self.results.put(mutant.id, mutant.component, f"{what}: {changed}", verdict, file_digest, self.tree)
         if verdict.outcome != "killed":
             folder = OUT / ("survivors" if verdict.outcome == "survived" else verdict.outcome.replace(" ", "-"))
             name = f"{pathlib.Path(mutant.site.file).stem}-{mutant.site.line(source)}-{mutant.site.kind}"
-            path = folder / component.name / f"{name}-{digest(mutant.id)[:4]}.patch"
+            path = folder / mutant.component / f"{name}-{digest(mutant.id)[:4]}.patch"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(mutant.site.patch(source, f"{what}: {changed}"))
-        self.report_line(number, total, component.name, what, verdict, False)
+        self.report_line(number, total, mutant.component, what, verdict, False)
 
     def _choose(self, workspace: Workspace) -> list[Mutant]:
         """Places chosen at random: first a kind, then a place, so that no kind prevails."""
@@ -295,6 +295,9 @@ class Tool:
             if mutant.number:
                 by_file[mutant.site.file].append(mutant)
         workspace.text = {schemata.HEADER: schemata.HEADER_TEXT}
+        stub = (ROOT / schemata.STUB).read_text()  # shared libraries contain the runtime
+        workspace.text[schemata.STUB] = stub + "".join(f"FUNCTION({name})\n" for name in schemata.SYMBOLS
+                                                      if f"FUNCTION({name})" not in stub)
         for file, some in by_file.items():
             workspace.text[file] = schemata.render((ROOT / file).read_bytes(), [(m.number, m.site) for m in some])
         workspace.sync()
@@ -384,6 +387,8 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=300, help="mechanical mutants, shared by the components (300)")
     parser.add_argument("--seed", type=int, default=1, help="of their choice (1)")
     parser.add_argument("--limit", type=float, default=900, help="seconds of tests for a mutant (900)")
+    parser.add_argument("--tests", default="", metavar="REGEX",
+                        help="only tests whose names match, for a quick lower bound: 'Unit/|Import/'")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="compilations and tests at a time")
     parser.add_argument("--fresh", action="store_true", help="forget the results of earlier runs")
     parser.add_argument("--report", action="store_true", help="print the results so far")

@@ -48,6 +48,8 @@ static inline bool mutant(int number) {
 
 #endif
 """
+STUB = "lib/Target/Embedded/LibcStub.c"
+SYMBOLS = ("getenv", "strtol", "snprintf", "open", "write", "close")  # of libc, which the header uses
 _SWITCH = "::saccade::testing::mutant"
 
 

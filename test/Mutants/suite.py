@@ -11,12 +11,13 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 
 import reach
-from components import Component
 
 LIT = next(path for path in ("/usr/lib/llvm-22/bin/lit", shutil.which("lit")) if path and os.path.exists(path))
 _CHUNK = 8.0  # seconds of tests in one run of lit
+_GUESS = {"lit": 4.0, "unit": 4.0, "pytest": 20.0}  # seconds of a test before its first run
 
 
 @dataclasses.dataclass
@@ -25,9 +26,14 @@ class Item:
 
     kind: str  # "lit", "unit" or "pytest"
     name: str  # as lit prints it ("Import/Raise/lint.mlir"), "Unit/JITTests", or the name of the file
-    seconds: float = 0
+    seconds: float | None = None  # without any mutant; None before its first run
     fails: bool = False  # without any mutant
     reached: list[int] = dataclasses.field(default_factory=list)  # mutants of the build
+
+    @property
+    def cost(self) -> float:
+        """The seconds that it takes, measured or guessed."""
+        return _GUESS[self.kind] if self.seconds is None else self.seconds
 
 
 @dataclasses.dataclass
@@ -40,85 +46,93 @@ class Verdict:
 
 
 class Suite:
-    """The tests of a built copy of the tree."""
+    """The tests of a built copy of the tree. A test is first run without a mutant, when a mutant needs it: its time,
+    whether it fails, and with `numbers` which mutants it reaches."""
 
-    def __init__(self, folder: pathlib.Path, jobs: int):
-        self.folder, self.jobs = folder, jobs
+    def __init__(self, folder: pathlib.Path, jobs: int, numbers: bool, save: Callable[[], None]):
+        self.folder, self.jobs, self.numbers, self.save = folder, jobs, numbers, save
         self.build = folder / "build" / "dev"
         self.python = str(folder / ".venv" / "bin" / "python")
 
     # --- without a mutant --------------------------------------------------------------------------------------------
 
-    def measure(self, selected: list[Component], known: set[str], numbers: bool) -> dict[str, Item]:
-        """Runs the tests of these components, except for those `known`, without a mutant: their times, failures, and
-        with `numbers` the mutants that they reach."""
-        items: dict[str, Item] = {}
-        with tempfile.TemporaryDirectory() as temporary:
-            variables = {"SACCADE_MUTANT": "0", reach.FOLDER: temporary} if numbers else {}
-            for name in self._lit_names():
-                if any(component.has_lit(name) for component in selected) and name not in known:
-                    items[name] = Item("lit", name)
-            self._measure_lit(items, variables, pathlib.Path(temporary))
-            for path in sorted((self.build / "test" / "Unit").glob("*Tests")):
-                name = f"Unit/{path.name}"
-                if any(component.has_lit(name) for component in selected) and name not in known:
-                    items[name] = self._measure_one(Item("unit", name), numbers, pathlib.Path(temporary))
-            for path in sorted((self.folder / "test" / "Python").glob("test_*.py")):
-                if any(component.has_pytest(path.name) for component in selected) and path.name not in known:
-                    items[path.name] = self._measure_one(Item("pytest", path.name), numbers, pathlib.Path(temporary))
-        return items
-
-    def _lit_names(self) -> list[str]:
+    def listed(self) -> dict[str, Item]:
+        """All tests."""
         output = subprocess.run([LIT, "--show-tests", str(self.build / "test")], capture_output=True, text=True,
                                 env=self._variables({})).stdout
-        return re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)
+        items = [Item("lit", name) for name in re.findall(r"^\s+Saccade :: (\S+)$", output, re.M)]
+        items += [Item("unit", f"Unit/{path.name}") for path in sorted((self.build / "test" / "Unit").glob("*Tests"))]
+        items += [Item("pytest", path.name) for path in sorted((self.folder / "test" / "Python").glob("test_*.py"))]
+        return {item.name: item for item in items}
 
-    def _measure_lit(self, items: dict[str, Item], variables: dict[str, str], hits: pathlib.Path) -> None:
+    def measure(self, items: list[Item]) -> None:
+        """Runs the tests that have not run yet, without a mutant."""
+        for chunk in _chunks([item for item in items if item.seconds is None]):
+            self._measure(chunk)
+
+    def _measure(self, chunk: list[Item]) -> None:
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = pathlib.Path(temporary)
+            if chunk[0].kind == "lit":
+                self._measure_lit(chunk, {"SACCADE_MUTANT": "0", reach.FOLDER: temporary} if self.numbers else {}, folder)
+            else:
+                self._measure_one(chunk[0], folder / reach.file_of(chunk[0].name))
+        for item in chunk:
+            if item.fails:
+                print(f"  left out, because it fails without a mutant: {item.name}", flush=True)
+        self.save()
+
+    def _measure_lit(self, chunk: list[Item], variables: dict[str, str], hits: pathlib.Path) -> None:
         results = hits / "results.json"
-        paths = [str(self.build / "test" / item.name) for item in items.values()]
-        if not paths:
-            return
+        paths = [str(self.build / "test" / item.name) for item in chunk]
         subprocess.run([LIT, "-q", "-j", str(self.jobs), "-o", str(results), *paths], capture_output=True, text=True,
                        env=self._variables(variables))
+        by_name = {item.name: item for item in chunk}
         for test in json.loads(results.read_text())["tests"]:
-            item = items[test["name"].partition(" :: ")[2]]
+            item = by_name[test["name"].partition(" :: ")[2]]
             item.seconds = test["elapsed"]
             item.fails = test["code"] not in ("PASS", "XFAIL", "UNSUPPORTED", "FLAKYPASS")
             item.reached = sorted(_numbers(hits / reach.file_of(test["name"])))
 
-    def _measure_one(self, item: Item, numbers: bool, hits: pathlib.Path) -> Item:
+    def _measure_one(self, item: Item, hits: pathlib.Path) -> None:
         start = time.monotonic()
-        file = hits / reach.file_of(item.name)
-        variables = {"SACCADE_MUTANT": "0", "SACCADE_MUTANT_HITS": str(file)} if numbers else {}
+        variables = {"SACCADE_MUTANT": "0", "SACCADE_MUTANT_HITS": str(hits)} if self.numbers else {}
         code, _ = self._run_one(item, variables, 1200)
-        item.seconds, item.fails, item.reached = time.monotonic() - start, code not in (0, 5), sorted(_numbers(file))
-        return item
+        item.seconds, item.fails, item.reached = time.monotonic() - start, code not in (0, 5), sorted(_numbers(hits))
 
     # --- with a mutant -----------------------------------------------------------------------------------------------
 
     def judge(self, items: list[Item], number: int, limit: float, log: pathlib.Path | None = None,
+              plant: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
               records: bool = False) -> Verdict:
         """Runs tests on a mutant, the quickest first, until one fails, crashes, or takes several times as long as
-        without it. With a `number` the mutant is one of the build; only tests that reach it are run. `records`: the
-        mutated source itself records that it is reached."""
-        items = sorted((item for item in items if not item.fails and (not number or number in item.reached)),
-                       key=lambda item: item.seconds)
-        if not items:
-            return Verdict("not reached")
+        without it. With a `number` the mutant is one of the build; only tests that reach it are run. Else it is there
+        while `plant` is entered, or always. `records`: the mutated source itself records that it is reached."""
         start = time.monotonic()
+        reached, measuring = False, 0.0
         with tempfile.TemporaryDirectory() as temporary:
             hits = pathlib.Path(temporary, "hits")
             variables = {"SACCADE_MUTANT": str(number)} if number else {}
             variables["SACCADE_MUTANT_HITS"] = str(hits)
-            for chunk in _chunks(items):
-                left = limit * _contention() - (time.monotonic() - start)
+            for chunk in _chunks(sorted(items, key=lambda item: item.cost)):
+                before = time.monotonic()
+                self.measure(chunk)
+                measuring += time.monotonic() - before
+                chunk = [item for item in chunk if not item.fails and (not number or number in item.reached)]
+                if not chunk:
+                    continue
+                reached = True
+                left = limit * _contention() - (time.monotonic() - start - measuring)
                 if left <= 0:
                     return Verdict("survived", f"the limit of {limit:.0f} s", time.monotonic() - start)
-                seconds = (60 + 6 * sum(item.seconds for item in chunk)) * _contention()
-                if by := self._notices(chunk, variables, seconds, log):
+                seconds = (60 + 6 * sum(item.cost for item in chunk)) * _contention()
+                with plant():
+                    by = self._notices(chunk, variables, seconds, log)
+                if by:
                     return Verdict("killed", by, time.monotonic() - start)
-            outcome = "not reached" if records and not _numbers(hits) else "survived"
-        return Verdict(outcome, "", time.monotonic() - start)
+            if records:
+                reached = bool(_numbers(hits))
+        return Verdict("survived" if reached else "not reached", "", time.monotonic() - start)
 
     def _notices(self, chunk: list[Item], variables: dict[str, str], seconds: float, log: pathlib.Path | None) -> str:
         """The first test that fails; empty if none does."""
@@ -175,7 +189,7 @@ def _chunks(items: list[Item]) -> list[list[Item]]:
     chunks: list[list[Item]] = []
     for item in items:
         last = chunks[-1] if chunks else []
-        joins = last and last[0].kind == item.kind == "lit" and sum(each.seconds for each in last) < _CHUNK
+        joins = last and last[0].kind == item.kind == "lit" and sum(each.cost for each in last) < _CHUNK
         (last if joins else chunks.append(new := []) or new).append(item)
     return chunks
 
