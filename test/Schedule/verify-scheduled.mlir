@@ -28,3 +28,18 @@ func.func @head_size_is_limited(%q: tensor<?x8xf32>, %v: tensor<?x9000xf32>) -> 
   %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x9000xf32>) -> tensor<?x9000xf32>
   return %a : tensor<?x9000xf32>
 }
+
+// -----
+
+func.func @largest_head_size(%q: tensor<?x8192xf32>) -> tensor<?x8192xf32> {
+  %a = attn.attention %q[s,d], %q[s,d], %q[s,d] {schedule = #attn.schedule<rows = 72, cols = 64>} : (tensor<?x8192xf32>, tensor<?x8192xf32>, tensor<?x8192xf32>) -> tensor<?x8192xf32>
+  return %a : tensor<?x8192xf32>
+}
+
+// -----
+
+func.func @keys_beyond_the_largest_head_size(%q: tensor<?x8193xf32>, %v: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @+1 {{head size of key is 8193, expected at most 8192}}
+  %a = attn.attention %q[s,d], %q[s,d], %v[s,d] : (tensor<?x8193xf32>, tensor<?x8193xf32>, tensor<?x8xf32>) -> tensor<?x8xf32>
+  return %a : tensor<?x8xf32>
+}

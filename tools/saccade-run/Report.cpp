@@ -6,10 +6,12 @@
 //===----------------------------------------------------------------------===//
 #include "Report.h"
 #include "saccade/Runtime/Runtime.h"
+#include "saccade/Support/Median.h"
 #include "saccade/Support/Progress.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include <algorithm>
 #include <chrono>
 
 using namespace saccade;
@@ -60,14 +62,14 @@ llvm::Error run::reportTime(const Call &call, std::optional<attn::Work> work, in
     }
   }
   size_t calls = seconds.size();
-  llvm::sort(seconds);
-  double median = calls % 2 ? seconds[calls / 2] : (seconds[calls / 2 - 1] + seconds[calls / 2]) / 2;
+  double median = medianOf(seconds);
+  auto [least, greatest] = std::minmax_element(seconds.begin(), seconds.end());
 
   const CompileTimes &times = call.executable.compileTimes();
   llvm::raw_ostream &os = llvm::outs();
   constexpr double megabyte = 1 << 20;
   os << llvm::format("latency     %.4f ms median of %zu calls (min %.4f, max %.4f), %d threads\n", median * 1e3, calls,
-                     seconds.front() * 1e3, seconds.back() * 1e3, saccade_threads());
+                     *least * 1e3, *greatest * 1e3, saccade_threads());
   if (work && work->flops > 0)
     os << llvm::format("throughput  %.2f GFLOP/s (%.4g GFLOP a call, masked pairs counted)\n",
                        double(work->flops) / median / 1e9, double(work->flops) / 1e9);
