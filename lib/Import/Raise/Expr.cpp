@@ -3,6 +3,7 @@
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/DenseSet.h"
 #include "llvm/ADT/STLExtras.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace saccade::raise;
@@ -256,4 +257,41 @@ AffineExpr Graph::simplify(AffineExpr expr) const {
   if (minRest && maxRest && *minRest >= 0 && *maxRest < divisor.getValue())
     return both.getKind() == AffineExprKind::FloorDiv ? quotient : rest;
   return both.getKind() == AffineExprKind::FloorDiv ? quotient + rest.floorDiv(divisor) : rest % divisor;
+}
+
+/// The smallest and the largest value of `expr`. They are rounded, which does not matter for a comparison with 2ⁿ.
+std::pair<double, double> Graph::boundsOf(AffineExpr expr) const {
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    int64_t extent = extents[dim.getPosition()];
+    return {0, ShapedType::isDynamic(extent) ? 0x1p24 : std::max<double>(extent - 1, 0)};
+  }
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return {constant.getValue(), constant.getValue()};
+  auto both = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!both)
+    return {-INFINITY, INFINITY};
+  auto [lower, upper] = boundsOf(both.getLHS());
+  auto [least, most] = boundsOf(both.getRHS());
+  if (both.getKind() == AffineExprKind::Add)
+    return {lower + least, upper + most};
+  if (both.getKind() == AffineExprKind::Mul)
+    return std::minmax({lower * least, lower * most, upper * least, upper * most});
+  if (both.getKind() == AffineExprKind::Mod)
+    return {0, most};
+  // Quotients: divisors are at least 1.
+  return {std::min(lower, 0.0), std::max(upper, 0.0)};
+}
+
+bool Graph::fits(Node node, unsigned width) const {
+  if (width >= 64)
+    return true;
+  if (node->kind == Expr::Position) {
+    auto [lower, upper] = boundsOf(node->position);
+    return lower >= -std::ldexp(1, width - 1) && upper <= std::ldexp(1, width - 1) - 1;
+  }
+  if (node->is("arith.index_cast") && !node->operands[0]->type.isIndex())
+    return node->operands[0]->type.getIntOrFloatBitWidth() <= width;
+  static const StringRef within[] = {"arith.maxsi", "arith.minsi", "arith.remsi", "arith.divsi", "arith.floordivsi"};
+  return node->kind == Expr::Apply && llvm::is_contained(within, node->name) &&
+         llvm::all_of(node->operands, [&](Node each) { return fits(each, width); });
 }

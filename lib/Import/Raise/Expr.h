@@ -63,6 +63,8 @@ struct Expr {
   Node operator[](unsigned i) const { return operands[i]; }
 };
 
+inline bool isTruth(Node node) { return node->type.isInteger(1); }
+
 /// Creates and owns expressions. Loop l is AffineDimExpr l.
 class Graph {
 public:
@@ -86,9 +88,17 @@ public:
   /// Replaces `from` by `to` in `node`.
   Node replace(Node node, Node from, Node to);
 
+  /// Whether a signed integer of `width` bits holds the index `node`. Dynamic extents are assumed to be at most 2²⁴.
+  bool fits(Node node, unsigned width) const;
   /// Simplifies quotients and remainders in `expr` with the extents of the loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr) const;
   int64_t getExtent(unsigned loop) const { return extents[loop]; }
+  llvm::ArrayRef<int64_t> getExtents() const { return extents; }
+  /// Whether `loop` can be a loop over a dimension of `extent`; a dynamic extent is taken to be equal.
+  bool hasExtent(unsigned loop, int64_t extent) const {
+    bool isKnown = !llvm::is_contained({extents[loop], extent}, mlir::ShapedType::kDynamic);
+    return !isKnown || extents[loop] == extent;
+  }
   unsigned getNumLoops() const { return extents.size(); }
   mlir::MLIRContext *getContext() const { return context; }
   mlir::Type real() const;
@@ -102,6 +112,7 @@ private:
                      mlir::DictionaryAttr attributes);
   Node simplifyIndex(llvm::StringRef name, mlir::Type type, llvm::ArrayRef<Node> operands,
                      mlir::DictionaryAttr attributes);
+  std::pair<double, double> boundsOf(mlir::AffineExpr expr) const;
   Node compareIntegers(mlir::DictionaryAttr attributes, llvm::ArrayRef<Node> operands);
 
   mlir::MLIRContext *context;

@@ -24,7 +24,14 @@ static std::optional<Label> labelOf(AffineExpr index, int64_t extent) {
   return loop && group ? std::optional(Label{loop.getPosition(), group.getValue()}) : std::nullopt;
 }
 
-SmallVector<Labelled> saccade::raise::findLabelled(Node node, const Graph &graph) {
+/// Whether iterations of a loop with `trips` cover a dimension of `extent`, `group` iterations for each position. The
+/// extents of groups must be known.
+static bool covers(int64_t trips, int64_t group, int64_t extent) {
+  bool isKnown = !ShapedType::isDynamic(trips) && !ShapedType::isDynamic(extent);
+  return isKnown ? trips == extent * group : group == 1;
+}
+
+SmallVector<Labelled> saccade::raise::findLabelled(Node node, ArrayRef<int64_t> extents) {
   SmallVector<Labelled> found;
   for (const Access &origin : node->origins) {
     Labelled labelled{origin.tensor, {}};
@@ -34,12 +41,10 @@ SmallVector<Labelled> saccade::raise::findLabelled(Node node, const Graph &graph
       std::optional<Label> label = labelOf(index, extent);
       if (!label || (label->loop && (seen >> *label->loop & 1)))
         break;
+      if (label->loop && !covers(extents[*label->loop], label->group, extent))
+        break;
       if (label->loop)
         seen |= uint64_t(1) << *label->loop;
-      // The groups must cover all heads.
-      int64_t heads = label->group > 1 ? graph.getExtent(*label->loop) : 0;
-      if (label->group > 1 && (ShapedType::isDynamic(heads) || heads != extent * label->group))
-        break;
       labelled.labels.push_back(*label);
     }
     if (labelled.labels.size() == origin.index.size())

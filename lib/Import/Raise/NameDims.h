@@ -45,8 +45,8 @@ struct NamedLoops {
   }
 };
 
-/// The origins of `node` whose dimensions all have a label.
-llvm::SmallVector<Labelled> findLabelled(Node node, const Graph &graph);
+/// The origins of `node` whose dimensions all have a label. `extents` are the trip counts of the loops.
+llvm::SmallVector<Labelled> findLabelled(Node node, llvm::ArrayRef<int64_t> extents);
 
 /// Assigns names to the loops that fit all operands. A null reason means success.
 struct Naming {

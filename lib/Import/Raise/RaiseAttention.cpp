@@ -40,6 +40,7 @@ struct Operands {
 struct ScoreMatmul {
   Node leaf;           ///< its result element in the score expression
   Node lhs, rhs;       ///< elements of its operands
+  int64_t depth;       ///< the extent of its contracting loop
   Node init = nullptr; ///< its initial value unless that is 0
 };
 
@@ -54,7 +55,7 @@ public:
 
 private:
   static SmallVector<int64_t> extentsOf(linalg::LinalgOp op) {
-    SmallVector<int64_t> extents = op.getStaticLoopRanges();
+    SmallVector<int64_t> extents = getLoopExtents(op);
     extents.push_back(ShapedType::kDynamic); // the depth (head size) of queries and keys
     return extents;
   }
@@ -121,8 +122,14 @@ bool Raising::run(Reasons &reasons) {
     std::optional<SoftmaxMatch> match = findSoftmax(graph, tracer, weight, loops.key);
     if (!match)
       continue;
+    Node guarded = weight;
     weight = dropGuards(graph, tracer, weight, *match, loops.key);
     MaskedScore masked = splitMask(graph, match->score, loops.key);
+    // NaN in a score is NaN in all weights of the row, for a guard to replace.
+    if (masked.mayBeNaN && weight != guarded) {
+      weight = guarded;
+      masked = {match->score, {}};
+    }
     if (replace(*match, weight, masked)) {
       if (lints)
         warn(*match, masked);
@@ -154,7 +161,9 @@ SmallVector<ScoreMatmul> Raising::findMatmuls(Node score) {
       return tracer.element(operand->get(), llvm::map_to_vector(op.getMatchingIndexingMap(operand).getResults(),
                                                                 [&](AffineExpr e) { return e.replaceDims(index); }));
     };
-    ScoreMatmul matmul{node, side(0), side(1)};
+    SmallVector<unsigned> contracting;
+    op.getReductionDims(contracting);
+    ScoreMatmul matmul{node, side(0), side(1), getLoopExtents(op)[contracting[0]]};
     if (matmul.lhs->dependsOn(loops.key))
       std::swap(matmul.lhs, matmul.rhs);
     Value init = op.getDpsInits()[0];
@@ -196,8 +205,10 @@ bool Raising::chooseOperands(const ScoreMatmul &matmul, Operands &operands) {
   Node key = hoistScaleFactors(graph, matmul.rhs, operands.scoreFactor);
   OpOperand *valueOperand = values.getDpsInputOperand(1 - weightSide);
   Node value = tracer.element(valueOperand->get(), values.getMatchingIndexingMap(valueOperand).getResults());
-  SmallVector<Labelled> queries = findLabelled(query, graph), keys = findLabelled(key, graph),
-                        valuesFound = findLabelled(value, graph);
+  SmallVector<int64_t> extents(graph.getExtents());
+  extents[loops.depth] = matmul.depth;
+  SmallVector<Labelled> queries = findLabelled(query, extents), keys = findLabelled(key, extents),
+                        valuesFound = findLabelled(value, extents);
   if (queries.empty() || keys.empty() || valuesFound.empty())
     return fail(Twine(queries.empty() ? "queries"
                       : keys.empty()  ? "keys"

@@ -15,7 +15,6 @@ using namespace saccade::raise;
 static bool isReal(Node node) { return node->kind == Expr::Number; }
 static bool isTrue(Node node) { return node->kind == Expr::Integer && node->type.isInteger(1) && node->integer; }
 static bool isFalse(Node node) { return node->kind == Expr::Integer && node->type.isInteger(1) && !node->integer; }
-static bool isTruth(Node node) { return node->type.isInteger(1); }
 
 //===----------------------------------------------------------------------===//
 // Numbers
@@ -114,6 +113,8 @@ Node Graph::negated(Node condition) { return apply("arith.xori", condition->type
 
 Node Graph::both(Node lhs, Node rhs) { return apply("arith.andi", lhs->type, {lhs, rhs}); }
 
+static unsigned widthOf(Type type) { return type.isIndex() ? 64 : type.getIntOrFloatBitWidth(); }
+
 static DictionaryAttr withPredicate(MLIRContext *context, arith::CmpIPredicate predicate) {
   Builder b(context);
   return b.getDictionaryAttr(b.getNamedAttr("predicate", arith::CmpIPredicateAttr::get(context, predicate)));
@@ -136,7 +137,7 @@ Node Graph::compareIntegers(DictionaryAttr attributes, ArrayRef<Node> operands) 
   }
   // Compare positions as index, regardless of the integer type they were cast to.
   auto asIndex = [&](Node node) -> Node {
-    if (node->is("arith.index_cast") && (*node)[0]->type.isIndex() && node->type.getIntOrFloatBitWidth() >= 32)
+    if (node->is("arith.index_cast") && (*node)[0]->type.isIndex() && fits((*node)[0], widthOf(node->type)))
       return (*node)[0];
     return node->kind == Expr::Integer && !isTruth(node) ? position(getAffineConstantExpr(node->integer, context))
                                                          : nullptr;
@@ -231,11 +232,9 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
   if (isa<FloatType>(type) || type.isInteger(1))
     return nullptr;
   auto isCast = [](StringRef op) { return op == "arith.index_cast" || op == "arith.index_castui"; };
-  auto isWide = [](Type t) { return t.isIndex() || t.getIntOrFloatBitWidth() >= 32; };
   if (isCast(name) || name == "arith.extsi" || name == "arith.extui" || name == "arith.trunci") {
     Node from = operands[0];
     if (from->kind == Expr::Integer && !isTruth(from)) {
-      auto widthOf = [](Type t) { return t.isIndex() ? 64u : t.getIntOrFloatBitWidth(); };
       llvm::APInt value(widthOf(from->type), from->integer, /*isSigned=*/true, /*implicitTrunc=*/true);
       bool isUnsigned = name == "arith.extui" || name == "arith.index_castui";
       value = isUnsigned ? value.zextOrTrunc(widthOf(type)) : value.sextOrTrunc(widthOf(type));
@@ -244,11 +243,16 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
     // Zero extension turns negative numbers into large ones.
     if (name == "arith.extui" || (name == "arith.index_castui" && type.isIndex()))
       return nullptr;
-    // Positions are assumed to fit into 32 bits.
-    if (isCast(name) && isCast(from->name) && isWide(from->type))
-      return type == (*from)[0]->type ? (*from)[0] : nullptr;
-    if (!isCast(name) && isCast(from->name) && (*from)[0]->type.isIndex() && isWide(type) && isWide(from->type))
-      return apply("arith.index_cast", type, {(*from)[0]});
+    if (!isCast(from->name))
+      return nullptr;
+    // The value before two casts, unless the first one cuts it off.
+    Node before = (*from)[0];
+    bool isWhole = widthOf(from->type) >= widthOf(before->type) ||
+                   (from->is("arith.index_cast") && fits(before, widthOf(from->type)));
+    if (isCast(name) && type == before->type && isWhole)
+      return before;
+    if (before->type.isIndex() && (name == "arith.trunci" || (name == "arith.extsi" && isWhole)))
+      return apply("arith.index_cast", type, {before});
     return nullptr;
   }
   bool isSum = name == "arith.addi" || name == "arith.subi" || name == "arith.muli";
@@ -267,13 +271,12 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
       return position(x->position * y->position);
     return nullptr;
   }
-  // Perform arithmetic on positions before casts.
-  if (!isWide(type))
-    return nullptr;
+  // Perform arithmetic on positions before casts. Sums and products may be cut off afterwards.
   SmallVector<Node> indices;
   bool hasPosition = false;
   for (Node operand : {x, y}) {
-    if (operand->is("arith.index_cast") && (*operand)[0]->type.isIndex()) {
+    if (operand->is("arith.index_cast") && (*operand)[0]->type.isIndex() &&
+        (isSum || fits((*operand)[0], widthOf(type)))) {
       indices.push_back((*operand)[0]);
       hasPosition = true;
     } else if (operand->kind == Expr::Integer) {
@@ -288,7 +291,7 @@ Node Graph::simplifyIndex(StringRef name, Type type, ArrayRef<Node> operands, Di
                      : name == "arith.subi" ? llvm::SubOverflow(a, b, value)
                      : name == "arith.muli" ? llvm::MulOverflow(a, b, value)
                                             : true;
-    return overflows ? nullptr : integer(type, value);
+    return overflows ? nullptr : integer(type, llvm::SignExtend64(value, widthOf(type)));
   }
   return apply("arith.index_cast", type, {apply(name, IndexType::get(context), indices, attributes)});
 }

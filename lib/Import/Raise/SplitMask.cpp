@@ -7,6 +7,8 @@
 #include "SplitMask.h"
 #include "Trace.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include <cmath>
 
 using namespace mlir;
@@ -15,7 +17,86 @@ using namespace saccade::raise;
 /// Limit of a sentinel after scaling: its exponential is 0 compared to that of realistic scores.
 static constexpr double largestScaled = -500;
 
-static bool isTruthNumber(Node node) { return node->is("arith.uitofp") && (*node)[0]->type.isInteger(1); }
+static bool isTruthNumber(Node node) { return node->is("arith.uitofp") && isTruth((*node)[0]); }
+
+static bool isUnitInterval(double number) { return number >= 0 && number <= 1; }
+
+/// The factor x of 1 − x, which may be written as 1 + x · −1; else null.
+static Node reversed(Node node) {
+  if (node->is("arith.subf") && (*node)[0]->isNumber(1))
+    return (*node)[1];
+  bool isSum = node->is("arith.addf") && (*node)[1]->isNumber(1);
+  return isSum && (*node)[0]->is("arith.mulf") && (*(*node)[0])[1]->isNumber(-1) ? (*(*node)[0])[0] : nullptr;
+}
+
+/// Whether `tensor` holds flags: what the caller passes is taken to be flags, constants are looked at.
+static bool holdsFlags(Value tensor, unsigned steps = 8) {
+  Operation *op = tensor.getDefiningOp();
+  DenseElementsAttr constant;
+  if (matchPattern(tensor, m_Constant(&constant)))
+    return isa<FloatType>(constant.getElementType())
+               ? llvm::all_of(constant.getValues<APFloat>(),
+                              [](const APFloat &each) { return isUnitInterval(each.convertToDouble()); })
+               : llvm::all_of(constant.getValues<APInt>(), [](const APInt &each) { return each.ule(1); });
+  // Ops on tensors that move elements.
+  return !op || (steps != 0 && isa<tensor::TensorDialect>(op->getDialect()) && op->getNumRegions() == 0 &&
+                 llvm::all_of(op->getOperands(), [&](Value each) {
+                   return !isa<RankedTensorType>(each.getType()) || holdsFlags(each, steps - 1);
+                 }));
+}
+
+/// Whether `node` is a flag: an integer 0 or 1, or a float from 0 to 1.
+static bool isFlag(Node node, unsigned steps = 8) {
+  auto isAlso = [&](Node each) { return steps != 0 && isFlag(each, steps - 1); };
+  if (node->kind == Expr::Number)
+    return isUnitInterval(node->number);
+  if (node->kind == Expr::Integer)
+    return node->integer == 0 || node->integer == 1;
+  if (node->kind == Expr::Element)
+    return !isTruth(node) && holdsFlags(node->access.tensor);
+  if (node->kind == Expr::Scalar)
+    return !isTruth(node) && node->type.isIntOrFloat();
+  if (Node flag = reversed(node))
+    return isAlso(flag);
+  if (node->is("arith.uitofp") || node->is("arith.extui"))
+    return isTruth((*node)[0]) || isAlso((*node)[0]);
+  if (node->is("arith.select"))
+    return isAlso((*node)[1]) && isAlso((*node)[2]);
+  static const StringRef kept[] = {"arith.sitofp",   "arith.extsi",    "arith.trunci", "arith.index_cast", "arith.mulf",
+                                   "arith.maximumf", "arith.minimumf", "arith.muli",   "arith.andi",       "arith.ori",
+                                   "arith.xori",     "arith.maxsi",    "arith.minsi"};
+  return node->kind == Expr::Apply && !isTruth(node) && llvm::is_contained(kept, node->name) &&
+         llvm::all_of(node->operands, isAlso);
+}
+
+namespace {
+/// An integer of which two values are known.
+struct TwoValues {
+  Node condition;
+  int64_t set, unset; ///< the values if `condition` holds, and if not
+};
+} // namespace
+
+/// The values of `node`, which is converted to a float as a signed or an unsigned integer. nullopt if it may have
+/// others.
+static std::optional<TwoValues> readTwoValues(Graph &graph, Node node, bool isSigned) {
+  if (isTruth(node))
+    return TwoValues{node, isSigned ? -1 : 1, 0};
+  if (node->is("arith.extui") && isTruth((*node)[0]))
+    return TwoValues{(*node)[0], 1, 0};
+  if (node->is("arith.extsi") && isTruth((*node)[0]) && node->type.getIntOrFloatBitWidth() < 63)
+    return TwoValues{(*node)[0], isSigned ? -1 : (int64_t(1) << node->type.getIntOrFloatBitWidth()) - 1, 0};
+  if (node->is("arith.select") && (*node)[1]->kind == Expr::Integer && (*node)[2]->kind == Expr::Integer &&
+      (isSigned || ((*node)[1]->integer >= 0 && (*node)[2]->integer >= 0)))
+    return TwoValues{(*node)[0], (*node)[1]->integer, (*node)[2]->integer};
+  if (!isFlag(node))
+    return std::nullopt;
+  Builder b(graph.getContext());
+  auto predicate = arith::CmpIPredicateAttr::get(graph.getContext(), arith::CmpIPredicate::ne);
+  return TwoValues{graph.apply("arith.cmpi", b.getI1Type(), {node, graph.integer(node->type, 0)},
+                               b.getDictionaryAttr(b.getNamedAttr("predicate", predicate))),
+                   1, 0};
+}
 
 namespace {
 
@@ -70,33 +151,28 @@ Node Splitter::split(Node node) {
   }
 }
 
-/// The condition under which `factor` · sentinel does not mask the key: factor 0, where 1 masks. Null if intermediate
-/// factors might mask partially.
+/// The condition under which `factor` · sentinel does not mask the key: factor 0, where 1 masks. Null if other factors
+/// might mask partially, or raise a score.
 Node Splitter::isVisible(Node factor, double sentinel) {
-  Type i1 = IntegerType::get(graph.getContext(), 1);
-  if (isTruthNumber(factor))
-    return graph.negated((*factor)[0]);
-  // 1 − m, where m is 1 for visible keys. m may be any value in between, but then 1 − m is at least 2⁻²⁴.
-  bool isReversed = factor->is("arith.subf") && (*factor)[0]->isNumber(1);
-  Node flag = isReversed ? (*factor)[1] : factor;
-  // 1 − m is also 1 + m · −1.
-  if (factor->is("arith.addf") && (*factor)[1]->isNumber(1) && (*factor)[0]->is("arith.mulf") &&
-      (*(*factor)[0])[1]->isNumber(-1)) {
-    isReversed = true;
-    flag = (*(*factor)[0])[0];
-  }
-  Builder b(graph.getContext());
+  Node inner = reversed(factor), flag = inner ? inner : factor;
   if (!flag->is("arith.sitofp") && !flag->is("arith.uitofp")) {
-    if (!isReversed || sentinel * this->factor * 0x1p-24 > largestScaled)
+    // 1 − m, where m is 1 for visible keys. m may be any value in between, but then 1 − m is at least 2⁻²⁴.
+    if (!inner || !isFlag(flag) || sentinel * this->factor * 0x1p-24 > largestScaled)
       return nullptr;
+    Builder b(graph.getContext());
     auto predicate = arith::CmpFPredicateAttr::get(graph.getContext(), arith::CmpFPredicate::OGE);
-    return graph.apply("arith.cmpf", i1, {flag, graph.number(1)},
+    return graph.apply("arith.cmpf", b.getI1Type(), {flag, graph.number(1)},
                        b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
   }
-  auto predicate = arith::CmpIPredicateAttr::get(graph.getContext(), arith::CmpIPredicate::ne);
-  Node isSet = graph.apply("arith.cmpi", i1, {(*flag)[0], graph.integer((*flag)[0]->type, 0)},
-                           b.getDictionaryAttr(b.getNamedAttr("predicate", predicate)));
-  return isReversed ? isSet : graph.negated(isSet);
+  std::optional<TwoValues> values = readTwoValues(graph, (*flag)[0], flag->is("arith.sitofp"));
+  if (!values)
+    return nullptr;
+  auto factorOf = [&](int64_t value) { return inner ? 1 - double(value) : double(value); };
+  auto hides = [&](double number) { return number * sentinel * this->factor <= largestScaled; };
+  double set = factorOf(values->set), unset = factorOf(values->unset);
+  if (set == 0 && hides(unset))
+    return values->condition;
+  return unset == 0 && hides(set) ? graph.negated(values->condition) : nullptr;
 }
 
 /// Records the sentinels of an addend as conditions and returns the remaining addend.
@@ -137,22 +213,25 @@ Node Splitter::splitSum(Node node) {
 
 namespace {
 
-/// Tells whether a score may be as large as the numbers that hide keys, for some keys of a row. Flags are not negative.
-/// Tensors have no such elements, except reductions of masked scores.
+/// Tells whether a score may be as large as the numbers that hide keys, for some keys of a row; with an infinite limit,
+/// whether it may be ∞ or NaN for any key. Flags are not negative. Tensors have no such elements, except reductions of
+/// masked scores.
 class LargeNumbers {
 public:
-  explicit LargeNumbers(unsigned key) : key(key) {}
+  LargeNumbers(unsigned key, double limit) : key(key), limit(limit) {}
 
   /// Whether `sign` · `node` may be large.
   bool isIn(Node node, int sign) {
     if (!seen.insert({node, sign}).second)
       return false; // known, or the answer would have been found
-    if (node->kind == Expr::Element && node->dependsOn(key)) {
+    if (node->kind == Expr::Element && (node->dependsOn(key) || std::isinf(limit))) {
       auto op = node->access.tensor.getDefiningOp<linalg::LinalgOp>();
       return op && op.getNumReductionLoops() != 0 && !isContraction(op);
     }
     if (node->kind == Expr::Number)
-      return sign * node->number >= -largestSentinel;
+      return sign * node->number >= limit;
+    if (std::isinf(limit) && (node->is("math.log") || node->is("arith.divf") || node->is("math.powf")))
+      return true;
     if (node->is("arith.addf") || node->is("arith.subf"))
       return isIn((*node)[0], sign) || isIn((*node)[1], node->is("arith.subf") ? -sign : sign);
     if (node->is("arith.mulf") && (*node)[1]->kind == Expr::Number) {
@@ -165,12 +244,8 @@ public:
   }
 
 private:
-  static bool isFlag(Node factor) {
-    return (factor->is("arith.subf") && (*factor)[0]->isNumber(1)) || factor->is("arith.uitofp") ||
-           factor->is("arith.sitofp");
-  }
-
   unsigned key;
+  double limit;
   DenseSet<std::pair<Node, int>> seen;
 };
 
@@ -180,7 +255,8 @@ MaskedScore saccade::raise::splitMask(Graph &graph, Node score, unsigned key) {
   MaskedScore result;
   result.score = Splitter(graph, result).split(score);
   // A number of this size that is positive might make up for the one that hides a key.
-  if (result.isFinite && LargeNumbers(key).isIn(result.score, 1))
-    return {score, {}};
+  if (result.isFinite && LargeNumbers(key, -largestSentinel).isIn(result.score, 1))
+    result = {score, {}};
+  result.mayBeNaN = LargeNumbers(key, INFINITY).isIn(result.score, 1);
   return result;
 }

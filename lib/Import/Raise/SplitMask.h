@@ -15,6 +15,7 @@ struct MaskedScore {
   llvm::SmallVector<Node, 2> conditions; ///< a key is visible if all hold
   bool isFinite = false;                 ///< whether a finite number masked keys
   bool isInfinite = false;               ///< whether −∞ masked keys
+  bool mayBeNaN = false; ///< whether `score` may be ∞ or NaN, also of masked keys, if no tensor has such elements
 };
 
 /// Removes from `score` the ops that select or add −∞ or a number of at most −9999. Such a number is treated as a mask:

@@ -20,17 +20,16 @@ static constexpr size_t maxNodes = 20000;
 using Index = SmallVector<AffineExpr>;
 
 /// The index of an element before expand_shape: the indices of each group are linearized. Inner extents must be static
-/// or 1.
+/// or 1. A constant index along one of several dimensions reads a slice, which stays a tensor of its own.
 static std::optional<Index> indexBeforeExpand(ArrayRef<ReassociationIndices> groups, ArrayRef<int64_t> extents,
                                               ArrayRef<AffineExpr> index, MLIRContext *context) {
   Index source;
   for (const ReassociationIndices &group : groups) {
     AffineExpr position = getAffineConstantExpr(0, context);
     int64_t stride = 1;
-    for (int64_t dim : llvm::reverse(group)) {
-      if (extents[dim] == 1)
-        continue;
-      if (ShapedType::isDynamic(stride))
+    SmallVector<int64_t> dims = llvm::filter_to_vector(group, [&](int64_t dim) { return extents[dim] != 1; });
+    for (int64_t dim : llvm::reverse(dims)) {
+      if (ShapedType::isDynamic(stride) || (dims.size() > 1 && isa<AffineConstantExpr>(index[dim])))
         return std::nullopt;
       position = position + index[dim] * stride;
       stride = ShapedType::isDynamic(extents[dim]) ? ShapedType::kDynamic : stride * extents[dim];
@@ -135,7 +134,8 @@ Node Tracer::trace(Value tensor, ArrayRef<AffineExpr> index) {
   if (auto softmax = dyn_cast<linalg::SoftmaxOp>(op)) {
     auto loop = dyn_cast<AffineDimExpr>(index[softmax.getDimension()]);
     unsigned users = llvm::count_if(index, [&](AffineExpr e) { return loop && e.isFunctionOfDim(loop.getPosition()); });
-    return users == 1 ? graph.softmax(element(softmax.getInput(), index), loop.getPosition(), tensor) : nullptr;
+    bool isWhole = users == 1 && graph.hasExtent(loop.getPosition(), shapeOf(tensor)[softmax.getDimension()]);
+    return isWhole ? graph.softmax(element(softmax.getInput(), index), loop.getPosition(), tensor) : nullptr;
   }
   if (auto structuredOp = dyn_cast<linalg::LinalgOp>(op))
     return structured(structuredOp, cast<OpResult>(tensor).getResultNumber(), index);
@@ -159,7 +159,7 @@ Node Tracer::constant(Attribute value, Type type, ArrayRef<AffineExpr> index) {
   ArrayRef<int64_t> shape = dense.getType().getShape();
   auto longDim = llvm::find_if(shape, [](int64_t extent) { return extent != 1; });
   bool isVector = llvm::count_if(shape, [](int64_t extent) { return extent != 1; }) == 1;
-  if (!isVector || isa<FloatType>(type) || type.getIntOrFloatBitWidth() < 32)
+  if (!isVector || isa<FloatType>(type) || type.isInteger(1))
     return nullptr;
   SmallVector<int64_t> elements =
       llvm::map_to_vector(dense.getValues<APInt>(), [](const APInt &each) { return each.getSExtValue(); });
@@ -175,36 +175,49 @@ Node Tracer::constant(Attribute value, Type type, ArrayRef<AffineExpr> index) {
 // Structured ops
 //===----------------------------------------------------------------------===//
 
-/// Solves `map` for the positions of the loops, given the positions of its results; nullopt unless all results are
-/// loops or constants.
-static std::optional<Index> invert(AffineMap map, ArrayRef<AffineExpr> index) {
-  Index loops(map.getNumDims());
-  for (auto [expr, position] : llvm::zip_equal(map.getResults(), index))
-    if (auto loop = dyn_cast<AffineDimExpr>(expr))
-      loops[loop.getPosition()] = position;
-    else if (!isa<AffineConstantExpr>(expr))
+/// The positions of the loops of `op` that compute an element of its result `tensor`; null for loops that the result
+/// does not have. nullopt unless the results of the map are different loops, or constants along dimensions of extent 1:
+/// `op` would not write the other elements.
+static std::optional<Index> loopsOf(linalg::LinalgOp op, OpResult tensor, ArrayRef<AffineExpr> index) {
+  Index loops(op.getNumLoops());
+  ArrayRef<int64_t> shape = cast<RankedTensorType>(tensor.getType()).getShape();
+  for (auto [expr, position, extent] :
+       llvm::zip_equal(op.getIndexingMapMatchingResult(tensor).getResults(), index, shape)) {
+    auto loop = dyn_cast<AffineDimExpr>(expr);
+    if (loop ? bool(loops[loop.getPosition()]) : !isa<AffineConstantExpr>(expr) || extent != 1)
       return std::nullopt;
+    if (loop)
+      loops[loop.getPosition()] = position;
+  }
   return loops;
 }
 
-static Index apply(AffineMap map, ArrayRef<AffineExpr> loops) {
-  return llvm::map_to_vector(map.getResults(), [&](AffineExpr e) { return e.replaceDims(loops); });
+Node Tracer::operand(linalg::LinalgOp op, OpOperand &operand, ArrayRef<AffineExpr> loops) {
+  auto type = dyn_cast<RankedTensorType>(operand.get().getType());
+  if (!type)
+    return scalar(operand.get(), 0);
+  Index index;
+  for (auto [expr, extent] : llvm::zip_equal(op.getMatchingIndexingMap(&operand).getResults(), type.getShape())) {
+    index.push_back(graph.simplify(expr.replaceDims(loops)));
+    // The verifier lets d mod n read a part of a longer dimension. Such a part must not look like the whole.
+    auto loop = dyn_cast<AffineDimExpr>(index.back());
+    if (loop && !isa<AffineDimExpr>(expr) && graph.getExtent(loop.getPosition()) != extent)
+      return nullptr;
+  }
+  return element(operand.get(), index);
 }
 
 Node Tracer::structured(linalg::LinalgOp op, unsigned result, ArrayRef<AffineExpr> index) {
   bool isPointwise = op.getNumParallelLoops() == op.getNumLoops();
-  std::optional<Index> loops = invert(op.getIndexingMapMatchingResult(op->getResult(result)), index);
+  std::optional<Index> loops = loopsOf(op, op->getResult(result), index);
   if (!isPointwise || !loops || llvm::is_contained(*loops, AffineExpr()))
     return nullptr;
   Block &block = *op.getBlock();
   DenseMap<Value, Node> nodes;
-  for (OpOperand &operand : op->getOpOperands()) {
-    BlockArgument argument = op.getMatchingBlockArgument(&operand);
-    if (argument.use_empty())
-      continue;
-    nodes[argument] = isa<RankedTensorType>(operand.get().getType())
-                          ? element(operand.get(), apply(op.getMatchingIndexingMap(&operand), *loops))
-                          : scalar(operand.get(), 0);
+  for (OpOperand &each : op->getOpOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(&each);
+    if (!argument.use_empty() && !(nodes[argument] = operand(op, each, *loops)))
+      return nullptr;
   }
   if (!body(block, *loops, nodes))
     return nullptr;
@@ -220,7 +233,7 @@ Node Tracer::reduced(Node leaf, ArrayRef<StringRef> combiners, unsigned key, Ope
   auto op = leaf->access.tensor.getDefiningOp<linalg::LinalgOp>();
   if (!op || op.getNumReductionLoops() != 1 || op.getNumDpsInits() != 1)
     return nullptr;
-  std::optional<Index> loops = invert(op.getMatchingIndexingMap(op.getDpsInitOperand(0)), leaf->access.index);
+  std::optional<Index> loops = loopsOf(op, cast<OpResult>(leaf->access.tensor), leaf->access.index);
   Block &block = *op.getBlock();
   Operation *combine = block.getTerminator()->getOperand(0).getDefiningOp();
   BlockArgument carried = op.getMatchingBlockArgument(op.getDpsInitOperand(0));
@@ -228,15 +241,19 @@ Node Tracer::reduced(Node leaf, ArrayRef<StringRef> combiners, unsigned key, Ope
       !llvm::is_contained(combiners, combine->getName().getStringRef()) ||
       !llvm::is_contained(combine->getOperands(), carried) || leaf->dependsOn(key))
     return nullptr;
-  for (AffineExpr &loop : *loops)
-    if (!loop)
+  // A loop of another length, as over repeated keys, reduces other elements.
+  SmallVector<int64_t> extents = getLoopExtents(op);
+  for (auto [loop, kind, extent] : llvm::zip_equal(*loops, op.getIteratorTypesArray(), extents)) {
+    bool isReduction = kind == utils::IteratorType::reduction;
+    if (isReduction == bool(loop) || (isReduction && graph.getExtent(key) != extent))
+      return nullptr;
+    if (isReduction)
       loop = getAffineDimExpr(key, graph.getContext());
+  }
   DenseMap<Value, Node> nodes = {{carried, graph.scalar(op.getDpsInits()[0])}};
-  for (OpOperand *operand : op.getDpsInputOperands())
-    nodes[op.getMatchingBlockArgument(operand)] =
-        isa<RankedTensorType>(operand->get().getType())
-            ? element(operand->get(), apply(op.getMatchingIndexingMap(operand), *loops))
-            : scalar(operand->get(), 0);
+  for (OpOperand *each : op.getDpsInputOperands())
+    if (!(nodes[op.getMatchingBlockArgument(each)] = operand(op, *each, *loops)))
+      return nullptr;
   if (!body(block, *loops, nodes))
     return nullptr;
   if (found)
@@ -325,6 +342,11 @@ bool saccade::raise::isContraction(linalg::LinalgOp op) {
       value = value.getDefiningOp()->getOperand(0);
     return value;
   };
+  // A loop that the result has must be parallel, and no other: else the op is no sum of products.
+  AffineMap result = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  for (auto [loop, kind] : llvm::enumerate(op.getIteratorTypesArray()))
+    if (result.isFunctionOfDim(loop) != (kind == utils::IteratorType::parallel))
+      return false;
   Block &block = *op.getBlock();
   if (block.getNumArguments() != 3)
     return false;
@@ -338,6 +360,30 @@ bool saccade::raise::isContraction(linalg::LinalgOp op) {
   Value lhs = uncast(product.getLhs()), rhs = uncast(product.getRhs());
   return (lhs == block.getArgument(0) && rhs == block.getArgument(1)) ||
          (lhs == block.getArgument(1) && rhs == block.getArgument(0));
+}
+
+/// The extent of a dimension, looked up in the tensors that `tensor` is computed from if its type does not have it.
+static int64_t getExtent(Value tensor, int64_t dim, unsigned steps) {
+  int64_t extent = cast<RankedTensorType>(tensor.getType()).getDimSize(dim);
+  if (!ShapedType::isDynamic(extent) || steps == 0)
+    return extent;
+  if (auto recast = tensor.getDefiningOp<tensor::CastOp>();
+      recast && isa<RankedTensorType>(recast.getSource().getType()))
+    return getExtent(recast.getSource(), dim, steps - 1);
+  auto op = tensor.getDefiningOp<linalg::LinalgOp>();
+  if (!op)
+    return extent;
+  auto loop = dyn_cast<AffineDimExpr>(op.getIndexingMapMatchingResult(cast<OpResult>(tensor)).getResult(dim));
+  return loop ? getLoopExtents(op, steps - 1)[loop.getPosition()] : extent;
+}
+
+SmallVector<int64_t> saccade::raise::getLoopExtents(linalg::LinalgOp op, unsigned steps) {
+  SmallVector<int64_t> extents = op.getStaticLoopRanges();
+  for (OpOperand &operand : op->getOpOperands())
+    for (auto [dim, expr] : llvm::enumerate(op.getMatchingIndexingMap(&operand).getResults()))
+      if (auto loop = dyn_cast<AffineDimExpr>(expr); loop && ShapedType::isDynamic(extents[loop.getPosition()]))
+        extents[loop.getPosition()] = getExtent(operand.get(), dim, steps);
+  return extents;
 }
 
 std::optional<double> saccade::raise::getFilledNumber(Value value) {

@@ -22,6 +22,8 @@ public:
 private:
   Node trace(mlir::Value tensor, llvm::ArrayRef<mlir::AffineExpr> index);
   Node structured(mlir::linalg::LinalgOp op, unsigned result, llvm::ArrayRef<mlir::AffineExpr> index);
+  /// What `op` reads from an operand at these positions of its loops; null if that is unknown.
+  Node operand(mlir::linalg::LinalgOp op, mlir::OpOperand &operand, llvm::ArrayRef<mlir::AffineExpr> loops);
   Node constant(mlir::Attribute value, mlir::Type type, llvm::ArrayRef<mlir::AffineExpr> index);
   Node scalar(mlir::Value value, unsigned steps);
   /// Builds the node of every value in `block`; returns false if an op is unsupported. `loops` are the values of
@@ -33,6 +35,9 @@ private:
   std::map<std::vector<const void *>, Node> known;
   unsigned depth = 0;
 };
+
+/// The trip counts of the loops of `op`. Those that its types do not have are looked up `steps` ops before it.
+llvm::SmallVector<int64_t> getLoopExtents(mlir::linalg::LinalgOp op, unsigned steps = 4);
 
 /// Whether `op` is a contraction of two operands whose body contains only casts, a multiplication and an addition.
 bool isContraction(mlir::linalg::LinalgOp op);

@@ -207,19 +207,8 @@ std::string Mutator::otherShape() {
   Location loc = function.getLoc();
   auto type = cast<RankedTensorType>(use->get().getType());
   ArrayRef<int64_t> shape = type.getShape();
-  Type element = type.getElementType();
   unsigned rank = type.getRank(), dim = random.below(rank);
   b.setInsertionPoint(use->getOwner());
-  auto pointwise = [&](Value input, ArrayRef<AffineExpr> index, ArrayRef<int64_t> extents) {
-    Value empty = tensor::EmptyOp::create(b, loc, extents, element);
-    AffineMap maps[] = {AffineMap::get(extents.size(), 0, index, b.getContext()),
-                        b.getMultiDimIdentityMap(extents.size())};
-    SmallVector<utils::IteratorType> kinds(extents.size(), utils::IteratorType::parallel);
-    auto generic = linalg::GenericOp::create(
-        b, loc, RankedTensorType::get(extents, element), input, empty, maps, kinds,
-        [&](OpBuilder &builder, Location, ValueRange values) { linalg::YieldOp::create(builder, loc, values[0]); });
-    return generic.getResult(0);
-  };
   SmallVector<AffineExpr> index;
   for (unsigned i = 0; i < rank; ++i)
     index.push_back(b.getAffineDimExpr(i));
@@ -231,7 +220,7 @@ std::string Mutator::otherShape() {
       extents.push_back(shape[cast<AffineDimExpr>(each).getPosition()]);
     if (extents != shape)
       return "";
-    use->set(pointwise(use->get(), index, shape));
+    use->set(reindex(use->get(), index, shape));
     return "transposed dimensions" + where;
   }
   int64_t part = shape[dim];
@@ -250,18 +239,6 @@ std::string Mutator::otherShape() {
   Value slice = tensor::ExtractSliceOp::create(b, loc, use->get(), offsets, sizes, strides);
   // Each element `group` times, or all elements `group` times.
   bool isTiled = random.chance(0.3);
-  SmallVector<int64_t> wide(shape);
-  wide[dim] = isTiled ? group : part;
-  wide.insert(wide.begin() + dim + 1, isTiled ? part : group);
-  SmallVector<ReassociationIndices> groups;
-  index.clear();
-  for (unsigned i = 0; i < rank; ++i) {
-    index.push_back(b.getAffineDimExpr(i < dim ? i : i > dim || isTiled ? i + 1 : i));
-    groups.push_back({int64_t(i) + (i > dim)});
-    if (i == dim)
-      groups.back().push_back(dim + 1);
-  }
-  Value repeated = pointwise(slice, index, wide);
-  use->set(tensor::CollapseShapeOp::create(b, loc, type, repeated, groups));
+  use->set(repeat(slice, dim, group, isTiled));
   return (isTiled ? "tiled dimension " : "repeated dimension ") + std::to_string(dim) + where;
 }

@@ -206,7 +206,7 @@ public:
     if (std::isnan(element(0)))
       return false;
     // A guard gives 0 for a row that is hidden, or NaN.
-    if (element(0) == 0 ? std::isnan(have) || (hasHiddenRow && have != 0) : hasHiddenRow && have == 0)
+    if (hasHiddenRow && (element(0) == 0) != (have == 0))
       return false;
     if (results.size() == 1)
       return true;

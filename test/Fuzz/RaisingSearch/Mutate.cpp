@@ -72,11 +72,16 @@ std::string Mutator::otherMap() {
   if (results.empty())
     return "";
   size_t at = random.below(results.size());
-  switch (random.below(4)) {
+  int64_t divisor = 2 + random.below(2);
+  switch (random.below(8)) {
   case 0:
-    results[at] = b.getAffineConstantExpr(0);
+    results[at] = b.getAffineConstantExpr(random.below(2));
     break;
   case 1:
+    results[at] = random.chance(0.5) ? results[at] % divisor : results[at].floorDiv(divisor);
+    break;
+  case 2:
+  case 3:
     results[at] = b.getAffineDimExpr(random.below(map.getNumDims()));
     break;
   default:
@@ -252,12 +257,13 @@ std::string Mutator::otherDimension() {
 std::string Mutator::run() {
   using Kind = std::string (Mutator::*)();
   static const Kind kinds[] = {
-      &Mutator::otherOperand,    &Mutator::otherOperand,  &Mutator::otherMap,      &Mutator::otherMap,
-      &Mutator::otherConstant,   &Mutator::otherConstant, &Mutator::otherOp,       &Mutator::otherPredicate,
-      &Mutator::swappedOperands, &Mutator::changedUse,    &Mutator::changedUse,    &Mutator::changedTensor,
-      &Mutator::changedTensor,   &Mutator::skippedOp,     &Mutator::skippedOp,     &Mutator::skippedOp,
-      &Mutator::repeatedOp,      &Mutator::repeatedOp,    &Mutator::repeatedOp,    &Mutator::extraResult,
-      &Mutator::otherShape,      &Mutator::otherShape,    &Mutator::otherDimension};
+      &Mutator::otherOperand,    &Mutator::otherOperand,   &Mutator::otherMap,       &Mutator::otherMap,
+      &Mutator::otherConstant,   &Mutator::otherConstant,  &Mutator::otherOp,        &Mutator::otherPredicate,
+      &Mutator::swappedOperands, &Mutator::changedUse,     &Mutator::changedUse,     &Mutator::changedTensor,
+      &Mutator::changedTensor,   &Mutator::skippedOp,      &Mutator::skippedOp,      &Mutator::skippedOp,
+      &Mutator::repeatedOp,      &Mutator::repeatedOp,     &Mutator::repeatedOp,     &Mutator::extraResult,
+      &Mutator::otherShape,      &Mutator::otherShape,     &Mutator::otherDimension, &Mutator::otherReduction,
+      &Mutator::otherReduction,  &Mutator::longerArgument, &Mutator::longerArgument};
   Kind kind = random.pick(ArrayRef(kinds));
   return (this->*kind)();
 }

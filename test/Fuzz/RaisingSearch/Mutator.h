@@ -50,7 +50,17 @@ private:
   std::string skippedOp();
   std::string repeatedOp();
   std::string extraResult();
+  /// The elements of `input` at `index`, as a tensor of `extents`.
+  Value reindex(Value input, ArrayRef<AffineExpr> index, ArrayRef<int64_t> extents);
+  /// Each element of dimension `dim` several times, or all of them.
+  Value repeat(Value input, unsigned dim, int64_t times, bool isTiled);
+  /// Half of the elements along `dim`; `how` is below `readings`.
+  Value readPart(Value input, unsigned dim, unsigned how);
+  static constexpr unsigned readings = 8;
+
   std::string otherShape();
+  std::string otherReduction();
+  std::string longerArgument();
   std::string otherDimension();
 
   func::FuncOp function;

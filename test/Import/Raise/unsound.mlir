@@ -116,3 +116,118 @@ func.func @result_of_unknown_extents(%q: tensor<2x4x8xf32>, %k: tensor<2x8x4xf32
   %o = linalg.batch_matmul ins(%p, %v : tensor<2x4x4xf32>, tensor<2x4x8xf32>) outs(%oz : tensor<?x?x8xf32>) -> tensor<?x?x8xf32>
   return %o : tensor<?x?x8xf32>
 }
+
+// The keys and values are the first halves of longer tensors, which are slices: tensors of their own.
+// CHECK-LABEL: func.func @first_half_of_the_keys
+// CHECK: %[[K:.*]] = linalg.generic
+// CHECK: attn.attention %{{.*}}, %[[K]]
+func.func @first_half_of_the_keys(%q: tensor<4x8xf32>, %ks: tensor<8x8xf32>, %v: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %halves = tensor.expand_shape %ks [[0, 1], [2]] output_shape [2, 4, 8] : tensor<8x8xf32> into tensor<2x4x8xf32>
+  %k = linalg.generic {indexing_maps = [affine_map<(i, j) -> (0, i, j)>, #pair], iterator_types = ["parallel", "parallel"]}
+      ins(%halves : tensor<2x4x8xf32>) outs(%oe : tensor<4x8xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  } -> tensor<4x8xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.generic {indexing_maps = [#q, #k, #s], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%q, %k : tensor<4x8xf32>, tensor<4x8xf32>) outs(%z : tensor<4x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %0 = arith.mulf %a, %b : f32
+    %1 = arith.addf %c, %0 : f32
+    linalg.yield %1 : f32
+  } -> tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%s : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// The sum has each exponential twice.
+// CHECK-LABEL: func.func @sum_of_repeated_exponentials
+// CHECK-NOT: attn.attention
+func.func @sum_of_repeated_exponentials(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %te = tensor.empty() : tensor<4x2x4xf32>
+  %re = tensor.empty() : tensor<4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %x = math.exp %s : tensor<4x4xf32>
+  %two = linalg.broadcast ins(%x : tensor<4x4xf32>) outs(%te : tensor<4x2x4xf32>) dimensions = [1]
+  %all = tensor.collapse_shape %two [[0], [1, 2]] : tensor<4x2x4xf32> into tensor<4x8xf32>
+  %rz = linalg.fill ins(%zero : f32) outs(%re : tensor<4xf32>) -> tensor<4xf32>
+  %sum = linalg.reduce {arith.addf} ins(%all : tensor<4x8xf32>) outs(%rz : tensor<4xf32>) dimensions = [1]
+  %wide = linalg.broadcast ins(%sum : tensor<4xf32>) outs(%e : tensor<4x4xf32>) dimensions = [1]
+  %p = arith.divf %x, %wide : tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// A bias is written to the diagonal, 1 elsewhere: it stays a tensor.
+// CHECK-LABEL: func.func @bias_of_the_diagonal
+// CHECK: %[[BIAS:.*]] = linalg.generic
+// CHECK: attn.attention {{.*}} captures(%[[BIAS]] :
+func.func @bias_of_the_diagonal(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>, %bias: tensor<4xf32>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %ones = linalg.fill ins(%one : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i, i)>], iterator_types = ["parallel"]}
+      ins(%bias : tensor<4xf32>) outs(%ones : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %y: f32):
+    linalg.yield %x : f32
+  } -> tensor<4x4xf32>
+  %m = arith.addf %s, %b : tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%m : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
+
+// A signed truth value is -1 or 0: (1 - m) · -1e9 hides all keys, some more than others. The number stays an addend.
+// The product of positions overflows: it is compared as a 32-bit integer.
+// CHECK-LABEL: func.func @signed_flags_and_overflowing_positions
+// CHECK: attn.attention
+// CHECK: mask(
+// CHECK: %[[HASH:.*]] = arith.index_cast %{{.*}} : index to i32
+// CHECK: arith.cmpi {{.*}}%[[HASH]]{{.*}} : i32
+// CHECK: score(
+// CHECK: arith.sitofp %{{.*}} : i1 to f32
+func.func @signed_flags_and_overflowing_positions(%q: tensor<4x8xf32>, %k: tensor<8x4xf32>, %v: tensor<4x8xf32>, %flags: tensor<4x4xi1>) -> tensor<4x8xf32> {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %low = arith.constant -1.0e9 : f32
+  %hidden = arith.constant 0xFF800000 : f32
+  %factor = arith.constant 1664525000 : i32
+  %limit = arith.constant 5 : i32
+  %e = tensor.empty() : tensor<4x4xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %s = linalg.matmul ins(%q, %k : tensor<4x8xf32>, tensor<8x4xf32>) outs(%z : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %m = linalg.generic {indexing_maps = [#pair, #pair, #pair], iterator_types = ["parallel", "parallel"]}
+      ins(%s, %flags : tensor<4x4xf32>, tensor<4x4xi1>) outs(%e : tensor<4x4xf32>) {
+  ^bb0(%x: f32, %c: i1, %y: f32):
+    %f = arith.sitofp %c : i1 to f32
+    %r = arith.subf %one, %f : f32
+    %a = arith.mulf %r, %low : f32
+    %t = arith.addf %x, %a : f32
+    %j = linalg.index 1 : index
+    %i32 = arith.index_cast %j : index to i32
+    %h = arith.muli %i32, %factor : i32
+    %visible = arith.cmpi sle, %h, %limit : i32
+    %u = arith.select %visible, %t, %hidden : f32
+    linalg.yield %u : f32
+  } -> tensor<4x4xf32>
+  %p = linalg.softmax dimension(1) ins(%m : tensor<4x4xf32>) outs(%e : tensor<4x4xf32>) -> tensor<4x4xf32>
+  %oe = tensor.empty() : tensor<4x8xf32>
+  %oz = linalg.fill ins(%zero : f32) outs(%oe : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %o = linalg.matmul ins(%p, %v : tensor<4x4xf32>, tensor<4x8xf32>) outs(%oz : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %o : tensor<4x8xf32>
+}
