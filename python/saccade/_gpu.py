@@ -16,12 +16,10 @@ _LEGACY_STREAM = 1  # DLPack's number of the default stream, because 0 is ambigu
 
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype, _get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_is_valid = ctypes.pythonapi.PyCapsule_IsValid
-_is_valid.restype, _is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
 
-_DL_TENSOR = struct.Struct("=QiiiBBHQQQ")
-_TENSOR_OF_VERSIONED = 32  # DLManagedTensorVersioned: version, context, deleter and flags, then the DLTensor
-_FLAGS_OF_VERSIONED = 24
+# DLManagedTensor begins with the DLTensor; DLManagedTensorVersioned has version, context, deleter and flags before it.
+_UNVERSIONED, _VERSIONED = struct.Struct("=QiiiBBHQQQ"), struct.Struct("=IIQQQQiiiBBHQQQ")
+_EXTENTS = [struct.Struct(f"={rank}q") for rank in range(9)]
 _READ_ONLY = 1
 _old: set[type] = set()  # types whose __dlpack__ takes no max_version
 
@@ -34,14 +32,13 @@ class DeviceTensor:
     def __init__(self, name: str, source: Any, stream: int):
         """Takes a capsule of `source` for work on `stream`: the producer makes that stream wait for its own work."""
         self.source, self.stream = source, stream
-        self._capsule, tensor, flags = _read_capsule(name, source, stream)
+        self._capsule, flags, tensor = _read_capsule(name, source, stream)
         data, kind, number, rank, code, bits, lanes, shape, strides, offset = tensor
         self.device, self.is_read_only = (kind, number), bool(flags & _READ_ONLY)
         self.dtype: str = _arrays.DTYPE_NAMES.get((code, bits), f"DLPack type {code} of {bits} bits")
-        extents = ctypes.c_int64 * rank
-        self.shape: tuple[int, ...] = tuple(extents.from_address(shape)) if rank else ()
-        steps = tuple(extents.from_address(strides)) if rank and strides else _compact(self.shape)
-        self.described = data + offset, code | bits << 8 | lanes << 16, self.shape, steps, kind | number << 32
+        extents = self.shape = _integers(shape, rank)
+        steps = _integers(strides, rank) if strides else _compact(extents)
+        self.described = data + offset, code | bits << 8 | lanes << 16, extents, steps, kind | number << 32
 
     @property
     def ndim(self) -> int:
@@ -64,6 +61,12 @@ class DeviceTensor:
         return DeviceTensor("the result", made, self.stream)
 
 
+def _integers(address: int, count: int) -> tuple[int, ...]:
+    """`count` 64-bit integers at an address."""
+    form = _EXTENTS[count] if count < len(_EXTENTS) else struct.Struct(f"={count}q")
+    return form.unpack(ctypes.string_at(address, form.size)) if count else ()
+
+
 def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
     strides = [1] * len(shape)
     for i in range(len(shape) - 1, 0, -1):
@@ -71,8 +74,8 @@ def _compact(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(strides)
 
 
-def _read_capsule(name: str, source: Any, stream: int) -> tuple[Any, tuple[int, ...], int]:
-    """A capsule of `source`, the fields of its DLTensor, and its flags."""
+def _read_capsule(name: str, source: Any, stream: int) -> tuple[Any, int, tuple[int, ...]]:
+    """A capsule of `source`, its flags, and the fields of its DLTensor."""
     kind = type(source)
     requested = stream or _LEGACY_STREAM
     try:
@@ -86,18 +89,19 @@ def _read_capsule(name: str, source: Any, stream: int) -> tuple[Any, tuple[int, 
             capsule = source.__dlpack__(stream=requested)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise TypeError(f"{name} is a {_name_of(kind)} that hands out no memory by DLPack: {error}") from error
-    if _is_valid(capsule, b"dltensor_versioned"):
-        address = _get_pointer(capsule, b"dltensor_versioned")
-        (major,) = struct.unpack("=I", ctypes.string_at(address, 4))
-        if major != 1:
-            raise TypeError(f"{name} is a tensor of DLPack {major}, expected DLPack 1")
-        (flags,) = struct.unpack("=Q", ctypes.string_at(address + _FLAGS_OF_VERSIONED, 8))
-        address += _TENSOR_OF_VERSIONED
-    elif _is_valid(capsule, b"dltensor"):
-        address, flags = _get_pointer(capsule, b"dltensor"), 0
-    else:
-        raise TypeError(f"{name} is a {_name_of(kind)}, whose __dlpack__ returns no unused DLPack capsule")
-    return capsule, _DL_TENSOR.unpack(ctypes.string_at(address, _DL_TENSOR.size)), flags
+    try:
+        if kind not in _old:
+            address = _get_pointer(capsule, b"dltensor_versioned")
+            major, _, _, _, flags, *tensor = _VERSIONED.unpack(ctypes.string_at(address, _VERSIONED.size))
+            if major != 1:
+                raise TypeError(f"{name} is a tensor of DLPack {major}, expected DLPack 1")
+            return capsule, flags, tuple(tensor)
+    except ValueError:  # an unversioned one
+        pass
+    try:
+        return capsule, 0, _UNVERSIONED.unpack(ctypes.string_at(_get_pointer(capsule, b"dltensor"), _UNVERSIONED.size))
+    except ValueError:
+        raise TypeError(f"{name} is a {_name_of(kind)}, whose __dlpack__ returns no unused DLPack capsule") from None
 
 
 def _name_of(kind: type) -> str:
