@@ -102,6 +102,17 @@ def test_dlpack_before_version_1_is_accepted(double, attend):
         assert np.abs(attend(*old).get() - expected).max() < 1e-5
 
 
+def test_tensors_of_the_second_gpu_run_there(double, tensors, attend):
+    double.set(devices=2)
+    second = [moved(x, (CUDA, 1)) for x in tensors]
+    for call in (attend, saccade.attention):
+        double.log()
+        result = call(*second)
+        assert result.device == 1
+        assert np.abs(result.get() - expected).max() < 1e-5
+        assert len(double.called(LOAD)) == 1  # in the context of this GPU
+
+
 def test_scalars_and_several_results(double):
     capped = saccade.compile(programs.capped, target="sm_80").capped
     one = [x[0, 0] for x in (q, k, v)]
@@ -311,6 +322,10 @@ def test_other_arguments_are_refused_as_on_the_cpu(double, tensors, attend):
     refused(TypeError, ["k is None, expected a tensor on cuda"], attend, tensors[0], None, tensors[2])
     refused(TypeError, ["k is a int, expected a tensor on cuda"], attend, tensors[0], 3, tensors[2])
     refused(ValueError, ["overlaps with argument 'q'"], attend, *tensors, out=tensors[0])
+    refused(ValueError, ["not a multiple of the element size"], attend, *tensors[:2],
+            Array(tensors[2].memory, v.dtype, v.shape, offset=2))  # fmt: skip
+    refused(ValueError, ["is NULL"], attend, *tensors[:2], Array(0, v.dtype, v.shape))
+    refused(TypeError, ["found 12 dimensions, expected 4"], attend, *tensors[:2], Array(4096, v.dtype, [1] * 12))
     refused(ValueError, ["read-only"], attend, *tensors[:2], tensors[2], out=frozen)
     refused(ValueError, ["out is a read-only"], saccade.attention, *tensors, out=frozen)
     refused(ValueError, ["v has head count 1, expected 3"], saccade.attention, *tensors[:2], asarray(v[:, :1]))
@@ -339,8 +354,17 @@ def test_a_library_that_cannot_allocate_needs_out(double, tensors, attend):
     refused(TypeError, ["no function 'empty' to allocate a result with: pass out="], attend, *bare)
     attend(*bare, out=out)
     assert np.abs(out.get() - expected).max() < 1e-5
-    bfloat = saccade.compile(programs.attention("bf16"), target="sm_80").attend
-    refused(TypeError, ["found element type f32, expected bf16"], bfloat, *tensors)
+
+
+def test_an_element_type_that_the_library_lacks_needs_out(double):
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    attend = saccade.compile(programs.attention("bf16"), target="sm_80").attend
+    tensors = [asarray(x.astype(bfloat16)) for x in (q, k, v)]
+    out = asarray(np.zeros(q.shape, bfloat16))
+    for call in (attend, saccade.attention):
+        refused(TypeError, ["gpu_arrays has no element type bfloat16", "pass out="], call, *tensors)
+        assert call(*tensors, out=out) is out
+        assert np.abs(out.get().astype(np.float32) - expected).max() < 2e-2
 
 
 def test_a_producer_that_fails_is_named(double, tensors, attend):
