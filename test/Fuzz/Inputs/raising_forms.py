@@ -4,6 +4,7 @@ import ast
 import math
 import random
 
+import raising_misses as misses
 from graphs import Graph, Tensor
 
 LOW = float("-inf")
@@ -66,24 +67,45 @@ class RandomForm:
     names a step by which the graph differs from one that is raised."""
 
     MISSES = ("mask of the sum", "mask of the numerator", "shift of the sum", "guard of the sum", "guard of the weights",
-              "arms of a guard", "maximum for the sum", "mask by the score")
+              "maximum for the sum", "mask by the score", "guard of the row", "guard of the row", "integer flags",
+              "integer flags", "positions", "positions", "table of positions", "keys of more heads", "keys of more heads",
+              "order of groups", "part of the operands", "part of the operands", "repeated sum", "part of the sum",
+              "another contraction", "another contraction")
+    STATIC = ("part of the operands", "repeated sum", "part of the sum", "another contraction", "table of positions")
 
     def __init__(self, name, seed, commuted=False, miss=None):
         self.miss = miss
         self.rng = rng = random.Random(seed)
         self.g = g = Form(name, commuted)
         rows = rng.choice(["", "b", "h", "bh", "bh", "bh"])
-        self.grouping = rng.choice(["", "", "", "repeated", "group", "shared"]) if "h" in rows else ""
+        if miss in ("keys of more heads", "order of groups"):
+            rows = rng.choice(["h", "bh"])
+        self.grouping = rng.choice(["", "", "", "repeated", "mapped", "group", "shared"]) if "h" in rows else ""
+        if miss in ("keys of more heads", "order of groups"):
+            self.grouping = "mapped"
+        elif miss == "another contraction":
+            self.grouping = ""
         even = rng.choice([2, 3, 4])
-        isEqual = rng.random() < 0.35
+        isEqual = rng.random() < 0.35 or miss == "another contraction"
         self.extents = {letter: even if isEqual else rng.choice([1, 2, 3, 4, 5]) for letter in "bhgijde"}
         self.extents["j"] = max(self.extents["j"], 2)
+        if self.grouping == "mapped":
+            # Query heads are x; `groups` of them share a head of keys and values.
+            self.groups = rng.choice([2, 3])
+            self.extents["h"] = max(self.extents["h"], 1 + (miss == "order of groups"))
+            self.extents["x"] = self.extents["h"] * self.groups
+            self.extents["h"] += miss == "keys of more heads"
+        if miss == "part of the sum":
+            self.extents["j"] = rng.choice([2, 4])
         # Groups of heads and dynamic queries look alike in some layouts.
         self.dynamic = set(rng.choice(["", "", "", "j"] + ["i", "ij", "bij"] * (self.grouping != "group")))
+        if miss in self.STATIC:
+            self.dynamic = set()
         self.element = rng.choice(["f32"] * 5 + ["f16"])
         # Heads of keys and values: h; of queries: h and g, where several share one.
         self.rows = rows + ("g" if self.grouping in ("repeated", "group") else "")
-        self.row = self.shuffled(rows + "i").replace("h", "hg" if "g" in self.rows else "h")
+        self.query_heads = "hg" if "g" in self.rows else "x" if self.grouping == "mapped" else "h"
+        self.row = self.shuffled(rows + "i").replace("h", self.query_heads)
         self.pair = self.row + "j" if rng.random() < 0.7 else self.insert(self.row, "j")
         self.conditions = []
         self.text = g.text(self.build())
@@ -133,16 +155,25 @@ class RandomForm:
     # Operands.
     def heads(self, t, last):
         """Keys or values, repeated for the groups of heads; gives the tensor and its letters."""
+        g = self.g
+        if self.grouping == "mapped":
+            # [.., h, ..] -> [.., x, ..], by a quotient.
+            letters, divides = t[1].replace("h", "x"), self.miss != "order of groups"
+            position = f"x floordiv {self.groups}" if divides else f"x mod {self.extents['h']}"
+            subscript = [position if letter == "x" else letter for letter in letters]
+            return g.pointwise([(t[0], subscript)], letters, lambda x: x, t[0].element,
+                               like=[(Tensor(None, [self.extents["x"]]), "x")]), letters  # fmt: skip
         if self.grouping != "repeated":
             return t[0], t[1]
-        g = self.g
         # [.., h, ..] -> [.., h, g, ..], as a broadcast.
         letters = t[1].replace("h", "hg")
         shape = Tensor(None, [self.extents["g"]])
         wide = g.pointwise([t], letters, lambda x: x, t[0].element, like=[(shape, "g")])
         return wide, letters
 
-    def operand(self, letters):
+    def operand(self, letters, part=None):
+        if part and part[0] in letters:
+            return misses.part(self, letters, letters.index(part[0]), part[1], self.element), letters
         t = self.argument(letters, self.element)
         if self.rng.random() < 0.15 and self.element == "f32":
             factor = self.rng.choice([0.5, 2.0, -0.25])
@@ -229,7 +260,10 @@ class RandomForm:
         g, rng, pair, row = self.g, self.rng, self.pair, self.pair.replace("j", "")
         kind = rng.choice(["op", "stable", "stable", "unstable", "logarithm", "reciprocal", "exp2", "masked", "masked"])
         if self.miss:
-            kind = rng.choice(["stable", "logarithm"]) if self.miss == "shift of the sum" else "masked"
+            isUnmasked = self.miss in ("shift of the sum", "repeated sum", "part of the sum")
+            kind = rng.choice(["stable", "logarithm"]) if isUnmasked else rng.choice(["masked", "stable"])
+            if self.miss in ("mask of the sum", "mask of the numerator", "guard of the sum"):
+                kind = "masked"
         if kind == "op":
             into = g.empty(pair, [(s, pair)], "f32")
             name = g.line(f"linalg.softmax dimension({pair.index('j')}) ins({s.name} : {s.type})"
@@ -261,22 +295,24 @@ class RandomForm:
             reduced = whole
         elif self.miss == "shift of the sum":
             reduced = self.on_scores(self.on_scores(shifted, lambda x, m: g.sub(x, m), [(maximum, row)]), exp)
+        elif self.miss == "part of the sum":
+            reduced = misses.half(self, e)
+        elif self.miss == "repeated sum":
+            reduced = misses.repeated(self, e)
         combine = g.add
         if self.miss == "maximum for the sum":
             combine = lambda x, c: g.op("arith.maximumf", x, c, commutes=True)
         total = g.reduce(reduced, pair, row, 0.0, combine)
-        guard = 0.0 if self.miss in ("guard of the sum", "arms of a guard") else rng.random()
+        guard = 0.0 if self.miss == "guard of the sum" else rng.random()
         if kind in ("stable", "reciprocal") and guard < 0.3:
             small = rng.choice([1e-9, 1e-6])
             total = g.pointwise([(total, row)], row, lambda t: g.add(t, g.const(small)) if guard < 0.15 else
                                 g.op("arith.maximumf", t, g.const(small), commutes=True))  # fmt: skip
         elif kind == "masked" and guard < 0.5:
             def body(t):
-                if self.miss == "arms of a guard":
-                    isZero = g.op("arith.cmpf", t, g.const(0.0), attribute="oeq, ")[0], "i1"
-                    return g.select(isZero, t, g.const(1.0))
-                predicate = "ogt, " if self.miss == "guard of the sum" else "oeq, "
-                isZero = g.op("arith.cmpf", t, g.const(0.0), attribute=predicate)[0], "i1"
+                if self.miss == "guard of the sum":
+                    return misses.guard_of_the_sum(self, t)
+                isZero = g.op("arith.cmpf", t, g.const(0.0), attribute="oeq, ")[0], "i1"
                 return g.select(isZero, g.const(1.0), t)
             total = g.pointwise([(total, row)], row, body)  # fmt: skip
         if kind == "logarithm":
@@ -290,17 +326,31 @@ class RandomForm:
         g, rng = self.g, self.rng
         rows = self.rows.replace("g", "")
         kv = "".join(each for each in self.rows if each != "g" and (each != "h" or self.grouping != "shared"))
-        q = self.operand(self.shuffled(rows + "id").replace("h", "hg" if "g" in self.rows else "h"))
-        k = self.heads(self.operand(self.shuffled(kv + "jd")), "d")
-        v = self.heads(self.operand(self.shuffled(kv + "je")), "e")
+        part = None
+        if self.miss == "part of the operands":
+            part = rng.choice("jjd" + "".join(each for each in kv)), rng.randrange(8)
+        q = self.operand(self.shuffled(rows + "id").replace("h", self.query_heads), part)
+        k = self.heads(self.operand(self.shuffled(kv + "jd"), part), "d")
+        v = self.heads(self.operand(self.shuffled(kv + "je"), part), "e")
+        contracted = rng.choice("qkp") if self.miss == "another contraction" else ""
+        if contracted in ("q", "k"):
+            tensor, letters = q if contracted == "q" else k
+            other = tensor, self.swapped(letters, "d")
+            q, k = (other, k) if contracted == "q" else (q, other)
         init = self.argument(self.pair) if rng.random() < 0.08 else None
         s = self.einsum([q, k], self.pair, init)
         for _ in range(rng.choice([0, 1, 1, 2, 3])):
             s = self.masked(s) if rng.random() < 0.4 else self.scored(s)
-        if self.miss == "mask by the score":
-            s = self.on_scores(s, lambda x: g.select((g.op("arith.cmpf", x, g.const(0.1), attribute="ogt, ")[0], "i1"),
-                                                     x, g.const(LOW)))  # fmt: skip
+        guardsRows = self.miss == "guard of the row"
+        if self.miss in ("mask by the score", "integer flags", "positions", "table of positions"):
+            s = getattr(misses, self.miss.replace(" ", "_"))(self, s)
+        elif guardsRows or (not self.miss and rng.random() < 0.1):
+            others, test, _ = self.condition()
+            number = rng.choice([0.0, -1.0, 1.0, -5.0, -500.0, -1e9]) if guardsRows else LOW
+            s = self.on_scores(s, lambda x, *c: g.select(test(*c), x, g.const(number)), others)
         p, _ = self.softmax(s)
+        if guardsRows:
+            p = misses.guard_of_the_row(self, s, p, number)
         if rng.random() < 0.15 or self.miss == "guard of the weights":
             def body(x):
                 isNaN = g.op("arith.cmpf", x, x, attribute="uno, ")[0], "i1"
@@ -308,4 +358,10 @@ class RandomForm:
             p = self.on_scores(p, body)  # fmt: skip
         if rng.random() < 0.2:
             p = self.on_scores(p, g.mul, [self.captured("j" if rng.random() < 0.7 else "")])
-        return self.einsum([(p, self.pair), v], self.insert(self.row, "e"))
+        pair = self.swapped(self.pair, "j") if contracted == "p" else self.pair
+        return self.einsum([(p, pair), v], self.insert(self.row, "e"))
+
+    def swapped(self, letters, letter):
+        """`letters` with `letter` in the place of another."""
+        other = self.rng.choice(letters)
+        return letters.translate(str.maketrans({letter: other, other: letter}))

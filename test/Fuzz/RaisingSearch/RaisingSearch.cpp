@@ -190,14 +190,15 @@ int Search::run() {
     message = diagnostic.str();
     return success();
   });
-  llvm::MapVector<StringRef, Counts> table;
+  llvm::MapVector<StringRef, Counts> table, missed;
   if (only < 0)
     for (auto [number, form] : llvm::enumerate(forms))
       if (failures < maxFailures)
         checkForm(form, number);
   for (auto [number, miss] : llvm::enumerate(misses))
-    if (std::string difference = only < 0 ? check(miss, seed + number, table["miss"]) : ""; !difference.empty())
-      report(miss.getName(), miss, difference, {});
+    if (StringRef kind = miss.getName().drop_front(6).split("__").first; only < 0 && failures < maxFailures)
+      if (std::string difference = check(miss, seed + number, missed[kind]); !difference.empty())
+        report(miss.getName(), miss, difference, {});
   for (unsigned number = 0; number < count && failures < maxFailures; ++number) {
     func::FuncOp form = forms[number % forms.size()];
     if (only >= 0 && number != only)
@@ -210,10 +211,15 @@ int Search::run() {
   llvm::outs() << llvm::formatv("forms: {0} and as many rewritten, of which {1} cannot be compared\n", forms.size(),
                                 hiddenForms);
   failures += hiddenForms * 10 > forms.size();
-  Counts all;
-  for (auto &[name, counts] : table) {
+  auto print = [](StringRef name, const Counts &counts) {
     llvm::outs() << llvm::formatv("{0,-40} raised {1,4}  refused {2,4}  undetermined {3,4}\n", name, counts.raised,
                                   counts.refused, counts.undetermined);
+  };
+  for (auto &[name, counts] : missed)
+    print(("given: " + name).str(), counts);
+  Counts all;
+  for (auto &[name, counts] : table) {
+    print(name, counts);
     all.raised += counts.raised, all.refused += counts.refused, all.undetermined += counts.undetermined;
   }
   llvm::outs() << llvm::formatv("all: raised {0} refused {1} undetermined {2} failed {3}\n", all.raised, all.refused,

@@ -34,6 +34,8 @@ class Graph:
 
     # Scalars, for the bodies of `pointwise`: pairs of a name and a type.
     def const(self, value, element="f32"):
+        if element == "i1":
+            return self.line(f"arith.constant {str(bool(value)).lower()}"), element
         special = {float("-inf"): "0xFF800000"}
         text = special.get(value, repr(value))
         if "." not in text and "x" not in text:
