@@ -87,19 +87,32 @@ struct OtherState {
   SmallVector<Cells *> tallies;
   Cells *rowMax = nullptr, *argmax = nullptr;
 
-  static FailureOr<OtherState> start(attn::AccumulateOp op, Frame &frame) {
-    OtherState state;
-    auto results = llvm::zip_equal(op.getDpsInits().drop_front(3), op->getResults().drop_front(3));
-    for (auto [i, initAndResult] : llvm::enumerate(results)) {
-      auto [init, result] = initAndResult;
+  /// The results of `op`, initialized from its inits.
+  static FailureOr<OtherState> start(DestinationStyleOpInterface op, Frame &frame) {
+    for (auto [init, result] : llvm::zip_equal(op.getDpsInits().drop_front(3), op->getResults().drop_front(3))) {
       FailureOr<Cells *> from = frame.demandAll(init), to = frame.cells(result);
       if (failed(from) || failed(to))
         return failure();
       std::copy_n((*from)->data(), (*from)->size(), (*to)->data());
-      if (i < op.getTallies().size())
-        state.tallies.push_back(*to);
+    }
+    return read(frame, attn::State(op->getResults()));
+  }
+
+  static FailureOr<OtherState> read(Frame &frame, const attn::State &parts, bool isDemanded = false) {
+    OtherState state;
+    auto cellsOf = [&](Value value) { return isDemanded ? frame.demandAll(value) : frame.cells(value); };
+    for (Value part : parts.getParts()) {
+      if (llvm::is_contained({parts.acc, parts.max, parts.sum}, part))
+        continue;
+      FailureOr<Cells *> cells = cellsOf(part);
+      if (failed(cells))
+        return failure();
+      if (part == parts.rowMax)
+        state.rowMax = *cells;
+      else if (part == parts.argmax)
+        state.argmax = *cells;
       else
-        (state.rowMax ? state.argmax : state.rowMax) = *to;
+        state.tallies.push_back(*cells);
     }
     return state;
   }
@@ -212,8 +225,11 @@ static LogicalResult evaluateAccumulate(attn::AccumulateOp op, Frame &frame, uns
 //===----------------------------------------------------------------------===//
 
 static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, const Box &) {
-  FailureOr<TileState> other = TileState::read(frame, op.getOtherAcc(), op.getOtherMax(), op.getOtherSum());
-  if (failed(other))
+  attn::State otherParts = op.getOtherState();
+  FailureOr<TileState> other = TileState::read(frame, otherParts.acc, otherParts.max, otherParts.sum);
+  FailureOr<OtherState> others = OtherState::start(op, frame);
+  FailureOr<OtherState> from = OtherState::read(frame, otherParts, /*isDemanded=*/true);
+  if (failed(other) || failed(others) || failed(from))
     return failure();
   FailureOr<TileState> state = TileState::start(op, frame);
   if (failed(state) || failed(other->check(op, "other state", state->rows(), state->depth())))
@@ -232,6 +248,14 @@ static LogicalResult evaluateMerge(attn::MergeOp op, Frame &frame, unsigned, con
     state->l(row) = join(state->l(row), other->l(row));
     for (int64_t depth = 0; depth < state->depth(); ++depth)
       state->o(row)[depth] = join(state->o(row)[depth], other->o(row)[depth]);
+    for (auto [bins, otherBins] : llvm::zip_equal(others->bins(row), from->bins(row)))
+      for (auto [bin, otherBin] : llvm::zip_equal(bins, otherBins))
+        bin = join(bin, otherBin);
+    if (!others->rowMax || !(from->rowMax->reals()[row] > others->rowMax->reals()[row]))
+      continue;
+    others->rowMax->reals()[row] = from->rowMax->reals()[row];
+    if (others->argmax)
+      others->argmax->data()[row].integer = from->argmax->data()[row].integer;
   }
   setAllKnown(op, frame);
   return success();

@@ -31,11 +31,12 @@ static bool isContiguous(Value memref) {
   return cast<MemRefType>(memref.getType()).getStridesAndOffset().first.back() == 1;
 }
 
-/// max' = max(max, other); accumulators and sums are scaled by 2^(max − max') and 2^(other − max') and added.
+/// max' = max(max, other); accumulators, sums and tallies are scaled by 2^(max − max') and 2^(other − max') and added.
+/// The larger row maximum and its position are kept; of equal ones, that of the state.
 static void lowerMerge(Emitter &e, MergeOp op) {
-  Value rows = e.size(op.getAcc(), 0), columns = e.size(op.getAcc(), 1);
-  e.loop(e.index(0), rows, 1, [&](Value r) {
-    Value max = e.broadcast(e.load(op.getMax(), r)), otherMax = e.broadcast(e.load(op.getOtherMax(), r));
+  State state = op.getState(), other = op.getOtherState();
+  e.loop(e.index(0), e.size(state.acc, 0), 1, [&](Value r) {
+    Value max = e.broadcast(e.load(state.max, r)), otherMax = e.broadcast(e.load(other.max, r));
     Value newMax = e.maxf(max, otherMax);
     Value base = e.zeroIfMinusInfinity(newMax);
     Value factor = emitExp2(e, e.subf(max, base)), otherFactor = emitExp2(e, e.subf(otherMax, base));
@@ -43,24 +44,36 @@ static void lowerMerge(Emitter &e, MergeOp op) {
       return vector::ExtractOp::create(e.b, e.loc, vector, ArrayRef<int64_t>{0});
     };
     Value factorScalar = scalarOf(factor), otherFactorScalar = scalarOf(otherFactor);
-    e.store(scalarOf(newMax), op.getMax(), r);
-    e.store(
-        e.addf(e.mulf(e.load(op.getSum(), r), factorScalar), e.mulf(e.load(op.getOtherSum(), r), otherFactorScalar)),
-        op.getSum(), r);
-    auto vectors = [&](Value c) {
-      Value acc = e.mulf(e.loadVector(op.getAcc(), {r, c}), factor);
-      Value otherAcc = e.mulf(e.loadVector(op.getOtherAcc(), {r, c}), otherFactor);
-      e.storeVector(e.addf(acc, otherAcc), op.getAcc(), {r, c});
+    e.store(scalarOf(newMax), state.max, r);
+    e.store(e.addf(e.mulf(e.load(state.sum, r), factorScalar), e.mulf(e.load(other.sum, r), otherFactorScalar)),
+            state.sum, r);
+    auto mergeRow = [&](Value into, Value from) {
+      auto vectors = [&](Value c) {
+        Value sum = e.mulf(e.loadVector(into, {r, c}), factor);
+        e.storeVector(e.addf(sum, e.mulf(e.loadVector(from, {r, c}), otherFactor)), into, {r, c});
+      };
+      auto scalars = [&](Value c) {
+        Value sum = e.mulf(e.load(into, {r, c}), factorScalar);
+        e.store(e.addf(sum, e.mulf(e.load(from, {r, c}), otherFactorScalar)), into, {r, c});
+      };
+      Value columns = e.size(into, 1);
+      if (isContiguous(into) && isContiguous(from))
+        forColumns(e, columns, vectors, scalars);
+      else
+        e.loop(e.index(0), columns, 1, scalars);
     };
-    auto scalars = [&](Value c) {
-      Value acc = e.mulf(e.load(op.getAcc(), {r, c}), factorScalar);
-      Value otherAcc = e.mulf(e.load(op.getOtherAcc(), {r, c}), otherFactorScalar);
-      e.store(e.addf(acc, otherAcc), op.getAcc(), {r, c});
-    };
-    if (isContiguous(op.getAcc()) && isContiguous(op.getOtherAcc()))
-      forColumns(e, columns, vectors, scalars);
-    else
-      e.loop(e.index(0), columns, 1, scalars);
+    mergeRow(state.acc, other.acc);
+    for (auto [into, from] : llvm::zip_equal(state.tallies, other.tallies))
+      mergeRow(into, from);
+    if (!state.rowMax)
+      return;
+    Value rowMax = e.load(other.rowMax, r);
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, rowMax, e.load(state.rowMax, r));
+    e.ifElse(isLarger, [&] {
+      e.store(rowMax, state.rowMax, r);
+      if (state.argmax)
+        e.store(e.load(other.argmax, r), state.argmax, r);
+    });
   });
 }
 
@@ -85,7 +98,7 @@ struct LowerState : saccade::impl::LowerStateBase<LowerState> {
     });
     for (Operation *op : ops) {
       OpBuilder b(op);
-      Value acc = isa<MergeOp>(op) ? cast<MergeOp>(op).getAcc() : cast<FinalizeOp>(op).getAcc();
+      Value acc = isa<MergeOp>(op) ? cast<MergeOp>(op).getState().acc : cast<FinalizeOp>(op).getAcc();
       Emitter e{b, op->getLoc(), *cpu, cast<FloatType>(getElementTypeOrSelf(acc))};
       if (auto merge = dyn_cast<MergeOp>(op))
         lowerMerge(e, merge);

@@ -267,15 +267,23 @@ void UnpackedLowering::computeScores(KeyRange visible) {
 /// Replaces scores by weights, updates max and sum, and rescales the accumulator to the new maxima.
 LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible) {
   ScoreTile tile(e, op, scores, scale, packingFactor, Exp2Error::Unit, keys);
-  GroupState state(e);
-  e.loop(e.index(0), rows, 1, [&](Value row) {
+  GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
+  auto setOrigin = [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
     // The origin is the query of row 0.
     tile.setOrigin(head, e.sub(index, row));
+  };
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    setOrigin(row);
     e.storeVector(tile.scoreRow(row, row, visible), state.laneValues, {row, e.index(0)});
   });
-  tile.softmaxGroup(state, e.index(0), rows, visible, [](Value) {});
+  // Weight regions and tallies read the positions of their row.
+  bool hasRegions = !op.getWeight().empty() || !op.getTallyRegions().empty();
+  tile.softmaxGroup(state, e.index(0), rows, visible, [&](Value row) {
+    if (hasRegions)
+      setOrigin(row);
+  });
   int64_t columns = cast<MemRefType>(op.getAcc().getType()).getDimSize(1);
   e.loop(e.index(0), rows, 1, [&](Value row) {
     Value factor = e.broadcast(e.load(state.factors, {row}));

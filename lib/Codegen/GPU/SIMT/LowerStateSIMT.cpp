@@ -26,24 +26,37 @@ static void forElements(Emitter &e, Value rows, int64_t columns, function_ref<vo
 }
 
 static void lowerMerge(Emitter &e, MergeOp op) {
-  Value rows = e.size(op.getAcc(), 0);
+  State state = op.getState(), other = op.getOtherState();
+  Value rows = e.size(state.acc, 0);
   auto mergedRow = [&](Value row) {
-    return mergeRow(e, e.load(op.getMax(), {row}), e.load(op.getSum(), {row}), e.load(op.getOtherMax(), {row}),
-                    e.load(op.getOtherSum(), {row}));
+    return mergeRow(e, e.load(state.max, {row}), e.load(state.sum, {row}), e.load(other.max, {row}),
+                    e.load(other.sum, {row}));
+  };
+  auto mergeElements = [&](Value into, Value from) {
+    forElements(e, rows, cast<MemRefType>(into.getType()).getDimSize(1), [&](Value row, Value column) {
+      MergedRow merged = mergedRow(row);
+      Value sum = e.mulf(e.load(into, {row, column}), merged.stateFactor);
+      Value otherSum = e.mulf(e.load(from, {row, column}), merged.otherFactor);
+      e.storeShared(e.addf(sum, otherSum), into, {row, column});
+    });
   };
   e.barrier();
-  forElements(e, rows, cast<MemRefType>(op.getAcc().getType()).getDimSize(1), [&](Value row, Value column) {
-    MergedRow merged = mergedRow(row);
-    Value acc = e.mulf(e.load(op.getAcc(), {row, column}), merged.stateFactor);
-    Value otherAcc = e.mulf(e.load(op.getOtherAcc(), {row, column}), merged.otherFactor);
-    e.storeShared(e.addf(acc, otherAcc), op.getAcc(), {row, column});
-  });
+  mergeElements(state.acc, other.acc);
+  for (auto [into, from] : llvm::zip_equal(state.tallies, other.tallies))
+    mergeElements(into, from);
   // All threads have read the old maxima and sums.
   e.barrier();
   forElements(e, rows, 1, [&](Value row, Value) {
     MergedRow merged = mergedRow(row);
-    e.storeShared(merged.max, op.getMax(), {row});
-    e.storeShared(merged.sum, op.getSum(), {row});
+    e.storeShared(merged.max, state.max, {row});
+    e.storeShared(merged.sum, state.sum, {row});
+    if (!state.rowMax)
+      return;
+    Value max = e.load(state.rowMax, {row}), otherMax = e.load(other.rowMax, {row});
+    Value isLarger = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OGT, otherMax, max);
+    e.storeShared(e.select(isLarger, otherMax, max), state.rowMax, {row});
+    if (state.argmax)
+      e.storeShared(e.select(isLarger, e.load(other.argmax, {row}), e.load(state.argmax, {row})), state.argmax, {row});
   });
   e.barrier();
 }

@@ -16,6 +16,25 @@ using namespace saccade::attn::syntax;
 #define GET_OP_CLASSES
 #include "saccade/Dialect/Attn/IR/AttnOps.cpp.inc"
 
+State::State(ValueRange parts) : acc(parts[0]), max(parts[1]), sum(parts[2]) {
+  for (Value part : parts.drop_front(3)) {
+    auto type = cast<ShapedType>(part.getType());
+    if (type.getRank() == 2)
+      tallies.push_back(part);
+    else
+      (type.getElementType().isInteger() ? argmax : rowMax) = part;
+  }
+}
+
+SmallVector<Value> State::getParts() const {
+  SmallVector<Value> parts = {acc, max, sum};
+  llvm::append_range(parts, tallies);
+  for (Value part : {rowMax, argmax})
+    if (part)
+      parts.push_back(part);
+  return parts;
+}
+
 /// Adds the effects on buffers; tensors have none.
 static void addEffects(DestinationStyleOpInterface op,
                        SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
@@ -222,17 +241,41 @@ void AccumulateOp::getCanonicalizationPatterns(RewritePatternSet &results, MLIRC
 // MergeOp
 //===----------------------------------------------------------------------===//
 
+/// Verifies that two states have the same parts, and that their rows and columns agree.
+static LogicalResult verifySameParts(MergeOp op) {
+  auto describe = [](const State &state) {
+    return std::tuple(state.tallies.size(), bool(state.rowMax), bool(state.argmax));
+  };
+  State state = op.getState(), other = op.getOtherState();
+  if (state.getParts().size() != op.getParts().size() || other.getParts().size() != op.getParts().size() ||
+      describe(state) != describe(other) || (state.argmax && !state.rowMax))
+    return op.emitOpError() << "has states of different or unknown parts, expected accumulator, max, sum, tallies, and "
+                               "optionally row maximum and position in both";
+  for (auto [i, part, otherPart] : llvm::enumerate(op.getParts(), op.getOtherParts())) {
+    auto type = cast<ShapedType>(part.getType()), otherType = cast<ShapedType>(otherPart.getType());
+    if (type.getElementType() != otherType.getElementType())
+      return op.emitOpError() << "other state has element type " << otherType.getElementType() << ", but state has "
+                              << type.getElementType();
+    if (failed(verifySameExtent(op, "rows", "state", type.getDimSize(0), "other state", otherType.getDimSize(0))))
+      return failure();
+    if (type.getRank() == 2 && failed(verifySameExtent(op, i == 0 ? "head size" : "bins", "state", type.getDimSize(1),
+                                                       "other state", otherType.getDimSize(1))))
+      return failure();
+    int64_t rows = cast<ShapedType>(state.acc.getType()).getDimSize(0);
+    if (i >= 3 && failed(verifySameExtent(op, "rows", "accumulator", rows, "part of the state", type.getDimSize(0))))
+      return failure();
+  }
+  return success();
+}
+
 LogicalResult MergeOp::verify() {
-  if (failed(verifyState(*this, getAcc(), getMax(), getSum())) ||
-      failed(verifyState(*this, getOtherAcc(), getOtherMax(), getOtherSum())))
+  if (getParts().size() < 3)
+    return emitOpError() << "has states of " << getParts().size() << " parts, expected accumulator, max and sum";
+  State state = getState(), other = getOtherState();
+  if (failed(verifyState(*this, state.acc, state.max, state.sum)) ||
+      failed(verifyState(*this, other.acc, other.max, other.sum)))
     return failure();
-  auto type = cast<ShapedType>(getAcc().getType()), otherType = cast<ShapedType>(getOtherAcc().getType());
-  if (type.getElementType() != otherType.getElementType())
-    return emitOpError() << "other state has element type " << otherType.getElementType() << ", but state has "
-                         << type.getElementType();
-  if (failed(verifySameExtent(*this, "rows", "state", type.getDimSize(0), "other state", otherType.getDimSize(0))))
-    return failure();
-  return verifySameExtent(*this, "head size", "state", type.getDimSize(1), "other state", otherType.getDimSize(1));
+  return verifySameParts(*this);
 }
 
 void MergeOp::getEffects(SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {

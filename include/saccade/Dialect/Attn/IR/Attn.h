@@ -22,6 +22,20 @@
 namespace saccade::attn {
 /// The type of scores and sums for operands of `elementType`: f64 for f64, else f32.
 mlir::FloatType getScoreType(mlir::Type elementType);
+
+/// The state of the online softmax of some rows. Ops take its parts in this order.
+struct State {
+  mlir::Value acc;                        ///< weighted sums of the values: rows × columns
+  mlir::Value max, sum;                   ///< of the exponents, and of the weights: rows
+  llvm::SmallVector<mlir::Value> tallies; ///< sums of the bins of each tally region: rows × bins
+  mlir::Value rowMax, argmax;             ///< largest score and its position: rows; null if not requested
+
+  State() = default;
+  /// The state with `parts`, at least accumulator, max and sum. The other parts are identified by rank and type.
+  explicit State(mlir::ValueRange parts);
+  /// All parts that are not null.
+  llvm::SmallVector<mlir::Value> getParts() const;
+};
 } // namespace saccade::attn
 
 #include "saccade/Dialect/Attn/IR/AttnDialect.h.inc"

@@ -218,10 +218,11 @@ def Attn_AccumulateOp : Attn_Op<"accumulate", [AttrSizedOperandSegments, Isolate
       unsigned first = getAccMutable().getOperandNumber();
       return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
+    State getState() { return State(getDpsInits()); }
   }];
 }
 
-def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
+def Attn_MergeOp : Attn_Op<"merge", [SameVariadicOperandSize, DestinationStyleOpInterface,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
   let summary = "merges two states over disjoint sets of keys";
   let description = [{
@@ -233,19 +234,20 @@ def Attn_MergeOp : Attn_Op<"merge", [DestinationStyleOpInterface,
         : (tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>, tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
         -> (tensor<96x64xf32>, tensor<96xf32>, tensor<96xf32>)
     ```
+    Both states have the parts of `attn.accumulate`: after accumulator, max and sum the tallies, which are rescaled like
+    the sum, and optionally the row maximum and its position. The first of two equal row maxima counts.
   }];
-  let arguments = (ins Attn_Shaped:$other_acc, Attn_Shaped:$other_max, Attn_Shaped:$other_sum,
-                       Attn_Shaped:$acc, Attn_Shaped:$max, Attn_Shaped:$sum);
+  let arguments = (ins Variadic<Attn_Shaped>:$other_parts, Variadic<Attn_Shaped>:$parts);
   let results = (outs Variadic<AnyRankedTensor>:$results);
   let assemblyFormat = [{
-    `(` $other_acc `,` $other_max `,` $other_sum `)` `into` `(` $acc `,` $max `,` $sum `)`
-    attr-dict `:` functional-type(operands, $results)
+    `(` $other_parts `)` `into` `(` $parts `)` attr-dict `:` functional-type(operands, $results)
   }];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
-    ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(*this, 3, 3);
-    }
+    ::mlir::MutableOperandRange getDpsInitsMutable() { return getPartsMutable(); }
+    /// The state that is merged into the other one, and the latter.
+    State getOtherState() { return State(getOtherParts()); }
+    State getState() { return State(getParts()); }
   }];
 }
 
@@ -276,6 +278,7 @@ def Attn_FinalizeOp : Attn_Op<"finalize", [AttrSizedOperandSegments, Destination
       unsigned first = getOutputMutable().getOperandNumber();
       return ::mlir::MutableOperandRange(*this, first, getNumOperands() - first);
     }
+    State getState() { return State(getOperands().take_front(3 + getOthers().size())); }
   }];
 }
 
