@@ -203,7 +203,7 @@ void AttentionReport::writeSizes() {
     if (size > maxPositions)
       return addLine("counts: sizes beyond " + grouped(maxPositions) + " are not counted");
   // The run-time test compares the extent, not the length.
-  isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries() && canSplitKV(op);
+  isSplitKV = op.getSplitKvAttr() && *sizes.queries <= op.getSplitKvAttr().getQueries();
   if (resolveInputs(inputs))
     writeCounts(inputs);
 }
@@ -264,7 +264,7 @@ std::vector<std::string> AttentionReport::write() {
   ScheduleAttr schedule = op.getScheduleAttr();
   std::string text = "schedule: tasks of at most " + grouped(schedule.getRows()) + " queries, steps of " +
                      grouped(schedule.getCols()) + " keys";
-  if (SplitKVAttr splitKV = op.getSplitKvAttr(); splitKV && canSplitKV(op))
+  if (SplitKVAttr splitKV = op.getSplitKvAttr())
     text += "; up to " + grouped(splitKV.getQueries()) + " queries: tasks of " + grouped(splitKV.getCols()) +
             " keys, unpacked";
   addLine(text);

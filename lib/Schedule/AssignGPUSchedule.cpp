@@ -51,7 +51,9 @@ struct AssignGPUSchedule : saccade::impl::AssignGPUScheduleBase<AssignGPUSchedul
         op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), valueDepth, *gpu));
       attn::SplitKVAttr splitKV = scheduleSplitKVForGPU(&getContext());
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-      bool fits = std::max(depth, valueDepth) <= maxSplitHeadSize, isSplitKV = queries <= splitKV.getQueries();
+      bool hasRegions = !op.getWeight().empty() || !op.getTallies().empty() || op.getRowMax() || op.getArgmax();
+      bool fits = std::max(depth, valueDepth) <= maxSplitHeadSize && !hasRegions;
+      bool isSplitKV = queries <= splitKV.getQueries();
       if (!op.getSplitKvAttr() && fits && (isSplitKV || ShapedType::isDynamic(queries)))
         op.setSplitKvAttr(splitKV);
     });

@@ -66,7 +66,9 @@ struct AssignSchedule : saccade::impl::AssignScheduleBase<AssignSchedule> {
       op.setScheduleAttr(scheduleAttention(getElementTypeOrSelf(op.getQuery()), depth, valueDepth, *cpu));
       attn::SplitKVAttr splitKV = scheduleSplitKV(&getContext());
       int64_t queries = attn::getStaticDimSize(op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
-      if (!op.getSplitKvAttr() && (ShapedType::isDynamic(queries) || queries <= splitKV.getQueries()))
+      // The extent of ragged queries is the sum over all sequences.
+      bool mayBeFew = ShapedType::isDynamic(queries) || op.getCuSeqlensQ() || queries <= splitKV.getQueries();
+      if (!op.getSplitKvAttr() && mayBeFew)
         op.setSplitKvAttr(splitKV);
       DEBUG_WITH_TYPE("attn-assign-schedule", llvm::dbgs() << op.getLoc() << ": " << op.getScheduleAttr() << ' '
                                                            << op.getSplitKvAttr() << '\n');

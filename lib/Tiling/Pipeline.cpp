@@ -6,15 +6,19 @@ using namespace mlir;
 using namespace saccade;
 
 std::unique_ptr<Pass> saccade::createTaskKeepingCanonicalizer() {
-  // Upstream exposes this pattern by its debug name only.
-  return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder"});
+  // Upstream exposes these patterns by their debug names only.
+  return createCanonicalizerPass({}, {"(anonymous namespace)::ForallOpSingleOrZeroIterationDimsFolder",
+                                      // Drops unused results, and leaves their dynamic allocations in the task.
+                                      "(anonymous namespace)::ForallOpIterArgsFolder"});
 }
 
 void saccade::buildTilingPipeline(OpPassManager &pm, bool forGPU) {
   // Before tiling, so that one table serves all tasks.
   if (!forGPU)
     pm.addNestedPass<func::FuncOp>(createTabulateRelativePositions());
-  pm.addNestedPass<func::FuncOp>(createTileQueries());
+  TileQueriesOptions plan;
+  plan.gpu = forGPU;
+  pm.addNestedPass<func::FuncOp>(createTileQueries(plan));
   pm.addNestedPass<func::FuncOp>(createTileKeys());
   // Before TileLinalg, which tiles the tables.
   if (!forGPU)

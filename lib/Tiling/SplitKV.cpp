@@ -1,419 +1,320 @@
 //===- SplitKV.cpp - Split-KV tiling of attention -----------------------------===//
 //
-// Emits two parallel loops (flash-decoding; Dao et al. 2023). The first computes partial states of the query heads of a
-// KV head over one chunk of keys, the second merges the states of all chunks. With a single chunk the first loop
-// finalizes the results, and the second has trip count zero.
+// Emits parallel loops over the items of a plan (flash-decoding; Dao et al. 2023). The first computes partial states,
+// the second merges those of a head. Heads with a single chunk are finalized by the first loop. A weight region that
+// requires normalized weights adds a second pass over the keys.
 //
 //===----------------------------------------------------------------------===//
 #include "SplitKV.h"
-#include "Sink.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "saccade/Dialect/Attn/Analysis/Stability.h"
-#include "saccade/Tiling/Passes.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace saccade;
 using namespace saccade::attn;
 
-/// Accumulator columns are rounded up to the widest register (16 lanes), so that no partial register is needed, and
-/// rows to blocks.
-static constexpr int64_t columnBlock = 16, rowBlock = 4;
+/// The rows of a state are rounded up to blocks of registers.
+static constexpr int64_t rowBlock = 4;
 
 namespace {
 
-/// A rank-reducing slice of a tensor; `dropped` dimensions have size 1.
-struct Slice {
-  SmallVector<OpFoldResult> offsets, sizes, strides;
-  llvm::SmallBitVector dropped;
-
-  void add(OpFoldResult offset, OpFoldResult size, OpFoldResult stride, bool isDropped = false) {
-    offsets.push_back(offset);
-    sizes.push_back(size);
-    strides.push_back(stride);
-    dropped.push_back(isDropped);
-  }
-};
-
-/// The heads [first, first + count) of one batch. If `count` is null, the single head `first`, whose dimension is
-/// dropped.
-struct Heads {
-  Value batch, first, count;
-};
-
 struct SplitKVTiler {
-  SplitKVTiler(OpBuilder &b, AttentionOp op);
-
-  OpBuilder &b;
-  AttentionOp op;
-  Location loc;
-  SplitKVAttr splitKV;
-  FloatType type;
-  OpFoldResult zero, one;
-  int64_t columns;
-  Value at[4];
-  Value batches, heads, queries, keys, kvHeads;
-  Value group;                       ///< query heads per KV head
-  Value tilesPerGroup, headsPerTile; ///< tasks per KV head and chunk, query heads per task
-  Value rows;                        ///< of the state of a task
-  Value firstChunk, chunks, single;  ///< absolute index of the first chunk, number of chunks, whether it is one
-
-  Value constant(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
-  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
-  Value sub(Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); }
-  Value mul(Value x, Value y) { return b.createOrFold<arith::MulIOp>(loc, x, y); }
-  Value min(Value x, Value y) { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
-  Value max(Value x, Value y) { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
-  Value div(Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); }
-  Value ceilDiv(Value x, Value y) { return div(add(x, sub(y, constant(1))), y); }
-  Value select(Value condition, Value x, Value y) { return b.createOrFold<arith::SelectOp>(loc, condition, x, y); }
-  OpFoldResult fold(Value value) { return getAsOpFoldResult(value); }
-  OpFoldResult size(Value value, DimsAttr dims, Dim dim) { return getDimSize(b, loc, value, dims, dim); }
-  Value sizeOf(Value value, DimsAttr dims, Dim dim) {
-    return getValueOrCreateConstantIndexOp(b, loc, size(value, dims, dim));
+  SplitKVTiler(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed, bool hasTables)
+      : e(b, op.getLoc()), op(op), sequences(sequences), plan(b, op, sequences, hasTables), whole(b, op),
+        stateRows(llvm::alignTo(op.getSplitKvAttr().getRows(), rowBlock)) {
+    if (isUsed)
+      plan.items = e.select(isUsed, plan.items, e.index(0));
+    groups = isUsed ? e.select(isUsed, sequences.count, e.index(0)) : sequences.count;
   }
-  Value lengthOf(Value length, Value batch, Value extent);
-  Value extract(Value value, const Slice &slice);
-  Value operand(Value value, DimsAttr dims, Heads heads, Value position, Value positions);
-  Slice resultSlice(unsigned result, Heads heads);
-  Slice stateSlice(unsigned component, ArrayRef<Value> indices);
-  SmallVector<Value> emptyState(ArrayRef<Value> extents, Value rows);
-  Value filled(Value destination, double value);
-  SmallVector<Value> filledState(ValueRange destinations);
-  void addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk);
-  Value validQueries(Value batch);
-  SmallVector<Value> finalize(ValueRange state, Heads heads, Value isActive, ValueRange destinations);
-  void insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> slices);
-  SmallVector<Value> accumulateChunk(ValueRange state, Value batch, Value kvHead, Value chunk, Heads heads);
-  Heads headsOfTask(Value batch, Value kvHead, Value tile);
-  void fillChunkLoop(scf::ForallOp loop);
-  void fillMergeLoop(scf::ForallOp loop, ValueRange states);
+
+  IndexEmitter e;
+  AttentionOp op;
+  Sequences &sequences;
+  SplitPlan plan;
+  AttentionSteps whole; ///< for shapes only
+  int64_t stateRows;    ///< of a state in memory
+  Value groups;         ///< number of sequences whose states are merged
+
+  /// A sequence in a task, and the heads that the task computes.
+  struct Task {
+    AttentionSteps steps;
+    SplitPlan::Group group;
+    Heads heads;
+    Value rows; ///< of the state, rounded up
+  };
+  Task makeTask(const SplitPlan::Group &group, Value tile);
+
+  /// Emits a parallel loop over `extents`. `body` returns the value to insert into each of `outs`, and where.
+  using Insertions = SmallVector<std::pair<Value, Slice>>;
+  SmallVector<Value> forTasks(ArrayRef<Value> extents, ValueRange outs,
+                              function_ref<Insertions(ValueRange indices, ValueRange outs)> body);
+
+  /// The parts of `count` states in memory, uninitialized.
+  SmallVector<Value> makeStates(Value count) {
+    return whole.emptyState(getAsOpFoldResult(count), e.b.getIndexAttr(stateRows)).getParts();
+  }
+  Slice partSlice(Value part, Value place, Value rows);
+  State stateAt(ValueRange states, Value place, Value rows);
+  /// A new state of `rows` rows without keys, in memory of the task.
+  State localState(Task &task) { return task.steps.rowsOf(task.steps.newState(stateRows), task.rows); }
+  State merge(const State &from, const State &into);
+  State mergeChunks(Task &task, ValueRange states, Value tile, Value chunks);
+  Slice resultSlice(Task &task, Value result, bool isWithinTask, Heads heads);
+  Insertions finalize(Task &task, const State &state, Value isActive, ValueRange outs);
+  State accumulateChunk(Task &task, const State &state, Value chunk, bool isFinal);
+
+  SmallVector<Value> accumulateChunks(ArrayRef<Value> outs, bool finalizesSingle);
+  SmallVector<Value> mergeToResults(ValueRange states, ValueRange inits);
+  SmallVector<Value> mergeToStates(ValueRange states);
+  Value accumulateFinal(ValueRange merged);
+  SmallVector<Value> mergeFinal(ValueRange merged, Value accs, ValueRange inits);
+  /// The place of the merged state of a head tile.
+  Value placeOf(const SplitPlan::Group &group, Value tile) {
+    return e.add(e.mul(e.add(e.mul(group.sequence, plan.kvHeads), group.kvHead), plan.maxTiles), tile);
+  }
 };
 
-SplitKVTiler::SplitKVTiler(OpBuilder &b, AttentionOp op)
-    : b(b), op(op), loc(op.getLoc()), splitKV(op.getSplitKvAttr()) {
-  type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
-  zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
-  columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
-  for (unsigned i = 0; i < 4; ++i)
-    at[i] = op.getAt().empty() ? constant(0) : Value(op.getAt()[i]);
-  batches = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Batch);
-  heads = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Head);
-  queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
-  keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
-  kvHeads = sizeOf(op.getKey(), op.getKeyDims(), Dim::Head);
-  // Without heads no task runs, but divisors must be nonzero.
-  Value unit = constant(1);
-  group = max(unit, div(heads, max(unit, kvHeads)));
-  // Distribute the heads evenly over the smallest number of tasks whose rows suffice, to minimize reads of the keys.
-  Value maxHeads = max(unit, div(constant(splitKV.getRows()), max(unit, queries)));
-  tilesPerGroup = ceilDiv(group, maxHeads);
-  headsPerTile = ceilDiv(group, tilesPerGroup);
-  rows = mul(ceilDiv(mul(headsPerTile, queries), constant(rowBlock)), constant(rowBlock));
-  Value chunkSize = constant(splitKV.getCols());
-  firstChunk = b.createOrFold<arith::FloorDivSIOp>(loc, at[3], chunkSize);
-  chunks = max(unit, ceilDiv(add(sub(at[3], mul(firstChunk, chunkSize)), keys), chunkSize));
-  single = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, chunks, unit);
+SplitKVTiler::Task SplitKVTiler::makeTask(const SplitPlan::Group &group, Value tile) {
+  AttentionSteps steps(e.b, sequences.extract(e.b, group.sequence));
+  Heads heads = plan.heads(e.b, group, tile);
+  Value block = e.index(rowBlock);
+  return {steps, group, heads, e.mul(e.ceilDiv(e.mul(heads.count, group.queries), block), block)};
 }
 
-/// The end position of `batch` given by a length operand, not clamped; `extent` without one.
-Value SplitKVTiler::lengthOf(Value length, Value batch, Value extent) {
-  if (!length)
-    return extent;
-  if (isa<RankedTensorType>(length.getType()))
-    length = tensor::ExtractOp::create(b, loc, length, batch);
-  if (!length.getType().isIndex())
-    length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
-  return length;
-}
-
-//===----------------------------------------------------------------------===//
-// Slices of tensors
-//===----------------------------------------------------------------------===//
-
-Value SplitKVTiler::extract(Value value, const Slice &slice) {
-  SmallVector<int64_t> shape;
-  for (auto [i, size] : llvm::enumerate(slice.sizes))
-    if (!slice.dropped.test(i))
-      shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
-  auto result = RankedTensorType::get(shape, getElementTypeOrSelf(value));
-  return tensor::ExtractSliceOp::create(b, loc, result, value, slice.offsets, slice.sizes, slice.strides);
-}
-
-/// The positions [position, position + positions) of an operand.
-Value SplitKVTiler::operand(Value value, DimsAttr dims, Heads heads, Value position, Value positions) {
-  Slice slice;
-  for (Dim dim : dims.getDims()) {
-    if (dim == Dim::Batch)
-      slice.add(heads.batch, one, one, /*isDropped=*/true);
-    else if (dim == Dim::Head)
-      slice.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
-    else if (dim == Dim::Seq)
-      slice.add(fold(position), fold(positions), one);
-    else
-      slice.add(zero, size(value, dims, dim), one);
+SmallVector<Value> SplitKVTiler::forTasks(ArrayRef<Value> extents, ValueRange outs,
+                                          function_ref<Insertions(ValueRange, ValueRange)> body) {
+  SmallVector<OpFoldResult> bounds = getAsOpFoldResult(extents);
+  auto loop = scf::ForallOp::create(e.b, e.loc, bounds, outs, std::nullopt);
+  OpBuilder::InsertionGuard guard(e.b);
+  e.b.setInsertionPointToStart(loop.getBody());
+  Insertions insertions = body(loop.getInductionVars(), loop.getRegionIterArgs());
+  e.b.setInsertionPointToStart(loop.getTerminator().getBody());
+  for (auto [insertion, all] : llvm::zip_equal(insertions, loop.getRegionIterArgs())) {
+    auto &[value, slice] = insertion;
+    tensor::ParallelInsertSliceOp::create(e.b, e.loc, value, all, slice.offsets, slice.sizes, slice.strides);
   }
-  return extract(value, slice);
+  return SmallVector<Value>(loop.getResults());
 }
 
-/// `dims` without the dimensions `dropped`.
-static DimsAttr namesWithout(DimsAttr dims, ArrayRef<Dim> dropped) {
-  SmallVector<Dim> names =
-      llvm::filter_to_vector(dims.getDims(), [&](Dim d) { return !llvm::is_contained(dropped, d); });
-  return DimsAttr::get(dims.getContext(), ArrayRef<Dim>(names));
-}
-
-/// The slice of all queries of `heads` in the output (result 0) or the log-sum-exp (1). With a null batch, the tensor
-/// has no batch dimension.
-Slice SplitKVTiler::resultSlice(unsigned result, Heads heads) {
-  SmallVector<Dim> dims(op.getOutputDims().getDims());
-  if (result == 1) {
-    // The dimensions of the log-sum-exp are b, h, s in this order.
-    llvm::sort(dims, [](Dim x, Dim y) { return unsigned(x) < unsigned(y); });
-    dims.pop_back();
-  }
+/// The rows of the state at `place` in a part of all states.
+Slice SplitKVTiler::partSlice(Value part, Value place, Value rows) {
+  auto type = cast<ShapedType>(part.getType());
+  OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
   Slice slice;
-  for (Dim dim : dims) {
-    if (dim == Dim::Batch && heads.batch)
-      slice.add(heads.batch, one, one, /*isDropped=*/true);
+  slice.addPosition(place);
+  slice.add(zero, getAsOpFoldResult(rows), one);
+  if (type.getRank() == 3)
+    slice.add(zero, e.b.getIndexAttr(type.getShape().back()), one);
+  return slice;
+}
+
+State SplitKVTiler::stateAt(ValueRange states, Value place, Value rows) {
+  return State(ValueRange(
+      llvm::map_to_vector(states, [&](Value part) { return partSlice(part, place, rows).extract(e.b, e.loc, part); })));
+}
+
+State SplitKVTiler::merge(const State &from, const State &into) {
+  SmallVector<Value> parts = into.getParts();
+  return State(MergeOp::create(e.b, e.loc, TypeRange(ValueRange(parts)), from.getParts(), parts)->getResults());
+}
+
+/// Merges the first `chunks` chunks of a head tile, from left to right.
+State SplitKVTiler::mergeChunks(Task &task, ValueRange states, Value tile, Value chunks) {
+  SplitPlan::Group &group = task.group;
+  SmallVector<Value> empty = localState(task).getParts();
+  return State(ValueRange(e.loop(e.index(0), chunks, 1, empty, [&](Value chunk, ValueRange carried) {
+    Value item = e.add(group.firstItem, e.add(e.mul(chunk, group.tiles), tile));
+    return merge(stateAt(states, item, task.rows), State(carried)).getParts();
+  })));
+}
+
+/// The slice of the queries of `heads` in a result of `op`, or in such a slice for the heads of a task.
+Slice SplitKVTiler::resultSlice(Task &task, Value result, bool isWithinTask, Heads heads) {
+  OpFoldResult zero = e.b.getIndexAttr(0), one = e.b.getIndexAttr(1);
+  Slice slice;
+  for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), cast<ShapedType>(result.getType()).getShape())) {
+    if (dim == Dim::Batch && !isWithinTask)
+      slice.addPosition(task.group.sequence);
+    else if (dim == Dim::Head && !heads.count)
+      slice.addPosition(heads.first);
     else if (dim == Dim::Head)
-      slice.add(heads.first, heads.count ? fold(heads.count) : one, one, /*isDropped=*/!heads.count);
+      slice.add(heads.first, getAsOpFoldResult(heads.count), one);
     else if (dim == Dim::Seq)
-      slice.add(zero, fold(queries), one);
+      slice.add(isWithinTask ? zero : getAsOpFoldResult(sequences.start(e.b, Role::Query, task.group.sequence)),
+                getAsOpFoldResult(task.group.queries), one);
     else if (dim == Dim::Depth)
-      slice.add(zero, size(op.getValue(), op.getValueDims(), Dim::Depth), one);
+      slice.add(zero,
+                result == op.getOutput() ? getDimSize(e.b, e.loc, op.getValue(), op.getValueDims(), Dim::Depth)
+                                         : OpFoldResult(e.b.getIndexAttr(extent)),
+                one);
   }
   return slice;
 }
 
-/// The slice of one task in the accumulators (0), maxima (1) or sums (2) of all tasks. `indices` are batch, KV head,
-/// tile and chunk.
-Slice SplitKVTiler::stateSlice(unsigned component, ArrayRef<Value> indices) {
-  Slice result;
-  for (Value index : indices)
-    result.add(index, one, one, /*isDropped=*/true);
-  result.add(zero, fold(rows), one);
-  if (component == 0)
-    result.add(zero, b.getIndexAttr(columns), one);
-  return result;
-}
-
-SmallVector<Value> SplitKVTiler::emptyState(ArrayRef<Value> extents, Value rows) {
-  SmallVector<OpFoldResult> sizes = llvm::map_to_vector(extents, [&](Value extent) { return fold(extent); });
-  sizes.push_back(fold(rows));
-  SmallVector<OpFoldResult> wide = sizes;
-  wide.push_back(b.getIndexAttr(columns));
-  return {tensor::EmptyOp::create(b, loc, wide, type), tensor::EmptyOp::create(b, loc, sizes, type),
-          tensor::EmptyOp::create(b, loc, sizes, type)};
-}
-
-Value SplitKVTiler::filled(Value destination, double value) {
-  Value scalar = arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value));
-  return linalg::FillOp::create(b, loc, scalar, destination).getResult(0);
-}
-
-/// The state without keys.
-SmallVector<Value> SplitKVTiler::filledState(ValueRange destinations) {
-  return {filled(destinations[0], 0.0), filled(destinations[1], -std::numeric_limits<double>::infinity()),
-          filled(destinations[2], 0.0)};
-}
-
-/// The number of queries of `batch` within its length.
-Value SplitKVTiler::validQueries(Value batch) {
-  Value end = lengthOf(op.getQLen(), batch, add(at[2], queries));
-  return max(constant(0), min(queries, sub(end, at[2])));
-}
-
-/// Adds the sinks to the state of the valid rows of `heads`, in the first chunk.
-void SplitKVTiler::addSinks(SmallVectorImpl<Value> &state, Heads heads, Value chunk) {
-  if (!op.getSink())
-    return;
-  Value isFirst = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::eq, chunk, constant(0));
-  Value count = validQueries(heads.batch);
-  auto body = [&](OpBuilder &nested, Location, Value head, ValueRange carried) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-    SinkStart start = emitSinkStart(b, loc, op.getSink(), add(heads.first, head), type);
-    Slice rowsOfHead;
-    rowsOfHead.add(head, fold(count), fold(heads.count));
-    SmallVector<Value> next;
-    for (auto [whole, value] : {std::pair(carried[0], start.max), std::pair(carried[1], start.sum)}) {
-      Value filled = linalg::FillOp::create(b, loc, value, extract(whole, rowsOfHead)).getResult(0);
-      next.push_back(tensor::InsertSliceOp::create(b, loc, filled, whole, rowsOfHead.offsets, rowsOfHead.sizes,
-                                                   rowsOfHead.strides));
-    }
-    scf::YieldOp::create(b, loc, next);
-  };
-  auto loop = scf::ForOp::create(b, loc, constant(0), select(isFirst, heads.count, constant(0)), constant(1),
-                                 ValueRange{state[1], state[2]}, body);
-  state[1] = loop.getResult(0), state[2] = loop.getResult(1);
-}
-
-//===----------------------------------------------------------------------===//
-// Tasks
-//===----------------------------------------------------------------------===//
-
-Heads SplitKVTiler::headsOfTask(Value batch, Value kvHead, Value tile) {
-  Value first = mul(tile, headsPerTile);
-  return {batch, add(mul(kvHead, group), first), min(headsPerTile, sub(group, first))};
-}
-
-/// Finalizes the results of some heads into `destinations`. Row i · heads.count + h of the state is query i of head h.
-/// If `isActive` (null means true) is false, returns `destinations` unchanged.
-SmallVector<Value> SplitKVTiler::finalize(ValueRange state, Heads heads, Value isActive, ValueRange destinations) {
-  Value end = isActive ? select(isActive, heads.count, constant(0)) : heads.count;
-  auto body = [&](OpBuilder &nested, Location, Value head, ValueRange carried) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-    SmallVector<Value> rowsOfHead, outputs;
-    for (auto [i, whole] : llvm::enumerate(state)) {
-      Slice slice;
-      slice.add(head, fold(queries), fold(heads.count));
-      if (i == 0)
-        slice.add(zero, b.getIndexAttr(columns), one);
-      rowsOfHead.push_back(extract(whole, slice));
-    }
+/// Finalizes the results of the heads of a task into `outs` (one per result of `op`, ordered). If `isActive` (null
+/// means true) is false, these are unchanged.
+SplitKVTiler::Insertions SplitKVTiler::finalize(Task &task, const State &state, Value isActive, ValueRange outs) {
+  Insertions insertions;
+  SmallVector<Value> results = whole.orderedResults(), tiles;
+  for (auto [result, all] : llvm::zip_equal(results, outs)) {
+    insertions.push_back({Value(), resultSlice(task, result, /*isWithinTask=*/false, task.heads)});
+    tiles.push_back(insertions.back().second.extract(e.b, e.loc, all));
+  }
+  Value count = isActive ? e.select(isActive, task.heads.count, e.index(0)) : task.heads.count;
+  tiles = e.loop(e.index(0), count, 1, tiles, [&](Value head, ValueRange carried) {
     SmallVector<Slice> slices;
-    for (auto [i, destination] : llvm::enumerate(carried)) {
-      slices.push_back(resultSlice(i, {Value(), head, Value()}));
-      outputs.push_back(extract(destination, slices.back()));
+    SmallVector<Value> destinations, next;
+    for (auto [result, tile] : llvm::zip_equal(results, carried)) {
+      slices.push_back(resultSlice(task, result, /*isWithinTask=*/true, {head, Value()}));
+      destinations.push_back(slices.back().extract(e.b, e.loc, tile));
     }
-    auto done = FinalizeOp::create(b, loc, ValueRange(outputs).getTypes(), rowsOfHead[0], rowsOfHead[1], rowsOfHead[2],
-                                   /*others=*/ValueRange(), outputs[0], op.getLse() ? outputs[1] : Value(),
-                                   /*other_outputs=*/ValueRange(),
-                                   namesWithout(op.getOutputDims(), {Dim::Batch, Dim::Head}), ScheduleAttr());
-    SmallVector<Value> next;
-    for (auto [result, destination, slice] : llvm::zip_equal(done->getResults(), carried, slices))
-      next.push_back(
-          tensor::InsertSliceOp::create(b, loc, result, destination, slice.offsets, slice.sizes, slice.strides));
-    scf::YieldOp::create(b, loc, next);
-  };
-  return llvm::to_vector(
-      ValueRange(scf::ForOp::create(b, loc, constant(0), end, constant(1), destinations, body).getResults()));
+    State rows = task.steps.rowsOfHead(state, task.heads, head, task.group.queries);
+    SmallVector<Value> done = task.steps.finalize(rows, destinations, ScheduleAttr());
+    for (auto [value, tile, slice] : llvm::zip_equal(done, carried, slices))
+      next.push_back(slice.insert(e.b, e.loc, value, tile));
+    return next;
+  });
+  for (auto [insertion, tile] : llvm::zip_equal(insertions, tiles))
+    insertion.first = tile;
+  return insertions;
 }
 
-void SplitKVTiler::insertAll(scf::ForallOp loop, ValueRange values, ArrayRef<Slice> slices) {
-  b.setInsertionPointToStart(loop.getTerminator().getBody());
-  for (auto [value, all, slice] : llvm::zip_equal(values, loop.getRegionIterArgs(), slices))
-    tensor::ParallelInsertSliceOp::create(b, loc, value, all, slice.offsets, slice.sizes, slice.strides);
+/// Accumulates one chunk of keys into the state of the rows of a task.
+State SplitKVTiler::accumulateChunk(Task &task, const State &state, Value chunk, bool isFinal) {
+  AttentionSteps &steps = task.steps;
+  SplitKVAttr schedule = op.getSplitKvAttr();
+  Value size = e.index(schedule.getCols()), begin = e.sub(e.mul(chunk, size), steps.at[3]);
+  Value end = e.min(e.min(steps.keys, e.sub(steps.keyEnd, steps.at[3])), e.add(begin, size));
+  Value start = e.min(e.max(e.index(0), begin), steps.keys), count = e.max(e.index(0), e.sub(end, start));
+  Value query = steps.tile(steps.op.getQuery(), op.getQueryDims(), task.heads, e.index(0), steps.validQueries);
+  AttentionSteps::Step step{ScheduleAttr::get(op.getContext(), schedule.getRows(), schedule.getCols(), 0),
+                            /*unpacked=*/true, isFinal, getFiniteMax(op) == FiniteMax::EveryStep};
+  return steps.accumulate(state, query, task.heads, task.group.kvHead, start, count, step);
 }
 
-/// Accumulates one chunk of keys into the state of the rows of some heads.
-SmallVector<Value> SplitKVTiler::accumulateChunk(ValueRange state, Value batch, Value kvHead, Value chunk,
-                                                 Heads heads) {
-  Value queryLength = lengthOf(op.getQLen(), batch, add(at[2], queries));
-  Value keyLength = lengthOf(op.getKvLen(), batch, add(at[3], keys));
-  Value queryCount = validQueries(batch);
-  Value chunkSize = constant(splitKV.getCols());
-  Value begin = sub(mul(add(firstChunk, chunk), chunkSize), at[3]);
-  Value end = min(min(keys, sub(keyLength, at[3])), add(begin, chunkSize));
-  Value start = min(max(constant(0), begin), keys);
-  Value count = max(constant(0), sub(end, start));
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
 
-  Heads ofKeys{batch, kvHead, Value()};
-  SmallVector<Value> tileAt = {add(at[0], batch), add(at[1], heads.first), at[2], add(at[3], start)};
-  auto tile = AccumulateOp::create(
-      b, loc, TypeRange(state), operand(op.getQuery(), op.getQueryDims(), heads, constant(0), queryCount),
-      operand(op.getKey(), op.getKeyDims(), ofKeys, start, count),
-      operand(op.getValue(), op.getValueDims(), ofKeys, start, count), op.getCaptures(), queryLength, keyLength,
-      op.getScaleValue(), tileAt, state[0], state[1], state[2], /*tallies=*/ValueRange(), /*row_max=*/Value(),
-      /*argmax=*/Value(), namesWithout(op.getQueryDims(), {Dim::Batch}),
-      namesWithout(op.getKeyDims(), {Dim::Batch, Dim::Head}), namesWithout(op.getValueDims(), {Dim::Batch, Dim::Head}),
-      op.getScaleAttr(), /*final=*/false, ScheduleAttr::get(op.getContext(), splitKV.getRows(), splitKV.getCols(), 0),
-      /*unpacked=*/true, /*tally_regionsCount=*/0);
-  if (getFiniteMax(op) == FiniteMax::EveryStep)
-    tile->setAttr(finiteMaxAttr, b.getUnitAttr());
-  cloneRegions(op, tile);
-  return llvm::to_vector(ValueRange(tile->getResults()));
+/// The first loop: the partial state of each item, and with `finalizesSingle` the results of heads with one chunk.
+SmallVector<Value> SplitKVTiler::accumulateChunks(ArrayRef<Value> outs, bool finalizesSingle) {
+  return forTasks(plan.items, outs, [&](ValueRange indices, ValueRange all) {
+    SplitPlan::Item item = plan.item(e.b, indices[0]);
+    Task task = makeTask(item.group, item.tile);
+    unsigned parts = finalizesSingle ? all.size() - op->getNumResults() : all.size();
+    Insertions insertions;
+    SmallVector<Value> slices;
+    for (Value part : all.take_front(parts)) {
+      insertions.push_back({Value(), partSlice(part, indices[0], task.rows)});
+      slices.push_back(insertions.back().second.extract(e.b, e.loc, part));
+    }
+    State state = task.steps.filledState(State(slices));
+    task.steps.addSinks(state, task.heads, e.select(item.isFirst, task.heads.count, e.index(0)));
+    state = accumulateChunk(task, state, item.chunk, /*isFinal=*/false);
+    for (auto [insertion, part] : llvm::zip_equal(insertions, state.getParts()))
+      insertion.first = part;
+    if (finalizesSingle) {
+      Value isSingle = e.isEqual(item.group.chunks, e.index(1));
+      llvm::append_range(insertions, finalize(task, state, isSingle, all.drop_front(parts)));
+    }
+    task.steps.op.erase();
+    return insertions;
+  });
 }
 
-/// The body of the first loop, over batch, KV head, chunk and tile. Tasks that read the same chunk are consecutive.
-void SplitKVTiler::fillChunkLoop(scf::ForallOp loop) {
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value batch = loop.getInductionVar(0), kvHead = loop.getInductionVar(1);
-  Value chunk = loop.getInductionVar(2), tile = loop.getInductionVar(3);
-  Heads heads = headsOfTask(batch, kvHead, tile);
-  SmallVector<Slice> slices;
-  SmallVector<Value> state, outputs;
-  for (auto [i, all] : llvm::enumerate(loop.getRegionIterArgs())) {
-    slices.push_back(i < 3 ? stateSlice(i, {batch, kvHead, tile, chunk}) : resultSlice(i - 3, heads));
-    (i < 3 ? state : outputs).push_back(extract(all, slices.back()));
-  }
-  state = filledState(state);
-  addSinks(state, heads, chunk);
-  state = accumulateChunk(state, batch, kvHead, chunk, heads);
-  outputs = finalize(state, heads, single, outputs);
-  SmallVector<Value> results = llvm::to_vector(llvm::concat<Value>(state, outputs));
-  insertAll(loop, results, slices);
+/// Merges the partial states of heads with several chunks into results.
+SmallVector<Value> SplitKVTiler::mergeToResults(ValueRange states, ValueRange inits) {
+  Value count = plan.isSingle ? e.select(plan.isSingle, e.index(0), groups) : groups;
+  return forTasks({count, plan.kvHeads, plan.maxTiles}, inits, [&](ValueRange indices, ValueRange all) {
+    Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
+    Value isActive = e.isLess(e.index(1), task.group.chunks);
+    State state = mergeChunks(task, states, indices[2], e.select(isActive, task.group.chunks, e.index(0)));
+    Insertions insertions = finalize(task, state, isActive, all);
+    task.steps.op.erase();
+    return insertions;
+  });
 }
 
-/// The body of the second loop, over batch, KV head and tile.
-void SplitKVTiler::fillMergeLoop(scf::ForallOp loop, ValueRange states) {
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value batch = loop.getInductionVar(0), kvHead = loop.getInductionVar(1), tile = loop.getInductionVar(2);
-  SmallVector<Value> initial;
-  // Temporaries of a task have a static size.
-  SmallVector<Value> memory = filledState(emptyState({}, constant(llvm::alignTo(splitKV.getRows(), rowBlock))));
-  for (auto [i, whole] : llvm::enumerate(memory))
-    initial.push_back(extract(whole, stateSlice(i, {})));
-  auto merge = [&](OpBuilder &nested, Location, Value chunk, ValueRange carried) {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(nested.getInsertionBlock(), nested.getInsertionPoint());
-    SmallVector<Value> other;
-    for (auto [i, all] : llvm::enumerate(states))
-      other.push_back(extract(all, stateSlice(i, {batch, kvHead, tile, chunk})));
-    auto merged = MergeOp::create(b, loc, ValueRange(carried).getTypes(), other[0], other[1], other[2], carried[0],
-                                  carried[1], carried[2]);
-    scf::YieldOp::create(b, loc, merged->getResults());
-  };
-  auto state = scf::ForOp::create(b, loc, constant(0), chunks, constant(1), initial, merge);
+//===----------------------------------------------------------------------===//
+// The second pass, for weight regions that take normalized weights
+//===----------------------------------------------------------------------===//
 
-  Heads heads = headsOfTask(batch, kvHead, tile);
-  SmallVector<Slice> slices;
-  SmallVector<Value> outputs;
-  for (auto [i, all] : llvm::enumerate(loop.getRegionIterArgs())) {
-    slices.push_back(resultSlice(i, heads));
-    outputs.push_back(extract(all, slices.back()));
-  }
-  insertAll(loop, finalize(state.getResults(), heads, /*isActive=*/Value(), outputs), slices);
+/// Merges the partial states of each head tile.
+SmallVector<Value> SplitKVTiler::mergeToStates(ValueRange states) {
+  SmallVector<Value> outs = makeStates(e.mul(e.mul(sequences.count, plan.kvHeads), plan.maxTiles));
+  return forTasks({groups, plan.kvHeads, plan.maxTiles}, outs, [&](ValueRange indices, ValueRange all) {
+    Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
+    State state = mergeChunks(task, states, indices[2], task.group.chunks);
+    Insertions insertions;
+    for (auto [part, place] : llvm::zip_equal(state.getParts(), all))
+      insertions.push_back({part, partSlice(place, placeOf(task.group, indices[2]), task.rows)});
+    task.steps.op.erase();
+    return insertions;
+  });
+}
+
+/// Accumulates the values of each item with final maxima and sums. Returns the accumulators.
+Value SplitKVTiler::accumulateFinal(ValueRange merged) {
+  Value accs = makeStates(plan.items)[0];
+  return forTasks(plan.items, accs, [&](ValueRange indices, ValueRange all) {
+    SplitPlan::Item item = plan.item(e.b, indices[0]);
+    Task task = makeTask(item.group, item.tile);
+    // A step owns its state, so it takes a copy of the merged one.
+    State whole = merge(stateAt(merged, placeOf(item.group, item.tile), task.rows), localState(task)), state;
+    Slice slice = partSlice(all[0], indices[0], task.rows);
+    state.acc = slice.extract(e.b, e.loc, all[0]);
+    state.max = whole.max, state.sum = whole.sum;
+    state.acc = task.steps.filledState(state).acc;
+    state = accumulateChunk(task, state, item.chunk, /*isFinal=*/true);
+    task.steps.op.erase();
+    return Insertions{{state.acc, slice}};
+  })[0];
+}
+
+/// Adds the accumulators of each head tile and finalizes its results.
+SmallVector<Value> SplitKVTiler::mergeFinal(ValueRange merged, Value accs, ValueRange inits) {
+  return forTasks({groups, plan.kvHeads, plan.maxTiles}, inits, [&](ValueRange indices, ValueRange all) {
+    Task task = makeTask(plan.group(e.b, indices[0], indices[1]), indices[2]);
+    State state = stateAt(merged, placeOf(task.group, indices[2]), task.rows), empty = localState(task);
+    // All accumulators have the same maximum, so a merge adds them. The sums of these merges are not used.
+    Value parts[] = {empty.acc, empty.max, empty.sum};
+    state.acc = e.loop(e.index(0), task.group.chunks, 1, parts, [&](Value chunk, ValueRange carried) {
+      Value item = e.add(task.group.firstItem, e.add(e.mul(chunk, task.group.tiles), indices[2]));
+      State other;
+      other.acc = partSlice(accs, item, task.rows).extract(e.b, e.loc, accs);
+      other.max = state.max, other.sum = state.sum;
+      return merge(other, State(carried)).getParts();
+    })[0];
+    Insertions insertions = finalize(task, state, e.isLess(e.index(0), task.group.chunks), all);
+    task.steps.op.erase();
+    return insertions;
+  });
 }
 
 } // namespace
 
-bool saccade::canSplitKV(AttentionOp op) {
-  return op.getWeight().empty() && op.getTallies().empty() && !op.getRowMax() && !op.getArgmax();
-}
-
-Value saccade::usesSplitKV(OpBuilder &b, AttentionOp op) {
-  Location loc = op.getLoc();
-  Value queries =
-      getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, op.getQuery(), op.getQueryDims(), Dim::Seq));
-  Value limit = arith::ConstantIndexOp::create(b, loc, op.getSplitKvAttr().getQueries());
-  return b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::sle, queries, limit);
-}
-
-SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Value isSplitKV, ValueRange inits) {
-  SplitKVTiler tiler(b, op);
-  Location loc = op.getLoc();
-  Value none = tiler.constant(0), batches = tiler.select(isSplitKV, tiler.batches, none);
-  SmallVector<Value> outs = tiler.emptyState({batches, tiler.kvHeads, tiler.tilesPerGroup, tiler.chunks}, tiler.rows);
-  llvm::append_range(outs, inits);
-  auto loopOver = [&](ArrayRef<Value> extents, ValueRange outs) {
-    SmallVector<OpFoldResult> bounds = llvm::map_to_vector(extents, [&](Value v) { return tiler.fold(v); });
-    return scf::ForallOp::create(b, loc, bounds, outs, std::nullopt);
-  };
-  auto chunks = loopOver({batches, tiler.kvHeads, tiler.chunks, tiler.tilesPerGroup}, outs);
-  tiler.fillChunkLoop(chunks);
-  Value merged = tiler.select(tiler.single, none, batches);
-  auto merge = loopOver({merged, tiler.kvHeads, tiler.tilesPerGroup}, chunks.getResults().drop_front(3));
-  tiler.fillMergeLoop(merge, chunks.getResults().take_front(3));
-  return SmallVector<Value>(merge.getResults());
+SmallVector<Value> saccade::tileSplitKV(OpBuilder &b, AttentionOp op, Sequences &sequences, Value isUsed,
+                                        ValueRange inits, bool hasTables) {
+  SplitKVTiler tiler(b, op, sequences, isUsed, hasTables);
+  SmallVector<Value> results = tiler.whole.orderedResults();
+  SmallVector<Value> outs =
+      llvm::map_to_vector(results, [&](Value result) { return inits[cast<OpResult>(result).getResultNumber()]; });
+  SmallVector<Value> states = tiler.makeStates(tiler.plan.items);
+  unsigned parts = states.size();
+  if (op.getWeight().empty() || isProportional(op.getWeight())) {
+    llvm::append_range(states, outs);
+    states = tiler.accumulateChunks(states, /*finalizesSingle=*/true);
+    outs = tiler.mergeToResults(ArrayRef(states).take_front(parts), ArrayRef(states).drop_front(parts));
+  } else {
+    states = tiler.accumulateChunks(states, /*finalizesSingle=*/false);
+    SmallVector<Value> merged = tiler.mergeToStates(states);
+    outs = tiler.mergeFinal(merged, tiler.accumulateFinal(merged), outs);
+  }
+  SmallVector<Value> ordered(inits);
+  for (auto [result, value] : llvm::zip_equal(results, outs))
+    ordered[cast<OpResult>(result).getResultNumber()] = value;
+  return ordered;
 }

@@ -7,19 +7,16 @@
 #ifndef SACCADE_LIB_TILING_SPLITKV_H
 #define SACCADE_LIB_TILING_SPLITKV_H
 
-#include "saccade/Dialect/Attn/IR/Attn.h"
+#include "SplitPlan.h"
 
 namespace saccade {
 
-/// Emits the i1 condition that `op`, which has a `split_kv` schedule, uses it: whether its number of queries is at most
-/// the schedule's. The value is a constant if the number is static.
-mlir::Value usesSplitKV(mlir::OpBuilder &b, attn::AttentionOp op);
-
-/// Tiles `op` by its `split_kv` schedule: a parallel loop computes partial states over chunks of keys, a second one
-/// merges them per head from left to right into `inits` (one per result of `op`). If `isSplitKV` is false at run time,
-/// both loops have trip count zero and the results are `inits`. Returns the results; `op` is not erased.
-llvm::SmallVector<mlir::Value> tileSplitKV(mlir::OpBuilder &b, attn::AttentionOp op, mlir::Value isSplitKV,
-                                           mlir::ValueRange inits);
+/// Tiles the sequences of `op` that its `split_kv` schedule applies to: a parallel loop over the items of the plan
+/// computes partial states, a second one merges them per head from left to right into `inits` (one per result of `op`).
+/// Rows of other sequences are left as they are in `inits`. If `isUsed` (null means true) is false at run time, no task
+/// runs. `hasTables`: see SplitPlan. Returns the results; `op` is not erased.
+llvm::SmallVector<mlir::Value> tileSplitKV(mlir::OpBuilder &b, attn::AttentionOp op, Sequences &sequences,
+                                           mlir::Value isUsed, mlir::ValueRange inits, bool hasTables);
 
 } // namespace saccade
 

@@ -49,6 +49,8 @@ int64_t saccade::queriesPerTask(MLIRContext *context, int64_t queries, attn::Sch
 namespace {
 
 struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
+  using TileQueriesBase::TileQueriesBase;
+
   void runOnOperation() override {
     SmallVector<attn::AttentionOp> ops;
     getOperation().walk([&](attn::AttentionOp op) { ops.push_back(op); });
@@ -61,29 +63,44 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (!op.getScheduleAttr())
       return op.emitOpError() << "has no schedule, expected attn-assign-schedule to run first";
     IRRewriter rewriter(op);
-    if (op.isRagged())
-      return tileRagged(rewriter, op);
-    if (!op.getSplitKvAttr() || !canSplitKV(op))
-      return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
-    Value isSplitKV = usesSplitKV(rewriter, op);
-    std::optional<int64_t> known = getConstantIntValue(isSplitKV);
+    Value isSplitKV = isSplit(rewriter, op);
+    std::optional<int64_t> known = isSplitKV             ? getConstantIntValue(isSplitKV)
+                                   : op.getSplitKvAttr() ? std::nullopt
+                                                         : std::optional<int64_t>(0);
     DEBUG_WITH_TYPE("attn-tile-queries", llvm::dbgs() << op.getLoc() << ": "
                                                       << (!known   ? "both variants, chosen at run time"
                                                           : *known ? "split-KV"
                                                                    : "tiled by queries")
                                                       << '\n');
-    if (!known)
-      return tileByQueries(rewriter, op, isSplitKV);
-    if (*known == 0)
-      return tileByQueries(rewriter, op, /*isSplitKV=*/nullptr);
+    if (known && *known == 0)
+      op.removeSplitKvAttr();
+    if (!known || *known == 0)
+      return op.isRagged() ? tileRagged(rewriter, op) : tileByQueries(rewriter, op, known ? nullptr : isSplitKV);
     SmallVector<Value> inits;
     if (failed(tensor::getOrCreateDestinations(rewriter, op.getLoc(), op, inits)))
       return op.emitOpError() << "has results of unknown shape, expected shapes derived from the operands";
-    rewriter.replaceOp(op, tileSplitKV(rewriter, op, isSplitKV, inits));
+    Sequences sequences(rewriter, op);
+    rewriter.replaceOp(op, tileSplitKV(rewriter, op, sequences, /*isUsed=*/nullptr, inits, /*hasTables=*/!gpu));
     return success();
   }
 
-  /// Emits one task for every head and every item of the work list, a chunk of queries of one sequence.
+  /// Emits the i1 condition that split-KV applies to all sequences. Null if it differs between sequences, or if `op`
+  /// has no schedule of split-KV.
+  Value isSplit(OpBuilder &b, attn::AttentionOp op) {
+    if (!op.getSplitKvAttr() || op.getCuSeqlensQ())
+      return nullptr;
+    OpFoldResult queries = attn::getDimSize(b, op.getLoc(), op.getQuery(), op.getQueryDims(), attn::Dim::Seq);
+    return isSplit(b, op, getValueOrCreateConstantIndexOp(b, op.getLoc(), queries));
+  }
+
+  /// Emits the i1 condition that split-KV applies to a sequence of `queries` queries; a constant if these are.
+  Value isSplit(OpBuilder &b, attn::AttentionOp op, Value queries) {
+    Value limit = arith::ConstantIndexOp::create(b, op.getLoc(), op.getSplitKvAttr().getQueries());
+    return b.createOrFold<arith::CmpIOp>(op.getLoc(), arith::CmpIPredicate::sle, queries, limit);
+  }
+
+  /// Emits one task for every head and every item of the work list, a chunk of queries of one sequence. Sequences that
+  /// split-KV applies to have no items there.
   LogicalResult tileRagged(IRRewriter &b, attn::AttentionOp op) {
     Location loc = op.getLoc();
     SmallVector<Value> inits;
@@ -103,9 +120,13 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     };
     WorkList list = listItems(
         b, loc, sequences.count,
-        [&](OpBuilder &b, Value i) {
+        [&](OpBuilder &b, Value i) -> Value {
           Value queries = sequences.length(b, attn::Role::Query, i);
-          return apply(b, x.ceilDiv(y), {queries, sizeOfChunk(b, queries)});
+          Value chunks = apply(b, x.ceilDiv(y), {queries, sizeOfChunk(b, queries)});
+          if (!op.getSplitKvAttr())
+            return chunks;
+          Value none = arith::ConstantIndexOp::create(b, loc, 0);
+          return arith::SelectOp::create(b, loc, isSplit(b, op, queries), none, chunks).getResult();
         },
         [&](OpBuilder &b, Value i) -> Value {
           Value queries = sequences.length(b, attn::Role::Query, i), maxQueries = sizeOfChunk(b, queries);
@@ -156,7 +177,11 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
                                             SmallVector<OpFoldResult>(place.size(), one));
     }
     b.eraseOp(sequence);
-    b.replaceOp(op, loop.getResults());
+    b.setInsertionPointAfter(loop);
+    SmallVector<Value> results(loop.getResults());
+    if (op.getSplitKvAttr())
+      results = tileSplitKV(b, op, sequences, /*isUsed=*/nullptr, results, /*hasTables=*/!gpu);
+    b.replaceOp(op, results);
     return success();
   }
 
@@ -178,7 +203,8 @@ struct TileQueries : saccade::impl::TileQueriesBase<TileQueries> {
     if (isSplitKV) {
       auto loop = results[0].getDefiningOp<scf::ForallOp>();
       rewriter.setInsertionPointAfter(loop);
-      results = tileSplitKV(rewriter, op, isSplitKV, results);
+      Sequences sequences(rewriter, op);
+      results = tileSplitKV(rewriter, op, sequences, isSplitKV, results, /*hasTables=*/!gpu);
       rewriter.setInsertionPoint(loop);
       Value none = arith::ConstantIndexOp::create(rewriter, op.getLoc(), 0);
       for (OpOperand &bound : loop.getDynamicUpperBoundMutable())

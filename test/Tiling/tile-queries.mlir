@@ -41,27 +41,38 @@ func.func @positions_stay_absolute(%x: tensor<48x8xf32>, %first: index) -> tenso
 
 // One query: a task computes all four query heads of a KV head over one chunk of 1024 keys and stores its state in the
 // tensor of all states, which the second loop merges from left to right. With a single chunk the first loop finalizes the
-// result, and the second has trip count zero.
+// result, and the second merges nothing.
 // CHECK-LABEL: @split_kv
 // CHECK-SAME: %[[Q:.*]]: tensor<?x8x1x64xf32>, %[[K:.*]]: tensor<?x2x?x64xf32>, %[[V:.*]]: tensor<?x2x?x48xf32>
 func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tensor<?x2x?x48xf32>) -> tensor<?x8x1x48xf32> {
   // CHECK: %[[BATCHES:.*]] = tensor.dim %[[Q]]
-  // CHECK: %[[QUOTIENT:.*]] = arith.divui
+  // CHECK: %[[QUOTIENT:.*]] = arith.floordivsi
   // CHECK: %[[CHUNKS:.*]] = arith.maxsi %[[QUOTIENT]], %[[ONE:.*]] : index
   // CHECK: %[[SINGLE:.*]] = arith.cmpi eq, %[[CHUNKS]], %[[ONE]]
-  // CHECK: %[[ALL:.*]] = tensor.empty(%{{.*}}, %[[CHUNKS]]) : tensor<?x2x1x?x4x48xf32>
-  // CHECK: %[[STATES:.*]]:4 = scf.forall (%[[B:.*]], %[[H:.*]], %[[C:.*]]) in (%[[BATCHES]], 2, %[[CHUNKS]])
-  // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[Q]][%[[B]], %{{.*}}, 0, 0] [1, 4, 1, 64]
-  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[K]][%[[B]], %[[H]], %[[START:.*]], 0]
-  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[V]][%[[B]], %[[H]], %[[START]], 0]
+  // CHECK: %[[HEADS:.*]] = arith.muli %[[BATCHES]], %{{.*}}
+  // CHECK: %[[ITEMS:.*]] = arith.muli %[[HEADS]], %[[CHUNKS]]
+  // CHECK: %[[ALL:.*]] = tensor.empty(%[[ITEMS]]) : tensor<?x12x48xf32>
+  // CHECK: %[[STATES:.*]]:4 = scf.forall (%[[ITEM:.*]]) in (%[[ITEMS]])
+  // CHECK: %[[HEAD:.*]] = arith.divui %[[ITEM]], %[[CHUNKS]]
+  // CHECK-DAG: %[[B:.*]] = arith.divui %[[HEAD]]
+  // CHECK-DAG: %[[H:.*]] = arith.remui %[[HEAD]]
+  // CHECK-DAG: %[[QS:.*]] = tensor.extract_slice %[[Q]][%[[B]], 0, 0, 0] [1, 8, 1, 64]
+  // CHECK-DAG: %[[KS:.*]] = tensor.extract_slice %[[K]][%[[B]], 0, 0, 0]
+  // CHECK-DAG: %[[VS:.*]] = tensor.extract_slice %[[V]][%[[B]], 0, 0, 0]
+  // CHECK-DAG: %[[QT:.*]] = tensor.extract_slice %[[QS]][0, %{{.*}}, 0, 0] [1, 4, 1, 64]
+  // CHECK-DAG: %[[KT:.*]] = tensor.extract_slice %[[KS]][0, %[[H]], %[[START:.*]], 0]
+  // CHECK-DAG: %[[VT:.*]] = tensor.extract_slice %[[VS]][0, %[[H]], %[[START]], 0]
   // CHECK: attn.accumulate %[[QT]][h,s,d], %[[KT]][s,d], %[[VT]][s,d] {{.*}} {schedule = #attn.schedule<rows = 12, cols = 1024>, unpacked}
   // CHECK: %[[FINISHED:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[ZERO:.*]] : index
   // CHECK: scf.for %{{.*}} = %[[ZERO]] to %[[FINISHED]]
   // CHECK: attn.finalize
-  // CHECK: %[[MERGED:.*]] = arith.select %[[SINGLE]], %[[ZERO]], %[[BATCHES]]
-  // CHECK: scf.forall (%[[B:.*]], %[[H:.*]]) in (%[[MERGED]], 2)
-  // CHECK: scf.for %[[C:.*]] = %{{.*}} to %[[CHUNKS]]
-  // CHECK: tensor.extract_slice %[[STATES]]#0[%[[B]], %[[H]], 0, %[[C]], 0, 0] [1, 1, 1, 1, 4, 48]
+  // CHECK: %[[GROUPS:.*]] = arith.select %[[SINGLE]], %{{.*}}, %[[BATCHES]]
+  // CHECK: scf.forall (%[[B:.*]], %[[H:.*]]) in (%[[GROUPS]], 2)
+  // CHECK: %[[SEVERAL:.*]] = arith.cmpi sgt, %[[CHUNKS]], %[[ONE]]
+  // CHECK: %[[MERGED:.*]] = arith.select %[[SEVERAL]], %[[CHUNKS]], %[[ZERO]]
+  // CHECK: scf.for %[[C:.*]] = %{{.*}} to %[[MERGED]]
+  // CHECK: %[[PLACE:.*]] = arith.addi %{{.*}}, %[[C]]
+  // CHECK: tensor.extract_slice %[[STATES]]#0[%[[PLACE]], 0, 0] [1, 4, 48]
   // CHECK: attn.merge
   // CHECK: attn.finalize
   // CHECK-NOT: attn.attention
@@ -75,7 +86,8 @@ func.func @split_kv(%q: tensor<?x8x1x64xf32>, %k: tensor<?x2x?x64xf32>, %v: tens
 // CHECK-LABEL: @a_sink_is_in_the_first_chunk
 // CHECK-SAME: %{{.*}}, %{{.*}}, %[[SINK:.*]]: tensor<8xf32>
 func.func @a_sink_is_in_the_first_chunk(%q: tensor<1x8x1x64xf32>, %k: tensor<1x2x?x64xf32>, %sink: tensor<8xf32>) -> tensor<1x8x1x64xf32> {
-  // CHECK: scf.forall (%[[H:.*]], %[[C:.*]]) in
+  // CHECK: scf.forall (%{{.*}}) in
+  // CHECK: %[[C:.*]] = arith.subi
   // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[C]], %[[ZERO:.*]] : index
   // CHECK: %[[HEADS:.*]] = arith.select %[[FIRST]], %{{.*}}, %[[ZERO]] : index
   // CHECK: %[[STATE:.*]]:2 = scf.for %[[I:.*]] = %[[ZERO]] to %[[HEADS]]
@@ -101,10 +113,11 @@ func.func @dynamic_query_count(%q: tensor<?x64xf32>, %k: tensor<?x64xf32>) -> te
   // CHECK: %[[UPPER:.*]] = arith.select %[[FEW]], %[[ZERO]], %{{.*}}
   // CHECK: %[[MANY:.*]] = scf.forall (%{{.*}}) = (0) to (%[[UPPER]])
   // CHECK: attn.attention
-  // CHECK: %[[BATCHES:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]
-  // CHECK: %[[ONE:.*]]:4 = scf.forall (%{{.*}}) in (%[[BATCHES]], {{.*}}) shared_outs({{.*}} = %[[MANY]])
+  // CHECK: %[[ITEMS:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]
+  // CHECK: %[[GROUPS:.*]] = arith.select %[[FEW]], %{{.*}}, %[[ZERO]]
+  // CHECK: %[[ONE:.*]]:4 = scf.forall (%{{.*}}) in (%[[ITEMS]]) shared_outs({{.*}} = %[[MANY]])
   // CHECK: attn.accumulate
-  // CHECK: %[[MERGED:.*]] = arith.select %{{.*}}, %[[ZERO]], %[[BATCHES]]
+  // CHECK: %[[MERGED:.*]] = arith.select %{{.*}}, %[[ZERO]], %[[GROUPS]]
   // CHECK: scf.forall (%{{.*}}) in (%[[MERGED]], {{.*}}) shared_outs(%{{.*}} = %[[ONE]]#3)
   // CHECK: attn.merge
   // CHECK: attn.finalize
@@ -136,4 +149,32 @@ func.func @ragged_queries_and_keys(%q: tensor<?x4x64xf32>, %k: tensor<?x2x64xf32
     {schedule = #attn.schedule<rows = 576, cols = 512>}
     : (tensor<?x4x64xf32>, tensor<?x2x64xf32>, tensor<?x2x64xf32>) -> tensor<?x4x64xf32>
   return %o : tensor<?x4x64xf32>
+}
+
+// A mask limits the chunks: a window of 512 keys before the last query touches at most two chunks of 1024.
+// CHECK-LABEL: @a_window_limits_the_chunks
+// CHECK-DAG: %[[BEFORE:.*]] = arith.constant -511 : index
+// CHECK-DAG: %[[SIZE:.*]] = arith.constant 1024 : index
+// CHECK: %[[BEGIN:.*]] = arith.addi %{{.*}}, %[[BEFORE]]
+// CHECK: %[[FIRST:.*]] = arith.floordivsi %{{.*}}, %[[SIZE]]
+// CHECK: %[[END:.*]] = arith.floordivsi %{{.*}}, %[[SIZE]]
+// CHECK: %[[NUMBER:.*]] = arith.subi %[[END]], %[[FIRST]]
+// CHECK: %[[CHUNKS:.*]] = arith.maxsi %[[NUMBER]]
+// CHECK: scf.forall (%[[ITEM:.*]]) in (%[[CHUNKS]])
+// CHECK: arith.addi %[[FIRST]],
+// CHECK: attn.accumulate
+func.func @a_window_limits_the_chunks(%q: tensor<1x64xf32>, %k: tensor<?x64xf32>, %at: index) -> tensor<1x64xf32> {
+  %zero = arith.constant 0 : index
+  %o = attn.attention %q[s,d], %k[s,d], %k[s,d] at(%zero, %zero, %at, %zero)
+      mask(%b, %h, %i, %j) {
+        %window = arith.constant 512 : index
+        %end = arith.addi %j, %window : index
+        %near = arith.cmpi sgt, %end, %i : index
+        %past = arith.cmpi sle, %j, %i : index
+        %visible = arith.andi %near, %past : i1
+        attn.yield %visible : i1
+      }
+      {split_kv = #attn.split_kv<queries = 8, rows = 12, cols = 1024>, schedule = #attn.schedule<rows = 384, cols = 512>}
+      : (tensor<1x64xf32>, tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<1x64xf32>
+  return %o : tensor<1x64xf32>
 }

@@ -39,6 +39,11 @@ struct IndexEmitter {
   Value div(Value x, int64_t y) {
     return y == 1 ? x : b.createOrFold<mlir::arith::DivUIOp>(loc, x, constantLike(x, y));
   }
+  /// ⌊x / y⌋ and x mod y for x >= 0, y > 0.
+  Value div(Value x, Value y) { return b.createOrFold<mlir::arith::DivUIOp>(loc, x, y); }
+  Value rem(Value x, Value y) { return b.createOrFold<mlir::arith::RemUIOp>(loc, x, y); }
+  /// ⌈x / y⌉ for x >= 0, y > 0.
+  Value ceilDiv(Value x, Value y) { return div(add(x, sub(y, constantLike(y, 1))), y); }
   Value compare(mlir::arith::CmpIPredicate how, Value x, Value y) {
     return b.createOrFold<mlir::arith::CmpIOp>(loc, how, x, y);
   }

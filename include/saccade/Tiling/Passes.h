@@ -21,10 +21,6 @@ std::unique_ptr<mlir::Pass> createTaskKeepingCanonicalizer();
 /// reports.
 int64_t queriesPerTask(mlir::MLIRContext *context, int64_t queries, attn::ScheduleAttr schedule);
 
-/// Returns whether the partial states of `op` can be merged, as split-KV requires: `op` has no weight region, tally,
-/// row maximum or argmax.
-bool canSplitKV(attn::AttentionOp op);
-
 /// Adds the passes of the tiling stage. Afterwards there is no attn.attention, and no temporary as large as a whole key
 /// or value tensor. With `forGPU`, tiles are smaller, because temporaries are stored in shared memory, and key tiles
 /// are not tested against the mask, because kernels subdivide them.

@@ -22,15 +22,16 @@ def TileQueries : Pass<"attn-tile-queries", "::mlir::func::FuncOp"> {
     One task per batch, head and chunk of at most `rows` queries of the schedule. The chunks of a head have nearly equal
     sizes, so that no task is left with a small remainder.
 
-    An op with a `split_kv` schedule and at most as many queries as it states is tiled by split-KV (flash-decoding)
-    instead: one task per batch, KV head and chunk of keys, and a second loop that merges the partial states. With a
-    single chunk the first loop finalizes the result, and the second has trip count zero. If the number of queries is
-    dynamic, both variants are emitted; the unused one has trip count zero.
+    A sequence with at most as many queries as a `split_kv` schedule states is tiled by split-KV (flash-decoding)
+    instead: one task per sequence, KV head and chunk of keys, and a second loop that merges the partial states. Only
+    chunks that mask and lengths make visible have tasks. A head with a single chunk is finalized by the first loop. If
+    the number of queries is dynamic, both variants are emitted; the unused one has trip count zero.
 
-    Ragged sequences are tiled individually: serial code before the loop builds a work list with an item for every chunk
-    of every sequence, longest sequences first. A task extracts its sequence from the ragged tensors; all ops
-    inside of it are dense.
+    Ragged sequences are tiled individually: serial code before the loops lists an item for every chunk of every
+    sequence, longest sequences first. A task extracts its sequence from the ragged tensors; all ops inside of it are
+    dense. Short sequences are split, the others are tiled by queries.
   }];
+  let options = [Option<"gpu", "gpu", "bool", "false", "plan without reading tensors, which are in device memory">];
   let dependentDialects = ["::mlir::scf::SCFDialect", "::mlir::affine::AffineDialect", "::mlir::math::MathDialect",
                            "::mlir::tensor::TensorDialect"];
 }

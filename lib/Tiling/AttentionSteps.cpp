@@ -1,0 +1,259 @@
+//===- AttentionSteps.cpp - The steps of attention on one sequence ------------===//
+//
+// The state of the online softmax has a part for each result. A feature of the state is added here, and all tilings
+// have it.
+//
+//===----------------------------------------------------------------------===//
+#include "AttentionSteps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "saccade/Dialect/Attn/Analysis/Stability.h"
+#include "llvm/Support/MathExtras.h"
+#include <numbers>
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+/// Accumulator columns are rounded up to the widest register (16 lanes), so that no partial register is needed.
+static constexpr int64_t columnBlock = 16;
+
+static constexpr double minusInfinity = -std::numeric_limits<double>::infinity();
+
+/// `dims` without the dimensions `dropped`.
+static DimsAttr dimsWithout(DimsAttr dims, ArrayRef<Dim> dropped) {
+  SmallVector<Dim> names =
+      llvm::filter_to_vector(dims.getDims(), [&](Dim d) { return !llvm::is_contained(dropped, d); });
+  return DimsAttr::get(dims.getContext(), ArrayRef<Dim>(names));
+}
+
+DimsAttr saccade::tileDims(DimsAttr dims) { return dimsWithout(dims, {Dim::Batch, Dim::Head}); }
+
+//===----------------------------------------------------------------------===//
+// Slices
+//===----------------------------------------------------------------------===//
+
+void Slice::add(OpFoldResult offset, OpFoldResult size, OpFoldResult stride, bool isDropped) {
+  offsets.push_back(offset);
+  sizes.push_back(size);
+  strides.push_back(stride);
+  dropped.push_back(isDropped);
+}
+
+void Slice::addPosition(OpFoldResult position) {
+  OpFoldResult one = IntegerAttr::get(IndexType::get(position.getContext()), 1);
+  add(position, one, one, /*isDropped=*/true);
+}
+
+Value Slice::extract(OpBuilder &b, Location loc, Value from) const {
+  SmallVector<int64_t> shape;
+  for (auto [i, size] : llvm::enumerate(sizes))
+    if (!dropped.test(i))
+      shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+  auto result = RankedTensorType::get(shape, getElementTypeOrSelf(from));
+  return tensor::ExtractSliceOp::create(b, loc, result, from, offsets, sizes, strides);
+}
+
+Value Slice::insert(OpBuilder &b, Location loc, Value value, Value into) const {
+  return tensor::InsertSliceOp::create(b, loc, value, into, offsets, sizes, strides);
+}
+
+//===----------------------------------------------------------------------===//
+// The sequence
+//===----------------------------------------------------------------------===//
+
+AttentionSteps::AttentionSteps(OpBuilder &b, AttentionOp op) : IndexEmitter(b, op.getLoc()), op(op) {
+  type = cast<ScoringOpInterface>(op.getOperation()).getScoreType();
+  int64_t valueDepth = getStaticDimSize(op.getValue(), op.getValueDims(), Dim::Depth);
+  columns = llvm::alignTo(std::max<int64_t>(valueDepth, 1), columnBlock);
+  for (unsigned i = 0; i < 4; ++i)
+    at[i] = op.getAt().empty() ? index(0) : Value(op.getAt()[i]);
+  queries = sizeOf(op.getQuery(), op.getQueryDims(), Dim::Seq);
+  keys = sizeOf(op.getKey(), op.getKeyDims(), Dim::Seq);
+  auto endOf = [&](Value length, Value position, Value extent) -> Value {
+    if (!length)
+      return add(position, extent);
+    if (isa<RankedTensorType>(length.getType()))
+      length = tensor::ExtractOp::create(b, loc, length, index(0));
+    return length.getType().isIndex() ? length : arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+  };
+  queryEnd = endOf(op.getQLen(), at[2], queries);
+  keyEnd = endOf(op.getKvLen(), at[3], keys);
+  validQueries = max(index(0), min(queries, sub(queryEnd, at[2])));
+}
+
+Value AttentionSteps::sizeOf(Value operand, DimsAttr dims, Dim dim) {
+  return getValueOrCreateConstantIndexOp(b, loc, getDimSize(b, loc, operand, dims, dim));
+}
+
+KeyRange AttentionSteps::visibleKeys(Value head) {
+  IRMapping values;
+  if (!op.getMask().empty()) {
+    RegionArguments args = getRegionArguments(op.getMask(), /*isScore=*/false);
+    values.map(args.batch, at[0]);
+    values.map(args.head, add(at[1], head));
+    values.map(args.captures, op.getCaptures());
+  }
+  Value lastQuery = add(at[2], sub(validQueries, index(1)));
+  return KeyBounds(op).computeKeyRange(b, loc, values, queryEnd, keyEnd, at[2], lastQuery,
+                                       {at[3], min(keyEnd, add(at[3], keys))});
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+State AttentionSteps::emptyState(ArrayRef<OpFoldResult> leading, OpFoldResult rows) {
+  auto empty = [&](Type element, std::optional<int64_t> width) -> Value {
+    SmallVector<OpFoldResult> sizes(leading);
+    sizes.push_back(rows);
+    if (width)
+      sizes.push_back(b.getIndexAttr(*width));
+    return tensor::EmptyOp::create(b, loc, sizes, element);
+  };
+  State state;
+  state.acc = empty(type, columns);
+  state.max = empty(type, std::nullopt);
+  state.sum = empty(type, std::nullopt);
+  for (Value tally : op.getTallies())
+    state.tallies.push_back(empty(type, cast<ShapedType>(tally.getType()).getShape().back()));
+  if (op.getRowMax() || op.getArgmax())
+    state.rowMax = empty(type, std::nullopt);
+  if (op.getArgmax())
+    state.argmax = empty(b.getI64Type(), std::nullopt);
+  return state;
+}
+
+State AttentionSteps::filledState(const State &destination) {
+  auto filled = [&](Value part) -> Value {
+    TypedAttr value = part == destination.argmax                              ? TypedAttr(b.getI64IntegerAttr(-1))
+                      : part == destination.max || part == destination.rowMax ? b.getFloatAttr(type, minusInfinity)
+                                                                              : b.getFloatAttr(type, 0.0);
+    Value scalar = arith::ConstantOp::create(b, loc, value);
+    return linalg::FillOp::create(b, loc, scalar, part).getResult(0);
+  };
+  return State(ValueRange(llvm::map_to_vector(destination.getParts(), filled)));
+}
+
+State AttentionSteps::newState(int64_t rows) { return filledState(emptyState({}, b.getIndexAttr(rows))); }
+
+/// A sink is an extra score without a value. It is the state of a row before the first key.
+void AttentionSteps::addSinks(State &state, Heads heads, Value count) {
+  if (!op.getSink())
+    return;
+  auto number = [&](double value) -> Value { return arith::ConstantOp::create(b, loc, b.getFloatAttr(type, value)); };
+  auto addSink = [&](Value head, ValueRange maxAndSum) -> SmallVector<Value> {
+    Value sink = op.getSink();
+    if (isa<RankedTensorType>(sink.getType()))
+      sink = tensor::ExtractOp::create(b, loc, sink, head ? add(heads.first, head) : heads.first);
+    if (sink.getType() != type)
+      sink = arith::ExtFOp::create(b, loc, type, sink);
+    // A sink of −∞ has weight 0, even if a row has no keys.
+    Value isNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sink, number(minusInfinity));
+    Value starts[] = {arith::MulFOp::create(b, loc, sink, number(std::numbers::log2e)),
+                      arith::SelectOp::create(b, loc, isNone, number(0.0), number(1.0))};
+    Slice rows;
+    rows.add(head ? fold(head) : b.getIndexAttr(0), fold(validQueries), head ? fold(heads.count) : b.getIndexAttr(1));
+    SmallVector<Value> next;
+    for (auto [part, start] : llvm::zip_equal(maxAndSum, starts))
+      next.push_back(
+          rows.insert(b, loc, linalg::FillOp::create(b, loc, start, rows.extract(b, loc, part)).getResult(0), part));
+    return next;
+  };
+  SmallVector<Value> parts = {state.max, state.sum};
+  parts = heads.count ? loop(index(0), count, 1, parts, addSink) : addSink(Value(), parts);
+  state.max = parts[0], state.sum = parts[1];
+}
+
+State AttentionSteps::rowsOf(const State &state, Value rows) {
+  return rowsOfHead(state, {index(0), Value()}, index(0), rows);
+}
+
+State AttentionSteps::rowsOfHead(const State &state, Heads heads, Value head, Value rows) {
+  return State(ValueRange(llvm::map_to_vector(state.getParts(), [&](Value part) {
+    auto shape = cast<ShapedType>(part.getType());
+    Slice slice;
+    slice.add(fold(head), fold(rows), heads.count ? fold(heads.count) : b.getIndexAttr(1));
+    if (shape.getRank() == 2)
+      slice.add(b.getIndexAttr(0), b.getIndexAttr(shape.getDimSize(1)), b.getIndexAttr(1));
+    return slice.extract(b, loc, part);
+  })));
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+Value AttentionSteps::tile(Value operand, DimsAttr dims, Heads heads, Value begin, Value count) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Slice slice;
+  for (Dim dim : dims.getDims()) {
+    if (dim == Dim::Batch)
+      slice.addPosition(zero);
+    else if (dim == Dim::Head && !heads.count)
+      slice.addPosition(fold(heads.first));
+    else if (dim == Dim::Head)
+      slice.add(fold(heads.first), fold(heads.count), one);
+    else if (dim == Dim::Seq)
+      slice.add(fold(begin), fold(count), one);
+    else
+      slice.add(zero, getDimSize(b, loc, operand, dims, dim), one);
+  }
+  return slice.extract(b, loc, operand);
+}
+
+State AttentionSteps::accumulate(const State &state, Value query, Heads heads, Value kvHead, Value begin, Value count,
+                                 Step step) {
+  Heads ofKeys{kvHead, Value()};
+  Value key = tile(op.getKey(), op.getKeyDims(), ofKeys, begin, count);
+  Value value = tile(op.getValue(), op.getValueDims(), ofKeys, begin, count);
+  Value tileAt[] = {at[0], add(at[1], heads.first), at[2], add(at[3], begin)};
+  DimsAttr queryDims = heads.count ? dimsWithout(op.getQueryDims(), {Dim::Batch}) : tileDims(op.getQueryDims());
+  auto accumulate = AccumulateOp::create(b, loc, TypeRange(ValueRange(state.getParts())), query, key, value,
+                                         op.getCaptures(), queryEnd, keyEnd, op.getScaleValue(), tileAt, state.acc,
+                                         state.max, state.sum, state.tallies, state.rowMax, state.argmax, queryDims,
+                                         tileDims(op.getKeyDims()), tileDims(op.getValueDims()), op.getScaleAttr(),
+                                         step.isFinal, step.schedule, step.unpacked, state.tallies.size());
+  if (step.isFiniteMax)
+    accumulate->setAttr(finiteMaxAttr, b.getUnitAttr());
+  auto copy = [](Region &from, Region &to) {
+    IRMapping mapping;
+    from.cloneInto(&to, mapping);
+  };
+  copy(op.getScore(), accumulate.getScore());
+  copy(op.getMask(), accumulate.getMask());
+  if (!op.getWeight().empty() && (step.isFinal || isProportional(op.getWeight())))
+    copy(op.getWeight(), accumulate.getWeight());
+  for (auto [region, tally] : llvm::zip(accumulate.getTallyRegions(), op.getTallyRegions()))
+    copy(tally, region);
+  return State(accumulate->getResults());
+}
+
+//===----------------------------------------------------------------------===//
+// Results
+//===----------------------------------------------------------------------===//
+
+SmallVector<Value> AttentionSteps::orderedResults() {
+  SmallVector<Value> results = {op.getOutput()};
+  if (op.getLse())
+    results.push_back(op.getLse());
+  results.append(op.getTallies().begin(), op.getTallies().end());
+  for (Value result : {Value(op.getRowMax()), Value(op.getArgmax())})
+    if (result)
+      results.push_back(result);
+  return results;
+}
+
+SmallVector<Value> AttentionSteps::finalize(const State &state, ValueRange destinations, ScheduleAttr schedule) {
+  SmallVector<Value> others(state.tallies);
+  if (op.getRowMax())
+    others.push_back(state.rowMax);
+  if (op.getArgmax())
+    others.push_back(state.argmax);
+  auto done = FinalizeOp::create(b, loc, destinations.getTypes(), state.acc, state.max, state.sum, others,
+                                 destinations[0], op.getLse() ? destinations[1] : Value(),
+                                 destinations.take_back(others.size()), tileDims(op.getOutputDims()), schedule);
+  return SmallVector<Value>(done->getResults());
+}

@@ -1,0 +1,136 @@
+//===- Sequences.cpp - The sequences of attention -----------------------------===//
+//
+// Emits the bounds of a sequence and the op on it. Dense operands have one sequence for each batch.
+//
+//===----------------------------------------------------------------------===//
+#include "Sequences.h"
+#include "TableEmitter.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+
+using namespace mlir;
+using namespace saccade;
+using namespace saccade::attn;
+
+Sequences::Sequences(OpBuilder &b, AttentionOp op) : op(op) {
+  TableEmitter e{b, op.getLoc()};
+  sequenceCount = getValueOrCreateConstantIndexOp(b, e.loc, op.getBatches(b, Role::Query));
+  bool hasPaddingRows = op.getCuSeqlensQ() != nullptr;
+  count = hasPaddingRows ? e.add(sequenceCount, e.index(1)) : sequenceCount;
+  auto total = [&](Value operand, DimsAttr dims) {
+    return getValueOrCreateConstantIndexOp(b, e.loc, getDimSize(b, e.loc, operand, dims, Dim::Seq));
+  };
+  if (op.getCuSeqlensQ())
+    queryStarts = normalize(b, Role::Query, total(op.getQuery(), op.getQueryDims()), hasPaddingRows);
+  if (op.getCuSeqlensK())
+    keyStarts = normalize(b, Role::Key, total(op.getKey(), op.getKeyDims()), hasPaddingRows);
+}
+
+/// Returns the offsets of `role`, clamped to [0, total] and ascending from 0. With `hasPaddingRows` there is one
+/// additional sequence of the remaining queries, without keys.
+Value Sequences::normalize(OpBuilder &b, Role role, Value total, bool hasPaddingRows) {
+  TableEmitter e{b, op.getLoc()};
+  Value offsets = op.getCuSeqlens(role);
+  Value zero = e.index(0), one = e.index(1), end = e.add(sequenceCount, one);
+  Value starts = e.set(e.table(e.add(count, one)), zero, zero);
+  SmallVector<Value> result =
+      e.loop(one, end, 1, {starts, zero}, [&](Value i, ValueRange carried) -> SmallVector<Value> {
+        Value offset = e.min(e.max(e.get(offsets, i), carried[1]), total);
+        return {e.set(carried[0], i, offset), offset};
+      });
+  if (!hasPaddingRows)
+    return result[0];
+  return e.set(result[0], end, role == Role::Query ? total : result[1]);
+}
+
+Value Sequences::start(OpBuilder &b, Role role, Value number) {
+  TableEmitter e{b, op.getLoc()};
+  Value starts = role == Role::Query ? queryStarts : keyStarts;
+  return starts ? e.get(starts, number) : e.index(0);
+}
+
+Value Sequences::length(OpBuilder &b, Role role, Value number) {
+  TableEmitter e{b, op.getLoc()};
+  bool isQuery = role == Role::Query;
+  if (Value starts = isQuery ? queryStarts : keyStarts)
+    return e.sub(e.get(starts, e.add(number, e.index(1))), e.get(starts, number));
+  Value extent = getValueOrCreateConstantIndexOp(b, e.loc,
+                                                 getDimSize(b, e.loc, isQuery ? op.getQuery() : op.getKey(),
+                                                            isQuery ? op.getQueryDims() : op.getKeyDims(), Dim::Seq));
+  // The padding rows have no keys.
+  return queryStarts ? arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), extent) : extent;
+}
+
+/// `q_len` or `kv_len` of a sequence; `rest` for the padding rows.
+Value Sequences::lengthOperand(OpBuilder &b, Value length, Value number, Value rest) {
+  TableEmitter e{b, op.getLoc()};
+  if (!length || !isa<RankedTensorType>(length.getType()))
+    return length;
+  if (!queryStarts)
+    return e.get(length, number);
+  auto branch =
+      scf::IfOp::create(b, e.loc, b.getIndexType(), e.isEqual(number, sequenceCount), /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, e.loc, rest);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, e.loc, e.get(length, number));
+  return branch.getResult(0);
+}
+
+AttentionOp Sequences::extract(OpBuilder &b, Value number) {
+  TableEmitter e{b, op.getLoc()};
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  Value queries = length(b, Role::Query, number), keys = length(b, Role::Key, number);
+  auto slice = [&](Value operand, DimsAttr dims, Role role) -> Value {
+    bool isRagged = op.getCuSeqlens(role) != nullptr;
+    SmallVector<OpFoldResult> offsets, sizes, strides(dims.size(), one);
+    for (Dim dim : dims.getDims()) {
+      bool isWhole = dim == Dim::Head || dim == Dim::Depth || (dim == Dim::Seq && !isRagged && role == Role::Query);
+      offsets.push_back(isWhole             ? zero
+                        : dim == Dim::Batch ? getAsOpFoldResult(number)
+                                            : getAsOpFoldResult(start(b, role, number)));
+      sizes.push_back(isWhole             ? getDimSize(b, e.loc, operand, dims, dim)
+                      : dim == Dim::Batch ? one
+                                          : getAsOpFoldResult(role == Role::Query ? queries : keys));
+      // The padding rows have no batch of keys; use an empty slice of batch 0.
+      if (dim == Dim::Batch && queryStarts)
+        offsets.back() =
+            arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), e.index(0), number).getResult();
+    }
+    return tensor::ExtractSliceOp::create(b, e.loc, operand, offsets, sizes, strides);
+  };
+  Value query = slice(op.getQuery(), op.getQueryDims(), Role::Query);
+  Value key = slice(op.getKey(), op.getKeyDims(), Role::Key);
+  Value value = slice(op.getValue(), op.getValueDims(), Role::Key);
+
+  SmallVector<Value> at(4, e.index(0));
+  if (!op.getAt().empty())
+    at = SmallVector<Value>(op.getAt());
+  at[0] = e.add(at[0], number);
+  // No padding row is valid: its length ends at the first position.
+  Value queryLength = lengthOperand(b, op.getQLen(), number, at[2]);
+  if (queryStarts && (!op.getQLen() || op.getQLen().getType().isIndex())) {
+    Value all = queryLength ? queryLength : e.add(at[2], queries);
+    queryLength = arith::SelectOp::create(b, e.loc, e.isEqual(number, sequenceCount), at[2], all);
+  }
+  SmallVector<Type> types;
+  for (Value result : op->getResults()) {
+    auto type = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    for (auto [dim, extent] : llvm::zip_equal(op.getResultDims(result), shape))
+      extent = dim == Dim::Batch ? 1 : dim == Dim::Seq && queryStarts ? ShapedType::kDynamic : extent;
+    types.push_back(type.clone(shape));
+  }
+  auto typeOf = [&](Value result) { return result ? types[cast<OpResult>(result).getResultNumber()] : Type(); };
+  auto sequence =
+      AttentionOp::create(b, e.loc, typeOf(op.getOutput()), typeOf(op.getLse()), typeOf(op.getRowMax()),
+                          typeOf(op.getArgmax()), ArrayRef(types).take_back(op.getTallies().size()), query, key, value,
+                          op.getCaptures(), queryLength, lengthOperand(b, op.getKvLen(), number, /*rest=*/at[3]),
+                          /*cu_seqlens_q=*/Value(), /*cu_seqlens_k=*/Value(), op.getScaleValue(), at, op.getSink(),
+                          op.getQueryDimsAttr(), op.getKeyDimsAttr(), op.getValueDimsAttr(), op.getOutputDimsAttr(),
+                          op.getScaleAttr(), op.getScheduleAttr(), op.getSplitKvAttr(), op.getTallyRegions().size());
+  // Properties proved for all positions hold for the positions of one sequence.
+  sequence->setDiscardableAttrs(op->getDiscardableAttrDictionary());
+  cloneRegions(op, sequence);
+  return sequence;
+}
