@@ -41,8 +41,8 @@ private:
   Value queries, keys;
   int64_t depth, columns;
   unsigned packingFactor;
-  // Packed operands and the scores of a row group.
-  Value query, key, value, scores;
+  // Packed operands, the scores of a row group, and the sums of a tile's first parts for a register block.
+  Value query, key, value, scores, partSums;
   std::optional<GroupState> state;
   // An operand of the next step as positions × depth, and how many of its rows each row of this tile prefetches.
   struct PrefetchStream {
@@ -66,7 +66,7 @@ private:
   void storeMaxima(const Block &rows, RegisterBlock block, Value first, Value column, ArrayRef<Value> acc);
   void computeScores(const Block &rows);
   void clearRows(Value row);
-  SmallVector<Value> scaledRows(Value row, Value first, RegisterBlock block, Value column);
+  void addToState(Value row, Value first, RegisterBlock block, Value column, ArrayRef<Value> sums);
   void addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible);
   void addValueBlock(Value row, Value first, RegisterBlock block, Value column, const ColumnRuns &visible);
 };
@@ -113,6 +113,7 @@ void AccumulateLowering::pack(int64_t maxQueries, int64_t maxKeys, Value signMas
   int64_t scoreColumns = llvm::alignTo(maxKeys, std::max<int64_t>(ScoreTile::chunk(e), panel));
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({rowGroup, scoreColumns + int64_t(e.lanes())});
+  partSums = e.alloc({rowGroup, maxBlockVectors * int64_t(e.lanes())});
   state.emplace(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   emitPackRows(e, emitPositions(e, op.getQuery(), op.getQueryDims()), queries, e.roundUp(queries, rowGroup), query,
                packingFactor, signMask);
@@ -269,23 +270,21 @@ void AccumulateLowering::computeScores(const Block &rows) {
   });
 }
 
-/// factor · acc for one block of columns from `column` on; zeros in the first step.
-SmallVector<Value> AccumulateLowering::scaledRows(Value row, Value first, RegisterBlock block, Value column) {
-  auto load = [&] {
-    SmallVector<Value> acc;
+/// acc = factor · acc + sums for one block of columns from `column` on; the sums alone in the first step.
+void AccumulateLowering::addToState(Value row, Value first, RegisterBlock block, Value column, ArrayRef<Value> sums) {
+  auto store = [&](bool addsOld) {
     for (unsigned i = 0; i < block.rows; ++i) {
-      Value factor = e.broadcast(e.load(state->factors, {e.add(first, i)}));
+      Value factor = addsOld ? e.broadcast(e.load(state->factors, {e.add(first, i)})) : Value();
       for (unsigned j = 0; j < block.vectors; ++j) {
-        Value old = e.loadVector(op.getAcc(), {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
-        acc.push_back(e.mulf(old, factor));
+        SmallVector<Value> at = {e.add(e.add(row, first), i), e.add(column, j * e.lanes())};
+        Value sum = sums[i * block.vectors + j];
+        e.storeVector(addsOld ? e.fma(e.loadVector(op.getAcc(), at), factor, sum) : sum, op.getAcc(), at);
       }
     }
-    return acc;
   };
   if (!loop)
-    return load();
-  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
-  return e.choose(isFirst, [&] { return zeros; }, load);
+    return store(/*addsOld=*/true);
+  e.ifElse(isFirst, [&] { store(/*addsOld=*/false); }, [&] { store(/*addsOld=*/true); });
 }
 
 /// Clears the accumulator of a group without visible keys in the first step.
@@ -295,21 +294,30 @@ void AccumulateLowering::clearRows(Value row) {
   });
 }
 
-/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. The k-packs at
-/// the ends of a run may contain a key outside of it, whose weight is 0.
+/// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. The tile is
+/// summed apart from the state, in parts that end at multiples of `sumLength` for all groups of rows, so that a row has
+/// the same sums in every group. The k-packs at the ends of a run may contain a key outside of it, whose weight is 0.
 void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column,
                                        const ColumnRuns &visible) {
-  SmallVector<Value> acc = scaledRows(row, first, block, column);
-  acc = visible.forEach(e, acc, [&](KeyRange run, ValueRange carried) {
-    return emitMicrokernel(
-        e, block, packingFactor, e.div(run.begin, packingFactor), e.ceilDiv(run.end, packingFactor),
-        SmallVector<Value>(carried), [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
-        [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
+  KeyRange hull = visible.hull(e);
+  Value firstPart = e.roundDown(e.div(hull.begin, packingFactor), sumLength);
+  Value partsEnd = e.ceilDiv(hull.end, packingFactor), zero = e.index(0);
+  e.loop(firstPart, partsEnd, sumLength, [&](Value begin) {
+    Value end = e.add(begin, sumLength);
+    SmallVector<Value> part = visible.forEach(e, zeros, [&](KeyRange run, ValueRange carried) {
+      return emitMicrokernel(
+          e, block, packingFactor, e.max(begin, e.div(run.begin, packingFactor)),
+          e.min(end, e.ceilDiv(run.end, packingFactor)), SmallVector<Value>(carried),
+          [&](unsigned i, Value k) { return e.load(scores, {e.add(first, i), k}); },
+          [&](Value k, unsigned j) { return e.loadVector(value, {k, e.add(column, j * e.lanes())}); });
+    });
+    Value isFirstPart = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, firstPart);
+    part = e.choose(isFirstPart, [&] { return part; }, [&] { return addBlock(e, block, part, partSums, zero, zero); });
+    e.ifElse(
+        e.isLess(end, partsEnd), [&] { storeBlock(e, block, part, partSums, zero, zero); },
+        [&] { addToState(row, first, block, column, part); });
   });
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      e.storeVector(acc[i * block.vectors + j], op.getAcc(),
-                    {e.add(e.add(row, first), i), e.add(column, j * e.lanes())});
 }
 
 void AccumulateLowering::addValues(Value row, Value first, int64_t count, bool isTail, const ColumnRuns &visible) {

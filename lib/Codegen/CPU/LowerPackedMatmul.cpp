@@ -41,16 +41,16 @@ public:
 private:
   Value loadKPack(Value row, Value k);
   void loadInitial(Value column, Value isWhole);
+  SmallVector<Value> sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end);
   void computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole);
 
   Emitter e;
   PackedMatmulOp op;
   Value lhs, panels, result;
   Type element;
-  /// Initial accumulators of the panel, one copy per row of a block; null for 0. With shared copies, LLVM would insert
-  /// register moves in every iteration.
-  Value initial;
-  Value edge; ///< one row of a block that extends beyond the last column of the result
+  Value initial;  ///< the bias of the panel's columns; null for 0
+  Value partSums; ///< of a block, over the first parts of the reduced dimension; null if there is one part
+  Value edge;     ///< one row of a block that extends beyond the last column of the result
 };
 
 } // namespace
@@ -64,41 +64,55 @@ Value PackedMatmul::loadKPack(Value row, Value k) {
   return vector::ExtractOp::create(e.b, e.loc, vector::BitCastOp::create(e.b, e.loc, one, both), ArrayRef<int64_t>{0});
 }
 
-/// initial[r][c] = bias[column + c] for all rows r and columns in bounds.
+/// initial[c] = bias[column + c] for all columns in bounds.
 void PackedMatmul::loadInitial(Value column, Value isWhole) {
-  ArrayRef<int64_t> shape = cast<MemRefType>(initial.getType()).getShape();
+  int64_t width = cast<MemRefType>(initial.getType()).getDimSize(0);
   Value bias = op.getBias(), zero = e.index(0);
   auto scalars = [&](Value count) {
-    e.loop(zero, count, 1,
-           [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), initial, {zero, c}); });
+    e.loop(zero, count, 1, [&](Value c) { e.store(emitToCompute(e, e.load(bias, e.add(column, c))), initial, c); });
   };
   auto vectors = [&](Value unit) {
     auto type = VectorType::get({e.lanes()}, getElementTypeOrSelf(bias));
-    for (int64_t c = 0; c < shape[1]; c += e.lanes()) {
+    for (int64_t c = 0; c < width; c += e.lanes()) {
       Value part = vector::LoadOp::create(e.b, e.loc, type, unit, ValueRange{e.add(column, c)});
-      e.storeVector(emitToCompute(e, part), initial, {zero, e.index(c)});
+      e.storeVector(emitToCompute(e, part), initial, e.index(c));
     }
   };
   e.ifElse(
-      isWhole, [&] { emitByInnerStride(e, bias, vectors, [&] { scalars(e.index(shape[1])); }); },
+      isWhole, [&] { emitByInnerStride(e, bias, vectors, [&] { scalars(e.index(width)); }); },
       [&] { scalars(e.sub(e.size(result, 1), column)); });
-  for (int64_t c = 0; c < shape[1]; c += e.lanes()) {
-    Value part = e.loadVector(initial, {zero, e.index(c)});
-    e.loop(e.index(1), e.index(shape[0]), 1, [&](Value r) { e.storeVector(part, initial, {r, e.index(c)}); });
-  }
+}
+
+/// The sums of `rows` in panel p over the k-packs before `end`: those of the part [begin, end) added to those before
+/// it.
+SmallVector<Value> PackedMatmul::sumPart(RegisterBlock block, ArrayRef<Value> rows, Value p, Value begin, Value end) {
+  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
+  SmallVector<Value> part = emitMicrokernel(
+      e, block, op.getPackingFactor(), e.index(0), e.sub(end, begin), zeros,
+      [&](unsigned i, Value k) { return loadKPack(rows[i], e.add(begin, k)); },
+      [&](Value k, unsigned j) { return e.loadVector(panels, {p, e.add(begin, k), e.index(j * e.lanes())}); });
+  auto first = [&] {
+    SmallVector<Value> sums(part);
+    for (unsigned i = 0; initial && i < sums.size(); ++i)
+      sums[i] = e.addf(e.loadVector(initial, e.index(i % block.vectors * e.lanes())), part[i]);
+    return sums;
+  };
+  if (!partSums)
+    return first();
+  Value isFirst = e.b.createOrFold<arith::CmpIOp>(e.loc, arith::CmpIPredicate::eq, begin, e.index(0));
+  return e.choose(isFirst, first, [&] { return addBlock(e, block, part, partSums, e.index(0), e.index(0)); });
 }
 
 /// Computes and stores the results of `rows` in panel p.
 void PackedMatmul::computeBlock(RegisterBlock block, ArrayRef<Value> rows, Value p, Value isWhole) {
   Value column = e.mul(p, 2 * e.lanes());
-  SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      acc.push_back(initial ? e.loadVector(initial, {e.index(i), e.index(j * e.lanes())}) : e.splat(0.0));
-  acc = emitMicrokernel(
-      e, block, op.getPackingFactor(), e.index(0), e.size(panels, 1), acc,
-      [&](unsigned i, Value k) { return loadKPack(rows[i], k); },
-      [&](Value k, unsigned j) { return e.loadVector(panels, {p, k, e.index(j * e.lanes())}); });
+  Value kPacks = e.size(panels, 1), last = e.roundDown(e.max(e.sub(kPacks, e.index(1)), e.index(0)), sumLength);
+  if (partSums)
+    e.loop(e.index(0), last, sumLength, [&](Value begin) {
+      SmallVector<Value> sums = sumPart(block, rows, p, begin, e.add(begin, sumLength));
+      storeBlock(e, block, sums, partSums, e.index(0), e.index(0));
+    });
+  SmallVector<Value> acc = sumPart(block, rows, p, last, kPacks);
   e.ifElse(
       isWhole,
       [&] {
@@ -123,7 +137,10 @@ void PackedMatmul::run() {
   edge = e.alloc({width});
   RegisterBlock full = panelBlock(e.target, /*isTail=*/false), tail = panelBlock(e.target, /*isTail=*/true);
   if (op.getBias())
-    initial = e.alloc({full.rows, width});
+    initial = e.alloc({width});
+  int64_t staticDepth = cast<MemRefType>(panels.getType()).getDimSize(1);
+  if (ShapedType::isDynamic(staticDepth) || staticDepth > sumLength)
+    partSums = e.alloc({full.rows, width});
   Value rows = e.size(result, 0), columns = e.size(result, 1), one = e.index(1);
   // As many rows as fit in L2, in whole groups.
   int64_t kPacks = rowBytes / (e.type.getWidth() / 8);

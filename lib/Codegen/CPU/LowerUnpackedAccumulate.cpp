@@ -45,6 +45,7 @@ private:
   unsigned packingFactor;
   Value key, value;    ///< positions × depth, inner stride 1
   Value query, scores; ///< scratch: k-packs of queries, scores
+  Value sums;          ///< scratch: weights · values of the tile
 
   LogicalResult check();
   Value sizeOf(Value operand, DimsAttr dims, Dim dim) {
@@ -64,7 +65,8 @@ private:
   SmallVector<Value> addScoreKPacks(ArrayRef<Value> sums, Value row, Value first, Value lastKey, Value column,
                                     int64_t present, int64_t &prefetched);
   void computeScores(KeyRange visible);
-  LogicalResult computeWeights(Value scale, KeyRange visible);
+  LogicalResult computeWeights(Value scale, KeyRange visible, const GroupState &state);
+  void addToState(const GroupState &state);
   void addValues(KeyRange visible);
   void addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin, Value end,
                      bool prefetches);
@@ -264,10 +266,9 @@ void UnpackedLowering::computeScores(KeyRange visible) {
   });
 }
 
-/// Replaces scores by weights, updates max and sum, and rescales the accumulator to the new maxima.
-LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible) {
+/// Replaces scores by weights, and updates max and sum.
+LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible, const GroupState &state) {
   ScoreTile tile(e, op, scores, scale, packingFactor, Exp2Error::Unit, keys);
-  GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
   auto setOrigin = [&](Value row) {
     Value index = e.b.createOrFold<arith::DivUIOp>(e.loc, row, heads);
     Value head = e.sub(row, e.b.createOrFold<arith::MulIOp>(e.loc, index, heads));
@@ -284,26 +285,29 @@ LogicalResult UnpackedLowering::computeWeights(Value scale, KeyRange visible) {
     if (hasRegions)
       setOrigin(row);
   });
-  int64_t columns = cast<MemRefType>(op.getAcc().getType()).getDimSize(1);
-  e.loop(e.index(0), rows, 1, [&](Value row) {
-    Value factor = e.broadcast(e.load(state.factors, {row}));
-    for (int64_t c = 0; c < columns; c += e.lanes())
-      e.storeVector(e.mulf(e.loadVector(op.getAcc(), {row, e.index(c)}), factor), op.getAcc(), {row, e.index(c)});
-  });
   return failure(tile.failed);
 }
 
-/// acc[row + i][c] += weights · values of the k-packs [begin, end), for one block of columns.
+/// acc = factor · acc + sums
+void UnpackedLowering::addToState(const GroupState &state) {
+  int64_t columns = llvm::alignTo(valueDepth, e.lanes());
+  e.loop(e.index(0), rows, 1, [&](Value row) {
+    Value factor = e.broadcast(e.load(state.factors, {row}));
+    for (int64_t c = 0; c < columns; c += e.lanes()) {
+      SmallVector<Value> at = {row, e.index(c)};
+      e.storeVector(e.fma(e.loadVector(op.getAcc(), at), factor, e.loadVector(sums, at)), op.getAcc(), at);
+    }
+  });
+}
+
+/// sums[row + i][c] += weights · values of the k-packs [begin, end), for one block of columns.
 void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value column, int64_t present, Value begin,
                                      Value end, bool prefetches) {
-  auto at = [&](unsigned i, unsigned j) { return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())}; };
-  SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      acc.push_back(e.loadVector(op.getAcc(), at(i, j)));
+  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
   int64_t bits = getElementTypeOrSelf(value).getIntOrFloatBitWidth(), line = 512 / bits;
-  acc = emitMicrokernel(
-      e, block, packingFactor, begin, end, acc, [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
+  SmallVector<Value> part = emitMicrokernel(
+      e, block, packingFactor, begin, end, zeros,
+      [&](unsigned i, Value k) { return e.load(scores, {e.add(row, i), k}); },
       [&](Value k, unsigned j) {
         int64_t offset = j * e.lanes();
         if (prefetches && offset % line == 0)
@@ -312,9 +316,7 @@ void UnpackedLowering::addValueBlock(Value row, RegisterBlock block, Value colum
                          e.add(column, offset));
         return loadValueKPacks(k, e.add(column, offset), present - offset);
       });
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      e.storeVector(acc[i * block.vectors + j], op.getAcc(), at(i, j));
+  storeBlock(e, block, addBlock(e, block, part, sums, row, column), sums, row, column);
 }
 
 void UnpackedLowering::addValues(KeyRange visible) {
@@ -327,6 +329,10 @@ void UnpackedLowering::addValues(KeyRange visible) {
   };
   RegisterBlock block = blockOf(vectors);
   int64_t width = block.vectors * lanes, whole = valueDepth / width * width;
+  e.loop(e.index(0), paddedRows, 1, [&](Value row) {
+    for (int64_t v = 0; v < vectors; ++v)
+      e.storeVector(e.splat(0.0), sums, {row, e.index(v * lanes)});
+  });
   e.loop(e.roundDown(visible.begin, keyBlock), visible.end, keyBlock, [&](Value first) {
     Value begin = e.div(e.max(first, visible.begin), packingFactor);
     Value end = e.ceilDiv(e.min(e.add(first, keyBlock), visible.end), packingFactor);
@@ -358,6 +364,7 @@ LogicalResult UnpackedLowering::run() {
   query = e.alloc({rowGroup, int64_t(llvm::alignTo(llvm::divideCeil(depth, packingFactor), lanes))});
   // Padded by one register: row strides that are powers of two cause cache set conflicts.
   scores = e.alloc({rowGroup, columns + lanes});
+  sums = e.alloc({rowGroup, int64_t(llvm::alignTo(valueDepth, lanes))});
   SplitScale scale = emitSplitScale(e, op, packingFactor);
   KeyRange range = visibleKeys(ScoreTile(e, op, scores, scale.size, packingFactor, Exp2Error::Unit, keys));
   Value isNeeded = e.b.createOrFold<arith::AndIOp>(e.loc, e.isLess(range.begin, range.end), e.isLess(e.index(0), rows));
@@ -367,8 +374,10 @@ LogicalResult UnpackedLowering::run() {
     value = withUnitStride(op.getValue(), op.getValueDims());
     packQueries(scale.signMask);
     computeScores(range);
-    result = computeWeights(scale.size, range);
+    GroupState state(e, /*keepsMaxima=*/op.getRowMax() != nullptr);
+    result = computeWeights(scale.size, range, state);
     addValues(range);
+    addToState(state);
   });
   setKernelFamily(e, op, packingFactor, "unpacked");
   return result;

@@ -21,7 +21,7 @@ RegisterBlock cpu::panelBlock(const CPUTarget &target, bool isTail) {
 }
 
 RegisterBlock cpu::rowBlock(const CPUTarget &target, bool isTail, int64_t vectors) {
-  unsigned wide = target.vectorRegisters >= 32 ? 4 : 2;
+  unsigned wide = target.vectorRegisters >= 32 ? maxBlockVectors : 2;
   unsigned width = std::min<int64_t>(wide, vectors);
   if (isTail)
     return {unsigned(rowTail), width};
@@ -85,16 +85,30 @@ SmallVector<Value> cpu::emitMicrokernel(Emitter &e, RegisterBlock block, unsigne
   return result;
 }
 
+SmallVector<Value> cpu::addBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row,
+                                 Value column) {
+  SmallVector<Value> sums;
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j) {
+      Value before = e.loadVector(tile, {e.add(row, i), e.add(column, j * e.lanes())});
+      sums.push_back(e.addf(before, acc[i * block.vectors + j]));
+    }
+  return sums;
+}
+
+void cpu::storeBlock(Emitter &e, RegisterBlock block, ArrayRef<Value> acc, Value tile, Value row, Value column) {
+  for (unsigned i = 0; i < block.rows; ++i)
+    for (unsigned j = 0; j < block.vectors; ++j)
+      e.storeVector(acc[i * block.vectors + j], tile, {e.add(row, i), e.add(column, j * e.lanes())});
+}
+
 void cpu::emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, Value kPacks, Value tile,
                               Value row, Value column, function_ref<Value(unsigned, Value)> a,
                               function_ref<Value(Value, unsigned)> b) {
-  auto at = [&](unsigned i, unsigned j) { return SmallVector<Value>{e.add(row, i), e.add(column, j * e.lanes())}; };
-  SmallVector<Value> acc;
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      acc.push_back(e.loadVector(tile, at(i, j)));
-  acc = emitMicrokernel(e, block, packingFactor, e.index(0), kPacks, acc, a, b);
-  for (unsigned i = 0; i < block.rows; ++i)
-    for (unsigned j = 0; j < block.vectors; ++j)
-      e.storeVector(acc[i * block.vectors + j], tile, at(i, j));
+  SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));
+  e.loop(e.index(0), kPacks, sumLength, [&](Value begin) {
+    Value end = e.min(e.add(begin, sumLength), kPacks);
+    SmallVector<Value> part = emitMicrokernel(e, block, packingFactor, begin, end, zeros, a, b);
+    storeBlock(e, block, addBlock(e, block, part, tile, row, column), tile, row, column);
+  });
 }

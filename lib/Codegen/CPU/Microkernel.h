@@ -16,6 +16,9 @@ struct RegisterBlock {
   unsigned rows, vectors;
 };
 
+/// The largest width of a register block.
+inline constexpr unsigned maxBlockVectors = 4;
+
 /// Rows of the register blocks that are used for partial row groups.
 inline constexpr int64_t rowTail = 4;
 
@@ -32,6 +35,11 @@ mlir::Value multiplyAdd(Emitter &e, unsigned packingFactor, mlir::Value x, mlir:
 /// Sets the kernel family attribute of the task around `op`: target, `form` and the multiply instruction.
 void setKernelFamily(Emitter &e, mlir::Operation *op, unsigned packingFactor, llvm::StringRef form);
 
+/// The k-packs that one accumulator sums in a chain. Longer sums are sums of such parts, because the rounding error of
+/// a chain grows with its length: n terms in parts of b commit an error of b + n/b roundings instead of n (Higham, "The
+/// accuracy of floating point summation", 1993).
+inline constexpr int64_t sumLength = 128;
+
 /// Emits acc[i][j] += Σ_{begin ≤ k < end} a(i, k) · b(k, j) and returns the accumulators (row-major). k counts k-packs
 /// (see Pack.h); `a` returns one k-pack of row i, `b` a vector of k-packs. With constant bounds and 32 vector registers
 /// the loop is unrolled four times.
@@ -40,8 +48,14 @@ llvm::SmallVector<mlir::Value> emitMicrokernel(Emitter &e, RegisterBlock block, 
                                                llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                                                llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);
 
-/// Like emitMicrokernel for k-packs [0, kPacks); loads and stores the accumulators as the block of `tile` (memref of
-/// rows x columns) that starts at (row, column).
+/// Returns the block of `tile` (memref of rows x columns) that starts at (row, column) plus `acc`.
+llvm::SmallVector<mlir::Value> addBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc,
+                                        mlir::Value tile, mlir::Value row, mlir::Value column);
+void storeBlock(Emitter &e, RegisterBlock block, llvm::ArrayRef<mlir::Value> acc, mlir::Value tile, mlir::Value row,
+                mlir::Value column);
+
+/// Like emitMicrokernel for k-packs [0, kPacks); adds the products to the block of `tile` (memref of rows x columns)
+/// that starts at (row, column), `sumLength` k-packs at a time.
 void emitMicrokernelInto(Emitter &e, RegisterBlock block, unsigned packingFactor, mlir::Value kPacks, mlir::Value tile,
                          mlir::Value row, mlir::Value column, llvm::function_ref<mlir::Value(unsigned, mlir::Value)> a,
                          llvm::function_ref<mlir::Value(mlir::Value, unsigned)> b);

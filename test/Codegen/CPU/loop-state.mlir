@@ -22,9 +22,12 @@ func.func @state_is_local_to_loop(%q: memref<?x64xf32, #tile>, %k: memref<?x64xf
     // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[TILE]], %[[BEGIN]]
     // CHECK: %[[NEXT:.*]] = arith.addi %[[TILE]], %c512
     // CHECK: %[[LAST:.*]] = arith.cmpi sge, %[[NEXT]], %[[END]]
-    // CHECK: scf.if %[[FIRST]] -> (vector<16xf32>
-    // CHECK-NEXT: scf.yield
-    // CHECK-NEXT: } else {
+    // CHECK: scf.if %[[FIRST]] {
+    // CHECK-NOT: vector.load {{.*}} memref<384x64xf32>
+    // CHECK: vector.store {{.*}} memref<384x64xf32>
+    // CHECK: } else {
+    // CHECK: vector.load {{.*}} memref<384x64xf32>
+    // CHECK: vector.fma
     // CHECK: scf.if %[[LAST]] {
     // CHECK: scf.for
     // CHECK-COUNT-4: arith.truncf {{.*}} : vector<16xf32> to vector<16xbf16>
