@@ -21,6 +21,8 @@ static constexpr int64_t rowThreads = blockSize / threadRows, columnThreads = bl
 /// Elements between two k in shared memory, padded so that adjacent threads write different banks.
 static constexpr int64_t pitch = blockSize + 1;
 static_assert(rowThreads * columnThreads == threadsPerCTA);
+/// Steps of the reduced dimension that are summed in a chain.
+static constexpr int64_t sumLength = 128;
 
 namespace {
 
@@ -59,14 +61,21 @@ private:
   }
 
   void computeBlock(Value firstRow, Value firstColumn) {
-    SmallVector<Value> sums(threadRows * threadColumns, e.scalar(0.0));
-    sums = e.loop(e.i32(0), sizes[k], depth, sums, [&](Value first, ValueRange carried) {
-      e.barrier();
-      loadToShared(*op.getDpsInputOperand(0), m, firstRow, first, lhs);
-      loadToShared(*op.getDpsInputOperand(1), n, firstColumn, first, rhs);
-      e.barrier();
-      return e.loop(e.i32(0), e.i32(depth), 1, carried,
-                    [&](Value step, ValueRange running) { return multiply(step, running); });
+    SmallVector<Value> zeros(threadRows * threadColumns, e.scalar(0.0));
+    // Parts of the sum are added apart: the rounding error of one chain would grow with its length.
+    SmallVector<Value> sums = e.loop(e.i32(0), sizes[k], sumLength, zeros, [&](Value begin, ValueRange before) {
+      Value end = e.min(e.add(begin, sumLength), sizes[k]);
+      SmallVector<Value> part = e.loop(begin, end, depth, zeros, [&](Value first, ValueRange carried) {
+        e.barrier();
+        loadToShared(*op.getDpsInputOperand(0), m, firstRow, first, lhs);
+        loadToShared(*op.getDpsInputOperand(1), n, firstColumn, first, rhs);
+        e.barrier();
+        return e.loop(e.i32(0), e.i32(depth), 1, carried,
+                      [&](Value step, ValueRange running) { return multiply(step, running); });
+      });
+      for (auto [sum, old] : llvm::zip_equal(part, before))
+        sum = e.addf(old, sum);
+      return part;
     });
     OpOperand &init = *op.getDpsInitOperand(0);
     for (int64_t r = 0; r < threadRows; ++r)

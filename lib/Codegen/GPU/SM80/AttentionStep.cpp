@@ -13,6 +13,9 @@ using namespace saccade;
 using namespace saccade::attn;
 using namespace saccade::device;
 
+/// Tiles of eight columns of values whose sums are in registers beside the accumulator.
+static constexpr int64_t tilesAtOnce = 2;
+
 namespace {
 
 /// Lowers one attn.accumulate.
@@ -57,6 +60,10 @@ public:
         SmallVector<Value> factors = softmax.apply(
             e, scores, first, softmax.isFull(e, first, shape.keys()), state,
             [&](Value x, function_ref<Value(Value, Value)> combine) { return reduceLanes(e, x, combine); });
+        // Packed before the copy, which needs registers for addresses.
+        SmallVector<SmallVector<Value>> weights;
+        if (hasResult)
+          weights = packWeights(scores);
         SharedTile::wait(e);
         e.barrier();
         Value next = e.add(first, shape.keys());
@@ -65,7 +72,7 @@ public:
           SharedTile::commit(e);
         });
         if (hasResult)
-          addValues(valueTile, scores, factors);
+          addValues(valueTile, weights, factors);
       });
       // No barrier: a following step first overwrites queries and keys, which are not read after the last barrier.
     });
@@ -125,16 +132,11 @@ private:
     return scores;
   }
 
-  /// acc = factor · acc + weights · values. The accumulator layout of the scores is the LHS layout of this matmul.
-  void addValues(const SharedTile &valueTile, ArrayRef<Value> weights, ArrayRef<Value> factors) {
-    SmallVector<Value> acc;
-    for (int64_t i = 0; i < shape.accElements(); ++i) {
-      int64_t row = i / (shape.valueTiles() * 4) * 2 + i % 4 / 2;
-      acc.push_back(e.mulf(e.load(state.acc, i), factors[row]));
-    }
-    Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
-    for (int64_t k = 0; k < shape.keysPerWarp(); k += 16) {
-      SmallVector<SmallVector<Value>> lhs;
+  /// The fragments of the weights as LHS, by k and then by m tile. The accumulator layout of the scores is the LHS
+  /// layout of the second matmul.
+  SmallVector<SmallVector<Value>> packWeights(ArrayRef<Value> weights) {
+    SmallVector<SmallVector<Value>> lhs;
+    for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
       for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile) {
         SmallVector<Value> words;
         const Value *first = &weights[(mTile * shape.keyTiles() + k / 8) * 4];
@@ -142,16 +144,34 @@ private:
           words.push_back(packWord(e, shape.element, first[i], first[i + 1]));
         lhs.push_back(words);
       }
-      for (int64_t tile = 0; tile < shape.valueTiles(); tile += 2) {
-        SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * tile);
-        for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
-          for (int64_t half : {0, 1})
-            multiplyInto(acc, (mTile * shape.valueTiles() + tile + half) * 4, lhs[mTile],
-                         ArrayRef(rhs).slice(2 * half, 2));
+    return lhs;
+  }
+
+  /// acc = factor · acc + weights · values. The tile is summed apart from the accumulator, `tilesAtOnce` at a time, so
+  /// that rounding errors do not grow with the number of keys.
+  void addValues(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs, ArrayRef<Value> factors) {
+    Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
+    for (int64_t first = 0; first < shape.valueTiles(); first += tilesAtOnce) {
+      int64_t tiles = std::min(tilesAtOnce, shape.valueTiles() - first);
+      // Loads are not moved across this barrier. Without it, ptxas loads the values of all groups first and spills
+      // registers; a barrier before every group takes more registers than one before every second.
+      if (first / tilesAtOnce % 2 == 1)
+        NVVM::SyncWarpOp::create(e.b, e.loc, e.i32(-1));
+      SmallVector<Value> sums(shape.mTiles() * tiles * 4, e.scalar(0.0));
+      for (int64_t k = 0; k < shape.keysPerWarp(); k += 16)
+        for (int64_t tile = 0; tile < tiles; tile += 2) {
+          SmallVector<Value> rhs = valueTile.loadRhsTransposed(e, address, k, 8 * (first + tile));
+          for (int64_t mTile = 0; mTile < shape.mTiles(); ++mTile)
+            for (int64_t half : {0, 1})
+              multiplyInto(sums, (mTile * tiles + tile + half) * 4, lhs[k / 16 * shape.mTiles() + mTile],
+                           ArrayRef(rhs).slice(2 * half, 2));
+        }
+      for (int64_t i = 0, n = sums.size(); i < n; ++i) {
+        int64_t mTile = i / (4 * tiles), place = (mTile * shape.valueTiles() + first) * 4 + i % (4 * tiles);
+        Value factor = factors[mTile * 2 + i % 4 / 2];
+        e.store(e.fma(e.load(state.acc, place), factor, sums[i]), state.acc, place);
       }
     }
-    for (auto [i, x] : llvm::enumerate(acc))
-      e.store(x, state.acc, i);
   }
 
   Emitter e;

@@ -108,9 +108,10 @@ private:
     // Wait for the last reads of shared memory.
     e.barrier();
     copyTile(0, e.index(0));
-    SmallVector<Value> sums(mTiles * nTiles * 4, e.scalar(0.0));
-    sums = e.loop(e.index(0), sizes[k], 2 * depth, sums, [&](Value step, ValueRange carried) {
-      SmallVector<Value> running(carried);
+    SmallVector<Value> zeros(mTiles * nTiles * 4, e.scalar(0.0));
+    SmallVector<Value> sums = e.loop(e.index(0), sizes[k], 2 * depth, zeros, [&](Value step, ValueRange carried) {
+      // The steps of an iteration are summed apart: the rounding error of one chain would grow with its length.
+      SmallVector<Value> running(zeros);
       for (int64_t i : {0, 1}) {
         SharedTile::wait(e);
         e.barrier();
@@ -119,6 +120,8 @@ private:
         auto [lhsTile, rhsTile] = tilesOf(i);
         multiplyTiles(lhsTile, rhsTile, running);
       }
+      for (auto [sum, before] : llvm::zip_equal(running, carried))
+        sum = e.addf(before, sum);
       return running;
     });
     SharedTile::wait(e);
