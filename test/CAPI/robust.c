@@ -1,4 +1,4 @@
-/* Bytecode, deep nesting, a caller with a small stack, the child of a fork, and unchanged signal handlers.
+/* Bytecode, deep nesting, a caller with a small stack, the child of a fork, and unchanged signal handlers and masks.
  *
  * RUN: saccade-opt %S/../Tools/Inputs/two-entries.mlir --emit-bytecode -o %t.mlirbc
  * RUN: %c99 %s -o %t && %t %t.mlirbc
@@ -124,6 +124,33 @@ static void handlersAreTheHosts(void) {
   }
 }
 
+/* Calls that compile, call and fail, under several masks of blocked signals. */
+static void masksAreTheHosts(void) {
+  int masks, i;
+  for (masks = 0; masks < 4; ++masks) {
+    sigset_t mine, found;
+    char other[4096], *text = NULL;
+    SaccadeModule *module = NULL;
+    sigemptyset(&mine);
+    if (masks & 1)
+      sigaddset(&mine, SIGINT);
+    if (masks & 2)
+      sigaddset(&mine, SIGUSR1);
+    CHECK(pthread_sigmask(SIG_SETMASK, &mine, NULL) == 0);
+    snprintf(other, sizeof(other), "// masks %d\n%s", masks, scaleText);
+    module = compiled(context, other);
+    callOnce(module);
+    saccade_module_release(module);
+    CHECK(saccade_compile(context, "func", 4, NULL, NULL, 0, &module) == SACCADE_COMPILE_ERROR);
+    CHECK(saccade_print_stage(context, other, strlen(other), NULL, NULL, 0, "transforms", &text) == SACCADE_OK);
+    saccade_text_free(text);
+    CHECK(pthread_sigmask(SIG_SETMASK, NULL, &found) == 0);
+    for (i = 0; i < numSignals; ++i)
+      CHECK(sigismember(&found, signals[i]) == sigismember(&mine, signals[i]));
+    CHECK(sigismember(&found, SIGUSR1) == ((masks & 2) != 0));
+  }
+}
+
 int main(int argc, char **argv) {
   CHECK(argc == 2);
   installHandlers();
@@ -132,6 +159,7 @@ int main(int argc, char **argv) {
   aSmallStackIsEnough();
   worksAfterFork();
   handlersAreTheHosts();
+  masksAreTheHosts();
   saccade_context_destroy(context);
   return 0;
 }

@@ -159,6 +159,8 @@ TEST_F(MaskBoxTest, NothingIsProvedThatDoesNotHold) {
               (long long)decidable);
   // Sound does not imply precise: some boxes must be classified.
   EXPECT_GT(decided, decidable * 3 / 4);
+  if (regions == 500 && seed == 1) // as many as before; a more precise analysis raises the number
+    EXPECT_GE(decided, 62476);
 }
 
 /// Captures whose values are run-time values. For tables the bounds are those of all elements.
