@@ -58,6 +58,19 @@ TEST(Matrix, LdmatrixRequiresAlignedRowsAndWholeWarps) {
             FindingKind::Uninitialised);
 }
 
+TEST(Matrix, LdmatrixReportsEachUndefinedElement) {
+  for (unsigned element = 0; element < 64; ++element)
+    for (std::string trans : {"", ".trans"}) {
+      std::string own = std::to_string(element % 2 * 2), other = std::to_string(2 - element % 2 * 2);
+      std::string body =
+          "mov.u32 %x, s;\nmad.lo.u32 %x, %lane, 4, %x;\nmov.b16 %hx, 1;\nsetp.ne.u32 %p, %lane, " +
+          std::to_string(element / 2) + ";\nst.shared.b16 [%x+" + other + "], %hx;\n@%p st.shared.b16 [%x+" + own +
+          "], %hx;\nbar.warp.sync -1;\nand.b32 %y, %lane, 7;\nmov.u32 %x, s;\n" +
+          "mad.lo.u32 %x, %y, 16, %x;\nldmatrix.sync.aligned.m8n8.x1" + trans + ".shared.b16 {%d}, [%x];";
+      EXPECT_EQ(findingOf(body).kind, FindingKind::Uninitialised) << "element " << element << trans;
+    }
+}
+
 TEST(Matrix, StmatrixIsTheInverse) {
   Options hopper;
   hopper.target = "sm_90";

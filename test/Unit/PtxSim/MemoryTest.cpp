@@ -149,6 +149,22 @@ TEST(Atomic, GlobalMemoryFlushesSubnormalSums) {
             0x4008000000000000u);
 }
 
+TEST(Memory, FencesOfEveryKindHaveNoEffect) {
+  std::string body = "mov.u32 %d, %a;\n";
+  for (std::string order : {"", ".sc", ".acq_rel", ".acquire", ".release"})
+    for (std::string scope : {".cta", ".cluster", ".gpu", ".sys"})
+      body += "fence" + order + scope + ";\n";
+  for (std::string scope : {".cta", ".gl", ".sys"})
+    body += "membar" + scope + ";\n";
+  Options hopper;
+  hopper.target = "sm_90";
+  hopper.forPtxas = false; // newer versions of PTX have some of the forms
+  Outcome outcome = runWarp(body, 4, {lanes(4, [](unsigned lane) { return 5 * lane; })}, hopper);
+  ASSERT_TRUE(outcome.report) << outcome.report.finding->str();
+  for (unsigned lane = 0; lane < 32; ++lane)
+    EXPECT_EQ(outcome.results[0][lane], 5 * lane);
+}
+
 TEST(Memory, ModuleVariables) {
   std::string text =
       header() + ".global .align 4 .b32 table[4] = {10, 20, -30, 0x28};\n.const .align 8 .b8 bytes[2] = {7, 9};\n"

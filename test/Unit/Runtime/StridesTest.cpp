@@ -95,6 +95,12 @@ TEST(Strides, TooComplexStridesAreRefused) {
             check({1000000, 1000000, 1000000}, {1000003, 1000033, 1000037}));
   EXPECT_EQ("its strides are too complex to prove that no elements overlap",
             check({2, 2, 2}, {INT64_MAX / 4, INT64_MAX / 4 - 1, INT64_MAX / 4 - 3}));
+  // The sum of all three decides.
+  for (int64_t part : {11, 13}) {
+    int64_t stride = INT64_MAX / part;
+    EXPECT_EQ(check({2, 2, 2}, {stride, stride - 1, stride - 3}),
+              part == 11 ? "its strides are too complex to prove that no elements overlap" : "");
+  }
 }
 
 } // namespace
