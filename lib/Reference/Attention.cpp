@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "AttentionRows.h"
 #include "Kernels.h"
+#include <utility>
 
 using namespace mlir;
 using namespace saccade;
@@ -97,8 +98,14 @@ static double softmax(Frame &frame, Type type, ArrayRef<double> scores, double s
     double weight = score == -INFINITY ? 0 : frame.rounded(type, std::exp(frame.rounded(type, score - max)));
     weights.push_back(weight);
   }
-  for (size_t i = 0; i < weights.size(); ++i)
-    sum = frame.rounded(type, sum + weights[frame.term(i, weights.size())]);
+  double part = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    part = frame.rounded(type, part + weights[frame.term(i, weights.size())]);
+    if ((i + 1) % sumLength != 0 && i + 1 < weights.size())
+      continue;
+    sum = frame.rounded(type, sum + part);
+    part = 0;
+  }
   for (double &weight : weights)
     weight = frame.rounded(type, weight / sum);
   return frame.rounded(type, max + frame.rounded(type, std::log(sum)));
@@ -178,12 +185,17 @@ saccade::reference::forEachAttentionRow(attn::AttentionOp op, Frame &frame, cons
 /// Σ weight · value over the keys of a row.
 template <typename Sum>
 static std::vector<Sum> weightedSum(Frame &frame, const Scorer &scorer, const AttentionRow &row) {
-  std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0);
+  std::vector<Sum> sums(scorer.value.extent(Dim::Depth), 0), part(sums);
   const double *values = scorer.value.at(row.batch, scorer.kvHead(row.head), 0);
-  for (size_t i = 0; i < row.factors.size(); ++i)
+  for (size_t i = 0; i < row.factors.size(); ++i) {
     if (int64_t key = frame.term(i, row.factors.size()); row.scores[key] != -INFINITY)
-      addScaled<Sum>(sums.size(), frame.rounded(scorer.inputType, row.factors[key]),
-                     values + key * scorer.value.stride(Dim::Seq), scorer.value.stride(Dim::Depth), sums.data());
+      addScaled<Sum>(part.size(), frame.rounded(scorer.inputType, row.factors[key]),
+                     values + key * scorer.value.stride(Dim::Seq), scorer.value.stride(Dim::Depth), part.data());
+    if ((i + 1) % sumLength != 0 && i + 1 < row.factors.size())
+      continue;
+    for (auto [sum, addend] : llvm::zip_equal(sums, part))
+      sum += std::exchange(addend, 0);
+  }
   return sums;
 }
 

@@ -34,8 +34,18 @@ template <typename Sum> struct Contraction {
   void sum(size_t depth, const double *lhs, const double *rhs, Sum *sums, int64_t count) {
     if (depth < reduction.size()) {
       const ContractionLoop &loop = reduction[depth];
-      for (int64_t i = 0; i < loop.extent; ++i)
-        sum<isFull, isDense>(depth + 1, lhs + i * loop.lhs, rhs + i * loop.rhs, sums, count);
+      auto add = [&](int64_t begin, int64_t end, Sum *to) {
+        for (int64_t i = begin; i < end; ++i)
+          sum<isFull, isDense>(depth + 1, lhs + i * loop.lhs, rhs + i * loop.rhs, to, count);
+      };
+      if (depth + 1 < reduction.size() || loop.extent <= sumLength)
+        return add(0, loop.extent, sums);
+      for (int64_t begin = 0; begin < loop.extent; begin += sumLength) {
+        Sum part[lanes] = {};
+        add(begin, std::min(begin + sumLength, loop.extent), part);
+        for (int64_t i = 0; i < count; ++i)
+          sums[i] += part[i];
+      }
       return;
     }
     int64_t n = isFull ? lanes : count, step = isDense ? 1 : lane.rhs;

@@ -12,6 +12,10 @@
 
 namespace saccade::reference {
 
+/// Terms that are added in a chain; more terms are added in parts of this length, and then the parts. So does the
+/// code of kernels, whose rounding errors grow with the length of a chain.
+inline constexpr int64_t sumLength = 128;
+
 /// A loop of a contraction: its trip count and the stride of each operand, in elements.
 struct ContractionLoop {
   int64_t extent;
@@ -19,7 +23,8 @@ struct ContractionLoop {
   bool isReduction;
 };
 
-/// out += lhs · rhs over all `loops`. The terms of each output element are accumulated in loop order.
+/// out += lhs · rhs over all `loops`. The terms of each output element are accumulated in loop order, in parts of
+/// `sumLength` of the last reduction.
 template <typename Sum>
 void contract(const std::vector<ContractionLoop> &loops, const double *lhs, const double *rhs, double *out);
 

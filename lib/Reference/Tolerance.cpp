@@ -1,6 +1,7 @@
 //===- Tolerance.cpp - Tolerance of computed results ------------------------------===//
 #include "saccade/Reference/Tolerance.h"
 #include "ErrorStatistics.h"
+#include "Kernels.h"
 #include "saccade/Dialect/Attn/IR/Attn.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -37,10 +38,12 @@ static double boundOf(const Magnitude &magnitude, Type type, int64_t i) {
   double outputEpsilon = std::max(epsilonOf(type), epsilonOf(magnitude.inputType));
   double sumEpsilon = epsilonOf(attn::getScoreType(magnitude.inputType));
   double weighted = magnitude.weighted.values[i].real, conditioned = magnitude.conditioned.values[i].real;
+  // Those of a sum over the keys: in a part, and of parts.
+  int64_t roundings = std::min(magnitude.keys, sumLength) + magnitude.keys / sumLength;
   // Subnormal results are rounded to multiples of the smallest subnormal value.
   double smallest = llvm::APFloat::getSmallest(cast<FloatType>(type).getFloatSemantics()).convertToDouble();
   return tolerance::outputFactor * outputEpsilon * weighted + smallest +
-         tolerance::accumulationFactor * double(magnitude.keys + magnitude.depth) * sumEpsilon * conditioned;
+         tolerance::accumulationFactor * double(roundings + magnitude.depth) * sumEpsilon * conditioned;
 }
 
 namespace {

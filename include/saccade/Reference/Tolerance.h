@@ -22,7 +22,8 @@ constexpr double floorProbe = 0.3;
 /// Error of the oracle itself, relative to the largest element; tested against long double.
 constexpr double oracleError = 1e-12;
 /// Second bound: the smallest value of the result type + outputFactor · eps(result type) · Σ p |v| + accumulationFactor
-/// · (keys + depth) · eps(sum type) · conditioned magnitude.
+/// · (roundings + depth) · eps(sum type) · conditioned magnitude. A sum over n keys has min(n, 128) + n / 128
+/// roundings, because it is computed in parts.
 constexpr double outputFactor = 2, accumulationFactor = 4;
 /// Bound of a fused attention with 16-bit inputs: half a unit of the result + eps/2 of the inputs · min(weightFactor ·
 /// Σ p |v|, weightFactor · |result| + spreadFactor · √(Σ p² v²)) + referenceFactor · the largest error of

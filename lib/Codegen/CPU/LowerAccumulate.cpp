@@ -295,8 +295,9 @@ void AccumulateLowering::clearRows(Value row) {
 }
 
 /// acc[row + first + i][c] = factor · acc + weights · value for one block of columns from `column` on. The tile is
-/// summed apart from the state, in parts that end at multiples of `sumLength` for all groups of rows, so that a row has
-/// the same sums in every group. The k-packs at the ends of a run may contain a key outside of it, whose weight is 0.
+/// accumulated apart from the state, in parts that end at multiples of `sumLength` for all groups of rows, so that a
+/// row has the same sums in every group. The k-packs at the ends of a run may contain a key outside of it, whose weight
+/// is 0.
 void AccumulateLowering::addValueBlock(Value row, Value first, RegisterBlock block, Value column,
                                        const ColumnRuns &visible) {
   SmallVector<Value> zeros(block.rows * block.vectors, e.splat(0.0));

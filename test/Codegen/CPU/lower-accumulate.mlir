@@ -20,6 +20,22 @@ func.func @step_is_pack_scores_softmax_values(%q: memref<?x64xf32, #tile>, %k: m
   // Softmax: inline exponential.
   // CHECK-NOT: math.exp
   // CHECK: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.512"
+  // Values: parts of 128 keys are accumulated from 0; the last one adds the others and the scaled old accumulator.
+  // CHECK: scf.for {{.*}} step %c128 {
+  // CHECK-NEXT: %[[END:.*]] = arith.addi %{{.*}}, %c128
+  // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO:cst[_0-9]*]], %{{.*}} = %[[ZERO]],
+  // CHECK-COUNT-24: vector.fma
+  // CHECK-NOT: vector.fma
+  // CHECK: scf.if
+  // CHECK: vector.load %[[PARTS:.*]][%c0, %c0] : memref<12x64xf32>
+  // CHECK: arith.addf
+  // CHECK: arith.cmpi slt, %[[END]]
+  // CHECK: scf.if
+  // CHECK: vector.store %{{.*}}, %[[PARTS]][%c0, %c0]
+  // CHECK: } else {
+  // CHECK: vector.load {{.*}} : memref<384x64xf32>
+  // CHECK-NEXT: vector.fma
+  // CHECK: vector.store {{.*}} : memref<384x64xf32>
   // CHECK-NOT: attn.accumulate
   attn.accumulate %q[s,d], %k[s,d], %v[s,d] into(%acc, %max, %sum : memref<384x64xf32>, memref<384xf32>, memref<384xf32>)
       {schedule = #attn.schedule<rows = 384, cols = 512>} : (memref<?x64xf32, #tile>, memref<?x64xf32, #tile>, memref<?x64xf32, #tile>)

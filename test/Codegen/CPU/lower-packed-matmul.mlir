@@ -1,7 +1,7 @@
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v4-bf16 -canonicalize -cse | FileCheck %s
 // RUN: saccade-opt %s --attn-lower-packed-matmul=target=v3 -canonicalize -cse | FileCheck %s --check-prefix=V3
 
-// Parts of 128 k-packs are summed in registers, each from 0: the first one is added to the bias, others to the sums of those
+// Parts of 128 k-packs are accumulated in registers, each from 0: the first one is added to the bias, others to the sums of those
 // before. The LHS is not packed.
 // CHECK-LABEL: @matmul_in_one_pass
 // V3-LABEL: @matmul_in_one_pass

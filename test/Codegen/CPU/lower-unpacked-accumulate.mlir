@@ -8,7 +8,7 @@
 // Blocks of four keys and four rows have sixteen scores, which become the lanes of one register. Keys and values are read
 // without packing; only queries are packed.
 // CHECK-LABEL: @keys_and_values_are_not_packed
-// CHECK-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<
+// CHECK-SAME: %{{[^:]*}}: memref<{{[^,]*}}, strided<[?, ?, ?], offset: ?>>, %[[K:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %[[V:[^:]*]]: memref<{{[^,]*}}, strided<[?, 1], offset: ?>>, %{{[^:]*}}: index, %[[ACC:[^:]*]]: memref<
 func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: memref<?x64xf32, #unit>, %v: memref<?x64xf32, #unit>,
     %at: index, %acc: memref<?x64xf32, #unit>, %max: memref<?xf32>, %sum: memref<?xf32>) {
   // CHECK-NOT: memref.alloc() {{.*}} : memref<1024x64xf32>
@@ -17,8 +17,18 @@ func.func @keys_and_values_are_not_packed(%q: memref<4x?x64xf32, #heads>, %k: me
   // CHECK: vector.fma
   // CHECK-COUNT-30: vector.shuffle
   // CHECK-NOT: math.exp
+  // Blocks of sixteen keys are accumulated from 0 and added to the sums of the tile, which are then added to the scaled state.
+  // CHECK: vector.store %{{.*}}, %[[SUMS:.*]][%{{.*}}] : memref<12x64xf32>, vector<16xf32>
+  // CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[ZERO:cst[_0-9]*]], %{{.*}} = %[[ZERO]],
   // CHECK: memref.prefetch %[[V]]
   // CHECK: vector.load %[[V]]
+  // CHECK: vector.load %[[SUMS]]
+  // CHECK-NEXT: arith.addf
+  // CHECK: vector.store %{{.*}}, %[[SUMS]]
+  // CHECK: %[[OLD:.*]] = vector.load %[[ACC]]
+  // CHECK: %[[TILE:.*]] = vector.load %[[SUMS]]
+  // CHECK: %[[NEW:.*]] = vector.fma %[[OLD]], %{{.*}}, %[[TILE]]
+  // CHECK: vector.store %[[NEW]], %[[ACC]]
   // CHECK-NOT: attn.accumulate
   attn.accumulate %q[h,s,d], %k[s,d], %v[s,d] at(%at, %at, %at, %at) into(%acc, %max, %sum : memref<?x64xf32, #unit>, memref<?xf32>, memref<?xf32>)
       {unpacked, schedule = #attn.schedule<rows = 12, cols = 1024>} : (memref<4x?x64xf32, #heads>, memref<?x64xf32, #unit>, memref<?x64xf32, #unit>)

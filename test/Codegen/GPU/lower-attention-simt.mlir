@@ -4,15 +4,25 @@
 gpu.module @saccade_device {
   // CHECK: llvm.mlir.global internal @attend_shared0() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<1280 x f32>
   // CHECK: func.func @attend(
-  // CHECK: memref.alloca() : memref<40xf32>
-  // CHECK: memref.alloca() : memref<40xf32>
+  // CHECK: memref.alloca() : memref<1xf32>
+  // CHECK-NEXT: %[[SECTION:.*]] = memref.alloca() : memref<40xf32>
+  // CHECK-NEXT: memref.alloca() : memref<40xf32>
+  // CHECK: %[[ACC:.*]] = memref.alloca() : memref<40xf32>
   // CHECK-NOT: nvvm.mma.sync
+  // Sections of 512 keys start at 0; so do their tiles.
+  // CHECK: %[[LENGTH:.*]] = arith.constant 512 : i32
+  // CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %[[LENGTH]]
+  // CHECK: memref.store %{{.*}}, %[[SECTION]]
   // CHECK: scf.for
   // CHECK: nvvm.barrier0
   // CHECK: nvvm.barrier0
   // CHECK: %[[NEAR:.*]] = arith.minsi
   // CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"
-  // CHECK: memref.store
+  // CHECK: %[[BEFORE:.*]] = memref.load %[[SECTION]]
+  // CHECK: llvm.intr.fma(%[[BEFORE]]
+  // CHECK: %[[OLD:.*]] = memref.load %[[ACC]]
+  // CHECK: memref.load %[[SECTION]]
+  // CHECK: llvm.intr.fma(%[[OLD]]
   // CHECK-NOT: attn.
   func.func @attend(%q: memref<?x40xf16>, %k: memref<?x40xf16>, %v: memref<?x40xf16>, %bias: memref<?xf32>, %out: memref<?x40xf16>) attributes {attn.kernel} {
     %c0 = arith.constant 0 : index

@@ -24,8 +24,8 @@ using namespace saccade::device;
 /// The limit of static shared memory, in bytes.
 static constexpr int64_t sharedLimit = 48 * 1024;
 
-/// The keys that are summed apart from the state, a multiple of all tile widths. The rounding error of a sum of n keys
-/// in sections is that of 16 + 32 + n / 512 roundings instead of n: those in a tile, of tiles, and of sections.
+/// The keys that are accumulated apart from the state, a multiple of all tile widths. The rounding error of a sum of n
+/// keys in sections is that of 16 + 32 + n / 512 roundings instead of n: those in a tile, of tiles, and of sections.
 static constexpr int64_t sectionKeys = 512;
 
 namespace {

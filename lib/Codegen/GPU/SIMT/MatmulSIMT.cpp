@@ -21,7 +21,7 @@ static constexpr int64_t rowThreads = blockSize / threadRows, columnThreads = bl
 /// Elements between two k in shared memory, padded so that adjacent threads write different banks.
 static constexpr int64_t pitch = blockSize + 1;
 static_assert(rowThreads * columnThreads == threadsPerCTA);
-/// Steps of the reduced dimension that are summed in a chain.
+/// Steps of the reduced dimension that are added in a chain.
 static constexpr int64_t sumLength = 128;
 
 namespace {

@@ -147,8 +147,8 @@ private:
     return lhs;
   }
 
-  /// acc = factor · acc + weights · values. The tile is summed apart from the accumulator, `tilesAtOnce` at a time, so
-  /// that rounding errors do not grow with the number of keys.
+  /// acc = factor · acc + weights · values. The tile is accumulated apart from the accumulator, `tilesAtOnce` at a
+  /// time, so that rounding errors do not grow with the number of keys.
   void addValues(const SharedTile &valueTile, ArrayRef<SmallVector<Value>> lhs, ArrayRef<Value> factors) {
     Value address = valueTile.rhsTransposedAddress(e, lane.firstKey);
     for (int64_t first = 0; first < shape.valueTiles(); first += tilesAtOnce) {

@@ -110,7 +110,7 @@ private:
     copyTile(0, e.index(0));
     SmallVector<Value> zeros(mTiles * nTiles * 4, e.scalar(0.0));
     SmallVector<Value> sums = e.loop(e.index(0), sizes[k], 2 * depth, zeros, [&](Value step, ValueRange carried) {
-      // The steps of an iteration are summed apart: the rounding error of one chain would grow with its length.
+      // The steps of an iteration are accumulated apart: the rounding error of one chain would grow with its length.
       SmallVector<Value> running(zeros);
       for (int64_t i : {0, 1}) {
         SharedTile::wait(e);
