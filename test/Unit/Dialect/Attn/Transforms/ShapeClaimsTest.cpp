@@ -51,12 +51,14 @@ public:
       extent = std::max<int64_t>(1, (pick(0, 1) ? sizes[pick(0, hasScalars ? 4 : 0)] : pick(1, 14)) + pick(-1, 1));
     }
     isMismatched = chance(0.1);
+    isPart = chance(0.4);
+    firstQuery = pick(0, 3), firstKey = pick(0, 3);
   }
 
-  /// Whether a length is negative or exceeds its operand.
+  /// Whether a length is negative, or exceeds its operand if that is the whole sequence.
   bool hasWrongLength() {
-    auto isWrong = [](ArrayRef<int64_t> values, int64_t extent) {
-      return llvm::any_of(values, [&](int64_t value) { return value < 0 || value > extent; });
+    auto isWrong = [&](ArrayRef<int64_t> values, int64_t extent) {
+      return llvm::any_of(values, [&](int64_t value) { return value < 0 || (!isPart && value > extent); });
     };
     return lengths != Lengths::None && (isWrong(queryLengths, queries) || isWrong(keyLengths, keys));
   }
@@ -95,10 +97,18 @@ public:
     }
     body += result + " = arith.addf %s, " + value + " : f32\n";
     std::string length = lengths == Lengths::Tensors ? "tensor<?xi32>" : "index",
-                clauses = lengths == Lengths::None ? "" : "q_len(%n : " + length + ") kv_len(%m : " + length + ") ";
+                clauses = lengths == Lengths::None ? "" : "q_len(%n : " + length + ") kv_len(%m : " + length + ") ",
+                starts;
+    if (isPart) {
+      clauses += "at(%a0, %a0, %a1, %a2) ";
+      const int64_t places[] = {0, firstQuery, firstKey};
+      for (auto [i, place] : llvm::enumerate(places))
+        starts += "%a" + std::to_string(i) + " = arith.constant " + std::to_string(place) + " : index\n";
+    }
     return "func.func @f(%q: " + q + ", %k: " + q + ", %v: " + q +
            ", %x: tensor<?xf32>, %y: tensor<?x?xf32>, %z: tensor<?xi32>, %n: " + length + ", %m: " + length + ") -> " +
-           q + " {\n%o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%x, %y, %z : tensor<?xf32>, " +
+           q + " {\n" + starts +
+           "%o = attn.attention %q[b,h,s,d], %k[b,h,s,d], %v[b,h,s,d] captures(%x, %y, %z : tensor<?xf32>, " +
            "tensor<?x?xf32>, tensor<?xi32>) " + clauses + mask + "\nscore(%s, %b, %h, %i, %j, %t0, %t1, %t2) {\n" +
            body + "attn.yield " + result + " : f32 }\n: (" + q + ", " + q + ", " + q + ") -> " + q +
            "\nreturn %o : " + q + "\n}";
@@ -188,10 +198,10 @@ private:
 
   std::mt19937_64 random;
   int count = 0;
-  int64_t batches, kvHeads, heads, queries, keys, table, rows, columns, numbers;
+  int64_t batches, kvHeads, heads, queries, keys, table, rows, columns, numbers, firstQuery, firstKey;
   SmallVector<int64_t> queryLengths, keyLengths; ///< of each batch, or one of all
   Lengths lengths;
-  bool isMismatched;
+  bool isMismatched, isPart; ///< isPart: of longer sequences
 };
 
 constexpr llvm::StringLiteral plainPositions[] = {"is read by batch size", "is read by head count",
