@@ -31,10 +31,10 @@ TEST_F(Schedules, TilesOfAttentionAreTheLargestThatFitInCache) {
         for (int64_t valueDepth = 1; valueDepth <= 4096; valueDepth += valueDepth < 300 ? 1 : 97) {
           const CPUTarget &target = *lookupCPUTarget(name);
           // Packed pairs have twice as many keys in a tile, and keys of 16 bits.
-          bool isPacked = type.isBF16() && target.hasBF16Dot;
-          int64_t bytes = type.isF64() ? 8 : isPacked ? 2 : 4;
+          bool hasPairs = type.isBF16() && target.hasBF16Dot;
+          int64_t bytes = type.isF64() ? 8 : hasPairs ? 2 : 4;
           SmallVector<std::pair<int64_t, int64_t>> sizes = {{576, 512}, {288, 256}, {144, 128}, {72, 64}};
-          if (isPacked)
+          if (hasPairs)
             sizes.insert(sizes.begin(), {576, 1024});
           auto fits = [&](std::pair<int64_t, int64_t> each) {
             return (each.first + each.second) * (depth + valueDepth) * bytes <= 640 * 1024;
